@@ -1,0 +1,1 @@
+"""Group communication for Python: the same messages, in the same order, to every member."""

@@ -1,0 +1,244 @@
+"""The contract: events in, effects out. A protocol is a pure machine behind this one door.
+
+A world (the simulator, or the asyncio driver) owns time, dice and packets. It tells a core what
+happened, one event at a time, and performs the effects that come back **in the order given**.
+The same events at the same times always bring the same effects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeAlias
+
+from unisono.model import Address, Buffer, Member, Message, Packets, Service, ServiceLevel, View
+
+Timer: TypeAlias = Hashable
+"""A member of a protocol's own timer enumeration, or a tuple that begins with one."""
+
+
+# -- events: facts ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """The application wants in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The application wants out, cleanly: `Depart` answers when all is handed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """The process came back after a crash with these records of its former lives (oldest first)."""
+
+    stable: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A burst of datagrams from one source. The core judges them; the world only carried them."""
+
+    source: Address
+    packets: Packets
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """A timer that was armed has run out."""
+
+    timer: Timer
+
+
+@dataclass(frozen=True, slots=True)
+class Multicast:
+    """The application says these, in this order. Only given while `room()` allows."""
+
+    messages: Sequence[bytes]
+    service: ServiceLevel = Service.CAUSAL
+
+
+@dataclass(frozen=True, slots=True)
+class Congested:
+    """The application's queue is full (`on`) or has room again. A congested core withholds
+    deliveries, which in time slows the senders; it goes on answering so that nobody removes it."""
+
+    on: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """The application's state at the place where `Capture(key)` stood in its stream."""
+
+    key: Hashable
+    state: bytes
+
+
+Event: TypeAlias = (
+    Join | Leave | Restart | Received | Expired | Multicast | Congested | Captured
+)
+
+
+# -- effects: requests --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Everyone:
+    """The group's multicast address, or the list of peers where there is no multicast. Also
+    reaches those that are not members yet, and may reach the sender itself."""
+
+
+EVERYONE: Final = Everyone()
+
+Target: TypeAlias = Everyone | tuple[Address, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send each packet to each target. Packets of equal length side by side leave as one burst."""
+
+    to: Target
+    packets: Sequence[Buffer]
+
+
+@dataclass(frozen=True, slots=True)
+class Arm:
+    """Expire `timer` after this long; an armed timer of the same name is set anew."""
+
+    timer: Timer
+    after_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Disarm:
+    """Forget the timer, if it is armed."""
+
+    timer: Timer
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Hand these to the application, in this order."""
+
+    messages: Sequence[Message]
+
+
+@dataclass(frozen=True, slots=True)
+class Stabilize:
+    """Tell the application that these messages, its own, are as resilient as it asked."""
+
+    messages: Sequence[Message]
+
+
+@dataclass(frozen=True, slots=True)
+class Install:
+    """Put the view into the application's stream."""
+
+    view: View
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """Ask the application for its state as it is at this place of its stream."""
+
+    key: Hashable
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """Give the application the group's state, before the messages that follow it."""
+
+    state: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Persist:
+    """Write the record to stable storage; what follows in the list waits until it is safe."""
+
+    record: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Depart:
+    """The clean leave is done; the core is finished."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The member stops here and is finished; the application is told the reason. It may join
+    again as a new incarnation."""
+
+    reason: str
+
+
+Effect: TypeAlias = (
+    Send | Arm | Disarm | Deliver | Stabilize | Install | Capture | Adopt | Persist | Depart | Fail
+)
+
+
+# -- the machine --------------------------------------------------------------------------------
+
+
+class Core(Protocol):
+    """A protocol's member. Pure: no clock, dice, socket, file or log of its own.
+
+    The n-th message that the application multicasts in this life has the number n, whatever the
+    protocol. Messages are delivered with the `Install`ed view they belong to already in place.
+    """
+
+    me: Member
+    counts: dict[str, int]
+    """What happened so far, by name: `in.<kind>`, `out.<kind>`, `drop.<reason>`, `nak`, `repair`.
+    Only ever rises; the world reads it at any time."""
+
+    def step(self, now_us: int, event: Event) -> list[Effect]: ...
+
+    def room(self) -> int:
+        """How many more payload bytes may be multicast now; 0 is a full window."""
+
+    def walked(self) -> Mapping[str, int]:
+        """How often each arrow of the figure was followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """All a core is born with. Time and dice are the world's: a clock value and a seed."""
+
+    me: Member
+    group: str
+    seed: int
+    packet_octets_max: int = 1400
+    """Payload of a datagram: what the path carries unfragmented."""
+    message_octets_max: int = 64 << 20
+    """A larger message is refused with an error that names this limit."""
+    window_octets_max: int = 4 << 20
+    """Sent and not yet received by all; beyond it `room()` is 0 and senders wait."""
+    with_state: bool = False
+    """The application hands its state to those who join (`Capture`, `Adopt`)."""
+    options: Mapping[str, int] = field(default_factory=dict)
+    """The protocol's own parameters, in the units their names end with."""
+
+
+class Maker(Protocol):
+    """How a protocol's core is born."""
+
+    def __call__(self, setting: Setting) -> Core: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A protocol's line in the catalogue: what it is, what it offers, which laws it keeps."""
+
+    name: str
+    make: Maker
+    title: str
+    services: tuple[Service, ...]
+    laws: tuple[str, ...]
+    options: Mapping[str, int]
+    """The parameters it takes, with their defaults."""
+    on_split: str
+    """What happens when the network splits, in a few words."""
+    resilient: bool = False
+    """Whether `Resilient(k)` may be asked for."""

@@ -1,0 +1,118 @@
+"""The nouns: member, view, message, service level. Frozen, and importing nothing of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+"""Bytes, wherever they lie. Payloads stay memoryviews until delivery."""
+
+
+class Address(NamedTuple):
+    """Where packets go: an IPv4 or IPv6 host in numbers, and a port."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Member(NamedTuple):
+    """One life of one process. A process that restarts is a new incarnation, so another member."""
+
+    name: str
+    address: Address
+    incarnation: int
+
+    def __str__(self) -> str:
+        return f"{self.name}#{self.incarnation}"
+
+
+class Service(IntEnum):
+    """What a message asks for, weakest first; each level includes those before it."""
+
+    UNRELIABLE = 0
+    RELIABLE = 1
+    FIFO = 2
+    CAUSAL = 3
+    AGREED = 4
+    SAFE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Resilient:
+    """Delivered in the total order, and reported stable once `k` members hold it."""
+
+    k: int
+    MAJORITY = -1
+    ALL = -2
+
+
+ServiceLevel: TypeAlias = Service | Resilient
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What a member said, at its place in the group's stream."""
+
+    sender: Member
+    payload: bytes
+    number: int
+    """The sender's count: its first message is 1."""
+    view: str = ""
+    """The view in which it was delivered here."""
+    seq: int | None = None
+    """Its place in the total order, where the protocol has one."""
+    service: ServiceLevel = Service.CAUSAL
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Who is listening, from this place in the stream on."""
+
+    members: tuple[Member, ...]
+    id: str = ""
+    joined: tuple[Member, ...] = ()
+    left: tuple[Member, ...] = ()
+    seq: int | None = None
+    """Its place in the total order, where the protocol has one."""
+    cut: tuple[tuple[Member, int], ...] = ()
+    """Only in the first view of a member that came later: the messages up to these numbers, by
+    sender, were before its time. Who is not named starts at 0."""
+    detail: str = ""
+    """What happened, in the protocol's own words."""
+
+    def __contains__(self, who: object) -> bool:
+        return who in self.members
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """Packets that arrived together in one buffer, cut apart only when looked at.
+
+    All have `size` bytes but the last, which may be shorter: the shape in which the kernel's
+    receive offload hands them over.
+    """
+
+    buffer: memoryview
+    size: int
+    total: int = field(default=-1)
+
+    def __len__(self) -> int:
+        return -(-self.octets // self.size) if self.size else 0
+
+    @property
+    def octets(self) -> int:
+        return len(self.buffer) if self.total < 0 else self.total
+
+    def __iter__(self) -> Iterator[memoryview]:
+        octets, size, buffer = self.octets, self.size, self.buffer
+        for start in range(0, octets, size):
+            yield buffer[start : min(start + size, octets)]
+
+
+Packets: TypeAlias = Sequence[Buffer] | Burst

@@ -1,0 +1,1 @@
+"""What a run leaves behind: rows, the tap that makes them, and the Parquet files that hold them."""

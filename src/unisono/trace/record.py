@@ -1,0 +1,58 @@
+"""The record: one row an event, the same from simulator and network."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import NamedTuple, Protocol
+
+from unisono.model import Buffer
+
+MESSAGE_KINDS = ("send", "deliver", "view", "stable", "join", "leave", "crash", "restart")
+"""Always written when tracing is on."""
+
+WORK_KINDS = ("packet_out", "packet_in", "drop", "nak", "repair", "timer", "arrow")
+"""Protocol work, written only when asked for."""
+
+LEFT = "left"
+"""The detail of a `leave` row after a clean leave; any other detail is the reason of a stop."""
+
+PROBE = "probe"
+"""The detail of a `send` row that the law of progress asks about."""
+
+
+class Row(NamedTuple):
+    """One event of one member's life."""
+
+    protocol: str
+    group: str
+    node: str
+    incarnation: int
+    step: int
+    t_us: int
+    kind: str
+    view: str = ""
+    sender: str | None = None
+    sender_incarnation: int | None = None
+    number: int | None = None
+    seq: int | None = None
+    service: str | None = None
+    size: int | None = None
+    digest: int | None = None
+    members: tuple[str, ...] | None = None
+    """Of a view: each `name#incarnation`."""
+    peer: str | None = None
+    detail: str | None = None
+    """The arrow, timer or reason; of a joiner's first view, its cut: `a#1:17 b#2:4`."""
+
+
+class Sink(Protocol):
+    """Where rows go."""
+
+    def write(self, row: Row) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def digest_of(payload: Buffer) -> int:
+    """A 64-bit hash of the payload, as the signed integer that the files hold."""
+    return int.from_bytes(blake2b(payload, digest_size=8).digest(), "little", signed=True)
