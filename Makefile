@@ -1,0 +1,57 @@
+# Every target does its own set-up. Nothing here needs root.
+
+PYTHON ?= python3
+SEEDS  ?= 3000
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check -qq
+STAMP  := $(VENV)/.set-up
+PYTEST := $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check soak bench clean
+
+help:  ## show this
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+
+setup: $(STAMP)  ## make .venv with all that is needed, a Java for Spark included
+
+demo: setup  ## five real members, one killed, the run traced, verified and drawn
+	@$(BIN)/unisono demo
+
+test: setup  ## all tests
+	@$(PYTEST) -n 2 --dist loadgroup
+
+check: setup  ## format, lint, strict types, tidy, quick tests: under a minute
+	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ."; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --strict --no-error-summary src
+	@$(PYTEST) -q -n 2 --dist loadgroup -m "not slow and not spark and not real"
+
+soak: setup  ## long campaigns of simulated runs; SEEDS=3000 says how many
+	@UNISONO_SEEDS=$(SEEDS) $(PYTEST) -m soak -n 2 --timeout 0
+
+bench: setup  ## throughput and latency on real sockets
+	@$(BIN)/unisono bench
+
+clean:  ## remove .venv and everything that was made
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Debian's Python may come without ensurepip; its pip can then serve the new environment.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	    { echo "$(PYTHON) is too old: Python 3.11 or later is needed; say make PYTHON=python3.12"; exit 1; }
+	@echo "setting up in $(VENV) (the first time takes a minute or two) ..."
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || \
+	    { rm -rf $(VENV) && $(PYTHON) -m venv --without-pip $(VENV) && \
+	      $(PYTHON) -m pip -qq --python $(BIN)/python install pip; }
+	@echo "  Python packages ..."
+	@$(PIP) install -c constraints.txt -e '.[trace,cli,spark,fast,dev]'
+	@$(BIN)/python -m unisono.spark.java >/dev/null 2>&1 || \
+	    { echo "  no Java that Spark can use here: fetching one ..." && \
+	      $(PIP) install -c constraints.txt -e '.[java]'; }
+	@printf "  " && $(BIN)/python -m unisono.spark.java
+	@touch $(STAMP)
+	@echo "ready: $(BIN)/unisono"

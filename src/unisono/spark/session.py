@@ -1,0 +1,69 @@
+"""Opens a Spark session that needs no set-up by hand and keeps quiet."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from unisono.errors import Misuse
+from unisono.spark.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONF_DIR = Path(__file__).parent / "conf"
+
+QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+}
+
+LOOPBACK = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+def open_session(
+    master: str = "local[*]", app: str = "unisono", **conf: str | int | bool
+) -> SparkSession:
+    """A session on this master. `conf` are Spark's own settings and win over ours.
+
+    >>> spark = open_session("local[2]", **{"spark.sql.shuffle.partitions": 2})
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as missing:
+        raise Misuse("the Spark pipeline needs pip install 'unisono[spark]'") from missing
+
+    os.environ["JAVA_HOME"] = str(find_java().home)
+    # Workers would otherwise take whatever python3 is on PATH, without our packages.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_CONF_DIR", str(CONF_DIR))
+
+    settings: dict[str, str | int | bool] = dict(QUIET)
+    if on_this_machine(master):
+        # A driver on loopback is right for one machine and unreachable from a cluster.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        settings |= LOOPBACK
+    settings |= conf
+
+    builder = SparkSession.builder.master(master).appName(app)
+    for name, value in settings.items():
+        builder = builder.config(name, as_text(value))
+    return builder.getOrCreate()
+
+
+def on_this_machine(master: str) -> bool:
+    """Whether every process of this master runs here."""
+    return master.startswith(("local", "spark://127.0.0.1", "spark://localhost"))
+
+
+def as_text(value: str | int | bool) -> str:
+    """A setting as Spark spells it: true, not True."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
