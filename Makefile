@@ -8,6 +8,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check -qq
 STAMP  := $(VENV)/.set-up
 PYTEST := $(BIN)/python -m pytest
+SIM    := $(BIN)/unisono sim --protocol rmcast --faults chaos --seed
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check soak bench clean
@@ -31,6 +32,8 @@ check: setup  ## format, lint, strict types, tidy, quick tests: under a minute
 
 soak: setup  ## long campaigns of simulated runs; SEEDS=3000 says how many
 	@UNISONO_SEEDS=$(SEEDS) $(PYTEST) -m soak -n 2 --timeout 0
+	@echo "$(SEEDS) seeds of chaos through the command ..."
+	@seq $(SEEDS) | xargs -P 2 -I SEED sh -c '$(SIM) SEED >/dev/null || { echo "replay: $(SIM) SEED"; exit 1; }'
 
 bench: setup  ## throughput and latency on real sockets
 	@$(BIN)/unisono bench
