@@ -1,0 +1,288 @@
+"""What `join` is told: keyword arguments, a TOML file or a URL become one checked `Config`."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import socket
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, get_args
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from unisono.core import Offer
+from unisono.errors import Misuse
+from unisono.model import Address, Resilient, Service, ServiceLevel
+from unisono.net import where
+from unisono.net.stream import SLOW, Slow
+from unisono.net.udp import BUFFER_OCTETS, SEND_QUEUE_OCTETS_MAX
+from unisono.net.where import Where
+
+MULTICAST, PORT = "239.192.77.1", 7400
+"""An address of the organisation-local scope, and a port, that need no permission."""
+LOOPBACK = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
+NAME = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
+SCHEMES = ("unisono", "unisono+peers")
+POSITIVE = re.compile(r".*_(max|octets|s)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """How to join a group. Every field is a keyword of `join`, a key of the TOML table `[group]`
+    and, but for lists, a parameter of the URL."""
+
+    group: str = ""
+    name: str = ""
+    """The member's own name; by default host and process id."""
+    protocol: str = "rmcast"
+    service: str = ""
+    """Of messages that say nothing else; by default the protocol's strongest, at most agreed."""
+    multicast: str = ""
+    """The group's address, by default 239.192.77.1; or `peers`, not both."""
+    peers: tuple[str, ...] = ()
+    """`host:port` of members, where there is no multicast."""
+    port: int = -1
+    """Of the multicast address, by default 7400; with peers, the own port."""
+    interface: str = ""
+    """Address or name of the interface; with multicast, by default loopback: this machine only."""
+    bind: str = ""
+    """`host:port` of the own socket."""
+    advertise: str = ""
+    """`host[:port]` that others are told, where it is not the bound one."""
+    slow: Slow = "block"
+    """What happens when the reader is slow: block the senders, shed the oldest, or leave."""
+    queue_count_max: int = 65_536
+    """Events that wait for the reader."""
+    message_octets_max: int = 64 << 20
+    window_octets_max: int = 4 << 20
+    packet_octets_max: int = 1400
+    buffer_octets: int = BUFFER_OCTETS
+    """Socket buffers, each."""
+    send_queue_octets_max: int = SEND_QUEUE_OCTETS_MAX
+    """Packets that wait for the socket."""
+    offload: bool = True
+    """Bursts by one system call, where the kernel can."""
+    join_s: float = 10.0
+    leave_s: float = 5.0
+    rejoin: bool = False
+    """Come back as a new incarnation when the member is stopped."""
+    stable: str = ""
+    """The file of the protocol's stable storage."""
+    trace: str = ""
+    """The directory of traces; none without it."""
+    detail: bool = False
+    """Trace protocol work as well."""
+    run: str = ""
+    """The run's name in the trace directory."""
+    options: Mapping[str, int] = field(default_factory=dict)
+    """The protocol's own parameters."""
+
+
+FIELDS = {entry.name: entry for entry in fields(Config)}
+
+
+def read(given: str | None, config: str | Path | None, options: Mapping[str, Any]) -> Config:
+    """One Config of everything given; keywords win over the file or URL."""
+    values: dict[str, Any] = {}
+    if config is not None:
+        text = str(config)
+        values = from_url(text) if "://" in text else from_toml(Path(config))
+    if given and "://" in given:
+        values |= from_url(given)
+    elif given is not None:
+        values["group"] = given
+    values |= options
+    return from_values(values)
+
+
+def from_toml(path: Path) -> dict[str, Any]:
+    try:
+        whole = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise Misuse(f"config {str(path)!r}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Misuse(f"config {str(path)!r} is not TOML: {error}") from None
+    table = whole.get("group")
+    if not isinstance(table, dict):
+        raise Misuse(f"config {str(path)!r} has no table [group]: put the keys under [group]")
+    values = dict(table)
+    if "group" not in values and isinstance(whole.get("name"), str):
+        raise Misuse(f"config {str(path)!r}: write the group's name as group = ... under [group]")
+    return values
+
+
+def from_url(text: str) -> dict[str, Any]:
+    """`unisono://239.1.2.3:7400/orders?protocol=rmcast` or `unisono+peers://a:7400,b:7400/orders`."""
+    parts = urlsplit(text)
+    if parts.scheme not in SCHEMES:
+        raise Misuse(f"URL {text!r}: write unisono://… or unisono+peers://… instead")
+    values: dict[str, Any] = {}
+    group = unquote(parts.path.strip("/"))
+    if not group or "/" in group:
+        raise Misuse(f"URL {text!r} names no group: write {parts.scheme}://host:port/GROUP")
+    values["group"] = group
+    place = unquote(parts.netloc)
+    if parts.scheme == "unisono+peers":
+        if not place:
+            raise Misuse(
+                f"URL {text!r} names no peers: write unisono+peers://host:port,host:port/…"
+            )
+        values["peers"] = place
+    elif place:
+        host, port = where.host_and_port(place, "URL host", -1)
+        values["multicast"] = host
+        if port >= 0:
+            values["port"] = port
+    try:
+        pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+    except ValueError:
+        raise Misuse(f"URL {text!r}: write options as ?key=value&key=value") from None
+    for key, value in pairs:
+        values[key] = _from_text(key, value)
+    return values
+
+
+def _from_text(key: str, value: str) -> Any:
+    """A URL has only text: read it as the field's type, or as a number for the protocol."""
+    kind = FIELDS[key].type if key in FIELDS else "int"
+    try:
+        if kind == "int":
+            return int(value)
+        if kind == "float":
+            return float(value)
+    except ValueError:
+        raise Misuse(f"{key}={value!r} is not a number") from None
+    if kind == "bool":
+        if value.lower() not in ("true", "false", "1", "0", "yes", "no"):
+            raise Misuse(f"{key}={value!r}: write true or false")
+        return value.lower() in ("true", "1", "yes")
+    return value
+
+
+def from_values(values: Mapping[str, Any]) -> Config:
+    """Types, ranges and what excludes what. Unknown keys are taken for the protocol's options."""
+    known = {key: _typed(key, value) for key, value in values.items() if key in FIELDS}
+    own = {key: value for key, value in values.items() if key not in FIELDS}
+    made = Config(**known)
+    made = replace(made, options={**made.options, **own})
+    if not NAME.fullmatch(made.group):
+        raise Misuse(f"group {made.group!r}: give it a name of 1 to 64 letters, digits or ._@+-")
+    if made.name and not NAME.fullmatch(made.name):
+        raise Misuse(f"name {made.name!r}: use 1 to 64 letters, digits or ._@+-")
+    if made.slow not in get_args(Slow):
+        raise Misuse(f"slow={made.slow!r}: write one of {', '.join(SLOW)}")
+    if made.multicast and made.peers:
+        raise Misuse("both multicast= and peers= are given: keep the one that reaches the members")
+    for key in FIELDS:
+        value = getattr(made, key)
+        if POSITIVE.fullmatch(key) and isinstance(value, int | float) and value <= 0:
+            raise Misuse(f"{key}={value}: give a number above 0")
+    if "port" in known:
+        where.port_in(made.port, "port")
+    return made
+
+
+def _typed(key: str, value: Any) -> Any:
+    kind = FIELDS[key].type
+    if key == "peers":
+        entries = value.split(",") if isinstance(value, str) else value
+        if isinstance(entries, list | tuple) and all(isinstance(entry, str) for entry in entries):
+            return tuple(entry.strip() for entry in entries if entry.strip())
+        raise Misuse(f"peers={value!r}: write a list of 'host:port'")
+    if key == "options":
+        if isinstance(value, Mapping):
+            return dict(value)
+        raise Misuse(f"options={value!r}: write a table of names and numbers")
+    if key in ("trace", "stable") and isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if key == "service" and isinstance(value, Service | Resilient):
+        return value.name.lower() if isinstance(value, Service) else f"resilient({value.k})"
+    fits = {
+        "int": isinstance(value, int) and not isinstance(value, bool),
+        "float": isinstance(value, int | float) and not isinstance(value, bool),
+        "bool": isinstance(value, bool),
+    }
+    if not fits.get(str(kind), isinstance(value, str)):
+        wanted = {"int": "a whole number", "float": "a number", "bool": "true or false"}
+        raise Misuse(f"{key}={value!r}: write {wanted.get(str(kind), 'a text')} instead")
+    return value
+
+
+def check_options(config: Config, offer: Offer) -> Mapping[str, int]:
+    """The protocol's options, all of them known and whole numbers."""
+    for key, value in config.options.items():
+        if key not in offer.options:
+            near = difflib.get_close_matches(key, [*FIELDS, *offer.options], n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            own = ", ".join(offer.options) or "none"
+            raise Misuse(
+                f"unknown option {key!r}: {hint}Options are {', '.join(FIELDS)};"
+                f" those of {offer.name} are {own}"
+            )
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise Misuse(f"{key}={value!r}: write a whole number, in the unit its name ends with")
+    return {**offer.options, **config.options}
+
+
+def service_level(asked: str | ServiceLevel) -> ServiceLevel:
+    """`safe`, `resilient(2)`, `resilient(majority)`, or a level itself."""
+    if isinstance(asked, Service | Resilient):
+        return asked
+    if isinstance(asked, str):
+        if asked.upper() in Service.__members__:
+            return Service[asked.upper()]
+        match = re.fullmatch(r"resilient\((-?\d+|majority|all)\)", asked.lower())
+        if match:
+            named = {"majority": Resilient.MAJORITY, "all": Resilient.ALL}
+            return Resilient(named[match[1]] if match[1] in named else int(match[1]))
+    levels = ", ".join(name.lower() for name in Service.__members__)
+    raise Misuse(f"service {asked!r} is no level: write one of {levels}, or resilient(k)")
+
+
+def check_service(level: ServiceLevel, offer: Offer, all_offers: Iterable[Offer]) -> ServiceLevel:
+    """The level, if the protocol offers it; else an error that names those that do."""
+    if _offered(level, offer):
+        return level
+    name = level.name.lower() if isinstance(level, Service) else "resilient"
+    able = sorted(other.name for other in all_offers if _offered(level, other))
+    instead = f"use {' or '.join(able)}" if able else "no protocol here does"
+    raise Misuse(f"protocol {offer.name} does not offer {name}: {instead}")
+
+
+def _offered(level: ServiceLevel, offer: Offer) -> bool:
+    return level in offer.services if isinstance(level, Service) else offer.resilient
+
+
+def default_service(offer: Offer) -> ServiceLevel:
+    """The strongest that does not cost an extra round: agreed, or what comes nearest."""
+    cheap = [level for level in offer.services if level <= Service.AGREED]
+    return max(cheap or offer.services)
+
+
+def place(config: Config) -> Where:
+    """The addresses in numbers. Resolves names, so it may block: call it off the event loop."""
+    advertise = where.numeric(config.advertise, "advertise") if config.advertise else None
+    bind = where.numeric(config.bind, "bind") if config.bind else None
+    if config.peers:
+        peers = tuple(_peer(text, config.port) for text in config.peers)
+        if bind is None and config.port >= 0:
+            bind = Address("", config.port)
+        elif bind is not None and not bind.port:
+            bind = Address(bind.host, max(config.port, 0))
+        return Where(peers=peers, interface=config.interface, bind=bind, advertise=advertise)
+    group = where.multicast_address(
+        config.multicast or MULTICAST, config.port if config.port >= 0 else PORT
+    )
+    scope = group.host.partition("%")[2]
+    interface = config.interface or scope or LOOPBACK[where.family_of(group.host)]
+    return Where(multicast=group, interface=interface, bind=bind, advertise=advertise)
+
+
+def _peer(text: str, port: int) -> Address:
+    host, port = where.host_and_port(text, "peer", port if port > 0 else PORT)
+    if not port:
+        raise Misuse(f"peer {text!r}: give the port it listens on, not 0")
+    return where.resolve(host, port)

@@ -1,0 +1,208 @@
+"""The asyncio driver: tells a core what happened, and performs what it asks for, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from typing import Protocol
+
+from unisono.core import (
+    Adopt,
+    Arm,
+    Capture,
+    Core,
+    Deliver,
+    Depart,
+    Disarm,
+    Effect,
+    Event,
+    Expired,
+    Fail,
+    Install,
+    Persist,
+    Received,
+    Send,
+    Stabilize,
+)
+from unisono.model import Address, Message, Packets, View
+from unisono.net.timers import Timers
+from unisono.net.udp import Endpoint
+
+LATE_US = 10_000
+"""A timer this late means that we slept: first hear what came meanwhile."""
+EXPIRIES_MAX = 256
+"""One wake-up lets at most this many timers expire, so that the sockets have their turn."""
+
+log = logging.getLogger("unisono.net")
+
+
+class Application(Protocol):
+    """Those who are told. None of these may block; any may feed the driver."""
+
+    def deliver(self, messages: Sequence[Message]) -> None: ...
+
+    def stabilize(self, messages: Sequence[Message]) -> None: ...
+
+    def install(self, view: View) -> None: ...
+
+    def capture(self, key: Hashable) -> None: ...
+
+    def adopt(self, state: bytes) -> None: ...
+
+    def stepped(self) -> None:
+        """A step is done: `core.room()` may have changed."""
+
+    def ended(self, reason: str | None) -> None:
+        """The core is finished: departed cleanly, or stopped for this reason."""
+
+
+class Driver:
+    """Runs one core on one endpoint. Finished when the core departs or fails, or when closed."""
+
+    def __init__(
+        self,
+        core: Core,
+        endpoint: Endpoint,
+        application: Application,
+        persist: Callable[[bytes], None] | None = None,
+    ) -> None:
+        self.core = core
+        self.endpoint = endpoint
+        self.finished = False
+        self.unsaved_count = 0
+        """Records that the core wanted on stable storage, and there was none."""
+        self._application = application
+        self._persist = persist
+        self._loop = asyncio.get_running_loop()
+        self._timers = Timers()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_us = 0
+        self._events: deque[Event] = deque()
+        self._stepping = False
+        self._end: tuple[str | None] | None = None
+
+    def start(self, *events: Event) -> None:
+        self.endpoint.attach(self._loop, self._heard)
+        for event in events:
+            self.feed(event)
+
+    def feed(self, event: Event) -> None:
+        """Tell the core. While it is being told something else, this one waits its turn."""
+        if self.finished:
+            return
+        if self._stepping:
+            self._events.append(event)
+            return
+        self._stepping = True
+        try:
+            self._step(event)
+            while self._events and not self._end:
+                self._step(self._events.popleft())
+        except Exception as error:
+            log.exception("member %s: internal error", self.core.me)
+            self._end = (f"internal error: {type(error).__name__}: {error}",)
+        finally:
+            self._stepping = False
+        self._after()
+
+    def fail(self, reason: str) -> None:
+        """Stop here, for a reason that is not the core's."""
+        if not self.finished:
+            self._end = self._end or (reason,)
+            if not self._stepping:
+                self._after()
+
+    def close(self) -> None:
+        """Stop at once and tell nobody."""
+        if self.finished:
+            return
+        self.finished = True
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._timers.clear()
+        self._events.clear()
+        self.endpoint.close()
+
+    def _after(self) -> None:
+        if self._end is not None:
+            (reason,) = self._end
+            self.close()
+            self._application.ended(reason)
+            return
+        self._application.stepped()
+        self._set_alarm()
+
+    # -- events ---------------------------------------------------------------------------------
+
+    def _heard(self, found: list[tuple[Address, Packets]]) -> None:
+        for source, packets in found:
+            self.feed(Received(source, packets))
+
+    def _expire(self) -> None:
+        self._alarm = None
+        now_us = _now_us()
+        if now_us - self._alarm_us > LATE_US:
+            self.endpoint.drain()
+        for _ in range(EXPIRIES_MAX):
+            if self.finished:
+                return
+            timer = self._timers.pop(now_us)
+            if timer is None:
+                break
+            self.feed(Expired(timer))
+        if not self.finished:
+            self._set_alarm()
+
+    def _set_alarm(self) -> None:
+        """One alarm of the loop's, for the earliest timer; never moved to later, only to sooner."""
+        next_us = self._timers.next_us()
+        if next_us is None or (self._alarm is not None and self._alarm_us <= next_us):
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_us = next_us
+        after_s = max(0, next_us - _now_us()) / 1e6
+        self._alarm = self._loop.call_later(after_s, self._expire)
+
+    # -- effects --------------------------------------------------------------------------------
+
+    def _step(self, event: Event) -> None:
+        now_us = _now_us()
+        for effect in self.core.step(now_us, event):
+            self._perform(effect, now_us)
+
+    def _perform(self, effect: Effect, now_us: int) -> None:
+        match effect:
+            case Send(to, packets):
+                self.endpoint.send(to, packets)
+            case Deliver(messages):
+                self._application.deliver(messages)
+            case Arm(timer, after_us):
+                self._timers.arm(timer, now_us + after_us)
+            case Disarm(timer):
+                self._timers.disarm(timer)
+            case Install(view):
+                self.endpoint.installed([member.address for member in view.members])
+                self._application.install(view)
+            case Stabilize(messages):
+                self._application.stabilize(messages)
+            case Capture(key):
+                self._application.capture(key)
+            case Adopt(state):
+                self._application.adopt(state)
+            case Persist(record):
+                if self._persist is None:
+                    self.unsaved_count += 1
+                else:
+                    self._persist(record)
+            case Depart():
+                self._end = self._end or (None,)
+            case Fail(reason):
+                self._end = self._end or (reason,)
+
+
+def _now_us() -> int:
+    return time.monotonic_ns() // 1000

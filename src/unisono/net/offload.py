@@ -1,0 +1,115 @@
+"""What the kernel can do for a burst: segmentation, coalescing, large buffers, no own echo.
+
+All of it is optional: where the kernel refuses, plain datagrams carry the same packets.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import logging
+import socket
+import struct
+import sys
+
+from unisono.model import Address
+
+SOL_UDP, UDP_SEGMENT, UDP_GRO = 17, 103, 104
+SO_SNDBUFFORCE, SO_RCVBUFFORCE, SO_ATTACH_FILTER = 32, 33, 26
+LINUX = sys.platform.startswith("linux")
+
+REFUSALS = frozenset(
+    (errno.EINVAL, errno.EIO, errno.ENOPROTOOPT, errno.EMSGSIZE, errno.EOPNOTSUPP, errno.ENOTSUP)
+)
+"""What a kernel or device answers when it cannot segment."""
+
+log = logging.getLogger("unisono.net")
+_warned: set[str] = set()
+
+
+def segmenting(size: int) -> list[tuple[int, int, bytes]]:
+    """The ancillary data that makes the kernel cut a buffer into datagrams of this size."""
+    return [(SOL_UDP, UDP_SEGMENT, struct.pack("H", size))]
+
+
+def can_segment(sock: socket.socket) -> bool:
+    if not LINUX:
+        return False
+    try:
+        sock.getsockopt(SOL_UDP, UDP_SEGMENT)
+    except OSError:
+        return False
+    return True
+
+
+def coalesce(sock: socket.socket) -> bool:
+    """Ask for bursts on receive."""
+    if not LINUX:
+        return False
+    try:
+        sock.setsockopt(SOL_UDP, UDP_GRO, 1)
+    except OSError:
+        return False
+    return True
+
+
+def segment_size(ancillary: list[tuple[int, int, bytes]], size: int) -> int:
+    """The size of each packet of a burst; the whole when the kernel says nothing."""
+    for level, kind, data in ancillary:
+        if kind == UDP_GRO and level == SOL_UDP:
+            return int.from_bytes(data[:4], sys.byteorder) or size
+    return size
+
+
+def enlarge(sock: socket.socket, octets: int, *, receive: bool) -> int:
+    """Ask for a socket buffer; returns its real size, and says once what to set when smaller."""
+    plain = socket.SO_RCVBUF if receive else socket.SO_SNDBUF
+    forced = SO_RCVBUFFORCE if receive else SO_SNDBUFFORCE
+    for option in (forced, plain) if LINUX else (plain,):
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, option, octets)
+            break
+        except OSError:
+            continue
+    # Linux reports twice what it grants, for its own bookkeeping.
+    real = sock.getsockopt(socket.SOL_SOCKET, plain) // (2 if LINUX else 1)
+    key = "net.core.rmem_max" if receive else "net.core.wmem_max"
+    if real < octets and key not in _warned:
+        _warned.add(key)
+        advice = f"sysctl -w {key}={octets}" if LINUX else "raise the system's socket buffer limit"
+        log.warning(
+            "the %s buffer has %d bytes instead of %d, so bursts may be lost: as root, %s",
+            "receive" if receive else "send", real, octets, advice,
+        )  # fmt: skip
+    return real
+
+
+def deafen(sock: socket.socket, me: Address) -> bool:
+    """Let the kernel discard what we ourselves sent to the group, before it costs us a read.
+
+    A classic packet filter on the receive socket: drop when UDP source port and IP source are
+    ours. Offsets from 0 are in the UDP header, from SKF_NET_OFF in the IP header.
+    """
+    if not LINUX:
+        return False
+    family = socket.AF_INET6 if ":" in me.host else socket.AF_INET
+    packed = socket.inet_pton(family, me.host.partition("%")[0])
+    words = [int.from_bytes(packed[i : i + 4], "big") for i in range(0, len(packed), 4)]
+    source_offset = 0xFFF00000 + (12 if family == socket.AF_INET else 8)
+    load_half, load_word, jump_if_equal, answer = 0x28, 0x20, 0x15, 0x06
+    to_keep = 2 * len(words) + 1  # instructions from the first comparison's end to `keep`
+    program = [(load_half, 0, 0, 0), (jump_if_equal, 0, to_keep, me.port)]
+    for place, word in enumerate(words):
+        program.append((load_word, 0, 0, source_offset + 4 * place))
+        program.append((jump_if_equal, 0, to_keep - 2 * place - 2, word))
+    program += [(answer, 0, 0, 0), (answer, 0, 0, 0xFFFFFFFF)]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in program))
+    try:
+        sock.setsockopt(
+            socket.SOL_SOCKET,
+            SO_ATTACH_FILTER,
+            struct.pack("@HP", len(program), ctypes.addressof(code)),
+        )
+    except OSError:
+        return False
+    return True

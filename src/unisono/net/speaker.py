@@ -1,0 +1,157 @@
+"""What the application says, on its way to the core: gathered into batches, held back when full.
+
+Messages said in one turn of the event loop reach the core together. When the core has no room, the
+callers wait in line, first come first served; the line is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from unisono.core import Multicast
+from unisono.errors import UnisonoError
+from unisono.model import ServiceLevel
+from unisono.net.driver import Driver
+
+BATCH_OCTETS = 64 << 10
+"""So much is handed over at once, without waiting for the turn to end."""
+BATCH_COUNT = 2048
+LINE_COUNT_MAX = 4096
+
+
+class Full(UnisonoError):
+    """There is no room now: await `multicast`, or try again later."""
+
+
+@dataclass(slots=True, eq=False)
+class _Caller:
+    messages: Sequence[bytes]
+    service: ServiceLevel
+    done: asyncio.Future[int]
+    at: int = 0
+
+
+class Speaker:
+    """Between the callers and the current life's core. Without a life, everybody waits."""
+
+    def __init__(self) -> None:
+        self._driver: Driver | None = None
+        self._room = 0
+        self._number = 0
+        self._gathered: list[tuple[ServiceLevel, list[bytes]]] = []
+        self._octets = self._count = 0
+        self._line: deque[_Caller] = deque()
+        self._turn_end: asyncio.Handle | None = None
+        self.unsent_count = 0
+        """Messages that were gathered when their life ended."""
+
+    def begin(self, driver: Driver) -> None:
+        """A life begins. Its first message has the number 1."""
+        self._driver, self._number = driver, 0
+        self.stepped()
+
+    def end(self, error: BaseException | None) -> None:
+        """The life is over. With an error, for good: those in line are told."""
+        self._driver, self._room = None, 0
+        self.unsent_count += self._count
+        self._gathered.clear()
+        self._octets = self._count = 0
+        if error is not None:
+            while self._line:
+                caller = self._line.popleft()
+                if not caller.done.done():
+                    caller.done.set_exception(error)
+
+    def stepped(self) -> None:
+        """The core did something: see what room there is, and let the line move."""
+        if self._driver is None or self._driver.finished:
+            return
+        self._room = self._driver.core.room()
+        while self._line and self._room > self._octets:
+            caller = self._line[0]
+            if caller.done.done():  # cancelled while it stood in line
+                self._line.popleft()
+                continue
+            number = self._take(caller)
+            if caller.at == len(caller.messages):
+                self._line.popleft()
+                caller.done.set_result(number)
+
+    def _take(self, caller: _Caller) -> int:
+        """As many of the caller's messages as there is room for, and at least one."""
+        start, octets, room = caller.at, 0, self._room - self._octets
+        messages = caller.messages
+        end = start
+        while end < len(messages) and octets < room:
+            octets += max(1, len(messages[end]))
+            end += 1
+        caller.at = end
+        return self._gather(messages[start:end], octets, caller.service)
+
+    def _gather(self, messages: Sequence[bytes], octets: int, service: ServiceLevel) -> int:
+        if self._gathered and self._gathered[-1][0] == service:
+            self._gathered[-1][1].extend(messages)
+        else:
+            self._gathered.append((service, list(messages)))
+        self._octets += octets
+        self._count += len(messages)
+        self._number += len(messages)
+        if self._turn_end is None:
+            self._turn_end = asyncio.get_running_loop().call_soon(self.flush)
+        return self._number
+
+    def flush(self) -> None:
+        """Hand over what was gathered."""
+        if self._turn_end is not None:
+            self._turn_end.cancel()
+            self._turn_end = None
+        gathered, self._gathered = self._gathered, []
+        self._octets = self._count = 0
+        for service, messages in gathered:
+            if self._driver is not None:
+                self._driver.feed(Multicast(messages, service))
+
+    # -- the callers ----------------------------------------------------------------------------
+
+    def say_nowait(self, messages: Sequence[bytes], octets: int, service: ServiceLevel) -> int:
+        """The number of the last message; `Full` when even one has to wait."""
+        room = self._room - self._octets
+        # One message may go beyond what is left, or none larger could ever be sent.
+        fits = room > 0 and (octets <= room or len(messages) == 1)
+        if self._line or not fits:
+            raise Full("the window is full: await multicast() instead, or try again later")
+        number = self._gather(messages, max(octets, len(messages)), service)
+        if self._octets >= BATCH_OCTETS or self._count >= BATCH_COUNT:
+            self.flush()
+        return number
+
+    async def say(self, messages: Sequence[bytes], octets: int, service: ServiceLevel) -> int:
+        """The number of the last message, once all have been taken."""
+        try:
+            number = self.say_nowait(messages, octets, service)
+        except Full:
+            return await self._wait(messages, service)
+        if not self._count:  # a batch went out: let the loop send and hear
+            await asyncio.sleep(0)
+        return number
+
+    async def _wait(self, messages: Sequence[bytes], service: ServiceLevel) -> int:
+        if len(self._line) >= LINE_COUNT_MAX:
+            raise Full(f"{LINE_COUNT_MAX} callers already wait to multicast: send fewer at a time")
+        caller = _Caller(messages, service, asyncio.get_running_loop().create_future())
+        self._line.append(caller)
+        self.stepped()
+        try:
+            return await caller.done
+        finally:
+            if caller in self._line:
+                # Cancelled in line: what was not taken is not sent, and the next moves up.
+                self._line.remove(caller)
+                self.stepped()
+
+    @property
+    def waiting_count(self) -> int:
+        return len(self._line)

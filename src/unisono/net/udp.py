@@ -1,0 +1,325 @@
+"""The sockets of one member: multicast or a list of peers, behind the same `send`.
+
+It carries packets and never looks inside them: what they are is for the core to judge.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from unisono.core import Everyone, Target
+from unisono.errors import Misuse
+from unisono.model import Address, Buffer, Packets
+from unisono.net import offload, where
+from unisono.net.audience import Audience
+from unisono.net.inbox import Inbox
+from unisono.net.outbox import Outbox, SockAddr
+from unisono.net.where import Where
+
+BUFFER_OCTETS = 4 << 20
+SEND_QUEUE_OCTETS_MAX = 8 << 20
+IP_MULTICAST_ALL, IPV6_MULTICAST_ALL = 49, 29
+TARGETS_KNOWN_MAX = 4096
+COUNTED = tuple(
+    f"net.{way}.{what}" for way in ("in", "out") for what in ("calls", "packets", "octets")
+)
+
+Heard: TypeAlias = Callable[[list[tuple[Address, Packets]]], None]
+
+
+class Endpoint:
+    """Where one member hears and speaks. Opening it raises `Misuse` with what to do instead."""
+
+    def __init__(
+        self,
+        at: Where,
+        *,
+        buffer_octets: int = BUFFER_OCTETS,
+        send_queue_octets_max: int = SEND_QUEUE_OCTETS_MAX,
+        offloads: bool = True,
+    ) -> None:
+        self.where = at
+        self.counts: dict[str, int] = dict.fromkeys(COUNTED, 0)
+        self._sockets: list[socket.socket] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._scope = 0
+        self._known: dict[Address, SockAddr | None] = {}
+        try:
+            if at.multicast:
+                own, self.path_mtu = self._open_multicast(at, at.multicast)
+            elif at.peers or at.bind:
+                own, self.path_mtu = self._open_peers(at)
+            else:
+                raise Misuse("neither multicast= nor peers= is given: say how members are reached")
+            self._own, self.bound = own, _bound(own)
+            self.address = self._advertised(at)
+            for sock in self._sockets:
+                self._prepare(sock, buffer_octets, offloads)
+        except BaseException:
+            self.close()
+            raise
+        self._audience = Audience(at.peers, self.address)
+        self._audience.is_me(self.bound)
+        self._inbox = Inbox(self.counts, self.bound)
+        self._outbox = Outbox(own, self.counts, send_queue_octets_max, offloads)
+        self._group = (where.sockaddr(at.multicast, self._scope),) if at.multicast else None
+
+    @property
+    def packet_octets_max(self) -> int:
+        """The largest datagram that leaves here unfragmented."""
+        return self.path_mtu - where.IP_AND_UDP_OCTETS[self._own.family]
+
+    @property
+    def segments(self) -> bool:
+        """Whether bursts leave by one call."""
+        return self._outbox.segments
+
+    # -- opening --------------------------------------------------------------------------------
+
+    def _open_multicast(self, at: Where, group: Address) -> tuple[socket.socket, int]:
+        family = where.family_of(group.host)
+        default = "127.0.0.1" if family == socket.AF_INET else "::1"
+        interface = at.interface or group.host.partition("%")[2] or default
+        host = where.local_address(interface, family)
+        if family == socket.AF_INET6:
+            self._scope = where.index_of(interface, host)
+        ears = self._socket(family)
+        ears.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if not offload.LINUX and hasattr(socket, "SO_REUSEPORT"):
+            # Elsewhere several members on one machine need it; on Linux it would tie the port to
+            # one user, and SO_REUSEADDR is enough for multicast.
+            ears.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        # Windows binds to no multicast address.
+        listened = Address("", group.port) if sys.platform == "win32" else group
+        _bind(ears, where.sockaddr(listened, self._scope), group)
+        self._take_part(ears, group, host, interface)
+        own = self._socket(family)
+        _speak_through(own, host, self._scope)
+        mine = at.bind or Address(host, 0)
+        mine = Address(mine.host or host, mine.port)
+        _bind(own, where.sockaddr(mine, self._scope), mine)
+        if not _is_wildcard(mine.host):
+            offload.deafen(ears, _bound(own))
+        return own, self._multicast_mtu(group, host, interface)
+
+    def _take_part(self, ears: socket.socket, group: Address, host: str, interface: str) -> None:
+        address = socket.inet_pton(ears.family, where.without_scope(group.host))
+        try:
+            if ears.family == socket.AF_INET6:
+                level, all_groups = socket.IPPROTO_IPV6, IPV6_MULTICAST_ALL
+                ears.setsockopt(
+                    level, socket.IPV6_JOIN_GROUP, address + struct.pack("@I", self._scope)
+                )
+            else:
+                level, all_groups = socket.IPPROTO_IP, IP_MULTICAST_ALL
+                ears.setsockopt(level, socket.IP_ADD_MEMBERSHIP, address + socket.inet_aton(host))
+        except OSError as error:
+            raise Misuse(
+                f"interface {interface!r} cannot take part in {group.host} ({_name(error)}):"
+                " give interface= an address of this machine, or use peers="
+            ) from None
+        if offload.LINUX:
+            # Hear this group on this interface only, whatever other processes joined.
+            with contextlib.suppress(OSError):
+                ears.setsockopt(level, all_groups, 0)
+
+    def _multicast_mtu(self, group: Address, host: str, interface: str) -> int:
+        """The path's MTU, found by a trial that also shows whether there is a route at all."""
+        with socket.socket(where.family_of(group.host), socket.SOCK_DGRAM) as probe:
+            try:
+                _speak_through(probe, host, self._scope)
+                probe.connect(where.sockaddr(group, self._scope))
+            except OSError as error:
+                raise Misuse(
+                    f"no multicast route to {group.host} on interface {interface!r}"
+                    f" ({_name(error)}): give interface= one that carries multicast, or use peers="
+                ) from None
+            return where.mtu_of(probe)
+
+    def _open_peers(self, at: Where) -> tuple[socket.socket, int]:
+        first = at.peers[0] if at.peers else None
+        bind = at.bind or Address("", 0)
+        family = where.family_of((first or bind).host)
+        odd = [peer for peer in at.peers if where.family_of(peer.host) != family]
+        if odd:
+            raise Misuse(f"peers mix IPv4 and IPv6 ({first} and {odd[0]}): give one family")
+        interface = at.interface
+        if family == socket.AF_INET6 and (interface or "%" in (bind.host + (first or bind).host)):
+            self._scope = where.index_of(interface, (first or bind).host)
+        host, mtu = where.routed_from(first, self._scope) if first else (bind.host, 65535)
+        if interface:
+            host = where.local_address(interface, family)
+        if not at.bind and (own := self._one_of(at.peers)):
+            return own, mtu
+        own = self._socket(family)
+        mine = Address(bind.host or host, bind.port)
+        _bind(own, where.sockaddr(mine, self._scope), mine)
+        return own, mtu
+
+    def _one_of(self, peers: Sequence[Address]) -> socket.socket | None:
+        """A socket on the first entry of the list that is ours and free, so that the same list
+        serves every member."""
+        for peer in peers:
+            sock = self._socket(where.family_of(peer.host))
+            try:
+                sock.bind(where.sockaddr(peer, self._scope))
+                return sock
+            except OSError:
+                self._sockets.remove(sock)
+                sock.close()
+        return None
+
+    def _socket(self, family: int) -> socket.socket:
+        try:
+            sock = socket.socket(family, socket.SOCK_DGRAM)
+        except OSError as error:
+            kind = "IPv6" if family == socket.AF_INET6 else "IPv4"
+            raise Misuse(f"this machine has no {kind} ({_name(error)})") from None
+        self._sockets.append(sock)
+        sock.setblocking(False)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        return sock
+
+    def _prepare(self, sock: socket.socket, buffer_octets: int, offloads: bool) -> None:
+        offload.enlarge(sock, buffer_octets, receive=True)
+        if sock is self._own:
+            offload.enlarge(sock, buffer_octets, receive=False)
+        if offloads:
+            offload.coalesce(sock)
+
+    def _advertised(self, at: Where) -> Address:
+        host, port = self.bound
+        if at.advertise:
+            return Address(at.advertise.host, at.advertise.port or port)
+        if _is_wildcard(host) and at.peers:
+            host = where.routed_from(at.peers[0], self._scope)[0]
+        elif _is_wildcard(host):
+            raise Misuse(f"bound to {host}: say with advertise= at which address others reach us")
+        return Address(host, port)
+
+    # -- use ------------------------------------------------------------------------------------
+
+    def attach(self, loop: asyncio.AbstractEventLoop, heard: Heard) -> None:
+        """Start to listen."""
+        self._loop, self._heard = loop, heard
+        self._outbox.attach(loop)
+        for sock in self._sockets:
+            loop.add_reader(sock.fileno(), self._readable, sock)
+
+    def _readable(self, sock: socket.socket) -> bool:
+        found = self._inbox.read(sock)
+        if not found:
+            return False
+        if self._group is None:
+            now_us = time.monotonic_ns() // 1000
+            for source, _ in found:
+                self._audience.heard(source, now_us)
+        self._heard(found)
+        return True
+
+    def drain(self, rounds_max: int = 64) -> None:
+        """Hear what already waits: a late timer must not speak before the news it waited for."""
+        for _ in range(rounds_max):
+            heard = [self._readable(sock) for sock in tuple(self._sockets)]
+            if not any(heard):
+                return
+
+    def send(self, to: Target, packets: Sequence[Buffer]) -> None:
+        """Send each packet to each target, in bursts where that is possible. Never blocks."""
+        if self._loop is None:
+            return
+        if isinstance(to, Everyone):
+            if self._group is not None:
+                self._outbox.send(self._group, packets)
+                return
+            to = self._audience.everyone(time.monotonic_ns() // 1000)
+        targets = []
+        for address in to:
+            known = self._known[address] if address in self._known else self._learn(address)
+            if known is None:
+                name = "drop.bad_address"
+                self.counts[name] = self.counts.get(name, 0) + len(packets)
+            else:
+                targets.append(known)
+        self._outbox.send(targets, packets)
+
+    def _learn(self, address: Address) -> SockAddr | None:
+        """Addresses come from packets, so from anyone: only numbers of our family will do."""
+        if len(self._known) >= TARGETS_KNOWN_MAX:
+            self._known.clear()
+        host = where.in_numbers(address.host)
+        good = host and where.family_of(host) == self._own.family and 0 < address.port < 65536
+        found = where.sockaddr(Address(host, address.port), self._scope) if good and host else None
+        self._known[address] = found
+        return found
+
+    def installed(self, members: Sequence[Address]) -> None:
+        """Those of the current view are spoken to, whether on the list or not."""
+        self._audience.installed(members, time.monotonic_ns() // 1000)
+
+    @property
+    def send_queue_octets(self) -> int:
+        """What waits for the socket to take it."""
+        return self._outbox.waiting_octets
+
+    def close(self) -> None:
+        if self._loop is not None:
+            self._outbox.close()
+        for sock in self._sockets:
+            if self._loop is not None:
+                self._loop.remove_reader(sock.fileno())
+            sock.close()
+        self._loop = None
+        self._sockets.clear()
+
+
+def _bound(sock: socket.socket) -> Address:
+    host, port = sock.getsockname()[:2]
+    return Address(where.without_scope(host), port)
+
+
+def _is_wildcard(host: str) -> bool:
+    return host in ("0.0.0.0", "::")
+
+
+def _name(error: OSError) -> str:
+    return errno.errorcode.get(error.errno or 0, str(error))
+
+
+def _speak_through(sock: socket.socket, host: str, scope: int) -> None:
+    """Send multicast on this interface, and let members on this machine hear it."""
+    if sock.family == socket.AF_INET6:
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, scope)
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_LOOP, 1)
+        return
+    try:
+        sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(host))
+    except OSError as error:
+        raise Misuse(
+            f"no interface has the address {host} ({_name(error)}): give interface= one that has"
+        ) from None
+    sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
+
+
+def _bind(sock: socket.socket, to: SockAddr, what: Address) -> None:
+    try:
+        sock.bind(to)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            text = f"port {what.port} on {what.host} is taken: give another port="
+        elif error.errno == errno.EADDRNOTAVAIL:
+            text = f"{what.host} is not an address of this machine: give interface= or bind= one"
+        elif error.errno == errno.EACCES:
+            text = f"port {what.port} needs root: give a port= above 1023"
+        else:
+            text = f"cannot bind to {what} ({_name(error)}): give another bind="
+        raise Misuse(text) from None
