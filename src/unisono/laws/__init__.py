@@ -1,0 +1,95 @@
+"""A guarantee as a function: history to violations. Plain Python, and the reference for Spark.
+
+Each law's docstring is its definition, in terms that joins, windows and groups can say as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from unisono.errors import Misuse
+from unisono.laws.delivery import agreement, no_creation, no_duplication, progress, safe, validity
+from unisono.laws.order import causal, fifo, prefix, total_order
+from unisono.laws.verdict import VIOLATIONS_MAX, Check, Law, Verdict, Violation, sentence
+from unisono.laws.views import self_inclusion, view_order, virtual_synchrony
+from unisono.trace.history import History
+
+__all__ = [
+    "LAWS",
+    "VIOLATIONS_MAX",
+    "Law",
+    "Verdict",
+    "Violation",
+    "judge",
+    "judge_all",
+    "sentence",
+]
+
+
+def _law(check: Check) -> Law:
+    """A law is named like its function; the first line of the definition is its sentence."""
+    return Law(check.__name__, (check.__doc__ or "").strip().splitlines()[0], check)
+
+
+LAWS: Final[dict[str, Law]] = {
+    law.name: law
+    for law in map(
+        _law,
+        (
+            no_creation,
+            no_duplication,
+            fifo,
+            causal,
+            total_order,
+            prefix,
+            agreement,
+            validity,
+            virtual_synchrony,
+            view_order,
+            self_inclusion,
+            safe,
+            progress,
+        ),
+    )
+}
+
+
+def judge(history: History, claimed: Iterable[str]) -> Verdict:
+    """The laws claimed, on one history."""
+    wanted = set(claimed)
+    unknown = sorted(wanted - LAWS.keys())
+    if unknown:
+        raise Misuse(f"no law {', '.join(unknown)}; there are {', '.join(LAWS)}")
+    laws: dict[str, str] = {}
+    violations: list[Violation] = []
+    for name, law in LAWS.items():
+        found = law.check(history)[:VIOLATIONS_MAX] if name in wanted else []
+        laws[name] = "not claimed" if name not in wanted else "broken" if found else "kept"
+        violations += found
+    return Verdict(laws, sorted(violations))
+
+
+def judge_all(
+    histories: Sequence[History], claims: Callable[[str], Iterable[str]]
+) -> dict[str, Verdict]:
+    """A verdict a run, where `claims` says which laws a protocol claims. A run of several groups
+    keeps a law when each that claims it does; the bound on violations holds for the run."""
+    verdicts: dict[str, Verdict] = {}
+    for history in histories:
+        mine = judge(history, claims(history.protocol))
+        yours = verdicts.get(history.run)
+        verdicts[history.run] = mine if yours is None else _both(mine, yours)
+    return verdicts
+
+
+def _both(one: Verdict, two: Verdict) -> Verdict:
+    ranks = ("not claimed", "kept", "broken")
+    laws = {name: max(one.laws[name], two.laws[name], key=ranks.index) for name in LAWS}
+    told = sorted(one.violations + two.violations)
+    violations = [
+        violation
+        for name in LAWS
+        for violation in [found for found in told if found.law == name][:VIOLATIONS_MAX]
+    ]
+    return Verdict(laws, sorted(violations))

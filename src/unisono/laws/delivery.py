@@ -1,0 +1,205 @@
+"""The laws of who delivers what: nothing invented, nothing twice, nothing kept from anyone."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from unisono.laws.verdict import Violation
+from unisono.trace.checks import LEVELS, level_of
+from unisono.trace.history import (
+    ALIVE,
+    DEPARTED,
+    VANISHED,
+    History,
+    Life,
+    message_of,
+    number_of,
+    sender_of,
+)
+from unisono.trace.record import PROBE, Row
+
+RELIABLE = LEVELS["reliable"]
+
+
+def no_creation(history: History) -> list[Violation]:
+    """What is delivered was sent, just so, and not before the receiver's time.
+
+    A delivery of message m of sender life s at life q breaks the law when
+    - `never sent`: s has rows in the history but no send row of m; unless s vanished and m's number
+      is above that of every send row of s, for then the row may be lost;
+    - `not as sent`: s has send rows of m, and none has the size and digest delivered;
+    - `before its time: after N`: q's base for s is N, and m's number is not above it.
+    """
+    sent: dict[str, set[tuple[int | None, int | None]]] = {}
+    last: dict[str, int] = {}
+    for life in history.lives.values():
+        for row in life.sends:
+            sent.setdefault(message_of(row), set()).add((row.size, row.digest))
+            last[life.key] = max(last.get(life.key, 0), number_of(row))
+    found: set[Violation] = set()
+    for life in history.lives.values():
+        for row in life.deliveries:
+            message, sender, number = message_of(row), sender_of(row), number_of(row)
+            source = history.lives.get(sender)
+            details = []
+            if message in sent:
+                if (row.size, row.digest) not in sent[message]:
+                    details.append("not as sent")
+            elif source and not (source.end == VANISHED and number > last.get(sender, 0)):
+                details.append("never sent")
+            base = life.base(sender)
+            if base is not None and number <= base:
+                details.append(f"before its time: after {base}")
+            for detail in details:
+                found.add(Violation("no_creation", history.run, life.key, message, sender, detail))
+    return sorted(found)
+
+
+def no_duplication(history: History) -> list[Violation]:
+    """A life delivers a message, by its sender and number, at most once."""
+    return sorted(
+        Violation("no_duplication", history.run, key, message, "", f"delivered {count} times")
+        for key, life in history.lives.items()
+        for message, count in Counter(map(message_of, life.deliveries)).items()
+        if count > 1
+    )
+
+
+def validity(history: History) -> list[Violation]:
+    """A correct life (inside; alive, or cleanly left) delivers every reliable message it sent."""
+    found: set[Violation] = set()
+    for life in history.lives.values():
+        if life.correct:
+            delivered = set(map(message_of, life.deliveries))
+            for row in life.sends:
+                if level_of(row.service) >= RELIABLE and message_of(row) not in delivered:
+                    found.add(_missing("validity", history, life, row, "", "sent, not delivered"))
+    return sorted(found)
+
+
+def agreement(history: History) -> list[Violation]:
+    """What one correct life delivers, every correct companion delivers.
+
+    Let p and q be correct lives. q owes each reliable message m that p delivered, with m's number
+    above q's base for m's sender (no base: nothing owed), when
+    - both are alive, and each is in the other's last view: any m; or
+    - p left cleanly and q is alive, q is in p's last view and p is in some view of q: any m; or
+    - q left cleanly, p is in q's last view, and p goes on to a first view without q after one with
+      q: any m that p delivered before that view, of a sender that is not (as far as is known)
+      crashed, vanished or stopped. What p delivers later, or what only the end of a failed sender
+      brought to light, may come after q's leave.
+    A violation names q and m; the other is the smallest such p.
+    """
+    had = {key: set(map(message_of, life.deliveries)) for key, life in history.lives.items()}
+    witness: dict[tuple[str, str], Violation] = {}
+    correct = [life for life in history.lives.values() if life.correct]
+    for q in correct:
+        for p in correct:
+            if p is q:
+                continue
+            for row in _owed(history, p, q):
+                message, base = message_of(row), q.base(sender_of(row))
+                owed = base is not None and number_of(row) > base
+                if owed and level_of(row.service) >= RELIABLE and message not in had[q.key]:
+                    witness.setdefault(
+                        (q.key, message),
+                        _missing("agreement", history, q, row, p.key, "not delivered"),
+                    )
+    return sorted(witness.values())
+
+
+def _owed(history: History, p: Life, q: Life) -> tuple[Row, ...]:
+    """The deliveries of p that q must match, before q's base is looked at."""
+    if q.end == ALIVE and p.end == ALIVE:
+        return p.deliveries if q.key in p.final and p.key in q.final else ()
+    if q.end == ALIVE:
+        return p.deliveries if q.key in p.final and p.key in q.known else ()
+    parting = _parting(p, q) if p.key in q.final else None
+    if parting is None:
+        return ()
+    return tuple(
+        row for row in p.deliveries if row.step < parting and _went_on(history, sender_of(row))
+    )
+
+
+def _went_on(history: History, sender: str) -> bool:
+    life = history.lives.get(sender)
+    return life is None or life.end in (ALIVE, DEPARTED)
+
+
+def _parting(p: Life, q: Life) -> int | None:
+    """The step of p's first view without q after one with q."""
+    together = False
+    for row in p.views:
+        if q.key in (row.members or ()):
+            together = True
+        elif together:
+            return row.step
+    return None
+
+
+def safe(history: History) -> list[Violation]:
+    """A safe message that anyone delivers, even one that fails right after, all deliver.
+
+    Let any life p deliver a safe message m while its last view before is v (of p's own rows). Each
+    correct life q among v's members, with m's number above q's base for m's sender (no base:
+    nothing owed), delivers m. The violation names q and m; the other is the smallest such p, and
+    the detail has the id of v (of p's first delivery of m).
+    """
+    had = {key: set(map(message_of, life.deliveries)) for key, life in history.lives.items()}
+    witness: dict[tuple[str, str], Violation] = {}
+    for p in history.lives.values():
+        view: Row | None = None
+        for row in p.told:
+            view = row if row.kind == "view" else view
+            if row.kind != "deliver" or row.service != "safe" or view is None:
+                continue
+            message, sender = message_of(row), sender_of(row)
+            for key in view.members or ():
+                q = history.lives.get(key)
+                if q is None or not q.correct or message in had[key]:
+                    continue
+                base = q.base(sender)
+                if base is not None and number_of(row) > base:
+                    detail = f"not delivered; was safe in view {view.view}"
+                    witness.setdefault(
+                        (key, message), _missing("safe", history, q, row, p.key, detail)
+                    )
+    return sorted(witness.values())
+
+
+def progress(history: History) -> list[Violation]:
+    """After all has healed, the group goes on.
+
+    - Every probe (a send row with the detail `probe`) of a life that is alive is delivered by every
+      life that is alive and inside, unless its number is not above that life's base.
+    - When there are such probes, who is alive is inside.
+    - Someone is alive; unless some life left cleanly or vanished, or nobody was ever inside.
+    """
+    lives = history.lives.values()
+    alive = [life for life in lives if life.end == ALIVE]
+    probes = [row for life in alive for row in life.sends if row.detail == PROBE]
+    found: set[Violation] = set()
+    for life in alive:
+        if probes and not life.inside:
+            detail = "alive but in no view, though probes were sent"
+            found.add(Violation("progress", history.run, life.key, "", "", detail))
+        if not life.inside:
+            continue
+        delivered = set(map(message_of, life.deliveries))
+        for row in probes:
+            base = life.base(sender_of(row)) or 0
+            if number_of(row) > base and message_of(row) not in delivered:
+                found.add(
+                    _missing("progress", history, life, row, sender_of(row), "probe not delivered")
+                )
+    excused = any(life.end in (DEPARTED, VANISHED) for life in lives)
+    if not alive and not excused and any(life.inside for life in lives):
+        found.add(Violation("progress", history.run, "", "", "", "nobody is alive at the end"))
+    return sorted(found)
+
+
+def _missing(
+    law: str, history: History, life: Life, row: Row, other: str, detail: str
+) -> Violation:
+    return Violation(law, history.run, life.key, message_of(row), other, detail)

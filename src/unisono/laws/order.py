@@ -1,0 +1,202 @@
+"""The laws of order: of one sender, of cause and effect, of all messages together."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+
+from unisono.laws.verdict import Violation
+from unisono.trace.checks import LEVELS, level_of
+from unisono.trace.history import History, Life, message_of, number_of, sender_of
+from unisono.trace.record import Row
+
+FIFO, CAUSAL, AGREED = LEVELS["fifo"], LEVELS["causal"], LEVELS["agreed"]
+
+
+def fifo(history: History) -> list[Violation]:
+    """The messages of one sender are delivered in its order, without holes.
+
+    Of the deliveries of sender s at life q with level fifo or above, in q's order, let *before* be
+    the largest number delivered earlier or q's base for s, whichever is larger (nothing earlier and
+    no base: the first delivery is free). A delivery of number n breaks the law when
+    - `after N`: n is below the largest number N delivered earlier; or
+    - `without N`: some message of s with level fifo or above, known from any send or deliver row of
+      the history, has a number between before and n; N is the smallest.
+    """
+    numbers = _numbers_known(history)
+    found: set[Violation] = set()
+    for life in history.lives.values():
+        largest: dict[str, int] = {}
+        for row in life.deliveries:
+            if level_of(row.service) < FIFO:
+                continue
+            sender, number = sender_of(row), number_of(row)
+            base, earlier = life.base(sender), largest.get(sender)
+            before = max((n for n in (base, earlier) if n is not None), default=None)
+            detail = ""
+            if earlier is not None and number < earlier:
+                detail = f"after {earlier}"
+            elif before is not None:
+                hole = _first_between(numbers.get(sender, []), before, number)
+                detail = f"without {hole}" if hole else ""
+            if detail:
+                found.add(Violation("fifo", history.run, life.key, message_of(row), sender, detail))
+            largest[sender] = max(number, earlier or 0)
+    return sorted(found)
+
+
+def _numbers_known(history: History) -> dict[str, list[int]]:
+    """By sender, the rising numbers of its messages with level fifo or above."""
+    numbers: dict[str, set[int]] = {}
+    for life in history.lives.values():
+        for row in life.told:
+            if row.kind != "view" and level_of(row.service) >= FIFO:
+                numbers.setdefault(sender_of(row), set()).add(number_of(row))
+    return {sender: sorted(known) for sender, known in numbers.items()}
+
+
+def _first_between(numbers: list[int], low: int, high: int) -> int | None:
+    place = bisect_right(numbers, low)
+    return numbers[place] if place < len(numbers) and numbers[place] < high else None
+
+
+def causal(history: History) -> list[Violation]:
+    """A message is delivered after all that its sender knew when it sent it.
+
+    Only messages of level causal or above count. Of message m sent by life p (its first send row),
+    need(m)[s] is the largest number of sender s that p delivered before that row, by step; and of p
+    itself, the largest number p sent before it. When life q delivers m, then for each s for which q
+    has a base, the largest number of s that q delivered earlier, or the base, is at least
+    need(m)[s]. The violation names q and m; the other is the message needed.
+    """
+    needs: dict[str, dict[str, int]] = {}
+    for life in history.lives.values():
+        _gather_needs(life, needs)
+    found: set[Violation] = set()
+    for life in history.lives.values():
+        largest: dict[str, int] = {}
+        for row in life.deliveries:
+            if level_of(row.service) < CAUSAL:
+                continue
+            message, sender = message_of(row), sender_of(row)
+            for source, number in needs.get(message, {}).items():
+                if largest.get(source, 0) >= number:
+                    continue
+                base = life.base(source)
+                if base is not None and base < number:
+                    found.add(
+                        Violation(
+                            "causal",
+                            history.run,
+                            life.key,
+                            message,
+                            f"{source}:{number}",
+                            "delivered before what it depends on",
+                        )
+                    )
+            largest[sender] = max(number_of(row), largest.get(sender, 0))
+    return sorted(found)
+
+
+def _gather_needs(life: Life, needs: dict[str, dict[str, int]]) -> None:
+    """Needs are shared between sends until something new is delivered, and copied only then."""
+    current: dict[str, int] = {}
+    own = 0
+    for row in life.told:
+        if row.kind == "view" or level_of(row.service) < CAUSAL:
+            continue
+        if row.kind == "deliver":
+            sender, number = sender_of(row), number_of(row)
+            if number > current.get(sender, 0) and sender != life.key:
+                current = {**current, sender: number}
+        else:
+            if own:
+                current = {**current, life.key: own}
+            needs.setdefault(message_of(row), current)
+            own = max(own, number_of(row))
+
+
+def _ordered(life: Life) -> dict[str, Row]:
+    """Its deliveries of level agreed or above in its order, each message once."""
+    rows: dict[str, Row] = {}
+    for row in life.deliveries:
+        if level_of(row.service) >= AGREED:
+            rows.setdefault(message_of(row), row)
+    return rows
+
+
+def total_order(history: History) -> list[Violation]:
+    """Any two lives deliver the messages they share in the same order.
+
+    Only messages of level agreed or above count (resilient ones too), each at its first delivery.
+    - `after M here, before it there`: for lives p < q, of the messages both delivered, in p's
+      order, M and m are neighbours, and q delivered m before M. Named are p, m, and q.
+    - `place N here, M there`: m has the place N (`seq`) at this life, and another place M at the
+      smallest life that delivered it with a place, which is the other.
+    - `place N after M`: at one life, of the messages with places, m's place N is not above that of
+      the one before it, M.
+    """
+    sequences = {key: _ordered(life) for key, life in history.lives.items()}
+    found: set[Violation] = set()
+    keys = sorted(sequences)
+    for index, p in enumerate(keys):
+        for q in keys[index + 1 :]:
+            for first, second in inversions(list(sequences[p]), list(sequences[q])):
+                detail = f"after {first} here, before it there"
+                found.add(Violation("total_order", history.run, p, second, q, detail))
+    reference: dict[str, tuple[str, int]] = {}
+    for key in keys:
+        last: int | None = None
+        for message, row in sequences[key].items():
+            if row.seq is None:
+                continue
+            if last is not None and row.seq <= last:
+                detail = f"place {row.seq} after {last}"
+                found.add(Violation("total_order", history.run, key, message, "", detail))
+            last = row.seq
+            other, place = reference.setdefault(message, (key, row.seq))
+            if place != row.seq:
+                detail = f"place {row.seq} here, {place} there"
+                found.add(Violation("total_order", history.run, key, message, other, detail))
+    return sorted(found)
+
+
+def inversions(mine: Sequence[str], yours: Sequence[str]) -> list[tuple[str, str]]:
+    """Neighbours in my order of what we share that stand the other way in yours."""
+    place = {item: index for index, item in enumerate(yours)}
+    shared = [item for item in mine if item in place]
+    return [(first, second) for first, second in pairwise(shared) if place[first] > place[second]]
+
+
+def prefix(history: History) -> list[Violation]:
+    """Of any two lives' sequences of ordered messages, one begins the other.
+
+    Only messages of level agreed or above count, each at its first delivery. For lives p < q that
+    each delivered some, the sequences are laid side by side: from p's first message on where q has
+    it; else from q's first message on where p has it; else, if both have the same first view, from
+    their beginnings; else they are not compared. At the first place where both have a message and
+    the two differ, the law is broken: named are p, its message, q, and q's message in the detail.
+    """
+    sequences = {key: list(_ordered(life)) for key, life in history.lives.items()}
+    found: list[Violation] = []
+    keys = [key for key in sorted(sequences) if sequences[key]]
+    for index, p in enumerate(keys):
+        for q in keys[index + 1 :]:
+            mine, yours = sequences[p], sequences[q]
+            if mine[0] in yours:
+                yours = yours[yours.index(mine[0]) :]
+            elif yours[0] in mine:
+                mine = mine[mine.index(yours[0]) :]
+            elif not _same_start(history.lives[p], history.lives[q]):
+                continue
+            for left, right in zip(mine, yours, strict=False):
+                if left != right:
+                    detail = f"{right} there"
+                    found.append(Violation("prefix", history.run, p, left, q, detail))
+                    break
+    return sorted(found)
+
+
+def _same_start(p: Life, q: Life) -> bool:
+    return p.inside and q.inside and p.views[0].view == q.views[0].view

@@ -1,0 +1,106 @@
+"""The laws of views: who is listening, from which place in the stream on."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from unisono.laws.order import inversions
+from unisono.laws.verdict import Violation
+from unisono.trace.checks import LEVELS, level_of
+from unisono.trace.history import History, Life, message_of, number_of, sender_of
+from unisono.trace.record import Row
+
+
+def view_order(history: History) -> list[Violation]:
+    """Everyone sees the same views in the same order.
+
+    - `view V: members … here, … there`: at its first installation of V a life has other members
+      than the smallest life that installed V at its own first. The other is that life.
+    - `view V installed N times`: by one life.
+    - `view V after W here, before it there`: for lives p < q, of the views both installed, in p's
+      order (first installations), W and V are neighbours, and q has V before W.
+    """
+    first: dict[str, dict[str, str]] = {}
+    found: set[Violation] = set()
+    for key, life in history.lives.items():
+        counts = Counter(row.view for row in life.views)
+        for view, count in counts.items():
+            if count > 1:
+                found.add(_told(history, key, "", f"view {view} installed {count} times"))
+        mine = first.setdefault(key, {})
+        for row in life.views:
+            mine.setdefault(row.view, " ".join(sorted(row.members or ())))
+    reference: dict[str, tuple[str, str]] = {}
+    keys = sorted(first)
+    for index, p in enumerate(keys):
+        for view, members in first[p].items():
+            other, theirs = reference.setdefault(view, (p, members))
+            if members != theirs:
+                detail = f"view {view}: members {members} here, {theirs} there"
+                found.add(_told(history, p, other, detail))
+        for q in keys[index + 1 :]:
+            for earlier, later in inversions(list(first[p]), list(first[q])):
+                detail = f"view {later} after {earlier} here, before it there"
+                found.add(_told(history, p, q, detail))
+    return sorted(found)
+
+
+def _told(history: History, life: str, other: str, detail: str) -> Violation:
+    return Violation("view_order", history.run, life, "", other, detail)
+
+
+def self_inclusion(history: History) -> list[Violation]:
+    """A life is a member of every view that it installs."""
+    return sorted(
+        {
+            Violation("self_inclusion", history.run, key, "", "", f"not in its view {row.view}")
+            for key, life in history.lives.items()
+            for row in life.views
+            if key not in (row.members or ())
+        }
+    )
+
+
+def virtual_synchrony(history: History) -> list[Violation]:
+    """Lives that go together from one view to the next delivered the same messages in between.
+
+    Of all lives that installed W right after V, let m be a reliable message that one of them
+    delivered between the two (by step). Each of the others with m's number above its base for m's
+    sender (no base: nothing owed) delivered m between them too. The violation names the life that
+    did not, and m; the other is the smallest life that did. Of a pair that a life installs twice
+    only the first time counts.
+    """
+    passages: dict[tuple[str, str], dict[str, dict[str, Row]]] = {}
+    for key, life in history.lives.items():
+        for pair, rows in _passages(life).items():
+            passages.setdefault(pair, {})[key] = rows
+    found: list[Violation] = []
+    for (view, following), by_life in passages.items():
+        witness: dict[str, tuple[str, Row]] = {}
+        for key in sorted(by_life):
+            for message, row in by_life[key].items():
+                witness.setdefault(message, (key, row))
+        for key, rows in by_life.items():
+            for message, (other, row) in witness.items():
+                base = history.lives[key].base(sender_of(row))
+                if message not in rows and base is not None and number_of(row) > base:
+                    detail = f"not delivered between views {view} and {following}"
+                    found.append(
+                        Violation("virtual_synchrony", history.run, key, message, other, detail)
+                    )
+    return sorted(found)
+
+
+def _passages(life: Life) -> dict[tuple[str, str], dict[str, Row]]:
+    """By consecutive views, what was delivered between."""
+    passages: dict[tuple[str, str], dict[str, Row]] = {}
+    view: str | None = None
+    between: dict[str, Row] = {}
+    for row in life.told:
+        if row.kind == "view":
+            if view is not None:
+                passages.setdefault((view, row.view), between)
+            view, between = row.view, {}
+        elif row.kind == "deliver" and level_of(row.service) >= LEVELS["reliable"]:
+            between.setdefault(message_of(row), row)
+    return passages

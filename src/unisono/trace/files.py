@@ -1,0 +1,280 @@
+"""Trace files: Parquet, one file a life, and what to make of files that are damaged.
+
+A closed file is plain Parquet that anything reads. While it is open it is a row of whole row
+groups, one at least every second of trace time; a process that is killed loses what came after the
+last of them, no more. `read_trace` and `heal` read such a file up to its last whole row group
+(`torn` says how). The columns hold the truth: file names are only for people.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final, NamedTuple
+from urllib.parse import quote, unquote
+
+import pyarrow as pa
+
+from unisono.errors import BadTrace, Misuse
+from unisono.trace.checks import STEP_NOT_RISING, TOLD_TWICE, reason_against
+from unisono.trace.history import History, histories_of
+from unisono.trace.parquet import SCHEMA, ParquetPart, batch_of, writer_to
+from unisono.trace.record import Row
+
+__all__ = [
+    "SCHEMA",
+    "Found",
+    "Healed",
+    "Quarantined",
+    "Sound",
+    "Trace",
+    "TraceFile",
+    "heal",
+    "read_trace",
+    "safe_name",
+    "trace_files",
+]
+
+NAME_OCTETS_MAX: Final = 150
+"""A longer node name is cut in the file's name, with a hash in place of the rest."""
+
+
+# -- writing -------------------------------------------------------------------------------------
+
+
+def safe_name(name: str) -> str:
+    """The name as part of a path: percent-encoded, never hidden, never too long."""
+    encoded = quote(name, safe="")
+    if encoded[:1] in (".", "_"):
+        encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}"
+    if len(encoded) > NAME_OCTETS_MAX:
+        digest = blake2b(name.encode(), digest_size=8).hexdigest()
+        encoded = f"{encoded[:100]}~{digest}"
+    return encoded
+
+
+class TraceFile:
+    """A sink that is a file. Holds at most `row_count_max` rows before they are written, and none
+    longer than `flush_us` of trace time; the same rows always make the same bytes."""
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        run: str,
+        node: str,
+        incarnation: int,
+        row_count_max: int = 20_000,
+        flush_us: int = 1_000_000,
+    ) -> None:
+        if not run or len(quote(run, safe="")) > NAME_OCTETS_MAX:
+            raise Misuse(f"a run is named with 1 to {NAME_OCTETS_MAX} bytes, not {run[:20]!r}")
+        folder = Path(directory) / f"run={safe_name(run)}"
+        self.path = folder / f"{safe_name(node)}-{incarnation}.parquet"
+        self._row_count_max = row_count_max
+        self._flush_us = flush_us
+        self._rows: list[Row] = []
+        self._closed = False
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._out = pa.OSFile(str(self.path), "wb")
+        except OSError as error:
+            raise BadTrace(f"cannot write {self.path}: {error.strerror or error}") from None
+        self._parquet = writer_to(self._out)
+
+    def write(self, row: Row) -> None:
+        rows = self._rows
+        rows.append(row)
+        if len(rows) >= self._row_count_max or row.t_us - rows[0].t_us >= self._flush_us:
+            self.flush()
+
+    def flush(self) -> None:
+        """Hand everything to the operating system, as one more row group."""
+        if self._rows:
+            self._parquet.write_batch(batch_of(self._rows))
+            self._rows.clear()
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self.flush()
+            self._parquet.close()
+            self._out.close()
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+class Quarantined(NamedTuple):
+    """What was not judged: a row of a file, or (without a row) the file or the rest of it."""
+
+    path: str
+    """Under the trace directory."""
+    row: int | None
+    """Its place in the file, from 0."""
+    reason: str
+
+
+class Trace(NamedTuple):
+    """All that a trace directory holds, in memory."""
+
+    runs: dict[str, list[Row]]
+    """Sound rows by run, in order of node, incarnation and step."""
+    events: int
+    """How many they are."""
+    quarantined: list[Quarantined]
+    torn: dict[str, frozenset[str]]
+    """By run, the lives whose file has no end: what they did last is not known."""
+
+    def histories(self) -> list[History]:
+        """One a run, protocol and group, in that order."""
+        return [
+            history
+            for run, rows in sorted(self.runs.items())
+            for history in histories_of(run, rows, self.torn.get(run, frozenset()))
+        ]
+
+
+class Found(NamedTuple):
+    run: str
+    path: Path
+    name: str
+    """The path under the trace directory, with forward slashes."""
+
+
+def trace_files(directory: str | os.PathLike[str]) -> list[Found]:
+    """The files of a trace directory, or of one `run=…` folder of it, in order of their names."""
+    top = Path(directory)
+    try:
+        if not top.exists():
+            raise BadTrace(f"{top}: no such directory; give the one that --trace wrote")
+        if not top.is_dir():
+            raise BadTrace(f"{top}: not a directory; give the one that holds the run=… folders")
+        top = top.resolve()
+        if top.name.startswith("run="):
+            folders, top = [top], top.parent
+        else:
+            folders = [path for path in top.iterdir() if path.name.startswith("run=")]
+        found = [
+            Found(unquote(path.parent.name[4:]), path, path.relative_to(top).as_posix())
+            for folder in folders
+            if folder.is_dir()
+            for path in folder.iterdir()
+            if path.suffix == ".parquet" and path.name[0] not in "._"
+        ]
+    except OSError as error:
+        raise BadTrace(f"{directory}: cannot be read: {error.strerror or error}") from None
+    except ValueError as error:
+        if isinstance(error, BadTrace):
+            raise
+        raise BadTrace(f"{str(directory)!r}: not a path") from None
+    if not found:
+        raise BadTrace(
+            f"{directory}: no trace in it; give a directory with run=…/*.parquet as --trace wrote"
+        )
+    return sorted(found, key=lambda file: file.name)
+
+
+def _rows(table: pa.Table) -> Iterator[Row]:
+    columns = [column.to_pylist() for column in table.columns]
+    for fields in zip(*columns, strict=True):
+        row = Row._make(fields)
+        yield row if row.members is None else row._replace(members=tuple(row.members))
+
+
+def read_trace(directory: str | os.PathLike[str]) -> Trace:
+    """Everything a trace directory holds: sound rows by run, the rest in quarantine.
+
+    Raises `BadTrace` when there is no trace at all; a bad file or row never raises.
+    """
+    reading = _Reading()
+    for found in trace_files(directory):
+        reading.read(found)
+    for rows in reading.runs.values():
+        rows.sort(key=lambda row: (row.node, row.incarnation, row.step))
+    torn = {run: frozenset(lives) for run, lives in reading.torn.items()}
+    events = sum(map(len, reading.runs.values()))
+    return Trace(reading.runs, events, reading.quarantined, torn)
+
+
+class _Reading:
+    """What has been read so far, file by file in the order of their names."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, list[Row]] = {}
+        self.quarantined: list[Quarantined] = []
+        self.torn: dict[str, set[str]] = {}
+        self._teller: dict[tuple[str, str, int], str] = {}
+
+    def read(self, found: Found) -> None:
+        run, path, name = found
+        part = ParquetPart(path)
+        last: dict[tuple[str, int], int] = {}
+        lives: set[str] = set()
+        start = 0
+        for table in part.tables():
+            for place, row in enumerate(_rows(table), start):
+                reason = reason_against(row) or self._reason_among(found, row, last)
+                if reason is None:
+                    self.runs.setdefault(run, []).append(row)
+                    lives.add(f"{row.node}#{row.incarnation}")
+                else:
+                    self.quarantined.append(Quarantined(name, place, reason))
+            start += table.num_rows
+        if part.lost:
+            self.quarantined.append(Quarantined(name, None, part.lost))
+        if part.torn:
+            self.torn.setdefault(run, set()).update(lives)
+
+    def _reason_among(self, found: Found, row: Row, last: dict[tuple[str, int], int]) -> str | None:
+        life = (row.node, row.incarnation)
+        if row.step <= last.get(life, -1):
+            return STEP_NOT_RISING
+        last[life] = row.step
+        if self._teller.setdefault((found.run, *life), found.name) != found.name:
+            return TOLD_TWICE
+        return None
+
+
+# -- healing -------------------------------------------------------------------------------------
+
+
+class Sound(NamedTuple):
+    """A file that any Parquet reader can read, in just the types of `SCHEMA`."""
+
+    run: str
+    path: Path
+    name: str
+    """The path of the file it stands for, under the trace directory."""
+    torn: bool
+    """Its end is missing: what its lives did last is not known."""
+
+
+class Healed(NamedTuple):
+    files: list[Sound]
+    quarantined: list[Quarantined]
+    """Whole files, or the rest of torn ones. Rows are still to be checked."""
+
+
+def heal(directory: str | os.PathLike[str], scratch: str | os.PathLike[str]) -> Healed:
+    """The files of a trace directory as others can read them. Sound ones are named where they are;
+    of those that are torn or have other types a whole copy is made under `scratch`, with the same
+    names. Each is read once, a row group at a time, so that no damage is left for later."""
+    healed = Healed([], [])
+    for run, path, name in trace_files(directory):
+        copy = Path(scratch) / name
+        part = ParquetPart(path)
+        count = sum(table.num_rows for table in part.tables())
+        if part.lost:
+            healed.quarantined.append(Quarantined(name, None, part.lost))
+        if part.lost and not count:
+            continue
+        if part.torn or not part.exact:
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            with writer_to(copy) as writer:
+                for table in ParquetPart(path).tables():
+                    writer.write_table(table)
+            path = copy
+        healed.files.append(Sound(run, path, name, part.torn))
+    return healed

@@ -1,0 +1,190 @@
+"""A history: what all the lives of one group in one run saw, arranged for the laws."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+from unisono.trace.record import LEFT, Row
+
+ALIVE: Final = "alive"
+"""It has no `leave` or `crash` row, and nothing says that it is gone."""
+DEPARTED: Final = "left"
+"""It left cleanly."""
+STOPPED: Final = "stopped"
+"""The protocol made it stop, with a reason."""
+CRASHED: Final = "crashed"
+"""The world says so."""
+VANISHED: Final = "vanished"
+"""It has no end of its own, but was given up by others, came back as another incarnation, or its
+file is torn. It crashed, or was expelled and does not know."""
+
+CUT: Final = r"[^ ]+#[0-9]{1,18}:[0-9]{1,18}"
+"""One entry of a cut; spaces and percent signs in its name are percent-encoded."""
+
+_cut = re.compile(f"{CUT}(?: {CUT})*").fullmatch
+
+
+@dataclass(frozen=True)
+class Life:
+    """One member's life, as its own rows tell it, each kind in the order of steps."""
+
+    key: str
+    """`name#incarnation`."""
+    node: str
+    incarnation: int
+    sends: tuple[Row, ...]
+    deliveries: tuple[Row, ...]
+    views: tuple[Row, ...]
+    cut: Mapping[str, int]
+    """By sender's life, the last number before this one's time: from its first view."""
+    end: str
+    told: tuple[Row, ...]
+    """Sends, deliveries and views together."""
+
+    @property
+    def inside(self) -> bool:
+        """It has installed a view. Who never did has no obligations."""
+        return bool(self.views)
+
+    @property
+    def correct(self) -> bool:
+        """Inside, and alive or cleanly left at the end."""
+        return self.inside and self.end in (ALIVE, DEPARTED)
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """Every life that is in some view of this one."""
+        return frozenset(member for row in self.views for member in row.members or ())
+
+    @cached_property
+    def final(self) -> frozenset[str]:
+        """The members of its last view."""
+        return frozenset(self.views[-1].members or ()) if self.views else frozenset()
+
+    def base(self, sender: str) -> int | None:
+        """Where its obligations towards a sender begin: it owes the numbers above. None when it
+        owes nothing: the sender is neither in its cut nor in any of its views."""
+        if sender in self.cut:
+            return self.cut[sender]
+        return 0 if sender in self.known else None
+
+
+@dataclass(frozen=True)
+class History:
+    """One run of one group."""
+
+    run: str
+    protocol: str
+    group: str
+    rows: tuple[Row, ...]
+    torn: frozenset[str] = frozenset()
+    """Lives whose file is torn: what they did last is not known."""
+
+    @cached_property
+    def lives(self) -> dict[str, Life]:
+        """By key, in the order of keys."""
+        return _lives_of(self.rows, self.torn)
+
+
+def histories_of(
+    run: str, rows: Iterable[Row], torn: frozenset[str] = frozenset()
+) -> list[History]:
+    """The histories of one run: one a protocol and group, in that order."""
+    parts: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        parts.setdefault((row.protocol, row.group), []).append(row)
+    return [
+        History(run, protocol, group, tuple(part), torn)
+        for (protocol, group), part in sorted(parts.items())
+    ]
+
+
+def life_of(row: Row) -> str:
+    """Whose row it is."""
+    return f"{row.node}#{row.incarnation}"
+
+
+def sender_of(row: Row) -> str:
+    """The life that sent the row's message."""
+    return f"{row.sender}#{row.sender_incarnation}"
+
+
+def number_of(row: Row) -> int:
+    assert row.number is not None, "a row about a message has its number"
+    return row.number
+
+
+def message_of(row: Row) -> str:
+    """The identity of the row's message: `name#incarnation:number`."""
+    return f"{row.sender}#{row.sender_incarnation}:{row.number}"
+
+
+def cut_of(detail: str | None) -> dict[str, int]:
+    """The cut that a view's detail holds; empty when it is a sentence, or nothing."""
+    if detail is None or not _cut(detail):
+        return {}
+    pairs = (entry.rpartition(":") for entry in detail.split(" "))
+    return {life.replace("%20", " ").replace("%25", "%"): int(number) for life, _, number in pairs}
+
+
+def _lives_of(rows: Iterable[Row], torn: frozenset[str]) -> dict[str, Life]:
+    parts: dict[str, list[Row]] = {}
+    for row in rows:
+        parts.setdefault(life_of(row), []).append(row)
+    plain = {}
+    for key in sorted(parts):
+        mine = sorted(parts[key], key=lambda row: row.step)
+        plain[key] = _life_of(key, mine)
+    return {
+        key: replace(life, end=VANISHED)
+        if life.end == ALIVE and (key in torn or _is_gone(life, plain.values()))
+        else life
+        for key, life in plain.items()
+    }
+
+
+def _life_of(key: str, rows: list[Row]) -> Life:
+    told = tuple(row for row in rows if row.kind in ("send", "deliver", "view"))
+    views = tuple(row for row in told if row.kind == "view")
+    return Life(
+        key=key,
+        node=rows[0].node,
+        incarnation=rows[0].incarnation,
+        sends=tuple(row for row in told if row.kind == "send"),
+        deliveries=tuple(row for row in told if row.kind == "deliver"),
+        views=views,
+        cut=cut_of(views[0].detail) if views else {},
+        end=_end_of(rows),
+        told=told,
+    )
+
+
+def _end_of(rows: list[Row]) -> str:
+    """As the first `leave` or `crash` row says."""
+    for row in rows:
+        if row.kind == "crash":
+            return CRASHED
+        if row.kind == "leave":
+            return DEPARTED if row.detail == LEFT else STOPPED
+    return ALIVE
+
+
+def _is_gone(life: Life, others: Iterable[Life]) -> bool:
+    """Whether a life without an end of its own has ended all the same.
+
+    So it is when its node has a later incarnation; or when some life that has no end of its own, or
+    left cleanly, has it in a view but not in its last one, while the life did not do the same to
+    that other: two sides of a split that gave each other up are both alive.
+    """
+    for other in others:
+        if other.node == life.node and other.incarnation > life.incarnation:
+            return True
+        gave_up = life.key in other.known and life.key not in other.final
+        given_up = other.key in life.known and other.key not in life.final
+        if gave_up and not given_up and other.end in (ALIVE, DEPARTED):
+            return True
+    return False

@@ -1,0 +1,190 @@
+"""One trace file as Parquet: how it is written, and how it is read when it may be damaged."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from unisono.trace import torn
+from unisono.trace.compact import Malformed
+from unisono.trace.record import Row
+
+SCHEMA: Final = pa.schema(
+    [
+        ("protocol", pa.string()),
+        ("group", pa.string()),
+        ("node", pa.string()),
+        ("incarnation", pa.int32()),
+        ("step", pa.int64()),
+        ("t_us", pa.int64()),
+        ("kind", pa.string()),
+        ("view", pa.string()),
+        ("sender", pa.string()),
+        ("sender_incarnation", pa.int32()),
+        ("number", pa.int64()),
+        ("seq", pa.int64()),
+        ("service", pa.string()),
+        ("size", pa.int32()),
+        ("digest", pa.int64()),
+        ("members", pa.list_(pa.string())),
+        ("peer", pa.string()),
+        ("detail", pa.string()),
+    ]
+)
+
+_NESTED: Final = tuple(pa.types.is_list(kind) for kind in SCHEMA.types)
+
+
+def writer_to(where: Any) -> pq.ParquetWriter:
+    # Every column with a dictionary, so that `torn` sees where each chunk begins; checksums, so
+    # that a flipped bit is seen; no statistics, which nobody asks of a trace.
+    return pq.ParquetWriter(
+        where,
+        SCHEMA,
+        compression="zstd",
+        use_dictionary=True,
+        write_statistics=False,
+        write_page_checksum=True,
+        data_page_version="1.0",
+    )
+
+
+def batch_of(rows: list[Row]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, SCHEMA.types, strict=True)]
+    return pa.record_batch(arrays, schema=SCHEMA)
+
+
+class ParquetPart:
+    """One file, read group by group; says afterwards whether it was torn and what was lost."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.torn = False
+        self.exact = True
+        """The columns have just the types of the schema."""
+        self.lost: str | None = None
+
+    def tables(self) -> Iterator[pa.Table]:
+        """Row groups in canonical types, up to the first that cannot be read."""
+        handle = -1
+        try:
+            handle = os.open(self.path, os.O_RDONLY)
+            yield from self._tables(handle, os.fstat(handle).st_size)
+        except Exception as error:  # pyarrow raises many kinds; all mean the same here
+            self._lose(f"unreadable: {_one_line(error)}")
+        finally:
+            if handle >= 0:
+                os.close(handle)
+
+    def _lose(self, reason: str) -> None:
+        self.torn = True
+        self.lost = self.lost or reason
+
+    def _tables(self, handle: int, size: int) -> Iterator[pa.Table]:
+        metadata = None
+        if size >= 12 and os.pread(handle, 4, size - 4) == torn.MAGIC:
+            metadata = self._footer()
+        if metadata is None:
+            metadata = self._recovered(handle, size)
+        if metadata is None:
+            return
+        with pq.ParquetFile(
+            self.path, metadata=metadata, page_checksum_verification=True, pre_buffer=False
+        ) as file:
+            fault = self._misfit(file.schema_arrow)
+            if fault:
+                return self._lose(fault)
+            for index in range(metadata.num_row_groups):
+                _check_group(handle, size, metadata.row_group(index))
+                read = file.read_row_group(index, columns=SCHEMA.names, use_threads=False)
+                yield _canonical(read)
+
+    def _footer(self) -> Any:
+        try:
+            return pq.read_metadata(self.path)
+        except Exception:
+            return None
+
+    def _recovered(self, handle: int, size: int) -> Any:
+        self.torn = True
+        groups = torn.whole_groups(handle, size, _NESTED)
+        if not groups:
+            self.lost = "torn, or no Parquet: no whole row group in it"
+            return None
+        rest = size - groups[-1].end
+        if rest:
+            self.lost = f"torn: {rest} bytes after the last whole row group"
+        footer = torn.rebuilt_footer(groups, _model())
+        return pq.read_metadata(io.BytesIO(torn.MAGIC + footer))
+
+    def _misfit(self, schema: pa.Schema) -> str | None:
+        """Why the columns are not those of a trace. Others may stand beside them."""
+        for field in SCHEMA:
+            if len(schema.get_all_field_indices(field.name)) != 1:
+                return f"foreign: no column {field.name}"
+            kind = schema.field(field.name).type
+            if kind != field.type:
+                self.exact = False
+                if not _castable(kind, field.type):
+                    return f"foreign: column {field.name} is {kind}, not {field.type}"
+        return None
+
+
+@cache
+def _model() -> bytes:
+    """A file with one row, for its footer."""
+    out = io.BytesIO()
+    with writer_to(out) as writer:
+        writer.write_batch(batch_of([Row("", "", "", 0, 0, 0, "")]))
+    return out.getvalue()
+
+
+def _check_group(handle: int, size: int, group: Any) -> None:
+    if not 0 <= group.num_rows <= torn.ROWS_MAX:
+        raise Malformed("a row group too large")
+    for index in range(group.num_columns):
+        column = group.column(index)
+        if column.path_in_schema.partition(".")[0] not in SCHEMA.names:
+            continue
+        start = column.data_page_offset
+        if column.has_dictionary_page and column.dictionary_page_offset:
+            start = min(start, column.dictionary_page_offset)
+        values = torn.walk_chunk(handle, size, start, column.total_compressed_size)
+        flat = "." not in column.path_in_schema
+        if values != column.num_values or (flat and values != group.num_rows):
+            raise Malformed("columns of unlike length")
+
+
+def _castable(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a rewritten trace may have this type instead, as some tools change them."""
+    is_ = pa.types
+    if is_.is_null(kind):
+        return True
+    if is_.is_dictionary(kind):
+        kind = kind.value_type
+    if is_.is_integer(wanted):
+        return bool(is_.is_integer(kind) or is_.is_floating(kind))
+    if is_.is_list(wanted):
+        listed = is_.is_list(kind) or is_.is_large_list(kind)
+        return listed and _castable(kind.value_type, wanted.value_type)
+    return bool(is_.is_string(kind) or is_.is_large_string(kind) or is_.is_string_view(kind))
+
+
+def _canonical(table: pa.Table) -> pa.Table:
+    table = table.select(SCHEMA.names)
+    table = table if table.schema.equals(SCHEMA) else table.cast(SCHEMA)
+    table.validate(full=True)
+    return table
+
+
+def _one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text[:200]

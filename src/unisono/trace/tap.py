@@ -1,0 +1,221 @@
+"""The tap: a core with a listener at its door, itself a core. The algorithm knows nothing of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+
+from unisono.core import (
+    Core,
+    Deliver,
+    Depart,
+    Effect,
+    Event,
+    Everyone,
+    Expired,
+    Fail,
+    Install,
+    Join,
+    Multicast,
+    Received,
+    Restart,
+    Send,
+    Stabilize,
+    Timer,
+)
+from unisono.model import Buffer, Burst, Member, Message, Resilient, ServiceLevel, View
+from unisono.trace.record import LEFT, Row, Sink, digest_of
+
+
+class Tap:
+    """Wraps a core and writes a row for each thing its application would notice.
+
+    A step's rows come in this order: what the event says, then (with `detail`) the work that was
+    counted, then the effects as they were asked for. A step that raises leaves no row.
+    """
+
+    def __init__(
+        self, core: Core, protocol: str, group: str, sink: Sink, detail: bool = False
+    ) -> None:
+        self.core = core
+        self.me: Member = core.me
+        self.counts: dict[str, int] = core.counts
+        self.send_detail: str | None = None
+        """The detail of the `send` rows to come; the world sets it to `record.PROBE` at times."""
+        self._protocol = protocol
+        self._group = group
+        self._sink = sink
+        self._detail = detail
+        self._rows = 0
+        self._sent = 0
+        self._view = ""
+
+    def room(self) -> int:
+        return self.core.room()
+
+    def walked(self) -> Mapping[str, int]:
+        return self.core.walked()
+
+    def step(self, now_us: int, event: Event) -> list[Effect]:
+        if self._detail:
+            return self._step_in_detail(now_us, event)
+        effects = self.core.step(now_us, event)
+        self._tell_event(now_us, event)
+        for effect in effects:
+            self._tell_effect(now_us, effect)
+        return effects
+
+    def note(self, now_us: int, kind: str, detail: str | None = None) -> None:
+        """A fact that only the world knows: a `crash`."""
+        self._write(now_us, kind, detail=detail)
+
+    # -- what the application notices --------------------------------------------------------
+
+    def _tell_event(self, now_us: int, event: Event) -> None:
+        if isinstance(event, Multicast):
+            service = service_name(event.service)
+            for payload in event.messages:
+                self._sent += 1
+                self._write(
+                    now_us,
+                    "send",
+                    sender=self.me.name,
+                    sender_incarnation=self.me.incarnation,
+                    number=self._sent,
+                    service=service,
+                    size=len(payload),
+                    digest=digest_of(payload),
+                    detail=self.send_detail,
+                )
+        elif isinstance(event, Join):
+            self._write(now_us, "join")
+        elif isinstance(event, Restart):
+            self._write(now_us, "restart")
+
+    def _tell_effect(self, now_us: int, effect: Effect) -> None:
+        if isinstance(effect, Deliver):
+            for message in effect.messages:
+                self._write_message(now_us, "deliver", message)
+        elif isinstance(effect, Stabilize):
+            for message in effect.messages:
+                self._write_message(now_us, "stable", message)
+        elif isinstance(effect, Install):
+            self._write_view(now_us, effect.view)
+        elif isinstance(effect, Depart):
+            self._write(now_us, "leave", detail=LEFT)
+        elif isinstance(effect, Fail):
+            self._write(now_us, "leave", detail=effect.reason)
+
+    def _write_message(self, now_us: int, kind: str, message: Message) -> None:
+        self._write(
+            now_us,
+            kind,
+            sender=message.sender.name,
+            sender_incarnation=message.sender.incarnation,
+            number=message.number,
+            seq=message.seq,
+            service=service_name(message.service),
+            size=len(message.payload),
+            digest=digest_of(message.payload),
+        )
+
+    def _write_view(self, now_us: int, view: View) -> None:
+        self._view = view.id
+        self._write(
+            now_us,
+            "view",
+            seq=view.seq,
+            members=tuple(str(member) for member in view.members),
+            detail=cut_text(view.cut) or view.detail or None,
+        )
+
+    # -- protocol work -----------------------------------------------------------------------
+
+    def _step_in_detail(self, now_us: int, event: Event) -> list[Effect]:
+        work = dict(self.counts)
+        arrows = dict(self.core.walked())
+        effects = self.core.step(now_us, event)
+        self._tell_event(now_us, event)
+        if isinstance(event, Received):
+            self._write_packets(now_us, "packet_in", str(event.source), event.packets)
+        elif isinstance(event, Expired):
+            self._write(now_us, "timer", detail=timer_name(event.timer))
+        self._tell_work(now_us, work, arrows)
+        for effect in effects:
+            self._tell_effect(now_us, effect)
+            if isinstance(effect, Send):
+                targets = ("*",) if isinstance(effect.to, Everyone) else map(str, effect.to)
+                for peer in targets:
+                    self._write_packets(now_us, "packet_out", peer, effect.packets)
+        return effects
+
+    def _tell_work(self, now_us: int, work: dict[str, int], arrows: dict[str, int]) -> None:
+        """One row a name, with how often it happened in this step as its number."""
+        for name in sorted(self.counts):
+            kind, _, reason = name.partition(".")
+            risen = self.counts[name] - work.get(name, 0)
+            if risen and kind in ("drop", "nak", "repair"):
+                self._write(now_us, kind, number=risen, detail=reason or None)
+        for arrow, count in sorted(self.core.walked().items()):
+            risen = count - arrows.get(arrow, 0)
+            if risen:
+                self._write(now_us, "arrow", number=risen, detail=arrow)
+
+    def _write_packets(
+        self, now_us: int, kind: str, peer: str, packets: Sequence[Buffer] | Burst
+    ) -> None:
+        octets = packets.octets if isinstance(packets, Burst) else sum(map(len, packets))
+        self._write(now_us, kind, size=octets, peer=peer, detail=str(len(packets)))
+
+    # -- the row -----------------------------------------------------------------------------
+
+    def _write(
+        self,
+        now_us: int,
+        kind: str,
+        sender: str | None = None,
+        sender_incarnation: int | None = None,
+        number: int | None = None,
+        seq: int | None = None,
+        service: str | None = None,
+        size: int | None = None,
+        digest: int | None = None,
+        members: tuple[str, ...] | None = None,
+        peer: str | None = None,
+        detail: str | None = None,
+    ) -> None:
+        me = self.me
+        step = self._rows
+        self._rows = step + 1
+        # fmt: off
+        self._sink.write(Row(
+            self._protocol, self._group, me.name, me.incarnation, step, now_us, kind, self._view,
+            sender, sender_incarnation, number, seq, service, size, digest, members, peer, detail,
+        ))
+        # fmt: on
+
+
+def service_name(service: ServiceLevel) -> str:
+    """`causal`, `resilient(3)`, `resilient(majority)`, `resilient(all)`."""
+    if isinstance(service, Resilient):
+        named = {Resilient.MAJORITY: "majority", Resilient.ALL: "all"}
+        return f"resilient({named.get(service.k, service.k)})"
+    return service.name.lower()
+
+
+def cut_text(cut: tuple[tuple[Member, int], ...]) -> str:
+    """`a#1:17 b#2:4`, sorted. Spaces and percent signs in names are percent-encoded."""
+    return " ".join(sorted(f"{escaped(str(member))}:{number}" for member, number in cut))
+
+
+def escaped(life: str) -> str:
+    return life.replace("%", "%25").replace(" ", "%20")
+
+
+def timer_name(timer: Timer) -> str:
+    """A timer as people read it: its enumeration's name, and after it what it is about."""
+    if isinstance(timer, Enum):
+        return timer.name
+    if isinstance(timer, tuple):
+        return " ".join(timer_name(part) for part in timer)
+    return str(timer)
