@@ -1,0 +1,97 @@
+"""The application of a simulated node: what it says, hears, and remembers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from hashlib import blake2b
+from random import Random
+from typing import Final
+
+from unisono.model import Member, Message, View
+from unisono.sim.plan import Weather
+
+_POOL: Final = Random(0).randbytes(1 << 16)
+"""Payload bytes are cut from here: varied enough, and cheap."""
+
+
+def drawn_sizes(weather: Weather, count: int, roll: Random) -> list[int]:
+    """Sizes of a burst of messages: mostly small, now and then several packets long."""
+    largest = min(weather.packet_octets_max * weather.large_packets, weather.window_octets_max // 2)
+    sizes = []
+    for _ in range(count):
+        if roll.random() * 1_000_000 < weather.large_ppm:
+            sizes.append(roll.randint(min(200, largest), largest))
+        else:
+            sizes.append(min(roll.randint(0, 120), largest))
+    return sizes
+
+
+def payload_of(who: Member, number: int, size: int) -> bytes:
+    """Bytes of about this size that no other message has."""
+    head = f"{who}:{number} ".encode()
+    start = number * 131 % 4096
+    missing = size - len(head)
+    while missing > len(_POOL) - start:
+        head += _POOL
+        missing -= len(_POOL)
+    return head + _POOL[start : start + missing] if missing > 0 else head
+
+
+class Memory:
+    """What a life of an application has heard: the state that it hands to those who join.
+
+    `numbers` is the highest number heard by sender. `heard` is a digest of the set of messages,
+    whatever their order; `chain` of their sequence. Where the order is total, the same set must
+    come with the same chain.
+    """
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+        self.heard = 0
+        self.chain = 0
+        self.adopted: dict[str, int] | None = None
+        self._view: View | None = None
+
+    def hear(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            sender = str(message.sender)
+            if message.number > self.numbers.get(sender, 0):
+                self.numbers[sender] = message.number
+            mark = blake2b(f"{sender}:{message.number}".encode(), digest_size=8).digest()
+            self.heard ^= int.from_bytes(mark, "little")
+            link = self.chain.to_bytes(8, "little") + mark
+            self.chain = int.from_bytes(blake2b(link, digest_size=8).digest(), "little")
+
+    def state(self) -> bytes:
+        return json.dumps([self.numbers, self.heard, self.chain], sort_keys=True).encode()
+
+    def adopt(self, state: bytes, me: Member) -> str:
+        """Take over a state; what is wrong with it, or nothing."""
+        try:
+            numbers, heard, chain = json.loads(state)
+        except ValueError:
+            return "the adopted state is not one that was captured"
+        if self.numbers:
+            return "a state was adopted after messages had been delivered"
+        self.numbers, self.heard, self.chain = dict(numbers), heard, chain
+        self.adopted = dict(numbers)
+        return self._judge(me)
+
+    def see(self, view: View, me: Member) -> str:
+        """Note the first view; what is wrong with it beside an adopted state, or nothing."""
+        if self._view is not None:
+            return ""
+        self._view = view
+        return self._judge(me)
+
+    def _judge(self, me: Member) -> str:
+        """The state and the cut must end at the same place, for all who may say more."""
+        if self.adopted is None or self._view is None:
+            return ""
+        cut = {str(member): number for member, number in self._view.cut}
+        for member in sorted(map(str, self._view.members)):
+            has, told = self.adopted.get(member, 0), cut.get(member, 0)
+            if has != told and member != str(me):
+                return f"the adopted state has {member} up to {has}, the cut says {told}"
+        return ""

@@ -1,0 +1,157 @@
+"""Faults drawn by swarm: some kinds off, the rest at wildly different rates, all from the seed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import Final
+
+from unisono.sim.plan import SECOND_US, Clock, FaultEvent, Link, Plan, Weather, dice
+
+RATES: Final = ("loss", "burst", "duplicate", "reorder", "corrupt", "bandwidth", "unlike")
+"""Kinds that act on packets all the time; `unlike` gives some links a weather of their own."""
+
+LIVES: Final = ("crash", "amnesia", "pause", "leave", "slow", "drift", "late")
+"""Kinds that act on processes; `drift` is their clocks, `late` their first joining."""
+
+SPLITS: Final = ("block", "split")
+
+PROFILE_KINDS: Final = {
+    "none": (),
+    "loss": RATES,
+    "crash": LIVES,
+    "partition": (*SPLITS, "loss", "late"),
+    "chaos": (*RATES, *LIVES, *SPLITS),
+}
+
+ALWAYS: Final = {"none": (), "loss": ("loss", "burst"), "crash": ("crash", "amnesia", "pause")} | {
+    "partition": SPLITS,
+    "chaos": (),
+}
+"""Of these at least one is on, so that a profile keeps its promise."""
+
+
+def drawn(plan: Plan) -> Plan:
+    """The plan with its weather made explicit; a plan that has its weather stays as it is."""
+    if plan.weather is not None:
+        return plan
+    kinds = kinds_of(plan.faults, dice(plan.seed, "kinds"))
+    roll = dice(plan.seed, "weather")
+    fault_us = roll.randint(3, 10) * SECOND_US
+    late = "late" in kinds
+    weather = Weather(
+        fault_us=fault_us,
+        link=link_of(kinds, dice(plan.seed, "link"), plan.faults == "none"),
+        schedule=schedule_of(kinds, plan.nodes, fault_us, dice(plan.seed, "schedule")),
+        clocks=tuple(clock_of(dice(plan.seed, "clock", index)) for index in range(plan.nodes))
+        if "drift" in kinds
+        else (),
+        starts_us=tuple(
+            start_of(late, fault_us, dice(plan.seed, "start", index)) for index in range(plan.nodes)
+        ),
+        packet_octets_max=roll.choice((600, 1400)),
+        window_octets_max=1 << roll.randint(15, 20),
+        burst_max=roll.choice((1, 3, 10)),
+        large_ppm=wild(roll, 1_000, 200_000),
+        large_packets=roll.randint(2, 8),
+        with_state=roll.random() < 0.5,
+        loopback=roll.random() < 0.5,
+    )
+    if "unlike" in kinds:
+        links = unlike_links(kinds, plan.nodes, dice(plan.seed, "unlike"))
+        weather = replace(weather, links=links)
+    return replace(plan, weather=weather)
+
+
+def kinds_of(profile: str, roll: Random) -> tuple[str, ...]:
+    """The kinds that are on in this run: each with the toss of a coin."""
+    kinds = [kind for kind in PROFILE_KINDS[profile] if roll.random() < 0.5]
+    must = ALWAYS[profile] or PROFILE_KINDS[profile]
+    if must and not any(kind in kinds for kind in must):
+        kinds.append(roll.choice(must))
+    return tuple(kinds)
+
+
+def wild(roll: Random, least: int, most: int) -> int:
+    """A number drawn so that every doubling between the two is as likely as any other."""
+    doublings = (most // least).bit_length()
+    return min(most, int(least * (1 + roll.random())) << roll.randrange(doublings))
+
+
+def link_of(kinds: tuple[str, ...], roll: Random, calm: bool = False) -> Link:
+    """A link with the kinds that are on, each at its own rate. Always the same number of draws."""
+    loss, burst = wild(roll, 1_000, 300_000), wild(roll, 500, 50_000)
+    burst_end, burst_loss = wild(roll, 20_000, 500_000), roll.randint(500, 1000) * 1000
+    duplicate, reorder = wild(roll, 1_000, 200_000), wild(roll, 1_000, 300_000)
+    reorder_us, corrupt = wild(roll, 500, 100_000), wild(roll, 500, 50_000)
+    bandwidth, queue = wild(roll, 100_000, 10_000_000), wild(roll, 8_192, 262_144)
+    delay = roll.choice(("constant", "uniform", "exponential", "lognormal"))
+    delay_us, spread_us = wild(roll, 50, 5_000), wild(roll, 50, 20_000)
+    if calm:
+        return Link()
+    return Link(
+        delay=delay,
+        delay_us=delay_us,
+        spread_us=spread_us,
+        loss_ppm=loss if "loss" in kinds else 0,
+        burst_ppm=burst if "burst" in kinds else 0,
+        burst_end_ppm=burst_end,
+        burst_loss_ppm=burst_loss,
+        duplicate_ppm=duplicate if "duplicate" in kinds else 0,
+        reorder_ppm=reorder if "reorder" in kinds else 0,
+        reorder_us=reorder_us,
+        corrupt_ppm=corrupt if "corrupt" in kinds else 0,
+        octets_per_s=bandwidth if "bandwidth" in kinds else 0,
+        queue_octets=queue,
+    )
+
+
+def unlike_links(
+    kinds: tuple[str, ...], nodes: int, roll: Random
+) -> tuple[tuple[int, int, Link], ...]:
+    """A few directed links with rates of their own."""
+    pairs = [(a, b) for a in range(nodes) for b in range(nodes) if a != b]
+    some = roll.sample(pairs, roll.randint(0, min(len(pairs), nodes)))
+    return tuple((a, b, link_of(kinds, roll)) for a, b in some)
+
+
+def clock_of(roll: Random) -> Clock:
+    """Some clocks are true, most are off by parts per million, a few by percents."""
+    worst = roll.choice((0, 100, 1_000, 20_000))
+    return Clock(ppm=roll.randint(-worst, worst), offset_us=roll.randrange(1 << 40))
+
+
+def start_of(late: bool, fault_us: int, roll: Random) -> int:
+    """Most join in the first moments; when `late` is on, one in three well into the run."""
+    soon, later, chance = roll.randrange(300_000), roll.randrange(fault_us), roll.random()
+    return later if late and chance < 0.34 else soon
+
+
+def schedule_of(
+    kinds: tuple[str, ...], nodes: int, fault_us: int, roll: Random
+) -> tuple[FaultEvent, ...]:
+    """For each kind that is on, one to a dozen events anywhere in the faults' time."""
+    events = []
+    for kind in (*LIVES, *SPLITS):
+        if kind not in kinds or kind in ("drift", "late") or (kind in SPLITS and nodes < 2):
+            continue
+        for _ in range(wild(roll, 1, 12)):
+            at_us = roll.randrange(fault_us)
+            for_us = wild(roll, 10_000, max(fault_us // 2, 10_001))
+            who, to = sides_of(kind, nodes, roll)
+            events.append(FaultEvent(kind, at_us, for_us, who, to))
+    return tuple(sorted(events, key=lambda event: (event.at_us, event.kind, event.nodes)))
+
+
+def sides_of(kind: str, nodes: int, roll: Random) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Whom an event strikes: one node, now and then several; for a split, the two sides."""
+    order = list(range(nodes))
+    roll.shuffle(order)
+    if kind in SPLITS:
+        border = roll.randrange(1, nodes)
+        there = order[border:]
+        if kind == "block":
+            there = there[: roll.randint(1, len(there))]
+        return tuple(sorted(order[:border])), tuple(sorted(there))
+    many = roll.randint(1, nodes) if roll.random() < 0.15 else 1
+    return tuple(sorted(order[:many])), ()

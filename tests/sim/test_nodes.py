@@ -1,0 +1,231 @@
+"""What befalls nodes, and what their cores get to see of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from tests.sim.flood import FLOOD
+from unisono.core import (
+    EVERYONE,
+    Adopt,
+    Arm,
+    Capture,
+    Captured,
+    Congested,
+    Effect,
+    Event,
+    Expired,
+    Install,
+    Join,
+    Leave,
+    Persist,
+    Received,
+    Restart,
+    Send,
+    Setting,
+)
+from unisono.model import Address, Member, Message, Service, View
+from unisono.sim.application import Memory
+from unisono.sim.plan import Clock, FaultEvent, Link, Plan, Weather
+from unisono.sim.world import World
+
+SECOND = 1_000_000
+STEADY = Link("constant", 100, 0)
+
+
+class Diary:
+    """A core that notes each event with its own clock, beats every 100 ms and does little else."""
+
+    lives: list[Diary] = []
+
+    def __init__(self, setting: Setting) -> None:
+        self.me = setting.me
+        self.counts: dict[str, int] = {}
+        self.seen: list[tuple[int, Event]] = []
+        Diary.lives.append(self)
+
+    def room(self) -> int:
+        return 0
+
+    def walked(self) -> Mapping[str, int]:
+        return {}
+
+    def step(self, now_us: int, event: Event) -> list[Effect]:
+        self.seen.append((now_us, event))
+        match event:
+            case Join():
+                record = Persist(f"{self.me} was here".encode())
+                return [record, Install(View((self.me,), id="alone")), Arm("beat", 100_000)]
+            case Expired("beat"):
+                two = [b"one %d" % now_us, b"two %d" % now_us]
+                return [Arm("beat", 100_000), Send(EVERYONE, two)]
+        return []
+
+    def times(self, kind: type) -> list[int]:
+        return [now_us for now_us, event in self.seen if isinstance(event, kind)]
+
+    def only(self, kind: type) -> list[Event]:
+        return [event for _, event in self.seen if isinstance(event, kind)]
+
+
+@pytest.fixture
+def lives() -> list[Diary]:
+    Diary.lives = []
+    return Diary.lives
+
+
+def lived(*faults: FaultEvent, nodes: int = 2, **more: object) -> World:
+    weather = Weather(fault_us=3 * SECOND, link=STEADY, schedule=faults, with_state=False)
+    weather = replace(weather, **more)  # type: ignore[arg-type]
+    offer = replace(FLOOD, make=Diary, laws=())
+    plan = Plan(
+        protocol="diary", offer=offer, nodes=nodes, messages=0, weather=weather, progress_us=SECOND
+    )
+    world = World(plan, weather, offer, Service.FIFO)
+    world.run()
+    assert not world.found
+    return world
+
+
+def test_packets_of_one_send_arrive_as_one_burst(lives: list[Diary]) -> None:
+    lived()
+    bursts = [event for event in lives[1].only(Received) if isinstance(event, Received)]
+    assert bursts and all(len(list(burst.packets)) == 2 for burst in bursts)
+    assert {burst.source for burst in bursts} == {lives[0].me.address}
+
+
+def test_loopback_is_a_choice(lives: list[Diary]) -> None:
+    lived(nodes=1)
+    assert not lives[0].only(Received)
+    lived(nodes=1, loopback=True)
+    assert lives[1].only(Received)
+
+
+def test_a_crashed_node_returns_as_the_next_incarnation_with_its_records(
+    lives: list[Diary],
+) -> None:
+    world = lived(FaultEvent("crash", SECOND, SECOND // 2, (0,)))
+    first, _, second = lives
+    assert (first.me.incarnation, second.me.incarnation) == (1, 2)
+    assert first.me[:2] == second.me[:2]
+    assert second.seen[0] == (1_500_000, Restart((b"a#1 was here",)))
+    assert second.seen[1] == (1_500_000, Join())
+    assert max(now for now, _ in first.seen) <= SECOND
+    assert world.counts["arrived_nowhere"] > 0
+    kinds = [(row.incarnation, row.kind) for row in world.rows if row.node == "a"]
+    assert (1, "crash") in kinds and (2, "restart") in kinds
+
+
+def test_amnesia_loses_the_records(lives: list[Diary]) -> None:
+    world = lived(FaultEvent("amnesia", SECOND, SECOND // 2, (0,)))
+    assert lives[2].seen[0][1] == Restart(())
+    assert world.counts["amnesia"] == 1
+
+
+def test_a_paused_process_believes_nothing_happened(lives: list[Diary]) -> None:
+    world = lived(FaultEvent("pause", SECOND + 1, SECOND, (0,)))
+    paused, other = lives
+    asleep = range(SECOND + 2, 2 * SECOND + 1)
+    assert not [now for now, _ in paused.seen if now in asleep]
+    woken = [event for now, event in paused.seen if now == 2 * SECOND + 1]
+    assert sum(isinstance(event, Expired) for event in woken) == 1
+    assert sum(isinstance(event, Received) for event in woken) >= 9
+    assert paused.me.incarnation == 1 and len(lives) == 2
+    assert (world.counts["paused"], world.counts["late_timers"]) == (1, 1)
+    assert len(other.times(Expired)) > 25
+
+
+def test_the_inbox_of_a_paused_process_is_bounded(
+    lives: list[Diary], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unisono.sim.nodes.INBOX_MAX", 3)
+    world = lived(FaultEvent("pause", SECOND + 1, SECOND, (0,)))
+    assert world.counts["inboxed"] == 6
+    assert world.counts["inbox_overflowed"] >= 10
+
+
+def test_clocks_drift_in_what_a_core_sees_and_in_its_timers(lives: list[Diary]) -> None:
+    world = lived(clocks=(Clock(), Clock(ppm=250_000, offset_us=7_000_000)), starts_us=(0, 0))
+    true, fast = (life.times(Expired) for life in lives)
+    assert true[:2] == [100_000, 200_000]
+    # A clock that is a quarter fast shows 100 ms after 80 ms have passed.
+    assert fast[:2] == [7_100_000, 7_200_000]
+    assert len(fast) == len(true) * 5 // 4
+    assert all(row.t_us <= 4 * SECOND for row in world.rows)
+
+
+def test_a_clock_has_reached_what_it_was_asked_for() -> None:
+    for ppm in (-20_000, -1, 0, 3, 999, 20_000):
+        clock = Clock(ppm, 12_345)
+        for local in range(20_000, 3_000_000, 77_777):
+            at = clock.world(local)
+            assert clock.local(at) >= local > clock.local(at - 1)
+
+
+def test_a_slow_application_is_told_to_the_core(lives: list[Diary]) -> None:
+    lived(FaultEvent("slow", SECOND, SECOND // 2, (1,)))
+    assert [(now, event.on) for now, event in lives[1].seen if isinstance(event, Congested)] == [
+        (SECOND, True),
+        (1_500_000, False),
+    ]
+
+
+def test_a_leaver_is_asked_once(lives: list[Diary]) -> None:
+    lived(FaultEvent("leave", SECOND, 1, (0,)), FaultEvent("leave", SECOND + 5, 1, (0,)))
+    assert len(lives[0].only(Leave)) == 1
+
+
+def test_healing_ends_what_would_have_lasted(lives: list[Diary]) -> None:
+    hour = 3600 * SECOND
+    world = lived(
+        FaultEvent("pause", SECOND, hour, (0,)),
+        FaultEvent("crash", SECOND, hour, (1,)),
+        FaultEvent("split", SECOND, hour, (2,), (0, 1)),
+        FaultEvent("slow", SECOND, hour, (2,)),
+        nodes=3,
+    )
+    assert all(node.life is not None and not node.paused for node in world.nodes)
+    assert world.nodes[1].incarnation == 2
+    assert lives[2].only(Congested) == [Congested(True), Congested(False)]
+    late = [now for now in lives[2].times(Received) if now > 3 * SECOND]
+    assert late and not [now for now in lives[2].times(Received) if SECOND + 200 < now < 3 * SECOND]
+
+
+# -- the state that joiners are handed -------------------------------------------------------------
+
+ANNA, BEN = (Member(name, Address("10.0.0.1", 7), 1) for name in ("anna", "ben"))
+
+
+def test_a_state_that_ends_elsewhere_than_the_cut_is_seen() -> None:
+    giver = Memory()
+    giver.hear([Message(ANNA, b"x", 1), Message(ANNA, b"y", 2)])
+    good, bad = View((ANNA, BEN), cut=((ANNA, 2),)), View((ANNA, BEN), cut=((ANNA, 1),))
+    for view, wrong in ((good, ""), (bad, "the adopted state has anna#1 up to 2, the cut says 1")):
+        before, after = Memory(), Memory()
+        assert before.adopt(giver.state(), BEN) == ""
+        assert before.see(view, BEN) == wrong
+        assert after.see(view, BEN) == ""
+        assert after.adopt(giver.state(), BEN) == wrong
+    assert before.chain == giver.chain
+    assert "not one that was captured" in Memory().adopt(b"junk", BEN)
+
+
+def test_capture_is_answered_at_its_place_and_a_bad_state_is_a_violation() -> None:
+    class Taker(Diary):
+        def step(self, now_us: int, event: Event) -> list[Effect]:
+            self.seen.append((now_us, event))
+            if isinstance(event, Join):
+                return [Install(View((self.me,), id="v")), Capture("k"), Adopt(b"junk")]
+            return []
+
+    weather = Weather(fault_us=1000)
+    offer = replace(FLOOD, make=Taker, laws=())
+    plan = Plan(protocol="t", offer=offer, nodes=1, messages=0, weather=weather, progress_us=1000)
+    Diary.lives = []
+    world = World(plan, weather, offer, Service.FIFO)
+    world.run()
+    assert Diary.lives[0].only(Captured) == [Captured("k", Memory().state())]
+    assert [each.law for each in world.found] == ["state"]
