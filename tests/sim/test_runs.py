@@ -1,0 +1,200 @@
+"""Whole runs: the same plan is the same run, faults really happen, and all heals."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.sim.flood import CRASHES, DOUBLE, FLOOD, SPINS
+from unisono.errors import Misuse
+from unisono.model import Resilient, Service
+from unisono.sim import PROFILES, FaultEvent, Link, Outcome, Plan, Weather, outcome_json, run
+from unisono.trace.record import PROBE
+
+ROOT = Path(__file__).parents[2]
+
+
+def plan(seed: int = 1, faults: str = "chaos", nodes: int = 4, **more: object) -> Plan:
+    return replace(
+        Plan(protocol="flood", offer=FLOOD, seed=seed, faults=faults, nodes=nodes, messages=60),
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def fingerprint(outcome: Outcome) -> str:
+    assert outcome.history is not None
+    text = "\n".join(map(repr, outcome.history.rows)) + repr(sorted(outcome.counts.items()))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def files_of(directory: Path) -> dict[str, bytes]:
+    paths = sorted(path for path in directory.rglob("*") if path.is_file())
+    return {str(path.relative_to(directory)): path.read_bytes() for path in paths}
+
+
+# -- the same plan is the same run -----------------------------------------------------------------
+
+PROGRAM = """
+import sys
+from tests.sim.test_runs import fingerprint, plan, run
+for seed in (3, 4):
+    print(fingerprint(run(plan(seed, trace=sys.argv[1]))))
+"""
+
+
+def test_a_plan_is_one_run_whatever_the_hash_seed(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="needs pip install 'unisono[trace]'")
+    told, files = [], []
+    for hash_seed in ("1", "2"):
+        where = tmp_path / hash_seed
+        env = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}"}
+        told.append(
+            subprocess.run(
+                [sys.executable, "-c", PROGRAM, str(where)],
+                env=env, capture_output=True, text=True, check=True,
+            ).stdout
+        )  # fmt: skip
+        files.append(files_of(where))
+    assert told[0] == told[1] != ""
+    assert files[0] == files[1] and len(files[0]) >= 8
+    assert told[0].split()[0] == fingerprint(run(plan(3)))
+
+
+def test_another_seed_is_another_run() -> None:
+    assert fingerprint(run(plan(3))) != fingerprint(run(plan(4)))
+
+
+# -- faults and healing ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("faults", PROFILES)
+def test_flooding_keeps_its_laws_and_heals(faults: str) -> None:
+    for seed in range(6):
+        outcome = run(plan(seed, faults))
+        assert not outcome.violations, outcome.replay
+        assert outcome.laws["progress"] == outcome.laws["no_crash"] == "kept"
+        assert outcome.laws["total_order"] == "not claimed"
+
+
+def test_every_node_probes_and_everyone_delivers_the_probes() -> None:
+    outcome = run(plan(5))
+    assert outcome.history is not None
+    rows = outcome.history.rows
+    probes = {(r.node, r.incarnation, r.number) for r in rows if r.detail == PROBE}
+    assert len(probes) == 8 and {node for node, _, _ in probes} == set("abcd")
+    heard = Counter((r.sender, r.sender_incarnation, r.number) for r in rows if r.kind == "deliver")
+    assert all(heard[probe] == 4 for probe in probes)
+
+
+def test_over_some_seeds_of_chaos_every_kind_of_fault_happens() -> None:
+    seen: Counter[str] = Counter()
+    for seed in range(30):
+        seen.update(run(plan(seed, options={"fragile": 1})).counts)
+    for kind in """lost burst_lost duplicated reordered corrupted overflowed blocked block split
+        crashed amnesia paused late_timers inboxed left departed stopped congested incarnations
+        persisted captured held_back""".split():
+        assert seen[kind] > 0, kind
+
+
+def test_profiles_keep_to_their_kinds() -> None:
+    calm: Counter[str] = Counter()
+    lossy: Counter[str] = Counter()
+    for seed in range(5):
+        calm.update(run(plan(seed, "none")).counts)
+        lossy.update(run(plan(seed, "loss")).counts)
+    assert not set(calm) & {"lost", "crashed", "paused", "blocked", "corrupted", "incarnations"}
+    assert lossy["lost"] + lossy["burst_lost"] > 0
+    assert not set(lossy) & {"crashed", "amnesia", "paused", "blocked"}
+
+
+def test_who_stops_joins_again_as_a_new_incarnation() -> None:
+    sleep = FaultEvent("pause", 1_000_000, 900_000, (1,))
+    weather = Weather(fault_us=3_000_000, schedule=(sleep,))
+    outcome = run(plan(weather=weather, options={"fragile": 1}))
+    assert outcome.history is not None and not outcome.violations
+    ends = [(r.node, r.incarnation, r.detail) for r in outcome.history.rows if r.kind == "leave"]
+    assert ends == [("b", 1, "was asleep")]
+    assert outcome.counts["stopped"] == outcome.counts["incarnations"] == 1
+
+
+def test_a_run_sends_small_and_large_messages() -> None:
+    weather = Weather(large_ppm=300_000, large_packets=4, packet_octets_max=600)
+    outcome = run(plan(weather=weather))
+    assert outcome.history is not None and not outcome.violations
+    sizes = [r.size or 0 for r in outcome.history.rows if r.kind == "send"]
+    assert min(sizes) < 150 and max(sizes) > 1200
+
+
+# -- what is wrong is seen -------------------------------------------------------------------------
+
+
+@pytest.mark.catches("no_duplication")
+def test_a_planted_double_delivery_is_found() -> None:
+    weather = Weather(link=Link(duplicate_ppm=200_000))
+    outcome = run(plan(options={"bug": DOUBLE}, weather=weather))
+    assert outcome.broken == ("no_duplication",)
+
+
+def test_an_exception_in_a_core_is_a_violation() -> None:
+    outcome = run(plan(options={"bug": CRASHES}))
+    assert outcome.broken == ("no_crash",)
+    detail = outcome.violations[0].detail
+    assert "ZeroDivisionError: planted" in detail and "flood.py" in detail and "/" not in detail
+
+
+def test_work_without_end_on_the_spot_is_a_violation() -> None:
+    outcome = run(plan(options={"bug": SPINS}))
+    assert "no_livelock" in outcome.broken
+    assert outcome.virtual_s < 15
+
+
+@pytest.mark.catches("progress")
+def test_a_group_that_does_not_come_together_has_not_progressed() -> None:
+    outcome = run(plan(weather=Weather(fault_us=0), progress_us=100_000))
+    assert outcome.broken == ("progress",)
+    assert "not together within 0.1 s" in outcome.violations[0].detail
+
+
+# -- the outcome and the plan ----------------------------------------------------------------------
+
+
+def test_the_outcome_has_what_the_command_prints() -> None:
+    outcome = run(plan(4217), time.perf_counter)
+    told = outcome_json(outcome)
+    wanted = "protocol seed nodes faults laws violations sent delivered steps virtual_s wall_s"
+    assert set(wanted.split()) <= set(told)
+    assert outcome.wall_s > 0 and outcome.rate > 1 and outcome.virtual_s > 3
+    assert outcome.sent >= 8 and outcome.delivered >= 32
+    line = "unisono sim --protocol flood --nodes 4 --seed 4217 --faults chaos --messages 60"
+    assert outcome.replay == line
+
+
+@pytest.mark.parametrize(
+    "wrong, says",
+    [
+        ({"nodes": 0}, "nodes must be 1 to"),
+        ({"faults": "rain"}, "write one of none, loss, crash, partition, chaos"),
+        ({"messages": -1}, "messages must be"),
+        ({"seed": -1}, "seed must not be negative"),
+        ({"progress_us": 0}, "above 0"),
+        ({"options": {"speed": 1}}, "flood has no option 'speed'"),
+        ({"service": Service.SAFE}, "flood does not offer safe; it offers: reliable, fifo"),
+        ({"service": Resilient(2)}, "does not offer resilient:2"),
+        ({"weather": Weather(link=Link(delay="odd"))}, "unknown delay 'odd'"),
+        ({"weather": Weather(link=Link(loss_ppm=2_000_000))}, "loss_ppm must be at most"),
+        ({"weather": Weather(schedule=(FaultEvent("rain", 1, 1, (0,)),))}, "unknown fault 'rain'"),
+        ({"weather": Weather(schedule=(FaultEvent("crash", 1, 1, (9,)),))}, "node 9 is not one"),
+        ({"weather": Weather(schedule=(FaultEvent("block", 1, 1, (0,)),))}, "the other side"),
+    ],
+)
+def test_a_plan_that_cannot_be_run_is_refused(wrong: dict[str, object], says: str) -> None:
+    with pytest.raises(Misuse, match=says):
+        run(plan(**wrong))  # type: ignore[arg-type]
