@@ -76,9 +76,7 @@ class Captured:
     state: bytes
 
 
-Event: TypeAlias = (
-    Join | Leave | Restart | Received | Expired | Multicast | Congested | Captured
-)
+Event: TypeAlias = Join | Leave | Restart | Received | Expired | Multicast | Congested | Captured
 
 
 # -- effects: requests --------------------------------------------------------------------------
@@ -188,10 +186,13 @@ class Core(Protocol):
     protocol. Messages are delivered with the `Install`ed view they belong to already in place.
     """
 
-    me: Member
-    counts: dict[str, int]
-    """What happened so far, by name: `in.<kind>`, `out.<kind>`, `drop.<reason>`, `nak`, `repair`.
-    Only ever rises; the world reads it at any time."""
+    @property
+    def me(self) -> Member: ...
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What happened so far, by name: `in.<kind>`, `out.<kind>`, `drop.<reason>`, `nak`,
+        `repair`. Only ever rises; the world reads it at any time."""
 
     def step(self, now_us: int, event: Event) -> list[Effect]: ...
 

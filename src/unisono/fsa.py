@@ -1,0 +1,181 @@
+"""A paper's state diagram as a table of arrows: runs it, draws it, measures what was walked.
+
+Read a row aloud: *in SEEKING, on a Welcome, when it is for me, do enter, to MEMBER.* The first row
+that holds wins; each (state, event) ends in a row without a guard; `on=None` is *as soon as*,
+followed after each event until none holds. Only the engine assigns the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from unisono.core import Effect, Expired
+
+On: TypeAlias = type | Enum | None
+"""An event's class, a timer, or None for *as soon as*."""
+Guard: TypeAlias = Callable[[Any, Any], bool]
+Action: TypeAlias = Callable[[Any, Any, list[Effect]], None]
+
+SOON_MAX: Final = 100
+"""More *as soon as* arrows than this after one event is a figure that never settles."""
+
+
+def always(me: Any, event: Any) -> bool:
+    """The guard that ends each (state, event)."""
+    return True
+
+
+def stay(me: Any, event: Any, out: list[Effect]) -> None:
+    """Discarding, drawn."""
+
+
+def impossible(me: Any, event: Any, out: list[Effect]) -> None:
+    """Impossibility, drawn: to follow this arrow is our bug."""
+    raise AssertionError(f"impossible event: {event!r}")
+
+
+class Arrow(NamedTuple):
+    """One arrow of the figure. `source` may be several states that share it."""
+
+    source: Enum | tuple[Enum, ...]
+    on: On
+    when: Guard
+    do: Action
+    to: Enum | None
+    """None is *the same state*."""
+
+
+class Step(NamedTuple):
+    """An arrow as it stands in one state."""
+
+    when: Guard
+    do: Action
+    to: Enum
+    name: str
+
+
+def name_of(on: On) -> str:
+    if on is None:
+        return "soon"
+    return on.name if isinstance(on, Enum) else on.__name__
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A diagram. Built once, checked by `undecided`, shared by every machine that runs it."""
+
+    name: str
+    start: Enum
+    arrows: tuple[Arrow, ...]
+
+    def __post_init__(self) -> None:
+        index: dict[tuple[Enum, On], list[Step]] = {}
+        for arrow in self.arrows:
+            sources = arrow.source if isinstance(arrow.source, tuple) else (arrow.source,)
+            for source in sources:
+                to = source if arrow.to is None else arrow.to
+                guard = "" if arrow.when is always else f"[{arrow.when.__name__}]"
+                label = (
+                    f"{source.name} --{name_of(arrow.on)}{guard}/{arrow.do.__name__}--> {to.name}"
+                )
+                step = Step(arrow.when, arrow.do, to, label)
+                index.setdefault((source, arrow.on), []).append(step)
+        object.__setattr__(self, "index", index)
+
+    index: Mapping[tuple[Enum, On], list[Step]] = None  # type: ignore[assignment]
+
+    def states(self) -> list[Enum]:
+        return list(type(self.start))
+
+    def events(self) -> list[On]:
+        """What the figure decides on, in the order of first mention."""
+        return list(dict.fromkeys(arrow.on for arrow in self.arrows if arrow.on is not None))
+
+    def names(self) -> list[str]:
+        """Every arrow's name, for counting those never walked."""
+        return [step.name for steps in self.index.values() for step in steps]
+
+    def undecided(self) -> list[str]:
+        """The laws of figures: what is wrong with this one, in sentences."""
+        wrong = []
+        for state in self.states():
+            for on in self.events():
+                steps = self.index.get((state, on), [])
+                if not steps or steps[-1].when is not always:
+                    wrong.append(f"{self.name}: {state.name} on {name_of(on)} is undecided")
+                for step in steps[:-1]:
+                    if step.when is always:
+                        wrong.append(f"{self.name}: rows after {step.name} are never reached")
+            for step in self.index.get((state, None), []):
+                if step.when is always:
+                    wrong.append(f"{self.name}: {step.name} would never stop")
+        reached = {self.start} | {s.to for steps in self.index.values() for s in steps}
+        wrong += [
+            f"{self.name}: {s.name} is never reached" for s in self.states() if s not in reached
+        ]
+        return wrong
+
+    def mermaid(self) -> str:
+        """The diagram as text that documentation sites draw; discarding is left out."""
+        lines = ["stateDiagram-v2", f"    [*] --> {self.start.name}"]
+        merged: dict[tuple[str, str], list[str]] = {}
+        for (source, on), steps in self.index.items():
+            for step in steps:
+                if step.do is stay or step.do is impossible:
+                    continue
+                guard = "" if step.when is always else f" [{step.when.__name__}]"
+                words = f"{name_of(on)}{guard} / {step.do.__name__}"
+                merged.setdefault((source.name, step.to.name), []).append(words)
+        for (source_name, to_name), words_list in merged.items():
+            lines.append(f"    {source_name} --> {to_name}: {'<br/>'.join(words_list)}")
+        return "\n".join(lines)
+
+
+class Machine:
+    """A figure at work for one `me`: what I know."""
+
+    __slots__ = ("_me", "figure", "state", "walked")
+
+    def __init__(self, figure: Figure, me: Any) -> None:
+        self.figure = figure
+        self.state = figure.start
+        self.walked: dict[str, int] = {}
+        self._me = me
+
+    def fire(self, event: Any, out: list[Effect]) -> None:
+        """Follow the arrow that the event takes, then every *as soon as* that holds."""
+        on: On = type(event)
+        if on is Expired:
+            timer = event.timer
+            on = timer[0] if isinstance(timer, tuple) else timer
+        if not self._follow((self.state, on), event, out):
+            raise AssertionError(
+                f"{self.figure.name}: {self.state.name} on {name_of(on)} undecided"
+            )
+        self.settle(event, out)
+
+    def settle(self, event: Any, out: list[Effect]) -> None:
+        for _ in range(SOON_MAX):
+            if (self.state, None) not in self.figure.index:
+                return
+            if not self._follow((self.state, None), event, out):
+                return
+        raise AssertionError(f"{self.figure.name}: {self.state.name} never settles")
+
+    def _follow(self, key: tuple[Enum, On], event: Any, out: list[Effect]) -> bool:
+        for step in self.figure.index.get(key, ()):
+            if step.when(self._me, event):
+                self.walked[step.name] = self.walked.get(step.name, 0) + 1
+                step.do(self._me, event, out)
+                self.state = step.to
+                return True
+        return False
+
+
+def unwalked(figure: Figure, walks: Iterable[Mapping[str, int]]) -> list[str]:
+    """The arrows that none of these runs followed."""
+    seen = {name for walk in walks for name, count in walk.items() if count}
+    return [name for name in figure.names() if name not in seen]

@@ -1,0 +1,1 @@
+"""What several protocols need and none owns."""

@@ -1,0 +1,78 @@
+"""A numbered stream as it arrives: what is here in a row, what is missing, what may be forgotten.
+
+The same window receives and retains: items stay until `forget`, so that they can be sent again.
+"""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Window(Generic[T]):
+    """Items by number, from 1. `received` ends the unbroken row, `highest` is the last of all."""
+
+    __slots__ = ("_items", "floor", "highest", "received")
+
+    def __init__(self, start: int = 0) -> None:
+        self.floor = start
+        """Up to here forgotten, or before our time."""
+        self.received = start
+        self.highest = start
+        self._items: dict[int, T] = {}
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def put(self, number: int, item: T) -> bool:
+        """Take the item; False when it was here already."""
+        if number <= self.received or number in self._items:
+            return False
+        self._items[number] = item
+        if number > self.highest:
+            self.highest = number
+        if number == self.received + 1:
+            received = number
+            while received + 1 in self._items:
+                received += 1
+            self.received = received
+        return True
+
+    def get(self, number: int) -> T | None:
+        return self._items.get(number)
+
+    def missing(self, upto: int, count_max: int) -> list[tuple[int, int]]:
+        """The ranges not here, from the first gap to `upto`, at most `count_max` of them."""
+        ranges: list[tuple[int, int]] = []
+        number = self.received + 1
+        held = sorted(n for n in self._items if n > self.received) if self.highest >= number else []
+        for n in held:
+            if n > upto or len(ranges) == count_max:
+                break
+            if n > number:
+                ranges.append((number, n - 1))
+            number = n + 1
+        if number <= upto and len(ranges) < count_max:
+            ranges.append((number, upto))
+        return ranges
+
+    def forget(self, upto: int) -> list[T]:
+        """Drop what everyone has; only ever what was received in a row."""
+        upto = min(upto, self.received)
+        gone = []
+        for number in range(self.floor + 1, upto + 1):
+            item = self._items.pop(number, None)
+            if item is not None:
+                gone.append(item)
+        self.floor = max(self.floor, upto)
+        return gone
+
+    def cut(self, after: int) -> None:
+        """Throw away what lies beyond `after`: it will never count."""
+        for number in [n for n in self._items if n > after]:
+            del self._items[number]
+        self.received = min(self.received, after)
+        self.highest = min(self.highest, after)
+        while self.received + 1 in self._items:
+            self.received += 1

@@ -1,0 +1,22 @@
+"""The catalogue: one line a protocol."""
+
+from __future__ import annotations
+
+from unisono.core import Offer
+from unisono.errors import Misuse
+from unisono.protocols.rmcast import OFFER as RMCAST
+
+_CATALOGUE = {offer.name: offer for offer in (RMCAST,)}
+
+
+def offers() -> dict[str, Offer]:
+    """Every protocol by name."""
+    return dict(_CATALOGUE)
+
+
+def offer(name: str) -> Offer:
+    """The protocol of this name."""
+    found = _CATALOGUE.get(name)
+    if found is None:
+        raise Misuse(f"no protocol {name!r}; there is: {', '.join(_CATALOGUE)}")
+    return found

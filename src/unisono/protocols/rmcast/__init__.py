@@ -1,0 +1,29 @@
+"""rmcast: causal multicast with vector timestamps, heartbeats and ack lists, over unicast."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from unisono.core import Offer
+from unisono.model import Service
+from unisono.protocols.rmcast.core import Rmcast
+from unisono.protocols.rmcast.parameters import DEFAULTS
+
+OFFER: Final = Offer(
+    name="rmcast",
+    make=Rmcast,
+    title="causal multicast with vector timestamps, heartbeats and ack lists",
+    services=(Service.UNRELIABLE, Service.RELIABLE, Service.FIFO, Service.CAUSAL),
+    laws=(
+        "no_creation",
+        "no_duplication",
+        "fifo",
+        "causal",
+        "agreement",
+        "validity",
+        "self_inclusion",
+        "progress",
+    ),
+    options=DEFAULTS,
+    on_split="the suspected stop",
+)

@@ -1,0 +1,294 @@
+"""The member: takes events, runs the figure, and gathers what each burst leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from unisono.core import (
+    Arm,
+    Deliver,
+    Depart,
+    Disarm,
+    Effect,
+    Event,
+    Fail,
+    Install,
+    Multicast,
+    Received,
+    Send,
+    Setting,
+)
+from unisono.errors import BadPacket
+from unisono.fsa import Machine
+from unisono.model import Address, Service
+from unisono.parts.door import Door
+from unisono.protocols.rmcast.entrance import Entrance
+from unisono.protocols.rmcast.failure import Detector
+from unisono.protocols.rmcast.figure import FIGURE, Life, Timer
+from unisono.protocols.rmcast.ordering import Ordering
+from unisono.protocols.rmcast.packets import (
+    KINDS,
+    NO_HEADER,
+    PROTOCOL,
+    Add,
+    Announce,
+    Beat,
+    Chunk,
+    Kind,
+    Packet,
+    Refuse,
+    Seek,
+    Status,
+    Welcome,
+    key_of,
+    read,
+    read_control,
+    write_header,
+)
+from unisono.protocols.rmcast.parameters import Parameters
+from unisono.protocols.rmcast.roster import Peer, Roster
+from unisono.wire import Envelope
+
+INSIDE = (Life.CATCHING_UP, Life.MEMBER, Life.LEAVING)
+
+
+class Rmcast:
+    """A member of an rmcast group: see the README beside this file for the paper."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.me = setting.me
+        self.parameters = Parameters.of(setting.options)
+        self.door = Door(PROTOCOL, KINDS, setting.group)
+        self.roster = Roster(setting.me)
+        self.ordering = Ordering(setting, self.roster, self.door)
+        self.detector = Detector(self.parameters, self.roster, self.ordering)
+        self.entrance = Entrance(self, setting.seed, setting.with_state)
+        self.machine = Machine(FIGURE, self)
+        self.now_us = 0
+        self.incoming_life = 0
+        self.asking = False
+        self.congested = False
+        self.leaving = False
+        self.joined_later = False
+        self._unseen_change = False
+
+    # -- the contract ----------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return self.door.counts
+
+    def room(self) -> int:
+        return self.ordering.room() if self.machine.state is Life.MEMBER else 0
+
+    def walked(self) -> Mapping[str, int]:
+        return self.machine.walked
+
+    def step(self, now_us: int, event: Event) -> list[Effect]:
+        self.now_us = now_us
+        out: list[Effect] = []
+        if isinstance(event, Received):
+            for envelope in self.door.admit(event.packets):
+                packet = self._open(envelope, event.source, out)
+                if packet is not None:
+                    self.machine.fire(packet, out)
+        else:
+            self.machine.fire(event, out)
+        if self.machine.state in INSIDE:
+            self._conclude(event, out)
+        return out
+
+    # -- what came in ----------------------------------------------------------------------------
+
+    def _open(self, envelope: Envelope, source: Address, out: list[Effect]) -> Packet | None:
+        """The packet, if its life and its sender are right."""
+        try:
+            packet = read(envelope.kind, envelope.body)
+        except BadPacket as bad:
+            self.door.drop(bad.reason)
+            return None
+        if isinstance(packet, Seek | Announce | Welcome | Refuse):
+            self.incoming_life = envelope.life
+            sender = packet.member if isinstance(packet, Seek) else None
+            if sender == self.me:
+                self.door.drop("own")
+                return None
+            return packet
+        if envelope.life != self.door.life:
+            self.door.drop("life")
+            return None
+        header = packet.header
+        if header.sender == self.roster.key:
+            self.door.drop("own")
+            return None
+        peer = self.roster.peers.get(header.sender)
+        if peer is None or peer.status in (Status.FAILED, Status.CLOSED):
+            self._turn_away(packet, source, out)
+            return None
+        if isinstance(packet, Beat) and packet.expels:
+            self.detector.stop(f"{peer.member} holds this member for failed")
+        self.detector.hear(peer, header, self.now_us)
+        return packet
+
+    def _turn_away(self, packet: Packet, source: Address, out: list[Effect]) -> None:
+        """[RMC A3.12] Only members are listened to. One that was removed is told so."""
+        assert not isinstance(packet, Seek | Announce | Welcome | Refuse)
+        key = packet.header.sender
+        if key not in self.roster.peers and key not in self.roster.tombs:
+            self.door.drop("stranger")
+            return
+        self.door.drop("removed")
+        told_us = self.detector.expelled.get(key, -self.parameters.beat_us)
+        if self.now_us - told_us < self.parameters.beat_us:
+            return
+        if not (isinstance(packet, Beat) and packet.expels):
+            self.detector.expelled[key] = self.now_us
+            body = Beat(NO_HEADER, expels=True).body(self.header_octets())
+            out.append(Send((source,), [self.door.seal(Kind.BEAT, body)]))
+
+    # -- what follows from a burst ---------------------------------------------------------------
+
+    def _conclude(self, event: Event, out: list[Effect]) -> None:
+        """Once a burst: deliver, settle, clean up, ask, send."""
+        if not self.congested and not self.entrance.catching_up():
+            self._deliver(out)
+        for peer in self.roster.others():
+            peer.promote()
+        if self.leaving:
+            self.entrance.note_answers()
+        self._unseen_change |= self.detector.close(self.now_us)
+        if self._unseen_change and not self.entrance.catching_up():
+            self.install(out)
+        self.ordering.clean_up()
+        self._send_own(out)
+        self._ask(out)
+        self.machine.settle(event, out)
+
+    def _deliver(self, out: list[Effect]) -> None:
+        while True:
+            if self._unseen_change:
+                self.install(out)
+            messages, control = self.ordering.deliverable()
+            if messages:
+                out.append(Deliver(messages))
+            if control is None:
+                return
+            self._obey(*control)
+
+    def _obey(self, peer: Peer, chunk: Chunk) -> None:
+        """A control message, at its place in the causal order."""
+        try:
+            order = read_control(chunk.payload)
+        except BadPacket as bad:
+            self.door.drop(bad.reason)
+            return
+        if isinstance(order, Add):
+            key = key_of(order.member)
+            if key not in self.roster.peers and key not in self.roster.tombs:
+                self.roster.add(order.member, order.rank, self.now_us)
+                self._unseen_change = True
+        elif peer.status in (Status.MEMBER, Status.FAILED):
+            self.roster.mark(peer, Status.LEFT)
+            self._unseen_change = True
+
+    def install(self, out: list[Effect], cut: bool = False) -> None:
+        """Show the application who is listening, if that has changed."""
+        before = self.roster.shown
+        view = self.roster.view(cut=cut)
+        self._unseen_change = False
+        if view.members != before:
+            self.ordering.view = view.id
+            out.append(Install(view))
+
+    # -- what goes out ---------------------------------------------------------------------------
+
+    def header_octets(self) -> bytes:
+        return write_header(self.roster.header(self.ordering.sent))
+
+    def multicast(self, event: Multicast, out: list[Effect]) -> None:
+        """Algorithm 1. Our own copies are delivered before anything leaves."""
+        service = event.service if isinstance(event.service, Service) else Service.CAUSAL
+        out.append(Deliver(self.ordering.say(event.messages, service)))
+
+    def _send_own(self, out: list[Effect]) -> None:
+        packets = self.ordering.pump()
+        if packets:
+            self._to_others(packets, out)
+
+    def _to_others(self, packets: list[bytes], out: list[Effect]) -> None:
+        peers = [*self.roster.others(), *(self.leavers() if self.leaving else ())]
+        for peer in peers:
+            peer.sent_us = self.now_us
+        if peers:
+            out.append(Send(tuple(peer.member.address for peer in peers), packets))
+
+    def answer(self, packet: Beat, out: list[Effect]) -> None:
+        peer = self.roster.peers[packet.header.sender]
+        packets = self.ordering.answer(packet.asks, packet.round)
+        if packets:
+            out.append(Send((peer.member.address,), packets))
+
+    def _ask(self, out: list[Effect]) -> None:
+        """[RMC A3.47] Ask everyone who is known to have what we lack."""
+        asks, rounds, holders = self.ordering.gaps(self.now_us, self.parameters.ask_us)
+        if asks and holders:
+            self.door.count("nak", len(asks))
+            body = Beat(NO_HEADER, asks, rounds).body(self.header_octets())
+            to = tuple(peer.member.address for peer in holders)
+            out.append(Send(to, [self.door.seal(Kind.BEAT, body)]))
+        if asks and not self.asking:
+            self.asking = True
+            out.append(Arm(Timer.ASK, self.parameters.ask_us))
+
+    def beat(self, out: list[Effect]) -> None:
+        """Algorithm 2: remove the silent; to those not written to lately, a heartbeat, and with it
+        every request that is open."""
+        out.append(Arm(Timer.BEAT, self.parameters.beat_us))
+        self.detector.look(self.now_us)
+        due = self.now_us - self.parameters.beat_us // 2
+        peers = [peer for peer in self.roster.others() if peer.sent_us <= due]
+        leavers = self.leavers()
+        asks, rounds, _ = self.ordering.gaps(self.now_us, 0)
+        if asks:
+            self.door.count("nak", len(asks))
+        if peers or leavers:
+            for peer in peers:
+                peer.sent_us = self.now_us
+            body = Beat(NO_HEADER, asks, rounds).body(self.header_octets())
+            to = tuple(peer.member.address for peer in (*peers, *leavers))
+            out.append(Send(to, [self.door.seal(Kind.BEAT, body)]))
+        self.entrance.tick(out)
+
+    def leavers(self) -> list[Peer]:
+        """Those that have said goodbye and still listen."""
+        left = (peer for peer in self.roster.peers.values() if peer.status is Status.LEFT)
+        return [peer for peer in left if self.detector.lingers(peer, self.now_us)]
+
+    # -- the end ---------------------------------------------------------------------------------
+
+    def depart(self, out: list[Effect]) -> None:
+        self._disarm(out)
+        out.append(Depart())
+
+    def abandon(self, out: list[Effect]) -> None:
+        """Gone before it was really here."""
+        self._tell_end(out)
+        self.depart(out)
+
+    def stop(self, reason: str, out: list[Effect]) -> None:
+        """[RMC A3.21] quit(), with a reason that the application sees."""
+        self._tell_end(out)
+        self._disarm(out)
+        out.append(Fail(reason))
+
+    def _tell_end(self, out: list[Effect]) -> None:
+        """Our last header holds ourselves for failed, so that nobody waits to find out."""
+        if self.roster.key in self.roster.peers:
+            to = tuple(peer.member.address for peer in self.roster.others())
+            self.roster.mark(self.roster.mine(), Status.FAILED)
+            body = Beat(NO_HEADER).body(self.header_octets())
+            if to:
+                out.append(Send(to, [self.door.seal(Kind.BEAT, body)]))
+
+    def _disarm(self, out: list[Effect]) -> None:
+        out.extend(Disarm(timer) for timer in Timer)

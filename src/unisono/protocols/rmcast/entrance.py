@@ -1,0 +1,359 @@
+"""Coming and going, beyond the paper: seek, found, admit, hand over the state, leave, and find
+the other part after a split. [RMC II] leaves room for additions; this is how we use it."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from unisono.core import (
+    EVERYONE,
+    Adopt,
+    Arm,
+    Capture,
+    Captured,
+    Disarm,
+    Effect,
+    Send,
+    Target,
+)
+from unisono.model import Member, Service
+from unisono.parts.transfer import Giver, Taker
+from unisono.protocols.rmcast.figure import Timer
+from unisono.protocols.rmcast.packets import (
+    CONTROL,
+    NO_HEADER,
+    Add,
+    Announce,
+    Bye,
+    Kind,
+    Refuse,
+    Seek,
+    State,
+    StateAsk,
+    Status,
+    Welcome,
+    key_of,
+)
+from unisono.protocols.rmcast.roster import UNKNOWN
+
+if TYPE_CHECKING:
+    from unisono.protocols.rmcast.core import Rmcast
+
+T = TypeVar("T")
+
+REFUSALS_MAX: Final = 64
+"""A seeker that was refused so often gives up; until then what stands in its way may go."""
+STATE_OCTETS_MAX: Final = 1 << 30
+PIECE_OCTETS: Final = 1_200
+SPONSORED_COUNT_MAX: Final = 8
+"""Newcomers whose welcome or state is kept at once; the oldest is dropped, and seeks again."""
+
+
+class Entrance:
+    """The door keeper of one member."""
+
+    def __init__(self, core: Rmcast, seed: int, with_state: bool) -> None:
+        self._core = core
+        self._random = Random(seed)
+        self._with_state = with_state
+        self._refusals = 0
+        self._taker: Taker | None = None
+        self._giver_key = 0
+        self._asked_state_us = 0
+        self._welcomes: dict[int, bytes] = {}
+        self._givers: dict[int, Giver | None] = {}
+        self._goodbye = 0
+        self._answered: dict[int, dict[int, int]] = {}
+
+    # -- outside ---------------------------------------------------------------------------------
+
+    def seek(self, out: list[Effect], first: bool) -> None:
+        core = self._core
+        self._cry(EVERYONE, out)
+        out.append(Arm(Timer.SEEK, self._about(core.parameters.seek_us)))
+        if first:
+            out.append(Arm(Timer.FOUND, self._about(core.parameters.found_us)))
+
+    def _cry(self, to: Target, out: list[Effect]) -> None:
+        body = Seek(self._core.me, self._with_state).body()
+        out.append(Send(to, [self._core.door.seal(Kind.SEEK, body, life=0)]))
+
+    def _about(self, period_us: int) -> int:
+        """Not all at once."""
+        return period_us + self._random.randrange(period_us // 4 + 1)
+
+    def wait(self, packet: Seek | Announce, out: list[Effect]) -> None:
+        """Somebody else will found the group, or has."""
+        out.append(Arm(Timer.FOUND, self._about(self._core.parameters.found_us)))
+        if isinstance(packet, Announce):
+            self._cry((packet.sponsor.address,), out)
+
+    def found(self, out: list[Effect]) -> None:
+        core = self._core
+        core.door.life = self._random.getrandbits(64) | 1
+        core.roster.add(core.me, 0, core.now_us)
+        self._begin(out)
+        core.install(out)
+
+    def is_for_me(self, packet: Welcome) -> bool:
+        return packet.joiner == self._core.roster.key
+
+    def refused_enough(self, packet: Refuse) -> bool:
+        if packet.joiner != self._core.roster.key:
+            return False
+        self._refusals += REFUSALS_MAX if packet.final else 1
+        return self._refusals >= REFUSALS_MAX
+
+    def enter(self, packet: Welcome, out: list[Effect]) -> None:
+        core = self._core
+        core.door.life = core.incoming_life
+        core.roster.enter(packet.lines, packet.changes, core.now_us)
+        tombs = packet.tombs
+        core.roster.tombs = dict(zip(tombs[::2], tombs[1::2], strict=True))
+        core.joined_later = True
+        self._begin(out)
+        if packet.with_state:
+            self._taker = Taker(STATE_OCTETS_MAX)
+            self._giver_key = packet.sponsor
+            self._ask_state(out)
+        else:
+            core.install(out, cut=True)
+
+    def _begin(self, out: list[Effect]) -> None:
+        core = self._core
+        core.detector.awake(core.now_us)
+        out.append(Disarm(Timer.SEEK))
+        out.append(Disarm(Timer.FOUND))
+        out.append(Arm(Timer.BEAT, core.parameters.beat_us))
+        out.append(Arm(Timer.ANNOUNCE, self._about(core.parameters.announce_us)))
+
+    # -- the group's state -----------------------------------------------------------------------
+
+    def _ask_state(self, out: list[Effect]) -> None:
+        core, taker = self._core, self._taker
+        giver = core.roster.peers.get(self._giver_key)
+        if taker is None or giver is None or giver.status is not Status.MEMBER:
+            core.detector.stop("lost the sponsor before its state had come")
+            return
+        self._asked_state_us = core.now_us
+        offset, count = taker.wanted()
+        body = StateAsk(NO_HEADER, offset, count).body(core.header_octets())
+        out.append(Send((giver.member.address,), [core.door.seal(Kind.STATE_ASK, body)]))
+
+    def take(self, packet: State, out: list[Effect]) -> None:
+        if self._taker is None or packet.header.sender != self._giver_key:
+            return
+        _, flight = self._taker.wanted()
+        self._taker.take(packet.total, packet.offset, packet.piece)
+        whole = self._taker.done() is not None
+        if not whole and self._taker.at >= packet.offset + len(packet.piece) * (flight // 2):
+            self._ask_state(out)
+
+    def tick(self, out: list[Effect]) -> None:
+        """Ask again for the state, if it stands still."""
+        if self._taker is not None:
+            self._ask_state(out)
+
+    def state_is_here(self) -> bool:
+        return self._taker is not None and self._taker.done() is not None
+
+    def adopt(self, out: list[Effect]) -> None:
+        assert self._taker is not None
+        state = self._taker.done()
+        assert state is not None
+        self._taker = None
+        out.append(Adopt(state))
+        self._core.install(out, cut=True)
+
+    def catching_up(self) -> bool:
+        return self._taker is not None
+
+    def keep(self, event: Captured) -> None:
+        if isinstance(event.key, int) and event.key in self._givers:
+            self._givers[event.key] = Giver(event.state, PIECE_OCTETS)
+
+    def give(self, packet: StateAsk, out: list[Effect]) -> None:
+        giver = self._givers.get(packet.header.sender)
+        peer = self._core.roster.peers.get(packet.header.sender)
+        if giver is None or peer is None:
+            return
+        pieces = giver.pieces(packet.offset, min(packet.count, 64))
+        if not pieces and giver.octets == 0:
+            pieces = [(0, memoryview(b""))]
+        header = self._core.header_octets()
+        sealed = [
+            self._core.door.seal(Kind.STATE, State(NO_HEADER, giver.octets, at, piece).body(header))
+            for at, piece in pieces
+        ]
+        if sealed:
+            out.append(Send((peer.member.address,), sealed))
+
+    # -- admitting -------------------------------------------------------------------------------
+
+    def consider(self, packet: Seek, out: list[Effect]) -> None:
+        """The oldest member admits; the others pass the request on to it."""
+        core = self._core
+        seeker, key = packet.member, key_of(packet.member)
+        sponsor = core.roster.sponsor()
+        if sponsor.key != core.roster.key:
+            if not packet.forwarded:
+                body = Seek(seeker, packet.wants_state, forwarded=True).body()
+                sealed = core.door.seal(Kind.SEEK, body, life=0)
+                out.append(Send((sponsor.member.address,), [sealed]))
+            self._expel_former(packet)
+            return
+        self._expel_former(packet)
+        known = core.roster.peers.get(key)
+        if known is not None and known.status is Status.MEMBER and known.row:
+            return  # It is in already: this request is late.
+        welcome = self._welcomes.get(key)
+        if known is not None and welcome is not None and known.status is Status.MEMBER:
+            out.append(Send((seeker.address,), [core.door.seal(Kind.WELCOME, welcome)]))
+            return
+        refusal = self._objection(seeker, key)
+        if refusal is not None:
+            sealed = core.door.seal(Kind.REFUSE, refusal.body())
+            out.append(Send((seeker.address,), [sealed]))
+        elif not self.catching_up() and not core.leaving:
+            self._admit(packet, key, out)
+
+    def _expel_former(self, packet: Seek) -> None:
+        """A process that came back is a new incarnation: its old one is removed on sight."""
+        former = self._core.roster.find(packet.member.name)
+        if former is not None and former.member.address == packet.member.address:
+            if former.member.incarnation < packet.member.incarnation:
+                self._core.detector.suspect(former)
+
+    def _objection(self, seeker: Member, key: int) -> Refuse | None:
+        core = self._core
+        known = core.roster.peers.get(key)
+        if key in core.roster.tombs or (known is not None and known.status is not Status.MEMBER):
+            words = f"{seeker} was a member before; join again as a new incarnation"
+            return Refuse(key, words, final=True)
+        namesake = core.roster.find(seeker.name)
+        if namesake is not None and namesake.key != key:
+            who = f"{namesake.member} at {namesake.member.address}"
+            return Refuse(key, f"the name {seeker.name} is taken by {who}")
+        limit = core.parameters.members_count_max
+        if known is None and len(core.roster.group()) >= limit:
+            return Refuse(key, f"the group is full: {limit} members")
+        return None
+
+    def _admit(self, packet: Seek, key: int, out: list[Effect]) -> None:
+        """[RMC-9] An addition is a message in the causal order: who has delivered it counts the
+        newcomer in, and the newcomer begins where its sponsor stood when it said so."""
+        core = self._core
+        known = core.roster.peers.get(key)
+        rank = 1 + max(p.rank for p in core.roster.group()) if known is None else known.rank
+        core.ordering.say([Add(packet.member, rank).payload()], Service.CAUSAL, CONTROL)
+        if known is None:
+            core.roster.add(packet.member, rank, core.now_us)
+        gives = self._with_state and packet.wants_state
+        tombs = tuple(value for pair in core.roster.tombs.items() for value in pair)
+        body = Welcome(
+            key, core.roster.key, core.roster.changes, gives, core.roster.lines(), tombs
+        ).body()
+        _keep(self._welcomes, key, body)
+        core.install(out)
+        if gives:
+            _keep(self._givers, key, None)
+            out.append(Capture(key))
+        out.append(Send((packet.member.address,), [core.door.seal(Kind.WELCOME, body)]))
+
+    # -- parts of a split group ------------------------------------------------------------------
+
+    def announce(self, out: list[Effect]) -> None:
+        core = self._core
+        out.append(Arm(Timer.ANNOUNCE, self._about(core.parameters.announce_us)))
+        if core.roster.sponsor().key == core.roster.key:
+            out.append(Send(EVERYONE, [self._announcement()]))
+
+    def _announcement(self) -> bytes:
+        core = self._core
+        body = Announce(core.me, len(core.roster.group()), core.door.life).body()
+        return core.door.seal(Kind.ANNOUNCE, body)
+
+    def weigh(self, packet: Announce, out: list[Effect]) -> None:
+        """Two parts of one group cannot both go on: the larger stays, at equal size the one with
+        the lesser sponsor; the members of the other stop, and may join again."""
+        core = self._core
+        theirs = key_of(packet.sponsor)
+        peer = core.roster.peers.get(theirs)
+        same = packet.life == core.door.life
+        if theirs == core.roster.key or (
+            same and peer is not None and peer.status is Status.MEMBER
+        ):
+            return
+        ours = core.roster.sponsor()
+        if (-packet.size, packet.sponsor) < (-len(core.roster.group()), ours.member):
+            self._tell_mine(packet, out)
+            core.detector.stop(
+                f"another part of the group goes on: {packet.size} with {packet.sponsor}"
+            )
+        elif ours.key == core.roster.key and not packet.forwarded:
+            out.append(Send((packet.sponsor.address,), [self._announcement()]))
+
+    def _tell_mine(self, packet: Announce, out: list[Effect]) -> None:
+        core = self._core
+        to = tuple(peer.member.address for peer in core.roster.others())
+        if to and not packet.forwarded:
+            body = Announce(packet.sponsor, packet.size, packet.life, forwarded=True).body()
+            out.append(Send(to, [core.door.seal(Kind.ANNOUNCE, body)]))
+
+    # -- leaving ---------------------------------------------------------------------------------
+
+    def leave(self, out: list[Effect]) -> None:
+        """The goodbye is the last message of our stream. We stay until everyone has it, and until
+        all that anyone delivered before it is delivered everywhere, here too."""
+        core = self._core
+        core.ordering.say([Bye().payload()], Service.CAUSAL, CONTROL)
+        self._goodbye = core.roster.mine().delivered
+        core.leaving = True
+        out.append(Arm(Timer.LEAVE, core.parameters.leave_us))
+
+    def note_answers(self) -> None:
+        """The first header of a member that has our goodbye says what it delivered before it."""
+        core = self._core
+        for peer in core.roster.others():
+            mine = peer.row.get(core.roster.key, UNKNOWN).delivered
+            if peer.key not in self._answered and mine >= self._goodbye:
+                self._answered[peer.key] = {key: entry.delivered for key, entry in peer.row.items()}
+        target = self._target()
+        core.ordering.limit = target
+
+    def _target(self) -> dict[int, int] | None:
+        """Where each stream must be delivered before we go; None until everyone has answered."""
+        roster = self._core.roster
+        others = list(roster.others())
+        if any(peer.key not in self._answered for peer in others):
+            return None
+        target = {key: peer.delivered for key, peer in roster.peers.items()}
+        for peer in others:
+            for key, number in self._answered[peer.key].items():
+                if key in target:
+                    target[key] = max(target[key], number)
+        return target
+
+    def handed_over(self) -> bool:
+        target = self._core.ordering.limit
+        if target is None:
+            return False
+        roster = self._core.roster
+        if any(
+            key in roster.peers and roster.peers[key].delivered < n for key, n in target.items()
+        ):
+            return False
+        for peer in (*roster.others(), *self._core.leavers()):
+            for key, number in target.items():
+                entry = peer.row.get(key)
+                if entry is not None and entry.delivered < number:
+                    return False
+        return True
+
+
+def _keep(kept: dict[int, T], key: int, value: T) -> None:
+    """Remember for a newcomer; at the bound the oldest is forgotten, and seeks again."""
+    kept[key] = value
+    while len(kept) > SPONSORED_COUNT_MAX:
+        del kept[next(iter(kept))]

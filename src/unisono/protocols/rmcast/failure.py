@@ -1,0 +1,129 @@
+"""Algorithm 2 and the suspicions of Algorithm 3: who is silent, who is removed, who must stop."""
+
+from __future__ import annotations
+
+from unisono.protocols.rmcast.ordering import Ordering
+from unisono.protocols.rmcast.packets import Header, Status
+from unisono.protocols.rmcast.parameters import Parameters
+from unisono.protocols.rmcast.roster import Peer, Roster
+
+
+class Detector:
+    """Judges by silence and by what others say; its own verdict ends the member."""
+
+    def __init__(self, parameters: Parameters, roster: Roster, ordering: Ordering) -> None:
+        self._parameters = parameters
+        self._roster = roster
+        self._ordering = ordering
+        self._looked_us = 0
+        self.verdict: str | None = None
+        """Why this member must stop, once it must."""
+        self.expelled: dict[int, int] = {}
+        """Removed members that still speak, and when they were last told."""
+
+    def hear(self, peer: Peer, header: Header, now_us: int) -> None:
+        """[RMC A3.8-22] Any packet resets its sender's time-out and brings its lists."""
+        peer.heard_us = now_us
+        peer.report(header.entries)
+        for key, entry in header.entries.items():
+            if entry.status is Status.MEMBER or entry.status is Status.LEFT:
+                continue
+            if key == self._roster.key:
+                self.stop(f"{peer.member} holds this member for failed")
+                return
+            other = self._roster.peers.get(key)
+            if other is None:
+                continue
+            if other.status is Status.MEMBER:
+                self.suspect(other)
+            if entry.status is Status.CLOSED:
+                self._heed_closing(peer, other, entry.delivered)
+
+    def _heed_closing(self, peer: Peer, failed: Peer, final: int) -> None:
+        """[RMC A3.20] To have delivered more than the others will is to have to stop."""
+        # Deviates [RMC A3.20]: we stop only when another member has closed the failed one's
+        # stream below what we delivered; while it is open, the others fetch from us what they lack.
+        failed.closed_by.add(peer.key)
+        if failed.delivered > final:
+            self.stop(
+                f"delivered more from {failed.member} ({failed.delivered}) "
+                f"than {peer.member} will ({final})"
+            )
+
+    def look(self, now_us: int) -> None:
+        """[RMC A2.4] Remove whoever has been silent for too long."""
+        silence = self._parameters.detect_us
+        asleep = now_us - self._looked_us > silence // 2
+        self._looked_us = now_us
+        for peer in list(self._roster.others()):
+            if asleep:  # It was we who were away: blame nobody for it.
+                peer.heard_us = max(peer.heard_us, now_us - silence // 2)
+            elif now_us - peer.heard_us > silence:
+                self.suspect(peer)
+        for key, told_us in list(self.expelled.items()):
+            if now_us - told_us > silence:
+                del self.expelled[key]
+
+    def awake(self, now_us: int) -> None:
+        """From here on silence counts."""
+        self._looked_us = now_us
+
+    def suspect(self, peer: Peer) -> None:
+        """Remove from G. What it said stays, for those who need it."""
+        if peer.status is Status.MEMBER:
+            if peer.key == self._roster.key:
+                self.stop("this member was removed")
+                return
+            self._roster.mark(peer, Status.FAILED)
+
+    def close(self, now_us: int) -> bool:
+        """Settle the last message of failed members: when every member of G has given up on it and
+        all have delivered the same, its stream ends there. True when somebody was settled."""
+        closed = False
+        for peer in list(self._roster.peers.values()):
+            if peer.status is Status.FAILED and self._agreed(peer):
+                self._roster.mark(peer, Status.CLOSED)
+                peer.window.cut(peer.delivered)
+                closed = True
+            elif peer.status in (Status.CLOSED, Status.LEFT) and self._over(peer):
+                if peer.status is Status.CLOSED or not self.lingers(peer, now_us):
+                    self._roster.bury(peer)
+        return closed
+
+    def lingers(self, leaver: Peer, now_us: int) -> bool:
+        """It has said goodbye, and still hands over."""
+        return now_us - leaver.heard_us <= 3 * self._parameters.beat_us
+
+    def _agreed(self, failed: Peer) -> bool:
+        if failed.closed_by and failed.delivered >= self._ordering.needed(failed):
+            return True
+        for other in self._roster.others():
+            entry = other.trusted.get(failed.key)
+            if entry is None or entry.status is Status.MEMBER:
+                return False
+            if entry.delivered != failed.delivered:
+                return False
+            latest = other.row.get(failed.key)
+            if latest is not None and latest.delivered != failed.delivered:
+                return False
+        return True
+
+    def _over(self, ended: Peer) -> bool:
+        """Nobody will speak of it again: all that remain have ended it too, or forgotten it."""
+        for other in self._roster.others():
+            if other.key in ended.closed_by:
+                continue
+            entry = other.trusted.get(ended.key)
+            if entry is None:
+                if not other.trusted:
+                    return False
+            elif ended.status is Status.LEFT:
+                if entry.status is not Status.LEFT or entry.delivered < ended.delivered:
+                    return False
+            elif entry.status is not Status.CLOSED:
+                return False
+        return True
+
+    def stop(self, reason: str) -> None:
+        if self.verdict is None:
+            self.verdict = reason

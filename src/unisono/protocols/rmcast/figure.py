@@ -1,0 +1,256 @@
+"""The life of a member as a table of arrows. The paper prints three algorithms and no figure; this
+is the diagram that its text describes, with the additions that it leaves room for."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+from unisono.core import (
+    Captured,
+    Congested,
+    Effect,
+    Join,
+    Leave,
+    Multicast,
+    Restart,
+)
+from unisono.fsa import Arrow, Figure, always, impossible, stay
+from unisono.protocols.rmcast.packets import (
+    Announce,
+    Beat,
+    Data,
+    Refuse,
+    Seek,
+    State,
+    StateAsk,
+    Welcome,
+)
+
+if TYPE_CHECKING:
+    from unisono.core import Event, Expired
+    from unisono.protocols.rmcast.core import Rmcast
+
+
+class Life(Enum):
+    OUTSIDE = auto()
+    """Not asked to join yet."""
+    SEEKING = auto()
+    """Looking for the group."""
+    CATCHING_UP = auto()
+    """A member that still waits for the group's state; it receives, and delivers nothing."""
+    MEMBER = auto()
+    LEAVING = auto()
+    """Has said goodbye, and hands over what others may still need."""
+    DONE = auto()
+
+
+class Timer(Enum):
+    SEEK = auto()
+    """Ask again whether there is a group."""
+    FOUND = auto()
+    """Nobody answered: found the group."""
+    BEAT = auto()
+    """Algorithm 2: look who is silent, and send heartbeats where needed."""
+    ASK = auto()
+    """Ask again for what is missing."""
+    ANNOUNCE = auto()
+    """Tell the world that this part of the group is here."""
+    LEAVE = auto()
+    """Nobody answered the goodbye."""
+
+
+OUTSIDE, SEEKING, CATCHING_UP, MEMBER, LEAVING, DONE = Life
+INSIDE: Final = (CATCHING_UP, MEMBER, LEAVING)
+
+# -- when -----------------------------------------------------------------------------------------
+
+
+def with_state_for_me(me: Rmcast, packet: Welcome) -> bool:
+    return me.entrance.is_for_me(packet) and packet.with_state
+
+
+def it_is_for_me(me: Rmcast, packet: Welcome) -> bool:
+    return me.entrance.is_for_me(packet)
+
+
+def i_was_refused_enough(me: Rmcast, packet: Refuse) -> bool:
+    return me.entrance.refused_enough(packet)
+
+
+def another_should_found(me: Rmcast, packet: Seek) -> bool:
+    return packet.member < me.me
+
+
+def i_am_doomed(me: Rmcast, event: object) -> bool:
+    return me.detector.verdict is not None
+
+
+def the_state_is_here(me: Rmcast, event: object) -> bool:
+    return me.entrance.state_is_here()
+
+
+def all_is_handed_over(me: Rmcast, event: object) -> bool:
+    return me.entrance.handed_over()
+
+
+# -- do -------------------------------------------------------------------------------------------
+
+
+def seek(me: Rmcast, event: Join | Expired, out: list[Effect]) -> None:
+    me.entrance.seek(out, first=isinstance(event, Join))
+
+
+def await_founder(me: Rmcast, packet: Seek | Announce, out: list[Effect]) -> None:
+    me.entrance.wait(packet, out)
+
+
+def found(me: Rmcast, event: Expired, out: list[Effect]) -> None:
+    me.entrance.found(out)
+
+
+def enter(me: Rmcast, packet: Welcome, out: list[Effect]) -> None:
+    me.entrance.enter(packet, out)
+
+
+def give_up(me: Rmcast, packet: Refuse, out: list[Effect]) -> None:
+    me.stop(packet.reason, out)
+
+
+def adopt(me: Rmcast, event: object, out: list[Effect]) -> None:
+    me.entrance.adopt(out)
+
+
+def consider(me: Rmcast, packet: Seek, out: list[Effect]) -> None:
+    me.entrance.consider(packet, out)
+
+
+def weigh(me: Rmcast, packet: Announce, out: list[Effect]) -> None:
+    me.entrance.weigh(packet, out)
+
+
+def announce(me: Rmcast, event: Expired, out: list[Effect]) -> None:
+    me.entrance.announce(out)
+
+
+def multicast(me: Rmcast, event: Multicast, out: list[Effect]) -> None:
+    me.multicast(event, out)
+
+
+def take(me: Rmcast, packet: Data, out: list[Effect]) -> None:
+    me.ordering.take(packet)
+
+
+def answer(me: Rmcast, packet: Beat, out: list[Effect]) -> None:
+    me.answer(packet, out)
+
+
+def beat(me: Rmcast, event: Expired, out: list[Effect]) -> None:
+    me.beat(out)
+
+
+def ask(me: Rmcast, event: Expired, out: list[Effect]) -> None:
+    me.asking = False
+
+
+def give_state(me: Rmcast, packet: StateAsk, out: list[Effect]) -> None:
+    me.entrance.give(packet, out)
+
+
+def keep_state(me: Rmcast, event: Captured, out: list[Effect]) -> None:
+    me.entrance.keep(event)
+
+
+def take_state(me: Rmcast, packet: State, out: list[Effect]) -> None:
+    me.entrance.take(packet, out)
+
+
+def hold_back(me: Rmcast, event: Congested, out: list[Effect]) -> None:
+    me.congested = event.on
+
+
+def say_goodbye(me: Rmcast, event: Leave, out: list[Effect]) -> None:
+    me.entrance.leave(out)
+
+
+def depart(me: Rmcast, event: Event, out: list[Effect]) -> None:
+    me.depart(out)
+
+
+def abandon(me: Rmcast, event: Leave, out: list[Effect]) -> None:
+    me.abandon(out)
+
+
+def go_unanswered(me: Rmcast, event: Expired, out: list[Effect]) -> None:
+    me.stop("left before the others had taken over", out)
+
+
+def stop(me: Rmcast, event: object, out: list[Effect]) -> None:
+    assert me.detector.verdict is not None
+    me.stop(me.detector.verdict, out)
+
+
+# fmt: off
+FIGURE: Final = Figure("rmcast", start=OUTSIDE, arrows=(
+    #     from           on              when                  do             to
+    Arrow(OUTSIDE,       Join,           always,               seek,          SEEKING),
+    Arrow(SEEKING,       Timer.SEEK,     always,               seek,          SEEKING),
+    Arrow(SEEKING,       Timer.FOUND,    always,               found,         MEMBER),
+    Arrow(SEEKING,       Seek,           another_should_found, await_founder, SEEKING),
+    Arrow(SEEKING,       Seek,           always,               stay,          SEEKING),
+    Arrow(SEEKING,       Announce,       always,               await_founder, SEEKING),
+    Arrow(SEEKING,       Welcome,        with_state_for_me,    enter,         CATCHING_UP),
+    Arrow(SEEKING,       Welcome,        it_is_for_me,         enter,         MEMBER),
+    Arrow(SEEKING,       Welcome,        always,               stay,          SEEKING),
+    Arrow(SEEKING,       Refuse,         i_was_refused_enough, give_up,       DONE),
+    Arrow(SEEKING,       Refuse,         always,               stay,          SEEKING),
+    Arrow(SEEKING,       Leave,          always,               depart,        DONE),
+
+    Arrow(INSIDE,        None,           i_am_doomed,          stop,          DONE),
+
+    Arrow(CATCHING_UP,   State,          always,               take_state,    CATCHING_UP),
+    Arrow(CATCHING_UP,   None,           the_state_is_here,    adopt,         MEMBER),
+    Arrow(CATCHING_UP,   Leave,          always,               abandon,       DONE),
+
+    Arrow(MEMBER,        Multicast,      always,               multicast,     MEMBER),
+    Arrow(MEMBER,        Leave,          always,               say_goodbye,   LEAVING),
+
+    Arrow(LEAVING,       None,           all_is_handed_over,   depart,        DONE),
+    Arrow(LEAVING,       Timer.LEAVE,    always,               go_unanswered, DONE),
+    Arrow(LEAVING,       Leave,          always,               stay,          LEAVING),
+
+    Arrow(INSIDE,        Data,           always,               take,          None),
+    Arrow(INSIDE,        Beat,           always,               answer,        None),
+    Arrow(INSIDE,        Timer.BEAT,     always,               beat,          None),
+    Arrow(INSIDE,        Timer.ASK,      always,               ask,           None),
+    Arrow(INSIDE,        Timer.ANNOUNCE, always,               announce,      None),
+    Arrow(INSIDE,        Seek,           always,               consider,      None),
+    Arrow(INSIDE,        Announce,       always,               weigh,         None),
+    Arrow(INSIDE,        StateAsk,       always,               give_state,    None),
+    Arrow(INSIDE,        Captured,       always,               keep_state,    None),
+    Arrow(INSIDE,        Congested,      always,               hold_back,     None),
+
+    # What is late or not meant for us changes nothing.
+    Arrow((MEMBER, LEAVING), State,          always,               stay,          None),
+    Arrow(INSIDE,        Welcome,        always,               stay,          None),
+    Arrow(INSIDE,        Refuse,         always,               stay,          None),
+    Arrow(INSIDE,        Timer.SEEK,     always,               stay,          None),
+    Arrow(INSIDE,        Timer.FOUND,    always,               stay,          None),
+    Arrow((CATCHING_UP, MEMBER), Timer.LEAVE,    always,               stay,          None),
+    Arrow(INSIDE,        Join,           always,               stay,          None),
+    Arrow(INSIDE,        Restart,        always,               stay,          None),
+    Arrow((CATCHING_UP, LEAVING), Multicast,      always,               impossible,    None),
+    *(Arrow(SEEKING, on, always, stay, None) for on in (
+        Data, Beat, State, StateAsk, Captured, Congested, Join, Restart,
+        Timer.BEAT, Timer.ASK, Timer.ANNOUNCE, Timer.LEAVE)),
+    Arrow((OUTSIDE, SEEKING), Multicast,      always,               impossible,    None),
+    *(Arrow(OUTSIDE, on, always, stay, None) for on in (
+        Seek, Announce, Welcome, Refuse, Data, Beat, State, StateAsk, Captured, Congested, Restart,
+        Timer.SEEK, Timer.FOUND, Timer.BEAT, Timer.ASK, Timer.ANNOUNCE, Timer.LEAVE)),
+    Arrow(OUTSIDE,       Leave,          always,               depart,        DONE),
+    *(Arrow(DONE, on, always, stay, None) for on in (
+        Join, Leave, Multicast, Restart, Congested, Captured,
+        Seek, Announce, Welcome, Refuse, Data, Beat, State, StateAsk,
+        Timer.SEEK, Timer.FOUND, Timer.BEAT, Timer.ASK, Timer.ANNOUNCE, Timer.LEAVE)),
+))
+# fmt: on

@@ -1,0 +1,322 @@
+"""Algorithms 1 and 3: send, receive, deliver in causal order, ask for what is missing, clean up."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from typing import Final
+
+from unisono.core import Setting
+from unisono.model import Message, Service
+from unisono.parts.door import Door
+from unisono.parts.packing import fragments, joined, packed
+from unisono.protocols.rmcast.packets import (
+    CONTROL,
+    DEP_OCTETS,
+    ENTRY_OCTETS,
+    FIRST,
+    HEADER_OCTETS,
+    LAST,
+    RECORD_OCTETS,
+    RUN_OCTETS,
+    Ask,
+    Chunk,
+    Data,
+    Dep,
+    Entry,
+    Kind,
+    Status,
+    write_header,
+)
+from unisono.protocols.rmcast.roster import UNKNOWN, Peer, Roster
+from unisono.wire import ENVELOPE_OCTETS
+
+FLIGHT_OCTETS: Final = 256 << 10
+"""Of our own stream: sent, and not yet received by all."""
+AHEAD_COUNT_MAX: Final = 1 << 16
+"""A chunk so far beyond the unbroken row of its stream is not taken."""
+ASK_RANGES_MAX: Final = 16
+"""Ranges asked for of one stream at once."""
+REPAIR_OCTETS_MAX: Final = 64 << 10
+"""Sent again in answer to one request; the asker comes back for the rest."""
+
+
+class Ordering:
+    """The streams of all members at this one."""
+
+    def __init__(self, setting: Setting, roster: Roster, door: Door) -> None:
+        self._roster = roster
+        self._door = door
+        self._packet_octets = setting.packet_octets_max
+        self._window_octets = setting.window_octets_max
+        self.sent = 0
+        """Of our own stream: the last chunk that left."""
+        self.view = ""
+        """The view in which what is delivered now is delivered."""
+        self.limit: dict[int, int] | None = None
+        """A leaver delivers up to here, and no further."""
+        self._held = 0
+        """Payload said and not yet known to be delivered by all."""
+        self._flying: deque[tuple[int, int]] = deque()
+        self._flying_octets = 0
+
+    # -- Algorithm 1: send ----------------------------------------------------------------------
+
+    def room(self) -> int:
+        return max(0, self._window_octets - self._held)
+
+    def say(self, payloads: Iterable[bytes], service: Service, flags: int = 0) -> list[Message]:
+        """Number the messages, deliver them to ourselves at once, and line them up to be sent."""
+        mine = self._roster.mine()
+        deps = self._deps()
+        largest = self._load_octets(len(deps) // 2)
+        messages = []
+        number = mine.delivered
+        for payload in payloads:
+            if not flags & CONTROL:
+                mine.message += 1
+            pieces = fragments(payload, largest - RECORD_OCTETS)
+            last = len(pieces) - 1
+            for index, piece in enumerate(pieces):
+                number += 1
+                mark = flags | (FIRST if index == 0 else 0) | (LAST if index == last else 0)
+                mine.window.put(number, Chunk(mark, service, piece, mine.message, deps))
+            self._held += len(payload) + RECORD_OCTETS
+            if not flags & CONTROL:
+                messages.append(
+                    Message(mine.member, payload, mine.message, self.view, service=service)
+                )
+        mine.delivered = number
+        return messages
+
+    def _deps(self) -> Dep:
+        """D_G at this moment, without ourselves: what the message must come after."""
+        return tuple(
+            value
+            for peer in self._roster.peers.values()
+            if peer.key != self._roster.key
+            for value in (peer.key, peer.delivered)
+        )
+
+    def _load_octets(self, deps_count: int) -> int:
+        entries = len(self._roster.peers) + 1
+        front = ENVELOPE_OCTETS + HEADER_OCTETS + entries * ENTRY_OCTETS
+        return max(256, self._packet_octets - front - RUN_OCTETS - 2 - deps_count * DEP_OCTETS)
+
+    def pump(self) -> list[bytes]:
+        """The packets of our own stream that may leave now."""
+        mine = self._roster.mine()
+        if self.sent == mine.delivered:
+            return []
+        seen = min(
+            (p.row.get(mine.key, UNKNOWN).received for p in self._roster.others()), default=-1
+        )
+        if seen < 0:  # Nobody to send to.
+            self.sent = mine.delivered
+            self._flying.clear()
+            self._flying_octets = 0
+            return []
+        while self._flying and self._flying[0][0] <= seen:
+            self._flying_octets -= self._flying.popleft()[1]
+        first, last = self.sent + 1, self.sent
+        while last < mine.delivered and self._flying_octets < FLIGHT_OCTETS:
+            last += 1
+            chunk = mine.window.get(last)
+            octets = len(chunk.payload) + RECORD_OCTETS if chunk is not None else 0
+            self._flying.append((last, octets))
+            self._flying_octets += octets
+        self.sent = last
+        return self._packets(mine, first, last)
+
+    def _packets(self, peer: Peer, first: int, last: int) -> list[bytes]:
+        """Chunks `first` to `last` of a stream, as far as they are here, in few packets."""
+        header = write_header(self._roster.header(self.sent))
+        held = [(n, c) for n in range(first, last + 1) if (c := peer.window.get(n)) is not None]
+        packets = []
+        # A packet's chunks follow each other and were said after the same deliveries.
+        runs = groupby(enumerate(held), key=lambda pair: (pair[1][0] - pair[0], pair[1][1].deps))
+        for _, run in runs:
+            chunks = [numbered for _, numbered in run]
+            largest = self._load_octets(len(chunks[0][1].deps) // 2)
+            sized = ((pair, len(pair[1].payload) + RECORD_OCTETS) for pair in chunks)
+            for load in packed(sized, largest):
+                body = Data.body(header, peer.key, load[0][0], [chunk for _, chunk in load])
+                packets.append(self._door.seal(Kind.DATA, body))
+        return packets
+
+    # -- Algorithm 3: receive ----------------------------------------------------------------------
+
+    def take(self, packet: Data) -> None:
+        """M_self takes what is new."""
+        peer = self._roster.peers.get(packet.origin)
+        if peer is None:
+            self._door.drop("stranger" if packet.origin not in self._roster.tombs else "ended")
+            return
+        if peer.key == self._roster.key:
+            self._door.drop("own")
+            return
+        if peer.status is not Status.MEMBER and packet.header.sender == peer.key:
+            self._door.drop("removed")
+            return
+        if packet.first + len(packet.chunks) > peer.window.received + AHEAD_COUNT_MAX:
+            self._door.drop("window")
+            return
+        fresh = 0
+        for number, chunk in enumerate(packet.chunks, packet.first):
+            fresh += peer.window.put(number, chunk)
+        if not fresh:
+            self._door.drop("duplicate")
+
+    def deliverable(self) -> tuple[list[Message], tuple[Peer, Chunk] | None]:
+        """What may be delivered, in causal order, up to the next control message, which comes
+        beside it: what follows belongs to what it changes."""
+        out: list[Message] = []
+        moved = True
+        while moved:
+            moved = False
+            for peer in list(self._roster.peers.values()):
+                while (last := self._whole(peer)) and self._due(peer, last):
+                    moved = True
+                    chunk = self._deliver(peer, last, out)
+                    if chunk is not None:
+                        return out, (peer, chunk)
+        return out, None
+
+    def _whole(self, peer: Peer) -> int:
+        """The last chunk of the next message of this stream, or 0 while it is not all here."""
+        number = peer.delivered + 1
+        while number <= peer.window.received:
+            chunk = peer.window.get(number)
+            assert chunk is not None, "received in a row and not delivered, yet gone"
+            if chunk.flags & LAST:
+                return number
+            number += 1
+        return 0
+
+    def _due(self, peer: Peer, last: int) -> bool:
+        """[RMC A3.27-36] Its predecessors are delivered; of a failed one, somebody needs it."""
+        chunk = peer.window.get(peer.delivered + 1)
+        assert chunk is not None
+        peers, tombs = self._roster.peers, self._roster.tombs
+        deps = chunk.deps
+        for i in range(0, len(deps), 2):
+            other = peers.get(deps[i])
+            if other is None:
+                if deps[i + 1] > tombs.get(deps[i], deps[i + 1]):
+                    return False
+            elif other.delivered < deps[i + 1]:
+                return False
+        if self.limit is not None and last > self.limit.get(peer.key, 0):
+            return False
+        if peer.status is Status.MEMBER:
+            return True
+        return peer.status is Status.FAILED and last <= self.needed(peer)
+
+    def needed(self, peer: Peer) -> int:
+        """[RMC A3.33] How much of a failed member's stream agreement needs: what any member of the
+        group has delivered of it, but no more than where one of them has closed it."""
+        most, limit = peer.delivered, None
+        for other in self._roster.others():
+            entry = other.row.get(peer.key)
+            if entry is None:
+                continue
+            if entry.status is Status.CLOSED:
+                limit = entry.delivered if limit is None else min(limit, entry.delivered)
+            most = max(most, entry.delivered)
+        return most if limit is None else min(most, limit)
+
+    def _deliver(self, peer: Peer, last: int, out: list[Message]) -> Chunk | None:
+        """Deliver the next message, which ends at `last`; a control message is returned instead."""
+        window = peer.window
+        chunks = [window.get(n) for n in range(peer.delivered + 1, last + 1)]
+        first = chunks[0]
+        assert first is not None
+        peer.delivered = last
+        if first.flags & CONTROL:
+            return first
+        peer.message = first.message
+        payload = joined([chunk.payload for chunk in chunks if chunk is not None])
+        service = Service(first.service)
+        out.append(Message(peer.member, payload, first.message, self.view, service=service))
+        return None
+
+    # -- asking and answering ----------------------------------------------------------------------
+
+    def gaps(self, now_us: int, patience_us: int) -> tuple[tuple[Ask, ...], int, list[Peer]]:
+        """[RMC A3.43-49] What is missing and was not asked for lately, how often the most wanted
+        was asked for before, and every member known to have some of it."""
+        asks: list[Ask] = []
+        rounds = 0
+        holders: dict[int, Peer] = {}
+        for peer in self._roster.peers.values():
+            if peer.key == self._roster.key or peer.status is Status.CLOSED:
+                continue
+            upto, having = self._horizon(peer)
+            if upto <= peer.window.received:
+                peer.rounds = 0
+                continue
+            if now_us - peer.asked_us < patience_us and peer.asked_us >= 0:
+                continue
+            missing = peer.window.missing(upto, ASK_RANGES_MAX)
+            asks += [(peer.key, first, last) for first, last in missing]
+            rounds = max(rounds, peer.rounds)
+            peer.rounds += 1
+            peer.asked_us = now_us
+            holders.update((holder.key, holder) for holder in having)
+        return tuple(asks), rounds, list(holders.values())
+
+    def _horizon(self, peer: Peer) -> tuple[int, list[Peer]]:
+        """How far a stream is known to go, and who has more of it than we."""
+        failed = peer.status is Status.FAILED
+        upto = self.needed(peer) if failed else peer.window.highest
+        having = []
+        for other in self._roster.others():
+            entry = other.row.get(peer.key)
+            if entry is None:
+                continue
+            theirs = entry.delivered if failed else entry.received
+            if theirs > peer.window.received:
+                having.append(other)
+                upto = max(upto, theirs) if not failed else upto
+        return min(upto, peer.window.received + AHEAD_COUNT_MAX // 2), having
+
+    def answer(self, asks: Sequence[Ask], rounds: int) -> list[bytes]:
+        """[RMC A3.2-6] Send again what is asked for and held here. At first only the originator
+        answers; what it cannot repair, everyone who has it does."""
+        packets: list[bytes] = []
+        budget = REPAIR_OCTETS_MAX
+        for key, first, last in asks:
+            peer = self._roster.peers.get(key)
+            if peer is None:
+                continue
+            origin_may = peer.key != self._roster.key and peer.status is Status.MEMBER
+            if origin_may and rounds == 0:
+                continue
+            limit = self.sent if peer.key == self._roster.key else peer.window.highest
+            last = min(last, limit, first + budget // 64)
+            some = self._packets(peer, max(first, peer.window.floor + 1), last)
+            packets += some
+            budget -= sum(map(len, some))
+            if budget <= 0:
+                break
+        if packets:
+            self._door.count("repair", len(packets))
+        return packets
+
+    # -- clean-up ---------------------------------------------------------------------------------
+
+    def clean_up(self) -> None:
+        """[RMC A3.51] Forget what is known to be delivered by everyone."""
+        others = list(self._roster.others())
+        for peer in self._roster.peers.values():
+            key = peer.key
+            everywhere = peer.delivered
+            for other in others:
+                entry: Entry | None = other.trusted.get(key)
+                everywhere = min(everywhere, 0 if entry is None else entry.delivered)
+            if everywhere > peer.window.floor:
+                gone = peer.window.forget(everywhere)
+                if key == self._roster.key:
+                    self._held -= sum(len(chunk.payload) for chunk in gone)
+                    self._held -= RECORD_OCTETS * sum(bool(c.flags & FIRST) for c in gone)

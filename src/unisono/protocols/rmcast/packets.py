@@ -1,0 +1,368 @@
+"""The packets of rmcast: what each carries, to bytes and back.
+
+Numbers of a stream count *chunks*, so that a large message is repaired fragment by fragment; an
+acknowledgment names the last chunk of the last whole message delivered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from unisono.errors import BadPacket
+from unisono.model import Member
+from unisono.wire import Reader, Writer, tag_of
+
+PROTOCOL: Final = 4
+HEADER_OCTETS: Final = 4 + 2
+ENTRY_OCTETS: Final = 4 + 8 + 4 + 1
+RUN_OCTETS: Final = 4 + 8 + 8 + 2
+DEP_OCTETS: Final = 4 + 8
+RECORD_OCTETS: Final = 2 + 1 + 1
+
+FIRST, LAST, CONTROL = 1, 2, 4
+"""What a chunk is: begins a message, ends one, speaks to the protocol, not the application."""
+
+
+class Kind(IntEnum):
+    SEEK = 1
+    WELCOME = 2
+    REFUSE = 3
+    ANNOUNCE = 4
+    BEAT = 5
+    DATA = 6
+    STATE_ASK = 7
+    STATE = 8
+
+
+KINDS: Final = {kind.value: kind.name.lower() for kind in Kind}
+
+
+class Status(IntEnum):
+    """What a packet's sender holds of a member."""
+
+    MEMBER = 0
+    FAILED = 1
+    LEFT = 2
+    CLOSED = 3
+    """Failed, and its last message is settled."""
+
+
+def key_of(member: Member) -> int:
+    """The short name under which headers speak of a member."""
+    return tag_of(f"{member.name}|{member.address}|{member.incarnation}") & 0xFFFFFFFF
+
+
+class Entry(NamedTuple):
+    """A line of T_G and D_G: what the packet's sender received and delivered from one member.
+
+    In its own line `delivered` counts what it said and `received` what it has sent of that.
+    """
+
+    delivered: int
+    received: int
+    status: Status
+
+
+class Header(NamedTuple):
+    """Carried by every packet of a member: timestamp, ack list and failed list in one table."""
+
+    sender: int
+    entries: dict[int, Entry]
+
+
+class Chunk(NamedTuple):
+    """A message, or a fragment of one, with what it must come after."""
+
+    flags: int
+    service: int
+    payload: memoryview | bytes
+    message: int
+    """The number of the application's message; a control chunk repeats the last one."""
+    deps: tuple[int, ...]
+    """Key and chunk number in turn: D_G of the sender when it sent, without itself."""
+
+
+Dep = tuple[int, ...]
+Ask = tuple[int, int, int]
+"""Of this member's stream, from this chunk to that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seek:
+    """Is there a group? I would like in."""
+
+    member: Member
+    wants_state: bool
+    forwarded: bool = False
+
+    def body(self) -> bytes:
+        flags = self.wants_state | self.forwarded << 1
+        return Writer().member(self.member).u8(flags).done()
+
+    @staticmethod
+    def read(reader: Reader) -> Seek:
+        member, flags = reader.member(), reader.u8()
+        return Seek(member, bool(flags & 1), bool(flags & 2))
+
+
+class Line(NamedTuple):
+    """A member as the welcome tells of it."""
+
+    member: Member
+    status: Status
+    rank: int
+    delivered: int
+    message: int
+    """The application's count at `delivered`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """You are in: here is everybody, and where you begin."""
+
+    joiner: int
+    sponsor: int
+    changes: int
+    with_state: bool
+    lines: tuple[Line, ...]
+    tombs: tuple[int, ...]
+    """Key and last chunk in turn: streams that have ended."""
+
+    def body(self) -> bytes:
+        writer = Writer().u32(self.joiner).u32(self.sponsor).u64(self.changes).u8(self.with_state)
+        writer.u16(len(self.lines))
+        for line in self.lines:
+            writer.member(line.member).u8(line.status).u32(line.rank)
+            writer.u64(line.delivered).u64(line.message)
+        return writer.rows("IQ", 2, self.tombs).done()
+
+    @staticmethod
+    def read(reader: Reader) -> Welcome:
+        joiner, sponsor, changes = reader.u32(), reader.u32(), reader.u64()
+        with_state, count = bool(reader.u8()), reader.u16()
+        lines = []
+        for _ in range(count):
+            member, status, rank = reader.member(), _status(reader.u8()), reader.u32()
+            lines.append(Line(member, status, rank, reader.u64(), reader.u64()))
+        return Welcome(joiner, sponsor, changes, with_state, tuple(lines), reader.rows("IQ"))
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """You cannot come in, and why."""
+
+    joiner: int
+    reason: str
+    final: bool = False
+    """Asking again is of no use."""
+
+    def body(self) -> bytes:
+        return Writer().u32(self.joiner).text(self.reason).u8(self.final).done()
+
+    @staticmethod
+    def read(reader: Reader) -> Refuse:
+        return Refuse(reader.u32(), reader.text(), bool(reader.u8()))
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """A part of the group is here: so large, and led by this member."""
+
+    sponsor: Member
+    size: int
+    life: int
+    forwarded: bool = False
+
+    def body(self) -> bytes:
+        return Writer().member(self.sponsor).u16(self.size).u64(self.life).u8(self.forwarded).done()
+
+    @staticmethod
+    def read(reader: Reader) -> Announce:
+        return Announce(reader.member(), reader.u16(), reader.u64(), bool(reader.u8()))
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """The heartbeat: the header, and requests for what is missing."""
+
+    header: Header
+    asks: tuple[Ask, ...] = ()
+    round: int = 0
+    """How often the oldest of them was asked before; from 1 on, whoever has it answers."""
+    expels: bool = False
+    """Sent to one that is not a member any more, so that it learns so."""
+
+    def body(self, header: bytes) -> bytes:
+        flat = [value for ask in self.asks for value in ask]
+        return (
+            Writer()
+            .raw(header)
+            .u8(min(self.round, 255))
+            .u8(self.expels)
+            .rows("IQQ", 3, flat)
+            .done()
+        )
+
+    @staticmethod
+    def read(reader: Reader) -> Beat:
+        header, rounds, expels = read_header(reader), reader.u8(), bool(reader.u8())
+        flat = reader.rows("IQQ")
+        asks = tuple(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
+        if any(first > last or first == 0 for _, first, last in asks):
+            raise BadPacket("malformed")
+        return Beat(header, asks, rounds, expels)
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """m': messages of one stream in a row, sent first or sent again, behind a fresh header."""
+
+    header: Header
+    origin: int
+    first: int
+    chunks: tuple[Chunk, ...]
+
+    @staticmethod
+    def body(header: bytes, origin: int, first: int, chunks: Sequence[Chunk]) -> bytes:
+        """Chunks of one run have the same `deps` and follow each other."""
+        head = chunks[0]
+        writer = Writer().raw(header).u32(origin).u64(first)
+        writer.u64(head.message).rows("IQ", 2, head.deps).u16(len(chunks))
+        for chunk in chunks:
+            writer.u16(len(chunk.payload)).u8(chunk.flags).u8(chunk.service).raw(chunk.payload)
+        return writer.done()
+
+    @staticmethod
+    def read(reader: Reader) -> Data:
+        header, origin, first, message = (
+            read_header(reader),
+            reader.u32(),
+            reader.u64(),
+            reader.u64(),
+        )
+        deps, count = reader.rows("IQ"), reader.u16()
+        if not first or not count:
+            raise BadPacket("malformed")
+        chunks = []
+        for index in range(count):
+            octets, flags, service = reader.u16(), reader.u8(), reader.u8()
+            if flags > 7 or service > 5:
+                raise BadPacket("malformed")
+            if index and flags & FIRST and not flags & CONTROL:
+                message += 1
+            chunks.append(Chunk(flags, service, reader.raw(octets), message, deps))
+        return Data(header, origin, first, tuple(chunks))
+
+
+@dataclass(frozen=True, slots=True)
+class StateAsk:
+    """Send me the state, from this offset on."""
+
+    header: Header
+    offset: int
+    count: int
+
+    def body(self, header: bytes) -> bytes:
+        return Writer().raw(header).u64(self.offset).u16(self.count).done()
+
+    @staticmethod
+    def read(reader: Reader) -> StateAsk:
+        return StateAsk(read_header(reader), reader.u64(), reader.u16())
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A piece of the state."""
+
+    header: Header
+    total: int
+    offset: int
+    piece: memoryview
+
+    def body(self, header: bytes) -> bytes:
+        return Writer().raw(header).u64(self.total).u64(self.offset).blob(self.piece).done()
+
+    @staticmethod
+    def read(reader: Reader) -> State:
+        return State(read_header(reader), reader.u64(), reader.u64(), reader.blob())
+
+
+Packet = Seek | Welcome | Refuse | Announce | Beat | Data | StateAsk | State
+NO_HEADER: Final = Header(0, {})
+
+_READERS: Final[dict[Kind, Callable[[Reader], Packet]]] = {
+    Kind.SEEK: Seek.read,
+    Kind.WELCOME: Welcome.read,
+    Kind.REFUSE: Refuse.read,
+    Kind.ANNOUNCE: Announce.read,
+    Kind.BEAT: Beat.read,
+    Kind.DATA: Data.read,
+    Kind.STATE_ASK: StateAsk.read,
+    Kind.STATE: State.read,
+}
+
+
+def read(kind: int, body: memoryview) -> Packet:
+    """The packet, or `BadPacket`."""
+    reader = Reader(body)
+    packet = _READERS[Kind(kind)](reader)
+    reader.done()
+    return packet
+
+
+def write_header(header: Header) -> bytes:
+    flat: list[int] = []
+    for key, (delivered, received, status) in header.entries.items():
+        flat += (key, delivered, abs(received - delivered), status)
+    return Writer().u32(header.sender).rows("IQIB", 4, flat).done()
+
+
+def read_header(reader: Reader) -> Header:
+    sender, flat = reader.u32(), reader.rows("IQIB")
+    entries = {}
+    for i in range(0, len(flat), 4):
+        key, delivered, apart, status = flat[i : i + 4]
+        received = max(delivered - apart, 0) if key == sender else delivered + apart
+        entries[key] = Entry(delivered, received, _status(status))
+    return Header(sender, entries)
+
+
+def _status(value: int) -> Status:
+    try:
+        return Status(value)
+    except ValueError:
+        raise BadPacket("malformed") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """A control message in the stream of the sponsor: from here on this one is a member."""
+
+    member: Member
+    rank: int
+
+    def payload(self) -> bytes:
+        return Writer().u8(1).member(self.member).u32(self.rank).done()
+
+
+@dataclass(frozen=True, slots=True)
+class Bye:
+    """A control message, the last of its sender's stream: it leaves."""
+
+    words: str = field(default="")
+
+    def payload(self) -> bytes:
+        return Writer().u8(2).text(self.words).done()
+
+
+def read_control(payload: memoryview | bytes) -> Add | Bye:
+    reader = Reader(payload)
+    what = reader.u8()
+    if what == 1:
+        return Add(reader.member(), reader.u32())
+    if what == 2:
+        return Bye(reader.text())
+    raise BadPacket("malformed")

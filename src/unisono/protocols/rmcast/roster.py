@@ -1,0 +1,180 @@
+"""Who is known to this member: the group G, those that failed or left, and what each reported.
+
+The paper's D_{G,k} for every k is the `row` of each peer; a message list M is each peer's window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from unisono.model import Member, View
+from unisono.parts.window import Window
+from unisono.protocols.rmcast.packets import Chunk, Entry, Header, Line, Status, key_of
+from unisono.wire import tag_of
+
+TOMBS_COUNT_MAX: Final = 64
+"""Ended streams remembered; the oldest is forgotten first."""
+
+UNKNOWN: Final = Entry(0, 0, Status.MEMBER)
+
+
+class Peer:
+    """One member, its stream here, and what it told of the others' streams."""
+
+    __slots__ = (
+        "asked_us",
+        "closed_by",
+        "delivered",
+        "heard_us",
+        "key",
+        "member",
+        "message",
+        "pending",
+        "rank",
+        "rounds",
+        "row",
+        "sent_us",
+        "status",
+        "trusted",
+        "window",
+    )
+
+    def __init__(
+        self, member: Member, rank: int, delivered: int, message: int, now_us: int
+    ) -> None:
+        self.member = member
+        self.key = key_of(member)
+        self.rank = rank
+        self.status = Status.MEMBER
+        self.window: Window[Chunk] = Window(delivered)
+        self.delivered = delivered
+        """a_i: the last chunk of the last whole message of this stream delivered here."""
+        self.message = message
+        """The application's count at `delivered`."""
+        self.heard_us = now_us
+        self.sent_us = now_us
+        self.asked_us = -1
+        self.rounds = 0
+        self.row: dict[int, Entry] = {}
+        """D_{G,i}: the last header it sent."""
+        self.pending: dict[int, Entry] = {}
+        self.trusted: dict[int, Entry] = {}
+        """A header of its that we have caught up with: what clean-up and closing may rely on."""
+        self.closed_by: set[int] = set()
+
+    def report(self, entries: dict[int, Entry]) -> None:
+        """Take its newest header; the one waited for stays until it can be trusted."""
+        self.row = entries
+        if not self.pending:
+            self.pending = entries
+
+    def promote(self) -> None:
+        """A header is trusted once all that its sender had said by then is delivered here: only
+        then is every addition it knew of known here too."""
+        if self.row and self._caught_up(self.row):
+            self.trusted, self.pending = self.row, {}
+        elif self.pending and self._caught_up(self.pending):
+            self.trusted, self.pending = self.pending, self.row
+
+    def _caught_up(self, entries: dict[int, Entry]) -> bool:
+        return entries.get(self.key, UNKNOWN).delivered <= self.delivered
+
+
+class Roster:
+    """The peers by key. Grows by additions, shrinks when an ended stream is settled by all."""
+
+    def __init__(self, me: Member) -> None:
+        self.me = me
+        self.key = key_of(me)
+        self.peers: dict[int, Peer] = {}
+        self.tombs: dict[int, int] = {}
+        """Streams that ended and where; a message that needs more of one never comes."""
+        self.changes = 0
+        """Additions and removals so far, known alike to all that know the same."""
+        self.shown: tuple[Member, ...] = ()
+        """The members of the last view installed."""
+        self._group: list[Peer] | None = None
+
+    # -- who ------------------------------------------------------------------------------------
+
+    def group(self) -> list[Peer]:
+        """G, oldest first, ourselves included."""
+        if self._group is None:
+            found = [p for p in self.peers.values() if p.status is Status.MEMBER]
+            self._group = sorted(found, key=lambda p: (p.rank, p.member))
+        return self._group
+
+    def others(self) -> Iterator[Peer]:
+        return (peer for peer in self.group() if peer.key != self.key)
+
+    def mine(self) -> Peer:
+        return self.peers[self.key]
+
+    def sponsor(self) -> Peer:
+        """The oldest member admits, announces and hands over the state."""
+        return self.group()[0]
+
+    def find(self, name: str) -> Peer | None:
+        return next((p for p in self.group() if p.member.name == name), None)
+
+    # -- changes --------------------------------------------------------------------------------
+
+    def add(
+        self, member: Member, rank: int, now_us: int, delivered: int = 0, message: int = 0
+    ) -> Peer:
+        peer = Peer(member, rank, delivered, message, now_us)
+        self.peers[peer.key] = peer
+        self.changes += 1
+        self._group = None
+        return peer
+
+    def mark(self, peer: Peer, status: Status) -> None:
+        if peer.status is Status.MEMBER:
+            self.changes += 1
+        peer.status = status
+        self._group = None
+
+    def bury(self, peer: Peer) -> None:
+        """Forget the peer; its key and its last chunk are remembered for a while."""
+        del self.peers[peer.key]
+        self.tombs[peer.key] = peer.delivered
+        while len(self.tombs) > TOMBS_COUNT_MAX:
+            del self.tombs[next(iter(self.tombs))]
+        self._group = None
+
+    def enter(self, lines: tuple[Line, ...], changes: int, now_us: int) -> None:
+        """Begin where the sponsor says."""
+        self.peers.clear()
+        for line in lines:
+            peer = self.add(line.member, line.rank, now_us, line.delivered, line.message)
+            peer.status = line.status
+        self.changes = changes
+        self._group = None
+
+    # -- what is told of them ----------------------------------------------------------------------
+
+    def header(self, sent: int) -> Header:
+        """T_G, D_G and the failed list, as of now."""
+        entries = {}
+        for peer in self.peers.values():
+            received = sent if peer.key == self.key else peer.window.received
+            entries[peer.key] = Entry(peer.delivered, received, peer.status)
+        return Header(self.key, entries)
+
+    def lines(self) -> tuple[Line, ...]:
+        return tuple(
+            Line(p.member, p.status, p.rank, p.delivered, p.message) for p in self.peers.values()
+        )
+
+    def view(self, detail: str = "", cut: bool = False) -> View:
+        """The view for the application: a failed member stays until its last message is settled."""
+        seen = (Status.MEMBER, Status.FAILED)
+        members = tuple(sorted(p.member for p in self.peers.values() if p.status in seen))
+        joined = tuple(m for m in members if m not in self.shown)
+        left = tuple(m for m in self.shown if m not in members)
+        words = " ".join(map(str, members))
+        began = sorted((p.member, p.message) for p in self.peers.values()) if cut else ()
+        self.shown = members
+        name = f"{self.changes}-{tag_of(words) & 0xFFFFFF:06x}"
+        return View(members, name, joined, left, None, tuple(began), detail)

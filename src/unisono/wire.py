@@ -1,0 +1,212 @@
+"""Bytes to packets and back; the only file that knows `struct`.
+
+Every datagram of every protocol begins with the same envelope. What a protocol puts behind it,
+it writes with a `Writer` and reads with a `Reader`: hostile bytes raise `BadPacket`, nothing else.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from ipaddress import ip_address
+from struct import Struct, error
+from typing import Final, NamedTuple
+from zlib import crc32
+
+from unisono.errors import BadPacket
+from unisono.model import Address, Buffer, Member
+
+MAGIC: Final = 0x554E  # "UN"
+VERSION: Final = 1
+NO_LIFE: Final = 0
+"""The life named by those that are not in the group yet."""
+
+#                   magic version protocol kind flags group life checksum
+_ENVELOPE: Final = Struct("!HBBBBQQI")
+_CHECKED: Final = _ENVELOPE.size - 4
+ENVELOPE_OCTETS: Final = _ENVELOPE.size
+
+_U8, _U16, _U32, _U64 = Struct("!B"), Struct("!H"), Struct("!I"), Struct("!Q")
+_I32: Final = Struct("!i")
+
+_arrays: dict[tuple[str, int], Struct] = {}
+
+
+class Envelope(NamedTuple):
+    """The front of a packet, checked; `body` is what follows it, not copied."""
+
+    kind: int
+    life: int
+    body: memoryview
+
+
+def tag_of(text: str) -> int:
+    """A 64-bit name for a longer one: of a group, or of a member."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def seal(protocol: int, kind: int, group: int, life: int, body: Buffer) -> bytes:
+    """One datagram: the envelope with its checksum, then the body."""
+    front = _ENVELOPE.pack(MAGIC, VERSION, protocol, kind, 0, group, life, 0)[:_CHECKED]
+    return b"".join((front, _U32.pack(crc32(body, crc32(front))), body))
+
+
+def unseal(packet: Buffer, protocol: int, group: int) -> Envelope:
+    """Check the envelope. What is not ours raises `BadPacket` with the reason it is counted by."""
+    if len(packet) < ENVELOPE_OCTETS:
+        raise BadPacket("short")
+    magic, version, its_protocol, kind, flags, its_group, life, checksum = _ENVELOPE.unpack_from(
+        packet
+    )
+    if magic != MAGIC:
+        raise BadPacket("foreign")
+    if version != VERSION:
+        raise BadPacket("version")
+    view = memoryview(packet)
+    if crc32(view[ENVELOPE_OCTETS:], crc32(view[:_CHECKED])) != checksum or flags:
+        raise BadPacket("corrupt")
+    if its_protocol != protocol:
+        raise BadPacket("protocol")
+    if its_group != group:
+        raise BadPacket("group")
+    return Envelope(kind, life, view[ENVELOPE_OCTETS:])
+
+
+def _array(fields: str, count: int) -> Struct:
+    known = _arrays.get((fields, count))
+    if known is None:
+        known = Struct("!" + fields * count)
+        if len(_arrays) < 4096:  # Bounded: a hostile count cannot fill the memory.
+            _arrays[fields, count] = known
+    return known
+
+
+class Writer:
+    """Fields, one after the other, in network order."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self) -> None:
+        self._parts: list[Buffer] = []
+
+    def u8(self, value: int) -> Writer:
+        self._parts.append(_U8.pack(value))
+        return self
+
+    def u16(self, value: int) -> Writer:
+        self._parts.append(_U16.pack(value))
+        return self
+
+    def u32(self, value: int) -> Writer:
+        self._parts.append(_U32.pack(value))
+        return self
+
+    def u64(self, value: int) -> Writer:
+        self._parts.append(_U64.pack(value))
+        return self
+
+    def rows(self, fields: str, width: int, flat: list[int] | tuple[int, ...]) -> Writer:
+        """A counted table: `fields` is one row's format, `flat` all rows' values in line."""
+        count = len(flat) // width
+        self._parts.append(_U16.pack(count))
+        self._parts.append(_array(fields, count).pack(*flat))
+        return self
+
+    def text(self, value: str) -> Writer:
+        return self.blob(value.encode())
+
+    def blob(self, value: Buffer) -> Writer:
+        """Bytes with a 16-bit length before them."""
+        self._parts.append(_U16.pack(len(value)))
+        self._parts.append(value)
+        return self
+
+    def raw(self, value: Buffer) -> Writer:
+        """Bytes as they are: what follows knows their length."""
+        self._parts.append(value)
+        return self
+
+    def member(self, member: Member) -> Writer:
+        self.text(member.name).text(member.address.host).u16(member.address.port)
+        self._parts.append(_I32.pack(member.incarnation))
+        return self
+
+    def done(self) -> bytes:
+        return b"".join(self._parts)
+
+
+class Reader:
+    """Fields, one after the other, from bytes that somebody else wrote."""
+
+    __slots__ = ("_at", "_view")
+
+    def __init__(self, body: Buffer) -> None:
+        self._view = memoryview(body)
+        self._at = 0
+
+    def _one(self, field: Struct) -> int:
+        try:
+            (value,) = field.unpack_from(self._view, self._at)
+        except error:
+            raise BadPacket("malformed") from None
+        self._at += field.size
+        return int(value)
+
+    def u8(self) -> int:
+        return self._one(_U8)
+
+    def u16(self) -> int:
+        return self._one(_U16)
+
+    def u32(self) -> int:
+        return self._one(_U32)
+
+    def u64(self) -> int:
+        return self._one(_U64)
+
+    def rows(self, fields: str) -> tuple[int, ...]:
+        """A counted table, its rows' values in line."""
+        count = self._one(_U16)
+        if count * (len(fields)) > len(self._view) - self._at:  # Each field is at least a byte.
+            raise BadPacket("malformed")
+        table = _array(fields, count)
+        try:
+            values = table.unpack_from(self._view, self._at)
+        except error:
+            raise BadPacket("malformed") from None
+        self._at += table.size
+        return values
+
+    def text(self) -> str:
+        try:
+            return bytes(self.blob()).decode()
+        except UnicodeDecodeError:
+            raise BadPacket("malformed") from None
+
+    def blob(self) -> memoryview:
+        return self.raw(self._one(_U16))
+
+    def raw(self, octets: int) -> memoryview:
+        start = self._at
+        self._at = start + octets
+        if self._at > len(self._view):
+            raise BadPacket("malformed")
+        return self._view[start : self._at]
+
+    def member(self) -> Member:
+        name, host, port = self.text(), self.text(), self.u16()
+        try:
+            ip_address(host)
+        except ValueError:
+            raise BadPacket("malformed") from None
+        incarnation = self._one(_I32)
+        if not name or incarnation < 0:
+            raise BadPacket("malformed")
+        return Member(name, Address(host, port), incarnation)
+
+    def left(self) -> int:
+        return len(self._view) - self._at
+
+    def done(self) -> None:
+        """Nothing may follow."""
+        if self._at != len(self._view):
+            raise BadPacket("long")
