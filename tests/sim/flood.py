@@ -215,7 +215,8 @@ class Flood:
         if view != self._view:
             self._views += 1
             self._view = view
-            cut = tuple((peer.member, peer.cut) for peer in lately if self._views == 1)
+            heard = self._peers.values() if self._views == 1 else ()
+            cut = tuple((peer.member, peer.cut) for peer in heard)
             out.append(Install(View(view, id=f"{self.me}/{self._views}", cut=cut)))
             if self._views == 2:
                 out.append(Capture("state"))

@@ -15,6 +15,7 @@ from unisono.core import (
     Capture,
     Captured,
     Congested,
+    Deliver,
     Effect,
     Event,
     Expired,
@@ -87,6 +88,17 @@ def lived(*faults: FaultEvent, nodes: int = 2, **more: object) -> World:
     world = World(plan, weather, offer, Service.FIFO)
     world.run()
     assert not world.found
+    return world
+
+
+def born(make: type[Diary], nodes: int = 1, laws: tuple[str, ...] = ()) -> World:
+    """A short world of such cores."""
+    weather = Weather(fault_us=1000)
+    offer = replace(FLOOD, make=make, laws=laws)
+    plan = Plan(protocol="x", offer=offer, nodes=nodes, messages=0, weather=weather)
+    Diary.lives = []
+    world = World(replace(plan, progress_us=1000), weather, offer, Service.FIFO)
+    world.run()
     return world
 
 
@@ -221,11 +233,38 @@ def test_capture_is_answered_at_its_place_and_a_bad_state_is_a_violation() -> No
                 return [Install(View((self.me,), id="v")), Capture("k"), Adopt(b"junk")]
             return []
 
-    weather = Weather(fault_us=1000)
-    offer = replace(FLOOD, make=Taker, laws=())
-    plan = Plan(protocol="t", offer=offer, nodes=1, messages=0, weather=weather, progress_us=1000)
-    Diary.lives = []
-    world = World(plan, weather, offer, Service.FIFO)
-    world.run()
+    world = born(Taker)
     assert Diary.lives[0].only(Captured) == [Captured("k", Memory().state())]
     assert [each.law for each in world.found] == ["state"]
+
+
+@pytest.mark.parametrize("laws, found", [(("total_order",), ["state"]), (("causal",), [])])
+def test_the_same_messages_in_another_order_are_another_state(
+    laws: tuple[str, ...], found: list[str]
+) -> None:
+    class Disordered(Diary):
+        def step(self, now_us: int, event: Event) -> list[Effect]:
+            if not isinstance(event, Join):
+                return []
+            said = [Message(ANNA, b"x", 1), Message(BEN, b"y", 1)]
+            order = said if self.me.name == "a" else said[::-1]
+            return [Install(View((self.me,), id="v")), Deliver(order), Capture("k")]
+
+    assert [each.law for each in born(Disordered, nodes=2, laws=laws).found] == found
+
+
+def test_a_packet_that_no_path_carries_is_a_violation() -> None:
+    class Huge(Diary):
+        def step(self, now_us: int, event: Event) -> list[Effect]:
+            return [Send(EVERYONE, [bytes(1401)])] if isinstance(event, Join) else []
+
+    assert [each.law for each in born(Huge).found] == ["packet_size"]
+
+
+def test_packets_to_an_unknown_address_are_counted() -> None:
+    class Lost(Diary):
+        def step(self, now_us: int, event: Event) -> list[Effect]:
+            lost = Send((Address("10.9.9.9", 1),), [b"x"])
+            return [lost] if isinstance(event, Join) else []
+
+    assert born(Lost).counts["sent_nowhere"] == 1
