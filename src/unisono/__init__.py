@@ -1,1 +1,77 @@
 """Group communication for Python: the same messages, in the same order, to every member."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from unisono.config import Config
+    from unisono.errors import BadPacket, BadTrace, Misuse, Stopped, TooLarge, UnisonoError
+    from unisono.group import Full, Group, Joining, Rejoined, Shed, Stable, join
+    from unisono.model import Address, Member, Message, Resilient, Service, View
+
+    UNRELIABLE, RELIABLE, FIFO = Service.UNRELIABLE, Service.RELIABLE, Service.FIFO
+    CAUSAL, AGREED, SAFE = Service.CAUSAL, Service.AGREED, Service.SAFE
+    MAJORITY, ALL = Resilient.MAJORITY, Resilient.ALL
+
+__version__ = "0.1.0"
+
+# Where each public name lives. A name is imported when it is first asked for, so that importing
+# unisono costs nothing and pulls in nothing.
+_HOMES = {
+    "config": ("Config",),
+    "errors": ("BadPacket", "BadTrace", "Misuse", "Stopped", "TooLarge", "UnisonoError"),
+    "group": ("Full", "Group", "Joining", "Rejoined", "Shed", "Stable", "join"),
+    "model": ("Address", "Member", "Message", "Resilient", "Service", "View"),
+    "model.Service": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "SAFE"),
+    "model.Resilient": ("MAJORITY", "ALL"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "AGREED",
+    "ALL",
+    "CAUSAL",
+    "FIFO",
+    "MAJORITY",
+    "RELIABLE",
+    "SAFE",
+    "UNRELIABLE",
+    "Address",
+    "BadPacket",
+    "BadTrace",
+    "Config",
+    "Full",
+    "Group",
+    "Joining",
+    "Member",
+    "Message",
+    "Misuse",
+    "Rejoined",
+    "Resilient",
+    "Service",
+    "Shed",
+    "Stable",
+    "Stopped",
+    "TooLarge",
+    "UnisonoError",
+    "View",
+    "join",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'unisono' has no attribute {name!r}")
+    module, _, owner = home.partition(".")
+    found: Any = import_module(f"unisono.{module}")
+    if owner:
+        found = getattr(found, owner)
+    value = globals()[name] = getattr(found, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted((*__all__, "__version__"))

@@ -83,6 +83,8 @@ class Driver:
         self._events: deque[Event] = deque()
         self._stepping = False
         self._end: tuple[str | None] | None = None
+        self._farewell: Event | None = None
+        self.ended_by_core = False
 
     def start(self, *events: Event) -> None:
         self.endpoint.attach(self._loop, self._heard)
@@ -108,12 +110,24 @@ class Driver:
             self._stepping = False
         self._after()
 
-    def fail(self, reason: str) -> None:
-        """Stop here, for a reason that is not the core's."""
-        if not self.finished:
-            self._end = self._end or (reason,)
-            if not self._stepping:
-                self._after()
+    def fail(self, reason: str, farewell: Event | None = None) -> None:
+        """Stop here, for a reason that is not the core's. A farewell is said once, and no answer
+        is waited for."""
+        if self.finished or self._end is not None:
+            return
+        self._end = (reason,)
+        self._farewell = farewell
+        if not self._stepping:
+            self._after()
+
+    def _say(self, farewell: Event) -> None:
+        """What the core sends on this event goes out; its other wishes come too late."""
+        try:
+            for effect in self.core.step(_now_us(), farewell):
+                if isinstance(effect, Send):
+                    self.endpoint.send(effect.to, effect.packets)
+        except Exception:
+            log.exception("member %s: internal error in its farewell", self.core.me)
 
     def close(self) -> None:
         """Stop at once and tell nobody."""
@@ -129,6 +143,8 @@ class Driver:
     def _after(self) -> None:
         if self._end is not None:
             (reason,) = self._end
+            if self._farewell is not None:
+                self._say(self._farewell)
             self.close()
             self._application.ended(reason)
             return
@@ -199,9 +215,14 @@ class Driver:
                 else:
                     self._persist(record)
             case Depart():
-                self._end = self._end or (None,)
+                self._finish(None)
             case Fail(reason):
-                self._end = self._end or (reason,)
+                self._finish(reason)
+
+    def _finish(self, reason: str | None) -> None:
+        if self._end is None:
+            self._end = (reason,)
+            self.ended_by_core = True
 
 
 def _now_us() -> int:

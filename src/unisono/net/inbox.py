@@ -2,33 +2,36 @@
 
 A read that brings little is copied, so that a kept packet of 60 bytes never holds a large buffer.
 A read that brings much stays where the kernel put it: in a slab of which the next read takes the
-next part. A slab that is full goes to the end of a short ring and is used again when it comes round
-and nobody holds a view of it any more; otherwise it is left to its holders and a new one is made.
+next part. When nobody holds a view of the slab any more it is used again from its start, while it
+is still warm in the cache; a full one that somebody holds makes place for another, and is tried
+again later.
 """
 
 from __future__ import annotations
 
 import socket
 from collections import deque
+from sys import byteorder
 
 from unisono.model import Address, Buffer, Burst, Packets
-from unisono.net import offload
 
 DATAGRAM_OCTETS_MAX = 65_536
-SLAB_OCTETS = 8 * DATAGRAM_OCTETS_MAX
+SLAB_OCTETS = 10 * DATAGRAM_OCTETS_MAX
 SLABS_KEPT_MAX = 4
 COPIED_OCTETS_MAX = 4096
 READS_MAX = 64
-READ_OCTETS_MAX = 1 << 20
+READ_OCTETS_MAX = 512 << 10
 """One wake-up reads at most this much, so that timers and senders have their turn."""
 SOURCES_KNOWN_MAX = 1024
 ANCILLARY_OCTETS = 64
+MSG_TRUNC = int(socket.MSG_TRUNC)
+"""As a plain number: the flag's own arithmetic costs as much as a read of 10 kB."""
 
 
 class Inbox:
     """Reads the datagrams of a member's sockets."""
 
-    def __init__(self, counts: dict[str, int], me: Address | None = None) -> None:
+    def __init__(self, counts: dict[str, int], me: Address) -> None:
         self._counts = counts
         self._me = me
         self._slabs: deque[bytearray] = deque()
@@ -38,56 +41,58 @@ class Inbox:
         self._sources: dict[object, Address] = {}
 
     def read(self, sock: socket.socket) -> list[tuple[Address, Packets]]:
-        """What waits in the socket, up to the bound; nothing when it is dry."""
+        """What waits in the socket, up to the bound; nothing when it is dry.
+
+        Bursts of one source and one packet size that lie side by side become one burst.
+        """
         found: list[tuple[Address, Packets]] = []
         octets = packets = calls = 0
-        receive = sock.recvmsg_into
-        region = self._region()
+        receive, sources, me = sock.recvmsg_into, self._sources, self._me
+        whole, at = self._room()
+        start, of, cut = at, me, 0  # the burst that grows: its place, source and packet size
+        region = whole[at : at + DATAGRAM_OCTETS_MAX]
         try:
             while calls < READS_MAX and octets < READ_OCTETS_MAX:
-                size, ancillary, flags, origin = receive([region], ANCILLARY_OCTETS)
+                size, ancillary, flags, origin = receive((region,), ANCILLARY_OCTETS)
                 calls += 1
-                if flags & socket.MSG_TRUNC:
-                    self._count("drop.truncated")
-                    continue
-                source = self._sources.get(origin) or self._source(origin)
-                if source is self._me:
-                    self._count("net.in.echo")
+                source = sources.get(origin) or self._source(origin)
+                if source is me or flags & MSG_TRUNC:
+                    self._count("net.in.echo" if source is me else "drop.truncated")
                     continue
                 octets += size
-                segment = offload.segment_size(ancillary, size) if ancillary else size
+                # The only ancillary data we asked for is the size of a burst's packets.
+                segment = int.from_bytes(ancillary[0][2], byteorder) if ancillary else size or 1
                 packets += -(-size // segment) if size else 1
-                if size <= COPIED_OCTETS_MAX:
-                    self._add(found, source, memoryview(bytes(region[:size])), segment)
+                if source is not of or segment != cut or (at - start) % segment:
+                    if start < at:
+                        found.append((of, Burst(whole[start:at], cut)))
+                    start, of, cut = at, source, segment
+                if size > COPIED_OCTETS_MAX:
+                    at = self._at = at + size
+                    if at + DATAGRAM_OCTETS_MAX > SLAB_OCTETS:
+                        found.append((of, Burst(whole[start:at], cut)))
+                        whole, at = self._room()
+                        start = at
+                    region = whole[at : at + DATAGRAM_OCTETS_MAX]
                 else:
-                    self._add(found, source, region[:size], segment)
-                    self._at += size
-                    region = self._region()
+                    if start < at:
+                        found.append((of, Burst(whole[start:at], cut)))
+                        start = at
+                    _add_copy(found, source, bytes(region[:size]), segment)
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:
             # An answer of the network to something we sent; the socket itself is well.
             self._count(f"net.in.error_{error.errno}")
-        counts = self._counts
-        counts["net.in.calls"] += calls
-        counts["net.in.packets"] += packets
-        counts["net.in.octets"] += octets
+        if start < at:
+            found.append((of, Burst(whole[start:at], cut)))
+        self._tally(calls, packets, octets)
         return found
 
-    @staticmethod
-    def _add(
-        found: list[tuple[Address, Packets]], source: Address, view: memoryview, segment: int
-    ) -> None:
-        if segment < len(view):
-            found.append((source, Burst(view, segment)))
-            return
-        if found and found[-1][0] is source:
-            last = found[-1][1]
-            if isinstance(last, list):  # single datagrams side by side are one burst to the core
-                last.append(view)
-                return
-        single: list[Buffer] = [view]
-        found.append((source, single))
+    def _tally(self, calls: int, packets: int, octets: int) -> None:
+        self._counts["net.in.calls"] += calls
+        self._counts["net.in.packets"] += packets
+        self._counts["net.in.octets"] += octets
 
     def _source(self, origin: tuple[str, int]) -> Address:
         if len(self._sources) >= SOURCES_KNOWN_MAX:
@@ -98,27 +103,49 @@ class Inbox:
         self._sources[origin] = address
         return address
 
-    def _region(self) -> memoryview:
-        """Room for one whole datagram."""
+    def _room(self) -> tuple[memoryview, int]:
+        """A slab, and a place in it with room for one whole datagram."""
+        if self._at and self._is_free():
+            self._at = 0
         if self._at + DATAGRAM_OCTETS_MAX > SLAB_OCTETS:
             self._slabs.append(self._slab)
-            self._whole.release()
-            self._slab = self._free_slab()
+            self._slab, self._at = self._slabs.popleft(), 0
+            if not self._is_free():
+                if len(self._slabs) < SLABS_KEPT_MAX:
+                    self._slabs.append(self._slab)
+                self._slab = bytearray(SLAB_OCTETS)
             self._whole = memoryview(self._slab)
-            self._at = 0
-        return self._whole[self._at : self._at + DATAGRAM_OCTETS_MAX]
+        return self._whole, self._at
 
-    def _free_slab(self) -> bytearray:
-        if len(self._slabs) < SLABS_KEPT_MAX:
-            return bytearray(SLAB_OCTETS)
-        slab = self._slabs.popleft()
+    def _is_free(self) -> bool:
+        """Whether nobody but us looks at the slab."""
+        self._whole.release()
         try:
             # A bytearray cannot change its size while any view of it lives.
-            slab.pop()
-            slab.append(0)
+            self._slab.pop()
+            self._slab.append(0)
         except BufferError:
-            return bytearray(SLAB_OCTETS)
-        return slab
+            return False
+        finally:
+            self._whole = memoryview(self._slab)
+        return True
 
     def _count(self, name: str) -> None:
         self._counts[name] = self._counts.get(name, 0) + 1
+
+
+def _add_copy(
+    found: list[tuple[Address, Packets]], source: Address, data: bytes, segment: int
+) -> None:
+    """Single datagrams side by side are one burst to the core."""
+    view = memoryview(data)
+    if segment < len(data):
+        found.append((source, Burst(view, segment)))
+        return
+    if found and found[-1][0] is source:
+        last = found[-1][1]
+        if isinstance(last, list):
+            last.append(view)
+            return
+    single: list[Buffer] = [view]
+    found.append((source, single))

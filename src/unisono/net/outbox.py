@@ -19,8 +19,8 @@ RETRY_S = 0.001
 """A device without buffers does not say when it has some."""
 
 SockAddr: TypeAlias = Any
-Parcel: TypeAlias = tuple[SockAddr, Sequence[Buffer], int]
-"""Target, packets, and the size of all but the last, which may be shorter."""
+Run: TypeAlias = tuple[Buffer, int, int]
+"""Packets in one buffer, the size of each but the last, which may be shorter, and their count."""
 
 FULL = frozenset((errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS, errno.ENOMEM))
 REASONS = {
@@ -37,22 +37,37 @@ REASONS = {
 """The name under which a packet that the system would not send is counted."""
 
 
-def runs(packets: Sequence[Buffer]) -> Iterator[tuple[Sequence[Buffer], int]]:
+def runs(packets: Sequence[Buffer]) -> Iterator[Run]:
     """Cut into runs of equal length, the last of each possibly shorter, that fit one call."""
-    start, count = 0, len(packets)
+    count = len(packets)
+    if count == 1:
+        yield packets[0], len(packets[0]), 1
+        return
+    # Counting and joining run at the speed of C: nothing here is done packet by packet unless
+    # their lengths differ.
+    lengths = list(map(len, packets))
+    start = 0
     while start < count:
-        size = len(packets[start])
-        end = start + 1
-        limit = min(count, start + min(SEGMENTS_MAX, OCTETS_MAX // size)) if size else end
-        while end < limit:
-            length = len(packets[end])
-            if not 0 < length <= size:
-                break
-            end += 1
-            if length < size:
-                break
-        yield (packets if end - start == count else packets[start:end]), size
+        size = lengths[start]
+        end = min(count, start + min(SEGMENTS_MAX, OCTETS_MAX // size)) if size else start + 1
+        end = max(end, start + 1)
+        if lengths[start:end].count(size) < end - start:
+            end = _first_odd(lengths, start, end)
+        if end - start == 1:
+            yield packets[start], size, 1
+        else:
+            yield b"".join(packets[start:end]), size, end - start
         start = end
+
+
+def _first_odd(lengths: list[int], start: int, end: int) -> int:
+    """Where a run ends that began at `start`: behind one that is shorter, before one longer."""
+    size = lengths[start]
+    for place in range(start + 1, end):
+        length = lengths[place]
+        if length != size:
+            return place + 1 if 0 < length < size else place
+    return end
 
 
 class Outbox:
@@ -63,7 +78,7 @@ class Outbox:
     ) -> None:
         self._sock = sock
         self._counts = counts
-        self._queue: deque[Parcel] = deque()
+        self._queue: deque[tuple[SockAddr, Run]] = deque()
         self._queue_octets = 0
         self._queue_octets_max = queue_octets_max
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -76,35 +91,37 @@ class Outbox:
         self._loop = loop
 
     def send(self, targets: Sequence[SockAddr], packets: Sequence[Buffer]) -> None:
-        for run, size in runs(packets):
+        for run in runs(packets):
             for to in targets:
                 if self._queue:
-                    self._enqueue((to, run, size))
-                    continue
-                done = self._transmit(to, run, size)
-                if done < len(run):
-                    self._enqueue((to, run[done:], size))
+                    self._enqueue(to, run)
+                elif rest := self._transmit(to, run):
+                    self._enqueue(to, rest)
 
-    def _transmit(self, to: SockAddr, run: Sequence[Buffer], size: int) -> int:
-        """How many were dealt with, sent or counted as lost; fewer than all: the socket is full."""
-        if len(run) == 1 or not self.segments:
+    def _transmit(self, to: SockAddr, run: Run) -> Run | None:
+        """Send, or count as lost. What comes back found the socket full."""
+        data, size, count = run
+        if count == 1 or not self.segments:
             return self._singly(to, run)
         try:
-            sent = self._sock.sendmsg(run, self._cut(size), 0, to)
+            sent = self._sock.sendmsg((data,), self._cut(size), 0, to)
         except OSError as error:
             if error.errno in offload.REFUSALS:
                 return self._singly(to, run, after_refusal=True)
-            return self._refused(error, len(run))
-        self._sent(len(run), sent)
-        return len(run)
+            return run if self._is_full(error, count) else None
+        self._sent(count, sent)
+        return None
 
-    def _singly(self, to: SockAddr, run: Sequence[Buffer], after_refusal: bool = False) -> int:
-        for place, packet in enumerate(run):
+    def _singly(self, to: SockAddr, run: Run, after_refusal: bool = False) -> Run | None:
+        data, size, count = run
+        whole = memoryview(data)
+        for place in range(count):
+            start = place * size
             try:
-                self._sent(1, self._sock.sendto(packet, to))
+                self._sent(1, self._sock.sendto(whole[start : start + size], to))
             except OSError as error:
-                if not self._refused(error, 1):
-                    return place
+                if self._is_full(error, 1):
+                    return whole[start:], size, count - place
             else:
                 if after_refusal and self.segments:
                     # The same packet went alone: it was the offload that was refused, not the
@@ -112,7 +129,7 @@ class Outbox:
                     self.segments = False
                     self._count("net.offload_refused", 1)
                     offload.log.info("bursts are refused here; datagrams leave one by one")
-        return len(run)
+        return None
 
     def _cut(self, size: int) -> list[tuple[int, int, bytes]]:
         found = self._segmenting.get(size)
@@ -122,13 +139,13 @@ class Outbox:
             found = self._segmenting[size] = offload.segmenting(size)
         return found
 
-    def _refused(self, error: OSError, packets: int) -> int:
-        """0 when the socket is full, else the packets are lost, and counted."""
+    def _is_full(self, error: OSError, packets: int) -> bool:
+        """Whether it is worth waiting; else the packets are lost, and counted."""
         if error.errno in FULL:
             self._wait(by_timer=error.errno in (errno.ENOBUFS, errno.ENOMEM))
-            return 0
+            return True
         self._count(f"drop.{REASONS.get(error.errno or 0, 'send_error')}", packets)
-        return packets
+        return False
 
     def _sent(self, packets: int, octets: int) -> None:
         counts = self._counts
@@ -141,12 +158,12 @@ class Outbox:
 
     # -- the queue ------------------------------------------------------------------------------
 
-    def _enqueue(self, parcel: Parcel) -> None:
-        octets = sum(map(len, parcel[1]))
+    def _enqueue(self, to: SockAddr, run: Run) -> None:
+        octets = len(run[0])
         if self._queue_octets + octets > self._queue_octets_max:
-            self._count("drop.send_queue", len(parcel[1]))
+            self._count("drop.send_queue", run[2])
             return
-        self._queue.append(parcel)
+        self._queue.append((to, run))
         self._queue_octets += octets
 
     def _wait(self, by_timer: bool) -> None:
@@ -163,12 +180,11 @@ class Outbox:
         self._retry = None
         queue = self._queue
         while queue:
-            to, run, size = queue.popleft()
-            self._queue_octets -= sum(map(len, run))
-            done = self._transmit(to, run, size)
-            if done < len(run):
-                queue.appendleft((to, run[done:], size))
-                self._queue_octets += sum(map(len, run[done:]))
+            to, run = queue.popleft()
+            self._queue_octets -= len(run[0])
+            if rest := self._transmit(to, run):
+                queue.appendleft((to, rest))
+                self._queue_octets += len(rest[0])
                 return
         if self._loop is not None:
             self._loop.remove_writer(self._sock.fileno())
@@ -181,7 +197,7 @@ class Outbox:
         """A last try for what waits; what the socket does not take is lost, and counted."""
         if self._queue:
             self.flush()
-        self._count("drop.send_queue", sum(len(run) for _, run, _ in self._queue))
+        self._count("drop.send_queue", sum(run[2] for _, run in self._queue))
         self._queue.clear()
         self._queue_octets = 0
         if self._retry is not None:

@@ -1,0 +1,411 @@
+"""The public face: `join` a group, `multicast` to it, iterate over its one ordered stream."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from unisono import config as configs
+from unisono.config import Config
+from unisono.core import Congested, Core, Leave, Offer, Setting
+from unisono.errors import Misuse, Stopped, TooLarge, UnisonoError
+from unisono.model import Buffer, Member, ServiceLevel, View
+from unisono.net import where
+from unisono.net.identity import default_name, new_incarnation
+from unisono.net.life import Life
+from unisono.net.speaker import Full, Speaker
+from unisono.net.stream import Item, Rejoined, Shed, Stable, Stream
+from unisono.net.udp import Endpoint
+
+__all__ = ["Full", "Group", "Joining", "Rejoined", "Shed", "Stable", "join"]
+
+BATCH_COUNT_MAX = 4096
+REJOIN_PAUSE_S, REJOIN_PAUSE_MAX_S, REOPEN_COUNT_MAX = 0.2, 10.0, 8
+
+log = logging.getLogger("unisono.group")
+
+
+def join(
+    group: str | None = None,
+    /,
+    *,
+    config: str | Path | None = None,
+    snapshot: Callable[[], bytes] | None = None,
+    restore: Callable[[bytes], None] | None = None,
+    offer: Offer | None = None,
+    **options: Any,
+) -> Joining:
+    """Join a group: `async with join("orders") as group` or `group = await join("orders")`.
+
+    The group is a name or a URL; `config` a TOML file with a table `[group]`, or a URL; `options`
+    are the fields of `Config` and the protocol's own. Keywords win. `snapshot` and `restore` hand
+    the application's state to those who join. `offer` brings a protocol outside the catalogue.
+    """
+    read = configs.read(group, config, options)
+    if offer is None:
+        from unisono import protocols
+
+        offer = protocols.offer(read.protocol)
+    if (snapshot is None) != (restore is None):
+        raise Misuse("snapshot= and restore= go together: every member may have to do either")
+    if snapshot is not None and read.slow == "shed":
+        raise Misuse("slow='shed' loses messages, so there is no state to hand over: use 'block'")
+    return Joining(Group(read, offer, snapshot, restore))
+
+
+class Joining:
+    """A group about to be joined: await it, or enter it."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+
+    def __await__(self) -> Generator[Any, None, Group]:
+        return self._group._join().__await__()
+
+    async def __aenter__(self) -> Group:
+        return await self._group._join()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._group.leave()
+
+
+class Group:
+    """A member's hold on its group. Iterate it, in one place, for messages, views and notices."""
+
+    def __init__(
+        self,
+        config: Config,
+        offer: Offer,
+        snapshot: Callable[[], bytes] | None = None,
+        restore: Callable[[bytes], None] | None = None,
+    ) -> None:
+        self.config = config
+        self.protocol = offer.name
+        self._offer = offer
+        self._options = configs.check_options(config, offer)
+        self._levels: dict[ServiceLevel | str | None, ServiceLevel] = {}
+        self._levels[None] = (
+            self._level(config.service) if config.service else configs.default_service(offer)
+        )
+        self._name = config.name or default_name()
+        self._with_state = snapshot is not None
+        self._life: Life | None = None
+        self._view: View | None = None
+        self._first_view: asyncio.Future[None] | None = None
+        self._departed: asyncio.Future[None] | None = None
+        self._ended: str | None = None
+        self._rejoining: asyncio.Task[None] | None = None
+        self._setbacks = 0
+        self._past: Counter[str] = Counter()
+        self._speaker = Speaker()
+        self._stream = Stream(
+            config.slow,
+            config.queue_count_max,
+            self._congested,
+            self._overflowed,
+            snapshot,
+            restore,
+        )
+
+    # -- what is known --------------------------------------------------------------------------
+
+    @property
+    def me(self) -> Member:
+        """This life of this process, as the others see it."""
+        if self._life is None:
+            raise Stopped(self._ended or "not joined yet: await join() first")
+        return self._life.core.me
+
+    @property
+    def view(self) -> View:
+        """The last view installed; the stream may not have come to it yet."""
+        if self._view is None:
+            raise Stopped(self._ended or "not joined yet: await join() first")
+        return self._view
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        return self.view.members
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the member is no longer in the group; nothing while it is."""
+        return self._ended
+
+    def counters(self) -> dict[str, int]:
+        """What happened so far, over all lives of this group: packets by kind, drops by reason."""
+        found = self._past.copy()
+        if self._life is not None and not self._life.counted:
+            found.update(self._life.counts())
+        found["drop.unsent"] += self._speaker.unsent_count
+        found["shed"] += self._stream.shed_count
+        found["stream.waiting"] = len(self._stream)
+        found["multicast.waiting"] = self._speaker.waiting_count
+        return dict(sorted(found.items()))
+
+    # -- speaking -------------------------------------------------------------------------------
+
+    async def multicast(self, payload: Buffer, service: ServiceLevel | str | None = None) -> int:
+        """Say it to the group; waits while the window is full. Returns the message's number."""
+        message = self._checked(payload)
+        return await self._speaker.say((message,), len(message), self._ready(service))
+
+    async def multicast_many(
+        self, payloads: Iterable[Buffer], service: ServiceLevel | str | None = None
+    ) -> int:
+        """Say them in this order; returns the last one's number. If cancelled while it waits, the
+        first of them may have been said."""
+        messages = [self._checked(payload) for payload in payloads]
+        level = self._ready(service)
+        if not messages:
+            return 0
+        return await self._speaker.say(messages, sum(map(len, messages)), level)
+
+    def multicast_nowait(self, payload: Buffer, service: ServiceLevel | str | None = None) -> int:
+        """Say it now, or raise `Full`."""
+        message = self._checked(payload)
+        return self._speaker.say_nowait((message,), len(message), self._ready(service))
+
+    def _checked(self, payload: Buffer) -> bytes:
+        if type(payload) is not bytes:
+            if not isinstance(payload, bytes | bytearray | memoryview):
+                kind = type(payload).__name__
+                raise Misuse(f"a message is bytes, not {kind}: encode it first, as text.encode()")
+            payload = bytes(payload)
+        if len(payload) > self.config.message_octets_max:
+            raise TooLarge(
+                f"the message has {len(payload)} bytes, over the group's limit"
+                f" message_octets_max={self.config.message_octets_max}: split it or raise the limit"
+            )
+        return payload
+
+    def _ready(self, service: ServiceLevel | str | None) -> ServiceLevel:
+        if self._ended is not None:
+            raise Stopped(self._ended)
+        if self._departed is not None:
+            raise Stopped("leaving the group")
+        level = self._levels.get(service)
+        return level if level is not None else self._level(service)
+
+    def _level(self, service: ServiceLevel | str | None) -> ServiceLevel:
+        level = configs.service_level(service or "")
+        if level not in self._offer.services:
+            configs.check_service(level, self._offer, _catalogue())
+        if len(self._levels) < 64 and service is not None:
+            self._levels[service] = level
+        return level
+
+    # -- hearing --------------------------------------------------------------------------------
+
+    def __aiter__(self) -> AsyncIterator[Item]:
+        return self
+
+    async def __anext__(self) -> Item:
+        return await self._stream.next()
+
+    async def batches(self, count_max: int = BATCH_COUNT_MAX) -> AsyncIterator[list[Item]]:
+        """The same stream, all that waits at once: for those in a hurry."""
+        while True:
+            try:
+                batch = await self._stream.next_batch(count_max)
+            except StopAsyncIteration:
+                return
+            yield batch
+
+    def _congested(self, on: bool) -> None:
+        if self._life is not None and self._departed is None:
+            self._life.driver.feed(Congested(on))
+
+    def _overflowed(self, reason: str) -> None:
+        if self._life is not None:
+            self._life.driver.fail(reason, farewell=Leave())
+
+    # -- coming and going -----------------------------------------------------------------------
+
+    async def _join(self) -> Group:
+        if self._first_view is not None:
+            raise Misuse("this group was joined already: call join() again for another member")
+        self._first_view = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(self.config.join_s):
+                await self._begin(None)
+                await self._first_view
+        except TimeoutError:
+            raise Stopped(self._abandon(self._why_no_view())) from None
+        except BaseException as error:
+            self._abandon(str(error) or type(error).__name__)
+            raise
+        return self
+
+    def _why_no_view(self) -> str:
+        text = f"no view within join_s={self.config.join_s:g} s"
+        if self._life is None:
+            return text
+        counts, at = self._life.counts(), self._life.endpoint.where
+        lost = {name: count for name, count in counts.items() if name.startswith("drop.") and count}
+        drops = ", ".join(f"{name} {count}" for name, count in sorted(lost.items())) or "none"
+        return (
+            f"{text}: tried {self.protocol} over {at} as {self._life.core.me} at"
+            f" {self._life.endpoint.address}; {counts['net.out.packets']} packets went out,"
+            f" {counts['net.in.packets']} came in, drops: {drops}"
+        )
+
+    def _abandon(self, reason: str) -> str:
+        if self._rejoining is not None:
+            self._rejoining.cancel()
+        if self._life is not None:
+            self._life.close()
+        self._finish(reason, Stopped(reason))
+        return reason
+
+    async def _begin(self, reason: str | None) -> None:
+        """A life begins: the first, or the one after a life that ended for this reason."""
+        config = self.config
+        if all(where.in_numbers(where.host_and_port(p, "peer")[0]) for p in config.peers):
+            at = configs.place(config)
+        else:
+            at = await asyncio.get_running_loop().run_in_executor(None, configs.place, config)
+        endpoint = Endpoint(
+            at,
+            buffer_octets=config.buffer_octets,
+            send_queue_octets_max=config.send_queue_octets_max,
+            offloads=config.offload,
+        )
+        try:
+            me = Member(self._name, endpoint.address, new_incarnation())
+            life = self._life = self._made(me, endpoint)
+        except BaseException:
+            endpoint.close()
+            raise
+        if reason is not None:
+            self._stream.put(Rejoined(reason, me))
+        life.start()
+        if not life.driver.finished:
+            self._stream.renew()
+            self._speaker.begin(life.driver)
+
+    def _made(self, me: Member, endpoint: Endpoint) -> Life:
+        core, ledger = self._offer.make(self._setting(me, endpoint)), None
+        if self.config.trace:
+            ledger = _Traced(core, self.protocol, self.config)
+            core = ledger.core
+        return Life(
+            endpoint,
+            core,
+            self._stream,
+            self._speaker,
+            self._installed,
+            self._life_ended,
+            self.config.stable,
+            ledger,
+        )
+
+    def _setting(self, me: Member, endpoint: Endpoint) -> Setting:
+        return Setting(
+            me=me,
+            group=self.config.group,
+            seed=int.from_bytes(os.urandom(8), "big") >> 1,
+            packet_octets_max=min(self.config.packet_octets_max, endpoint.packet_octets_max),
+            message_octets_max=self.config.message_octets_max,
+            window_octets_max=self.config.window_octets_max,
+            with_state=self._with_state,
+            options=self._options,
+        )
+
+    def _life_ended(self, reason: str | None) -> None:
+        if self._life is not None:
+            self._past.update(self._life.counts())
+            self._life.counted = True
+        leaving = self._departed is not None
+        if reason is not None and self.config.rejoin and not leaving:
+            self._speaker.end(None)
+            self._rejoining = asyncio.get_running_loop().create_task(self._rejoin(reason))
+            return
+        text = reason or "left the group"
+        self._finish(text, None if reason is None or leaving else Stopped(reason))
+
+    def _finish(self, text: str, error: Stopped | None) -> None:
+        self._ended = self._ended or text
+        self._speaker.end(Stopped(self._ended))
+        self._stream.end(error.reason if error else None)
+        if self._first_view is not None and not self._first_view.done():
+            self._first_view.set_exception(Stopped(self._ended))
+            self._first_view.exception()  # seen, even if nobody waits any more
+        if self._departed is not None and not self._departed.done():
+            self._departed.set_result(None)
+
+    async def _rejoin(self, reason: str) -> None:
+        for attempt in range(REOPEN_COUNT_MAX):
+            pause_s = min(REJOIN_PAUSE_MAX_S, REJOIN_PAUSE_S * 2 ** (self._setbacks + attempt))
+            log.warning("%s stopped: %s; joining again", self._name, reason)
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
+            try:
+                await self._begin(reason)
+            except (UnisonoError, OSError) as error:
+                log.warning("%s cannot join again: %s", self._name, error)
+                why = f"{reason}; and could not join again: {error}"
+            else:
+                self._setbacks += 1
+                return
+        self._finish(why, Stopped(why))
+
+    def _installed(self, view: View) -> None:
+        self._view = view
+        self._setbacks = 0
+        if self._first_view is not None and not self._first_view.done():
+            self._first_view.set_result(None)
+
+    async def leave(self) -> None:
+        """Leave cleanly, within `leave_s`; then the stream ends. Twice is no harm."""
+        if self._rejoining is not None:
+            self._rejoining.cancel()
+        life = self._life
+        if self._ended is None and life is not None and not life.driver.finished:
+            if self._departed is None:
+                self._speaker.flush()
+                self._departed = asyncio.get_running_loop().create_future()
+                self._speaker.end(Stopped("leaving the group"))
+                life.driver.feed(Congested(False))
+                life.driver.feed(Leave())
+            await asyncio.wait([self._departed], timeout=self.config.leave_s)
+        if life is not None:
+            life.close()
+        self._finish("left the group", None)
+
+
+class _Traced:
+    """A core under the tap, and the file its rows go to."""
+
+    def __init__(self, core: Core, protocol: str, config: Config) -> None:
+        try:
+            from unisono.trace.files import TraceFile
+            from unisono.trace.tap import Tap
+        except ImportError as error:
+            missing = error.name or "pyarrow"
+            raise Misuse(f"trace= needs {missing}: pip install 'unisono[trace]'") from None
+        run, me = config.run or config.group, core.me
+        self._file = TraceFile(config.trace, run, me.name, me.incarnation)
+        self.core = Tap(core, protocol, config.group, self._file, config.detail)
+        self.flush, self.close = self._file.flush, self._file.close
+
+    def stopped(self, reason: str) -> None:
+        self.core.note(time.monotonic_ns() // 1000, "leave", reason)
+
+
+def _catalogue() -> Iterable[Offer]:
+    from unisono import protocols
+
+    return protocols.offers().values()

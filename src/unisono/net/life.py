@@ -1,0 +1,117 @@
+"""One incarnation of a member: its core, its sockets, its storage, its trace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from typing import Protocol
+
+from unisono.core import Captured, Core, Event, Join, Restart
+from unisono.model import Message, View
+from unisono.net.driver import Driver
+from unisono.net.speaker import Speaker
+from unisono.net.stable import Stable as StableFile
+from unisono.net.stream import AdoptMark, CaptureMark, Stable, Stream
+from unisono.net.udp import Endpoint
+
+TRACE_FLUSH_S = 1.0
+
+
+class Ledger(Protocol):
+    """Where the trace of this life goes."""
+
+    def stopped(self, reason: str) -> None:
+        """The world ended this life, so the core could not say it."""
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Life:
+    """What the driver tells goes into the group's stream; what the group says, to the core."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        core: Core,
+        stream: Stream,
+        speaker: Speaker,
+        installed: Callable[[View], None],
+        ended: Callable[[str | None], None],
+        stable: str = "",
+        ledger: Ledger | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.core = core
+        self.counted = False
+        """Whether its counts have been added to the group's past."""
+        self._stream = stream
+        self._speaker = speaker
+        self._installed = installed
+        self._ended = ended
+        self._stable = StableFile(stable) if stable else None
+        self._ledger = ledger
+        self._flushing: asyncio.TimerHandle | None = None
+        self.driver = Driver(core, endpoint, self, self._stable.append if self._stable else None)
+
+    def start(self) -> None:
+        self._flush()
+        events: list[Event] = [Join()]
+        if self._stable is not None and self._stable.records:
+            events.insert(0, Restart(self._stable.records))
+        self.driver.start(*events)
+
+    def _flush(self) -> None:
+        """A process that is killed leaves all but the last second of its trace."""
+        if self._ledger is not None:
+            self._ledger.flush()
+            self._flushing = asyncio.get_running_loop().call_later(TRACE_FLUSH_S, self._flush)
+
+    def counts(self) -> Counter[str]:
+        found = Counter(self.core.counts)
+        found.update(self.endpoint.counts)
+        found["persist.unsaved"] += self.driver.unsaved_count
+        return found
+
+    def close(self) -> None:
+        """End at once. Twice is no harm."""
+        self.driver.close()
+        if self._flushing is not None:
+            self._flushing.cancel()
+        if self._ledger is not None:
+            self._ledger.close()
+            self._ledger = None
+        if self._stable is not None:
+            self._stable.close()
+
+    # -- what the driver tells ------------------------------------------------------------------
+
+    def deliver(self, messages: Sequence[Message]) -> None:
+        self._stream.extend(messages)
+
+    def stabilize(self, messages: Sequence[Message]) -> None:
+        self._stream.put(Stable(tuple(messages)))
+
+    def install(self, view: View) -> None:
+        self._stream.put(view)
+        self._installed(view)
+
+    def capture(self, key: Hashable) -> None:
+        self._stream.put(CaptureMark(key, self._captured))
+
+    def _captured(self, key: Hashable, state: bytes) -> None:
+        self.driver.feed(Captured(key, state))
+
+    def adopt(self, state: bytes) -> None:
+        self._stream.put(AdoptMark(state))
+
+    def stepped(self) -> None:
+        self._speaker.stepped()
+
+    def ended(self, reason: str | None) -> None:
+        if reason is not None and self._ledger is not None and not self.driver.ended_by_core:
+            self._ledger.stopped(reason)
+        self.close()
+        self._ended(reason)
