@@ -46,7 +46,7 @@ def test_a_planted_bug_is_found_and_made_small(tmp_path: Path) -> None:
     assert small.plan.nodes == 2
     assert small.plan.messages <= 10
     assert len(small.plan.schedule) <= 1
-    assert small.attempts <= 120
+    assert small.attempts < 120, "it ended because nothing smaller fails, not at the bound"
     line = write_plan(small.plan, tmp_path / "small.json")
     assert line == f"unisono sim --plan {tmp_path / 'small.json'}"
     again = run(replace(read_plan(tmp_path / "small.json"), offer=FLOOD))

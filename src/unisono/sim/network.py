@@ -45,15 +45,14 @@ class Pipe:
 
     def __init__(self, link: Link, roll: Random) -> None:
         self.dice = roll
-        self.bad = False
-        self.last_us = 0
-        self.free_us = 0
         self.become(link)
 
     def become(self, link: Link) -> None:
+        """Be like this from now on; what is under way still arrives late, even out of order."""
         self.link = link
         self.odd = bool(link.duplicate_ppm or link.reorder_ppm or link.corrupt_ppm)
         self.bad = False
+        self.last_us = 0
         self.free_us = 0
 
     def survivors(self, packets: Sequence[bytes], counts: Counter[str]) -> list[bytes]:

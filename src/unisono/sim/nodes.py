@@ -176,9 +176,7 @@ class Life:
         packets = [bytes(packet) for packet in effect.packets]
         for packet in packets:
             if len(packet) > world.weather.packet_octets_max:
-                world.broken(
-                    "packet_size", f"{self.me} sent a packet of {len(packet)} octets", self
-                )
+                world.broken("packet_size", f"a packet of {len(packet)} octets", self)
         if isinstance(effect.to, Everyone):
             targets: Sequence[int] = world.reach[here]
         else:

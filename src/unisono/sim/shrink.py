@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from unisono.errors import Misuse
 from unisono.sim.plan import CALM, SECOND_US, FaultEvent, Link, Plan, Weather
@@ -13,6 +13,12 @@ from unisono.sim.swarm import drawn
 
 ATTEMPTS_MAX: Final = 300
 """Runs that one shrinking may cost."""
+
+STILL: Final = replace(CALM, delay="constant", spread_us=0)
+"""The calmest link of all."""
+
+Steps: TypeAlias = Iterator[tuple[str, Plan]]
+"""Plans one step smaller, the boldest step first, each with what was done."""
 
 _RATES: Final = (
     "loss_ppm",
@@ -49,100 +55,115 @@ def shrunk(
     tell: Callable[[str], None] | None = None,
 ) -> Shrunk:
     """Try ever smaller plans, keep each that still fails, and stop when none does."""
+    line = plan.replay
     plan = replace(drawn(plan), trace=None, sink=None, detail=False)
     outcome = run(plan)
     law = outcome.broken[0] if outcome.broken else ""
     if not law:
-        raise Misuse(f"nothing to shrink: {outcome.replay} breaks no law")
+        raise Misuse(f"nothing to shrink: {line} breaks no law")
     attempts, smaller = 0, True
     while smaller and attempts < attempts_max:
         smaller = False
-        for what, candidate in reductions(plan):
-            if attempts >= attempts_max:
-                break
-            attempts += 1
-            tried = run(candidate)
-            if law in tried.broken:
-                plan, outcome, smaller = candidate, tried, True
-                if tell is not None:
-                    tell(f"{what}: still breaks {law}")
-                break
+        for reduction in REDUCTIONS:
+            candidates = reduction(plan)
+            # After each success the same kind of step goes on from there: bold steps of one kind
+            # come before timid ones of another.
+            while attempts < attempts_max and (step := next(candidates, None)) is not None:
+                what, candidate = step
+                attempts += 1
+                tried = run(candidate)
+                if law in tried.broken:
+                    plan, outcome, smaller = candidate, tried, True
+                    candidates = reduction(plan)
+                    if tell is not None:
+                        tell(f"{what}: still breaks {law}")
     return Shrunk(plan, law, outcome, attempts)
 
 
-def reductions(plan: Plan) -> Iterator[tuple[str, Plan]]:
-    """Every plan one step smaller, the boldest steps first."""
-    weather = plan.weather
-    assert weather is not None
-    yield from _fewer_nodes(plan, weather)
-    yield from _fewer_messages(plan)
-    for what, calmer in _calmer(weather):
-        yield what, replace(plan, weather=calmer)
+def _weather(plan: Plan) -> Weather:
+    assert plan.weather is not None, "shrinking begins by drawing the weather"
+    return plan.weather
 
 
-def _fewer_nodes(plan: Plan, weather: Weather) -> Iterator[tuple[str, Plan]]:
+def _fewer_nodes(plan: Plan) -> Steps:
     for gone in range(plan.nodes - 1, -1, -1):
         if plan.nodes > 1:
-            smaller = _without_node(weather, gone, plan.nodes)
+            smaller = _without_node(_weather(plan), gone)
             yield f"{plan.nodes - 1} nodes", replace(plan, nodes=plan.nodes - 1, weather=smaller)
 
 
-def _fewer_messages(plan: Plan) -> Iterator[tuple[str, Plan]]:
-    tried = set[int]()
-    for fewer in (0, plan.messages // 8, plan.messages // 2, plan.messages - 1):
-        if 0 <= fewer < plan.messages and fewer not in tried:
+def _fewer_messages(plan: Plan) -> Steps:
+    tried, now = set[int](), plan.messages
+    for fewer in (0, now // 8, now // 2, now * 3 // 4, now - 1):
+        if 0 <= fewer < now and fewer not in tried:
             tried.add(fewer)
             yield f"{fewer} messages", replace(plan, messages=fewer)
 
 
-def _calmer(weather: Weather) -> Iterator[tuple[str, Weather]]:
-    schedule = weather.schedule
+def _fewer_events(plan: Plan) -> Steps:
+    schedule = plan.schedule
     size = len(schedule)
     while size:
         for start in range(0, len(schedule), size):
             kept = schedule[:start] + schedule[start + size :]
-            yield f"{len(kept)} fault events", replace(weather, schedule=kept)
+            weather = replace(_weather(plan), schedule=kept)
+            yield f"{len(kept)} fault events", replace(plan, weather=weather)
         size //= 2
+
+
+def _calmer_links(plan: Plan) -> Steps:
+    """Each step is closer to `STILL`, so that they cannot go round in a circle."""
+    weather = _weather(plan)
+    link = weather.link
+    links: list[tuple[str, Link]] = []
+    if link != STILL:
+        links.append(("still links", STILL))
+    if link not in (STILL, CALM):
+        links.append(("calm links", CALM))
+        for rate in _RATES:
+            if getattr(link, rate):
+                none: dict[str, Any] = {rate: 0}
+                links.append((f"no {rate}", replace(link, **none)))
+        if link.delay != "constant":
+            links.append(("constant delay", replace(link, delay="constant", spread_us=0)))
     if weather.links:
-        yield "all links alike", replace(weather, links=())
-    if weather.link != CALM:
-        yield "calm links", replace(weather, link=CALM)
-    for rate in _RATES:
-        if getattr(weather.link, rate):
-            none: dict[str, Any] = {rate: 0}
-            yield f"no {rate}", replace(weather, link=replace(weather.link, **none))
-    if weather.link.delay != "constant":
-        plain = replace(weather.link, delay="constant", spread_us=0)
-        yield "constant delay", replace(weather, link=plain)
-    yield from _plainer(weather)
+        yield "all links alike", replace(plan, weather=replace(weather, links=()))
+    for what, calmer in links:
+        yield what, replace(plan, weather=replace(weather, link=calmer))
+
+
+def _plainer(plan: Plan) -> Steps:
+    weather = _weather(plan)
+    plainer: list[tuple[str, Weather]] = []
+    if weather.clocks:
+        plainer.append(("true clocks", replace(weather, clocks=())))
+    if any(weather.starts_us):
+        plainer.append(("all start at once", replace(weather, starts_us=())))
+    if weather.with_state:
+        plainer.append(("no state", replace(weather, with_state=False)))
+    if weather.large_ppm:
+        plainer.append(("no large messages", replace(weather, large_ppm=0)))
+    if weather.burst_max > 1:
+        plainer.append(("single messages", replace(weather, burst_max=1)))
+    if weather.loopback:
+        plainer.append(("no loopback", replace(weather, loopback=False)))
+    for what, candidate in plainer:
+        yield what, replace(plan, weather=candidate)
+
+
+def _shorter(plan: Plan) -> Steps:
+    weather, schedule = _weather(plan), plan.schedule
     if weather.fault_us > SECOND_US // 4:
-        half = weather.fault_us // 2
-        yield "half the time", replace(weather, fault_us=half)
+        half = replace(weather, fault_us=weather.fault_us // 2)
+        yield "half the time", replace(plan, weather=half)
     for at, event in enumerate(schedule):
         if event.for_us > 20_000:
             shorter = replace(event, for_us=event.for_us // 2)
-            yield (
-                "a shorter fault",
-                replace(weather, schedule=(*schedule[:at], shorter, *schedule[at + 1 :])),
-            )
+            changed = (*schedule[:at], shorter, *schedule[at + 1 :])
+            yield "a shorter fault", replace(plan, weather=replace(weather, schedule=changed))
 
 
-def _plainer(weather: Weather) -> Iterator[tuple[str, Weather]]:
-    if weather.clocks:
-        yield "true clocks", replace(weather, clocks=())
-    if any(weather.starts_us):
-        yield "all start at once", replace(weather, starts_us=())
-    if weather.with_state:
-        yield "no state", replace(weather, with_state=False)
-    if weather.large_ppm:
-        yield "no large messages", replace(weather, large_ppm=0)
-    if weather.burst_max > 1:
-        yield "single messages", replace(weather, burst_max=1)
-    if weather.loopback:
-        yield "no loopback", replace(weather, loopback=False)
-
-
-def _without_node(weather: Weather, gone: int, nodes: int) -> Weather:
+def _without_node(weather: Weather, gone: int) -> Weather:
     """The weather of the others, each moved up into the place of the one before."""
 
     def moved(indices: tuple[int, ...]) -> tuple[int, ...]:
@@ -164,3 +185,13 @@ def _without_node(weather: Weather, gone: int, nodes: int) -> Weather:
         clocks=weather.clocks[:gone] + weather.clocks[gone + 1 :],
         starts_us=weather.starts_us[:gone] + weather.starts_us[gone + 1 :],
     )
+
+
+REDUCTIONS: Final[tuple[Callable[[Plan], Steps], ...]] = (
+    _fewer_nodes,
+    _fewer_messages,
+    _fewer_events,
+    _calmer_links,
+    _plainer,
+    _shorter,
+)

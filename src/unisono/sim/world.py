@@ -179,12 +179,11 @@ class World:
     def crashed(self, life: Life, event: Event, error: Exception) -> None:
         """A core must never raise: the run ends here."""
         steps = [
-            f"{frame.filename.replace(chr(92), '/').rpartition('unisono/')[2].rpartition('/')[2]}"
-            f":{frame.lineno} {frame.name}"
+            f"{frame.filename.replace(chr(92), '/').rpartition('/')[2]}:{frame.lineno} {frame.name}"
             for frame in traceback.extract_tb(error.__traceback__)[1:]
         ]
         what = f"{type(error).__name__}: {error}"
-        text = f"{life.me} on {type(event).__name__}: {what} [{' > '.join(steps)}]"
+        text = f"on {type(event).__name__}: {what} [{' > '.join(steps)}]"
         self.broken("no_crash", text, life)
         self._stopped = True
 
@@ -195,11 +194,11 @@ class World:
     def judge_state(self, life: Life, wrong: str) -> None:
         """Report a bad adopted state; where the order is total, compare order with set."""
         if wrong:
-            self.broken("state", f"{life.me}: {wrong}", life)
+            self.broken("state", wrong, life)
         memory = life.memory
         if memory is not None and "total_order" in self.offer.laws:
             if self._orders.setdefault(memory.heard, memory.chain) != memory.chain:
-                self.broken("state", f"{life.me} holds the same messages in another order", life)
+                self.broken("state", "holds the same messages in another order", life)
 
     # -- talk -----------------------------------------------------------------------------------
 
