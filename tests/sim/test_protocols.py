@@ -1,0 +1,36 @@
+"""Does every protocol of the catalogue keep the laws it claims, under any faults, and heal?"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from unisono.protocols import offers
+from unisono.sim import PROFILES, campaign
+from unisono.sim.campaign import Summary
+
+SOAK_SEEDS = int(os.environ.get("UNISONO_SEEDS") or 3000)
+
+
+def lines(summary: Summary) -> str:
+    return "\n".join(f"{each.replay}\n    {each.text}" for each in summary.failures)
+
+
+@pytest.mark.parametrize("faults", PROFILES)
+@pytest.mark.parametrize("protocol", sorted(offers()))
+def test_a_few_seeds_break_no_law(protocol: str, faults: str) -> None:
+    summary = campaign(protocol, range(6), faults, (3, 5), jobs=1, messages=60)
+    assert not summary.failures, lines(summary)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("protocol", sorted(offers()))
+def test_thousands_of_seeds_of_chaos_break_no_law(protocol: str) -> None:
+    summary = campaign(protocol, range(SOAK_SEEDS), "chaos", (3, 7), jobs=2)
+    print(
+        f"{protocol}: {summary.runs} runs, {summary.virtual_s:.0f} simulated seconds, "
+        f"{summary.rate:.0f} a second"
+    )
+    assert not summary.failures, lines(summary)
