@@ -13,12 +13,14 @@ from unisono.model import Buffer
 T = TypeVar("T")
 
 
-def fragments(payload: Buffer, octets_max: int) -> list[memoryview]:
-    """The payload in pieces of at most `octets_max`, not copied; none is one empty piece."""
+def fragments(payload: Buffer, first_max: int, piece_max: int) -> list[memoryview]:
+    """The payload in pieces, not copied: the first of at most `first_max` octets, the others of
+    `piece_max`. An empty payload is one empty piece."""
     view = memoryview(payload)
-    if len(view) <= octets_max:
+    if len(view) <= first_max:
         return [view]
-    return [view[at : at + octets_max] for at in range(0, len(view), octets_max)]
+    rest = range(first_max, len(view), piece_max)
+    return [view[:first_max], *(view[at : at + piece_max] for at in rest)]
 
 
 def joined(pieces: Sequence[Buffer]) -> bytes:

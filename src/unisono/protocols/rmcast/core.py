@@ -34,12 +34,14 @@ from unisono.protocols.rmcast.packets import (
     Announce,
     Beat,
     Chunk,
+    FromMember,
     Kind,
     Packet,
     Refuse,
     Seek,
     Status,
     Welcome,
+    WelcomePart,
     key_of,
     read,
     read_control,
@@ -57,6 +59,7 @@ class Rmcast:
 
     def __init__(self, setting: Setting) -> None:
         self.me = setting.me
+        self.packet_octets_max = setting.packet_octets_max
         self.parameters = Parameters.of(setting.options)
         self.door = Door(PROTOCOL, KINDS, setting.group)
         self.roster = Roster(setting.me)
@@ -70,7 +73,10 @@ class Rmcast:
         self.congested = False
         self.leaving = False
         self.joined_later = False
-        self._unseen_change = False
+        self._changed = False
+        """Somebody came or left, and the application has not seen it yet."""
+        self._removed = False
+        """Likewise, somebody failed."""
 
     # -- the contract ----------------------------------------------------------------------------
 
@@ -100,17 +106,20 @@ class Rmcast:
 
     # -- what came in ----------------------------------------------------------------------------
 
-    def _open(self, envelope: Envelope, source: Address, out: list[Effect]) -> Packet | None:
+    def _open(
+        self, envelope: Envelope, source: Address, out: list[Effect]
+    ) -> Packet | Welcome | None:
         """The packet, if its life and its sender are right."""
         try:
             packet = read(envelope.kind, envelope.body)
+            if isinstance(packet, WelcomePart):
+                self.incoming_life = envelope.life
+                return self.entrance.assemble(packet, envelope.life)
         except BadPacket as bad:
             self.door.drop(bad.reason)
             return None
-        if isinstance(packet, Seek | Announce | Welcome | Refuse):
-            self.incoming_life = envelope.life
-            sender = packet.member if isinstance(packet, Seek) else None
-            if sender == self.me:
+        if isinstance(packet, Seek | Announce | Refuse):
+            if isinstance(packet, Seek) and packet.member == self.me:
                 self.door.drop("own")
                 return None
             return packet
@@ -130,9 +139,8 @@ class Rmcast:
         self.detector.hear(peer, header, self.now_us)
         return packet
 
-    def _turn_away(self, packet: Packet, source: Address, out: list[Effect]) -> None:
+    def _turn_away(self, packet: FromMember, source: Address, out: list[Effect]) -> None:
         """[RMC A3.12] Only members are listened to. One that was removed is told so."""
-        assert not isinstance(packet, Seek | Announce | Welcome | Refuse)
         key = packet.header.sender
         if key not in self.roster.peers and key not in self.roster.tombs:
             self.door.drop("stranger")
@@ -156,8 +164,9 @@ class Rmcast:
             peer.promote()
         if self.leaving:
             self.entrance.note_answers()
-        self._unseen_change |= self.detector.close(self.now_us)
-        if self._unseen_change and not self.entrance.catching_up():
+        self._removed |= self.detector.close(self.now_us)
+        # One view for all who fail together: it waits for the last of them.
+        if self._removed and not self.roster.unsettled() and not self.entrance.catching_up():
             self.install(out)
         self.ordering.clean_up()
         self._send_own(out)
@@ -166,7 +175,7 @@ class Rmcast:
 
     def _deliver(self, out: list[Effect]) -> None:
         while True:
-            if self._unseen_change:
+            if self._changed:
                 self.install(out)
             messages, control = self.ordering.deliverable()
             if messages:
@@ -186,16 +195,16 @@ class Rmcast:
             key = key_of(order.member)
             if key not in self.roster.peers and key not in self.roster.tombs:
                 self.roster.add(order.member, order.rank, self.now_us)
-                self._unseen_change = True
+                self._changed = True
         elif peer.status in (Status.MEMBER, Status.FAILED):
             self.roster.mark(peer, Status.LEFT)
-            self._unseen_change = True
+            self._changed = True
 
     def install(self, out: list[Effect], cut: bool = False) -> None:
         """Show the application who is listening, if that has changed."""
         before = self.roster.shown
         view = self.roster.view(cut=cut)
-        self._unseen_change = False
+        self._changed = self._removed = False
         if view.members != before:
             self.ordering.view = view.id
             out.append(Install(view))

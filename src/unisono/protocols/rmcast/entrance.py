@@ -17,7 +17,7 @@ from unisono.core import (
     Send,
     Target,
 )
-from unisono.model import Member, Service
+from unisono.model import Buffer, Member, Service
 from unisono.parts.transfer import Giver, Taker
 from unisono.protocols.rmcast.figure import Timer
 from unisono.protocols.rmcast.packets import (
@@ -33,9 +33,12 @@ from unisono.protocols.rmcast.packets import (
     StateAsk,
     Status,
     Welcome,
+    WelcomePart,
     key_of,
+    welcome_parts,
 )
 from unisono.protocols.rmcast.roster import UNKNOWN
+from unisono.wire import ENVELOPE_OCTETS, Reader
 
 if TYPE_CHECKING:
     from unisono.protocols.rmcast.core import Rmcast
@@ -44,6 +47,7 @@ T = TypeVar("T")
 
 REFUSALS_MAX: Final = 64
 """A seeker that was refused so often gives up; until then what stands in its way may go."""
+WELCOME_FRONT_OCTETS: Final = 4 + 8 + 1 + 1
 STATE_OCTETS_MAX: Final = 1 << 30
 PIECE_OCTETS: Final = 1_200
 SPONSORED_COUNT_MAX: Final = 8
@@ -61,7 +65,9 @@ class Entrance:
         self._taker: Taker | None = None
         self._giver_key = 0
         self._asked_state_us = 0
-        self._welcomes: dict[int, bytes] = {}
+        self._welcomes: dict[int, list[bytes]] = {}
+        self._parts: dict[int, Buffer] = {}
+        self._parts_of = (0, 0, 0)
         self._givers: dict[int, Giver | None] = {}
         self._goodbye = 0
         self._answered: dict[int, dict[int, int]] = {}
@@ -95,6 +101,22 @@ class Entrance:
         core.roster.add(core.me, 0, core.now_us)
         self._begin(out)
         core.install(out)
+
+    def assemble(self, part: WelcomePart, life: int) -> Welcome | None:
+        """The welcome, once all its parts are here."""
+        if part.joiner != self._core.roster.key:
+            return None
+        if self._parts_of != (life, part.stamp, part.parts):
+            self._parts_of = (life, part.stamp, part.parts)
+            self._parts = {}
+        self._parts[part.part] = part.piece
+        if len(self._parts) < part.parts:
+            return None
+        reader = Reader(b"".join(self._parts[index] for index in range(part.parts)))
+        self._parts = {}
+        welcome = Welcome.read(reader)
+        reader.done()
+        return welcome
 
     def is_for_me(self, packet: Welcome) -> bool:
         return packet.joiner == self._core.roster.key
@@ -209,7 +231,7 @@ class Entrance:
             return  # It is in already: this request is late.
         welcome = self._welcomes.get(key)
         if known is not None and welcome is not None and known.status is Status.MEMBER:
-            out.append(Send((seeker.address,), [core.door.seal(Kind.WELCOME, welcome)]))
+            out.append(Send((seeker.address,), welcome))
             return
         refusal = self._objection(seeker, key)
         if refusal is not None:
@@ -250,23 +272,28 @@ class Entrance:
         if known is None:
             core.roster.add(packet.member, rank, core.now_us)
         gives = self._with_state and packet.wants_state
-        tombs = tuple(value for pair in core.roster.tombs.items() for value in pair)
-        body = Welcome(
-            key, core.roster.key, core.roster.changes, gives, core.roster.lines(), tombs
-        ).body()
-        _keep(self._welcomes, key, body)
+        packets = self._welcome(key, gives)
+        _keep(self._welcomes, key, packets)
         core.install(out)
         if gives:
             _keep(self._givers, key, None)
             out.append(Capture(key))
-        out.append(Send((packet.member.address,), [core.door.seal(Kind.WELCOME, body)]))
+        out.append(Send((packet.member.address,), packets))
+
+    def _welcome(self, key: int, gives: bool) -> list[bytes]:
+        roster = self._core.roster
+        tombs = tuple(value for pair in roster.tombs.items() for value in pair)
+        welcome = Welcome(key, roster.key, roster.changes, gives, roster.lines(), tombs)
+        octets_max = self._core.packet_octets_max - ENVELOPE_OCTETS - WELCOME_FRONT_OCTETS
+        parts = welcome_parts(welcome, octets_max)
+        return [self._core.door.seal(Kind.WELCOME, part) for part in parts]
 
     # -- parts of a split group ------------------------------------------------------------------
 
     def announce(self, out: list[Effect]) -> None:
         core = self._core
         out.append(Arm(Timer.ANNOUNCE, self._about(core.parameters.announce_us)))
-        if core.roster.sponsor().key == core.roster.key:
+        if core.roster.sponsor().key == core.roster.key and not core.leaving:
             out.append(Send(EVERYONE, [self._announcement()]))
 
     def _announcement(self) -> bytes:
@@ -291,7 +318,7 @@ class Entrance:
             core.detector.stop(
                 f"another part of the group goes on: {packet.size} with {packet.sponsor}"
             )
-        elif ours.key == core.roster.key and not packet.forwarded:
+        elif ours.key == core.roster.key and not packet.forwarded and not core.leaving:
             out.append(Send((packet.sponsor.address,), [self._announcement()]))
 
     def _tell_mine(self, packet: Announce, out: list[Effect]) -> None:
@@ -310,36 +337,29 @@ class Entrance:
         core.ordering.say([Bye().payload()], Service.CAUSAL, CONTROL)
         self._goodbye = core.roster.mine().delivered
         core.leaving = True
+        self.note_answers()
         out.append(Arm(Timer.LEAVE, core.parameters.leave_us))
 
     def note_answers(self) -> None:
-        """The first header of a member that has our goodbye says what it delivered before it."""
-        core = self._core
-        for peer in core.roster.others():
-            mine = peer.row.get(core.roster.key, UNKNOWN).delivered
+        """The first header of a member that has our goodbye says what it delivered before it. That
+        much we deliver too, and no more: the rest is not ours to hear."""
+        roster = self._core.roster
+        for peer in roster.others():
+            mine = peer.row.get(roster.key, UNKNOWN).delivered
             if peer.key not in self._answered and mine >= self._goodbye:
                 self._answered[peer.key] = {key: entry.delivered for key, entry in peer.row.items()}
-        target = self._target()
-        core.ordering.limit = target
-
-    def _target(self) -> dict[int, int] | None:
-        """Where each stream must be delivered before we go; None until everyone has answered."""
-        roster = self._core.roster
-        others = list(roster.others())
-        if any(peer.key not in self._answered for peer in others):
-            return None
         target = {key: peer.delivered for key, peer in roster.peers.items()}
-        for peer in others:
-            for key, number in self._answered[peer.key].items():
-                if key in target:
-                    target[key] = max(target[key], number)
-        return target
+        for row in self._answered.values():
+            for key in target:
+                target[key] = max(target[key], row.get(key, 0))
+        self._core.ordering.limit = target
 
     def handed_over(self) -> bool:
-        target = self._core.ordering.limit
-        if target is None:
+        target, roster = self._core.ordering.limit, self._core.roster
+        if target is None or any(peer.key not in self._answered for peer in roster.others()):
             return False
-        roster = self._core.roster
+        if roster.unsettled():
+            return False
         if any(
             key in roster.peers and roster.peers[key].delivered < n for key, n in target.items()
         ):

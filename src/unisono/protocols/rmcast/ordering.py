@@ -32,6 +32,7 @@ from unisono.protocols.rmcast.packets import (
 from unisono.protocols.rmcast.roster import UNKNOWN, Peer, Roster
 from unisono.wire import ENVELOPE_OCTETS
 
+FRONT_OCTETS: Final = ENVELOPE_OCTETS + HEADER_OCTETS + RUN_OCTETS + 2
 FLIGHT_OCTETS: Final = 256 << 10
 """Of our own stream: sent, and not yet received by all."""
 AHEAD_COUNT_MAX: Final = 1 << 16
@@ -70,18 +71,20 @@ class Ordering:
         """Number the messages, deliver them to ourselves at once, and line them up to be sent."""
         mine = self._roster.mine()
         deps = self._deps()
-        largest = self._load_octets(len(deps) // 2)
+        first_max = self._piece_octets(ENTRY_OCTETS + DEP_OCTETS)
+        piece_max = self._piece_octets(ENTRY_OCTETS)
         messages = []
         number = mine.delivered
         for payload in payloads:
             if not flags & CONTROL:
                 mine.message += 1
-            pieces = fragments(payload, largest - RECORD_OCTETS)
+            pieces = fragments(payload, first_max, piece_max)
             last = len(pieces) - 1
             for index, piece in enumerate(pieces):
                 number += 1
                 mark = flags | (FIRST if index == 0 else 0) | (LAST if index == last else 0)
-                mine.window.put(number, Chunk(mark, service, piece, mine.message, deps))
+                needs = () if index else deps
+                mine.window.put(number, Chunk(mark, service, piece, mine.message, needs))
             self._held += len(payload) + RECORD_OCTETS
             if not flags & CONTROL:
                 messages.append(
@@ -99,10 +102,16 @@ class Ordering:
             for value in (peer.key, peer.delivered)
         )
 
+    def _piece_octets(self, per_entry: int) -> int:
+        """How large a fragment may be: it must still fit a packet when it is sent again, behind a
+        header that has grown by those who have joined since."""
+        entries = max(12, len(self._roster.peers) + 8)
+        return max(64, self._packet_octets - FRONT_OCTETS - RECORD_OCTETS - entries * per_entry)
+
     def _load_octets(self, deps_count: int) -> int:
-        entries = len(self._roster.peers) + 1
-        front = ENVELOPE_OCTETS + HEADER_OCTETS + entries * ENTRY_OCTETS
-        return max(256, self._packet_octets - front - RUN_OCTETS - 2 - deps_count * DEP_OCTETS)
+        """What is left of a packet for chunks."""
+        front = FRONT_OCTETS + len(self._roster.peers) * ENTRY_OCTETS
+        return self._packet_octets - front - deps_count * DEP_OCTETS
 
     def pump(self) -> list[bytes]:
         """The packets of our own stream that may leave now."""

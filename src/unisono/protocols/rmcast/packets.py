@@ -12,7 +12,8 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from unisono.errors import BadPacket
-from unisono.model import Member
+from unisono.model import Buffer, Member
+from unisono.parts.packing import fragments
 from unisono.wire import Reader, Writer, tag_of
 
 PROTOCOL: Final = 4
@@ -148,6 +149,38 @@ class Welcome:
             member, status, rank = reader.member(), _status(reader.u8()), reader.u32()
             lines.append(Line(member, status, rank, reader.u64(), reader.u64()))
         return Welcome(joiner, sponsor, changes, with_state, tuple(lines), reader.rows("IQ"))
+
+
+@dataclass(frozen=True, slots=True)
+class WelcomePart:
+    """A welcome in pieces that fit the path: a large group is a long list."""
+
+    joiner: int
+    stamp: int
+    """Tells the parts of one welcome from those of another."""
+    part: int
+    parts: int
+    piece: Buffer
+
+    def body(self) -> bytes:
+        front = Writer().u32(self.joiner).u64(self.stamp).u8(self.part).u8(self.parts)
+        return front.raw(self.piece).done()
+
+    @staticmethod
+    def read(reader: Reader) -> WelcomePart:
+        joiner, stamp, part, parts = reader.u32(), reader.u64(), reader.u8(), reader.u8()
+        if part >= parts:
+            raise BadPacket("malformed")
+        return WelcomePart(joiner, stamp, part, parts, reader.raw(reader.left()))
+
+
+def welcome_parts(welcome: Welcome, octets_max: int) -> list[bytes]:
+    """The bodies of the packets that carry the welcome."""
+    pieces = fragments(welcome.body(), octets_max, octets_max)
+    return [
+        WelcomePart(welcome.joiner, welcome.changes, part, len(pieces), piece).body()
+        for part, piece in enumerate(pieces)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,12 +323,13 @@ class State:
         return State(read_header(reader), reader.u64(), reader.u64(), reader.blob())
 
 
-Packet = Seek | Welcome | Refuse | Announce | Beat | Data | StateAsk | State
+FromMember = Beat | Data | StateAsk | State
+Packet = Seek | WelcomePart | Refuse | Announce | Beat | Data | StateAsk | State
 NO_HEADER: Final = Header(0, {})
 
 _READERS: Final[dict[Kind, Callable[[Reader], Packet]]] = {
     Kind.SEEK: Seek.read,
-    Kind.WELCOME: Welcome.read,
+    Kind.WELCOME: WelcomePart.read,
     Kind.REFUSE: Refuse.read,
     Kind.ANNOUNCE: Announce.read,
     Kind.BEAT: Beat.read,

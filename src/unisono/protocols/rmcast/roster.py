@@ -108,6 +108,10 @@ class Roster:
     def others(self) -> Iterator[Peer]:
         return (peer for peer in self.group() if peer.key != self.key)
 
+    def unsettled(self) -> bool:
+        """Somebody failed, and its last message is not agreed on yet."""
+        return any(peer.status is Status.FAILED for peer in self.peers.values())
+
     def mine(self) -> Peer:
         return self.peers[self.key]
 

@@ -1,0 +1,307 @@
+"""A stage on which cores act out a written history: virtual time, a network that obeys the script.
+
+Each command prints what it led to. Packets take one millisecond; nothing is random.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from typing import Any
+
+from unisono.core import (
+    Adopt,
+    Arm,
+    Capture,
+    Captured,
+    Congested,
+    Core,
+    Deliver,
+    Depart,
+    Disarm,
+    Effect,
+    Event,
+    Expired,
+    Fail,
+    Install,
+    Join,
+    Leave,
+    Multicast,
+    Received,
+    Send,
+    Setting,
+)
+from unisono.laws import LAWS
+from unisono.model import Address, Member
+from unisono.protocols import offer
+from unisono.trace.history import History
+from unisono.trace.record import Row
+from unisono.trace.tap import Tap
+
+LATENCY_US = 1_000
+STEPS_MAX = 100_000
+
+
+class Rows:
+    """A sink that remembers."""
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+
+    def write(self, row: Row) -> None:
+        self.rows.append(row)
+
+    def close(self) -> None: ...
+
+
+class Actor:
+    """One process on the stage."""
+
+    def __init__(self, name: str, index: int) -> None:
+        self.name = name
+        self.address = Address(f"10.0.0.{index}", 7000)
+        self.incarnation = 0
+        self.core: Tap | None = None
+        self.inner: Any = None
+        self.lives: list[Any] = []
+        self.deadlines: dict[object, int] = {}
+        self.log: list[str] = []
+
+
+class Stage:
+    """Reads commands, one a line, and tells what happened."""
+
+    def __init__(self) -> None:
+        self.now_us = 0
+        self.actors: dict[str, Actor] = {}
+        self.sink = Rows()
+        self.lines: list[str] = []
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._count = 0
+        self._cut: set[tuple[str, str]] = set()
+        self._lose: dict[tuple[str, str], int] = {}
+        self._paused: set[str] = set()
+        self._options: dict[str, int] = {}
+        self._offer = offer("rmcast")
+
+    # -- the script ---------------------------------------------------------------------------
+
+    def obey(self, script: str) -> str:
+        self.lines = []
+        for line in script.splitlines():
+            words = line.split()
+            if words and not line.startswith("#"):
+                getattr(self, f"do_{words[0]}")(*words[1:])
+        return "\n".join(self.lines) or "quiet"
+
+    def do_start(self, protocol: str, *names: str) -> None:
+        self._offer = offer(protocol)
+        for name in names:
+            if "=" in name:
+                key, _, value = name.partition("=")
+                self._options[key] = int(value)
+            else:
+                self.actors[name] = Actor(name, len(self.actors) + 1)
+        self.say(f"{protocol}: {' '.join(self.actors)}")
+
+    def do_join(self, *names: str) -> None:
+        for name in names:
+            actor = self.actors[name]
+            actor.incarnation += 1
+            state = self._options.get("state", 0)
+            member = Member(name, actor.address, actor.incarnation)
+            options = {k: v for k, v in self._options.items() if k not in ("state", "packet")}
+            actor.inner = self._offer.make(
+                Setting(
+                    member,
+                    "stage",
+                    seed=len(self.actors) * 100 + actor.incarnation + ord(name[0]),
+                    packet_octets_max=self._options.get("packet", 1400),
+                    with_state=bool(state),
+                    options=options,
+                )
+            )
+            actor.lives.append(actor.inner)
+            actor.core = Tap(actor.inner, self._offer.name, "stage", self.sink, detail=False)
+            self._step(actor, Join())
+
+    def do_say(self, name: str, *words: str) -> None:
+        self._step(self.actors[name], Multicast([word.encode() for word in words]))
+
+    def do_shout(self, name: str, octets: str) -> None:
+        self._step(self.actors[name], Multicast([b"x" * int(octets)]))
+
+    def do_leave(self, name: str) -> None:
+        self._step(self.actors[name], Leave())
+
+    def do_congest(self, name: str, how: str) -> None:
+        self._step(self.actors[name], Congested(how == "on"))
+
+    def do_crash(self, name: str) -> None:
+        actor = self.actors[name]
+        assert actor.core is not None
+        actor.core.note(self.now_us, "crash")
+        actor.core, actor.deadlines = None, {}
+        self.say(f"{name} crashed")
+
+    def do_cut(self, *names: str) -> None:
+        """`cut a b` both ways; `cut a > b` from a to b only."""
+        if ">" in names:
+            self._cut.add((names[0], names[2]))
+            return
+        for one in names:
+            self._cut |= {(one, other) for other in names if other != one}
+
+    def do_split(self, *names: str) -> None:
+        """`split a b | c d`: two sides that do not hear each other."""
+        at = names.index("|")
+        for one in names[:at]:
+            for other in names[at + 1 :]:
+                self._cut |= {(one, other), (other, one)}
+
+    def do_heal(self) -> None:
+        self._cut.clear()
+        self._lose.clear()
+
+    def do_lose(self, count: str, source: str, _: str, to: str) -> None:
+        """`lose 2 a > b`: the next two packets."""
+        self._lose[source, to] = int(count)
+
+    def do_pause(self, name: str) -> None:
+        self._paused.add(name)
+
+    def do_resume(self, name: str) -> None:
+        self._paused.discard(name)
+
+    def do_advance(self, amount: str) -> None:
+        end = self.now_us + int(amount.removesuffix("ms")) * 1_000
+        for _ in range(STEPS_MAX):
+            nearest = min(
+                (
+                    (at, actor.name, str(timer), timer)
+                    for actor in self.actors.values()
+                    if actor.name not in self._paused
+                    for timer, at in actor.deadlines.items()
+                ),
+                default=None,
+            )
+            packet_at = self._queue[0][0] if self._queue else end + 1
+            if nearest is not None and nearest[0] <= min(packet_at, end):
+                self.now_us = max(self.now_us, nearest[0])
+                actor = self.actors[nearest[1]]
+                del actor.deadlines[nearest[3]]
+                self._step(actor, Expired(nearest[3]))
+            elif packet_at <= end:
+                self.now_us = max(self.now_us, packet_at)
+                heapq.heappop(self._queue)[2]()
+            else:
+                self.now_us = end
+                return
+        raise AssertionError("the stage never comes to rest")
+
+    def do_walked(self, words: str) -> None:
+        """The arrows taken so far whose name has these words in it; the scenario exists for one."""
+        found: dict[str, int] = {}
+        for actor in self.actors.values():
+            for life in actor.lives:
+                for arrow, count in life.walked().items():
+                    if words in arrow:
+                        found[arrow] = found.get(arrow, 0) + count
+        for arrow in sorted(found):
+            self.say(arrow)
+
+    def do_check(self, *laws: str) -> None:
+        history = History("stage", self._offer.name, "stage", tuple(self.sink.rows))
+        for law in laws:
+            broken = LAWS[law].check(history)
+            self.say(f"{law}: {'broken ' + str(broken) if broken else 'kept'}")
+
+    def do_state(self, *names: str) -> None:
+        for name in names or tuple(self.actors):
+            actor = self.actors[name]
+            inside = actor.inner.machine.state.name if actor.core is not None else "crashed"
+            self.say(f"{name} is {inside}")
+
+    def do_counts(self, name: str, *prefixes: str) -> None:
+        counts = self.actors[name].inner.counts
+        for key in sorted(counts):
+            if key.startswith(prefixes):
+                self.say(f"{name} {key} {counts[key]}")
+
+    def do_held(self, name: str) -> None:
+        """How many chunks the member still holds for others."""
+        peers = self.actors[name].inner.roster.peers.values()
+        self.say(f"{name} holds {sum(len(peer.window) for peer in peers)}")
+
+    # -- the world ----------------------------------------------------------------------------
+
+    def say(self, words: str) -> None:
+        self.lines.append(words)
+
+    def _step(self, actor: Actor, event: Event) -> None:
+        core: Core | None = actor.core
+        if core is None:
+            return
+        before = actor.inner.machine.state.name
+        effects = core.step(self.now_us, event)
+        after = actor.inner.machine.state.name
+        if before != after:
+            self.say(f"{actor.name}: {before} > {after}")
+        for effect in effects:
+            self._perform(actor, effect)
+
+    def _perform(self, actor: Actor, effect: Effect) -> None:
+        match effect:
+            case Send(to, packets):
+                self._carry(actor, to, [bytes(packet) for packet in packets])
+            case Arm(timer, after_us):
+                actor.deadlines[timer] = self.now_us + after_us
+            case Disarm(timer):
+                actor.deadlines.pop(timer, None)
+            case Deliver(messages):
+                for m in messages:
+                    words = (
+                        m.payload.decode() if len(m.payload) < 40 else f"{len(m.payload)} octets"
+                    )
+                    actor.log.append(f"{m.sender}:{m.number}")
+                    self.say(f"{actor.name} delivers {m.sender}:{m.number} {words}")
+            case Install(view):
+                cut = " ".join(f"{who}:{n}" for who, n in view.cut if n)
+                members = " ".join(map(str, view.members))
+                self.say(f"{actor.name} view {view.id} {members}{' from ' + cut if cut else ''}")
+            case Capture(key):
+                self._step(actor, Captured(key, " ".join(actor.log).encode()))
+            case Adopt(state):
+                actor.log = state.decode().split()
+                self.say(f"{actor.name} adopts [{state.decode()}]")
+            case Fail(reason):
+                self.say(f"{actor.name} stops: {reason}")
+            case Depart():
+                self.say(f"{actor.name} has left")
+
+    def _carry(self, actor: Actor, to: object, packets: list[bytes]) -> None:
+        for other in self.actors.values():
+            if isinstance(to, tuple) and other.address not in to:
+                continue
+            if other is actor or (actor.name, other.name) in self._cut:
+                continue
+            sent = packets
+            lose = self._lose.get((actor.name, other.name), 0)
+            if lose:
+                self._lose[actor.name, other.name] = max(0, lose - len(sent))
+                sent = sent[lose:]
+            if sent:
+                self._count += 1
+                arrive = (self.now_us + LATENCY_US, self._count, self._arrival(actor, other, sent))
+                heapq.heappush(self._queue, arrive)
+
+    def _arrival(self, source: Actor, to: Actor, packets: list[bytes]) -> Callable[[], None]:
+        def arrive() -> None:
+            if to.name in self._paused:
+                self._count += 1
+                later = (self.now_us + 10_000, self._count, arrive)
+                heapq.heappush(self._queue, later)
+            else:
+                self._step(to, Received(source.address, packets))
+
+        return arrive
