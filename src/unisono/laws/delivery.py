@@ -84,10 +84,9 @@ def agreement(history: History) -> list[Violation]:
     above q's base for m's sender (no base: nothing owed), when
     - both are alive, and each is in the other's last view: any m; or
     - p left cleanly and q is alive, q is in p's last view and p is in some view of q: any m; or
-    - q left cleanly, p is in q's last view, and p goes on to a first view without q after one with
-      q: any m that p delivered before that view, of a sender that is not (as far as is known)
-      crashed, vanished or stopped. What p delivers later, or what only the end of a failed sender
-      brought to light, may come after q's leave.
+    - q left cleanly, p is in q's last view, and p's first view without q after one with q lacks
+      nobody else of the view before it: any m that p delivered before that view. (Where others go
+      with q, what they leave behind may come to light only after q's leave.)
     A violation names q and m; the other is the smallest such p.
     """
     had = {key: set(map(message_of, life.deliveries)) for key, life in history.lives.items()}
@@ -97,7 +96,7 @@ def agreement(history: History) -> list[Violation]:
         for p in correct:
             if p is q:
                 continue
-            for row in _owed(history, p, q):
+            for row in _owed(p, q):
                 message, base = message_of(row), q.base(sender_of(row))
                 owed = base is not None and number_of(row) > base
                 if owed and level_of(row.service) >= RELIABLE and message not in had[q.key]:
@@ -108,7 +107,7 @@ def agreement(history: History) -> list[Violation]:
     return sorted(witness.values())
 
 
-def _owed(history: History, p: Life, q: Life) -> tuple[Row, ...]:
+def _owed(p: Life, q: Life) -> tuple[Row, ...]:
     """The deliveries of p that q must match, before q's base is looked at."""
     if q.end == ALIVE and p.end == ALIVE:
         return p.deliveries if q.key in p.final and p.key in q.final else ()
@@ -117,24 +116,17 @@ def _owed(history: History, p: Life, q: Life) -> tuple[Row, ...]:
     parting = _parting(p, q) if p.key in q.final else None
     if parting is None:
         return ()
-    return tuple(
-        row for row in p.deliveries if row.step < parting and _went_on(history, sender_of(row))
-    )
-
-
-def _went_on(history: History, sender: str) -> bool:
-    life = history.lives.get(sender)
-    return life is None or life.end in (ALIVE, DEPARTED)
+    return tuple(row for row in p.deliveries if row.step < parting)
 
 
 def _parting(p: Life, q: Life) -> int | None:
-    """The step of p's first view without q after one with q."""
-    together = False
+    """The step of p's first view without q after one with q, when q alone is gone."""
+    before: set[str] = set()
     for row in p.views:
-        if q.key in (row.members or ()):
-            together = True
-        elif together:
-            return row.step
+        members = set(row.members or ())
+        if q.key in before and q.key not in members:
+            return row.step if before - members == {q.key} else None
+        before = members
     return None
 
 

@@ -102,6 +102,20 @@ class TraceFile:
             self._parquet.close()
             self._out.close()
 
+    def abandon(self) -> None:
+        """Stop as if killed: what was flushed is there, and no footer says that this is all."""
+        if not self._closed:
+            self._closed = True
+            self._rows.clear()
+            self._out.close()
+            self._parquet.is_open = False
+
+    def __del__(self) -> None:
+        # Left to itself the Parquet writer would add a footer, and a life cut short would look
+        # complete.
+        if hasattr(self, "_parquet"):
+            self.abandon()
+
 
 # -- reading -------------------------------------------------------------------------------------
 
@@ -165,10 +179,6 @@ def trace_files(directory: str | os.PathLike[str]) -> list[Found]:
         ]
     except OSError as error:
         raise BadTrace(f"{directory}: cannot be read: {error.strerror or error}") from None
-    except ValueError as error:
-        if isinstance(error, BadTrace):
-            raise
-        raise BadTrace(f"{str(directory)!r}: not a path") from None
     if not found:
         raise BadTrace(
             f"{directory}: no trace in it; give a directory with run=…/*.parquet as --trace wrote"

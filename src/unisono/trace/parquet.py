@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unisono.trace import torn
-from unisono.trace.compact import Malformed
 from unisono.trace.record import Row
 
 SCHEMA: Final = pa.schema(
@@ -44,7 +43,7 @@ _NESTED: Final = tuple(pa.types.is_list(kind) for kind in SCHEMA.types)
 
 def writer_to(where: Any) -> pq.ParquetWriter:
     # Every column with a dictionary, so that `torn` sees where each chunk begins; checksums, so
-    # that a flipped bit is seen; no statistics, which nobody asks of a trace.
+    # that a flipped bit is seen; no statistics and no second schema, which nobody asks of a trace.
     return pq.ParquetWriter(
         where,
         SCHEMA,
@@ -52,6 +51,7 @@ def writer_to(where: Any) -> pq.ParquetWriter:
         use_dictionary=True,
         write_statistics=False,
         write_page_checksum=True,
+        store_schema=False,
         data_page_version="1.0",
     )
 
@@ -89,31 +89,37 @@ class ParquetPart:
         self.lost = self.lost or reason
 
     def _tables(self, handle: int, size: int) -> Iterator[pa.Table]:
-        metadata = None
-        if size >= 12 and os.pread(handle, 4, size - 4) == torn.MAGIC:
-            metadata = self._footer()
-        if metadata is None:
-            metadata = self._recovered(handle, size)
-        if metadata is None:
+        opened = self._opened(handle, size) or self._recovered(handle, size)
+        if opened is None:
             return
-        with pq.ParquetFile(
-            self.path, metadata=metadata, page_checksum_verification=True, pre_buffer=False
-        ) as file:
+        file, count = opened
+        with file:
             fault = self._misfit(file.schema_arrow)
             if fault:
                 return self._lose(fault)
-            for index in range(metadata.num_row_groups):
-                _check_group(handle, size, metadata.row_group(index))
+            for index in range(count):
                 read = file.read_row_group(index, columns=SCHEMA.names, use_threads=False)
                 yield _canonical(read)
 
-    def _footer(self) -> Any:
+    def _opened(self, handle: int, size: int) -> tuple[pq.ParquetFile, int] | None:
+        """The file by its own footer, with the number of its row groups, when all is in order.
+
+        The footer is looked through first: some that are damaged make pyarrow end the process."""
         try:
-            return pq.read_metadata(self.path)
+            groups = torn.footer_groups(handle, size)
+            for group in groups:
+                torn.check_group(handle, size, group, set(SCHEMA.names))
+            return self._open(None), len(groups)
         except Exception:
             return None
 
-    def _recovered(self, handle: int, size: int) -> Any:
+    def _open(self, metadata: Any) -> pq.ParquetFile:
+        return pq.ParquetFile(
+            self.path, metadata=metadata, page_checksum_verification=True, pre_buffer=False
+        )
+
+    def _recovered(self, handle: int, size: int) -> tuple[pq.ParquetFile, int] | None:
+        """The file by a footer that is made anew for the row groups that are whole."""
         self.torn = True
         groups = torn.whole_groups(handle, size, _NESTED)
         if not groups:
@@ -123,7 +129,8 @@ class ParquetPart:
         if rest:
             self.lost = f"torn: {rest} bytes after the last whole row group"
         footer = torn.rebuilt_footer(groups, _model())
-        return pq.read_metadata(io.BytesIO(torn.MAGIC + footer))
+        metadata = pq.read_metadata(io.BytesIO(torn.MAGIC + footer))
+        return self._open(metadata), len(groups)
 
     def _misfit(self, schema: pa.Schema) -> str | None:
         """Why the columns are not those of a trace. Others may stand beside them."""
@@ -145,22 +152,6 @@ def _model() -> bytes:
     with writer_to(out) as writer:
         writer.write_batch(batch_of([Row("", "", "", 0, 0, 0, "")]))
     return out.getvalue()
-
-
-def _check_group(handle: int, size: int, group: Any) -> None:
-    if not 0 <= group.num_rows <= torn.ROWS_MAX:
-        raise Malformed("a row group too large")
-    for index in range(group.num_columns):
-        column = group.column(index)
-        if column.path_in_schema.partition(".")[0] not in SCHEMA.names:
-            continue
-        start = column.data_page_offset
-        if column.has_dictionary_page and column.dictionary_page_offset:
-            start = min(start, column.dictionary_page_offset)
-        values = torn.walk_chunk(handle, size, start, column.total_compressed_size)
-        flat = "." not in column.path_in_schema
-        if values != column.num_values or (flat and values != group.num_rows):
-            raise Malformed("columns of unlike length")
 
 
 def _castable(kind: pa.DataType, wanted: pa.DataType) -> bool:

@@ -84,9 +84,9 @@ def _page(head: Struct, reader: Reader, offset: int, size: int) -> Page:
     return Page(offset, end, kind, values, encoding, reader.at + plain)
 
 
-def _integer(fields: Struct, number: int) -> int:
+def _integer(fields: Struct, number: int, wanted: int = I32) -> int:
     kind, value = fields.get(number, (0, None))
-    if kind != I32 or not isinstance(value, int):
+    if kind != wanted or not isinstance(value, int):
         raise Malformed(f"no field {number}")
     return value
 
@@ -169,7 +169,49 @@ def _group_fields(group: Group, columns: list[Struct]) -> Struct:
     }
 
 
-def walk_chunk(handle: int, size: int, start: int, octets: int) -> int:
+# -- the footer that is there ----------------------------------------------------------------------
+
+
+def footer_groups(handle: int, size: int) -> list[Struct]:
+    """What a file's own footer says of its row groups; `Malformed` when it has no footer."""
+    tail = os.pread(handle, 8, size - 8) if size >= 12 else b""
+    length = int.from_bytes(tail[:4], "little")
+    if tail[4:] != MAGIC or length > size - 12:
+        raise Malformed("no footer")
+    footer = Reader(os.pread(handle, length, size - 8 - length)).struct()
+    groups = _structs(footer, 4)
+    if _integer(footer, 3, I64) != sum(_integer(group, 3, I64) for group in groups):
+        raise Malformed("row groups that do not add up")
+    return groups
+
+
+def check_group(handle: int, size: int, group: Struct, names: set[str]) -> None:
+    """Walk all pages of the columns named: they are as many and as long as the footer says."""
+    rows = _integer(group, 3, I64)
+    if not 0 <= rows <= ROWS_MAX:
+        raise Malformed("a row group too large")
+    for column in _structs(group, 1):
+        kind, about = column.get(3, (0, {}))
+        if kind != STRUCT or about.get(3, (0, None))[0] != LIST:
+            raise Malformed("a column without description")
+        path = [part.decode() for part in about[3][1][1]]
+        if path[0] in names:
+            start = _integer(about, 9, I64)
+            if 11 in about:
+                start = min(start, _integer(about, 11, I64)) or start
+            values = _walk_chunk(handle, size, start, _integer(about, 7, I64))
+            if values != _integer(about, 5, I64) or (len(path) == 1 and values != rows):
+                raise Malformed("columns of unlike length")
+
+
+def _structs(fields: Struct, number: int) -> list[Struct]:
+    kind, value = fields.get(number, (0, None))
+    if kind != LIST or (value[0] != STRUCT and value[1]):
+        raise Malformed(f"no list {number}")
+    return list(value[1])
+
+
+def _walk_chunk(handle: int, size: int, start: int, octets: int) -> int:
     """How many values the pages of a chunk hold; `Malformed` when they do not fill it exactly."""
     values = 0
     offset, end = start, start + octets

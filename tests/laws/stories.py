@@ -1,0 +1,304 @@
+"""Sound histories and doctored ones, in the words of `telling`; Python and Spark judge both."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tests.laws.telling import story, write_trace
+from unisono.trace.history import History
+
+__all__ = ["DOCTORED", "SOUND", "Doctored", "Sound", "story", "write_trace"]
+
+
+class Doctored(NamedTuple):
+    """A history in which one law is broken; others may be broken by it too."""
+
+    name: str
+    law: str
+    history: History
+
+
+def _doctored(law: str, name: str, text: str, service: str = "causal", torn: str = "") -> Doctored:
+    return Doctored(name, law, story(text, service, torn, run=name.replace(" ", "-")))
+
+
+class Sound(NamedTuple):
+    """A history in which every law is kept."""
+
+    name: str
+    history: History
+
+
+def _sound(name: str, text: str, service: str = "causal", torn: str = "") -> Sound:
+    return Sound(name, story(text, service, torn, run=name.replace(" ", "-")))
+
+
+# fmt: off
+DOCTORED: list[Doctored] = [
+    _doctored("no_creation", "a message from nowhere", """
+        a: view 1 a b | send | a:1
+        b: view 1 a b | a:1 | a:2
+    """),
+    _doctored("no_creation", "a message changed on the way", """
+        a: view 1 a b | send | a:1
+        b: view 1 a b | a:1!
+    """),
+    _doctored("no_creation", "a message before the joiner's time", """
+        a: view 1 a | send | send | a:1 | a:2 | view 2 a b | send | a:3
+        b: view 2 a b cut a:2 | a:2 | a:3
+    """),
+    _doctored("no_creation", "a lost file does not excuse what it holds", """
+        a: view 1 a b | send 2 | a:2
+        b: view 1 a b | a:1 | a:2 | a:3
+    """, torn="a"),
+    _doctored("no_duplication", "the same message twice", """
+        a: view 1 a b | send | a:1
+        b: view 1 a b | a:1 | a:1
+    """),
+    _doctored("no_duplication", "twice, with a view between", """
+        a: view 1 a b | send | a:1 | view 2 a b
+        b: view 1 a b | a:1 | view 2 a b | a:1
+    """),
+    _doctored("fifo", "two of one sender the wrong way round", """
+        a: view 1 a b | send fifo | send fifo | a:1 | a:2
+        b: view 1 a b | a:2 | a:1
+    """),
+    _doctored("fifo", "a hole in one sender's messages", """
+        a: view 1 a b | send | send | send | a:1 | a:2 | a:3
+        b: view 1 a b | a:1 | a:3
+    """),
+    _doctored("fifo", "a joiner begins too late", """
+        a: view 1 a | send | a:1 | view 2 a b | send | send | a:2 | a:3
+        b: view 2 a b cut a:1 | a:3
+    """),
+    _doctored("causal", "the answer before the question", """
+        a: view 1 a b c | send | a:1 | b:1
+        b: view 1 a b c | a:1 | send | b:1
+        c: view 1 a b c | b:1 | a:1
+    """),
+    _doctored("causal", "the answer without the question", """
+        a: view 1 a b c | send | a:1 | b:1 | crash
+        b: view 1 a b c | a:1 | send | b:1 | view 2 b c
+        c: view 1 a b c | b:1 | view 2 b c
+    """),
+    _doctored("causal", "a joiner hears the answer alone", """
+        a: view 1 a b | send | a:1 | view 2 a b c | send | a:2 | b:1
+        b: view 1 a b | a:1 | view 2 a b c | a:2 | send | b:1
+        c: view 2 a b c cut a:1 | b:1 | a:2
+    """),
+    _doctored("total_order", "two messages crossed", """
+        a: view 1 a b | send | a:1 | b:1
+        b: view 1 a b | send | b:1 | a:1
+    """, "agreed"),
+    _doctored("total_order", "one message in two places", """
+        a: view 1 a b | send | a:1@1
+        b: view 1 a b | a:1@2
+    """, "safe"),
+    _doctored("total_order", "places that do not rise", """
+        a: view 1 a b | send | send | a:1@2 | a:2@2
+        b: view 1 a b | a:1@2 | a:2@2
+    """, "resilient(2)"),
+    _doctored("prefix", "one misses a message in the middle", """
+        a: view 1 a b c | send | a:1 | b:1 | c:1
+        b: view 1 a b c | send | a:1 | b:1 | c:1
+        c: view 1 a b c | send | a:1 | c:1
+    """, "agreed"),
+    _doctored("prefix", "nothing in common though they began together", """
+        a: view 1 a b | send | a:1
+        b: view 1 a b | send | b:1
+    """, "agreed"),
+    _doctored("prefix", "a joiner misses one after its first", """
+        a: view 1 a | send | a:1 | view 2 a b | send | send | send | a:2 | a:3 | a:4
+        b: view 2 a b cut a:1 | a:2 | a:4
+    """, "safe"),
+    _doctored("agreement", "one of three does not deliver", """
+        a: view 1 a b c | send reliable | a:1
+        b: view 1 a b c | a:1
+        c: view 1 a b c
+    """),
+    _doctored("agreement", "a joiner misses what came after its cut", """
+        a: view 1 a | send | a:1 | view 2 a b | send | a:2
+        b: view 2 a b cut a:1
+    """),
+    _doctored("agreement", "a crashed sender's message reaches only some", """
+        a: view 1 a b c | send | a:1 | crash
+        b: view 1 a b c | a:1 | view 2 b c
+        c: view 1 a b c | view 2 b c
+    """),
+    _doctored("agreement", "a leaver's last words reach only some", """
+        a: view 1 a b c | send | a:1 | left
+        b: view 1 a b c | a:1 | view 2 b c
+        c: view 1 a b c | view 2 b c
+    """),
+    _doctored("agreement", "a leaver goes without what was before its leave", """
+        a: view 1 a b c | left
+        b: view 1 a b c | send | b:1 | view 2 b c
+        c: view 1 a b c | b:1 | view 2 b c
+    """),
+    _doctored("validity", "one's own message is lost", """
+        a: view 1 a b | send | a:1 | send
+        b: view 1 a b | a:1
+    """),
+    _doctored("validity", "a clean leave loses its own message", """
+        a: view 1 a b | send reliable | left
+        b: view 1 a b | view 2 b
+    """),
+    _doctored("virtual_synchrony", "delivered on the other side of a view", """
+        a: view 1 a b | send | a:1 | view 2 a b
+        b: view 1 a b | view 2 a b | a:1
+    """),
+    _doctored("virtual_synchrony", "one crosses without the message", """
+        a: view 1 a b c | send | a:1 | crash
+        b: view 1 a b c | a:1 | view 2 b c | stop expelled
+        c: view 1 a b c | view 2 b c
+    """),
+    _doctored("view_order", "one view, two memberships", """
+        a: view 1 a b
+        b: view 1 a b c
+    """),
+    _doctored("view_order", "a view installed twice", """
+        a: view 1 a b | view 1 a b
+        b: view 1 a b
+    """),
+    _doctored("view_order", "views the other way round", """
+        a: view 1 a b | view 2 a b c | view 3 a b
+        b: view 1 a b | view 3 a b | view 2 a b c
+    """),
+    _doctored("self_inclusion", "in a view without itself", """
+        a: view 1 b
+        b: view 1 b
+    """),
+    _doctored("self_inclusion", "in a view of its former life", """
+        a: view 1 a b | crash
+        a#2: restart | join | view 2 a b
+        b: view 1 a b | view 2 a b
+    """),
+    _doctored("safe", "delivered as safe by one that then crashed", """
+        a: view 1 a b c | send safe | a:1 | crash
+        b: view 1 a b c | view 2 b c
+        c: view 1 a b c | view 2 b c
+    """),
+    _doctored("safe", "safe for some", """
+        a: view 1 a b | send | a:1
+        b: view 1 a b
+    """, "safe"),
+    _doctored("safe", "a leaver takes a safe message's promise with it", """
+        a: view 1 a b | send | a:1 | view 2 a
+        b: view 1 a b | left
+    """, "safe"),
+    _doctored("progress", "a probe that one does not deliver", """
+        a: view 1 a b | send probe | a:1
+        b: view 1 a b
+    """),
+    _doctored("progress", "one stays outside", """
+        a: view 1 a | send probe | a:1
+        b: join
+    """),
+    _doctored("progress", "all have stopped", """
+        a: view 1 a b | send | a:1 | stop suspected
+        b: view 1 a b | crash
+    """),
+    _doctored("progress", "a probe across a split that stayed", """
+        a: view 1 a b | view 2 a | send probe | a:1
+        b: view 1 a b | view 3 b | send probe | b:1
+    """),
+]
+
+SOUND: list[Sound] = [
+    _sound("nothing at all", ""),
+    _sound("two talk", """
+        a: join | view 1 a b | send | a:1 | b:1
+        b: join | view 1 a b | a:1 | send | b:1
+    """),
+    _sound("concurrent messages need no order", """
+        a: view 1 a b | send | a:1 | b:1
+        b: view 1 a b | send | b:1 | a:1
+    """),
+    _sound("an ordered group", """
+        a: view 1 a b c | send | send | b:1@1 | a:1@2 | a:2@3
+        b: view 1 a b c | send | b:1@1 | a:1@2 | a:2@3
+        c: view 1 a b c | b:1@1 | a:1@2 | a:2@3
+    """, "safe"),
+    _sound("levels mixed", """
+        a: view 1 a b | send unreliable | send fifo | send agreed | a:2 | a:3@1 | b:1@2
+        b: view 1 a b | a:2 | a:3@1 | send resilient(majority) | b:1@2
+    """),
+    _sound("unreliable messages owe nothing", """
+        a: view 1 a b | send | send | send | a:1 | a:3
+        b: view 1 a b | a:2
+    """, "unreliable"),
+    _sound("a joiner with a cut", """
+        a: view 1 a b | send | a:1 | b:1 | view 2 a b c | send | a:2 | c:1
+        b: view 1 a b | send | a:1 | b:1 | view 2 a b c | a:2 | c:1
+        c: join | view 2 a b c cut a:1 b:1 | a:2 | send | c:1
+    """),
+    _sound("a joiner knows the dead only from its cut", """
+        a: view 1 a b | send | a:1 | crash
+        b: view 1 a b | a:1 | view 2 b | view 3 b c | send | b:1
+        c: view 3 b c cut a:1 b:0 | b:1
+    """),
+    _sound("a clean leave", """
+        a: view 1 a b c | send | a:1 | b:1 | left
+        b: view 1 a b c | send | a:1 | b:1 | view 2 b c | send | b:2
+        c: view 1 a b c | a:1 | b:1 | view 2 b c | b:2
+    """),
+    _sound("all leave", """
+        a: view 1 a b | send | a:1 | left
+        b: view 1 a b | a:1 | view 2 b | send | b:1 | left
+    """),
+    _sound("two leave at once and one has heard more", """
+        a: view 1 a b c | left
+        b: view 1 a b c | c:1 | left
+        c: view 1 a b c | send | c:1 | view 2 c
+    """),
+    _sound("a crash takes the last message along", """
+        a: view 1 a b c | send | a:1 | send | a:2 | crash
+        b: view 1 a b c | a:1 | view 2 b c | send | b:1
+        c: view 1 a b c | a:1 | view 2 b c | b:1
+    """),
+    _sound("killed without a word", """
+        a: view 1 a b c | send | a:1 | send
+        b: view 1 a b c | a:1 | view 2 b c
+        c: view 1 a b c | a:1 | view 2 b c
+    """),
+    _sound("killed before its trace was written", """
+        a: view 1 a b | send | a:1
+        b: view 1 a b | a:1 | a:2 | view 2 b
+    """),
+    _sound("a torn file owes nothing", """
+        a: view 1 a b | send | a:1 | send | a:2
+        b: view 1 a b | a:1
+    """, torn="b"),
+    _sound("a file is missing altogether", """
+        a: view 1 a b | b:1 | send | a:1
+    """),
+    _sound("stopped and back again", """
+        a: view 1 a b | send | a:1 | stop suspected
+        a#2: join | view 3 a#2 b cut b:1 | send probe | a#2:1 | b:2
+        b: view 1 a b | a:1 | view 2 b | send | b:1 | view 3 a#2 b | send probe | a#2:1 | b:2
+    """),
+    _sound("killed and back before anyone noticed", """
+        a: view 1 a b | send | a:1 | send
+        a#2: join | view 2 a#2 b | send | a#2:1
+        b: view 1 a b | a:1 | view 2 a#2 b | a#2:1
+    """),
+    _sound("never let in", """
+        a: view 1 a | send | a:1
+        b: join
+        c: join | send | stop no answer
+    """),
+    _sound("two sides of a split", """
+        a: view 1 a b | send | a:1 | view 2 a | send | a:2
+        b: view 1 a b | a:1 | view 3 b | send | b:1
+    """),
+    _sound("expelled, and unaware", """
+        a: view 1 a b c | send | a:1 | view 2 a c | send probe | a:2
+        b: view 1 a b c | a:1
+        c: view 1 a b c | a:1 | view 2 a c | a:2
+    """),
+    _sound("only crashed lives of which one left first", """
+        a: view 1 a b | left | crash
+        b: view 1 a b | view 2 b | crash
+    """),
+]
+# fmt: on

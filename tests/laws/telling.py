@@ -1,0 +1,141 @@
+"""How a small history is told, so that people can read it.
+
+    a: view 1 a b | send | a:1 | b:1
+    b: view 1 a b | a:1 | send | b:1
+
+A line is (more of) one life, in its order; what happens is set apart by bars:
+
+    view ID MEMBER… [cut MEMBER:N…]     it installs a view
+    send [SERVICE] [N] [probe]          it multicasts its next message (or its N-th)
+    MEMBER:N[@SEQ][!]                   it delivers that message, at that place; `!` changed
+    left | stop REASON… | crash | join | restart
+
+`a` is the life `a#1`; the next one is written `a#2`. A message is delivered with the service that
+it was sent with, and with the story's when nobody sent it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from unisono.trace.files import TraceFile
+from unisono.trace.history import History, life_of
+from unisono.trace.record import LEFT, PROBE, Row, digest_of
+
+
+def key(name: str) -> str:
+    return name if "#" in name else f"{name}#1"
+
+
+class Teller:
+    """Turns the words of one story into rows."""
+
+    def __init__(self, text: str, service: str) -> None:
+        self.rows: list[Row] = []
+        self.service = service
+        self.views: dict[str, str] = {}
+        self.steps: dict[str, int] = {}
+        self.sent: dict[str, int] = {}
+        deeds = []
+        for line in filter(None, map(str.strip, text.splitlines())):
+            who, _, what = line.partition(": ")
+            deeds += [(key(who), deed.split()) for deed in what.split("|")]
+        self.services = self._services(deeds)
+        for life, words in deeds:
+            self._tell(life, words)
+
+    def _services(self, deeds: list[tuple[str, list[str]]]) -> dict[str, str]:
+        services: dict[str, str] = {}
+        sent: dict[str, int] = {}
+        for life, words in deeds:
+            if words[0] == "send":
+                service, number, _ = self._send_words(words[1:], sent.get(life, 0) + 1)
+                sent[life] = number
+                services[f"{life}:{number}"] = service
+        return services
+
+    def _send_words(self, words: list[str], number: int) -> tuple[str, int, str | None]:
+        service, detail = self.service, None
+        for word in words:
+            if word == PROBE:
+                detail = PROBE
+            elif word.isdigit():
+                number = int(word)
+            else:
+                service = word
+        return service, number, detail
+
+    def _row(self, life: str, kind: str, **fields: object) -> None:
+        node, _, incarnation = life.rpartition("#")
+        step = self.steps.get(life, 0)
+        self.steps[life] = step + 1
+        row = Row("story", "g", node, int(incarnation), step, 1000 * step, kind)
+        fields.setdefault("view", self.views.get(life, ""))
+        self.rows.append(row._replace(**fields))  # type: ignore[arg-type]
+
+    def _message(self, life: str, kind: str, message: str, **fields: object) -> None:
+        sender, _, number = message.rpartition(":")
+        name, _, incarnation = sender.rpartition("#")
+        payload = message.encode() + (b"!" if fields.pop("altered", False) else b"")
+        fields.setdefault("service", self.services.get(message, self.service))
+        self._row(
+            life,
+            kind,
+            sender=name,
+            sender_incarnation=int(incarnation),
+            number=int(number),
+            size=len(payload),
+            digest=digest_of(payload),
+            **fields,
+        )
+
+    def _tell(self, life: str, words: list[str]) -> None:
+        verb, *rest = words
+        if verb == "send":
+            service, number, detail = self._send_words(rest, self.sent.get(life, 0) + 1)
+            self.sent[life] = number
+            self._message(life, "send", f"{life}:{number}", service=service, detail=detail)
+        elif verb == "view":
+            self._view(life, rest)
+        elif verb == "left":
+            self._row(life, "leave", detail=LEFT)
+        elif verb == "stop":
+            self._row(life, "leave", detail=" ".join(rest) or "expelled")
+        elif verb in ("crash", "join", "restart"):
+            self._row(life, verb)
+        else:
+            altered = verb.endswith("!")
+            message, _, seq = verb.rstrip("!").partition("@")
+            sender, _, number = message.rpartition(":")
+            place = int(seq) if seq else None
+            self._message(life, "deliver", f"{key(sender)}:{number}", seq=place, altered=altered)
+
+    def _view(self, life: str, words: list[str]) -> None:
+        name, *rest = words
+        members = rest[: rest.index("cut")] if "cut" in rest else rest
+        cut = rest[len(members) + 1 :]
+        pairs = (entry.rpartition(":") for entry in cut)
+        detail = " ".join(f"{key(sender)}:{number}" for sender, _, number in pairs)
+        self.views[life] = name
+        self._row(life, "view", members=tuple(map(key, members)), detail=detail or None)
+
+
+def story(text: str, service: str = "causal", torn: str = "", run: str = "story") -> History:
+    """The history that the text tells; the lives in `torn` have a file without an end."""
+    rows = Teller(text, service).rows
+    return History(run, "story", "g", tuple(rows), frozenset(map(key, torn.split())))
+
+
+def write_trace(history: History, directory: str | os.PathLike[str]) -> None:
+    """The history as the trace files that would have told it."""
+    files: dict[str, TraceFile] = {}
+    for row in history.rows:
+        if life_of(row) not in files:
+            files[life_of(row)] = TraceFile(directory, history.run, row.node, row.incarnation)
+        files[life_of(row)].write(row)
+    for life, file in files.items():
+        if life in history.torn:
+            file.flush()
+            file.abandon()
+        else:
+            file.close()

@@ -1,0 +1,281 @@
+"""Trace files: what is written is read, and what is not a trace is said to be none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.laws.stories import DOCTORED, SOUND
+from tests.laws.telling import story, write_trace
+from unisono.errors import BadTrace, Misuse
+from unisono.laws import LAWS, judge
+from unisono.trace.checks import KINDS, ROW_CHECKS, STEP_NOT_RISING, TOLD_TWICE
+from unisono.trace.files import SCHEMA, Quarantined, TraceFile, read_trace, safe_name
+from unisono.trace.parquet import batch_of, writer_to
+from unisono.trace.record import Row
+
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+I32 = st.integers(0, 2**31 - 1)
+I64 = st.integers(-(2**63), 2**63 - 1)
+
+
+@st.composite
+def rows_of_one_life(draw: st.DrawFn) -> list[Row]:
+    node = draw(WORDS.filter(bool))
+    count = draw(st.integers(1, 20))
+    rows = []
+    for step in range(count):
+        kind = draw(st.sampled_from(sorted(KINDS - {"send", "deliver", "stable", "view"})))
+        row = Row("p", "g", node, 3, step, draw(st.integers(0, 2**40)), kind, draw(WORDS))
+        rows.append(
+            row._replace(
+                number=draw(st.none() | I64),
+                seq=draw(st.none() | I64),
+                size=draw(st.none() | I32),
+                digest=draw(st.none() | I64),
+                members=draw(st.none() | st.lists(WORDS, max_size=3).map(tuple)),
+                peer=draw(st.none() | WORDS),
+                detail=draw(st.none() | WORDS),
+            )
+        )
+    return rows
+
+
+@given(rows=rows_of_one_life(), run=WORDS.filter(bool), row_count_max=st.integers(1, 9))
+@settings(max_examples=60)
+def test_what_is_written_is_read(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Row], run: str, row_count_max: int
+) -> None:
+    directory = tmp_path_factory.mktemp("trace")
+    file = TraceFile(directory, run, rows[0].node, 3, row_count_max)
+    for row in rows:
+        file.write(row)
+    file.close()
+    file.close()
+    assert file.path.resolve().is_relative_to(directory.resolve())
+    trace = read_trace(directory)
+    assert trace.runs == {run: rows}
+    assert (trace.events, trace.quarantined, trace.torn) == (len(rows), [], {})
+    assert read_trace(file.path.parent).runs == trace.runs
+
+
+@pytest.mark.parametrize(
+    "name", ["a/b", "..", ".hidden", "_x", "two words", "naïve", "a\0b", "x" * 999, "ü" * 200]
+)
+def test_odd_names_make_harmless_files(tmp_path: Path, name: str) -> None:
+    file = TraceFile(tmp_path, "r", name, 1)
+    file.write(Row("p", "g", name, 1, 0, 0, "join"))
+    file.close()
+    assert file.path.parent == tmp_path / "run=r"
+    assert file.path.name[0] not in "._"
+    assert read_trace(tmp_path).runs["r"][0].node == name
+    assert safe_name(name) == safe_name(name)
+
+
+def test_long_names_stay_apart() -> None:
+    assert safe_name("x" * 999 + "a") != safe_name("x" * 999 + "b")
+
+
+def test_a_run_needs_a_name(tmp_path: Path) -> None:
+    for run in ("", "r" * 999):
+        with pytest.raises(Misuse, match="a run is named with 1 to 150 bytes"):
+            TraceFile(tmp_path, run, "a", 1)
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadTrace, match="cannot write"):
+        TraceFile(tmp_path / "file", "r", "a", 1)
+
+
+def test_rows_are_written_each_second_of_trace_time(tmp_path: Path) -> None:
+    file = TraceFile(tmp_path, "r", "a", 1)
+    for step in range(26):
+        file.write(Row("p", "g", "a", 1, step, step * 100_000, "join"))
+    assert read_trace(tmp_path).events == 22, "a group of rows from each second begun"
+    file.flush()
+    assert read_trace(tmp_path).events == 26
+    file.close()
+
+
+def test_the_schema_is_that_of_the_record(tmp_path: Path) -> None:
+    assert tuple(SCHEMA.names) == Row._fields
+    write_trace(story("a: view 1 a"), tmp_path)
+    table = pq.read_table(next(tmp_path.glob("*/*")), partitioning=None)
+    assert table.schema.equals(SCHEMA)
+
+
+def test_the_same_rows_make_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write_trace(SOUND[3].history, tmp_path / name)
+    files = sorted(path.relative_to(tmp_path / "one") for path in (tmp_path / "one").glob("*/*"))
+    assert files
+    for path in files:
+        assert (tmp_path / "one" / path).read_bytes() == (tmp_path / "two" / path).read_bytes()
+
+
+def test_verdicts_survive_the_files(tmp_path: Path) -> None:
+    told = [item.history for item in DOCTORED] + [item.history for item in SOUND if item[1].rows]
+    for history in told:
+        write_trace(history, tmp_path)
+    trace = read_trace(tmp_path)
+    assert trace.quarantined == []
+    read = {history.run: history for history in trace.histories()}
+    assert len(read) == len(told)
+    for history in told:
+        assert judge(read[history.run], LAWS) == judge(history, LAWS)
+
+
+# -- what is no trace ----------------------------------------------------------------------------
+
+
+def test_a_directory_that_is_none(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("hello")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / "x.parquet").write_bytes(b"PAR1")
+    (tmp_path / "void" / "run=1").mkdir(parents=True)
+    for name, why in {
+        "missing": "no such directory; give the one",
+        "file": "not a directory; give the one",
+        "empty": "no trace in it; give a directory with",
+        "foreign": "no trace in it",
+        "void": "no trace in it",
+    }.items():
+        with pytest.raises(BadTrace, match=why) as caught:
+            read_trace(tmp_path / name)
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_directory_that_may_not_be_read(tmp_path: Path) -> None:
+    (tmp_path / "run=1").mkdir(mode=0)
+    with pytest.raises(BadTrace, match="cannot be read"):
+        read_trace(tmp_path)
+
+
+# -- quarantine ----------------------------------------------------------------------------------
+
+GOOD = Row("p", "g", "a", 1, 0, 0, "deliver", "1", "b", 1, 1, None, "fifo", 1, 7)
+VIEW = Row("p", "g", "a", 1, 0, 0, "view", "1", members=("a#1",))
+# fmt: off
+BAD_ROWS = [
+    (GOOD._replace(protocol=None),              "no protocol or group"),
+    (GOOD._replace(group=None),                 "no protocol or group"),
+    (GOOD._replace(node=None),                  "no node"),
+    (GOOD._replace(node=""),                    "no node"),
+    (GOOD._replace(incarnation=None),           "no incarnation, or a negative one"),
+    (GOOD._replace(incarnation=-1),             "no incarnation, or a negative one"),
+    (GOOD._replace(step=-1),                    "no step, or a negative one"),
+    (GOOD._replace(t_us=-1),                    "no time, or a negative one"),
+    (GOOD._replace(t_us=None),                  "no time, or a negative one"),
+    (GOOD._replace(kind="explode"),             "unknown kind"),
+    (GOOD._replace(kind=None),                  "unknown kind"),
+    (GOOD._replace(view=None),                  "no view column"),
+    (GOOD._replace(sender=None),                "message without sender"),
+    (GOOD._replace(sender_incarnation=None),    "message without sender"),
+    (GOOD._replace(number=None),                "message without number"),
+    (GOOD._replace(number=0),                   "message without number"),
+    (GOOD._replace(service=None),               "message without service, or an unknown one"),
+    (GOOD._replace(service="resilient(x)"),     "message without service, or an unknown one"),
+    (GOOD._replace(digest=None),                "message without size and digest"),
+    (GOOD._replace(size=-1),                    "message without size and digest"),
+    (GOOD._replace(kind="send"),                "sent in the name of another"),
+    (VIEW._replace(view=""),                    "view without id"),
+    (VIEW._replace(members=None),               "view without members, or misnamed ones"),
+    (VIEW._replace(members=()),                 "view without members, or misnamed ones"),
+    (VIEW._replace(members=("a#1", "a")),       "view without members, or misnamed ones"),
+    (VIEW._replace(members=("a#1", None)),      "view without members, or misnamed ones"),
+]
+# fmt: on
+
+
+def test_bad_rows_are_quarantined_and_good_ones_judged(tmp_path: Path) -> None:
+    rows = [GOOD]
+    for step, (row, _) in enumerate(BAD_ROWS, 1):
+        rows.append(row if row.step == -1 else row._replace(step=step))
+    rows.append(GOOD._replace(step=100, number=2))
+    (tmp_path / "run=r").mkdir()
+    with writer_to(tmp_path / "run=r" / "a-1.parquet") as writer:
+        writer.write_batch(batch_of(rows))
+    trace = read_trace(tmp_path)
+    assert [row.number for row in trace.runs["r"]] == [1, 2]
+    name = "run=r/a-1.parquet"
+    assert trace.quarantined == [
+        Quarantined(name, place, reason) for place, (_, reason) in enumerate(BAD_ROWS, 1)
+    ]
+
+
+def test_every_check_is_seen_to_fail() -> None:
+    assert {reason for _, reason in BAD_ROWS} == {check.reason for check in ROW_CHECKS}
+    assert len({check.reason for check in ROW_CHECKS}) == len(ROW_CHECKS)
+
+
+def test_steps_that_do_not_rise(tmp_path: Path) -> None:
+    file = TraceFile(tmp_path, "r", "a", 1)
+    for step in (0, 5, 5, 3, 6):
+        file.write(GOOD._replace(step=step))
+    file.close()
+    trace = read_trace(tmp_path)
+    assert [row.step for row in trace.runs["r"]] == [0, 5, 6]
+    assert [(q.row, q.reason) for q in trace.quarantined] == [
+        (2, STEP_NOT_RISING),
+        (3, STEP_NOT_RISING),
+    ]
+
+
+def test_a_life_told_by_two_files(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        file = TraceFile(tmp_path, "r", name, 1)
+        file.write(GOOD)
+        file.close()
+    trace = read_trace(tmp_path)
+    assert trace.events == 1
+    assert trace.quarantined == [Quarantined("run=r/b-1.parquet", 0, TOLD_TWICE)]
+
+
+def test_bad_files_are_quarantined(tmp_path: Path) -> None:
+    write_trace(story("a: view 1 a | send | a:1"), tmp_path)
+    folder = tmp_path / "run=story"
+    good = pq.read_table(folder / "a-1.parquet", partitioning=None)
+    (folder / "empty.parquet").write_bytes(b"")
+    (folder / "garbage.parquet").write_bytes(os.urandom(3000))
+    (folder / "folder.parquet").mkdir()
+    (folder / "magic.parquet").write_bytes(b"PAR1" + bytes(100) + b"PAR1")
+    pq.write_table(pa.table({"x": [1]}), folder / "other.parquet")
+    step = good.schema.get_field_index("step")
+    typed = good.set_column(step, "step", pa.array(["0", "1", "2"]))
+    pq.write_table(typed, folder / "typed.parquet")
+    (folder / "notes.txt").write_text("ignored")
+    trace = read_trace(tmp_path)
+    assert trace.events == 3
+    reasons = {Path(q.path).stem: q.reason for q in trace.quarantined}
+    assert reasons.keys() == {"empty", "garbage", "folder", "magic", "other", "typed"}
+    assert reasons["other"] == "foreign: no column protocol"
+    assert reasons["typed"] == "foreign: column step is string, not int64"
+    assert all(q.row is None and "\n" not in q.reason for q in trace.quarantined)
+
+
+def test_a_trace_rewritten_by_other_tools_is_still_one(tmp_path: Path) -> None:
+    history = story("a: view 1 a b | send | a:1\nb: view 1 a b | a:1")
+    write_trace(history, tmp_path)
+    before = read_trace(tmp_path)
+    for path in tmp_path.glob("*/*"):
+        loose = pa.Table.from_pylist(pq.read_table(path).to_pylist())
+        assert not loose.select(SCHEMA.names).schema.equals(SCHEMA)
+        pq.write_table(loose, path, compression="snappy", use_dictionary=False)
+    assert read_trace(tmp_path) == before
+
+
+def test_importing_unisono_imports_no_pyarrow() -> None:
+    code = "import unisono, unisono.laws, unisono.trace.tap, sys; print('pyarrow' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,187 @@
+"""The tap is a core like the one it wraps, and writes what passes its door."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+
+import pytest
+
+from unisono.core import (
+    EVERYONE,
+    Arm,
+    Core,
+    Deliver,
+    Depart,
+    Effect,
+    Event,
+    Expired,
+    Fail,
+    Install,
+    Join,
+    Leave,
+    Multicast,
+    Received,
+    Restart,
+    Send,
+    Stabilize,
+)
+from unisono.model import Address, Burst, Member, Message, Resilient, Service, View
+from unisono.trace.history import cut_of
+from unisono.trace.record import LEFT, PROBE, Row, digest_of
+from unisono.trace.tap import Tap
+
+A = Member("a", Address("10.0.0.1", 7000), 1)
+B = Member("b b%", Address("::1", 7001), 2)
+
+
+class Timer(Enum):
+    ACK = 1
+
+
+class Listed:
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+
+    def write(self, row: Row) -> None:
+        self.rows.append(row)
+
+    def close(self) -> None:
+        pass
+
+
+class Scripted:
+    """A core that answers with what it was told to answer."""
+
+    def __init__(self) -> None:
+        self.me = A
+        self.counts: dict[str, int] = {}
+        self.arrows: dict[str, int] = {}
+        self.answer: list[Effect] = []
+
+    def step(self, now_us: int, event: Event) -> list[Effect]:
+        if isinstance(event, Leave):
+            raise ValueError("not now")
+        if isinstance(event, Received):
+            self.counts["drop.corrupt"] = self.counts.get("drop.corrupt", 0) + 2
+            self.counts["in.data"] = 5
+            self.counts["nak"] = 1
+            self.arrows["IDLE --x--> BUSY"] = 1
+        return self.answer
+
+    def room(self) -> int:
+        return 77
+
+    def walked(self) -> Mapping[str, int]:
+        return self.arrows
+
+
+def tapped(detail: bool = False) -> tuple[Tap, Scripted, Listed]:
+    core, sink = Scripted(), Listed()
+    return Tap(core, "rmcast", "g", sink, detail), core, sink
+
+
+def test_a_tap_is_a_core() -> None:
+    tap, core, _ = tapped()
+    as_core: Core = tap
+    assert (as_core.me, as_core.room(), as_core.walked()) == (A, 77, core.arrows)
+    assert as_core.counts is core.counts
+    core.answer = [Arm("x", 1)]
+    assert tap.step(1, Join()) is core.answer
+
+
+def test_a_life_in_rows() -> None:
+    tap, core, sink = tapped()
+    tap.step(1, Restart())
+    tap.step(2, Join())
+    core.answer = [
+        Install(View((A, B), "v1", cut=((B, 4), (A, 17)), seq=9)),
+        Deliver([Message(B, b"hi", 5, seq=3, service=Service.SAFE)]),
+        Send(EVERYONE, [b"x"]),
+    ]
+    tap.step(3, Multicast([b"one", b"two"]))
+    core.answer = [Stabilize([Message(A, b"one", 1, service=Resilient(3))])]
+    tap.send_detail = PROBE
+    tap.step(4, Multicast([b"three"], Resilient(Resilient.MAJORITY)))
+    core.answer = [Depart()]
+    tap.step(5, Expired(Timer.ACK))
+    rows = sink.rows
+    assert [row.step for row in rows] == list(range(len(rows)))
+    assert [(row.kind, row.t_us) for row in rows] == [
+        ("restart", 1),
+        ("join", 2),
+        ("send", 3),
+        ("send", 3),
+        ("view", 3),
+        ("deliver", 3),
+        ("send", 4),
+        ("stable", 4),
+        ("leave", 5),
+    ]
+    assert all(row[:4] == ("rmcast", "g", "a", 1) for row in rows)
+    assert [row.view for row in rows] == [""] * 4 + ["v1"] * 5
+    one, _, view, hi, three, stable, leave = rows[2:]
+    assert (one.sender, one.sender_incarnation, one.number) == ("a", 1, 1)
+    assert (one.service, one.size, one.digest, one.detail) == ("causal", 3, digest_of(b"one"), None)
+    assert (view.members, view.seq) == (("a#1", "b b%#2"), 9)
+    assert view.detail == "a#1:17 b%20b%25#2:4"
+    assert cut_of(view.detail) == {"a#1": 17, "b b%#2": 4}
+    assert (hi.sender, hi.sender_incarnation, hi.number, hi.seq) == ("b b%", 2, 5, 3)
+    assert (hi.service, hi.size, hi.digest) == ("safe", 2, digest_of(b"hi"))
+    assert (three.number, three.service, three.detail) == (3, "resilient(majority)", PROBE)
+    assert (stable.number, stable.service) == (1, "resilient(3)")
+    assert leave.detail == LEFT
+
+
+def test_a_stop_has_its_reason_and_the_world_its_notes() -> None:
+    tap, core, sink = tapped()
+    core.answer = [Install(View((A,), "v1", detail="alone")), Fail("suspected by b")]
+    tap.step(1, Join())
+    tap.note(2, "crash", "power")
+    assert [(row.kind, row.detail) for row in sink.rows] == [
+        ("join", None),
+        ("view", "alone"),
+        ("leave", "suspected by b"),
+        ("crash", "power"),
+    ]
+    assert cut_of(sink.rows[1].detail) == {}
+
+
+def test_a_step_that_raises_leaves_no_row() -> None:
+    tap, _, sink = tapped()
+    with pytest.raises(ValueError, match="not now"):
+        tap.step(1, Leave())
+    assert sink.rows == []
+
+
+def test_work_is_written_only_when_asked_for() -> None:
+    for detail in (False, True):
+        tap, core, sink = tapped(detail)
+        core.answer = [
+            Send((B.address, A.address), [b"abc", b"de"]),
+            Send(EVERYONE, [b"x"]),
+            Install(View((A,), "v1")),
+        ]
+        tap.step(1, Received(B.address, Burst(memoryview(b"12345"), 2)))
+        tap.step(2, Expired((Timer.ACK, 3)))
+        kinds = [(r.kind, r.peer, r.size, r.number, r.detail) for r in sink.rows]
+        sends = [
+            ("packet_out", "[::1]:7001", 5, None, "2"),
+            ("packet_out", "10.0.0.1:7000", 5, None, "2"),
+            ("packet_out", "*", 1, None, "1"),
+        ]
+        view = ("view", None, None, None, None)
+        if not detail:
+            assert kinds == [view, view]
+            continue
+        assert kinds == [
+            ("packet_in", "[::1]:7001", 5, None, "3"),
+            ("drop", None, None, 2, "corrupt"),
+            ("nak", None, None, 1, None),
+            ("arrow", None, None, 1, "IDLE --x--> BUSY"),
+            *sends,
+            view,
+            ("timer", None, None, None, "ACK 3"),
+            *sends,
+            view,
+        ]
