@@ -1,0 +1,53 @@
+"""An endpoint with somebody who listens, for tests on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any
+
+from unisono.model import Address, Packets
+from unisono.net.udp import Endpoint
+from unisono.net.where import Where
+
+TIMEOUT_S = 5.0
+
+
+class Ear:
+    """Keeps what an endpoint hears, with the memoryviews it was handed."""
+
+    def __init__(self, at: Where, **options: Any) -> None:
+        self.endpoint = Endpoint(at, buffer_octets=1 << 20, **options)
+        self.bursts: list[tuple[Address, Packets]] = []
+        self._news = asyncio.Event()
+        self.endpoint.attach(asyncio.get_running_loop(), self._heard)
+
+    def _heard(self, found: list[tuple[Address, Packets]]) -> None:
+        self.bursts += found
+        self._news.set()
+
+    @property
+    def packets(self) -> list[bytes]:
+        return [bytes(packet) for _, packets in self.bursts for packet in packets]
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(TIMEOUT_S):
+            while not holds():
+                self._news.clear()
+                await self._news.wait()
+
+    async def hears(self, count: int) -> list[bytes]:
+        await self.until(lambda: len(self.packets) >= count)
+        return self.packets
+
+    def close(self) -> None:
+        self.endpoint.close()
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that nobody has now. Others may take it, so tests bind to 0 where they can."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])

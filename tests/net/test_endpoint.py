@@ -1,0 +1,297 @@
+"""Real sockets on loopback: multicast, lists of peers, both families, mistakes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.net.ear import Ear, free_port
+from unisono.core import EVERYONE
+from unisono.errors import Misuse
+from unisono.model import Address
+from unisono.net import inbox, offload
+from unisono.net.udp import Endpoint
+from unisono.net.where import Where
+
+pytestmark = pytest.mark.real
+GROUP = "239.192.77.7"
+ROOT = Path(__file__).parents[2]
+
+
+def no_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return True
+    return False
+
+
+needs_ipv6 = pytest.mark.skipif(no_ipv6(), reason="needs an IPv6 loopback address")
+
+
+def told(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def multicast(port: int, **more: Any) -> Where:
+    return Where(multicast=Address(GROUP, port), interface="127.0.0.1", **more)
+
+
+@pytest.mark.parametrize("offloads", [True, False])
+def test_a_multicast_reaches_the_others_and_not_the_sender(offloads: bool) -> None:
+    async def story() -> None:
+        port = free_port()
+        a, b, c = (Ear(multicast(port), offloads=offloads) for _ in range(3))
+        packets = [bytes([n]) * 1200 for n in range(90)] + [b"end"]
+        a.endpoint.send(EVERYONE, packets)
+        assert await b.hears(91) == packets
+        assert await c.hears(91) == packets
+        assert {source for source, _ in b.bursts} == {a.endpoint.address}
+        c.endpoint.send((a.endpoint.address,), [b"to you alone"])
+        assert await a.hears(1) == [b"to you alone"]
+        counts = a.endpoint.counts
+        assert counts["net.out.packets"] == 91 and counts["net.in.packets"] == 1
+        assert counts["net.out.calls"] < 5 if offloads and a.endpoint.segments else True
+        for ear in (a, b, c):
+            ear.close()
+
+    told(story)
+
+
+def test_payloads_stay_whole_while_someone_holds_them() -> None:
+    async def story() -> None:
+        port = free_port()
+        a, b = Ear(multicast(port)), Ear(multicast(port))
+        rounds = 3 * inbox.SLAB_OCTETS // 40_000
+        for n in range(rounds):
+            a.endpoint.send(EVERYONE, [bytes([n % 251]) * 1000] * 40)
+            await b.hears(40 * (n + 1))
+        held = b.packets
+        assert held == [bytes([n % 251]) * 1000 for n in range(rounds) for _ in range(40)]
+        a.close()
+        b.close()
+
+    told(story)
+
+
+def test_a_slab_nobody_holds_is_used_again() -> None:
+    async def story() -> None:
+        port = free_port()
+        a, b = Ear(multicast(port)), Ear(multicast(port))
+        slab = b.endpoint._inbox._slab
+        for _ in range(2 * inbox.SLAB_OCTETS // 40_000):
+            a.endpoint.send(EVERYONE, [bytes(1000)] * 40)
+            await b.hears(40)
+            b.bursts.clear()
+        assert b.endpoint._inbox._slab is slab
+        a.close()
+        b.close()
+
+    told(story)
+
+
+def test_singles_and_empty_datagrams_are_heard_in_order() -> None:
+    async def story() -> None:
+        b = Ear(Where(bind=Address("127.0.0.1", 0)))
+        sizes = [0, 0, 10, 9000, 9000, 0, 5000, 60_000, 1, 1]
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+            for size in sizes:
+                sock.sendto(bytes(size), b.endpoint.address)
+            assert [len(packet) for packet in await b.hears(len(sizes))] == sizes
+        b.close()
+
+    told(story)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::1", marks=needs_ipv6)])
+def test_one_list_serves_every_member(host: str) -> None:
+    async def story() -> None:
+        ports = [free_port(host) for _ in range(3)]
+        peers = tuple(Address(host, port) for port in ports)
+        ears = [Ear(Where(peers=peers)) for _ in peers]
+        assert [ear.endpoint.address for ear in ears] == list(peers)
+        ears[1].endpoint.send(EVERYONE, [b"x" * 900] * 10)
+        assert len(await ears[0].hears(10)) == len(await ears[2].hears(10)) == 10
+        assert ears[1].packets == []
+        for ear in ears:
+            ear.close()
+
+    told(story)
+
+
+def test_one_who_is_not_on_the_list_is_answered_and_then_in_the_view() -> None:
+    async def story() -> None:
+        listed = Ear(Where(peers=(Address("127.0.0.1", free_port()),)))
+        guest = Ear(Where(peers=(listed.endpoint.address,), bind=Address("", 0)))
+        guest.endpoint.send(EVERYONE, [b"hello"])
+        await listed.hears(1)
+        listed.endpoint.send(EVERYONE, [b"welcome"])
+        assert await guest.hears(1) == [b"welcome"]
+        guest.close()
+        listed.close()
+
+    told(story)
+
+
+def test_groups_on_one_multicast_address_with_other_ports_or_addresses_are_apart() -> None:
+    async def story() -> None:
+        port, other = free_port(), free_port()
+        a, b, c = Ear(multicast(port)), Ear(multicast(port)), Ear(multicast(other))
+        d = Ear(Where(multicast=Address("239.192.77.8", port), interface="127.0.0.1"))
+        a.endpoint.send(EVERYONE, [b"for b"])
+        d.endpoint.send(EVERYONE, [b"for nobody"])
+        c.endpoint.send((b.endpoint.address,), [b"mark"])
+        d.endpoint.send((c.endpoint.address,), [b"mark"])
+        assert sorted(await b.hears(2)) == [b"for b", b"mark"]
+        assert await c.hears(1) == [b"mark"]
+        assert d.packets == []
+        for ear in (a, b, c, d):
+            ear.close()
+
+    told(story)
+
+
+def test_bind_and_advertise_are_apart() -> None:
+    async def story() -> None:
+        at = Where(
+            peers=(Address("127.0.0.1", free_port()),),
+            bind=Address("0.0.0.0", 0),
+            advertise=Address("203.0.113.5", 0),
+        )
+        ear = Ear(at)
+        assert ear.endpoint.bound.host == "0.0.0.0"
+        assert ear.endpoint.address == Address("203.0.113.5", ear.endpoint.bound.port)
+        ear.close()
+
+    told(story)
+
+
+def test_addresses_that_are_no_addresses_are_counted_not_resolved() -> None:
+    async def story() -> None:
+        ear = Ear(Where(bind=Address("127.0.0.1", 0)))
+        bad = (Address("example.org", 5), Address("::1", 5), Address("127.0.0.1", 0))
+        ear.endpoint.send(bad, [b"x"])
+        assert ear.endpoint.counts["drop.bad_address"] == 3
+        ear.close()
+
+    told(story)
+
+
+def test_a_peer_that_is_not_there_disturbs_nobody() -> None:
+    async def story() -> None:
+        here, gone = free_port(), free_port()
+        ear = Ear(Where(peers=(Address("127.0.0.1", here), Address("127.0.0.1", gone))))
+        for _ in range(3):
+            ear.endpoint.send(EVERYONE, [b"anybody?"])
+            await asyncio.sleep(0)
+        assert ear.endpoint.counts["net.out.packets"] == 3
+        ear.close()
+
+    told(story)
+
+
+@pytest.mark.parametrize(
+    ("at", "text"),
+    [
+        (Where(), "neither multicast= nor peers="),
+        (Where(bind=Address("203.0.113.77", 0)), "not an address of this machine"),
+        (Where(bind=Address("0.0.0.0", 0)), "say with advertise="),
+        (multicast(7400, bind=Address("203.0.113.77", 0)), "not an address of this machine"),
+        (Where(multicast=Address(GROUP, 7400), interface="203.0.113.77"), "give interface="),
+        (Where(multicast=Address(GROUP, 7400), interface="nosuch0"), "does not exist"),
+        (Where(multicast=Address(GROUP, 7400), interface="::1"), "wrong family"),
+        (Where(peers=(Address("127.0.0.1", 9), Address("::1", 9))), "mix IPv4 and IPv6"),
+        (Where(multicast=Address("ff12::7%nosuch0", 7400)), "does not exist|names no interface"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(at: Where, text: str) -> None:
+    with pytest.raises(Misuse, match=text) as caught:
+        Endpoint(at)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_taken_port_is_told() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("127.0.0.1", 0))
+        port = other.getsockname()[1]
+        with pytest.raises(Misuse, match=f"port {port} on 127.0.0.1 is taken"):
+            Endpoint(Where(bind=Address("127.0.0.1", port)))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        other.bind(("0.0.0.0", 0))  # somebody who does not share
+        port = other.getsockname()[1]
+        with pytest.raises(Misuse, match=f"port {port} on {GROUP} is taken"):
+            Endpoint(multicast(port))
+
+
+def test_a_small_buffer_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    offload._warned.clear()
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
+        caplog.at_level(logging.WARNING, "unisono.net"),
+    ):
+        huge = (1 << 31) - 1  # the kernel halves or caps it, whoever asks
+        assert offload.enlarge(sock, huge, receive=True) < huge
+        offload.enlarge(sock, huge, receive=True)
+    assert len(caplog.records) == 1
+    assert "net.core.rmem_max" in caplog.text or not offload.LINUX
+
+
+NAMESPACE = """
+import asyncio, socket
+from tests.net.ear import Ear
+from unisono.core import EVERYONE
+from unisono.errors import Misuse
+from unisono.model import Address
+from unisono.net.udp import Endpoint
+from unisono.net.where import Where
+
+async def pair(host, interface):
+    at = Where(multicast=Address(host, 7400), interface=interface)
+    a, b = Ear(at), Ear(at)
+    a.endpoint.send(EVERYONE, [bytes(1000)] * 20)
+    assert len(await b.hears(20)) == 20 and a.packets == []
+    b.endpoint.send((a.endpoint.address,), [b"back"])
+    assert await a.hears(1) == [b"back"]
+    a.close(); b.close()
+
+asyncio.run(pair("239.192.77.1", "127.0.0.1"))  # no route at all but loopback
+asyncio.run(pair("ff15::77", "d0"))
+asyncio.run(pair("ff15::77", "fd77::1"))
+asyncio.run(pair("ff12::77", "fe80::7700%d0"))
+asyncio.run(pair("ff12::77%d0", ""))
+for host, interface in (("ff15::77", "lo"), ("239.192.77.1", "d1")):
+    try:
+        Endpoint(Where(multicast=Address(host, 7400), interface=interface))
+    except Misuse as error:
+        print(error)
+"""
+
+
+@pytest.mark.root
+def test_ipv6_multicast_scopes_and_missing_routes_in_a_namespace() -> None:
+    script = (
+        "ip link set lo up && ip link add d0 type veth peer name d1"
+        " && ip link set d0 addrgenmode none && ip link set d0 up && ip link set d1 up"
+        " && ip -6 addr add fd77::1/64 dev d0 nodad && ip -6 addr add fe80::7700/64 dev d0 nodad"
+        f' && exec {sys.executable} -c "$PROGRAM"'
+    )
+    run = subprocess.run(
+        ["unshare", "--net", "sh", "-c", script],
+        env={**os.environ, "PROGRAM": NAMESPACE, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert run.returncode == 0, run.stderr
+    assert "no multicast route to ff15::77 on interface 'lo'" in run.stdout
+    assert "interface 'd1' has no IPv4 address" in run.stdout
