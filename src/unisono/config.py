@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_args
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from unisono.core import Offer
 from unisono.errors import Misuse
@@ -25,6 +25,7 @@ MULTICAST, PORT = "239.192.77.1", 7400
 """An address of the organisation-local scope, and a port, that need no permission."""
 LOOPBACK = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 NAME = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
+URL = re.compile(r"(?P<scheme>[a-z+]+)://(?P<place>[^/?#]*)(?P<path>/[^?#]*)?(\?(?P<query>.*))?")
 SCHEMES = ("unisono", "unisono+peers")
 POSITIVE = re.compile(r".*_(max|octets|s)$")
 
@@ -116,16 +117,18 @@ def from_toml(path: Path) -> dict[str, Any]:
 
 def from_url(text: str) -> dict[str, Any]:
     """`unisono://239.1.2.3:7400/orders?protocol=rmcast` or `unisono+peers://a:7400,b:7400/orders`."""
-    parts = urlsplit(text)
-    if parts.scheme not in SCHEMES:
+    # By hand, because a list of hosts is no host to the library's parser.
+    match = URL.fullmatch(text)
+    if match is None or match["scheme"] not in SCHEMES:
         raise Misuse(f"URL {text!r}: write unisono://… or unisono+peers://… instead")
+    scheme, query = match["scheme"], match["query"] or ""
     values: dict[str, Any] = {}
-    group = unquote(parts.path.strip("/"))
+    group = unquote((match["path"] or "").strip("/"))
     if not group or "/" in group:
-        raise Misuse(f"URL {text!r} names no group: write {parts.scheme}://host:port/GROUP")
+        raise Misuse(f"URL {text!r} names no group: write {scheme}://host:port/GROUP")
     values["group"] = group
-    place = unquote(parts.netloc)
-    if parts.scheme == "unisono+peers":
+    place = unquote(match["place"])
+    if scheme == "unisono+peers":
         if not place:
             raise Misuse(
                 f"URL {text!r} names no peers: write unisono+peers://host:port,host:port/…"
@@ -137,7 +140,7 @@ def from_url(text: str) -> dict[str, Any]:
         if port >= 0:
             values["port"] = port
     try:
-        pairs = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
     except ValueError:
         raise Misuse(f"URL {text!r}: write options as ?key=value&key=value") from None
     for key, value in pairs:

@@ -370,12 +370,12 @@ class Group:
 
     async def leave(self) -> None:
         """Leave cleanly, within `leave_s`; then the stream ends. Twice is no harm."""
+        self._speaker.flush()
         if self._rejoining is not None:
             self._rejoining.cancel()
         life = self._life
         if self._ended is None and life is not None and not life.driver.finished:
             if self._departed is None:
-                self._speaker.flush()
                 self._departed = asyncio.get_running_loop().create_future()
                 self._speaker.end(Stopped("leaving the group"))
                 life.driver.feed(Congested(False))

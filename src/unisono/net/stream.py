@@ -107,23 +107,21 @@ class Stream:
                 self._congested(True)
         elif len(self._queue) > self._count_max:
             if self._slow == "shed":
-                self._shed(len(self._queue) - self._count_max)
+                self._shed()
             if len(self._queue) > self._count_max:  # policy `leave`, or nothing left to shed
                 self._overflowed(
                     f"the reader is too slow: {len(self._queue)} events wait"
                     f" (queue_count_max={self._count_max}, slow={self._slow!r})"
                 )
 
-    def _shed(self, surplus: int) -> None:
+    def _shed(self) -> None:
         """Drop the oldest messages; a notice stands where they stood. All else stays."""
         kept: list[Entry] = []
         queue = self._queue
-        surplus += 1  # the notice itself takes a place
-        while queue and surplus > 0:
+        while queue and len(queue) + len(kept) > self._count_max:
             entry = queue.popleft()
             if isinstance(entry, Message):
                 self.shed_count += 1
-                surplus -= 1
                 entry = Shed(1)
             if isinstance(entry, Shed) and kept and isinstance(kept[-1], Shed):
                 kept[-1] = Shed(kept[-1].count + entry.count)
