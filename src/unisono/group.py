@@ -252,16 +252,7 @@ class Group:
 
     def _why_no_view(self) -> str:
         text = f"no view within join_s={self.config.join_s:g} s"
-        if self._life is None:
-            return text
-        counts, at = self._life.counts(), self._life.endpoint.where
-        lost = {name: count for name, count in counts.items() if name.startswith("drop.") and count}
-        drops = ", ".join(f"{name} {count}" for name, count in sorted(lost.items())) or "none"
-        return (
-            f"{text}: tried {self.protocol} over {at} as {self._life.core.me} at"
-            f" {self._life.endpoint.address}; {counts['net.out.packets']} packets went out,"
-            f" {counts['net.in.packets']} came in, drops: {drops}"
-        )
+        return f"{text}: tried {self.protocol} {self._life.tried()}" if self._life else text
 
     def _abandon(self, reason: str) -> str:
         if self._rejoining is not None:
@@ -302,16 +293,8 @@ class Group:
         if self.config.trace:
             ledger = _Traced(core, self.protocol, self.config)
             core = ledger.core
-        return Life(
-            endpoint,
-            core,
-            self._stream,
-            self._speaker,
-            self._installed,
-            self._life_ended,
-            self.config.stable,
-            ledger,
-        )
+        told = (self._stream, self._speaker, self._installed, self._life_ended)
+        return Life(endpoint, core, *told, self.config.stable, ledger)
 
     def _setting(self, me: Member, endpoint: Endpoint) -> Setting:
         return Setting(
@@ -348,8 +331,10 @@ class Group:
             self._departed.set_result(None)
 
     async def _rejoin(self, reason: str) -> None:
-        for attempt in range(REOPEN_COUNT_MAX):
-            pause_s = min(REJOIN_PAUSE_MAX_S, REJOIN_PAUSE_S * 2 ** (self._setbacks + attempt))
+        why = reason
+        for _ in range(REOPEN_COUNT_MAX):
+            pause_s = min(REJOIN_PAUSE_MAX_S, REJOIN_PAUSE_S * 2 ** min(self._setbacks, 10))
+            self._setbacks += 1
             log.warning("%s stopped: %s; joining again", self._name, reason)
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
             try:
@@ -358,7 +343,6 @@ class Group:
                 log.warning("%s cannot join again: %s", self._name, error)
                 why = f"{reason}; and could not join again: {error}"
             else:
-                self._setbacks += 1
                 return
         self._finish(why, Stopped(why))
 

@@ -129,6 +129,21 @@ def test_one_list_serves_every_member(host: str) -> None:
     told(story)
 
 
+@pytest.mark.skipif(not offload.LINUX, reason="needs all of 127.0.0.0/8 on loopback")
+def test_the_interface_says_which_entry_of_the_list_is_ours() -> None:
+    async def story() -> None:
+        port = free_port("127.0.0.3")
+        peers = (Address("127.0.0.2", port), Address("127.0.0.3", port))
+        ear = Ear(Where(peers=peers, interface="127.0.0.3"))
+        other = Ear(Where(peers=peers, interface="127.0.0.4"))
+        assert ear.endpoint.address == peers[1]
+        assert other.endpoint.address.host == "127.0.0.4"
+        ear.close()
+        other.close()
+
+    told(story)
+
+
 def test_one_who_is_not_on_the_list_is_answered_and_then_in_the_view() -> None:
     async def story() -> None:
         listed = Ear(Where(peers=(Address("127.0.0.1", free_port()),)))

@@ -75,6 +75,18 @@ class Life:
         found["persist.unsaved"] += self.driver.unsaved_count
         return found
 
+    def tried(self) -> str:
+        """What this life has done to reach anybody."""
+        counts = self.counts()
+        drops = [
+            f"{n} {count}" for n, count in sorted(counts.items()) if n[:5] == "drop." and count
+        ]
+        return (
+            f"over {self.endpoint.where} as {self.core.me} at {self.endpoint.address};"
+            f" {counts['net.out.packets']} packets went out, {counts['net.in.packets']} came in,"
+            f" drops: {', '.join(drops) or 'none'}"
+        )
+
     def close(self) -> None:
         """End at once. Twice is no harm."""
         self.driver.close()

@@ -157,8 +157,9 @@ class Endpoint:
         host, mtu = where.routed_from(first, self._scope) if first else (bind.host, 65535)
         if interface:
             host = where.local_address(interface, family)
-        if not at.bind and (own := self._one_of(at.peers)):
-            return own, mtu
+        mine_listed = [peer for peer in at.peers if not interface or peer.host == host]
+        if not at.bind and (sock := self._one_of(mine_listed)):
+            return sock, mtu
         own = self._socket(family)
         mine = Address(bind.host or host, bind.port)
         _bind(own, where.sockaddr(mine, self._scope), mine)
