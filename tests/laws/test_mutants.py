@@ -43,7 +43,7 @@ def orderly(seed: int, count: int = 40) -> list[Row]:
             "number": sent[sender],
             "service": "safe",
             "size": 2,
-            "digest": digest_of(bytes([place])),
+            "digest": digest_of(b"%d" % place),
         }
         view = "1" if place <= count // 2 else "2"
         tell(sender, "send", view, **message)
