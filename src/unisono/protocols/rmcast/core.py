@@ -160,15 +160,17 @@ class Rmcast:
         """Once a burst: deliver, settle, clean up, ask, send."""
         if not self.congested and not self.entrance.catching_up():
             self._deliver(out)
+        news = False
         for peer in self.roster.others():
-            peer.promote()
+            news |= peer.promote()
         if self.leaving:
             self.entrance.note_answers()
         self._removed |= self.detector.close(self.now_us)
         # One view for all who fail together: it waits for the last of them.
         if self._removed and not self.roster.unsettled() and not self.entrance.catching_up():
             self.install(out)
-        self.ordering.clean_up()
+        if news or not self.roster.others():
+            self.ordering.clean_up()
         self._send_own(out)
         self._ask(out)
         self.machine.settle(event, out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unisono.protocols.rmcast.ordering import Ordering
-from unisono.protocols.rmcast.packets import Header, Status
+from unisono.protocols.rmcast.packets import Entry, Header, Status
 from unisono.protocols.rmcast.parameters import Parameters
 from unisono.protocols.rmcast.roster import Peer, Roster
 
@@ -26,18 +26,27 @@ class Detector:
         peer.heard_us = now_us
         peer.report(header.entries)
         for key, entry in header.entries.items():
-            if entry.status is Status.MEMBER or entry.status is Status.LEFT:
-                continue
-            if key == self._roster.key:
-                self.stop(f"{peer.member} holds this member for failed")
-                return
             other = self._roster.peers.get(key)
             if other is None:
-                continue
-            if other.status is Status.MEMBER:
-                self.suspect(other)
-            if entry.status is Status.CLOSED:
-                self._heed_closing(peer, other, entry.delivered)
+                self._recall(peer, key, entry)
+            elif entry.status is Status.FAILED or entry.status is Status.CLOSED:
+                if key == self._roster.key:
+                    self.stop(f"{peer.member} holds this member for failed")
+                    return
+                if other.status is Status.MEMBER:
+                    self.suspect(other)
+                if entry.status is Status.CLOSED:
+                    self._heed_closing(peer, other, entry.delivered)
+
+    def _recall(self, peer: Peer, key: int, entry: Entry) -> None:
+        """Somebody still speaks of a stream that ended here."""
+        final = self._roster.tombs.get(key)
+        if final is None:
+            return
+        if entry.delivered > final:
+            self.suspect(peer)  # It has delivered more than we will: one of us has to stop.
+        elif entry.status is Status.FAILED:
+            self._roster.recalled.add(key)
 
     def _heed_closing(self, peer: Peer, failed: Peer, final: int) -> None:
         """[RMC A3.20] To have delivered more than the others will is to have to stop."""

@@ -258,8 +258,9 @@ class Ordering:
         asks: list[Ask] = []
         rounds = 0
         holders: dict[int, Peer] = {}
+        mine = self._roster.key
         for peer in self._roster.peers.values():
-            if peer.key == self._roster.key or peer.status is Status.CLOSED:
+            if peer.key == mine or peer.status is Status.CLOSED:
                 continue
             upto, having = self._horizon(peer)
             if upto <= peer.window.received:
@@ -278,17 +279,19 @@ class Ordering:
     def _horizon(self, peer: Peer) -> tuple[int, list[Peer]]:
         """How far a stream is known to go, and who has more of it than we."""
         failed = peer.status is Status.FAILED
+        key, here = peer.key, peer.window.received
         upto = self.needed(peer) if failed else peer.window.highest
         having = []
         for other in self._roster.others():
-            entry = other.row.get(peer.key)
+            entry = other.row.get(key)
             if entry is None:
                 continue
             theirs = entry.delivered if failed else entry.received
-            if theirs > peer.window.received:
+            if theirs > here:
                 having.append(other)
-                upto = max(upto, theirs) if not failed else upto
-        return min(upto, peer.window.received + AHEAD_COUNT_MAX // 2), having
+                if theirs > upto and not failed:
+                    upto = theirs
+        return min(upto, here + AHEAD_COUNT_MAX // 2), having
 
     def answer(self, asks: Sequence[Ask], rounds: int) -> list[bytes]:
         """[RMC A3.2-6] Send again what is asked for and held here. At first only the originator

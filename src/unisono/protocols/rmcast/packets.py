@@ -364,11 +364,13 @@ def read_header(reader: Reader) -> Header:
     return Header(sender, entries)
 
 
+_STATUSES: Final = tuple(Status)
+
+
 def _status(value: int) -> Status:
-    try:
-        return Status(value)
-    except ValueError:
-        raise BadPacket("malformed") from None
+    if value >= len(_STATUSES):
+        raise BadPacket("malformed")
+    return _STATUSES[value]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,6 @@ The paper's D_{G,k} for every k is the `row` of each peer; a message list M is e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from unisono.model import Member, View
@@ -69,13 +68,18 @@ class Peer:
         if not self.pending:
             self.pending = entries
 
-    def promote(self) -> None:
+    def promote(self) -> bool:
         """A header is trusted once all that its sender had said by then is delivered here: only
-        then is every addition it knew of known here too."""
-        if self.row and self._caught_up(self.row):
+        then is every addition it knew of known here too. True when there is a new one."""
+        if self.trusted is self.row:
+            return False
+        if self._caught_up(self.row):
             self.trusted, self.pending = self.row, {}
-        elif self.pending and self._caught_up(self.pending):
+            return True
+        if self.pending and self._caught_up(self.pending):
             self.trusted, self.pending = self.pending, self.row
+            return True
+        return False
 
     def _caught_up(self, entries: dict[int, Entry]) -> bool:
         return entries.get(self.key, UNKNOWN).delivered <= self.delivered
@@ -90,11 +94,14 @@ class Roster:
         self.peers: dict[int, Peer] = {}
         self.tombs: dict[int, int] = {}
         """Streams that ended and where; a message that needs more of one never comes."""
+        self.recalled: set[int] = set()
+        """Ended streams that somebody still waits to settle: our headers tell how they ended."""
         self.changes = 0
         """Additions and removals so far, known alike to all that know the same."""
         self.shown: tuple[Member, ...] = ()
         """The members of the last view installed."""
         self._group: list[Peer] | None = None
+        self._others: list[Peer] = []
 
     # -- who ------------------------------------------------------------------------------------
 
@@ -103,10 +110,14 @@ class Roster:
         if self._group is None:
             found = [p for p in self.peers.values() if p.status is Status.MEMBER]
             self._group = sorted(found, key=lambda p: (p.rank, p.member))
+            self._others = [peer for peer in self._group if peer.key != self.key]
         return self._group
 
-    def others(self) -> Iterator[Peer]:
-        return (peer for peer in self.group() if peer.key != self.key)
+    def others(self) -> list[Peer]:
+        """G without ourselves."""
+        if self._group is None:
+            self.group()
+        return self._others
 
     def unsettled(self) -> bool:
         """Somebody failed, and its last message is not agreed on yet."""
@@ -164,6 +175,11 @@ class Roster:
         for peer in self.peers.values():
             received = sent if peer.key == self.key else peer.window.received
             entries[peer.key] = Entry(peer.delivered, received, peer.status)
+        for key in sorted(self.recalled):
+            if key in self.tombs and any(key in peer.row for peer in self.others()):
+                entries[key] = Entry(self.tombs[key], self.tombs[key], Status.CLOSED)
+            else:
+                self.recalled.discard(key)
         return Header(self.key, entries)
 
     def lines(self) -> tuple[Line, ...]:
