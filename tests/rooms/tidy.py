@@ -35,11 +35,12 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "laws": frozenset(("model", "trace", "errors")),
     "sim": frozenset(("model", "core", "wire", "errors", "protocols", "trace", "laws")),
     "net": frozenset(("model", "core", "wire", "errors", "parts")),
-    "group": frozenset(("net", "protocols", "trace", "core", "model", "errors")),
+    "config": frozenset(("net", "core", "model", "errors")),
+    "group": frozenset(("config", "net", "protocols", "trace", "core", "model", "errors")),
     "services": frozenset(("unisono", "group", "model", "errors")),
     "spark": frozenset(("trace", "laws", "model", "errors")),
     # The public face hands out names of the rooms a program needs, never what is for people.
-    "unisono": frozenset(("group", "net", "protocols", "core", "model", "errors")),
+    "unisono": frozenset(("config", "group", "net", "protocols", "core", "model", "errors")),
     "cli": ANYTHING,
     "__main__": ANYTHING,
 }

@@ -32,13 +32,15 @@ from unisono.core import (
     Setting,
 )
 from unisono.laws import LAWS
-from unisono.model import Address, Member
+from unisono.model import Address, Member, View
 from unisono.protocols import offer
 from unisono.trace.history import History
 from unisono.trace.record import Row
 from unisono.trace.tap import Tap
 
 LATENCY_US = 1_000
+CAPTURE_US = 2_000
+"""An application takes a moment to hand out its state."""
 STEPS_MAX = 100_000
 
 
@@ -66,6 +68,7 @@ class Actor:
         self.lives: list[Any] = []
         self.deadlines: dict[object, int] = {}
         self.log: list[str] = []
+        self.views: list[View] = []
 
 
 class Stage:
@@ -106,6 +109,12 @@ class Stage:
 
     def do_join(self, *names: str) -> None:
         for name in names:
+            self.do_make(name)
+            self._step(self.actors[name], Join())
+
+    def do_make(self, *names: str) -> None:
+        """A member that has not been asked to join yet."""
+        for name in names:
             actor = self.actors[name]
             actor.incarnation += 1
             state = self._options.get("state", 0)
@@ -123,7 +132,6 @@ class Stage:
             )
             actor.lives.append(actor.inner)
             actor.core = Tap(actor.inner, self._offer.name, "stage", self.sink, detail=False)
-            self._step(actor, Join())
 
     def do_say(self, name: str, *words: str) -> None:
         self._step(self.actors[name], Multicast([word.encode() for word in words]))
@@ -199,8 +207,9 @@ class Stage:
                 return
         raise AssertionError("the stage never comes to rest")
 
-    def do_walked(self, words: str) -> None:
+    def do_walked(self, *parts: str) -> None:
         """The arrows taken so far whose name has these words in it; the scenario exists for one."""
+        words = " ".join(parts)
         found: dict[str, int] = {}
         for actor in self.actors.values():
             for life in actor.lives:
@@ -266,11 +275,13 @@ class Stage:
                     actor.log.append(f"{m.sender}:{m.number}")
                     self.say(f"{actor.name} delivers {m.sender}:{m.number} {words}")
             case Install(view):
+                actor.views.append(view)
                 cut = " ".join(f"{who}:{n}" for who, n in view.cut if n)
                 members = " ".join(map(str, view.members))
                 self.say(f"{actor.name} view {view.id} {members}{' from ' + cut if cut else ''}")
             case Capture(key):
-                self._step(actor, Captured(key, " ".join(actor.log).encode()))
+                event = Captured(key, " ".join(actor.log).encode())
+                self._later(CAPTURE_US, lambda: self._step(actor, event))
             case Adopt(state):
                 actor.log = state.decode().split()
                 self.say(f"{actor.name} adopts [{state.decode()}]")
@@ -291,16 +302,16 @@ class Stage:
                 self._lose[actor.name, other.name] = max(0, lose - len(sent))
                 sent = sent[lose:]
             if sent:
-                self._count += 1
-                arrive = (self.now_us + LATENCY_US, self._count, self._arrival(actor, other, sent))
-                heapq.heappush(self._queue, arrive)
+                self._later(LATENCY_US, self._arrival(actor, other, sent))
+
+    def _later(self, after_us: int, what: Callable[[], None]) -> None:
+        self._count += 1
+        heapq.heappush(self._queue, (self.now_us + after_us, self._count, what))
 
     def _arrival(self, source: Actor, to: Actor, packets: list[bytes]) -> Callable[[], None]:
         def arrive() -> None:
             if to.name in self._paused:
-                self._count += 1
-                later = (self.now_us + 10_000, self._count, arrive)
-                heapq.heappush(self._queue, later)
+                self._later(10_000, arrive)
             else:
                 self._step(to, Received(source.address, packets))
 

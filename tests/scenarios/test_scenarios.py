@@ -1,4 +1,4 @@
-"""Every history in this folder happens as it is written. `pytest --rewrite` writes what happened."""
+"""Every history here happens as it is written. `pytest --rewrite` writes what happened."""
 
 from __future__ import annotations
 

@@ -218,6 +218,8 @@ class Rmcast:
 
     def multicast(self, event: Multicast, out: list[Effect]) -> None:
         """Algorithm 1. Our own copies are delivered before anything leaves."""
+        # Deviates [RMC A1.9]: messages said together share packets and one header, and at most
+        # FLIGHT_OCTETS are under way; the paper sends each by itself.
         service = event.service if isinstance(event.service, Service) else Service.CAUSAL
         out.append(Deliver(self.ordering.say(event.messages, service)))
 
@@ -247,7 +249,7 @@ class Rmcast:
             body = Beat(NO_HEADER, asks, rounds).body(self.header_octets())
             to = tuple(peer.member.address for peer in holders)
             out.append(Send(to, [self.door.seal(Kind.BEAT, body)]))
-        if asks and not self.asking:
+        if self.ordering.waiting and not self.asking:
             self.asking = True
             out.append(Arm(Timer.ASK, self.parameters.ask_us))
 

@@ -259,12 +259,13 @@ class Entrance:
             return Refuse(key, f"the name {seeker.name} is taken by {who}")
         limit = core.parameters.members_count_max
         if known is None and len(core.roster.group()) >= limit:
-            return Refuse(key, f"the group is full: {limit} members")
+            return Refuse(key, f"the group is full (members_count_max={limit})")
         return None
 
     def _admit(self, packet: Seek, key: int, out: list[Effect]) -> None:
         """[RMC-9] An addition is a message in the causal order: who has delivered it counts the
         newcomer in, and the newcomer begins where its sponsor stood when it said so."""
+        # Deviates [RMC II]: the paper has no additions, and no leaving but by silence.
         core = self._core
         known = core.roster.peers.get(key)
         rank = 1 + max(p.rank for p in core.roster.group()) if known is None else known.rank
@@ -304,6 +305,8 @@ class Entrance:
     def weigh(self, packet: Announce, out: list[Effect]) -> None:
         """Two parts of one group cannot both go on: the larger stays, at equal size the one with
         the lesser sponsor; the members of the other stop, and may join again."""
+        # Deviates [RMC A3.12]: parts that removed each other would ignore each other for ever;
+        # each announces itself, and the suspected stop when they hear of it.
         core = self._core
         theirs = key_of(packet.sponsor)
         peer = core.roster.peers.get(theirs)

@@ -65,7 +65,8 @@ class Detector:
         asleep = now_us - self._looked_us > silence // 2
         self._looked_us = now_us
         for peer in list(self._roster.others()):
-            if asleep:  # It was we who were away: blame nobody for it.
+            # Deviates [RMC A2.4]: a member that was itself asleep blames nobody for the silence.
+            if asleep:
                 peer.heard_us = max(peer.heard_us, now_us - silence // 2)
             elif now_us - peer.heard_us > silence:
                 self.suspect(peer)
@@ -79,6 +80,8 @@ class Detector:
 
     def suspect(self, peer: Peer) -> None:
         """Remove from G. What it said stays, for those who need it."""
+        # Deviates [RMC A2.5]: it leaves G at once, but the application's view only when all agree
+        # on its last message; so no message comes from one that the view does not hold.
         if peer.status is Status.MEMBER:
             if peer.key == self._roster.key:
                 self.stop("this member was removed")

@@ -226,11 +226,13 @@ FIGURE: Final = Figure("rmcast", start=OUTSIDE, arrows=(
     Arrow(INSIDE,        Timer.ANNOUNCE, always,               announce,      None),
     Arrow(INSIDE,        Seek,           always,               consider,      None),
     Arrow(INSIDE,        Announce,       always,               weigh,         None),
-    Arrow(INSIDE,        StateAsk,       always,               give_state,    None),
-    Arrow(INSIDE,        Captured,       always,               keep_state,    None),
+    Arrow((MEMBER, LEAVING), StateAsk,       always,               give_state,    None),
+    Arrow((MEMBER, LEAVING), Captured,       always,               keep_state,    None),
     Arrow(INSIDE,        Congested,      always,               hold_back,     None),
 
     # What is late or not meant for us changes nothing.
+    Arrow(CATCHING_UP,   StateAsk,       always,               stay,          None),
+    Arrow(CATCHING_UP,   Captured,       always,               stay,          None),
     Arrow((MEMBER, LEAVING), State,          always,               stay,          None),
     Arrow(INSIDE,        Welcome,        always,               stay,          None),
     Arrow(INSIDE,        Refuse,         always,               stay,          None),

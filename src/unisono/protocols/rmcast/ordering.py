@@ -57,6 +57,8 @@ class Ordering:
         """The view in which what is delivered now is delivered."""
         self.limit: dict[int, int] | None = None
         """A leaver delivers up to here, and no further."""
+        self.waiting = False
+        """Something is missing, asked for or not."""
         self._held = 0
         """Payload said and not yet known to be delivered by all."""
         self._flying: deque[tuple[int, int]] = deque()
@@ -205,6 +207,8 @@ class Ordering:
 
     def _due(self, peer: Peer, last: int) -> bool:
         """[RMC A3.27-36] Its predecessors are delivered; of a failed one, somebody needs it."""
+        # Deviates [RMC A3.28]: a message carries what it must come after, so there is no sorting
+        # of M; a message that waits holds up its own stream and what depends on it, nothing else.
         chunk = peer.window.get(peer.delivered + 1)
         assert chunk is not None
         peers, tombs = self._roster.peers, self._roster.tombs
@@ -257,6 +261,7 @@ class Ordering:
         was asked for before, and every member known to have some of it."""
         asks: list[Ask] = []
         rounds = 0
+        self.waiting = False
         holders: dict[int, Peer] = {}
         mine = self._roster.key
         for peer in self._roster.peers.values():
@@ -264,9 +269,15 @@ class Ordering:
                 continue
             upto, having = self._horizon(peer)
             if upto <= peer.window.received:
-                peer.rounds = 0
+                peer.rounds, peer.asked_us, peer.noticed_us = 0, -1, -1
                 continue
-            if now_us - peer.asked_us < patience_us and peer.asked_us >= 0:
+            self.waiting = True
+            if peer.noticed_us < 0:
+                peer.noticed_us = now_us
+            # No hole yet, only an end not reached: the rest is probably on its way.
+            coming = peer.window.highest == peer.window.received
+            since_us = max(peer.asked_us, peer.noticed_us if coming else -1)
+            if since_us >= 0 and now_us - since_us < patience_us:
                 continue
             missing = peer.window.missing(upto, ASK_RANGES_MAX)
             asks += [(peer.key, first, last) for first, last in missing]
@@ -302,6 +313,8 @@ class Ordering:
             peer = self._roster.peers.get(key)
             if peer is None:
                 continue
+            # Deviates [RMC A3.47]: all who have it are asked, as the paper says, but at first only
+            # the originator answers; else each loss would be repaired n - 1 times.
             origin_may = peer.key != self._roster.key and peer.status is Status.MEMBER
             if origin_may and rounds == 0:
                 continue

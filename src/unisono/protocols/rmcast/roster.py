@@ -29,6 +29,7 @@ class Peer:
         "key",
         "member",
         "message",
+        "noticed_us",
         "pending",
         "rank",
         "rounds",
@@ -53,6 +54,8 @@ class Peer:
         """The application's count at `delivered`."""
         self.heard_us = now_us
         self.sent_us = now_us
+        self.noticed_us = -1
+        """Since when something of its stream is known to be missing."""
         self.asked_us = -1
         self.rounds = 0
         self.row: dict[int, Entry] = {}
@@ -171,6 +174,8 @@ class Roster:
 
     def header(self, sent: int) -> Header:
         """T_G, D_G and the failed list, as of now."""
+        # Deviates [RMC A3.13]: T_G counts what was received of each stream and is not raised by
+        # receiving as such; so it says what is missing, and the order rests on D_G alone.
         entries = {}
         for peer in self.peers.values():
             received = sent if peer.key == self.key else peer.window.received
