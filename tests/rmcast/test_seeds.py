@@ -1,0 +1,37 @@
+"""Simulated rmcast: seeds that once failed, and a few fresh ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from unisono.sim.plan import Plan
+from unisono.sim.run import run
+
+# What each of them found is told where it was mended.
+KEPT = [
+    # nodes, seed, messages
+    (4, 76, 200),  # a leaver went before its failed companions were settled
+    (7, 159, 200),
+    (5, 307, 200),
+    (5, 322, 200),  # a leaver went on delivering, and announcing itself
+    (6, 403, 200),
+    (7, 544, 200),  # a welcome larger than a packet
+    (7, 579, 200),
+    (7, 1038, 100),
+    (7, 1249, 200),
+    (5, 2351, 100),  # a newcomer of a part that died waited for ever to settle its dead
+]
+
+
+@pytest.mark.parametrize(("nodes", "seed", "messages"), KEPT)
+def test_a_seed_that_once_failed_holds(nodes: int, seed: int, messages: int) -> None:
+    plan = Plan(protocol="rmcast", nodes=nodes, seed=seed, faults="chaos", messages=messages)
+    assert run(plan).violations == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("faults", ["none", "loss", "crash", "partition", "chaos"])
+def test_the_laws_hold_under_every_profile(faults: str) -> None:
+    for seed in range(40_000, 40_030):
+        outcome = run(Plan(protocol="rmcast", nodes=3 + seed % 5, seed=seed, faults=faults))
+        assert outcome.violations == (), outcome.replay
