@@ -119,7 +119,15 @@ class Entrance:
         return welcome
 
     def is_for_me(self, packet: Welcome) -> bool:
-        return packet.joiner == self._core.roster.key
+        if packet.joiner != self._core.roster.key:
+            return False
+        mine = [line for line in packet.lines if line.member == self._core.me]
+        if [(line.status, line.delivered, line.message) for line in mine] == [
+            (Status.MEMBER, 0, 0)
+        ]:
+            return True
+        self._core.door.drop("malformed")
+        return False
 
     def refused_enough(self, packet: Refuse) -> bool:
         if packet.joiner != self._core.roster.key:

@@ -147,7 +147,7 @@ class Welcome:
         lines = []
         for _ in range(count):
             member, status, rank = reader.member(), _status(reader.u8()), reader.u32()
-            lines.append(Line(member, status, rank, reader.u64(), reader.u64()))
+            lines.append(Line(member, status, rank, _number(reader.u64()), _number(reader.u64())))
         return Welcome(joiner, sponsor, changes, with_state, tuple(lines), reader.rows("IQ"))
 
 
@@ -277,7 +277,7 @@ class Data:
             reader.u64(),
         )
         deps, count = reader.rows("IQ"), reader.u16()
-        if not first or not count:
+        if not first or not count or first > NUMBER_MAX or message > NUMBER_MAX:
             raise BadPacket("malformed")
         chunks = []
         for index in range(count):
@@ -359,9 +359,20 @@ def read_header(reader: Reader) -> Header:
     entries = {}
     for i in range(0, len(flat), 4):
         key, delivered, apart, status = flat[i : i + 4]
+        _number(delivered)
         received = max(delivered - apart, 0) if key == sender else delivered + apart
         entries[key] = Entry(delivered, received, _status(status))
     return Header(sender, entries)
+
+
+NUMBER_MAX: Final = 1 << 62
+"""No stream gets so far; who says so is not one of us."""
+
+
+def _number(value: int) -> int:
+    if value > NUMBER_MAX:
+        raise BadPacket("malformed")
+    return value
 
 
 _STATUSES: Final = tuple(Status)

@@ -1,0 +1,113 @@
+"""The parts that protocols share; each clever one equals its slow twin."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unisono.model import Burst
+from unisono.parts.packing import fragments, joined, packed
+from unisono.parts.transfer import Giver, Taker
+from unisono.parts.window import Window
+
+
+class SlowWindow:
+    """The window as one would explain it."""
+
+    def __init__(self) -> None:
+        self.seen: set[int] = set()
+        self.floor = 0
+
+    def received(self) -> int:
+        number = 0
+        while number + 1 in self.seen or number + 1 <= self.floor:
+            number += 1
+        return number
+
+    def missing(self, upto: int) -> list[int]:
+        return [n for n in range(1, upto + 1) if n not in self.seen and n > self.received()]
+
+
+@given(st.lists(st.tuples(st.sampled_from("ppppfc"), st.integers(1, 30)), max_size=60))
+def test_the_window_equals_its_slow_twin(script: list[tuple[str, int]]) -> None:
+    window: Window[int] = Window()
+    slow = SlowWindow()
+    for what, number in script:
+        if what == "p":
+            new = number not in slow.seen and number > slow.floor
+            assert window.put(number, number) == new
+            slow.seen.add(number)
+        elif what == "f":
+            window.forget(number)
+            slow.floor = max(slow.floor, min(number, slow.received()))
+        elif number >= window.floor:
+            window.cut(number)
+            slow.seen = {n for n in slow.seen if n <= number}
+        assert window.received == slow.received()
+        ranges = window.missing(35, 100)
+        assert [n for a, b in ranges for n in range(a, b + 1)] == slow.missing(35)
+        assert len(window) == len([n for n in slow.seen if n > slow.floor])
+
+
+@given(st.integers(1, 5))
+def test_missing_ranges_are_bounded(count_max: int) -> None:
+    window: Window[int] = Window()
+    for number in range(2, 60, 2):
+        window.put(number, number)
+    assert len(window.missing(60, count_max)) == count_max
+
+
+@given(st.binary(max_size=500), st.integers(1, 60), st.integers(1, 60))
+def test_fragments_join_to_the_whole(payload: bytes, first_max: int, piece_max: int) -> None:
+    pieces = fragments(payload, first_max, piece_max)
+    assert joined(pieces) == payload
+    assert len(pieces[0]) <= first_max
+    assert all(0 < len(piece) <= piece_max for piece in pieces[1:])
+
+
+@given(st.lists(st.integers(1, 120), max_size=40), st.integers(1, 100))
+def test_loads_keep_order_and_size(sizes: list[int], octets_max: int) -> None:
+    loads = list(packed(((i, size) for i, size in enumerate(sizes)), octets_max))
+    assert [i for load in loads for i in load] == list(range(len(sizes)))
+    for load in loads:
+        assert load
+        assert len(load) == 1 or sum(sizes[i] for i in load) <= octets_max
+
+
+@given(st.binary(max_size=2_000), st.integers(1, 300), st.randoms(use_true_random=False))
+def test_a_state_arrives_whole_though_pieces_are_lost_doubled_and_late(
+    state: bytes, piece: int, dice: object
+) -> None:
+    giver, taker = Giver(state, piece), Taker(10_000, flight=4)
+    if not state:
+        assert taker.take(0, 0, b"")
+    late: list[tuple[int, memoryview]] = []
+    for _ in range(3_000):
+        if taker.done() is not None:
+            break
+        for at, part in giver.pieces(*taker.wanted()) + late:
+            roll = dice.random()  # type: ignore[attr-defined]
+            if roll < 0.3:
+                late = [(at, part)]
+            elif roll < 0.9:
+                taker.take(giver.octets, at, part)
+    assert taker.done() == state
+
+
+def test_a_state_beyond_the_limit_or_out_of_place_is_refused() -> None:
+    taker = Taker(100)
+    assert not taker.take(101, 0, b"x")
+    assert not taker.take(10, 8, b"xyz")
+    assert taker.take(10, 0, b"hello")
+    assert not taker.take(11, 5, b"other!"), "the total cannot change"
+    assert not taker.take(10, 0, b"hello"), "not twice"
+    assert taker.done() is None
+
+
+@given(st.binary(max_size=400), st.integers(1, 70))
+def test_a_burst_is_cut_where_the_kernel_joined_it(data: bytes, size: int) -> None:
+    burst = Burst(memoryview(data), size)
+    packets = [bytes(packet) for packet in burst]
+    assert b"".join(packets) == data
+    assert len(packets) == len(burst)
+    assert all(len(packet) == size for packet in packets[:-1])

@@ -1,0 +1,110 @@
+"""Codecs round-trip; hostile bytes raise `BadPacket` and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unisono.errors import BadPacket
+from unisono.model import Address, Member
+from unisono.wire import ENVELOPE_OCTETS, Reader, Writer, seal, tag_of, unseal
+
+hosts = st.ip_addresses(v=4).map(str) | st.ip_addresses(v=6).map(str)
+names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40)
+members = st.builds(
+    Member,
+    names,
+    st.builds(Address, hosts, st.integers(0, 65535)),
+    st.integers(0, 2**31 - 1),
+)
+
+
+@given(st.integers(0, 255), st.integers(0, 2**64 - 1), st.binary(max_size=300))
+def test_what_is_sealed_opens(kind: int, life: int, body: bytes) -> None:
+    packet = seal(4, kind, tag_of("g"), life, body)
+    assert len(packet) == ENVELOPE_OCTETS + len(body)
+    envelope = unseal(packet, 4, tag_of("g"))
+    assert (envelope.kind, envelope.life, bytes(envelope.body)) == (kind, life, body)
+
+
+@given(st.binary(min_size=1, max_size=80), st.data())
+def test_one_flipped_bit_is_noticed(body: bytes, data: st.DataObject) -> None:
+    packet = bytearray(seal(4, 5, tag_of("g"), 9, body))
+    bit = data.draw(st.integers(0, len(packet) * 8 - 1))
+    packet[bit // 8] ^= 1 << bit % 8
+    with pytest.raises(BadPacket):
+        unseal(packet, 4, tag_of("g"))
+
+
+@pytest.mark.parametrize(
+    ("packet", "reason"),
+    [
+        (b"", "short"),
+        (seal(4, 5, tag_of("g"), 9, b"")[:-1], "short"),
+        (b"GET / HTTP/1.1\r\nHost: example\r\n\r\n", "foreign"),
+        (b"UN\x02" + seal(4, 5, tag_of("g"), 9, b"x")[3:], "version"),
+        (seal(4, 5, tag_of("g"), 9, b"x") + b"y", "corrupt"),
+        (seal(3, 5, tag_of("g"), 9, b"x"), "protocol"),
+        (seal(4, 5, tag_of("other"), 9, b"x"), "group"),
+    ],
+)
+def test_what_is_not_ours_is_told_apart(packet: bytes, reason: str) -> None:
+    with pytest.raises(BadPacket) as caught:
+        unseal(packet, 4, tag_of("g"))
+    assert caught.value.reason == reason
+
+
+@given(
+    st.integers(0, 255),
+    st.integers(0, 65535),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 2**64 - 1),
+    st.text(st.characters(codec="utf-8"), max_size=50),
+    st.binary(max_size=50),
+    members,
+    st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)), max_size=20),
+)
+def test_fields_round_trip(
+    u8: int,
+    u16: int,
+    u32: int,
+    u64: int,
+    text: str,
+    blob: bytes,
+    member: Member,
+    rows: list[tuple[int, int]],
+) -> None:
+    flat = [value for row in rows for value in row]
+    writer = Writer().u8(u8).u16(u16).u32(u32).u64(u64).text(text).blob(blob).member(member)
+    reader = Reader(writer.rows("IQ", 2, flat).raw(b"end").done())
+    assert (reader.u8(), reader.u16(), reader.u32(), reader.u64()) == (u8, u16, u32, u64)
+    assert (reader.text(), bytes(reader.blob()), reader.member()) == (text, blob, member)
+    assert list(reader.rows("IQ")) == flat
+    assert bytes(reader.raw(reader.left())) == b"end"
+    reader.done()
+
+
+@given(st.binary(max_size=120), st.lists(st.sampled_from("1248tbmrw"), max_size=12))
+@settings(max_examples=500)
+def test_reading_anything_from_anything_raises_only_bad_packet(
+    data: bytes, script: list[str]
+) -> None:
+    reader = Reader(data)
+    read = {
+        "1": reader.u8,
+        "2": reader.u16,
+        "4": reader.u32,
+        "8": reader.u64,
+        "t": reader.text,
+        "b": reader.blob,
+        "m": reader.member,
+        "r": lambda: reader.rows("IQQ"),
+        "w": lambda: reader.raw(7),
+    }
+    try:
+        for step in script:
+            read[step]()
+        reader.done()
+    except BadPacket as bad:
+        assert bad.reason in ("malformed", "long")
