@@ -1,0 +1,190 @@
+"""The commands and their options: what may be written, and the module that does it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from unisono import __version__
+
+app = typer.Typer(
+    help="Group communication for Python: the same messages, in the same order, to every member.",
+    epilog="Exit codes: 0 well, 1 a law is broken, 2 bad input, 3 out of the group, 130 Ctrl-C.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Protocol = Annotated[str, typer.Option(help="Which protocol; only rmcast so far.")]
+TraceDir = Annotated[Path, typer.Argument(help="The directory that --trace wrote.")]
+
+
+@app.callback(invoke_without_command=True)
+def unisono(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        print(f"unisono {__version__}")
+        raise typer.Exit
+
+
+def given(**options: Any) -> dict[str, Any]:
+    """Those that were written: what was not keeps its default where it belongs."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+@app.command()
+def demo(
+    protocol: Protocol = "rmcast",
+    out: Annotated[
+        Path, typer.Option(help="Where trace, tables and report go; a former demo is replaced.")
+    ] = Path("unisono-demo"),
+    members: Annotated[int, typer.Option(min=3, max=9, help="How many.")] = 5,
+    seconds: Annotated[float, typer.Option(min=2, max=60, help="How long they talk.")] = 6.0,
+    spark: Annotated[bool, typer.Option(help="Verify and measure on Spark too.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Five real members on this machine, one killed and back; traced, verified, measured."""
+    from unisono.cli.demo import show
+
+    raise typer.Exit(show(protocol, out, members, seconds, spark, as_json))
+
+
+@app.command()
+def cat(
+    group: Annotated[
+        str | None, typer.Argument(help="The group's name, or a URL.", show_default=False)
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="The member's own name.")] = None,
+    interface: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Of the interface that carries the group."),
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Of the multicast address; with peers, the own.")
+    ] = None,
+    peers: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT,…", help="The members, where there is no multicast."),
+    ] = None,
+    bind: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Of the own socket.")
+    ] = None,
+    advertise: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="What others are told instead.")
+    ] = None,
+    protocol: Annotated[str | None, typer.Option(help="By default rmcast.")] = None,
+    service: Annotated[str | None, typer.Option(help="Of the lines: fifo, causal, …")] = None,
+    config: Annotated[
+        str | None, typer.Option(metavar="FILE", help="TOML with a table [group], or a URL.")
+    ] = None,
+    rejoin: Annotated[
+        bool | None, typer.Option("--rejoin", help="Come back when stopped.", show_default=False)
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write what happens as a trace.")
+    ] = None,
+    as_json: Json = False,
+    expect: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Leave after N messages were delivered.")
+    ] = None,
+    linger: Annotated[
+        float, typer.Option(min=0, metavar="S", help="Stay so many seconds before leaving.")
+    ] = 1.0,
+) -> None:
+    """Lines of stdin go to the group; its messages and views come to stdout."""
+    from unisono.cli.cat import cat as run_cat
+
+    options = given(
+        name=name,
+        interface=interface,
+        port=port,
+        peers=peers,
+        bind=bind,
+        advertise=advertise,
+        protocol=protocol,
+        service=service,
+        config=config,
+        rejoin=rejoin,
+        trace=trace,
+    )
+    raise typer.Exit(run_cat(group, options, expect, linger, as_json))
+
+
+@app.command()
+def sim(
+    protocol: Annotated[str | None, typer.Option(help="By default rmcast.")] = None,
+    nodes: Annotated[
+        str | None, typer.Option(metavar="N", help="By default 5; with --seeds also a range, 3:7.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Decides everything; by default 1.")] = None,
+    faults: Annotated[
+        str | None, typer.Option(help="none, loss, crash, partition or chaos, the default.")
+    ] = None,
+    messages: Annotated[int | None, typer.Option(help="By default 200.")] = None,
+    service: Annotated[str | None, typer.Option(help="By default the strongest on offer.")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="K=V", help="Of the protocol; may be repeated.")
+    ] = None,
+    plan: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Run this plan instead; see --shrink.")
+    ] = None,
+    trace: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the trace.")] = None,
+    shrink: Annotated[bool, typer.Option("--shrink", help="Make a failing run small.")] = False,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="A:B", help="A campaign: each seed from A to B - 1.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, max=256, help="Processes of a campaign.")] = 2,
+    as_json: Json = False,
+) -> None:
+    """One simulated run, or a campaign of many: do the laws hold under faults?"""
+    from unisono.cli.simulate import campaign, single
+
+    wanted = given(
+        protocol=protocol,
+        nodes=nodes,
+        seed=seed,
+        faults=faults,
+        messages=messages,
+        service=service,
+        options=option,
+    )
+    if seeds is not None:
+        raise typer.Exit(campaign(seeds, wanted, given(plan=plan, trace=trace), jobs, as_json))
+    raise typer.Exit(single(wanted, plan, trace, shrink, as_json))
+
+
+@app.command()
+def verify(directory: TraceDir, as_json: Json = False) -> None:
+    """The laws on a trace, in this process."""
+    from unisono.cli.verify import verify as run_verify
+
+    raise typer.Exit(run_verify(directory, as_json))
+
+
+@app.command()
+def pipeline(
+    directory: TraceDir,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where tables and report go.")],
+    master: Annotated[str, typer.Option(help="Spark's master.")] = "local[*]",
+    as_json: Json = False,
+) -> None:
+    """The laws and the measures of a trace on Spark: tables, and a report to open."""
+    from unisono.cli.pipeline import pipeline as run_pipeline
+
+    raise typer.Exit(run_pipeline(directory, out, master, as_json))
+
+
+@app.command()
+def bench(
+    what: Annotated[str, typer.Argument(help="raw: one sender, two receivers, no order.")] = "raw",
+    seconds: Annotated[float, typer.Option(min=0.1, max=60, help="Of each round.")] = 1.0,
+    rounds: Annotated[int, typer.Option(min=1, max=100, help="How many.")] = 3,
+    as_json: Json = False,
+) -> None:
+    """Throughput on real sockets of this machine."""
+    from unisono.cli.bench import bench as run_bench
+
+    raise typer.Exit(run_bench(what, seconds, rounds, as_json))

@@ -1,0 +1,239 @@
+"""`unisono demo`: a group of real processes, one killed and back, and proof of what they heard."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from unisono.cli import BROKEN, OK, STOPPED, refuse
+from unisono.cli.pipeline import broken, claimed_in, measured, measures
+from unisono.cli.show import out, print_json, print_violations, verdicts
+from unisono.cli.troupe import Trouble, Troupe
+from unisono.cli.verify import as_object, claims
+from unisono.errors import Misuse
+from unisono.laws import LAWS, judge_all
+from unisono.protocols import offer
+from unisono.sim.plan import node_name
+from unisono.trace.files import read_trace
+
+LINES_A_ROUND, ROUND_S = 10, 0.1
+"""Each member says so many lines, so often: 100 a second."""
+QUIET_S, SETTLE_S = 0.7, 20.0
+MARKER = ".unisono-demo"
+
+
+def show(
+    protocol: str, directory: Path, members: int, seconds: float, spark: bool, as_json: bool
+) -> int:
+    offer(protocol)  # an unknown one is told before anything is touched
+    trace = prepare(directory)
+    names = [node_name(index) for index in range(members)]
+    told = Told(Console(quiet=True) if as_json else out())
+    told.say(
+        f"[bold]unisono demo[/]  {members} members of a group, protocol [bold]{protocol}[/],"
+        " on this machine"
+    )
+    try:
+        played = asyncio.run(play(protocol, names, seconds, trace, told))
+    except Trouble as trouble:
+        return refuse(f"the demo failed: {trouble} (what was traced is in {trace})", STOPPED)
+    found = verify(trace, told)
+    on_spark = with_spark(trace, directory, told) if spark else None
+    if as_json:
+        print_json({"demo": played, **found} | ({"spark": on_spark} if on_spark else {}))
+    return BROKEN if broken(found) or (on_spark and broken(on_spark)) else OK
+
+
+def prepare(directory: Path) -> Path:
+    """An empty directory: new, or one that a former demo filled."""
+    marker = directory / MARKER
+    try:
+        if marker.exists():
+            shutil.rmtree(directory)
+        elif directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+            raise Misuse(f"{directory} is not from a demo: give another place with --out")
+        directory.mkdir(parents=True, exist_ok=True)
+        marker.write_text("Made by `unisono demo`, which may replace it.\n")
+    except OSError as error:
+        raise Misuse(f"cannot write {directory}: {error.strerror}; give --out another") from None
+    return directory / "trace"
+
+
+# -- telling -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Told:
+    """The story so far: one line a step, with the time it took."""
+
+    console: Console
+    began: float = field(default_factory=time.perf_counter)
+
+    def say(self, words: str) -> None:
+        self.console.print(words)
+
+    @contextmanager
+    def step(self, words: str) -> Iterator[Callable[[str], None]]:
+        """A sign that moves while it lasts, then one line with what came of it."""
+        result = words
+
+        def becomes(better: str) -> None:
+            nonlocal result
+            result = better
+
+        if self.console.is_terminal:
+            with self.console.status(f"{words} …"):
+                yield becomes
+        else:
+            yield becomes
+        passed_s = time.perf_counter() - self.began
+        self.console.print(f"[dim]{passed_s:5.1f} s[/]  {result}")
+
+
+# -- the play ------------------------------------------------------------------------------------
+
+
+async def play(
+    protocol: str, names: list[str], seconds: float, trace: Path, told: Told
+) -> dict[str, Any]:
+    victim, others = names[-1], names[:-1]
+    async with Troupe(protocol, names, trace) as troupe:
+        way = "multicast on loopback" if troupe.multicast else "a list of peers on loopback"
+        with told.step(f"{len(names)} processes start") as becomes:
+            for name in names:
+                await troupe.enter(name)
+            await troupe.until(lambda: _together(troupe, names), SETTLE_S, "all in one view")
+            becomes(f"{len(names)} processes see each other, by {way}: {' '.join(names)}")
+        with told.step("all talk") as becomes:
+            count = await talk(troupe, seconds / 3)
+            becomes(f"all talk: {count:,} messages said")
+        await troupe.players[victim].kill()
+        lost = troupe.players.pop(victim)
+        with told.step(f"[red]{victim} is killed[/] (SIGKILL), the others talk on") as becomes:
+            talking = asyncio.create_task(talk(troupe, seconds / 3))
+            took = await troupe.until(
+                lambda: troupe.all_see(others), SETTLE_S, f"a view without {victim}"
+            )
+            count += await talking
+            becomes(
+                f"[red]{victim} is killed[/] (SIGKILL): out of everyone's view after {took:.1f} s,"
+                " the others talk on"
+            )
+        with told.step(f"[green]{victim} comes back[/]") as becomes:
+            await troupe.enter(victim)
+            took = await troupe.until(
+                lambda: _together(troupe, names), SETTLE_S, f"{victim} back in"
+            )
+            count += await talk(troupe, seconds / 3)
+            becomes(f"[green]{victim} comes back[/] as a new incarnation within {took:.1f} s")
+        with told.step("all fall quiet and leave") as becomes:
+            await settle(troupe)
+            same = compare(troupe, others)
+            await leave(troupe)
+            heard = sum(len(each.heard) for each in (lost, *troupe.players.values()))
+            becomes(
+                f"all fall quiet and leave: {heard:,} deliveries;"
+                f" {', '.join(others)} heard the same {same:,} messages"
+            )
+    return {"members": names, "killed": victim, "said": count, "heard": heard, "same": same}
+
+
+def _together(troupe: Troupe, names: list[str]) -> bool:
+    troupe.check()
+    return troupe.all_see(names)
+
+
+async def talk(troupe: Troupe, seconds: float) -> int:
+    """Everyone present says something, again and again."""
+    loop = asyncio.get_running_loop()
+    end, count = loop.time() + seconds, 0
+    while loop.time() < end:
+        for player in troupe.present():
+            start = player.said_count
+            await player.say([f"{player.name} says {start + n + 1}" for n in range(LINES_A_ROUND)])
+            count += LINES_A_ROUND
+        troupe.check()
+        await asyncio.sleep(ROUND_S)
+    return count
+
+
+async def settle(troupe: Troupe) -> None:
+    """Until nobody has heard anything new for a while."""
+    loop = asyncio.get_running_loop()
+    end, before, since = loop.time() + SETTLE_S, -1, loop.time()
+    while loop.time() - since < QUIET_S:
+        troupe.check()
+        heard = sum(len(player.heard) for player in troupe.players.values())
+        if heard != before:
+            before, since = heard, loop.time()
+        if loop.time() > end:
+            raise Trouble(f"the members are not quiet {SETTLE_S:g} s after the last line")
+        await asyncio.sleep(0.05)
+
+
+def compare(troupe: Troupe, names: list[str]) -> int:
+    """How many messages each of these heard: all were there from the first to the last."""
+    heard = [Counter(troupe.players[name].heard) for name in names]
+    if any(each != heard[0] for each in heard):
+        counts = ", ".join(
+            f"{name} {each.total()}" for name, each in zip(names, heard, strict=True)
+        )
+        raise Trouble(f"those that stayed did not hear the same: {counts} messages")
+    return heard[0].total()
+
+
+async def leave(troupe: Troupe) -> None:
+    players = list(troupe.players.values())
+    for player in players:
+        player.finish()
+    for player in players:
+        try:
+            code = await player.ended()
+        except TimeoutError:
+            raise Trouble(f"member {player.name} does not end") from None
+        if code:
+            raise Trouble(f"member {player.name} left with {player.why}")
+
+
+# -- what is left of it --------------------------------------------------------------------------
+
+
+def verify(trace_dir: Path, told: Told) -> dict[str, Any]:
+    with told.step("the laws are checked") as becomes:
+        trace = read_trace(trace_dir)
+        verdict_of = judge_all(trace.histories(), claims)
+        found = as_object(trace, verdict_of)
+        becomes(f"the laws are checked on {trace.events:,} events of the trace")
+    sentences = {name: law.sentence for name, law in LAWS.items()}
+    for verdict in verdict_of.values():
+        told.console.print(verdicts(verdict.laws, sentences))
+        print_violations(told.console, verdict.violations)
+    return found
+
+
+def with_spark(trace_dir: Path, directory: Path, told: Told) -> dict[str, Any] | None:
+    try:
+        with told.step("Spark starts") as becomes:
+            found = measured(
+                trace_dir, directory / "spark", claimed_in(trace_dir), "local[*]", lambda _: None
+            )
+            becomes("the same laws and the measures on Spark")
+    except Misuse as why:
+        told.say(f"[yellow]no Spark here: {why}[/]")
+        return None
+    for run in found["runs"].values():
+        kept = Counter(run["laws"].values())
+        told.say(f"         {kept['kept']} laws kept, {kept['broken']} broken: as in process")
+        if figures := run.get("measures"):
+            told.console.print(measures(figures))
+    told.say(f"report to open: [bold]{directory / 'spark' / 'report.html'}[/]")
+    return found

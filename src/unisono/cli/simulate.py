@@ -1,0 +1,279 @@
+"""`unisono sim`: one simulated run, or a campaign of many."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from unisono.cli import BROKEN, OK
+from unisono.cli.show import (
+    err,
+    out,
+    print_json,
+    print_violations,
+    status,
+    verdicts,
+)
+from unisono.errors import Misuse
+from unisono.laws import LAWS
+from unisono.sim import Outcome, Plan, Shrunk, Summary, outcome_json, read_plan, run, shrunk
+from unisono.sim import campaign as run_campaign
+from unisono.sim.plan import service_of
+from unisono.sim.planfile import write_plan
+from unisono.sim.run import WORLD_LAWS
+
+NODES_DRAWN: Final = (3, 7)
+"""How many nodes a run of a campaign has, unless it is said."""
+
+
+def single(
+    wanted: dict[str, Any], plan: Path | None, trace: Path | None, shrink: bool, as_json: bool
+) -> int:
+    asked = plan_of(wanted, plan)
+    with status(f"simulating {asked.run_name} …"):
+        outcome = run(replace(asked, trace=trace), time.perf_counter)
+    line = outcome.replay if plan is None else f"unisono sim --plan {plan}"
+    outcome = replace(outcome, replay=line)
+    small = file = None
+    if shrink and outcome.broken:
+        small, file = _shrunk(asked)
+    if as_json:
+        print_json(outcome_json(outcome) | (_small_json(small, file) if small and file else {}))
+    else:
+        show(outcome, shrink)
+        if small is not None and file is not None:
+            show_small(small, file)
+    return BROKEN if outcome.broken else OK
+
+
+def plan_of(wanted: Mapping[str, Any], file: Path | None) -> Plan:
+    if file is not None:
+        if wanted:
+            named = ", ".join(
+                f"--{name.rstrip('s') if name == 'options' else name}" for name in wanted
+            )
+            raise Misuse(f"the plan decides everything: leave out {named}, or edit {file}")
+        return read_plan(file)
+    fields = dict(wanted)
+    if "nodes" in fields:
+        fields["nodes"] = _whole(fields["nodes"], "--nodes")
+    return Plan(**{"protocol": "rmcast"} | _read(fields))
+
+
+def _read(fields: dict[str, Any]) -> dict[str, Any]:
+    """Services and options from the words they are written in."""
+    if "service" in fields:
+        fields["service"] = service_of(fields["service"])
+    if "options" in fields:
+        fields["options"] = dict(map(_option, fields["options"]))
+    return fields
+
+
+def _option(text: str) -> tuple[str, int]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise Misuse(f"--option {text!r}: write it as name=number")
+    return name, _whole(value, f"--option {name}")
+
+
+def _whole(text: str, what: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise Misuse(f"{what} {text!r} is not a whole number") from None
+
+
+def _range(text: str, what: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", text)
+    if match is None or int(match[1]) >= int(match[2]):
+        raise Misuse(f"{what} {text!r}: write two numbers as A:B, the lesser first")
+    return int(match[1]), int(match[2])
+
+
+# -- one run -------------------------------------------------------------------------------------
+
+
+def show(outcome: Outcome, shrink: bool) -> None:
+    console = out()
+    sentences = {name: law.sentence for name, law in LAWS.items()} | WORLD_LAWS
+    console.print(
+        f"[bold]{outcome.protocol}[/]  {outcome.nodes} nodes, faults {outcome.faults},"
+        f" seed {outcome.seed}"
+    )
+    console.print(verdicts(outcome.laws, sentences))
+    console.print(
+        f"{outcome.sent:,} sent, {outcome.delivered:,} delivered, {outcome.steps:,} steps;"
+        f" {outcome.virtual_s:.1f} s simulated in {outcome.wall_s:.2f} s:"
+        f" {outcome.rate:.0f} simulated seconds a second"
+    )
+    if outcome.broken:
+        console.print(f"[bold red]broken:[/] {', '.join(outcome.broken)}")
+        print_violations(console, outcome.violations)
+        console.print(f"replay: {escape(outcome.replay)}")
+        if not shrink:
+            console.print("[dim]add --shrink to make it small[/]")
+    elif shrink:
+        console.print("nothing to shrink: no law is broken")
+
+
+def _shrunk(plan: Plan) -> tuple[Shrunk, Path]:
+    console = err()
+    with console.status("shrinking …") if console.is_terminal else nullcontext() as moving:
+
+        def tell(words: str) -> None:
+            if moving is not None:
+                moving.update(f"shrinking … {words}")
+
+        small = shrunk(plan, tell=tell)
+    file = Path(f"small-{plan.run_name}.json")
+    try:
+        write_plan(small.plan, file)
+    except OSError as error:
+        raise Misuse(f"cannot write {file}: {error.strerror}; go to a directory you own") from None
+    return small, file
+
+
+def _small_json(small: Shrunk, file: Path) -> dict[str, Any]:
+    return {
+        "shrunk": {
+            "law": small.law,
+            "plan": str(file),
+            "nodes": small.plan.nodes,
+            "messages": small.plan.messages,
+            "faults": [str(event) for event in small.plan.schedule],
+            "attempts": small.attempts,
+            "replay": f"unisono sim --plan {file}",
+        }
+    }
+
+
+def show_small(small: Shrunk, file: Path) -> None:
+    console, plan = out(), small.plan
+    console.print(
+        f"[bold]shrunk[/] in {small.attempts} attempts: {plan.nodes} nodes, {plan.messages}"
+        f" messages, {len(plan.schedule)} faults still break [red]{small.law}[/]"
+    )
+    for event in plan.schedule:
+        console.print(f"  {event}", markup=False)
+    print_violations(console, small.outcome.violations)
+    console.print(f"written to {file}; replay: unisono sim --plan {file}", markup=False)
+
+
+# -- a campaign ----------------------------------------------------------------------------------
+
+
+def campaign(
+    seeds: str, wanted: dict[str, Any], misplaced: Mapping[str, Any], jobs: int, as_json: bool
+) -> int:
+    first, last = _range(seeds, "--seeds")
+    for name in (*misplaced, *({"seed"} & wanted.keys())):
+        raise Misuse(f"--{name} is for one run: leave it out, or --seeds")
+    fields = _read(dict(wanted))
+    nodes = _nodes(fields.pop("nodes", None))
+    common = Plan(**{"protocol": "rmcast"} | fields)
+    with _progress(last - first, as_json) as (bar, task):
+
+        def tell(summary: Summary) -> None:
+            words = f"{summary.rate:.0f} simulated s/s, {len(summary.failures)} failures"
+            bar.update(task, completed=summary.runs, told=words)
+
+        summary = run_campaign(
+            common.protocol,
+            range(first, last),
+            common.faults,
+            nodes,
+            jobs,
+            common.messages,
+            progress=tell,
+            plan=common,
+        )
+    if as_json:
+        print_json(_summary_json(summary, common, first, last))
+    else:
+        show_summary(summary, common, last - first)
+    return BROKEN if summary.failures else OK
+
+
+def _nodes(text: str | None) -> tuple[int, int]:
+    if text is None:
+        return NODES_DRAWN
+    if ":" in text:
+        return _range(text, "--nodes")
+    return (_whole(text, "--nodes"),) * 2
+
+
+class _progress:
+    """A bar on standard error, where that is a terminal."""
+
+    def __init__(self, total: int, quiet: bool) -> None:
+        columns = (BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeElapsedColumn())
+        console: Console = err()
+        self._bar = Progress(
+            *columns,
+            TextColumn("{task.fields[told]}"),
+            console=console,
+            transient=True,
+            disable=quiet or not console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=total, told="")
+
+    def __enter__(self) -> tuple[Progress, Any]:
+        self._bar.start()
+        return self._bar, self._task
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+
+def _summary_json(summary: Summary, plan: Plan, first: int, last: int) -> dict[str, Any]:
+    failures: Sequence[Any] = summary.failures
+    return {
+        "protocol": plan.protocol,
+        "faults": plan.faults,
+        "seeds": [first, last],
+        "runs": summary.runs,
+        "failures": [
+            {
+                "seed": each.seed,
+                "broken": list(each.broken),
+                "violation": each.text,
+                "replay": each.replay,
+            }
+            for each in failures
+        ],
+        "sent": summary.sent,
+        "delivered": summary.delivered,
+        "steps": summary.steps,
+        "virtual_s": summary.virtual_s,
+        "wall_s": summary.wall_s,
+        "rate": summary.rate,
+    }
+
+
+def show_summary(summary: Summary, plan: Plan, asked: int) -> None:
+    console = out()
+    verdict = (
+        f"[bold red]{len(summary.failures)} broke a law[/]"
+        if summary.failures
+        else "[green]no law broken, progress after healing in every run[/]"
+    )
+    console.print(
+        f"[bold]{plan.protocol}[/]  {summary.runs:,} of {asked:,} runs of {plan.faults}: {verdict}"
+    )
+    console.print(
+        f"{summary.sent:,} sent, {summary.delivered:,} delivered, {summary.steps:,} steps;"
+        f" {summary.virtual_s:,.0f} s simulated in {summary.wall_s:.1f} s:"
+        f" {summary.rate:.0f} simulated seconds a second"
+    )
+    for each in summary.failures:
+        console.print(f"  [red]•[/] {', '.join(each.broken)}: {escape(each.text)}")
+        console.print(f"    replay: {escape(each.replay)}")

@@ -1,0 +1,70 @@
+"""`unisono verify`: the laws on a trace, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from unisono.cli import BROKEN, OK
+from unisono.cli.show import out, print_json, print_violations, status, verdicts
+from unisono.laws import LAWS, Verdict, judge_all
+from unisono.protocols import offers
+from unisono.trace.files import Trace, read_trace
+
+SAID_BY_ALL: Final = ("no_creation", "no_duplication")
+"""What is asked of a protocol that is not in the catalogue: no level of service allows less."""
+
+
+def claimed() -> dict[str, tuple[str, ...]]:
+    """The laws that each protocol of the catalogue claims."""
+    return {name: offer.laws for name, offer in offers().items()}
+
+
+def claims(protocol: str) -> tuple[str, ...]:
+    return claimed().get(protocol, SAID_BY_ALL)
+
+
+def verify(directory: Path, as_json: bool) -> int:
+    with status("reading and judging …"):
+        trace = read_trace(directory)
+        found = judge_all(trace.histories(), claims)
+    if as_json:
+        print_json(as_object(trace, found))
+    else:
+        show(trace, found)
+    return OK if all(verdict.kept for verdict in found.values()) else BROKEN
+
+
+def as_object(trace: Trace, found: Mapping[str, Verdict]) -> dict[str, Any]:
+    """The shape that `verify --json` and `pipeline --json` share."""
+    runs = {
+        run: {
+            "laws": verdict.laws,
+            "violations": [violation._asdict() for violation in verdict.violations],
+        }
+        for run, verdict in sorted(found.items())
+    }
+    return {"runs": runs, "events": trace.events, "quarantined": len(trace.quarantined)}
+
+
+def show(trace: Trace, found: Mapping[str, Verdict]) -> None:
+    console = out()
+    sentences = {name: law.sentence for name, law in LAWS.items()}
+    for run, verdict in sorted(found.items()):
+        rows = trace.runs.get(run, ())
+        names = sorted({row.protocol for row in rows})
+        lives = len({(row.node, row.incarnation) for row in rows})
+        console.print(f"[bold]{run}[/]  {', '.join(names)}, {len(rows):,} events, {lives} lives")
+        console.print(verdicts(verdict.laws, sentences))
+        if unknown := [name for name in names if name not in claimed()]:
+            console.print(
+                f"[yellow]{', '.join(unknown)} is not in the catalogue: only"
+                f" {' and '.join(SAID_BY_ALL)} were asked of it[/]"
+            )
+        print_violations(console, verdict.violations)
+    if trace.quarantined:
+        console.print(f"[yellow]not judged: {len(trace.quarantined)} rows or files[/]")
+        for each in trace.quarantined[:5]:
+            where = each.path if each.row is None else f"{each.path} row {each.row}"
+            console.print(f"  {where}: {each.reason}", markup=False)
