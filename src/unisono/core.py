@@ -76,7 +76,19 @@ class Captured:
     state: bytes
 
 
-Event: TypeAlias = Join | Leave | Restart | Received | Expired | Multicast | Congested | Captured
+@dataclass(frozen=True, slots=True)
+class Request:
+    """The application asks for something that only its protocol knows: a lock, a vote on the least
+    size, a wider scope, leave for a minority to go on. The answer is a view in the stream. Only
+    given for words that the protocol's `Offer.requests` names."""
+
+    what: str
+    argument: int = 0
+
+
+Event: TypeAlias = (
+    Join | Leave | Restart | Received | Expired | Multicast | Congested | Captured | Request
+)
 
 
 # -- effects: requests --------------------------------------------------------------------------
@@ -159,6 +171,13 @@ class Persist:
 
 
 @dataclass(frozen=True, slots=True)
+class Reach:
+    """From now on multicasts travel over so many routers."""
+
+    hops: int
+
+
+@dataclass(frozen=True, slots=True)
 class Depart:
     """The clean leave is done; the core is finished."""
 
@@ -172,7 +191,18 @@ class Fail:
 
 
 Effect: TypeAlias = (
-    Send | Arm | Disarm | Deliver | Stabilize | Install | Capture | Adopt | Persist | Depart | Fail
+    Send
+    | Arm
+    | Disarm
+    | Deliver
+    | Stabilize
+    | Install
+    | Capture
+    | Adopt
+    | Persist
+    | Reach
+    | Depart
+    | Fail
 )
 
 
@@ -243,3 +273,5 @@ class Offer:
     """What happens when the network splits, in a few words."""
     resilient: bool = False
     """Whether `Resilient(k)` may be asked for."""
+    requests: tuple[str, ...] = ()
+    """What the application may `Request`."""

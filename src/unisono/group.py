@@ -15,7 +15,7 @@ from typing import Any
 
 from unisono import config as configs
 from unisono.config import Config
-from unisono.core import Congested, Core, Leave, Offer, Setting
+from unisono.core import Congested, Core, Leave, Offer, Request, Setting
 from unisono.errors import Misuse, Stopped, TooLarge, UnisonoError
 from unisono.model import Buffer, Member, ServiceLevel, View
 from unisono.net import where
@@ -178,6 +178,15 @@ class Group:
         """Say it now, or raise `Full`."""
         message = self._checked(payload)
         return self._speaker.say_nowait((message,), len(message), self._ready(service))
+
+    def request(self, what: str, argument: int = 0) -> None:
+        """Ask for something that only this protocol knows, as a lock; a view will answer."""
+        if what not in self._offer.requests:
+            offered = ", ".join(self._offer.requests) or "none"
+            raise Misuse(f"{self.protocol} knows no request {what!r}; it knows: {offered}")
+        self._ready(None)
+        if self._life is not None:
+            self._life.driver.feed(Request(what, argument))
 
     def _checked(self, payload: Buffer) -> bytes:
         if type(payload) is not bytes:

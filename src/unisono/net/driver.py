@@ -23,6 +23,7 @@ from unisono.core import (
     Fail,
     Install,
     Persist,
+    Reach,
     Received,
     Send,
     Stabilize,
@@ -214,6 +215,8 @@ class Driver:
                     self.unsaved_count += 1
                 else:
                     self._persist(record)
+            case Reach(hops):
+                self.endpoint.reach(hops)
             case Depart():
                 self._finish(None)
             case Fail(reason):

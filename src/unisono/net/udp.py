@@ -272,6 +272,14 @@ class Endpoint:
         """What waits for the socket to take it."""
         return self._outbox.waiting_octets
 
+    def reach(self, hops: int) -> None:
+        """How many routers our multicasts may cross; 1 stays on the link."""
+        hops = min(max(hops, 0), 255)
+        if self._own.family == socket.AF_INET6:
+            self._own.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, hops)
+        else:
+            self._own.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL, hops)
+
     def close(self) -> None:
         if self._loop is not None:
             self._outbox.close()

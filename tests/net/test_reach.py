@@ -1,0 +1,35 @@
+"""How far multicasts travel is the core's to say, and a request is the application's."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+
+import unisono
+from unisono.model import Address
+from unisono.net.udp import Endpoint
+from unisono.net.where import Where
+
+
+@pytest.mark.real
+def test_the_reach_of_multicasts_is_set_on_the_socket() -> None:
+    endpoint = Endpoint(Where(multicast=Address("239.192.77.9", 7477), interface="127.0.0.1"))
+    try:
+        endpoint.reach(7)
+        assert endpoint._own.getsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL) == 7
+        endpoint.reach(9_999)
+        assert endpoint._own.getsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL) == 255
+    finally:
+        endpoint.close()
+
+
+@pytest.mark.real
+def test_a_request_that_the_protocol_does_not_know_says_what_it_knows() -> None:
+    async def ask() -> None:
+        async with unisono.join("requests", port=7478, detect_us=80_000) as group:
+            with pytest.raises(unisono.Misuse, match="rmcast knows no request 'lock'; it knows: none"):
+                group.request("lock", 3)
+
+    asyncio.run(ask())
