@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from unisono.trace.history import History
 
@@ -56,3 +56,18 @@ def sentence(violation: Violation) -> str:
     if violation.other:
         parts.append(f", with {violation.other}")
     return f"{''.join(parts)}: {violation.detail} (run {violation.run})"
+
+
+def verdict_json(verdict: Verdict) -> dict[str, Any]:
+    """The verdict on one run as `--json` prints it."""
+    return {
+        "laws": dict(verdict.laws),
+        "violations": [violation_json(violation) for violation in verdict.violations],
+    }
+
+
+def violation_json(violation: Violation) -> dict[str, str]:
+    """One violation as `--json` prints it; the run it belongs to stands above it."""
+    told = violation._asdict()
+    del told["run"]
+    return {**told, "sentence": sentence(violation)}
