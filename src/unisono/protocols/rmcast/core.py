@@ -27,11 +27,14 @@ from unisono.protocols.rmcast.failure import Detector
 from unisono.protocols.rmcast.figure import FIGURE, Life, Timer
 from unisono.protocols.rmcast.ordering import Ordering
 from unisono.protocols.rmcast.packets import (
+    ASK_OCTETS,
+    BEAT_OCTETS,
     KINDS,
     NO_HEADER,
     PROTOCOL,
     Add,
     Announce,
+    Ask,
     Beat,
     Chunk,
     FromMember,
@@ -49,7 +52,7 @@ from unisono.protocols.rmcast.packets import (
 )
 from unisono.protocols.rmcast.parameters import Parameters
 from unisono.protocols.rmcast.roster import Peer, Roster
-from unisono.wire import Envelope
+from unisono.wire import ENVELOPE_OCTETS, Envelope
 
 INSIDE = (Life.CATCHING_UP, Life.MEMBER, Life.LEAVING)
 
@@ -246,12 +249,18 @@ class Rmcast:
         asks, rounds, holders = self.ordering.gaps(self.now_us, self.parameters.ask_us)
         if asks and holders:
             self.door.count("nak", len(asks))
-            body = Beat(NO_HEADER, asks, rounds).body(self.header_octets())
+            body = self._beat_with(asks, rounds)
             to = tuple(peer.member.address for peer in holders)
             out.append(Send(to, [self.door.seal(Kind.BEAT, body)]))
         if self.ordering.waiting and not self.asking:
             self.asking = True
             out.append(Arm(Timer.ASK, self.parameters.ask_us))
+
+    def _beat_with(self, asks: tuple[Ask, ...], rounds: int) -> bytes:
+        """A heartbeat with as many requests as fit; the others come with the next."""
+        header = self.header_octets()
+        room = self.packet_octets_max - ENVELOPE_OCTETS - len(header) - BEAT_OCTETS
+        return Beat(NO_HEADER, asks[: max(0, room // ASK_OCTETS)], rounds).body(header)
 
     def beat(self, out: list[Effect]) -> None:
         """Algorithm 2: remove the silent; to those not written to lately, a heartbeat, and with it
@@ -267,7 +276,7 @@ class Rmcast:
         if peers or leavers:
             for peer in peers:
                 peer.sent_us = self.now_us
-            body = Beat(NO_HEADER, asks, rounds).body(self.header_octets())
+            body = self._beat_with(asks, rounds)
             to = tuple(peer.member.address for peer in (*peers, *leavers))
             out.append(Send(to, [self.door.seal(Kind.BEAT, body)]))
         self.entrance.tick(out)

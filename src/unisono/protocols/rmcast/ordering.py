@@ -110,11 +110,6 @@ class Ordering:
         entries = max(12, len(self._roster.peers) + 8)
         return max(64, self._packet_octets - FRONT_OCTETS - RECORD_OCTETS - entries * per_entry)
 
-    def _load_octets(self, deps_count: int) -> int:
-        """What is left of a packet for chunks."""
-        front = FRONT_OCTETS + len(self._roster.peers) * ENTRY_OCTETS
-        return self._packet_octets - front - deps_count * DEP_OCTETS
-
     def pump(self) -> list[bytes]:
         """The packets of our own stream that may leave now."""
         mine = self._roster.mine()
@@ -143,13 +138,14 @@ class Ordering:
     def _packets(self, peer: Peer, first: int, last: int) -> list[bytes]:
         """Chunks `first` to `last` of a stream, as far as they are here, in few packets."""
         header = write_header(self._roster.header(self.sent))
+        room = self._packet_octets - ENVELOPE_OCTETS - len(header) - RUN_OCTETS - 2
         held = [(n, c) for n in range(first, last + 1) if (c := peer.window.get(n)) is not None]
         packets = []
         # A packet's chunks follow each other and were said after the same deliveries.
         runs = groupby(enumerate(held), key=lambda pair: (pair[1][0] - pair[0], pair[1][1].deps))
         for _, run in runs:
             chunks = [numbered for _, numbered in run]
-            largest = self._load_octets(len(chunks[0][1].deps) // 2)
+            largest = room - len(chunks[0][1].deps) // 2 * DEP_OCTETS
             sized = ((pair, len(pair[1].payload) + RECORD_OCTETS) for pair in chunks)
             for load in packed(sized, largest):
                 body = Data.body(header, peer.key, load[0][0], [chunk for _, chunk in load])

@@ -22,6 +22,8 @@ ENTRY_OCTETS: Final = 4 + 8 + 4 + 1
 RUN_OCTETS: Final = 4 + 8 + 8 + 2
 DEP_OCTETS: Final = 4 + 8
 RECORD_OCTETS: Final = 2 + 1 + 1
+BEAT_OCTETS: Final = 1 + 1 + 2
+ASK_OCTETS: Final = 4 + 8 + 8
 
 FIRST, LAST, CONTROL = 1, 2, 4
 """What a chunk is: begins a message, ends one, speaks to the protocol, not the application."""
