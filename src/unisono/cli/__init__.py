@@ -47,7 +47,7 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:
         # What the parser has against the arguments, whatever its class is called by now.
         if told := getattr(error, "format_message", None):
-            return refuse(f"{told()} See `{_help_of(error)}`.")
+            return refuse(f"{told().rstrip('.')}: see `{_help_of(error)}`")
         if type(error).__name__ == "Abort":
             return INTERRUPTED
         raise

@@ -7,15 +7,16 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 
 from unisono.cli import BROKEN, OK, STOPPED, refuse
-from unisono.cli.pipeline import broken, claimed_in, measured, measures
+from unisono.cli.pipeline import claimed_in, measured, measures
 from unisono.cli.show import out, print_json, print_violations, verdicts
 from unisono.cli.troupe import Trouble, Troupe
 from unisono.cli.verify import as_object, claims
@@ -24,6 +25,9 @@ from unisono.laws import LAWS, judge_all
 from unisono.protocols import offer
 from unisono.sim.plan import node_name
 from unisono.trace.files import read_trace
+
+if TYPE_CHECKING:
+    from unisono.spark.pipeline import Result
 
 LINES_A_ROUND, ROUND_S = 10, 0.1
 """Each member says so many lines, so often: 100 a second."""
@@ -46,11 +50,12 @@ def show(
         played = asyncio.run(play(protocol, names, seconds, trace, told))
     except Trouble as trouble:
         return refuse(f"the demo failed: {trouble} (what was traced is in {trace})", STOPPED)
-    found = verify(trace, told)
+    found, kept = verify(trace, told)
     on_spark = with_spark(trace, directory, told) if spark else None
     if as_json:
-        print_json({"demo": played, **found} | ({"spark": on_spark} if on_spark else {}))
-    return BROKEN if broken(found) or (on_spark and broken(on_spark)) else OK
+        measured_there = {"measures": on_spark.measures} if on_spark else {}
+        print_json({"demo": played, **found} | measured_there)
+    return OK if kept and (on_spark is None or on_spark.kept) else BROKEN
 
 
 def prepare(directory: Path) -> Path:
@@ -86,14 +91,15 @@ class Told:
         """A sign that moves while it lasts, then one line with what came of it."""
         result = words
 
+        moving = self.console.status(f"{words} …") if self.console.is_terminal else None
+
         def becomes(better: str) -> None:
             nonlocal result
             result = better
+            if moving is not None:
+                moving.update(f"{better} …")
 
-        if self.console.is_terminal:
-            with self.console.status(f"{words} …"):
-                yield becomes
-        else:
+        with moving or nullcontext():
             yield becomes
         passed_s = time.perf_counter() - self.began
         self.console.print(f"[dim]{passed_s:5.1f} s[/]  {result}")
@@ -192,10 +198,9 @@ def compare(troupe: Troupe, names: list[str]) -> int:
 
 
 async def leave(troupe: Troupe) -> None:
-    players = list(troupe.players.values())
-    for player in players:
+    """One after another, so that each hands over what it has to those that stay."""
+    for player in list(troupe.players.values()):
         player.finish()
-    for player in players:
         try:
             code = await player.ended()
         except TimeoutError:
@@ -207,7 +212,7 @@ async def leave(troupe: Troupe) -> None:
 # -- what is left of it --------------------------------------------------------------------------
 
 
-def verify(trace_dir: Path, told: Told) -> dict[str, Any]:
+def verify(trace_dir: Path, told: Told) -> tuple[dict[str, Any], bool]:
     with told.step("the laws are checked") as becomes:
         trace = read_trace(trace_dir)
         verdict_of = judge_all(trace.histories(), claims)
@@ -217,23 +222,23 @@ def verify(trace_dir: Path, told: Told) -> dict[str, Any]:
     for verdict in verdict_of.values():
         told.console.print(verdicts(verdict.laws, sentences))
         print_violations(told.console, verdict.violations)
-    return found
+    return found, all(verdict.kept for verdict in verdict_of.values())
 
 
-def with_spark(trace_dir: Path, directory: Path, told: Told) -> dict[str, Any] | None:
+def with_spark(trace_dir: Path, directory: Path, told: Told) -> Result | None:
     try:
         with told.step("Spark starts") as becomes:
-            found = measured(
-                trace_dir, directory / "spark", claimed_in(trace_dir), "local[*]", lambda _: None
-            )
-            becomes("the same laws and the measures on Spark")
+            asked = claimed_in(trace_dir)
+            result = measured(trace_dir, directory, asked, "local[*]", becomes)
+            becomes(f"the same laws and the measures on Spark: {_counted(result)}")
     except Misuse as why:
-        told.say(f"[yellow]no Spark here: {why}[/]")
+        told.say(f"[yellow]without Spark: {escape(str(why))}[/]")
         return None
-    for run in found["runs"].values():
-        kept = Counter(run["laws"].values())
-        told.say(f"         {kept['kept']} laws kept, {kept['broken']} broken: as in process")
-        if figures := run.get("measures"):
-            told.console.print(measures(figures))
-    told.say(f"report to open: [bold]{directory / 'spark' / 'report.html'}[/]")
-    return found
+    told.console.print(measures(result.measures))
+    told.say(f"open [bold]{escape(str(result.report))}[/] in a browser")
+    return result
+
+
+def _counted(result: Result) -> str:
+    count = Counter(how for verdict in result.verdicts.values() for how in verdict.laws.values())
+    return f"{count['kept']} kept, {count['broken']} broken"

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from rich.markup import escape
 from rich.table import Table
 
 from unisono.cli import BROKEN, OK
 from unisono.cli.show import err, out, print_json, print_violations, status, verdicts
-from unisono.cli.verify import claims
+from unisono.cli.verify import check_some, claims
 from unisono.errors import Misuse, UnisonoError
-from unisono.laws import LAWS, Violation
+from unisono.laws import LAWS
 from unisono.protocols import offers
 from unisono.trace.files import trace_files
 from unisono.trace.parquet import ParquetPart
@@ -20,22 +21,29 @@ from unisono.trace.parquet import ParquetPart
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from unisono.spark.pipeline import Result
+
+QUANTILES: Final = ("p50", "p90", "p99", "max")
+
 
 def pipeline(directory: Path, out_dir: Path, master: str, as_json: bool) -> int:
-    found = claimed_in(directory)
+    asked = claimed_in(directory)
     console = err()
+    with status("Spark starts …") as moving:
 
-    def tell(words: str) -> None:
-        if not as_json:
-            console.print(f"[dim]{words}[/]")
+        def tell(words: str) -> None:
+            if moving is not None:
+                moving.update(f"{words} …")
+            elif not as_json:
+                console.print(words)
 
-    with status("on Spark …"):
-        told = measured(directory, out_dir, found, master, tell)
+        result = measured(directory, out_dir, asked, master, tell)
+    check_some(directory, result.events, result.quarantined)
     if as_json:
-        print_json(told)
+        print_json(result.as_json())
     else:
-        show(told, out_dir)
-    return BROKEN if broken(told) else OK
+        show(result)
+    return OK if result.kept else BROKEN
 
 
 def claimed_in(directory: Path) -> dict[str, tuple[str, ...]]:
@@ -55,13 +63,13 @@ def measured(
     claimed: dict[str, tuple[str, ...]],
     master: str,
     tell: Callable[[str], None],
-) -> dict[str, Any]:
+) -> Result:
     """What the pipeline found; the session is opened for it and stopped after it."""
     session = _session(master)
     try:
         from unisono.spark.pipeline import run_pipeline
 
-        return run_pipeline(session, directory, out_dir, claimed, tell).as_json()
+        return run_pipeline(session, directory, out_dir, claimed, tell)
     finally:
         session.stop()
 
@@ -80,27 +88,33 @@ def _session(master: str) -> SparkSession:
         raise Misuse(f"no Spark session on --master {master!r} ({why}): try local[*]") from None
 
 
-def broken(told: dict[str, Any]) -> bool:
-    return any("broken" in run["laws"].values() for run in told["runs"].values())
-
-
-def show(told: dict[str, Any], out_dir: Path) -> None:
+def show(result: Result) -> None:
     console = out()
     sentences = {name: law.sentence for name, law in LAWS.items()}
-    for name, run in sorted(told["runs"].items()):
-        console.print(f"[bold]{name}[/]  on Spark")
-        console.print(verdicts(run["laws"], sentences))
-        print_violations(console, [Violation(**each) for each in run["violations"]])
-        if figures := run.get("measures"):
-            console.print(measures(figures))
-    console.print(f"{told['events']:,} events judged, {told['quarantined']:,} in quarantine")
-    console.print(f"report: {out_dir / 'report.html'}", markup=False)
+    for name, verdict in result.verdicts.items():
+        console.print(f"[bold]{escape(name)}[/]")
+        console.print(verdicts(verdict.laws, sentences))
+        print_violations(console, verdict.violations)
+    console.print(measures(result.measures))
+    console.print(f"{result.events:,} events judged, {result.quarantined:,} in quarantine")
+    console.print(f"tables in {result.out}, report to open: {result.report}", markup=False)
 
 
-def measures(figures: dict[str, Any]) -> Table:
-    """Whatever was measured, by name."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for name, value in figures.items():
-        shown = f"{value:,.1f}" if isinstance(value, float) else f"{value}"
-        table.add_row(f"[dim]{name}[/]", shown)
+def measures(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """A line a run and protocol: how much, how fast, how late."""
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    for head in ("run", "sent", "delivered", "messages/s"):
+        table.add_column(head, justify="left" if head == "run" else "right")
+    for head in QUANTILES:
+        table.add_column(f"{head} ms", justify="right")
+    for row in rows:
+        table.add_row(
+            escape(f"{row['run']} ({row['protocol']})"),
+            *(_figure(row[name], 0) for name in ("sent", "delivered", "messages_per_s")),
+            *(_figure(row[f"{name}_us"], 2, 1000) for name in QUANTILES),
+        )
     return table
+
+
+def _figure(value: float | None, places: int, divisor: int = 1) -> str:
+    return "–" if value is None else f"{value / divisor:,.{places}f}"

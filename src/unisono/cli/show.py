@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from rich.console import Console
 from rich.markup import escape
+from rich.status import Status
 from rich.table import Table
 
 from unisono.laws.verdict import Violation, sentence
@@ -34,14 +35,14 @@ def print_json(told: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def status(words: str) -> Iterator[None]:
+def status(words: str) -> Iterator[Status | None]:
     """A moving sign on a terminal, nothing elsewhere."""
     console = err()
     if not console.is_terminal:
-        yield
+        yield None
         return
-    with console.status(words):
-        yield
+    with console.status(words) as moving:
+        yield moving
 
 
 def verdicts(laws: Mapping[str, str], sentences: Mapping[str, str]) -> Table:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -126,8 +125,7 @@ def show(outcome: Outcome, shrink: bool) -> None:
 
 
 def _shrunk(plan: Plan) -> tuple[Shrunk, Path]:
-    console = err()
-    with console.status("shrinking …") if console.is_terminal else nullcontext() as moving:
+    with status("shrinking …") as moving:
 
         def tell(words: str) -> None:
             if moving is not None:

@@ -109,7 +109,7 @@ class Troupe:
     async def enter(self, name: str) -> None:
         """Start a member: a new one, or a new life of one that died."""
         arguments = ["-m", "unisono", "cat", "demo", "--name", name, "--json"]
-        arguments += ["--protocol", self._protocol, "--trace", str(self._trace), "--linger", "1"]
+        arguments += ["--protocol", self._protocol, "--trace", str(self._trace), "--linger", "0"]
         self.players[name] = Player(
             name,
             await asyncio.create_subprocess_exec(

@@ -8,7 +8,9 @@ from typing import Any, Final
 
 from unisono.cli import BROKEN, OK
 from unisono.cli.show import out, print_json, print_violations, status, verdicts
+from unisono.errors import BadTrace
 from unisono.laws import LAWS, Verdict, judge_all
+from unisono.laws.verdict import verdict_json
 from unisono.protocols import offers
 from unisono.trace.files import Trace, read_trace
 
@@ -28,6 +30,7 @@ def claims(protocol: str) -> tuple[str, ...]:
 def verify(directory: Path, as_json: bool) -> int:
     with status("reading and judging …"):
         trace = read_trace(directory)
+        check_some(directory, trace.events, len(trace.quarantined))
         found = judge_all(trace.histories(), claims)
     if as_json:
         print_json(as_object(trace, found))
@@ -36,15 +39,18 @@ def verify(directory: Path, as_json: bool) -> int:
     return OK if all(verdict.kept for verdict in found.values()) else BROKEN
 
 
+def check_some(directory: Path, events: int, quarantined: int) -> None:
+    """Where nothing could be judged, nothing is kept."""
+    if not events:
+        raise BadTrace(
+            f"{directory}: no event in it can be judged ({quarantined} rows or files are not of a"
+            " trace); give the directory that --trace wrote"
+        )
+
+
 def as_object(trace: Trace, found: Mapping[str, Verdict]) -> dict[str, Any]:
     """The shape that `verify --json` and `pipeline --json` share."""
-    runs = {
-        run: {
-            "laws": verdict.laws,
-            "violations": [violation._asdict() for violation in verdict.violations],
-        }
-        for run, verdict in sorted(found.items())
-    }
+    runs = {run: verdict_json(verdict) for run, verdict in sorted(found.items())}
     return {"runs": runs, "events": trace.events, "quarantined": len(trace.quarantined)}
 
 
