@@ -38,6 +38,11 @@ def run(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
     except BrokenPipeError:
         return pipe_closed()
+    except SystemExit as ended:
+        # The parser's own answer to a closed pipe would look like a broken law.
+        if isinstance(ended.__context__, BrokenPipeError):
+            return pipe_closed()
+        raise
     except KeyboardInterrupt:
         return INTERRUPTED
     except Stopped as stop:

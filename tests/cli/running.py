@@ -1,0 +1,153 @@
+"""The real command in processes of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+UNISONO = (sys.executable, "-m", "unisono")
+ENVIRONMENT = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "PYTHONUNBUFFERED": ""}
+
+
+def unisono(
+    *arguments: str, cwd: Path | None = None, stdin: bytes = b"", timeout_s: float = 60
+) -> subprocess.CompletedProcess[str]:
+    found = subprocess.run(
+        [*UNISONO, *arguments],
+        input=stdin,
+        capture_output=True,
+        cwd=cwd,
+        timeout=timeout_s,
+        env=ENVIRONMENT,
+        check=False,
+    )
+    return subprocess.CompletedProcess(
+        found.args, found.returncode, found.stdout.decode(), found.stderr.decode()
+    )
+
+
+def refused(found: subprocess.CompletedProcess[str], *words: str, code: int = 2) -> str:
+    """It was refused with one line on standard error that has these words in it."""
+    lines = found.stderr.splitlines()
+    assert found.returncode == code, (found.returncode, found.stderr)
+    assert len(lines) == 1, found.stderr
+    assert lines[0].startswith("unisono: ")
+    assert not found.stdout
+    for word in words:
+        assert word in lines[0]
+    return lines[0]
+
+
+class Cat:
+    """A `unisono cat --json` that is talked to."""
+
+    def __init__(self, *arguments: str, before: Sequence[str] = ()) -> None:
+        self.objects: list[dict[str, Any]] = []
+        self.process = subprocess.Popen(
+            [*before, *UNISONO, "cat", *arguments, "--json"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=ENVIRONMENT,
+        )
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line)
+
+    def __enter__(self) -> Cat:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait(10)
+        for pipe in (self.process.stdin, self.process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+    def say(self, *lines: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write("".join(f"{line}\n" for line in lines).encode())
+        self.process.stdin.flush()
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def ended(self, timeout_s: float = 30) -> int:
+        code = self.process.wait(timeout_s)
+        self._reader.join(10)
+        self.poll()
+        return code
+
+    def errors(self) -> str:
+        assert self.process.stderr is not None
+        return self.process.stderr.read().decode()
+
+    def poll(self) -> None:
+        with contextlib.suppress(queue.Empty):
+            while (line := self._lines.get_nowait()) is not None:
+                self.objects.append(json.loads(line))
+
+    @property
+    def messages(self) -> list[tuple[str, int, str]]:
+        self.poll()
+        return [
+            (each["sender"], each["number"], each["text"])
+            for each in self.objects
+            if each["kind"] == "message"
+        ]
+
+    @property
+    def view(self) -> list[str]:
+        self.poll()
+        views = [each["members"] for each in self.objects if each["kind"] == "view"]
+        return sorted(views[-1]) if views else []
+
+
+def until(done: Any, within_s: float = 30, what: str = "it") -> None:
+    end = time.monotonic() + within_s
+    while not done():
+        assert time.monotonic() < end, f"{what} did not happen within {within_s} s"
+        time.sleep(0.02)
+
+
+def free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def cats(names: str, *arguments: str) -> Iterator[dict[str, Cat]]:
+    """A cat for each name, all in one view."""
+    with contextlib.ExitStack() as stack:
+        found = {name: stack.enter_context(Cat(*arguments, "--name", name)) for name in names}
+        until(
+            lambda: all(each.view == sorted(names) for each in found.values()),
+            what="everyone in one view",
+        )
+        yield found

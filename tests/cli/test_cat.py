@@ -1,0 +1,118 @@
+"""`unisono cat`: real processes on loopback."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import ENVIRONMENT, UNISONO, Cat, cats, free_port, unisono, until
+
+pytestmark = pytest.mark.real
+
+
+def test_three_members_hear_each_other_and_leave_when_all_came(tmp_path: Path) -> None:
+    port = str(free_port())
+    arguments = ("talk", "--port", port, "--expect", "6", "--trace", str(tmp_path))
+    with cats("abc", *arguments) as found:
+        for name, cat in found.items():
+            cat.say(f"{name} one", f"{name} zwei €")
+        for cat in found.values():
+            assert cat.ended() == 0, cat.errors()
+        wanted = sorted((name, n, f"{name} {w}") for name in "abc" for n, w in WORDS)
+        for cat in found.values():
+            assert sorted(cat.messages) == wanted
+            first = cat.objects[0]
+            assert first["kind"] == "view" and "view" in first
+            message = next(each for each in cat.objects if each["kind"] == "message")
+            assert message.keys() == {"kind", "sender", "number", "seq", "view", "text"}
+    verified = unisono("verify", str(tmp_path), "--json")
+    assert verified.returncode == 0, verified.stdout
+    assert list(json.loads(verified.stdout)["runs"]) == ["talk"]
+
+
+WORDS = ((1, "one"), (2, "zwei €"))
+
+
+def test_peers_serve_where_there_is_no_multicast() -> None:
+    ports = [free_port() for _ in range(3)]
+    peers = ",".join(f"127.0.0.1:{port}" for port in ports)
+    with cats("ab", "talk", "--peers", peers, "--expect", "2") as found:
+        for cat in found.values():
+            cat.say("hello")
+        assert [cat.ended() for cat in found.values()] == [0, 0]
+
+
+def test_at_the_end_of_input_it_leaves_when_all_it_said_is_heard() -> None:
+    lines = b"".join(b"%d\n" % n for n in range(20_000)) + b"no newline"
+    found = unisono(
+        "cat", "g", "--name", "a", "--port", str(free_port()), "--linger", "0", stdin=lines
+    )
+    assert found.returncode == 0
+    assert not found.stderr
+    told = found.stdout.splitlines()
+    assert told[0] == "-- a  (+a)"
+    assert told[1:] == [f"a: {n}" for n in range(20_000)] + ["a: no newline"]
+
+
+def test_bytes_that_are_no_text_are_carried() -> None:
+    port = str(free_port())
+    arguments = ("cat", "g", "--name", "a", "--port", port, "--linger", "0")
+    told = json.loads(unisono(*arguments, "--json", stdin=b"\xff!\n").stdout.splitlines()[-1])
+    assert told["text"] == "�!"
+    process = subprocess.run(
+        [*UNISONO, *arguments], input=b"\xff!\n", capture_output=True, env=ENVIRONMENT, check=True
+    )
+    assert process.stdout.splitlines()[-1] == b"a: \xff!"
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_makes_it_leave_cleanly(number: int, code: int) -> None:
+    with cats("ab", "g", "--port", str(free_port())) as found:
+        found["b"].process.send_signal(number)
+        assert found["b"].ended() == code
+        assert found["b"].errors() == ""
+        until(lambda: found["a"].view == ["a"], 5, "the view without b")
+        found["a"].close()
+        assert found["a"].ended() == 0
+
+
+def test_a_killed_member_is_removed_and_comes_back() -> None:
+    arguments = ("g", "--port", str(free_port()))
+    with cats("abc", *arguments) as found:
+        found["c"].process.kill()
+        until(lambda: found["a"].view == found["b"].view == ["a", "b"], 15, "the view without c")
+        with Cat(*arguments, "--name", "c") as back:
+            until(lambda: found["a"].view == back.view == ["a", "b", "c"], 15, "c's return")
+            back.say("again")
+            until(lambda: ("c", 1, "again") in found["a"].messages, 10, "c's message")
+
+
+def test_a_reader_that_goes_away_ends_it_quietly() -> None:
+    with subprocess.Popen(
+        [*UNISONO, "cat", "g", "--port", str(free_port()), "--linger", "30"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=ENVIRONMENT,
+    ) as process:
+        assert process.stdin and process.stdout and process.stderr
+        process.stdout.readline()
+        process.stdout.close()
+        process.stdin.write(b"x\n" * 10)
+        process.stdin.flush()
+        assert process.wait(20) == 141
+        assert process.stderr.read() == b""
+
+
+def test_without_anything_to_read_it_still_hears() -> None:
+    port = str(free_port())
+    with Cat("g", "--name", "a", "--port", port, "--expect", "1") as cat:
+        cat.close()
+        until(lambda: cat.view == ["a"])
+        unisono("cat", "g", "--name", "b", "--port", port, stdin=b"hello\n")
+        assert cat.ended() == 0
+        assert cat.messages == [("b", 1, "hello")]

@@ -1,0 +1,145 @@
+"""`unisono sim` and `unisono verify` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.cli.running import refused, unisono
+
+VERDICTS = {"kept", "broken", "not claimed"}
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("traced")
+    found = unisono(
+        "sim", "--nodes", "3", "--seed", "7", "--messages", "30", "--trace", "trace", cwd=place
+    )
+    assert found.returncode == 0, found.stderr
+    return place / "trace"
+
+
+def test_one_run_as_json_has_the_promised_shape() -> None:
+    found = unisono("sim", "--nodes", "3", "--seed", "5", "--messages", "20", "--json")
+    told = json.loads(found.stdout)
+    promised = "protocol seed nodes faults laws violations sent delivered steps virtual_s wall_s"
+    assert set(promised.split()) <= told.keys()
+    assert (told["protocol"], told["seed"], told["nodes"]) == ("rmcast", 5, 3)
+    assert set(told["laws"].values()) <= VERDICTS
+    assert told["laws"]["causal"] == "kept"
+    assert told["laws"]["safe"] == "not claimed"
+    assert told["violations"] == []
+    assert found.returncode == 0
+
+
+def test_one_run_for_people_says_how_fast_it_went() -> None:
+    found = unisono("sim", "--nodes", "3", "--messages", "20", "--option", "detect_us=500000")
+    assert "kept" in found.stdout
+    assert "simulated seconds a second" in found.stdout
+    assert found.returncode == 0
+
+
+def test_a_broken_law_is_shown_with_its_replay_and_shrunk(tmp_path: Path) -> None:
+    plan = {"protocol": "rmcast", "nodes": 3, "messages": 5, "progress_us": 1}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    found = unisono("sim", "--plan", "plan.json", "--shrink", cwd=tmp_path)
+    assert found.returncode == 1
+    assert "broken: progress" in found.stdout
+    assert "replay: unisono sim --plan plan.json" in found.stdout
+    small = "small-rmcast-chaos-3-1.json"
+    assert f"unisono sim --plan {small}" in found.stdout
+    again = unisono("sim", "--plan", small, "--json", cwd=tmp_path)
+    assert again.returncode == 1
+    assert json.loads(again.stdout)["laws"]["progress"] == "broken"
+
+
+def test_a_campaign_sums_up() -> None:
+    found = unisono("sim", "--seeds", "0:6", "--messages", "20", "--jobs", "1", "--json")
+    told = json.loads(found.stdout)
+    assert (told["runs"], told["failures"], told["seeds"]) == (6, [], [0, 6])
+    assert told["rate"] > 0
+    assert found.returncode == 0
+
+
+def test_a_sound_trace_is_kept(trace: Path) -> None:
+    found = unisono("verify", str(trace), "--json")
+    told = json.loads(found.stdout)
+    assert told.keys() == {"runs", "events", "quarantined"}
+    (run,) = told["runs"].values()
+    assert run["violations"] == []
+    assert run["laws"]["fifo"] == "kept"
+    assert told["events"] > 100
+    assert told["quarantined"] == 0
+    assert found.returncode == 0
+    assert "kept" in unisono("verify", str(trace)).stdout
+
+
+def doctored(trace: Path, place: Path, protocol: str = "rmcast") -> Path:
+    """The same, but one life delivered one message twice."""
+    for path in trace.rglob("*.parquet"):
+        rows = pq.read_table(path).to_pylist()
+        delivered = [place for place, row in enumerate(rows) if row["kind"] == "deliver"]
+        if delivered:
+            rows.append({**rows[delivered[0]], "step": rows[-1]["step"] + 1})
+        rows = [{**row, "protocol": protocol} for row in rows]
+        copy = place / path.relative_to(trace)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.Table.from_pylist(rows, schema=pq.read_schema(path)), copy)
+    return place
+
+
+def test_a_doctored_trace_is_broken(trace: Path, tmp_path: Path) -> None:
+    place = doctored(trace, tmp_path)
+    found = unisono("verify", str(place), "--json")
+    (run,) = json.loads(found.stdout)["runs"].values()
+    assert run["laws"]["no_duplication"] == "broken"
+    assert run["violations"]
+    assert found.returncode == 1
+    shown = unisono("verify", str(place))
+    assert shown.returncode == 1
+    assert "no_duplication" in shown.stdout
+
+
+def test_of_an_unknown_protocol_little_is_asked_but_that(trace: Path, tmp_path: Path) -> None:
+    place = doctored(trace, tmp_path, protocol="homemade")
+    found = unisono("verify", str(place), "--json")
+    (run,) = json.loads(found.stdout)["runs"].values()
+    asked = {law for law, verdict in run["laws"].items() if verdict != "not claimed"}
+    assert asked == {"no_creation", "no_duplication"}
+    assert found.returncode == 1
+    assert "not in the catalogue" in unisono("verify", str(place)).stdout
+
+
+def test_a_pipe_that_nobody_reads_ends_quietly(trace: Path) -> None:
+    import subprocess
+
+    from tests.cli.running import ENVIRONMENT, UNISONO
+
+    for arguments in (("verify", str(trace), "--json"), ("sim", "--messages", "5")):
+        with subprocess.Popen(
+            [*UNISONO, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=ENVIRONMENT,
+        ) as process:
+            assert process.stdout is not None and process.stderr is not None
+            process.stdout.close()
+            assert process.stderr.read() == b""
+            assert process.wait(30) == 141
+
+
+@pytest.mark.real
+def test_the_benchmark_measures(tmp_path: Path) -> None:
+    found = unisono("bench", "raw", "--seconds", "0.2", "--rounds", "1", "--json")
+    told = json.loads(found.stdout)
+    assert told["driver_packets_s"] > 0
+    assert found.returncode == 0
+
+
+def test_a_benchmark_of_nothing_is_refused() -> None:
+    refused(unisono("bench", "--rounds", "0"), "--rounds")
