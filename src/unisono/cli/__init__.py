@@ -17,6 +17,8 @@ BAD_INPUT: Final = 2
 STOPPED: Final = 3
 """The member is no longer in the group, or never came in."""
 INTERRUPTED: Final = 130
+TERMINATED: Final = 143
+"""Ended by SIGTERM before its work was done."""
 PIPE_CLOSED: Final = 141
 """Nobody reads what is printed: as if ended by SIGPIPE."""
 

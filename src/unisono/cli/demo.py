@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.markup import escape
 
-from unisono.cli import BROKEN, OK, STOPPED, refuse
+from unisono.cli import BROKEN, OK, STOPPED, TERMINATED, refuse
 from unisono.cli.pipeline import claimed_in, measured, measures
 from unisono.cli.show import out, print_json, print_violations, verdicts
 from unisono.cli.troupe import Trouble, Troupe
@@ -48,6 +49,8 @@ def show(
     )
     try:
         played = asyncio.run(play(protocol, names, seconds, trace, told))
+    except asyncio.CancelledError:
+        return TERMINATED
     except Trouble as trouble:
         return refuse(f"the demo failed: {trouble} (what was traced is in {trace})", STOPPED)
     found, kept = verify(trace, told)
@@ -112,6 +115,9 @@ async def play(
     protocol: str, names: list[str], seconds: float, trace: Path, told: Told
 ) -> dict[str, Any]:
     victim, others = names[-1], names[:-1]
+    if (me := asyncio.current_task()) is not None:
+        # So that the members are ended too.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, me.cancel)
     async with Troupe(protocol, names, trace) as troupe:
         way = "multicast on loopback" if troupe.multicast else "a list of peers on loopback"
         with told.step(f"{len(names)} processes start") as becomes:

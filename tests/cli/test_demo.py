@@ -1,0 +1,72 @@
+"""The first thing a newcomer sees."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import ENVIRONMENT, UNISONO, unisono
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+
+def children_of(pid: int) -> list[int]:
+    found = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(each) for each in found.read_text().split()] if found.exists() else []
+
+
+def test_the_demo_tells_its_story_and_keeps_the_laws(tmp_path: Path) -> None:
+    found = unisono("demo", "--no-spark", "--seconds", "5", cwd=tmp_path, timeout_s=100)
+    assert found.returncode == 0, found.stderr + found.stdout
+    for words in ("see each other", "killed", "comes back", "heard the same", "causal"):
+        assert words in found.stdout
+    assert not found.stderr
+    assert unisono("verify", "unisono-demo/trace", cwd=tmp_path).returncode == 0
+
+
+def test_a_second_demo_replaces_the_first_as_json(tmp_path: Path) -> None:
+    arguments = ("demo", "--no-spark", "--seconds", "2", "--members", "3", "--json")
+    for _ in range(2):
+        found = unisono(*arguments, cwd=tmp_path, timeout_s=100)
+        assert found.returncode == 0, found.stderr + found.stdout
+        told = json.loads(found.stdout)
+        assert told["demo"]["members"] == ["a", "b", "c"]
+        assert list(told["runs"]) == ["demo"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_leaves_no_process_behind(tmp_path: Path, number: int) -> None:
+    process = subprocess.Popen(
+        [*UNISONO, "demo", "--no-spark"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=ENVIRONMENT,
+    )
+    members: list[int] = []
+    end = time.monotonic() + 20
+    while len(members) < 5 and time.monotonic() < end:
+        time.sleep(0.05)
+        members = children_of(process.pid)
+    time.sleep(0.5)
+    process.send_signal(number)
+    assert process.wait(20) in (130, 143)
+    assert process.stderr is not None
+    assert b"Traceback" not in process.stderr.read()
+    process.stderr.close()
+    time.sleep(0.2)
+    assert [pid for pid in members if _runs(pid)] == []
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -1,0 +1,135 @@
+"""What the documents show is run, or at least accepted by the parser."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import ENVIRONMENT, ROOT, until
+
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
+MINE = ("README.md", "docs/COMMANDS.md", "docs/SIMULATION.md", "docs/NETWORK.md")
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#\s]+)")
+
+
+def blocks(name: str, *kinds: str) -> list[str]:
+    text = (ROOT / name).read_text()
+    return [block for kind, block in BLOCK.findall(text) if kind in kinds]
+
+
+def command_lines() -> list[str]:
+    """Each `unisono …` that a document shows, once."""
+    found = {}
+    for name in MINE:
+        if not (ROOT / name).exists():
+            continue
+        for block in blocks(name, "sh", "shell", "bash", "console", ""):
+            for line in block.splitlines():
+                if line.startswith(("unisono ", "$ unisono ")):
+                    found[line.removeprefix("$ ")] = None
+    return list(found)
+
+
+@pytest.mark.parametrize("line", command_lines())
+def test_a_command_line_of_the_documents_is_accepted(line: str) -> None:
+    """Its options exist and its values parse; nothing is run."""
+    import typer.main
+
+    from unisono.cli.app import app
+
+    words = shlex.split(line, comments=True)[1:]
+    command = typer.main.get_command(app)
+    chosen = command.commands[words[0]]  # type: ignore[attr-defined]
+    chosen.make_context(words[0], words[1:])
+
+
+def test_the_make_targets_of_the_readme_exist() -> None:
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    shown = [
+        word for block in blocks("README.md", "sh") for word in re.findall("make ([a-z]+)", block)
+    ]
+    assert {"demo", "test"} <= set(shown) <= set(targets)
+
+
+def test_the_extras_of_the_readme_exist() -> None:
+    project = (ROOT / "pyproject.toml").read_text()
+    for extra in re.findall(r"unisono\[(\w+)\]", (ROOT / "README.md").read_text()):
+        assert re.search(rf"^{extra} = \[", project, re.MULTILINE)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_somewhere(document: Path) -> None:
+    for target in LINK.findall(document.read_text()):
+        if "://" not in target:
+            assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def test_the_example_is_the_readmes() -> None:
+    (program,) = blocks("README.md", "python")
+    assert (ROOT / "examples" / "hello.py").read_text().endswith(program)
+
+
+@pytest.mark.real
+def test_the_program_of_the_readme_runs(tmp_path: Path) -> None:
+    (program,) = blocks("README.md", "python")
+    path = tmp_path / "hello.py"
+    path.write_text(program)
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(path), name], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+        )
+        for name in ("ann", "bob")
+    ]
+    try:
+        told = [process.communicate(timeout=40)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait(10)
+    for process, text in zip(processes, told, strict=True):
+        assert process.returncode == 0
+        assert "members: ann bob" in text or "members: bob ann" in text
+        assert "ann: hello from ann" in text
+        assert "bob: hello from bob" in text
+
+
+@pytest.mark.real
+def test_the_counter_counts(tmp_path: Path) -> None:
+    found = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "counter.py")],
+        capture_output=True,
+        text=True,
+        timeout=40,
+        env=ENVIRONMENT,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.startswith("the counter is ")
+
+
+def test_the_simulations_of_the_documents_run(tmp_path: Path) -> None:
+    """Python in SIMULATION.md, but for the campaign of three thousand seeds."""
+    run = [block for block in blocks("docs/SIMULATION.md", "python") if "outcome" in block]
+    assert run
+    for block in run:
+        done = subprocess.Popen([sys.executable, "-c", block], cwd=tmp_path)
+        until(lambda process=done: process.poll() is not None, 60)
+        assert done.returncode == 0
+
+
+def test_every_law_and_profile_is_in_the_documents() -> None:
+    from unisono.laws import LAWS
+    from unisono.protocols import offers
+
+    text = (ROOT / "README.md").read_text()
+    for law in LAWS:
+        assert f"`{law}`" in text, f"the README has no cell for {law}"
+    for offer in offers().values():
+        for law in offer.laws:
+            assert re.search(rf"`{law}`.*\| kept \|", text), f"{offer.name} claims {law}"
