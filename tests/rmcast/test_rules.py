@@ -305,7 +305,7 @@ def test_a_member_is_added_at_a_definite_place() -> None:
 def test_what_was_said_while_it_joined_reaches_the_newcomer() -> None:
     """The addition and b's message are concurrent: neither knew of the other."""
     stage = together("a", "b")
-    stage.obey("start rmcast c\njoin c\nadvance 1ms")
+    stage.obey("start rmcast c\njoin c\nadvance 3ms")
     said = stage.obey("say b meanwhile\nadvance 400ms")
     heard = delivered(said)
     assert heard["a"] == heard["b"] == heard["c"] == ["meanwhile"]
@@ -335,3 +335,22 @@ def test_every_view_names_who_came_and_who_went() -> None:
     gone, back = stage.actors["a"].views[-2:]
     assert ([str(m) for m in gone.left], list(gone.joined)) == (["c#1"], [])
     assert ([str(m) for m in back.joined], list(back.left)) == (["c#2"], [])
+
+
+@pytest.mark.rule("RMC-9")
+def test_a_request_that_waited_too_long_admits_no_ghost() -> None:
+    """c asked and died while a slept; a wakes and finds the request."""
+    stage = together("a", "b")
+    stage.obey("start rmcast c\npause a\njoin c\nadvance 20ms\ncrash c\nadvance 200ms")
+    said = stage.obey("resume a\nadvance 600ms")
+    assert "c#1" not in said
+
+
+@pytest.mark.rule("RMC-9")
+def test_a_part_counts_only_those_it_has_heard() -> None:
+    """A member that admitted many and heard none of them does not stop a group that lives."""
+    stage = together("a", "b", "c")
+    a = core(stage, "a")
+    for number in range(9):
+        a.roster.add(Member(f"ghost{number}", Address("10.0.1.1", number), 1), 9, stage.now_us)
+    assert a.entrance._size() == 3

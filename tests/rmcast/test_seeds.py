@@ -20,6 +20,7 @@ KEPT = [
     (7, 1038, 100),
     (7, 1249, 200),
     (5, 5642, 200),  # entries recalled into a header made a packet too large
+    (7, 7469, 200),  # a sleeper woke and admitted every request that had waited: ghosts
     (5, 2351, 100),  # a newcomer of a part that died waited for ever to settle its dead
 ]
 

@@ -25,7 +25,7 @@ from unisono.parts.door import Door
 from unisono.protocols.rmcast.entrance import Entrance
 from unisono.protocols.rmcast.failure import Detector
 from unisono.protocols.rmcast.figure import FIGURE, Life, Timer
-from unisono.protocols.rmcast.ordering import Ordering
+from unisono.protocols.rmcast.ordering import REPORT_OCTETS, Ordering
 from unisono.protocols.rmcast.packets import (
     ASK_OCTETS,
     BEAT_OCTETS,
@@ -175,6 +175,7 @@ class Rmcast:
         if news or not self.roster.others():
             self.ordering.clean_up()
         self._send_own(out)
+        self._report(out)
         self._ask(out)
         self.machine.settle(event, out)
 
@@ -234,9 +235,19 @@ class Rmcast:
     def _to_others(self, packets: list[bytes], out: list[Effect]) -> None:
         peers = [*self.roster.others(), *(self.leavers() if self.leaving else ())]
         for peer in peers:
-            peer.sent_us = self.now_us
+            peer.sent_us, peer.unreported = self.now_us, 0
         if peers:
             out.append(Send(tuple(peer.member.address for peer in peers), packets))
+
+    def _report(self, out: list[Effect]) -> None:
+        """Who sends much hears from us before the next heartbeat: it may be waiting for room."""
+        peers = [p for p in self.roster.others() if p.unreported >= REPORT_OCTETS]
+        if peers:
+            for peer in peers:
+                peer.unreported = 0
+            body = Beat(NO_HEADER).body(self.header_octets())
+            to = tuple(peer.member.address for peer in peers)
+            out.append(Send(to, [self.door.seal(Kind.BEAT, body)]))
 
     def answer(self, packet: Beat, out: list[Effect]) -> None:
         peer = self.roster.peers[packet.header.sender]
@@ -275,7 +286,7 @@ class Rmcast:
             self.door.count("nak", len(asks))
         if peers or leavers:
             for peer in peers:
-                peer.sent_us = self.now_us
+                peer.sent_us, peer.unreported = self.now_us, 0
             body = self._beat_with(asks, rounds)
             to = tuple(peer.member.address for peer in (*peers, *leavers))
             out.append(Send(to, [self.door.seal(Kind.BEAT, body)]))

@@ -3,6 +3,7 @@ the other part after a split. [RMC II] leaves room for additions; this is how we
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -62,6 +63,7 @@ class Entrance:
         self._random = Random(seed)
         self._with_state = with_state
         self._refusals = 0
+        self._echo = 0
         self._taker: Taker | None = None
         self._giver_key = 0
         self._asked_state_us = 0
@@ -70,6 +72,7 @@ class Entrance:
         self._parts_of = (0, 0, 0)
         self._givers: dict[int, Giver | None] = {}
         self._goodbye = 0
+        self._taken_over = 0
         self._answered: dict[int, dict[int, int]] = {}
 
     # -- outside ---------------------------------------------------------------------------------
@@ -82,7 +85,7 @@ class Entrance:
             out.append(Arm(Timer.FOUND, self._about(core.parameters.found_us)))
 
     def _cry(self, to: Target, out: list[Effect]) -> None:
-        body = Seek(self._core.me, self._with_state).body()
+        body = Seek(self._core.me, self._with_state, echo=self._echo).body()
         out.append(Send(to, [self._core.door.seal(Kind.SEEK, body, life=0)]))
 
     def _about(self, period_us: int) -> int:
@@ -93,6 +96,7 @@ class Entrance:
         """Somebody else will found the group, or has."""
         out.append(Arm(Timer.FOUND, self._about(self._core.parameters.found_us)))
         if isinstance(packet, Announce):
+            self._echo = packet.stamp
             self._cry((packet.sponsor.address,), out)
 
     def found(self, out: list[Effect]) -> None:
@@ -228,7 +232,7 @@ class Entrance:
         sponsor = core.roster.sponsor()
         if sponsor.key != core.roster.key:
             if not packet.forwarded:
-                body = Seek(seeker, packet.wants_state, forwarded=True).body()
+                body = replace(packet, forwarded=True).body()
                 sealed = core.door.seal(Kind.SEEK, body, life=0)
                 out.append(Send((sponsor.member.address,), [sealed]))
             self._expel_former(packet)
@@ -245,8 +249,18 @@ class Entrance:
         if refusal is not None:
             sealed = core.door.seal(Kind.REFUSE, refusal.body())
             out.append(Send((seeker.address,), [sealed]))
-        elif not self.catching_up() and not core.leaving:
+        elif self.catching_up() or core.leaving:
+            return
+        elif self._is_fresh(packet):
             self._admit(packet, key, out)
+        else:
+            out.append(Send((seeker.address,), [self._announcement()]))
+
+    def _is_fresh(self, packet: Seek) -> bool:
+        """Whether the seeker heard from us lately. A request that waited, for us to wake or on the
+        way, may be a dead one's: to admit it would be to wait for a ghost."""
+        age_us = self._core.now_us - packet.echo
+        return bool(packet.echo) and 0 <= age_us <= self._core.parameters.detect_us // 2
 
     def _expel_former(self, packet: Seek) -> None:
         """A process that came back is a new incarnation: its old one is removed on sight."""
@@ -307,8 +321,12 @@ class Entrance:
 
     def _announcement(self) -> bytes:
         core = self._core
-        body = Announce(core.me, len(core.roster.group()), core.door.life).body()
+        body = Announce(core.me, self._size(), core.door.life, stamp=max(core.now_us, 0)).body()
         return core.door.seal(Kind.ANNOUNCE, body)
+
+    def _size(self) -> int:
+        """Ourselves, and those that have been heard."""
+        return 1 + sum(bool(peer.row) for peer in self._core.roster.others())
 
     def weigh(self, packet: Announce, out: list[Effect]) -> None:
         """Two parts of one group cannot both go on: the larger stays, at equal size the one with
@@ -324,7 +342,7 @@ class Entrance:
         ):
             return
         ours = core.roster.sponsor()
-        if (-packet.size, packet.sponsor) < (-len(core.roster.group()), ours.member):
+        if (-packet.size, packet.sponsor) < (-self._size(), ours.member):
             self._tell_mine(packet, out)
             core.detector.stop(
                 f"another part of the group goes on: {packet.size} with {packet.sponsor}"
@@ -336,7 +354,7 @@ class Entrance:
         core = self._core
         to = tuple(peer.member.address for peer in core.roster.others())
         if to and not packet.forwarded:
-            body = Announce(packet.sponsor, packet.size, packet.life, forwarded=True).body()
+            body = replace(packet, forwarded=True).body()
             out.append(Send(to, [core.door.seal(Kind.ANNOUNCE, body)]))
 
     # -- leaving ---------------------------------------------------------------------------------
@@ -349,7 +367,21 @@ class Entrance:
         self._goodbye = core.roster.mine().delivered
         core.leaving = True
         self.note_answers()
-        out.append(Arm(Timer.LEAVE, core.parameters.leave_us))
+        self._taken_over = self._taken()
+        self.wait_on(out)
+
+    def wait_on(self, out: list[Effect]) -> None:
+        out.append(Arm(Timer.LEAVE, self._core.parameters.leave_us))
+
+    def _taken(self) -> int:
+        """How much of our stream the others have, all told."""
+        key = self._core.roster.key
+        return sum(p.row.get(key, UNKNOWN).received for p in self._core.roster.others())
+
+    def progressed(self) -> bool:
+        """Whether the others have taken more since we last looked."""
+        before, self._taken_over = self._taken_over, self._taken()
+        return self._taken_over > before
 
     def note_answers(self) -> None:
         """The first header of a member that has our goodbye says what it delivered before it. That

@@ -90,6 +90,10 @@ def the_state_is_here(me: Rmcast, event: object) -> bool:
     return me.entrance.state_is_here()
 
 
+def they_are_taking_over(me: Rmcast, event: object) -> bool:
+    return me.entrance.progressed()
+
+
 def all_is_handed_over(me: Rmcast, event: object) -> bool:
     return me.entrance.handed_over()
 
@@ -181,6 +185,10 @@ def abandon(me: Rmcast, event: Leave, out: list[Effect]) -> None:
     me.abandon(out)
 
 
+def wait_on(me: Rmcast, event: Expired, out: list[Effect]) -> None:
+    me.entrance.wait_on(out)
+
+
 def go_unanswered(me: Rmcast, event: Expired, out: list[Effect]) -> None:
     me.stop("left before the others had taken over", out)
 
@@ -216,6 +224,7 @@ FIGURE: Final = Figure("rmcast", start=OUTSIDE, arrows=(
     Arrow(MEMBER,        Leave,          always,               say_goodbye,   LEAVING),
 
     Arrow(LEAVING,       None,           all_is_handed_over,   depart,        DONE),
+    Arrow(LEAVING,       Timer.LEAVE,    they_are_taking_over, wait_on,       LEAVING),
     Arrow(LEAVING,       Timer.LEAVE,    always,               go_unanswered, DONE),
     Arrow(LEAVING,       Leave,          always,               stay,          LEAVING),
 

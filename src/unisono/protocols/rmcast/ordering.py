@@ -35,6 +35,8 @@ from unisono.wire import ENVELOPE_OCTETS
 FRONT_OCTETS: Final = ENVELOPE_OCTETS + HEADER_OCTETS + RUN_OCTETS + 2
 FLIGHT_OCTETS: Final = 256 << 10
 """Of our own stream: sent, and not yet received by all."""
+REPORT_OCTETS: Final = FLIGHT_OCTETS // 4
+"""Received of one stream without a word from us: its sender is told, so that it can go on."""
 AHEAD_COUNT_MAX: Final = 1 << 16
 """A chunk so far beyond the unbroken row of its stream is not taken."""
 ASK_RANGES_MAX: Final = 16
@@ -107,7 +109,7 @@ class Ordering:
     def _piece_octets(self, per_entry: int) -> int:
         """How large a fragment may be: it must still fit a packet when it is sent again, behind a
         header that has grown by those who have joined since."""
-        entries = max(12, len(self._roster.peers) + 8)
+        entries = max(16, len(self._roster.peers) + 8)
         return max(64, self._packet_octets - FRONT_OCTETS - RECORD_OCTETS - entries * per_entry)
 
     def pump(self) -> list[bytes]:
@@ -171,7 +173,9 @@ class Ordering:
             return
         fresh = 0
         for number, chunk in enumerate(packet.chunks, packet.first):
-            fresh += peer.window.put(number, chunk)
+            if peer.window.put(number, chunk):
+                fresh += len(chunk.payload) + RECORD_OCTETS
+        peer.unreported += fresh
         if not fresh:
             self._door.drop("duplicate")
 
@@ -192,12 +196,13 @@ class Ordering:
 
     def _whole(self, peer: Peer) -> int:
         """The last chunk of the next message of this stream, or 0 while it is not all here."""
-        number = peer.delivered + 1
+        number = max(peer.delivered, peer.scanned) + 1
         while number <= peer.window.received:
             chunk = peer.window.get(number)
             assert chunk is not None, "received in a row and not delivered, yet gone"
             if chunk.flags & LAST:
                 return number
+            peer.scanned = number
             number += 1
         return 0
 

@@ -100,15 +100,17 @@ class Seek:
     member: Member
     wants_state: bool
     forwarded: bool = False
+    echo: int = 0
+    """The stamp of the last announcement heard: shows that the seeker is alive now."""
 
     def body(self) -> bytes:
         flags = self.wants_state | self.forwarded << 1
-        return Writer().member(self.member).u8(flags).done()
+        return Writer().member(self.member).u8(flags).u64(self.echo).done()
 
     @staticmethod
     def read(reader: Reader) -> Seek:
         member, flags = reader.member(), reader.u8()
-        return Seek(member, bool(flags & 1), bool(flags & 2))
+        return Seek(member, bool(flags & 1), bool(flags & 2), reader.u64())
 
 
 class Line(NamedTuple):
@@ -210,13 +212,17 @@ class Announce:
     size: int
     life: int
     forwarded: bool = False
+    stamp: int = 0
+    """The sponsor's clock, which a seeker echoes."""
 
     def body(self) -> bytes:
-        return Writer().member(self.sponsor).u16(self.size).u64(self.life).u8(self.forwarded).done()
+        front = Writer().member(self.sponsor).u16(self.size).u64(self.life).u8(self.forwarded)
+        return front.u64(self.stamp).done()
 
     @staticmethod
     def read(reader: Reader) -> Announce:
-        return Announce(reader.member(), reader.u16(), reader.u64(), bool(reader.u8()))
+        sponsor, size, life = reader.member(), reader.u16(), reader.u64()
+        return Announce(sponsor, size, life, bool(reader.u8()), reader.u64())
 
 
 @dataclass(frozen=True, slots=True)

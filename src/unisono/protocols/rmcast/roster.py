@@ -15,6 +15,9 @@ from unisono.wire import tag_of
 TOMBS_COUNT_MAX: Final = 64
 """Ended streams remembered; the oldest is forgotten first."""
 
+RECALLED_COUNT_MAX: Final = 4
+"""Of these a header tells at once; the others have their turn after them."""
+
 UNKNOWN: Final = Entry(0, 0, Status.MEMBER)
 
 
@@ -34,9 +37,11 @@ class Peer:
         "rank",
         "rounds",
         "row",
+        "scanned",
         "sent_us",
         "status",
         "trusted",
+        "unreported",
         "window",
     )
 
@@ -52,6 +57,10 @@ class Peer:
         """a_i: the last chunk of the last whole message of this stream delivered here."""
         self.message = message
         """The application's count at `delivered`."""
+        self.unreported = 0
+        """Octets of its stream received since our last header to it."""
+        self.scanned = 0
+        """Chunks up to here do not end the message that is being received."""
         self.heard_us = now_us
         self.sent_us = now_us
         self.noticed_us = -1
@@ -180,7 +189,7 @@ class Roster:
         for peer in self.peers.values():
             received = sent if peer.key == self.key else peer.window.received
             entries[peer.key] = Entry(peer.delivered, received, peer.status)
-        for key in sorted(self.recalled):
+        for key in sorted(self.recalled)[:RECALLED_COUNT_MAX]:
             if key in self.tombs and any(key in peer.row for peer in self.others()):
                 entries[key] = Entry(self.tombs[key], self.tombs[key], Status.CLOSED)
             else:
