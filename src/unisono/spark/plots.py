@@ -1,0 +1,112 @@
+"""Plots as inline SVG: a line a series, drawn with the page's own colours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from typing import Final, NamedTuple
+
+WIDTH: Final = 720
+HEIGHT: Final = 300
+LEFT, RIGHT, TOP, BOTTOM = 76, 20, 14, 58
+
+Point = tuple[float, float]
+
+
+class Axis(NamedTuple):
+    """How values become places on the paper."""
+
+    ticks: list[tuple[float, str]]
+    """Each with its label."""
+    place: Callable[[float], float]
+    """From 0 at the beginning of the axis to 1 at its end."""
+    title: str
+
+
+def linear(top: float, title: str, low: float = 0.0) -> Axis:
+    """From `low` to a round number not below `top`."""
+    step = _round_step((top - low) / 4 if top > low else 0.25)
+    count = max(1, math.ceil((top - low) / step - 1e-9))
+    high = low + step * count
+    ticks = [(low + step * n, short(low + step * n)) for n in range(count + 1)]
+    return Axis(ticks, lambda value: (value - low) / (high - low), title)
+
+
+def logarithmic(low: float, high: float, title: str) -> Axis:
+    """Whole powers of ten around both."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    last = max(last, first + 1)
+    ticks = [(10.0**n, short(10.0**n)) for n in range(first, last + 1)]
+    return Axis(ticks, lambda value: (math.log10(value) - first) / (last - first), title)
+
+
+def _round_step(least: float) -> float:
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(n * power for n in (1, 2, 2.5, 5, 10) if n * power >= least * (1 - 1e-9))
+
+
+def short(value: float) -> str:
+    """A number as a tick says it: 2500, 25k, 0.1."""
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if abs(value) >= unit:
+            return f"{value / min(unit, 1e3 if name == 'k' else unit):g}{name}"
+    return f"{value:g}"
+
+
+def line_plot(series: Mapping[str, Sequence[Point]], across: Axis, up: Axis, label: str) -> str:
+    """The plot with its legend; `label` says to those who cannot see it what it shows."""
+    lines = [
+        f'<path class="line s{index}" d="{_path(points, across, up)}"/>'
+        for index, points in enumerate(series.values())
+        if points
+    ]
+    drawn = "".join((_grid(across, up), *lines))
+    svg = (
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">{drawn}</svg>'
+    )
+    return f"<div class='plot'>{svg}</div>{_legend(list(series))}"
+
+
+def _at(across: Axis, up: Axis, point: Point) -> tuple[float, float]:
+    x = LEFT + across.place(point[0]) * (WIDTH - LEFT - RIGHT)
+    y = HEIGHT - BOTTOM - up.place(point[1]) * (HEIGHT - TOP - BOTTOM)
+    return round(x, 1), round(y, 1)
+
+
+def _path(points: Sequence[Point], across: Axis, up: Axis) -> str:
+    places = (_at(across, up, point) for point in points)
+    return "M" + "L".join(f"{x} {y}" for x, y in places)
+
+
+def _grid(across: Axis, up: Axis) -> str:
+    parts = []
+    floor, ceiling = HEIGHT - BOTTOM, TOP
+    for value, text in up.ticks:
+        y = round(floor - up.place(value) * (floor - ceiling), 1)
+        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
+        parts.append(
+            f'<text class="tick" x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{text}</text>'
+        )
+    for value, text in across.ticks:
+        x = round(LEFT + across.place(value) * (WIDTH - LEFT - RIGHT), 1)
+        parts.append(f'<line class="mark" x1="{x}" x2="{x}" y1="{floor}" y2="{floor + 5}"/>')
+        parts.append(
+            f'<text class="tick" x="{x}" y="{floor + 22}" text-anchor="middle">{text}</text>'
+        )
+    parts.append(f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{floor}" y2="{floor}"/>')
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    parts.append(
+        f'<text class="title" x="{middle}" y="{HEIGHT - 4}" text-anchor="middle">'
+        f"{escape(across.title)}</text>"
+    )
+    return "".join(parts)
+
+
+def _legend(names: list[str]) -> str:
+    items = "".join(
+        f'<li><svg viewBox="0 0 28 8" aria-hidden="true"><path class="line s{index}" d="M1 4H27"/>'
+        f"</svg>{escape(name)}</li>"
+        for index, name in enumerate(names)
+    )
+    return f'<ul class="legend">{items}</ul>'

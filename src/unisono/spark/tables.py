@@ -1,0 +1,151 @@
+"""Silver: sends, deliveries, views and packets, each message and each life with one name.
+
+A *life* is `name#incarnation`; `source` is the life that sent a message, and (source, number) is
+the message. A history is one run of one protocol and group: no law looks across two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from unisono.spark import lives
+from unisono.trace.checks import LEVEL_SQL
+from unisono.trace.record import PROBE, WORK_KINDS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+HISTORY: Final = lives.HISTORY
+SILVER: Final = ("sends", "deliveries", "views", "packets")
+"""The tables that are written."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """All that the laws and the measures look at."""
+
+    sends: DataFrame
+    deliveries: DataFrame
+    views: DataFrame
+    packets: DataFrame
+    lives: DataFrame
+    known: DataFrame
+    bases: DataFrame
+    heard: DataFrame
+    missing: DataFrame
+
+
+Keep: TypeAlias = Callable[["DataFrame", str], "DataFrame"]
+"""Computes a table now and gives it back as read from where it is kept. Plans stay small so: what
+follows is planned from the table, not from all that led to it."""
+
+
+def tables_of(events: DataFrame, torn: DataFrame, keep: Keep) -> Tables:
+    """The tables of some events; `torn` are the lives whose file has no end."""
+    named = events.withColumn("life", F.concat_ws("#", "node", "incarnation"))
+    views = keep(views_of(named), "views")
+    sends = keep(sends_of(named), "sends")
+    known = keep(lives.known_of(views), "known")
+    lived = keep(lives.lives_of(named, views, known, torn), "lives")
+    bases = keep(lives.bases_of(lived, known), "bases")
+    deliveries = keep(deliveries_of(named, sends, bases), "deliveries")
+    heard = keep(heard_of(deliveries), "heard")
+    return Tables(
+        sends=sends,
+        deliveries=deliveries,
+        views=views,
+        packets=keep(packets_of(named), "packets"),
+        lives=lived,
+        known=known,
+        bases=bases,
+        heard=heard,
+        missing=keep(missing_of(heard, lived, bases), "missing"),
+    )
+
+
+def sends_of(named: DataFrame) -> DataFrame:
+    """What was multicast."""
+    return named.where("kind = 'send'").select(
+        *HISTORY,
+        *("life", "node", "step", "t_us", "view", "number", "service"),
+        F.expr(LEVEL_SQL).alias("level"),
+        "size",
+        "digest",
+        F.coalesce(F.col("detail") == PROBE, F.lit(False)).alias("probe"),
+    )
+
+
+def views_of(named: DataFrame) -> DataFrame:
+    """What was installed; `place` counts a life's views from 1."""
+    mine = Window.partitionBy(*HISTORY, "life").orderBy("step")
+    return named.where("kind = 'view'").select(
+        *HISTORY,
+        *("life", "node", "step", "t_us"),
+        F.row_number().over(mine).alias("place"),
+        *("view", "members", "detail"),
+    )
+
+
+def packets_of(named: DataFrame) -> DataFrame:
+    """Protocol work, where it was traced: packets, drops, repairs, timers, arrows."""
+    return named.where(F.col("kind").isin(*WORK_KINDS)).select(
+        *HISTORY, *("life", "node", "step", "t_us", "kind", "view", "peer", "size", "detail")
+    )
+
+
+def deliveries_of(named: DataFrame, sends: DataFrame, bases: DataFrame) -> DataFrame:
+    """What was delivered, with the message's first send, the life's view, and its base.
+
+    `view_step` is the step of the life's last view before; `as_sent` is null when no send is known;
+    the life owes the messages of the source above `base`, and none when it is null.
+    """
+    mine = Window.partitionBy(*HISTORY, "life").orderBy("step")
+    placed = named.where("kind IN ('deliver', 'view')").withColumn(
+        "view_step", F.max(F.when(F.col("kind") == "view", F.col("step"))).over(mine)
+    )
+    told = placed.where("kind = 'deliver'").select(
+        *HISTORY,
+        *("life", "node", "step", "t_us", "view", "view_step"),
+        F.concat_ws("#", "sender", "sender_incarnation").alias("source"),
+        *("number", "seq", "service"),
+        F.expr(LEVEL_SQL).alias("level"),
+        "size",
+        "digest",
+    )
+    sent = sends.groupBy(*HISTORY, F.col("life").alias("source"), "number").agg(
+        F.min_by("t_us", "step").alias("sent_us"),
+        F.collect_set(F.struct("size", "digest")).alias("forms"),
+    )
+    joined = told.join(sent, [*HISTORY, "source", "number"], "left")
+    joined = joined.join(bases, [*HISTORY, "life", "source"], "left")
+    return joined.select(
+        *told.columns,
+        "base",
+        "sent_us",
+        (F.col("t_us") - F.col("sent_us")).alias("latency_us"),
+        F.array_contains("forms", F.struct("size", "digest")).alias("as_sent"),
+    )
+
+
+def heard_of(deliveries: DataFrame) -> DataFrame:
+    """One row a life and message: how often it was delivered, and first when as reliable."""
+    return deliveries.groupBy(*HISTORY, "life", "source", "number").agg(
+        F.count("*").alias("times"),
+        F.min(F.when(F.col("level") >= 1, F.col("step"))).alias("reliable_step"),
+    )
+
+
+def missing_of(heard: DataFrame, lived: DataFrame, bases: DataFrame) -> DataFrame:
+    """`life, source, number`: what someone delivered and a correct life did not, though the number
+    is above its base. Whether it had to is for the laws to say."""
+    correct = lived.where("correct").groupBy(*HISTORY).agg(F.collect_set("life").alias("correct"))
+    had = heard.groupBy(*HISTORY, "source", "number").agg(F.collect_set("life").alias("had"))
+    lacking = F.explode(F.array_except("correct", "had")).alias("life")
+    rows = had.join(correct, [*HISTORY]).select(*HISTORY, lacking, "source", "number")
+    owed = rows.join(bases, [*HISTORY, "life", "source"]).where("number > base")
+    return owed.select(*HISTORY, "life", "source", "number")
