@@ -116,3 +116,32 @@ def test_without_anything_to_read_it_still_hears() -> None:
         unisono("cat", "g", "--name", "b", "--port", port, stdin=b"hello\n")
         assert cat.ended() == 0
         assert cat.messages == [("b", 1, "hello")]
+
+
+def test_members_that_start_together_hear_all_though_their_input_waits_already() -> None:
+    port = str(free_port())
+    arguments = ("cat", "pipes", "--port", port, "--json", "--expect", "9", "--linger", "1")
+    processes = {
+        name: subprocess.Popen(
+            [*UNISONO, *arguments, "--name", name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=ENVIRONMENT,
+        )
+        for name in "abc"
+    }
+    try:
+        for name, process in processes.items():
+            assert process.stdin is not None
+            process.stdin.write(b"".join(f"{name}{n}\n".encode() for n in range(3)))
+            process.stdin.close()
+        for process in processes.values():
+            assert process.stdout is not None
+            told = [json.loads(line) for line in process.stdout]
+            assert process.wait(20) == 0
+            heard = sorted(each["text"] for each in told if each["kind"] == "message")
+            assert heard == sorted(f"{name}{n}" for name in "abc" for n in range(3))
+    finally:
+        for process in processes.values():
+            process.kill()
+            process.wait()

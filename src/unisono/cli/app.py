@@ -93,6 +93,10 @@ def cat(
     linger: Annotated[
         float, typer.Option(min=0, metavar="S", help="Stay so many seconds before leaving.")
     ] = 1.0,
+    settle: Annotated[
+        float,
+        typer.Option(min=0, metavar="S", help="Say nothing until no view came for S seconds."),
+    ] = 1.0,
 ) -> None:
     """Lines of stdin go to the group; its messages and views come to stdout."""
     from unisono.cli.cat import cat as run_cat
@@ -110,7 +114,7 @@ def cat(
         rejoin=rejoin,
         trace=trace,
     )
-    raise typer.Exit(run_cat(group, options, expect, linger, as_json))
+    raise typer.Exit(run_cat(group, options, expect, linger, settle, as_json))
 
 
 @app.command()

@@ -14,11 +14,12 @@ from unisono.cli.printing import printer
 from unisono.cli.stdio import Ears, Mouth
 from unisono.errors import Stopped
 from unisono.group import Group
-from unisono.model import Message
+from unisono.model import Message, View
 from unisono.net.stream import Item, Rejoined
 
 LAST_WORDS_S = 5.0
 """So long may what was heard while leaving take to be printed."""
+SETTLE_VIEWS_MAX = 20
 
 
 def cat(
@@ -26,10 +27,11 @@ def cat(
     options: Mapping[str, Any],
     expect: int | None,
     linger_s: float,
+    settle_s: float,
     as_json: bool,
 ) -> int:
     logging.basicConfig(format="unisono: %(message)s")
-    return asyncio.run(Cat(group, options, expect, linger_s, as_json).run())
+    return asyncio.run(Cat(group, options, expect, linger_s, settle_s, as_json).run())
 
 
 class Cat:
@@ -41,11 +43,15 @@ class Cat:
         options: Mapping[str, Any],
         expect: int | None,
         linger_s: float,
+        settle_s: float,
         as_json: bool,
     ) -> None:
         self._joining = unisono.join(group, **options)
         self._expect = expect
         self._linger_s = linger_s
+        self._settle_s = settle_s
+        self._changed = asyncio.Event()
+        """A view came."""
         self._render = printer(as_json)
         self._mouth = Mouth()
         self._moved = asyncio.Event()
@@ -114,12 +120,25 @@ class Cat:
                 self._delivered_count += 1
                 if item.sender == me:
                     self._heard_own = item.number
+            elif isinstance(item, View):
+                self._changed.set()
             elif isinstance(item, Rejoined):
                 # What was said in the former life comes back there or never.
                 self._said = self._heard_own = 0
         self._moved.set()
 
+    async def _settled(self) -> None:
+        """Those that start together find each other before anyone speaks, so that all hear all:
+        who joins later does not hear what was said before. Bounded, should the group never rest."""
+        for _ in range(SETTLE_VIEWS_MAX):
+            self._changed.clear()
+            try:
+                await asyncio.wait_for(self._changed.wait(), self._settle_s)
+            except TimeoutError:
+                return
+
     async def _say(self, group: Group) -> None:
+        await self._settled()
         async for lines in Ears(group.config.message_octets_max):
             self._said = await group.multicast_many(lines)
 

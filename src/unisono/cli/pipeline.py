@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +24,17 @@ if TYPE_CHECKING:
 
     from unisono.spark.pipeline import Result
 
+MASTER: Final = re.compile(
+    r"local(\[(\*|[1-9]\d{0,3})(,\d+)?\])?|local-cluster\[.+\]|spark://.+:\d+|yarn|k8s://.+"
+)
+SMALL_OCTETS: Final = 64 << 20
+QUICK: Final[Mapping[str, str | int | bool]] = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.adaptive.enabled": False,
+    "spark.sql.shuffle.partitions": 2,
+    "spark.default.parallelism": 2,
+}
+"""For a small trace: what is spent on compiling and planning well is never earned back."""
 QUANTILES: Final = ("p50", "p90", "p99", "max")
 
 
@@ -48,12 +60,16 @@ def pipeline(directory: Path, out_dir: Path, master: str, as_json: bool) -> int:
 
 def claimed_in(directory: Path) -> dict[str, tuple[str, ...]]:
     """What is asked of each protocol of the catalogue, and of the others that the trace names."""
-    names = set(offers())
-    for found in trace_files(directory):
+    names, files, empty_count = set(offers()), trace_files(directory), 0
+    for found in files:
         # A file is one life, so of one protocol.
         table = next(iter(ParquetPart(found.path).tables()), None)
-        if table is not None:
+        if table is None:
+            empty_count += 1
+        else:
             names.update(name for name in table.column("protocol").unique().to_pylist() if name)
+    if empty_count == len(files):
+        check_some(directory, 0, empty_count)
     return {name: claims(name) for name in sorted(names)}
 
 
@@ -65,7 +81,8 @@ def measured(
     tell: Callable[[str], None],
 ) -> Result:
     """What the pipeline found; the session is opened for it and stopped after it."""
-    session = _session(master)
+    octets = sum(found.path.stat().st_size for found in trace_files(directory))
+    session = _session(master, QUICK if octets < SMALL_OCTETS else {})
     try:
         from unisono.spark.pipeline import run_pipeline
 
@@ -74,11 +91,13 @@ def measured(
         session.stop()
 
 
-def _session(master: str) -> SparkSession:
+def _session(master: str, settings: Mapping[str, str | int | bool]) -> SparkSession:
     from unisono.spark.session import open_session
 
+    if not MASTER.fullmatch(master):
+        raise Misuse(f"--master {master!r}: write local[*], spark://HOST:PORT, yarn or k8s://URL")
     try:
-        return open_session(master, "unisono pipeline")
+        return open_session(master, "unisono pipeline", **settings)
     except UnisonoError:
         raise
     except Exception as error:
@@ -102,14 +121,14 @@ def show(result: Result) -> None:
 
 def measures(rows: Sequence[Mapping[str, Any]]) -> Table:
     """A line a run and protocol: how much, how fast, how late."""
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for head in ("run", "sent", "delivered", "messages/s"):
-        table.add_column(head, justify="left" if head == "run" else "right")
+        table.add_column(head, justify="left" if head == "run" else "right", no_wrap=True)
     for head in QUANTILES:
         table.add_column(f"{head} ms", justify="right")
     for row in rows:
         table.add_row(
-            escape(f"{row['run']} ({row['protocol']})"),
+            escape(row["run"]),
             *(_figure(row[name], 0) for name in ("sent", "delivered", "messages_per_s")),
             *(_figure(row[f"{name}_us"], 2, 1000) for name in QUANTILES),
         )
