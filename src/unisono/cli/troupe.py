@@ -110,6 +110,7 @@ class Troupe:
         """Start a member: a new one, or a new life of one that died."""
         arguments = ["-m", "unisono", "cat", "demo", "--name", name, "--json"]
         arguments += ["--protocol", self._protocol, "--trace", str(self._trace), "--linger", "0"]
+        arguments += ["--settle", "0"]  # the demo waits for the views itself
         self.players[name] = Player(
             name,
             await asyncio.create_subprocess_exec(
