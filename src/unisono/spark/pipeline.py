@@ -126,7 +126,7 @@ class _Work:
             by_run.parquet(f"file://{self.scratch / 'events'}")
             quarantine = self.keep(bronze.quarantine, "quarantine")
             self.say("making the tables")
-            tables = tables_of(bronze.events, bronze.torn, self.keep)
+            tables = tables_of(bronze.events, bronze.torn, self.keep, self.alone)
             events = bronze.events.count()
         finally:
             bronze.checked.unpersist()
@@ -238,6 +238,7 @@ def _suited(session: SparkSession, octets: int) -> Iterator[None]:
         settings["spark.sql.shuffle.partitions"] = "1"
         settings["spark.sql.adaptive.enabled"] = "false"
         settings["spark.sql.codegen.wholeStage"] = "false"
+        settings["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
         settings["spark.sql.autoBroadcastJoinThreshold"] = "-1"
     before = {name: session.conf.get(name, None) for name in settings}
     for name, value in settings.items():

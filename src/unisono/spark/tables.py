@@ -38,6 +38,13 @@ class Tables:
     bases: DataFrame
     heard: DataFrame
     missing: DataFrame
+    alone: bool = False
+    """Each table is one partition, and what is put together from them is to be one as well."""
+
+    def union(self, one: DataFrame, two: DataFrame) -> DataFrame:
+        """The rows of both."""
+        both = one.union(two)
+        return both.coalesce(1) if self.alone else both
 
 
 Keep: TypeAlias = Callable[["DataFrame", str], "DataFrame"]
@@ -45,7 +52,7 @@ Keep: TypeAlias = Callable[["DataFrame", str], "DataFrame"]
 follows is planned from the table, not from all that led to it."""
 
 
-def tables_of(events: DataFrame, torn: DataFrame, keep: Keep) -> Tables:
+def tables_of(events: DataFrame, torn: DataFrame, keep: Keep, alone: bool = False) -> Tables:
     """The tables of some events; `torn` are the lives whose file has no end."""
     named = events.withColumn("life", F.concat_ws("#", "node", "incarnation"))
     views = keep(views_of(named), "views")
@@ -65,6 +72,7 @@ def tables_of(events: DataFrame, torn: DataFrame, keep: Keep) -> Tables:
         bases=bases,
         heard=heard,
         missing=keep(missing_of(heard, lived, bases), "missing"),
+        alone=alone,
     )
 
 

@@ -37,13 +37,11 @@ def fifo(tables: Tables) -> DataFrame:
     # There is a hole just when the number known before this one is above `before`.
     holes = rows.where("(earlier IS NULL OR number >= earlier) AND known_before > before")
     hole_detail = F.concat(F.lit("without "), F.col("hole"))
-    return (
-        violations(late, "fifo", "life", message(), "source", late_detail)
-        .union(
-            violations(_with_hole(holes, numbers), "fifo", "life", message(), "source", hole_detail)
-        )
-        .distinct()
-    )
+    said = message()
+    return tables.union(
+        violations(late, "fifo", "life", said, "source", late_detail),
+        violations(_with_hole(holes, numbers), "fifo", "life", said, "source", hole_detail),
+    ).distinct()
 
 
 def _numbers_known(tables: Tables) -> DataFrame:
@@ -53,7 +51,7 @@ def _numbers_known(tables: Tables) -> DataFrame:
     )
     delivered = tables.deliveries.where(F.col("level") >= FIFO).select(*HISTORY, "source", "number")
     of_one = Window.partitionBy(*HISTORY, "source").orderBy("number")
-    numbers = sent.union(delivered).distinct()
+    numbers = tables.union(sent, delivered).distinct()
     return numbers.withColumn("known_before", F.lag("number").over(of_one))
 
 
@@ -102,7 +100,7 @@ def causal(tables: Tables) -> DataFrame:
     mine = Window.partitionBy(*HISTORY, "life", "needed").orderBy("step", "tag")
     largest = F.max(F.when(F.col("tag") == 1, F.col("number"))).over(mine)
     early = (
-        asked.union(had)
+        tables.union(asked, had)
         .withColumn("largest", F.coalesce(largest, F.lit(0)))
         .where("tag = 0 AND largest < need")
     )
@@ -128,9 +126,10 @@ def _needs(tables: Tables, delivered: DataFrame) -> DataFrame:
     asked = sends.join(heard.select(*HISTORY, "life", "needed").distinct(), [*HISTORY, "life"])
     of_one = Window.partitionBy(*HISTORY, "life", "needed").orderBy("step")
     need = F.max(F.when(F.col("tag") == 1, F.col("number"))).over(of_one)
+    columns = (*HISTORY, "life", "step", "needed", "number")
+    asking = asked.select(*columns, F.lit(0).alias("tag"))
     of_others = (
-        asked.select(*HISTORY, "life", "step", "needed", "number", F.lit(0).alias("tag"))
-        .union(heard.select(*HISTORY, "life", "step", "needed", "number", F.lit(1).alias("tag")))
+        tables.union(asking, heard.select(*columns, F.lit(1).alias("tag")))
         .withColumn("need", need)
         .where("tag = 0 AND need IS NOT NULL")
         .select(*HISTORY, F.col("life").alias("source"), "number", "needed", "need")
@@ -142,7 +141,7 @@ def _needs(tables: Tables, delivered: DataFrame) -> DataFrame:
         F.col("life").alias("needed"),
         F.col("own").alias("need"),
     )
-    return of_others.union(of_self)
+    return tables.union(of_others, of_self)
 
 
 # -- total order, prefix -------------------------------------------------------------------------

@@ -39,12 +39,12 @@ def view_order(tables: Tables) -> DataFrame:
     crossed_detail = _said("view ", "item", " after ", "before")
     crossed_detail = F.concat(crossed_detail, F.lit(" here, before it there"))
     law, none = "view_order", F.lit("")
-    return (
-        violations(apart, law, "life", none, "first.life", apart_detail)
-        .union(violations(again, law, "life", none, none, again_detail))
-        .union(violations(crossed, law, "life", none, "other", crossed_detail))
-        .distinct()
+    told = violations(again, law, "life", none, none, again_detail).union(
+        violations(crossed, law, "life", none, "other", crossed_detail)
     )
+    return tables.union(
+        violations(apart, law, "life", none, "first.life", apart_detail), told
+    ).distinct()
 
 
 def _said(*parts: str) -> Column:
