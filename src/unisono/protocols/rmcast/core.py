@@ -205,6 +205,7 @@ class Rmcast:
         elif peer.status in (Status.MEMBER, Status.FAILED):
             self.roster.mark(peer, Status.LEFT)
             self._changed = True
+            peer.unreported = REPORT_OCTETS  # It waits to hear that we know.
 
     def install(self, out: list[Effect], cut: bool = False) -> None:
         """Show the application who is listening, if that has changed."""
@@ -241,7 +242,7 @@ class Rmcast:
 
     def _report(self, out: list[Effect]) -> None:
         """Who sends much hears from us before the next heartbeat: it may be waiting for room."""
-        peers = [p for p in self.roster.others() if p.unreported >= REPORT_OCTETS]
+        peers = [p for p in self.roster.peers.values() if p.unreported >= REPORT_OCTETS]
         if peers:
             for peer in peers:
                 peer.unreported = 0
@@ -300,25 +301,27 @@ class Rmcast:
     # -- the end ---------------------------------------------------------------------------------
 
     def depart(self, out: list[Effect]) -> None:
+        self._tell_end(Status.LEFT, out)
         self._disarm(out)
         out.append(Depart())
 
     def abandon(self, out: list[Effect]) -> None:
         """Gone before it was really here."""
-        self._tell_end(out)
-        self.depart(out)
+        self._tell_end(Status.FAILED, out)
+        self._disarm(out)
+        out.append(Depart())
 
     def stop(self, reason: str, out: list[Effect]) -> None:
         """[RMC A3.21] quit(), with a reason that the application sees."""
-        self._tell_end(out)
+        self._tell_end(Status.FAILED, out)
         self._disarm(out)
         out.append(Fail(reason))
 
-    def _tell_end(self, out: list[Effect]) -> None:
-        """Our last header holds ourselves for failed, so that nobody waits to find out."""
+    def _tell_end(self, how: Status, out: list[Effect]) -> None:
+        """Our last header says of ourselves that we failed or left: nobody waits to find out."""
         if self.roster.key in self.roster.peers:
-            to = tuple(peer.member.address for peer in self.roster.others())
-            self.roster.mark(self.roster.mine(), Status.FAILED)
+            to = tuple(p.member.address for p in (*self.roster.others(), *self.leavers()))
+            self.roster.mark(self.roster.mine(), how)
             body = Beat(NO_HEADER).body(self.header_octets())
             if to:
                 out.append(Send(to, [self.door.seal(Kind.BEAT, body)]))

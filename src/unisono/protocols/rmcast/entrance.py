@@ -27,6 +27,7 @@ from unisono.protocols.rmcast.packets import (
     Add,
     Announce,
     Bye,
+    Entry,
     Kind,
     Refuse,
     Seek,
@@ -71,9 +72,8 @@ class Entrance:
         self._parts: dict[int, Buffer] = {}
         self._parts_of = (0, 0, 0)
         self._givers: dict[int, Giver | None] = {}
-        self._goodbye = 0
         self._taken_over = 0
-        self._answered: dict[int, dict[int, int]] = {}
+        self._answered: dict[int, dict[int, Entry]] = {}
 
     # -- outside ---------------------------------------------------------------------------------
 
@@ -336,10 +336,10 @@ class Entrance:
         core = self._core
         theirs = key_of(packet.sponsor)
         peer = core.roster.peers.get(theirs)
-        same = packet.life == core.door.life
-        if theirs == core.roster.key or (
-            same and peer is not None and peer.status is Status.MEMBER
-        ):
+        ours_too = theirs in core.roster.farewells or (
+            peer is not None and peer.status in (Status.MEMBER, Status.LEFT)
+        )
+        if theirs == core.roster.key or (packet.life == core.door.life and ours_too):
             return
         ours = core.roster.sponsor()
         if (-packet.size, packet.sponsor) < (-self._size(), ours.member):
@@ -360,13 +360,12 @@ class Entrance:
     # -- leaving ---------------------------------------------------------------------------------
 
     def leave(self, out: list[Effect]) -> None:
-        """The goodbye is the last message of our stream. We stay until everyone has it, and until
-        all that anyone delivered before it is delivered everywhere, here too."""
+        """The goodbye is the last message of our stream. We hear what is said by those that do not
+        know of it yet, hand over what we have, and go."""
         core = self._core
         core.ordering.say([Bye().payload()], Service.CAUSAL, CONTROL)
-        self._goodbye = core.roster.mine().delivered
+        core.ordering.goodbye = core.roster.mine().delivered
         core.leaving = True
-        self.note_answers()
         self._taken_over = self._taken()
         self.wait_on(out)
 
@@ -384,33 +383,31 @@ class Entrance:
         return self._taken_over > before
 
     def note_answers(self) -> None:
-        """The first header of a member that has our goodbye says what it delivered before it. That
-        much we deliver too, and no more: the rest is not ours to hear."""
+        """The first header of a member that has our goodbye says what it delivered before it."""
         roster = self._core.roster
         for peer in roster.others():
             mine = peer.row.get(roster.key, UNKNOWN).delivered
-            if peer.key not in self._answered and mine >= self._goodbye:
-                self._answered[peer.key] = {key: entry.delivered for key, entry in peer.row.items()}
-        target = {key: peer.delivered for key, peer in roster.peers.items()}
-        for row in self._answered.values():
-            for key in target:
-                target[key] = max(target[key], row.get(key, 0))
-        self._core.ordering.limit = target
+            if peer.key not in self._answered and mine >= self._core.ordering.goodbye:
+                self._answered[peer.key] = peer.row
 
     def handed_over(self) -> bool:
-        target, roster = self._core.ordering.limit, self._core.roster
-        if target is None or any(peer.key not in self._answered for peer in roster.others()):
+        """Everyone has our goodbye; what anyone delivered without knowing of it is delivered here;
+        and what we delivered is delivered by all, those that leave with us included."""
+        core, roster = self._core, self._core.roster
+        others, leavers = roster.others(), core.leavers()
+        if roster.unsettled() or any(peer.key not in self._answered for peer in others):
             return False
-        if roster.unsettled():
-            return False
-        if any(
-            key in roster.peers and roster.peers[key].delivered < n for key, n in target.items()
-        ):
-            return False
-        for peer in (*roster.others(), *self._core.leavers()):
-            for key, number in target.items():
+        theirs = [*(self._answered[p.key] for p in others), *(p.row for p in leavers)]
+        for key, stream in roster.peers.items():
+            target = max((row.get(key, UNKNOWN).delivered for row in theirs), default=0)
+            if stream.delivered < target and not core.ordering.is_over(stream):
+                return False
+            ended = stream.status is not Status.MEMBER
+            for peer in (*others, *leavers):
                 entry = peer.row.get(key)
-                if entry is not None and entry.delivered < number:
+                if entry is None and ended:
+                    continue  # It has settled and forgotten it.
+                if entry is None or entry.delivered < stream.delivered:
                     return False
         return True
 

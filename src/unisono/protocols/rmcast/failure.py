@@ -5,7 +5,7 @@ from __future__ import annotations
 from unisono.protocols.rmcast.ordering import Ordering
 from unisono.protocols.rmcast.packets import Entry, Header, Status
 from unisono.protocols.rmcast.parameters import Parameters
-from unisono.protocols.rmcast.roster import Peer, Roster
+from unisono.protocols.rmcast.roster import UNKNOWN, Peer, Roster
 
 
 class Detector:
@@ -25,6 +25,8 @@ class Detector:
         """[RMC A3.8-22] Any packet resets its sender's time-out and brings its lists."""
         peer.heard_us = now_us
         peer.report(header.entries)
+        if header.entries.get(peer.key, UNKNOWN).status is Status.LEFT:
+            peer.heard_us = now_us - self._parameters.detect_us  # Its last packet: it is gone.
         for key, entry in header.entries.items():
             other = self._roster.peers.get(key)
             if other is None:

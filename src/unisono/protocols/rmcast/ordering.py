@@ -57,8 +57,8 @@ class Ordering:
         """Of our own stream: the last chunk that left."""
         self.view = ""
         """The view in which what is delivered now is delivered."""
-        self.limit: dict[int, int] | None = None
-        """A leaver delivers up to here, and no further."""
+        self.goodbye = 0
+        """The last chunk that a leaver says: what was said after it is not for us."""
         self.waiting = False
         """Something is missing, asked for or not."""
         self._held = 0
@@ -214,6 +214,8 @@ class Ordering:
         assert chunk is not None
         peers, tombs = self._roster.peers, self._roster.tombs
         deps = chunk.deps
+        if self.goodbye and self._knows_goodbye(chunk):
+            return False
         for i in range(0, len(deps), 2):
             other = peers.get(deps[i])
             if other is None:
@@ -221,11 +223,18 @@ class Ordering:
                     return False
             elif other.delivered < deps[i + 1]:
                 return False
-        if self.limit is not None and last > self.limit.get(peer.key, 0):
-            return False
         if peer.status is Status.MEMBER:
             return True
         return peer.status is Status.FAILED and last <= self.needed(peer)
+
+    def _knows_goodbye(self, chunk: Chunk) -> bool:
+        mine, deps = self._roster.key, chunk.deps
+        return any(deps[i] == mine and deps[i + 1] >= self.goodbye for i in range(0, len(deps), 2))
+
+    def is_over(self, peer: Peer) -> bool:
+        """Whether a leaver has heard of this stream all that it should."""
+        chunk = peer.window.get(peer.delivered + 1)
+        return chunk is not None and self._knows_goodbye(chunk)
 
     def needed(self, peer: Peer) -> int:
         """[RMC A3.33] How much of a failed member's stream agreement needs: what any member of the

@@ -106,6 +106,8 @@ class Roster:
         self.peers: dict[int, Peer] = {}
         self.tombs: dict[int, int] = {}
         """Streams that ended and where; a message that needs more of one never comes."""
+        self.farewells: set[int] = set()
+        """Those of them whose member left: no part of the group is with it."""
         self.recalled: set[int] = set()
         """Ended streams that somebody still waits to settle: our headers tell how they ended."""
         self.changes = 0
@@ -166,8 +168,12 @@ class Roster:
         """Forget the peer; its key and its last chunk are remembered for a while."""
         del self.peers[peer.key]
         self.tombs[peer.key] = peer.delivered
+        if peer.status is Status.LEFT:
+            self.farewells.add(peer.key)
         while len(self.tombs) > TOMBS_COUNT_MAX:
-            del self.tombs[next(iter(self.tombs))]
+            oldest = next(iter(self.tombs))
+            del self.tombs[oldest]
+            self.farewells.discard(oldest)
         self._group = None
 
     def enter(self, lines: tuple[Line, ...], changes: int, now_us: int) -> None:
