@@ -115,7 +115,7 @@ def test_ending_a_stream_without_asking_the_others(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.catches("progress")
 def test_forgetting_what_others_lack(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forget(self: Any) -> None:
+    def forget(self: Any, others: list[Any]) -> None:
         for peer in self._roster.peers.values():
             peer.window.forget(peer.delivered)
 

@@ -95,6 +95,8 @@ class Rmcast:
 
     def step(self, now_us: int, event: Event) -> list[Effect]:
         self.now_us = now_us
+        if self.roster.leavers:
+            self.detector.part(now_us)
         out: list[Effect] = []
         if isinstance(event, Received):
             for envelope in self.door.admit(event.packets):
@@ -163,17 +165,18 @@ class Rmcast:
         """Once a burst: deliver, settle, clean up, ask, send."""
         if not self.congested and not self.entrance.catching_up():
             self._deliver(out)
-        news = False
-        for peer in self.roster.others():
+        audience = self.roster.audience()
+        news = not audience
+        for peer in audience:
             news |= peer.promote()
         if self.leaving:
             self.entrance.note_answers()
-        self._removed |= self.detector.close(self.now_us)
+        self._removed |= self.detector.close()
         # One view for all who fail together: it waits for the last of them.
         if self._removed and not self.roster.unsettled() and not self.entrance.catching_up():
             self.install(out)
-        if news or not self.roster.others():
-            self.ordering.clean_up()
+        if news:
+            self.ordering.clean_up(audience)
         self._send_own(out)
         self._report(out)
         self._ask(out)
@@ -234,7 +237,7 @@ class Rmcast:
             self._to_others(packets, out)
 
     def _to_others(self, packets: list[bytes], out: list[Effect]) -> None:
-        peers = [*self.roster.others(), *(self.leavers() if self.leaving else ())]
+        peers = self.roster.audience() if self.leaving else self.roster.others()
         for peer in peers:
             peer.sent_us, peer.unreported = self.now_us, 0
         if peers:
@@ -281,7 +284,7 @@ class Rmcast:
         self.detector.look(self.now_us)
         due = self.now_us - self.parameters.beat_us // 2
         peers = [peer for peer in self.roster.others() if peer.sent_us <= due]
-        leavers = self.leavers()
+        leavers = self.roster.leavers
         asks, rounds, _ = self.ordering.gaps(self.now_us, 0)
         if asks:
             self.door.count("nak", len(asks))
@@ -292,11 +295,6 @@ class Rmcast:
             to = tuple(peer.member.address for peer in (*peers, *leavers))
             out.append(Send(to, [self.door.seal(Kind.BEAT, body)]))
         self.entrance.tick(out)
-
-    def leavers(self) -> list[Peer]:
-        """Those that have said goodbye and still listen."""
-        left = (peer for peer in self.roster.peers.values() if peer.status is Status.LEFT)
-        return [peer for peer in left if self.detector.lingers(peer, self.now_us)]
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -320,7 +318,7 @@ class Rmcast:
     def _tell_end(self, how: Status, out: list[Effect]) -> None:
         """Our last header says of ourselves that we failed or left: nobody waits to find out."""
         if self.roster.key in self.roster.peers:
-            to = tuple(p.member.address for p in (*self.roster.others(), *self.leavers()))
+            to = tuple(peer.member.address for peer in self.roster.audience())
             self.roster.mark(self.roster.mine(), how)
             body = Beat(NO_HEADER).body(self.header_octets())
             if to:

@@ -394,7 +394,7 @@ class Entrance:
         """Everyone has our goodbye; what anyone delivered without knowing of it is delivered here;
         and what we delivered is delivered by all, those that leave with us included."""
         core, roster = self._core, self._core.roster
-        others, leavers = roster.others(), core.leavers()
+        others, leavers = roster.others(), roster.leavers
         if roster.unsettled() or any(peer.key not in self._answered for peer in others):
             return False
         theirs = [*(self._answered[p.key] for p in others), *(p.row for p in leavers)]

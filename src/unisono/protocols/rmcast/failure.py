@@ -90,7 +90,7 @@ class Detector:
                 return
             self._roster.mark(peer, Status.FAILED)
 
-    def close(self, now_us: int) -> bool:
+    def close(self) -> bool:
         """Settle the last message of failed members: when every member of G has given up on it and
         all have delivered the same, its stream ends there. True when somebody was settled."""
         closed = False
@@ -100,18 +100,20 @@ class Detector:
                 peer.window.cut(peer.delivered)
                 closed = True
             elif peer.status in (Status.CLOSED, Status.LEFT) and self._over(peer):
-                if peer.status is Status.CLOSED or not self.lingers(peer, now_us):
+                if peer not in self._roster.leavers:
                     self._roster.bury(peer)
         return closed
 
-    def lingers(self, leaver: Peer, now_us: int) -> bool:
-        """It has said goodbye, and still hands over."""
-        return now_us - leaver.heard_us <= 3 * self._parameters.beat_us
+    def part(self, now_us: int) -> None:
+        """Wait no longer for leavers that have fallen silent."""
+        patience_us = 3 * self._parameters.beat_us
+        leavers = self._roster.leavers
+        self._roster.leavers = [p for p in leavers if now_us - p.heard_us <= patience_us]
 
     def _agreed(self, failed: Peer) -> bool:
         if failed.closed_by and failed.delivered >= self._ordering.needed(failed):
             return True
-        for other in self._roster.others():
+        for other in self._roster.audience():
             entry = other.trusted.get(failed.key)
             if entry is None or entry.status is Status.MEMBER:
                 return False

@@ -117,9 +117,8 @@ class Ordering:
         mine = self._roster.mine()
         if self.sent == mine.delivered:
             return []
-        seen = min(
-            (p.row.get(mine.key, UNKNOWN).received for p in self._roster.others()), default=-1
-        )
+        audience = self._roster.audience() if self.goodbye else self._roster.others()
+        seen = min((p.row.get(mine.key, UNKNOWN).received for p in audience), default=-1)
         if seen < 0:  # Nobody to send to.
             self.sent = mine.delivered
             self._flying.clear()
@@ -240,7 +239,7 @@ class Ordering:
         """[RMC A3.33] How much of a failed member's stream agreement needs: what any member of the
         group has delivered of it, but no more than where one of them has closed it."""
         most, limit = peer.delivered, None
-        for other in self._roster.others():
+        for other in self._roster.audience():
             entry = other.row.get(peer.key)
             if entry is None:
                 continue
@@ -303,7 +302,7 @@ class Ordering:
         key, here = peer.key, peer.window.received
         upto = self.needed(peer) if failed else peer.window.highest
         having = []
-        for other in self._roster.others():
+        for other in self._roster.audience():
             entry = other.row.get(key)
             if entry is None:
                 continue
@@ -341,9 +340,9 @@ class Ordering:
 
     # -- clean-up ---------------------------------------------------------------------------------
 
-    def clean_up(self) -> None:
-        """[RMC A3.51] Forget what is known to be delivered by everyone."""
-        others = list(self._roster.others())
+    def clean_up(self, others: list[Peer]) -> None:
+        """[RMC A3.51] Forget what is known to be delivered by everyone: those that still hand over
+        after their goodbye may need it too."""
         for peer in self._roster.peers.values():
             key = peer.key
             everywhere = peer.delivered

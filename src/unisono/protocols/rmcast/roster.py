@@ -116,6 +116,8 @@ class Roster:
         """The members of the last view installed."""
         self._group: list[Peer] | None = None
         self._others: list[Peer] = []
+        self.leavers: list[Peer] = []
+        """Those that have said goodbye and still listen."""
 
     # -- who ------------------------------------------------------------------------------------
 
@@ -132,6 +134,10 @@ class Roster:
         if self._group is None:
             self.group()
         return self._others
+
+    def audience(self) -> list[Peer]:
+        """Those whose word counts: G, and those that still hand over after their goodbye."""
+        return [*self.others(), *self.leavers] if self.leavers else self.others()
 
     def unsettled(self) -> bool:
         """Somebody failed, and its last message is not agreed on yet."""
@@ -162,6 +168,8 @@ class Roster:
         if peer.status is Status.MEMBER:
             self.changes += 1
         peer.status = status
+        if status is Status.LEFT and peer.key != self.key:
+            self.leavers = [*self.leavers, peer]
         self._group = None
 
     def bury(self, peer: Peer) -> None:
