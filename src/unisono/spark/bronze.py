@@ -141,10 +141,7 @@ def _row_reason() -> Column:
     """The reason of the first check that fails."""
     reason = F.lit(None).cast("string")
     for check in reversed(ROW_CHECKS):
-        # In Java a dollar sign also stands before a last newline, in Python's fullmatch nothing
-        # does; \z is the end and only that.
-        sql = check.sql.replace("$'", r"\\z'")
-        reason = F.when(F.expr(sql), check.reason).otherwise(reason)
+        reason = F.when(F.expr(check.sql), check.reason).otherwise(reason)
     return reason
 
 

@@ -66,9 +66,11 @@ def level_of(service: str | None) -> int:
 LEVEL_SQL: Final = (
     "CASE service WHEN 'unreliable' THEN 0 WHEN 'reliable' THEN 1 WHEN 'fifo' THEN 2 "
     "WHEN 'causal' THEN 3 WHEN 'agreed' THEN 4 WHEN 'safe' THEN 5 "
-    "ELSE CASE WHEN service RLIKE '^resilient[(]([0-9]+|majority|all)[)]$' THEN 4 ELSE -1 END END"
+    "ELSE CASE WHEN service RLIKE '^resilient[(]([0-9]+|majority|all)[)]\\\\z' THEN 4 ELSE -1 "
+    "END END"
 )
-"""The same as `level_of`, in Spark SQL."""
+"""The same as `level_of`, in Spark SQL. There a dollar sign also stands before a last newline;
+`\\z` is the end and only that."""
 
 
 def _listed(members: tuple[str | None, ...] | None) -> bool:
@@ -130,7 +132,7 @@ ROW_CHECKS: Final[tuple[RowCheck, ...]] = (
     RowCheck("view without members, or misnamed ones",
              lambda r: r.kind == "view" and not _listed(r.members),
              "kind = 'view' AND (members IS NULL OR size(members) < 1 OR"
-             " exists(members, m -> m IS NULL OR NOT (m RLIKE '(?s)^.+#[0-9]+$')))",
+             " exists(members, m -> m IS NULL OR NOT (m RLIKE '(?s)^.+#[0-9]+\\\\z')))",
              ("view",)),
 )
 # fmt: on
