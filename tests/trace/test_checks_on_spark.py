@@ -1,4 +1,4 @@
-"""What is shared with Spark means the same there: row checks, levels, and healed files."""
+"""What is shared with Spark means the same there: row checks and levels."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from tests.trace.test_files import BAD_ROWS, GOOD, VIEW
-from tests.trace.test_torn import rows_of, written
 from unisono.trace.checks import LEVEL_SQL, ROW_CHECKS, level_of, reason_against
-from unisono.trace.files import heal
 from unisono.trace.parquet import batch_of, writer_to
 
 SERVICES = ("unreliable", "reliable", "fifo", "causal", "agreed", "safe")
-ODD_SERVICES = ("resilient(3)", "resilient(all)", "resilient(majority)", "resilient()", "SAFE", "")
+ODD_SERVICES = (
+    "resilient(3)",
+    "resilient(2)\n",
+    "resilient(all)",
+    "resilient(majority)",
+    "resilient()",
+    "SAFE",
+    "",
+)
 
 ROWS = [
     *(row for row, _ in BAD_ROWS),
@@ -20,6 +26,7 @@ ROWS = [
     VIEW,
     VIEW._replace(members=("a\nb#1", "c#1#2")),
     VIEW._replace(members=("#1",)),
+    VIEW._replace(members=("a#1\n",)),
     *(GOOD._replace(service=service) for service in SERVICES + ODD_SERVICES),
 ]
 
@@ -36,14 +43,3 @@ def test_a_row_check_says_the_same_in_sql(spark: Any, tmp_path: Path) -> None:
     )
     assert [row.reason for row in rows] == [reason_against(row) for row in ROWS]
     assert [row.level for row in rows] == [level_of(row.service) for row in ROWS]
-
-
-def test_spark_reads_what_was_healed(spark: Any, tmp_path: Path) -> None:
-    path, ends = written(tmp_path / "trace", 12, 4)
-    path.write_bytes(path.read_bytes()[: ends[2] + 9])
-    (file,) = heal(tmp_path / "trace", tmp_path / "scratch").files
-    rows = spark.read.parquet(str(file.path)).orderBy("step").collect()
-    assert [(row.step, row.digest) for row in rows] == [
-        (row.step, row.digest) for row in rows_of(12)[:8]
-    ]
-    assert list(rows[0].members) == ["a#1", "b#1"]

@@ -17,6 +17,7 @@ from tests.laws.stories import DOCTORED, SOUND
 from tests.laws.telling import story, write_trace
 from unisono.errors import BadTrace, Misuse
 from unisono.laws import LAWS, judge
+from unisono.trace import files
 from unisono.trace.checks import KINDS, ROW_CHECKS, STEP_NOT_RISING, TOLD_TWICE
 from unisono.trace.files import SCHEMA, Quarantined, TraceFile, read_trace, safe_name
 from unisono.trace.parquet import batch_of, writer_to
@@ -240,6 +241,22 @@ def test_a_life_told_by_two_files(tmp_path: Path) -> None:
     trace = read_trace(tmp_path)
     assert trace.events == 1
     assert trace.quarantined == [Quarantined("run=r/b-1.parquet", 0, TOLD_TWICE)]
+
+
+def test_a_long_life_is_told_in_several_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "SEGMENT_GROUPS_MAX", 3)
+    file = TraceFile(tmp_path, "r", "a", 1, row_count_max=4)
+    told = [GOOD._replace(step=step) for step in range(50)]
+    for row in told:
+        file.write(row)
+    file.close()
+    names = sorted(path.name for path in (tmp_path / "run=r").iterdir())
+    assert names[:2] == ["a-1.parquet", "a-1.s000001.parquet"]
+    assert len(names) == 5
+    trace = read_trace(tmp_path)
+    assert (trace.runs["r"], trace.quarantined, trace.torn) == (told, [], {})
 
 
 def test_bad_files_are_quarantined(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from tests.laws.telling import story, write_trace
 from unisono.trace import torn
 from unisono.trace.compact import Malformed, Reader, encoded
-from unisono.trace.files import SCHEMA, TraceFile, heal, read_trace
+from unisono.trace.files import SCHEMA, TraceFile, read_trace
 from unisono.trace.parquet import ParquetPart
 from unisono.trace.record import Row
 
@@ -72,22 +71,6 @@ def test_a_cut_file_has_the_same_rows(tmp_path: Path) -> None:
     assert trace.runs == {"r": rows_of(12)[:8]}
     assert trace.torn == {"r": frozenset({"a#1"})}
     assert [q.reason for q in trace.quarantined] == ["torn: 5 bytes after the last whole row group"]
-
-
-def test_a_healed_copy_is_plain_parquet(tmp_path: Path) -> None:
-    path, ends = written(tmp_path / "trace", 12, 4)
-    before = heal(tmp_path / "trace", tmp_path / "scratch")
-    assert [(file.path, file.torn) for file in before.files] == [(path, False)]
-    assert not (tmp_path / "scratch").exists(), "a sound file needs no copy"
-    path.write_bytes(path.read_bytes()[: ends[2]])
-    (path.parent / "b-1.parquet").write_bytes(b"PAR1")
-    healed = heal(tmp_path / "trace", tmp_path / "scratch")
-    assert [(file.name, file.torn) for file in healed.files] == [("run=r/a-1.parquet", True)]
-    assert healed.files[0].path == tmp_path / "scratch" / "run=r" / "a-1.parquet"
-    table = pq.read_table(healed.files[0].path, partitioning=None)
-    assert table.schema.equals(SCHEMA)
-    assert table.num_rows == 8
-    assert [q.path for q in healed.quarantined] == ["run=r/b-1.parquet"]
 
 
 def test_an_abandoned_file_has_no_footer(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def _placed(rows: pa.RecordBatch, named: dict[str, object], start: int) -> pa.Re
 def with_reasons(read: DataFrame) -> DataFrame:
     """Adds `reason`: null for a row that may be judged. See `unisono.trace.checks`."""
     is_row = F.col("place").isNotNull()
-    life = Window.partitionBy(*_LIFE)
+    before = Window.partitionBy(*_LIFE).orderBy("file").rangeBetween(Window.unboundedPreceding, -1)
     earlier = (
         Window.partitionBy(*_LIFE, "file")
         .orderBy("place")
@@ -126,13 +126,13 @@ def with_reasons(read: DataFrame) -> DataFrame:
     )
     sound = is_row & F.col("reason").isNull()
     step = F.max(F.when(sound, F.col("step"))).over(earlier)
-    teller = F.min(F.when(sound, F.col("file"))).over(life)
+    told = F.max(F.when(sound, F.col("step"))).over(before)
     rows = read.withColumn("reason", F.when(is_row, _row_reason()))
     rows = rows.withColumn(
         "reason", F.coalesce("reason", F.when(sound & (step >= F.col("step")), STEP_NOT_RISING))
     )
     rows = rows.withColumn(
-        "reason", F.coalesce("reason", F.when(sound & (teller != F.col("file")), TOLD_TWICE))
+        "reason", F.coalesce("reason", F.when(sound & (told >= F.col("step")), TOLD_TWICE))
     )
     return rows.withColumn("reason", F.coalesce("reason", "lost"))
 

@@ -6,7 +6,8 @@ order of `ROW_CHECKS`, gives the reason. Two more checks look at the rows around
 `STEP_NOT_RISING`: among the rows of one file, node and incarnation that passed `ROW_CHECKS`, in the
 order of the file, a row whose step is not above every step before it.
 `TOLD_TWICE`: a row, sound so far, of a life (run, node, incarnation) of which a file that sorts
-earlier by its name also holds a sound row.
+earlier by its name holds a sound row with the same step or a later one. So a long life may be told
+in several files, one after the other, and a copied file is noticed.
 """
 
 from __future__ import annotations

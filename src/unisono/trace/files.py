@@ -1,9 +1,10 @@
-"""Trace files: Parquet, one file a life, and what to make of files that are damaged.
+"""Trace files: Parquet, a file a life, and what to make of files that are damaged.
 
 A closed file is plain Parquet that anything reads. While it is open it is a row of whole row
 groups, one at least every second of trace time; a process that is killed loses what came after the
-last of them, no more. `read_trace` and `heal` read such a file up to its last whole row group
-(`torn` says how). The columns hold the truth: file names are only for people.
+last of them, no more. `read_trace` reads such a file up to its last whole row group (`torn` says
+how). A long life is told in several files, since each row group costs the writer memory until its
+file is closed. The columns hold the truth: file names only say in which order to read.
 """
 
 from __future__ import annotations
@@ -26,17 +27,16 @@ from unisono.trace.record import Row
 __all__ = [
     "SCHEMA",
     "Found",
-    "Healed",
     "Quarantined",
-    "Sound",
     "Trace",
     "TraceFile",
-    "heal",
     "read_trace",
     "safe_name",
     "trace_files",
 ]
 
+SEGMENT_GROUPS_MAX: Final = 500
+"""Row groups in one file, at some 16 KB of the writer's memory each; then comes the next file."""
 NAME_OCTETS_MAX: Final = 150
 """A longer node name is cut in the file's name, with a hash in place of the rest."""
 
@@ -70,18 +70,24 @@ class TraceFile:
     ) -> None:
         if not run or len(quote(run, safe="")) > NAME_OCTETS_MAX:
             raise Misuse(f"a run is named with 1 to {NAME_OCTETS_MAX} bytes, not {run[:20]!r}")
-        folder = Path(directory) / f"run={safe_name(run)}"
-        self.path = folder / f"{safe_name(node)}-{incarnation}.parquet"
+        self._folder = Path(directory) / f"run={safe_name(run)}"
+        self._stem = f"{safe_name(node)}-{incarnation}"
         self._row_count_max = row_count_max
         self._flush_us = flush_us
         self._rows: list[Row] = []
+        self._segment = 0
         self._closed = False
+        self._open(f"{self._stem}.parquet")
+
+    def _open(self, name: str) -> None:
+        self.path = self._folder / name
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            self._folder.mkdir(parents=True, exist_ok=True)
             self._out = pa.OSFile(str(self.path), "wb")
         except OSError as error:
             raise BadTrace(f"cannot write {self.path}: {error.strerror or error}") from None
         self._parquet = writer_to(self._out)
+        self._group_count = 0
 
     def write(self, row: Row) -> None:
         rows = self._rows
@@ -92,15 +98,23 @@ class TraceFile:
     def flush(self) -> None:
         """Hand everything to the operating system, as one more row group."""
         if self._rows:
+            if self._group_count == SEGMENT_GROUPS_MAX:
+                self._end_segment()
+                self._segment += 1
+                self._open(f"{self._stem}.s{self._segment:06}.parquet")
             self._parquet.write_batch(batch_of(self._rows))
             self._rows.clear()
+            self._group_count += 1
+
+    def _end_segment(self) -> None:
+        self._parquet.close()
+        self._out.close()
 
     def close(self) -> None:
         if not self._closed:
             self._closed = True
             self.flush()
-            self._parquet.close()
-            self._out.close()
+            self._end_segment()
 
     def abandon(self) -> None:
         """Stop as if killed: what was flushed is there, and no footer says that this is all."""
@@ -215,7 +229,8 @@ class _Reading:
         self.runs: dict[str, list[Row]] = {}
         self.quarantined: list[Quarantined] = []
         self.torn: dict[str, set[str]] = {}
-        self._teller: dict[tuple[str, str, int], str] = {}
+        self._told: dict[tuple[str, str, int], int] = {}
+        """By life, the last step that the files read so far tell of it."""
 
     def read(self, found: Found) -> None:
         run, path, name = found
@@ -232,6 +247,8 @@ class _Reading:
                 else:
                     self.quarantined.append(Quarantined(name, place, reason))
             start += table.num_rows
+        for life, step in last.items():
+            self._told[run, *life] = max(step, self._told.get((run, *life), -1))
         if part.lost:
             self.quarantined.append(Quarantined(name, None, part.lost))
         if part.torn:
@@ -242,49 +259,4 @@ class _Reading:
         if row.step <= last.get(life, -1):
             return STEP_NOT_RISING
         last[life] = row.step
-        if self._teller.setdefault((found.run, *life), found.name) != found.name:
-            return TOLD_TWICE
-        return None
-
-
-# -- healing -------------------------------------------------------------------------------------
-
-
-class Sound(NamedTuple):
-    """A file that any Parquet reader can read, in just the types of `SCHEMA`."""
-
-    run: str
-    path: Path
-    name: str
-    """The path of the file it stands for, under the trace directory."""
-    torn: bool
-    """Its end is missing: what its lives did last is not known."""
-
-
-class Healed(NamedTuple):
-    files: list[Sound]
-    quarantined: list[Quarantined]
-    """Whole files, or the rest of torn ones. Rows are still to be checked."""
-
-
-def heal(directory: str | os.PathLike[str], scratch: str | os.PathLike[str]) -> Healed:
-    """The files of a trace directory as others can read them. Sound ones are named where they are;
-    of those that are torn or have other types a whole copy is made under `scratch`, with the same
-    names. Each is read once, a row group at a time, so that no damage is left for later."""
-    healed = Healed([], [])
-    for run, path, name in trace_files(directory):
-        copy = Path(scratch) / name
-        part = ParquetPart(path)
-        count = sum(table.num_rows for table in part.tables())
-        if part.lost:
-            healed.quarantined.append(Quarantined(name, None, part.lost))
-        if part.lost and not count:
-            continue
-        if part.torn or not part.exact:
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            with writer_to(copy) as writer:
-                for table in ParquetPart(path).tables():
-                    writer.write_table(table)
-            path = copy
-        healed.files.append(Sound(run, path, name, part.torn))
-    return healed
+        return TOLD_TWICE if row.step <= self._told.get((found.run, *life), -1) else None

@@ -68,8 +68,6 @@ class ParquetPart:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.torn = False
-        self.exact = True
-        """The columns have just the types of the schema."""
         self.lost: str | None = None
 
     def tables(self) -> Iterator[pa.Table]:
@@ -138,10 +136,8 @@ class ParquetPart:
             if len(schema.get_all_field_indices(field.name)) != 1:
                 return f"foreign: no column {field.name}"
             kind = schema.field(field.name).type
-            if kind != field.type:
-                self.exact = False
-                if not _castable(kind, field.type):
-                    return f"foreign: column {field.name} is {kind}, not {field.type}"
+            if kind != field.type and not _castable(kind, field.type):
+                return f"foreign: column {field.name} is {kind}, not {field.type}"
         return None
 
 
