@@ -63,7 +63,8 @@ class Multicast:
 @dataclass(frozen=True, slots=True)
 class Congested:
     """The application's queue is full (`on`) or has room again. A congested core withholds
-    deliveries, which in time slows the senders; it goes on answering so that nobody removes it."""
+    deliveries, which in time slows the senders, and has no `room()` for more of our own; it goes
+    on answering so that nobody removes it."""
 
     on: bool
 

@@ -78,30 +78,44 @@ def test_loads_keep_order_and_size(sizes: list[int], octets_max: int) -> None:
 def test_a_state_arrives_whole_though_pieces_are_lost_doubled_and_late(
     state: bytes, piece: int, dice: object
 ) -> None:
-    giver, taker = Giver(state, piece), Taker(10_000, flight=4)
+    giver, taker = Giver(state, piece), Taker(flight=4)
     if not state:
         assert taker.take(0, 0, b"")
     late: list[tuple[int, memoryview]] = []
     for _ in range(3_000):
-        if taker.done() is not None:
+        if taker.is_done():
             break
-        for at, part in giver.pieces(*taker.wanted()) + late:
+        for at, part in giver.pieces(*(taker.ask_ahead() or taker.ask())) + late:
             roll = dice.random()  # type: ignore[attr-defined]
             if roll < 0.3:
                 late = [(at, part)]
             elif roll < 0.9:
                 taker.take(giver.octets, at, part)
-    assert taker.done() == state
+    assert taker.state() == state
 
 
-def test_a_state_beyond_the_limit_or_out_of_place_is_refused() -> None:
-    taker = Taker(100)
-    assert not taker.take(101, 0, b"x")
+def test_a_state_keeps_coming_without_being_waited_for() -> None:
+    """Asking ahead, the taker never has to wait for the one that asks again."""
+    giver, taker = Giver(bytes(1_000), 10), Taker(flight=8)
+    queue, asked = giver.pieces(*taker.ask()), 1
+    while queue:
+        at, part = queue.pop(0)
+        assert taker.take(giver.octets, at, part), "nothing is asked for twice"
+        ahead = taker.ask_ahead()
+        if ahead is not None:
+            queue += giver.pieces(*ahead)
+            asked += 1
+    assert taker.is_done()
+    assert asked > 10, "in small helpings"
+
+
+def test_a_piece_out_of_place_is_refused() -> None:
+    taker = Taker()
     assert not taker.take(10, 8, b"xyz")
     assert taker.take(10, 0, b"hello")
     assert not taker.take(11, 5, b"other!"), "the total cannot change"
     assert not taker.take(10, 0, b"hello"), "not twice"
-    assert taker.done() is None
+    assert not taker.is_done()
 
 
 @given(st.binary(max_size=400), st.integers(1, 70))

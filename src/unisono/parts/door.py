@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Packets
 from unisono.wire import NO_LIFE, Envelope, seal, tag_of, unseal
-
-ANY_LIFE: Final = -1
 
 
 class Door:
@@ -46,7 +43,7 @@ class Door:
             self.count(f"in.{kind}")
             yield envelope
 
-    def seal(self, kind: int, body: Buffer, life: int = ANY_LIFE) -> bytes:
+    def seal(self, kind: int, body: Buffer, life: int | None = None) -> bytes:
         self.count(f"out.{self._kinds[kind]}")
-        its_life = self.life if life == ANY_LIFE else life
+        its_life = self.life if life is None else life
         return seal(self._protocol, kind, self._group, its_life, body)

@@ -1,7 +1,7 @@
 """State from one member to another, beside the group's traffic: the taker pulls, the giver answers.
 
 The taker asks again for what did not come, so the giver keeps no timers. At most `flight` pieces
-are asked for at once; the giver holds one copy of the state for all who take it.
+are under way; the next half is asked for when the last half has begun to come.
 """
 
 from __future__ import annotations
@@ -34,19 +34,20 @@ class Giver:
 class Taker:
     """A state on its way. Pieces may come in any order, twice, or not at all."""
 
-    __slots__ = ("_flight", "_limit", "_pieces", "_total", "at")
+    __slots__ = ("_asked", "_flight", "_piece", "_pieces", "_total", "at")
 
-    def __init__(self, octets_max: int, flight: int = 32) -> None:
-        self._limit = octets_max
+    def __init__(self, flight: int = 64) -> None:
         self._flight = flight
         self._total: int | None = None
         self._pieces: dict[int, bytes] = {}
+        self._piece = 0
+        self._asked = 0
         self.at = 0
         """Everything before this offset is here."""
 
     def take(self, total: int, offset: int, piece: Buffer) -> bool:
         """True when the piece was news. One that cannot be right is refused."""
-        if total > self._limit or offset + len(piece) > total or offset in self._pieces:
+        if offset + len(piece) > total or offset in self._pieces:
             return False
         if self._total is not None and total != self._total:
             return False
@@ -54,15 +55,33 @@ class Taker:
             return False
         self._total = total
         self._pieces[offset] = bytes(piece)
+        if not self._piece:
+            self._piece = len(piece)
+            self._asked = self._flight * self._piece  # What the first request turned out to be.
         while self._pieces.get(self.at):
             self.at += len(self._pieces[self.at])
         return True
 
-    def wanted(self) -> tuple[int, int]:
-        """What to ask for next: the first offset missing, and how many pieces from there."""
+    def ask(self) -> tuple[int, int]:
+        """What to ask for at the start, or when nothing comes: the first offset missing, and how
+        many pieces from there."""
+        self._asked = self.at + self._flight * self._piece
         return self.at, self._flight
 
-    def done(self) -> bytes | None:
-        if self._total is None or self.at < self._total:
+    def ask_ahead(self) -> tuple[int, int] | None:
+        """What to ask for while pieces come in, so that they never stop coming; None is nothing."""
+        half = self._flight // 2
+        low = self.at + half * self._piece >= self._asked
+        if self._total is None or self._asked >= self._total or not low:
             return None
-        return b"".join(self._pieces[at] for at in sorted(self._pieces))[: self._total]
+        self._asked = max(self._asked, self.at)
+        start, self._asked = self._asked, self._asked + half * self._piece
+        return start, half
+
+    def is_done(self) -> bool:
+        return self._total is not None and self.at >= self._total
+
+    def state(self) -> bytes:
+        """The whole state, once it is done."""
+        assert self.is_done()
+        return b"".join(self._pieces[at] for at in sorted(self._pieces))

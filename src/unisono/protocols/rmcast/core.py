@@ -24,7 +24,7 @@ from unisono.model import Address, Service
 from unisono.parts.door import Door
 from unisono.protocols.rmcast.entrance import Entrance
 from unisono.protocols.rmcast.failure import Detector
-from unisono.protocols.rmcast.figure import FIGURE, Life, Timer
+from unisono.protocols.rmcast.figure import FIGURE, INSIDE, Life, Timer
 from unisono.protocols.rmcast.ordering import REPORT_OCTETS, Ordering
 from unisono.protocols.rmcast.packets import (
     ASK_OCTETS,
@@ -54,8 +54,6 @@ from unisono.protocols.rmcast.parameters import Parameters
 from unisono.protocols.rmcast.roster import Peer, Roster
 from unisono.wire import ENVELOPE_OCTETS, Envelope
 
-INSIDE = (Life.CATCHING_UP, Life.MEMBER, Life.LEAVING)
-
 
 class Rmcast:
     """A member of an rmcast group: see the README beside this file for the paper."""
@@ -75,7 +73,6 @@ class Rmcast:
         self.asking = False
         self.congested = False
         self.leaving = False
-        self.joined_later = False
         self._changed = False
         """Somebody came or left, and the application has not seen it yet."""
         self._removed = False
@@ -88,7 +85,10 @@ class Rmcast:
         return self.door.counts
 
     def room(self) -> int:
-        return self.ordering.room() if self.machine.state is Life.MEMBER else 0
+        """While the application cannot take more, it may not say more: it would hear it too."""
+        if self.machine.state is not Life.MEMBER or self.congested:
+            return 0
+        return self.ordering.room()
 
     def walked(self) -> Mapping[str, int]:
         return self.machine.walked

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from unisono.core import (
     EVERYONE,
@@ -23,6 +23,7 @@ from unisono.parts.transfer import Giver, Taker
 from unisono.protocols.rmcast.figure import Timer
 from unisono.protocols.rmcast.packets import (
     CONTROL,
+    ENTRY_OCTETS,
     NO_HEADER,
     Add,
     Announce,
@@ -40,20 +41,20 @@ from unisono.protocols.rmcast.packets import (
     welcome_parts,
 )
 from unisono.protocols.rmcast.roster import UNKNOWN
-from unisono.wire import ENVELOPE_OCTETS, Reader
+from unisono.wire import ENVELOPE_OCTETS, NO_LIFE, Reader
 
 if TYPE_CHECKING:
     from unisono.protocols.rmcast.core import Rmcast
-
-T = TypeVar("T")
 
 REFUSALS_MAX: Final = 64
 """A seeker that was refused so often gives up; until then what stands in its way may go."""
 WELCOME_FRONT_OCTETS: Final = 4 + 8 + 1 + 1
 STATE_OCTETS_MAX: Final = 1 << 30
-PIECE_OCTETS: Final = 1_200
+STATE_FRONT_OCTETS: Final = 8 + 8 + 2
 SPONSORED_COUNT_MAX: Final = 8
-"""Newcomers whose welcome or state is kept at once; the oldest is dropped, and seeks again."""
+"""Newcomers that take the state at once; the next one is admitted when one of them has it."""
+ROSTER_COUNT_MAX: Final = 2
+"""Times `members_count_max`: members, and failed ones not yet settled by all."""
 
 
 class Entrance:
@@ -67,11 +68,12 @@ class Entrance:
         self._echo = 0
         self._taker: Taker | None = None
         self._giver_key = 0
-        self._asked_state_us = 0
         self._welcomes: dict[int, list[bytes]] = {}
         self._parts: dict[int, Buffer] = {}
         self._parts_of = (0, 0, 0)
         self._givers: dict[int, Giver | None] = {}
+        self._given_at: dict[int, int] = {}
+        self._stood_at = -1
         self._taken_over = 0
         self._answered: dict[int, dict[int, Entry]] = {}
 
@@ -86,7 +88,7 @@ class Entrance:
 
     def _cry(self, to: Target, out: list[Effect]) -> None:
         body = Seek(self._core.me, self._with_state, echo=self._echo).body()
-        out.append(Send(to, [self._core.door.seal(Kind.SEEK, body, life=0)]))
+        out.append(Send(to, [self._core.door.seal(Kind.SEEK, body, life=NO_LIFE)]))
 
     def _about(self, period_us: int) -> int:
         """Not all at once."""
@@ -145,12 +147,11 @@ class Entrance:
         core.roster.enter(packet.lines, packet.changes, core.now_us)
         tombs = packet.tombs
         core.roster.tombs = dict(zip(tombs[::2], tombs[1::2], strict=True))
-        core.joined_later = True
         self._begin(out)
         if packet.with_state:
-            self._taker = Taker(STATE_OCTETS_MAX)
+            self._taker = Taker()
             self._giver_key = packet.sponsor
-            self._ask_state(out)
+            self._ask_state(self._taker.ask(), out)
         else:
             core.install(out, cut=True)
 
@@ -164,38 +165,55 @@ class Entrance:
 
     # -- the group's state -----------------------------------------------------------------------
 
-    def _ask_state(self, out: list[Effect]) -> None:
-        core, taker = self._core, self._taker
+    def _ask_state(self, what: tuple[int, int], out: list[Effect]) -> None:
+        core = self._core
         giver = core.roster.peers.get(self._giver_key)
-        if taker is None or giver is None or giver.status is not Status.MEMBER:
+        if giver is None or giver.status not in (Status.MEMBER, Status.LEFT):
             core.detector.stop("lost the sponsor before its state had come")
             return
-        self._asked_state_us = core.now_us
-        offset, count = taker.wanted()
-        body = StateAsk(NO_HEADER, offset, count).body(core.header_octets())
+        body = StateAsk(NO_HEADER, *what).body(core.header_octets())
         out.append(Send((giver.member.address,), [core.door.seal(Kind.STATE_ASK, body)]))
 
     def take(self, packet: State, out: list[Effect]) -> None:
-        if self._taker is None or packet.header.sender != self._giver_key:
+        taker = self._taker
+        if taker is None or packet.header.sender != self._giver_key:
             return
-        _, flight = self._taker.wanted()
-        self._taker.take(packet.total, packet.offset, packet.piece)
-        whole = self._taker.done() is not None
-        if not whole and self._taker.at >= packet.offset + len(packet.piece) * (flight // 2):
-            self._ask_state(out)
+        if packet.total > STATE_OCTETS_MAX:
+            self._core.detector.stop(
+                f"the group's state has {packet.total} octets, over the limit of {STATE_OCTETS_MAX}"
+            )
+            return
+        taker.take(packet.total, packet.offset, packet.piece)
+        ahead = taker.ask_ahead()
+        if ahead is not None:
+            self._ask_state(ahead, out)
 
     def tick(self, out: list[Effect]) -> None:
-        """Ask again for the state, if it stands still."""
+        """Once a heartbeat: ask for the state where it stands still, and let go of what newcomers
+        have taken."""
         if self._taker is not None:
-            self._ask_state(out)
+            if self._taker.at == self._stood_at:
+                self._ask_state(self._taker.ask(), out)
+            self._stood_at = self._taker.at
+        for kept in (self._welcomes, self._givers):
+            for key in [key for key in kept if not self._still_needs(key, kept)]:
+                del kept[key]
+
+    def _still_needs(self, key: int, kept: object) -> bool:
+        peer = self._core.roster.peers.get(key)
+        if peer is None or peer.status is not Status.MEMBER:
+            return False
+        if kept is self._welcomes:
+            return not peer.row
+        return peer.row.get(self._core.roster.key, UNKNOWN).delivered <= self._given_at.get(key, 0)
 
     def state_is_here(self) -> bool:
-        return self._taker is not None and self._taker.done() is not None
+        return self._taker is not None and self._taker.is_done()
 
     def adopt(self, out: list[Effect]) -> None:
         assert self._taker is not None
-        state = self._taker.done()
-        assert state is not None
+        state = self._taker.state()
+        self._ask_state((len(state), 0), out)  # So the sponsor hears that it is here.
         self._taker = None
         out.append(Adopt(state))
         self._core.install(out, cut=True)
@@ -205,12 +223,16 @@ class Entrance:
 
     def keep(self, event: Captured) -> None:
         if isinstance(event.key, int) and event.key in self._givers:
-            self._givers[event.key] = Giver(event.state, PIECE_OCTETS)
+            octets = self._core.ordering.piece_octets(ENTRY_OCTETS) - STATE_FRONT_OCTETS
+            self._givers[event.key] = Giver(event.state, octets)
 
     def give(self, packet: StateAsk, out: list[Effect]) -> None:
         giver = self._givers.get(packet.header.sender)
         peer = self._core.roster.peers.get(packet.header.sender)
         if giver is None or peer is None:
+            return
+        if packet.count == 0:
+            del self._givers[packet.header.sender]
             return
         pieces = giver.pieces(packet.offset, min(packet.count, 64))
         if not pieces and giver.octets == 0:
@@ -233,7 +255,7 @@ class Entrance:
         if sponsor.key != core.roster.key:
             if not packet.forwarded:
                 body = replace(packet, forwarded=True).body()
-                sealed = core.door.seal(Kind.SEEK, body, life=0)
+                sealed = core.door.seal(Kind.SEEK, body, life=NO_LIFE)
                 out.append(Send((sponsor.member.address,), [sealed]))
             self._expel_former(packet)
             return
@@ -249,7 +271,9 @@ class Entrance:
         if refusal is not None:
             sealed = core.door.seal(Kind.REFUSE, refusal.body())
             out.append(Send((seeker.address,), [sealed]))
-        elif self.catching_up() or core.leaving:
+        elif self.catching_up() or core.leaving or core.roster.unsettled():
+            return  # It asks again. Who is removed is settled first: one change at a time.
+        elif packet.wants_state and len(self._givers) >= SPONSORED_COUNT_MAX:
             return
         elif self._is_fresh(packet):
             self._admit(packet, key, out)
@@ -282,6 +306,8 @@ class Entrance:
         limit = core.parameters.members_count_max
         if known is None and len(core.roster.group()) >= limit:
             return Refuse(key, f"the group is full (members_count_max={limit})")
+        if known is None and len(core.roster.peers) >= ROSTER_COUNT_MAX * limit:
+            return Refuse(key, "the group has too many lost members to settle first")
         return None
 
     def _admit(self, packet: Seek, key: int, out: list[Effect]) -> None:
@@ -296,10 +322,11 @@ class Entrance:
             core.roster.add(packet.member, rank, core.now_us)
         gives = self._with_state and packet.wants_state
         packets = self._welcome(key, gives)
-        _keep(self._welcomes, key, packets)
+        self._welcomes[key] = packets
         core.install(out)
         if gives:
-            _keep(self._givers, key, None)
+            self._givers[key] = None
+            self._given_at[key] = core.roster.mine().delivered
             out.append(Capture(key))
         out.append(Send((packet.member.address,), packets))
 
@@ -410,10 +437,3 @@ class Entrance:
                 if entry is None or entry.delivered < stream.delivered:
                     return False
         return True
-
-
-def _keep(kept: dict[int, T], key: int, value: T) -> None:
-    """Remember for a newcomer; at the bound the oldest is forgotten, and seeks again."""
-    kept[key] = value
-    while len(kept) > SPONSORED_COUNT_MAX:
-        del kept[next(iter(kept))]

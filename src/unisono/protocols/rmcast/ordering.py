@@ -75,8 +75,8 @@ class Ordering:
         """Number the messages, deliver them to ourselves at once, and line them up to be sent."""
         mine = self._roster.mine()
         deps = self._deps()
-        first_max = self._piece_octets(ENTRY_OCTETS + DEP_OCTETS)
-        piece_max = self._piece_octets(ENTRY_OCTETS)
+        first_max = self.piece_octets(ENTRY_OCTETS + DEP_OCTETS)
+        piece_max = self.piece_octets(ENTRY_OCTETS)
         messages = []
         number = mine.delivered
         for payload in payloads:
@@ -106,7 +106,7 @@ class Ordering:
             for value in (peer.key, peer.delivered)
         )
 
-    def _piece_octets(self, per_entry: int) -> int:
+    def piece_octets(self, per_entry: int) -> int:
         """How large a fragment may be: it must still fit a packet when it is sent again, behind a
         header that has grown by those who have joined since."""
         entries = max(16, len(self._roster.peers) + 8)
@@ -255,10 +255,10 @@ class Ordering:
         first = chunks[0]
         assert first is not None
         peer.delivered = last
-        if first.flags & CONTROL:
-            return first
-        peer.message = first.message
         payload = joined([chunk.payload for chunk in chunks if chunk is not None])
+        if first.flags & CONTROL:
+            return first._replace(payload=payload)
+        peer.message = first.message
         service = Service(first.service)
         out.append(Message(peer.member, payload, first.message, self.view, service=service))
         return None

@@ -7,7 +7,7 @@ acknowledgment names the last chunk of the last whole message delivered.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -76,6 +76,9 @@ class Header(NamedTuple):
     entries: dict[int, Entry]
 
 
+Dep = tuple[int, ...]
+
+
 class Chunk(NamedTuple):
     """A message, or a fragment of one, with what it must come after."""
 
@@ -84,11 +87,10 @@ class Chunk(NamedTuple):
     payload: memoryview | bytes
     message: int
     """The number of the application's message; a control chunk repeats the last one."""
-    deps: tuple[int, ...]
+    deps: Dep
     """Key and chunk number in turn: D_G of the sender when it sent, without itself."""
 
 
-Dep = tuple[int, ...]
 Ask = tuple[int, int, int]
 """Of this member's stream, from this chunk to that."""
 
@@ -146,11 +148,11 @@ class Welcome:
 
     @staticmethod
     def read(reader: Reader) -> Welcome:
-        joiner, sponsor, changes = reader.u32(), reader.u32(), reader.u64()
+        joiner, sponsor, changes = reader.u32(), reader.u32(), _number(reader.u64())
         with_state, count = bool(reader.u8()), reader.u16()
         lines = []
         for _ in range(count):
-            member, status, rank = reader.member(), _status(reader.u8()), reader.u32()
+            member, status, rank = reader.member(), _status(reader.u8()), _rank(reader.u32())
             lines.append(Line(member, status, rank, _number(reader.u64()), _number(reader.u64())))
         return Welcome(joiner, sponsor, changes, with_state, tuple(lines), reader.rows("IQ"))
 
@@ -373,6 +375,15 @@ def read_header(reader: Reader) -> Header:
     return Header(sender, entries)
 
 
+RANK_MAX: Final = 1 << 31
+
+
+def _rank(value: int) -> int:
+    if value > RANK_MAX:
+        raise BadPacket("malformed")
+    return value
+
+
 NUMBER_MAX: Final = 1 << 62
 """No stream gets so far; who says so is not one of us."""
 
@@ -407,17 +418,15 @@ class Add:
 class Bye:
     """A control message, the last of its sender's stream: it leaves."""
 
-    words: str = field(default="")
-
     def payload(self) -> bytes:
-        return Writer().u8(2).text(self.words).done()
+        return Writer().u8(2).done()
 
 
 def read_control(payload: memoryview | bytes) -> Add | Bye:
     reader = Reader(payload)
     what = reader.u8()
-    if what == 1:
-        return Add(reader.member(), reader.u32())
-    if what == 2:
-        return Bye(reader.text())
-    raise BadPacket("malformed")
+    if what not in (1, 2):
+        raise BadPacket("malformed")
+    order = Add(reader.member(), _rank(reader.u32())) if what == 1 else Bye()
+    reader.done()
+    return order

@@ -75,7 +75,12 @@ class Peer:
         self.closed_by: set[int] = set()
 
     def report(self, entries: dict[int, Entry]) -> None:
-        """Take its newest header; the one waited for stays until it can be trusted."""
+        """Take its newest header; the one waited for stays until it can be trusted. Counts only
+        rise: a header with a lower one is old, and came late."""
+        held = self.row
+        for key, entry in entries.items():
+            if key in held and entry.delivered < held[key].delivered:
+                return
         self.row = entries
         if not self.pending:
             self.pending = entries

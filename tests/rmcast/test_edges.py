@@ -1,0 +1,195 @@
+"""rmcast at its edges: what a review of its arguments found, and what its bounds promise."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rmcast.theatre import GROUP, beat, core, packets_in, step, together
+from tests.scenarios.stage import Stage
+from unisono.core import Congested, Deliver, Expired, Multicast, Received, Send
+from unisono.model import Address, Member
+from unisono.protocols.rmcast import entrance, ordering
+from unisono.protocols.rmcast.figure import Timer
+from unisono.protocols.rmcast.packets import (
+    PROTOCOL,
+    Add,
+    Beat,
+    Chunk,
+    Data,
+    Entry,
+    Header,
+    Kind,
+    Status,
+    read_control,
+    write_header,
+)
+from unisono.protocols.rmcast.roster import Peer
+from unisono.wire import Writer, seal
+
+
+def data_from(stage: Stage, sender: str, origin: str, number: int, payload: bytes) -> Received:
+    """A packet of `sender` that carries chunk `number` of the stream of `origin`."""
+    who = core(stage, sender)
+    header = write_header(who.roster.header(who.ordering.sent))
+    chunk = Chunk(3, 3, payload, number, ())
+    body = Data.body(header, core(stage, origin).roster.key, number, [chunk])
+    packet = seal(PROTOCOL, Kind.DATA, GROUP, who.door.life, body)
+    return Received(stage.actors[sender].address, [packet])
+
+
+# -- additions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at", range(900, 1100, 20))
+def test_a_newcomer_between_two_parts_does_not_stop_both(at: int) -> None:
+    stage = together("a", "b", "c")
+    stage.obey(f"start rmcast n\nsplit a | b c\nadvance {at}ms\njoin n\nadvance 4000ms")
+    states = stage.obey("state a b c n")
+    assert "MEMBER" in states, states
+
+
+def test_an_addition_larger_than_a_packet_still_adds() -> None:
+    name = "c" * 60
+    stage = together("a", "b", packet=512)
+    said = stage.obey(f"start rmcast {name}\njoin {name}\nadvance 1500ms")
+    assert f"b view 3-{core(stage, 'b').ordering.view[2:]}" in said
+    assert len(core(stage, "b").roster.group()) == 3
+
+
+def test_many_newcomers_take_the_state_and_nothing_of_it_is_kept() -> None:
+    names = [f"n{number}" for number in range(12)]
+    stage = together("a", state=1)
+    stage.actors["a"].log = ["x" * 100_000]
+    stage.obey(f"start rmcast {' '.join(names)}\njoin {' '.join(names)}\nadvance 3000ms")
+    assert len(core(stage, "a").roster.group()) == 13
+    assert all(stage.actors[name].log[0] == "x" * 100_000 for name in names)
+    stage.obey("advance 500ms")
+    assert core(stage, "a").entrance._givers == {}
+    assert core(stage, "a").entrance._welcomes == {}
+
+
+def test_packets_fit_the_path_with_many_members_and_state() -> None:
+    sizes: list[int] = []
+    carry = Stage._carry
+
+    def listen(self: Stage, actor: object, to: object, packets: list[bytes]) -> None:
+        sizes.extend(map(len, packets))
+        carry(self, actor, to, packets)  # type: ignore[arg-type]
+
+    names = [f"n{number}" for number in range(19)]
+    stage = together("a", state=1)
+    stage.actors["a"].log = ["x" * 20_000]
+    Stage._carry = listen  # type: ignore[method-assign]
+    try:
+        stage.obey(f"start rmcast {' '.join(names)}\njoin {' '.join(names)}\nadvance 3000ms")
+        stage.obey("shout a 20000\nadvance 100ms")
+    finally:
+        Stage._carry = carry  # type: ignore[method-assign]
+    assert len(core(stage, "a").roster.group()) == 20
+    assert max(sizes) <= 1400
+
+
+def test_a_state_over_the_limit_stops_the_newcomer_with_a_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(entrance, "STATE_OCTETS_MAX", 1_000)
+    stage = together("a", state=1)
+    stage.actors["a"].log = ["x" * 2_000]
+    said = stage.obey("start rmcast b\njoin b\nadvance 300ms")
+    assert "b stops: the group's state has 2000 octets, over the limit of 1000" in said
+
+
+def test_a_rank_out_of_bounds_is_malformed() -> None:
+    member = Member("x", Address("10.0.0.9", 1), 1)
+    good = Add(member, 5).payload()
+    assert read_control(good) == Add(member, 5)
+    for bad in (Add(member, 2**32 - 1).payload(), good + b"more", Writer().u8(9).done()):
+        with pytest.raises(ValueError, match=r"malformed|long"):
+            read_control(bad)
+
+
+# -- the failed ---------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("RMC-6")
+def test_of_the_failed_only_what_somebody_delivered_is_delivered() -> None:
+    """a has given up on c when b passes on a message of c's that b holds and did not deliver."""
+    stage = together("a", "b", "c", "d")
+    a, b, c_key = core(stage, "a"), core(stage, "b"), core(stage, "c").roster.key
+    entries = dict(b.roster.header(b.ordering.sent).entries)
+    entries[c_key] = Entry(0, 1, Status.FAILED)
+    step(stage, "a", beat(stage, "b", "a", Header(b.roster.key, entries)))
+    assert a.roster.peers[c_key].status is Status.FAILED
+    out = step(stage, "a", data_from(stage, "b", "c", 1, b"unheard"))
+    assert a.roster.peers[c_key].window.received == 1, "it is here"
+    assert not any(isinstance(effect, Deliver) for effect in out)
+    entries[c_key] = Entry(1, 1, Status.FAILED)
+    out = step(stage, "a", beat(stage, "b", "a", Header(b.roster.key, entries)))
+    assert [e.messages[0].payload for e in out if isinstance(e, Deliver)] == [b"unheard"]
+
+
+def test_an_old_header_that_comes_late_is_not_believed() -> None:
+    stage = together("a", "b", "c")
+    a, b = core(stage, "a"), core(stage, "b")
+    c_key = core(stage, "c").roster.key
+    now = dict(a.roster.header(a.ordering.sent).entries)
+    newer = Header(a.roster.key, now | {c_key: Entry(1, 1, Status.FAILED)})
+    older = Header(a.roster.key, now | {c_key: Entry(0, 0, Status.FAILED)})
+    step(stage, "b", beat(stage, "a", "b", newer))
+    step(stage, "b", beat(stage, "a", "b", older))
+    assert b.roster.peers[a.roster.key].row[c_key].delivered == 1
+
+
+def test_a_header_counts_only_when_all_its_sender_had_said_is_delivered() -> None:
+    """Else an addition that it knew of, and we do not, could be overlooked."""
+    peer = Peer(Member("s", Address("10.0.0.9", 1), 1), 0, 5, 5, 0)
+    ahead = {peer.key: Entry(6, 6, Status.MEMBER), 77: Entry(9, 9, Status.MEMBER)}
+    peer.report(ahead)
+    assert not peer.promote()
+    assert peer.trusted == {}
+    peer.delivered = 6
+    assert peer.promote()
+    assert peer.trusted == ahead
+
+
+# -- asking and bounds --------------------------------------------------------------------------
+
+
+@pytest.mark.rule("RMC-4")
+def test_open_requests_ride_on_every_heartbeat() -> None:
+    stage = together("a", "b", "c")
+    stage.obey("lose 1 a > c\nsay a lost\nadvance 1ms\ncut a > c\ncut b > c")
+    a = core(stage, "a")
+    step(stage, "c", beat(stage, "a", "c", a.roster.header(a.ordering.sent)))
+    stage.now_us += 100_000
+    sent = packets_in(step(stage, "c", Expired(Timer.BEAT)))
+    to, packet = sent[0]
+    assert isinstance(packet, Beat)
+    assert [key for key, _, _ in packet.asks] == [a.roster.key]
+    assert len(to) == 2, "to everyone"
+
+
+@pytest.mark.rule("RMC-8")
+def test_what_lies_too_far_ahead_is_not_taken() -> None:
+    stage = together("a", "b")
+    b = core(stage, "b")
+    far = ordering.AHEAD_COUNT_MAX + 10
+    step(stage, "b", data_from(stage, "a", "a", far, b"far"))
+    assert b.counts["drop.window"] == 1
+    assert len(b.roster.peers[core(stage, "a").roster.key].window) == 0
+
+
+@pytest.mark.rule("RMC-8")
+def test_an_application_that_cannot_take_more_cannot_say_more() -> None:
+    stage = together("a")
+    assert core(stage, "a").room() > 0
+    step(stage, "a", Congested(True))
+    assert core(stage, "a").room() == 0
+    step(stage, "a", Congested(False))
+    assert core(stage, "a").room() > 0
+
+
+def test_own_words_are_sent_once_to_each() -> None:
+    stage = together("a", "b", "c")
+    sends = [e for e in step(stage, "a", Multicast([b"x"])) if isinstance(e, Send)]
+    assert [len(send.packets) for send in sends] == [1]
