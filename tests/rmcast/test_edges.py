@@ -23,6 +23,7 @@ from unisono.protocols.rmcast.packets import (
     read_control,
     write_header,
 )
+from unisono.protocols.rmcast.parameters import Parameters
 from unisono.protocols.rmcast.roster import Peer
 from unisono.wire import Writer, seal
 
@@ -193,3 +194,18 @@ def test_own_words_are_sent_once_to_each() -> None:
     stage = together("a", "b", "c")
     sends = [e for e in step(stage, "a", Multicast([b"x"])) if isinstance(e, Send)]
     assert [len(send.packets) for send in sends] == [1]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"detect_us": 19_999}, "detect_us must be 20000 to"),
+        ({"detect_us": 10**20}, "detect_us must be 20000 to"),
+        ({"members_count_max": 33}, "between 1 and 32"),
+        ({"found_us": -1}, "must not be negative"),
+        ({"speed": 1}, "it has: detect_us, found_us, members_count_max"),
+    ],
+)
+def test_options_out_of_bounds_say_what_to_write(options: dict[str, int], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        Parameters.of(options)

@@ -46,8 +46,8 @@ class Parameters:
                 raise Misuse(f"rmcast option {name} must not be negative, got {value}")
         chosen = {**DEFAULTS, **options}
         detect = chosen["detect_us"]
-        if detect < 8_000:
-            raise Misuse(f"rmcast option detect_us must be at least 8000, got {detect}")
+        if not 20_000 <= detect <= 3_600_000_000:
+            raise Misuse(f"rmcast option detect_us must be 20000 to 3600000000, got {detect}")
         if not 1 <= chosen["members_count_max"] <= 32:
             raise Misuse("rmcast option members_count_max must be between 1 and 32")
         beat = detect // 8
