@@ -51,6 +51,15 @@ DOCTORED: list[Doctored] = [
         a: view 1 a b | send 2 | a:2
         b: view 1 a b | a:1 | a:2 | a:3
     """, torn="a"),
+    _doctored("no_creation", "two forms of a message whose sender told nothing", """
+        b: view 1 a b c | a:1 | a:2
+        c: view 1 a b c | a:1 | a:2!
+    """),
+    _doctored("no_creation", "two forms of a killed sender's last message", """
+        a: view 1 a b c | send | a:1
+        b: view 1 a b c | a:1 | a:2! | view 2 b c
+        c: view 1 a b c | a:1 | a:2 | view 2 b c
+    """),
     _doctored("no_duplication", "the same message twice", """
         a: view 1 a b | send | a:1
         b: view 1 a b | a:1 | a:1
@@ -134,6 +143,16 @@ DOCTORED: list[Doctored] = [
         a: view 1 a b c | left
         b: view 1 a b c | send | b:1 | view 2 b c
         c: view 1 a b c | b:1 | view 2 b c
+    """),
+    _doctored("agreement", "the last of all to leave misses one", """
+        a: view 1 a b c | send | a:1 | b:1 | left
+        b: view 1 a b c | send | a:1 | b:1 | view 2 b c | left
+        c: view 1 a b c | b:1 | view 2 b c | view 3 c | left
+    """),
+    _doctored("agreement", "the last to leave misses what its companion said before leaving", """
+        a: view 1 a b | left
+        b: view 1 a b | view 2 b c | send | b:1 | left
+        c: view 2 b c | view 3 c | left
     """),
     _doctored("validity", "one's own message is lost", """
         a: view 1 a b | send | a:1 | send
@@ -245,6 +264,16 @@ SOUND: list[Sound] = [
     _sound("all leave", """
         a: view 1 a b | send | a:1 | left
         b: view 1 a b | a:1 | view 2 b | send | b:1 | left
+    """),
+    _sound("all leave one after the other", """
+        a: view 1 a b c | send | a:1 | left
+        b: view 1 a b c | a:1 | view 2 b c | send | b:1 | left
+        c: view 1 a b c | a:1 | view 2 b c | b:1 | view 3 c | send | c:1 | left
+    """),
+    _sound("the last two leave together", """
+        a: view 1 a b c | send | a:1 | left
+        b: view 1 a b c | a:1 | view 2 b c | send | b:1 | left
+        c: view 1 a b c | a:1 | view 2 b c | left
     """),
     _sound("two leave at once and one has heard more", """
         a: view 1 a b c | left

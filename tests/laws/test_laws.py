@@ -110,6 +110,17 @@ def test_an_agreement_violation_names_the_smallest_witness_once() -> None:
     ]
 
 
+def test_a_message_in_two_forms_is_told_of_all_that_differ_from_the_smallest_life() -> None:
+    text = """
+        b: view 1 a b c d | a:1!
+        c: view 1 a b c d | a:1
+        d: view 1 a b c d | a:1!
+    """
+    assert found_by("no_creation", text) == [
+        Violation("no_creation", "story", "c#1", "a#1:1", "a#1", "not as at b#1")
+    ]
+
+
 def test_a_hole_is_named_by_its_first_number_and_only_once() -> None:
     text = """
         a: view 1 a b | send | send | send | send | a:1 | a:2 | a:3 | a:4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container
 
 from unisono.laws.verdict import Violation
 from unisono.trace.checks import LEVELS, level_of
@@ -28,6 +29,8 @@ def no_creation(history: History) -> list[Violation]:
     - `never sent`: s has rows in the history but no send row of m; unless s vanished and m's number
       is above that of every send row of s, for then the row may be lost;
     - `not as sent`: s has send rows of m, and none has the size and digest delivered;
+    - `not as at X`: no send row of m is known, and the smallest life X that delivered m did so with
+      another size or digest (of several at X, the smallest pair);
     - `before its time: after N`: q's base for s is N, and m's number is not above it.
     """
     sent: dict[str, set[tuple[int | None, int | None]]] = {}
@@ -37,6 +40,7 @@ def no_creation(history: History) -> list[Violation]:
             sent.setdefault(message_of(row), set()).add((row.size, row.digest))
             last[life.key] = max(last.get(life.key, 0), number_of(row))
     found: set[Violation] = set()
+    heard = _forms_heard(history, sent.keys())
     for life in history.lives.values():
         for row in life.deliveries:
             message, sender, number = message_of(row), sender_of(row), number_of(row)
@@ -45,14 +49,32 @@ def no_creation(history: History) -> list[Violation]:
             if message in sent:
                 if (row.size, row.digest) not in sent[message]:
                     details.append("not as sent")
-            elif source and not (source.end == VANISHED and number > last.get(sender, 0)):
-                details.append("never sent")
+            else:
+                if source and not (source.end == VANISHED and number > last.get(sender, 0)):
+                    details.append("never sent")
+                other, *form = heard[message]
+                if [row.size, row.digest] != form:
+                    details.append(f"not as at {other}")
             base = life.base(sender)
             if base is not None and number <= base:
                 details.append(f"before its time: after {base}")
             for detail in details:
                 found.add(Violation("no_creation", history.run, life.key, message, sender, detail))
     return sorted(found)
+
+
+def _forms_heard(
+    history: History, sent: Container[str]
+) -> dict[str, tuple[str, int | None, int | None]]:
+    """Of each message that nobody sent: the smallest life that delivered it, and in which form."""
+    heard: dict[str, tuple[str, int | None, int | None]] = {}
+    for key, life in history.lives.items():
+        for row in life.deliveries:
+            message = message_of(row)
+            if message not in sent:
+                form = (key, row.size, row.digest)
+                heard[message] = min(form, heard.get(message, form))
+    return heard
 
 
 def no_duplication(history: History) -> list[Violation]:
@@ -84,9 +106,14 @@ def agreement(history: History) -> list[Violation]:
     above q's base for m's sender (no base: nothing owed), when
     - both are alive, and each is in the other's last view: any m; or
     - p left cleanly and q is alive, q is in p's last view and p is in some view of q: any m; or
+    - both left cleanly, q is in p's last view, and p is in some view of q but not in its last, so
+      that q outlived it: any m; or
     - q left cleanly, p is in q's last view, and p's first view without q after one with q lacks
       nobody else of the view before it: any m that p delivered before that view. (Where others go
       with q, what they leave behind may come to light only after q's leave.)
+    Of a clean leaver nothing else is asked: not what those deliver that leave in the same view
+    change as it, nor what comes to light where others go with it, nor what p delivers after q's
+    leave.
     A violation names q and m; the other is the smallest such p.
     """
     had = {key: set(map(message_of, life.deliveries)) for key, life in history.lives.items()}
@@ -113,6 +140,8 @@ def _owed(p: Life, q: Life) -> tuple[Row, ...]:
         return p.deliveries if q.key in p.final and p.key in q.final else ()
     if q.end == ALIVE:
         return p.deliveries if q.key in p.final and p.key in q.known else ()
+    if p.end == DEPARTED and q.key in p.final and p.key in q.known and p.key not in q.final:
+        return p.deliveries
     parting = _parting(p, q) if p.key in q.final else None
     if parting is None:
         return ()

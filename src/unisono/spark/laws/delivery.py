@@ -9,12 +9,13 @@ from pyspark.sql import functions as F
 
 from unisono.spark.laws.telling import message, violations
 from unisono.spark.tables import HISTORY, Tables
+from unisono.trace.checks import LEVELS
 from unisono.trace.history import ALIVE, DEPARTED, VANISHED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-RELIABLE = 1
+RELIABLE = LEVELS["reliable"]
 
 
 def no_creation(tables: Tables) -> DataFrame:
@@ -26,13 +27,21 @@ def no_creation(tables: Tables) -> DataFrame:
         F.coalesce("last_sent", F.lit(0)).alias("last_sent"),
     )
     suspect = tables.deliveries.where("NOT coalesce(as_sent, false) OR number <= base")
-    rows = suspect.join(sources, [*HISTORY, "source"], "left")
+    # Of a message whose send is not known, all deliveries are suspect, so the first is among them.
+    everyone = Window.partitionBy(*HISTORY, "source", "number")
+    first = F.min(F.struct("life", "size", "digest")).over(everyone)
+    rows = suspect.withColumn("first", first).join(sources, [*HISTORY, "source"], "left")
+    unlike = (F.col("first.size") != F.col("size")) | (F.col("first.digest") != F.col("digest"))
     unwritten = F.col("vanished") & (F.col("number") > F.col("last_sent"))
     details = F.array(
         F.when(~F.col("as_sent"), F.lit("not as sent")),
         F.when(
             F.col("as_sent").isNull() & F.col("vanished").isNotNull() & ~unwritten,
             F.lit("never sent"),
+        ),
+        F.when(
+            F.col("as_sent").isNull() & unlike,
+            F.concat(F.lit("not as at "), F.col("first.life")),
         ),
         F.when(
             F.col("number") <= F.col("base"),
@@ -95,7 +104,7 @@ def companions(tables: Tables) -> DataFrame:
         F.col("member").alias("life"),
         F.col("final").alias("life_final"),
     )
-    # Whoever owes has the other in some view, in each of the three cases.
+    # Whoever owes has the other in some view, in each of the four cases.
     rows = (
         pairs.join(mine, [*HISTORY, "life", "other"])
         .join(yours, [*HISTORY, "life", "other"], "left")
@@ -106,9 +115,13 @@ def companions(tables: Tables) -> DataFrame:
     owes = (
         F.when(alive & other_alive, in_other & F.col("other_final"))
         .when(alive, in_other)
-        .otherwise(F.col("other_final") & F.col("parting").isNotNull())
+        .otherwise(
+            F.when(F.col("other_final"), F.col("parting").isNotNull()).otherwise(
+                ~other_alive & in_other
+            )
+        )
     )
-    until = F.when(~alive, F.col("parting")).alias("until")
+    until = F.when(~alive & F.col("other_final"), F.col("parting")).alias("until")
     return rows.where(owes).select(*HISTORY, "life", "other", until)
 
 
