@@ -14,7 +14,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from unisono.spark import lives
-from unisono.trace.checks import LEVEL_SQL
+from unisono.trace.checks import LEVEL_SQL, LEVELS
 from unisono.trace.record import PROBE, WORK_KINDS
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def heard_of(deliveries: DataFrame) -> DataFrame:
     """One row a life and message: how often it was delivered, and first when as reliable."""
     return deliveries.groupBy(*HISTORY, "life", "source", "number").agg(
         F.count("*").alias("times"),
-        F.min(F.when(F.col("level") >= 1, F.col("step"))).alias("reliable_step"),
+        F.min(F.when(F.col("level") >= LEVELS["reliable"], F.col("step"))).alias("reliable_step"),
     )
 
 

@@ -1,7 +1,7 @@
 """The laws as DataFrames: for all runs at once, the same violations as `unisono.laws` finds.
 
-Nothing here loops over runs or brings data to the driver. `judged` makes one DataFrame of all laws,
-and what is collected from it is only what will be told.
+Nothing here loops over runs or brings data to the driver. `violations_of` makes one DataFrame of
+all laws, with no more of each in it than will be told; `verdicts_of` follows from it.
 """
 
 from __future__ import annotations
