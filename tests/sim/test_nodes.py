@@ -206,6 +206,20 @@ def test_healing_ends_what_would_have_lasted(lives: list[Diary]) -> None:
     assert late and not [now for now in lives[2].times(Received) if SECOND + 200 < now < 3 * SECOND]
 
 
+def test_what_ailed_a_life_does_not_ail_the_next(lives: list[Diary]) -> None:
+    crash = [FaultEvent("crash", SECOND + 100_000, 100_000, (node,)) for node in (0, 1)]
+    lived(
+        FaultEvent("pause", SECOND, 1_800_000, (0,)),
+        FaultEvent("slow", SECOND, 1_800_000, (1,)),
+        *crash,
+        FaultEvent("pause", 1_500_000, 200_000, (0,)),
+        FaultEvent("slow", 1_500_000, 200_000, (1,)),
+    )
+    paused, slow = (next(life for life in lives[2:] if life.me.name == name) for name in "ab")
+    assert 1_700_000 in [now for now, _ in paused.seen], "it wakes from its own pause"
+    assert slow.times(Congested) == [1_500_000, 1_700_000]
+
+
 # -- the state that joiners are handed -------------------------------------------------------------
 
 ANNA, BEN = (Member(name, Address("10.0.0.1", 7), 1) for name in ("anna", "ben"))

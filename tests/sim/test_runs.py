@@ -15,11 +15,13 @@ import pytest
 
 from tests.sim.flood import CRASHES, DOUBLE, FLOOD, SPINS
 from unisono.errors import Misuse
-from unisono.model import Resilient, Service
+from unisono.model import Resilient, Service, ServiceLevel
 from unisono.sim import PROFILES, FaultEvent, Link, Outcome, Plan, Weather, outcome_json, run
+from unisono.sim.plan import service_name, service_of
 from unisono.trace.record import PROBE
 
 ROOT = Path(__file__).parents[2]
+SMALL = replace(FLOOD, options={**FLOOD.options, "members_count_max": 3})
 
 
 def plan(seed: int = 1, faults: str = "chaos", nodes: int = 4, **more: object) -> Plan:
@@ -188,6 +190,8 @@ def test_the_outcome_has_what_the_command_prints() -> None:
         ({"options": {"speed": 1}}, "flood has no option 'speed'"),
         ({"service": Service.SAFE}, "flood does not offer safe; it offers: reliable, fifo"),
         ({"service": Resilient(2)}, "does not offer resilient:2"),
+        ({"offer": SMALL}, "nodes must be at most 3, the members_count_max of flood, not 4"),
+        ({"offer": SMALL, "options": {"members_count_max": 2}}, "nodes must be at most 2"),
         ({"weather": Weather(link=Link(delay="odd"))}, "unknown delay 'odd'"),
         ({"weather": Weather(link=Link(loss_ppm=2_000_000))}, "loss_ppm must be at most"),
         ({"weather": Weather(schedule=(FaultEvent("rain", 1, 1, (0,)),))}, "unknown fault 'rain'"),
@@ -198,3 +202,29 @@ def test_the_outcome_has_what_the_command_prints() -> None:
 def test_a_plan_that_cannot_be_run_is_refused(wrong: dict[str, object], says: str) -> None:
     with pytest.raises(Misuse, match=says):
         run(plan(**wrong))  # type: ignore[arg-type]
+
+
+def test_as_many_nodes_as_the_protocol_takes_are_run() -> None:
+    assert run(plan(offer=SMALL, nodes=3, messages=5)).nodes == 3
+    assert run(plan(offer=SMALL, options={"members_count_max": 4}, messages=5)).nodes == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [
+        ("resilient:2", Resilient(2)),
+        ("resilient(2)", Resilient(2)),
+        ("resilient(majority)", Resilient(Resilient.MAJORITY)),
+        ("resilient:all", Resilient(Resilient.ALL)),
+        ("AGREED", Service.AGREED),
+    ],
+)
+def test_a_service_is_written_as_in_join(name: str, level: ServiceLevel) -> None:
+    assert service_of(name) == level
+    assert service_of(service_name(level)) == level
+
+
+@pytest.mark.parametrize("name", ["resilient", "resilient:", "resilient(x)", "resilient:2)"])
+def test_a_service_that_is_none_is_refused(name: str) -> None:
+    with pytest.raises(Misuse, match="write resilient:K"):
+        service_of(name)

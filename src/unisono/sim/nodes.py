@@ -297,7 +297,9 @@ class Node:
     def _bury(self, life: Life) -> None:
         life.end()
         self.life = None
+        # What ailed this life does not ail the next.
         self.paused = False
+        self._pause_end_us = self._slow_end_us = 0
         self._inbox.clear()
         self.world.lost()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,11 @@ KINDS: Final = {
     "split": "packets between `nodes` and `to` are lost, both ways",
 }
 """Every kind of scheduled fault, with what it means."""
+
+RESILIENT: Final = re.compile(
+    r"resilient(?::(-?\d{1,9}|majority|all)|\((-?\d{1,9}|majority|all)\))"
+)
+NAMED: Final = {"majority": Resilient.MAJORITY, "all": Resilient.ALL}
 
 SinkMaker: TypeAlias = Callable[[Member], Sink]
 
@@ -193,13 +199,13 @@ def service_name(service: ServiceLevel) -> str:
 
 
 def service_of(name: str) -> ServiceLevel:
-    """The level of this name: `causal`, `agreed`, `resilient:2` …"""
-    head, _, k = name.partition(":")
-    if head == "resilient":
-        try:
-            return Resilient(int(k))
-        except ValueError:
-            raise Misuse(f"service {name!r}: write resilient:K with K a whole number") from None
+    """The level of this name: `causal`, `agreed`, `resilient:2` or, as `join` has it,
+    `resilient(2)` …"""
+    if match := RESILIENT.fullmatch(name.lower()):
+        k = match[1] or match[2]
+        return Resilient(NAMED[k] if k in NAMED else int(k))
+    if name.lower().startswith("resilient"):
+        raise Misuse(f"service {name!r}: write resilient:K with K a whole number, majority or all")
     if name.upper() in Service.__members__:
         return Service[name.upper()]
     known = ", ".join(each.lower() for each in Service.__members__)

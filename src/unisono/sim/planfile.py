@@ -59,7 +59,8 @@ def plan_from_json(text: str) -> Plan:
     simple: dict[str, Any] = {}
     for name, value in told.items():
         if name not in _SIMPLE:
-            raise Misuse(f"plan: unknown field {name!r}; known are {', '.join(_SIMPLE)}")
+            known = ", ".join((*_SIMPLE, "service", "weather"))
+            raise Misuse(f"plan: unknown field {name!r}; known are {known}")
         simple[name] = _options(value) if name == "options" else _told(name, value)
     if "protocol" not in simple:
         raise Misuse("plan: the protocol is missing")

@@ -25,6 +25,9 @@ WORLD_LAWS: Final = {
 }
 """Laws that the world judges itself, since no row of the trace shows them."""
 
+MEMBERS: Final = "members_count_max"
+"""The option by which a protocol says how many members it takes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -124,7 +127,8 @@ def _why_stuck(world: World) -> str:
 
 
 def offered(plan: Plan) -> Offer:
-    """The protocol of a plan: the one it brings, or the catalogue's of that name."""
+    """The protocol of a plan: the one it brings, or the catalogue's of that name. It must know
+    the plan's options, and take that many nodes."""
     if plan.offer is None:
         from unisono.protocols import offer
 
@@ -135,6 +139,12 @@ def offered(plan: Plan) -> Offer:
         if name not in found.options:
             known = ", ".join(sorted(found.options)) or "none"
             raise Misuse(f"{found.name} has no option {name!r}; it has: {known}")
+    limit = plan.options.get(MEMBERS, found.options.get(MEMBERS))
+    if limit is not None and plan.nodes > limit:
+        raise Misuse(
+            f"nodes must be at most {limit}, the {MEMBERS} of {found.name}, not {plan.nodes}: ask"
+            f" for fewer, or raise it with --option {MEMBERS}=N"
+        )
     return found
 
 
