@@ -226,6 +226,11 @@ def test_a_peer_that_is_not_there_disturbs_nobody() -> None:
         (Where(multicast=Address(GROUP, 7400), interface="nosuch0"), "does not exist"),
         (Where(multicast=Address(GROUP, 7400), interface="::1"), "wrong family"),
         (Where(peers=(Address("127.0.0.1", 9), Address("::1", 9))), "mix IPv4 and IPv6"),
+        (multicast(7400, bind=Address("::1", 0)), "bind '::1' is of the wrong.*an IPv4 address"),
+        (Where(peers=(Address("127.0.0.1", 9),), bind=Address("::1", 5)), "bind '::1' is of"),
+        (Where(peers=(Address("::1", 9),), bind=Address("127.0.0.1", 5)), "an IPv6 address"),
+        (multicast(7400, advertise=Address("::1", 5)), "advertise '::1' is of the wrong family"),
+        (multicast(7400, advertise=Address("0.0.0.0", 5)), "advertise '0.0.0.0' is nobody's"),
         (Where(multicast=Address("ff12::7%nosuch0", 7400)), "does not exist|names no interface"),
     ],
 )
@@ -239,12 +244,12 @@ def test_a_taken_port_is_told() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
         other.bind(("127.0.0.1", 0))
         port = other.getsockname()[1]
-        with pytest.raises(Misuse, match=f"port {port} on 127.0.0.1 is taken"):
+        with pytest.raises(Misuse, match=f"{port} on 127.0.0.1 is taken: give another bind="):
             Endpoint(Where(bind=Address("127.0.0.1", port)))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
         other.bind(("0.0.0.0", 0))  # somebody who does not share
         port = other.getsockname()[1]
-        with pytest.raises(Misuse, match=f"port {port} on {GROUP} is taken"):
+        with pytest.raises(Misuse, match=f"port {port} on {GROUP} is taken: give another port="):
             Endpoint(multicast(port))
 
 

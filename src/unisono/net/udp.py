@@ -52,6 +52,7 @@ class Endpoint:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._scope = 0
         self._known: dict[Address, SockAddr | None] = {}
+        where.check_one_family(at)
         try:
             if at.multicast:
                 own, self.path_mtu = self._open_multicast(at, at.multicast)
@@ -99,14 +100,14 @@ class Endpoint:
             ears.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         # Windows binds to no multicast address.
         listened = Address("", group.port) if sys.platform == "win32" else group
-        _bind(ears, where.sockaddr(listened, self._scope), group)
+        _bind(ears, where.sockaddr(listened, self._scope), group, "port")
         self._take_part(ears, group, host, interface)
         own = self._socket(family)
         _speak_through(own, host, self._scope)
         mine = at.bind or Address(host, 0)
         mine = Address(mine.host or host, mine.port)
-        _bind(own, where.sockaddr(mine, self._scope), mine)
-        if not _is_wildcard(mine.host):
+        _bind(own, where.sockaddr(mine, self._scope), mine, "bind")
+        if not where.is_wildcard(mine.host):
             offload.deafen(ears, _bound(own))
         return own, self._multicast_mtu(group, host, interface)
 
@@ -162,7 +163,7 @@ class Endpoint:
             return sock, mtu
         own = self._socket(family)
         mine = Address(bind.host or host, bind.port)
-        _bind(own, where.sockaddr(mine, self._scope), mine)
+        _bind(own, where.sockaddr(mine, self._scope), mine, "bind" if bind.host else "port")
         return own, mtu
 
     def _one_of(self, peers: Sequence[Address]) -> socket.socket | None:
@@ -201,9 +202,9 @@ class Endpoint:
         host, port = self.bound
         if at.advertise:
             return Address(at.advertise.host, at.advertise.port or port)
-        if _is_wildcard(host) and at.peers:
+        if where.is_wildcard(host) and at.peers:
             host = where.routed_from(at.peers[0], self._scope)[0]
-        elif _is_wildcard(host):
+        elif where.is_wildcard(host):
             raise Misuse(f"bound to {host}: say with advertise= at which address others reach us")
         return Address(host, port)
 
@@ -296,10 +297,6 @@ def _bound(sock: socket.socket) -> Address:
     return Address(where.without_scope(host), port)
 
 
-def _is_wildcard(host: str) -> bool:
-    return host in ("0.0.0.0", "::")
-
-
 def _name(error: OSError) -> str:
     return errno.errorcode.get(error.errno or 0, str(error))
 
@@ -319,16 +316,17 @@ def _speak_through(sock: socket.socket, host: str, scope: int) -> None:
     sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_LOOP, 1)
 
 
-def _bind(sock: socket.socket, to: SockAddr, what: Address) -> None:
+def _bind(sock: socket.socket, to: SockAddr, what: Address, option: str) -> None:
+    """Bind, or say which option to change."""
     try:
         sock.bind(to)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            text = f"port {what.port} on {what.host} is taken: give another port="
+            text = f"port {what.port} on {what.host} is taken: give another {option}="
         elif error.errno == errno.EADDRNOTAVAIL:
             text = f"{what.host} is not an address of this machine: give interface= or bind= one"
         elif error.errno == errno.EACCES:
-            text = f"port {what.port} needs root: give a port= above 1023"
+            text = f"port {what.port} needs root: give {option}= a port above 1023"
         else:
             text = f"cannot bind to {what} ({_name(error)}): give another bind="
         raise Misuse(text) from None

@@ -52,19 +52,44 @@ def host_and_port(text: str, what: str, port: int = 0) -> tuple[str, int]:
     return host, port_in(given, f"{what} {text!r}") if given else port
 
 
-def port_in(text: str | int, what: str) -> int:
-    """A port number from 0 to 65535."""
+def port_in(text: str | int, what: str = "") -> int:
+    """A port number from 0 to 65535; `what` it stands in, where it is part of something."""
     try:
         port = int(text)
     except ValueError:
         port = -1
     if not 0 <= port <= 65535:
-        raise Misuse(f"{what}: port {text!r} is not a number from 0 to 65535")
+        head = f"{what}: " if what else ""
+        raise Misuse(f"{head}port {text!r} is not a number from 0 to 65535")
     return port
 
 
 def family_of(host: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def is_wildcard(host: str) -> bool:
+    return host in ("0.0.0.0", "::")
+
+
+def check_one_family(at: Where) -> None:
+    """What is bound and told to others must be of the family in which the group speaks."""
+    spoken = at.multicast or (at.peers[0] if at.peers else at.bind)
+    if spoken is None:
+        return
+    family = family_of(spoken.host)
+    kind = "IPv6" if family == socket.AF_INET6 else "IPv4"
+    for name, given in (("bind", at.bind), ("advertise", at.advertise)):
+        if given is not None and given.host and family_of(given.host) != family:
+            raise Misuse(
+                f"{name} {given.host!r} is of the wrong family: the group is at {spoken}, so give"
+                f" an {kind} address"
+            )
+    if at.advertise is not None and is_wildcard(without_scope(at.advertise.host)):
+        raise Misuse(
+            f"advertise {at.advertise.host!r} is nobody's address: give one at which others"
+            " reach us"
+        )
 
 
 def without_scope(host: str) -> str:
