@@ -28,6 +28,12 @@ NAME = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
 URL = re.compile(r"(?P<scheme>[a-z+]+)://(?P<place>[^/?#]*)(?P<path>/[^?#]*)?(\?(?P<query>.*))?")
 SCHEMES = ("unisono", "unisono+peers")
 POSITIVE = re.compile(r".*_(max|octets|s)$")
+RESILIENT = re.compile(r"resilient(?:\((-?\d{1,9}|majority|all)\)|:(-?\d{1,9}|majority|all))")
+SECONDS_MAX = 86_400
+BUFFER_OCTETS_MAX = (1 << 31) - 1
+"""What the socket option holds."""
+PACKET_OCTETS_MIN = 512
+"""Less, and there is little room for a message beside what the protocols say about it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +112,8 @@ def from_toml(path: Path) -> dict[str, Any]:
         raise Misuse(f"config {str(path)!r}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Misuse(f"config {str(path)!r} is not TOML: {error}") from None
+    except RecursionError:
+        raise Misuse(f"config {str(path)!r} is nested too deeply: write plain keys") from None
     table = whole.get("group")
     if not isinstance(table, dict):
         raise Misuse(f"config {str(path)!r} has no table [group]: put the keys under [group]")
@@ -179,13 +187,27 @@ def from_values(values: Mapping[str, Any]) -> Config:
         raise Misuse(f"slow={made.slow!r}: write one of {', '.join(SLOW)}")
     if made.multicast and made.peers:
         raise Misuse("both multicast= and peers= are given: keep the one that reaches the members")
+    _check_numbers(made)
+    if "port" in known:
+        where.port_in(made.port)
+    return made
+
+
+def _check_numbers(made: Config) -> None:
     for key in FIELDS:
         value = getattr(made, key)
-        if POSITIVE.fullmatch(key) and isinstance(value, int | float) and value <= 0:
+        if not POSITIVE.fullmatch(key) or not isinstance(value, int | float):
+            continue
+        if not value > 0:
             raise Misuse(f"{key}={value}: give a number above 0")
-    if "port" in known:
-        where.port_in(made.port, "port")
-    return made
+        if key.endswith("_s") and value > SECONDS_MAX:
+            raise Misuse(f"{key}={value}: give at most a day, {SECONDS_MAX} seconds")
+    if made.packet_octets_max < PACKET_OCTETS_MIN:
+        raise Misuse(
+            f"packet_octets_max={made.packet_octets_max}: give at least {PACKET_OCTETS_MIN}"
+        )
+    if made.buffer_octets > BUFFER_OCTETS_MAX:
+        raise Misuse(f"buffer_octets={made.buffer_octets}: give at most {BUFFER_OCTETS_MAX}")
 
 
 def _typed(key: str, value: Any) -> Any:
@@ -193,7 +215,9 @@ def _typed(key: str, value: Any) -> Any:
     if key == "peers":
         entries = value.split(",") if isinstance(value, str) else value
         if isinstance(entries, list | tuple) and all(isinstance(entry, str) for entry in entries):
-            return tuple(entry.strip() for entry in entries if entry.strip())
+            if named := tuple(entry.strip() for entry in entries if entry.strip()):
+                return named
+            raise Misuse("peers= names nobody: write host:port,…, or leave it out for multicast")
         raise Misuse(f"peers={value!r}: write a list of 'host:port'")
     if key == "options":
         if isinstance(value, Mapping):
@@ -231,16 +255,16 @@ def check_options(config: Config, offer: Offer) -> Mapping[str, int]:
 
 
 def service_level(asked: str | ServiceLevel) -> ServiceLevel:
-    """`safe`, `resilient(2)`, `resilient(majority)`, or a level itself."""
+    """`safe`, `resilient(2)` or `resilient:2`, `resilient(majority)`, or a level itself."""
     if isinstance(asked, Service | Resilient):
         return asked
     if isinstance(asked, str):
         if asked.upper() in Service.__members__:
             return Service[asked.upper()]
-        match = re.fullmatch(r"resilient\((-?\d+|majority|all)\)", asked.lower())
-        if match:
+        if match := RESILIENT.fullmatch(asked.lower()):
             named = {"majority": Resilient.MAJORITY, "all": Resilient.ALL}
-            return Resilient(named[match[1]] if match[1] in named else int(match[1]))
+            k = match[1] or match[2]
+            return Resilient(named[k] if k in named else int(k))
     levels = ", ".join(name.lower() for name in Service.__members__)
     raise Misuse(f"service {asked!r} is no level: write one of {levels}, or resilient(k)")
 
