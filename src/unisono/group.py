@@ -206,11 +206,14 @@ class Group:
             raise Stopped(self._ended)
         if self._departed is not None:
             raise Stopped("leaving the group")
-        level = self._levels.get(service)
+        try:
+            level = self._levels.get(service)
+        except TypeError:  # no key, so no level either
+            level = None
         return level if level is not None else self._level(service)
 
     def _level(self, service: ServiceLevel | str | None) -> ServiceLevel:
-        level = configs.service_level(service or "")
+        level = configs.service_level("" if service is None else service)
         if level not in self._offer.services:
             configs.check_service(level, self._offer, _catalogue())
         if len(self._levels) < 64 and service is not None:
@@ -322,6 +325,8 @@ class Group:
             self._past.update(self._life.counts())
             self._life.counted = True
         leaving = self._departed is not None
+        if reason and self._view is None and f"name {self._name} is taken" in reason:
+            reason += ": give another name="
         if reason is not None and self.config.rejoin and not leaving:
             self._speaker.end(None)
             self._rejoining = asyncio.get_running_loop().create_task(self._rejoin(reason))
@@ -367,16 +372,18 @@ class Group:
         if self._rejoining is not None:
             self._rejoining.cancel()
         life = self._life
-        if self._ended is None and life is not None and not life.driver.finished:
-            if self._departed is None:
-                self._departed = asyncio.get_running_loop().create_future()
-                self._speaker.end(Stopped("leaving the group"))
-                life.driver.feed(Congested(False))
-                life.driver.feed(Leave())
-            await asyncio.wait([self._departed], timeout=self.config.leave_s)
-        if life is not None:
-            life.close()
-        self._finish("left the group", None)
+        try:
+            if self._ended is None and life is not None and not life.driver.finished:
+                if self._departed is None:
+                    self._departed = asyncio.get_running_loop().create_future()
+                    self._speaker.end(Stopped("leaving the group"))
+                    life.driver.feed(Congested(False))
+                    life.driver.feed(Leave())
+                await asyncio.wait([self._departed], timeout=self.config.leave_s)
+        finally:  # also when the caller has no more patience
+            if life is not None:
+                life.close()
+            self._finish("left the group", None)
 
 
 class _Traced:

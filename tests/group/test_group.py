@@ -13,7 +13,7 @@ import pytest
 
 import unisono
 from tests.net.ear import free_port
-from tests.net.flood import FLOOD
+from tests.net.flood import FLOOD, LINGERING
 from unisono.group import Group
 
 pytestmark = pytest.mark.real
@@ -140,6 +140,9 @@ def test_the_caller_s_mistakes_are_told() -> None:
                 await a.multicast(b"x", unisono.CAUSAL)
             with pytest.raises(unisono.Misuse, match="does not offer resilient"):
                 await a.multicast(b"x", unisono.Resilient(unisono.MAJORITY))
+            for odd in ([], {}, 0.5):
+                with pytest.raises(unisono.Misuse, match="is no level"):
+                    await a.multicast(b"x", odd)  # type: ignore[arg-type]
             reading = asyncio.create_task(heard(a, 1))
             await asyncio.sleep(0)
             with pytest.raises(unisono.Misuse, match="already has a reader"):
@@ -284,6 +287,42 @@ def test_a_traced_group_leaves_its_file(tmp_path: Path) -> None:
     told(story)
     rows = files.read_trace(tmp_path).runs["r"]
     assert [row.kind for row in rows] == ["join", "view", "send", "deliver", "leave"]
+
+
+def test_a_life_under_way_has_told_its_trace_but_for_the_last_moment(tmp_path: Path) -> None:
+    files = pytest.importorskip("unisono.trace.files")
+
+    async def story(port: int) -> None:
+        async with joining(port, "a", trace=tmp_path, run="r") as a:
+            await a.multicast(b"x")
+            await heard(a, 1)
+            await asyncio.sleep(0.6)
+            rows = files.read_trace(tmp_path).runs["r"]
+            assert [row.kind for row in rows] == ["join", "view", "send", "deliver"]
+
+    told(story)
+
+
+def test_a_leave_that_is_cancelled_closes_the_sockets_all_the_same() -> None:
+    async def story(port: int) -> None:
+        a = await unisono.join("orders", offer=LINGERING, peers=[f"127.0.0.1:{port}"])
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(a.leave(), 0.05)
+        assert a.stopped == "left the group"
+        b = await unisono.join("orders", offer=FLOOD, peers=[f"127.0.0.1:{port}"], port=port)
+        await b.leave()
+
+    told(story)
+
+
+def test_a_taken_name_is_told_with_what_to_do() -> None:
+    async def story(port: int) -> None:
+        options: dict[str, Any] = {"multicast": "239.192.77.9", "port": port}
+        async with unisono.join("real", name="a", **options):
+            with pytest.raises(unisono.Stopped, match=r"is taken by .*: give another name="):
+                await unisono.join("real", name="a", **options)
+
+    told(story)
 
 
 def test_the_real_protocol_runs_on_it() -> None:

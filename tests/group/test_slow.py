@@ -65,6 +65,22 @@ def test_a_reader_too_slow_leaves_with_a_reason_and_the_others_are_told() -> Non
     told(story)
 
 
+@pytest.mark.real
+def test_what_its_own_end_kept_from_being_said_is_counted() -> None:
+    async def story(port: int) -> None:
+        a = await joining(port, "a", slow="leave", queue_count_max=5)
+        for _ in range(10):
+            a.multicast_nowait(b"x", service="unreliable")
+        for _ in range(7):
+            a.multicast_nowait(b"y", service="reliable")
+        await asyncio.sleep(0)
+        assert a.stopped is not None
+        assert a.counters()["drop.unsent"] == 7
+        await a.leave()
+
+    told(story)
+
+
 def test_shed_notices_stand_where_the_messages_stood() -> None:
     async def story() -> None:
         overflows: list[str] = []

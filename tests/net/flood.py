@@ -180,3 +180,13 @@ FLOOD = Offer(
     on_split="nobody notices",
 )
 UNSURE = replace(FLOOD, name="unsure", services=(Service.UNRELIABLE,))
+
+
+class Lingering(Flood):
+    """It never gets to leaving."""
+
+    def step(self, now_us: int, event: Event) -> list[Effect]:
+        return [] if isinstance(event, Leave) else super().step(now_us, event)
+
+
+LINGERING = replace(FLOOD, name="lingering", make=Lingering)

@@ -111,7 +111,9 @@ class Speaker:
         gathered, self._gathered = self._gathered, []
         self._octets = self._count = 0
         for service, messages in gathered:
-            if self._driver is not None:
+            if self._driver is None or self._driver.finished:  # ended by what went before, maybe
+                self.unsent_count += len(messages)
+            else:
                 self._driver.feed(Multicast(messages, service))
 
     # -- the callers ----------------------------------------------------------------------------
