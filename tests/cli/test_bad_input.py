@@ -17,13 +17,24 @@ CASES = {
     "cat: unknown protocol": ("cat g --protocol nope", ("nope", "rmcast")),
     "cat: service not offered": ("cat g --service safe", ("rmcast does not offer safe",)),
     "cat: no such service": ("cat g --service best", ("causal",)),
-    "cat: no group": ("cat", ("name",)),
+    "cat: no group": ("cat", ("write unisono cat GROUP, or --config FILE",)),
     "cat: bad group": ("cat a/b", ("name",)),
     "cat: bad name": ("cat g --name a/b", ("a/b",)),
     "cat: interface of another machine": ("cat g --interface 203.0.113.7", ("203.0.113.7",)),
     "cat: interface that is no address": ("cat g --interface nosuch0", ("nosuch0",)),
     "cat: bad peer": ("cat g --peers 127.0.0.1:99999", ("99999",)),
     "cat: bad port": ("cat g --port 70000", ("70000",)),
+    "cat: peers that are none": ("cat g --peers ,", ("names nobody",)),
+    "cat: bind of the other family": ("cat g --bind [::1]:0", ("bind", "IPv4")),
+    "cat: peers of the other family": (
+        "cat g --peers 127.0.0.1:7400 --bind [::1]:5",
+        ("bind", "IPv4"),
+    ),
+    "cat: advertise of the other family": ("cat g --advertise [::1]:5", ("advertise", "IPv4")),
+    "cat: advertise nobody": ("cat g --advertise 0.0.0.0:5", ("advertise",)),
+    "cat: endless linger": ("cat g --linger inf", ("--linger",)),
+    "cat: linger of no length": ("cat g --linger nan", ("--linger",)),
+    "cat: endless settle": ("cat g --settle inf", ("--settle",)),
     "cat: bad bind": ("cat g --bind here", ("bind", "here")),
     "cat: bad advertise": ("cat g --advertise here", ("advertise", "here")),
     "cat: malformed URL": ("cat unisono://239.1.2.3:x/g", ("port",)),
@@ -44,6 +55,9 @@ CASES = {
     "sim: plan without protocol": ("sim --plan empty.json", ("protocol",)),
     "sim: plan and more": ("sim --plan empty.json --seed 3", ("--seed",)),
     "sim: bad seeds": ("sim --seeds 7", ("A:B",)),
+    "sim: seeds and shrink": ("sim --seeds 1:3 --shrink", ("--shrink",)),
+    "sim: more nodes than the protocol takes": ("sim --nodes 25", ("24", "members_count_max")),
+    "sim: seeds of too many nodes": ("sim --seeds 0:2 --nodes 3:40", ("24",)),
     "sim: seeds and plan": ("sim --seeds 0:2 --plan empty.json", ("--plan",)),
     "sim: seeds of an unknown protocol": ("sim --seeds 0:2 --protocol nope", ("nope",)),
     "sim: trace in a file": ("sim --trace bad.toml", ("bad.toml",)),
@@ -55,6 +69,7 @@ CASES = {
     "pipeline: no out": ("pipeline foreign", ("--out",)),
     "bench: unknown": ("bench nope", ("raw",)),
     "demo: unknown protocol": ("demo --protocol nope", ("nope", "rmcast")),
+    "demo: too short": ("demo --seconds 2", ("--seconds", "4")),
     "demo: not its directory": ("demo --out foreign", ("foreign", "--out")),
 }
 
@@ -81,7 +96,7 @@ def test_a_taken_port_is_told() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as holder:
         holder.bind(("127.0.0.1", 0))
         port = holder.getsockname()[1]
-        refused(unisono("cat", "g", "--bind", f"127.0.0.1:{port}"), str(port), "taken")
+        refused(unisono("cat", "g", "--bind", f"127.0.0.1:{port}"), str(port), "taken", "bind=")
 
 
 def test_a_line_over_the_limit_is_told(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_the_demo_tells_its_story_and_keeps_the_laws(tmp_path: Path) -> None:
 
 
 def test_a_second_demo_replaces_the_first_as_json(tmp_path: Path) -> None:
-    arguments = ("demo", "--no-spark", "--seconds", "2", "--members", "3", "--json")
+    arguments = ("demo", "--no-spark", "--seconds", "4", "--members", "3", "--json")
     for _ in range(2):
         found = unisono(*arguments, cwd=tmp_path, timeout_s=100)
         assert found.returncode == 0, found.stderr + found.stdout

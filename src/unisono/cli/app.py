@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,10 +12,21 @@ from unisono import __version__
 
 app = typer.Typer(
     help="Group communication for Python: the same messages, in the same order, to every member.",
-    epilog="Exit codes: 0 well, 1 a law is broken, 2 bad input, 3 out of the group, 130 Ctrl-C.",
+    epilog="Exit codes: 0 well, 1 a law is broken, 2 bad input, 3 out of the group, 70 our own"
+    " mistake, 130 Ctrl-C.",
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+DAY_S = 86_400
+
+
+def finite(value: float) -> float:
+    """A range of the parser's lets pass what is no number at all."""
+    if not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a number of seconds")
+    return value
+
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Protocol = Annotated[str, typer.Option(help="Which protocol; only rmcast so far.")]
@@ -42,7 +54,9 @@ def demo(
         Path, typer.Option(help="Where trace, tables and report go; a former demo is replaced.")
     ] = Path("unisono-demo"),
     members: Annotated[int, typer.Option(min=3, max=9, help="How many.")] = 5,
-    seconds: Annotated[float, typer.Option(min=2, max=60, help="How long they talk.")] = 6.0,
+    seconds: Annotated[
+        float, typer.Option(min=4, max=60, callback=finite, help="How long they talk.")
+    ] = 6.0,
     spark: Annotated[bool, typer.Option(help="Verify and measure on Spark too.")] = True,
     as_json: Json = False,
 ) -> None:
@@ -91,11 +105,24 @@ def cat(
         int | None, typer.Option(min=0, metavar="N", help="Leave after N messages were delivered.")
     ] = None,
     linger: Annotated[
-        float, typer.Option(min=0, metavar="S", help="Stay so many seconds before leaving.")
+        float,
+        typer.Option(
+            min=0,
+            max=DAY_S,
+            callback=finite,
+            metavar="S",
+            help="Stay so many seconds before leaving.",
+        ),
     ] = 1.0,
     settle: Annotated[
         float,
-        typer.Option(min=0, metavar="S", help="Say nothing until no view came for S seconds."),
+        typer.Option(
+            min=0,
+            max=DAY_S,
+            callback=finite,
+            metavar="S",
+            help="Say nothing until no view came for S seconds.",
+        ),
     ] = 1.0,
 ) -> None:
     """Lines of stdin go to the group; its messages and views come to stdout."""
@@ -156,7 +183,8 @@ def sim(
         options=option,
     )
     if seeds is not None:
-        raise typer.Exit(campaign(seeds, wanted, given(plan=plan, trace=trace), jobs, as_json))
+        misplaced = given(plan=plan, trace=trace, shrink=shrink or None)
+        raise typer.Exit(campaign(seeds, wanted, misplaced, jobs, as_json))
     raise typer.Exit(single(wanted, plan, trace, shrink, as_json))
 
 
@@ -184,7 +212,9 @@ def pipeline(
 @app.command()
 def bench(
     what: Annotated[str, typer.Argument(help="raw: one sender, two receivers, no order.")] = "raw",
-    seconds: Annotated[float, typer.Option(min=0.1, max=60, help="Of each round.")] = 1.0,
+    seconds: Annotated[
+        float, typer.Option(min=0.1, max=60, callback=finite, help="Of each round.")
+    ] = 1.0,
     rounds: Annotated[int, typer.Option(min=1, max=100, help="How many.")] = 3,
     as_json: Json = False,
 ) -> None:

@@ -12,7 +12,7 @@ import unisono
 from unisono.cli import INTERRUPTED, OK, PIPE_CLOSED, STOPPED, refuse
 from unisono.cli.printing import printer
 from unisono.cli.stdio import Ears, Mouth
-from unisono.errors import Stopped
+from unisono.errors import Misuse, Stopped
 from unisono.group import Group
 from unisono.model import Message, View
 from unisono.net.stream import Item, Rejoined
@@ -30,6 +30,8 @@ def cat(
     settle_s: float,
     as_json: bool,
 ) -> int:
+    if group is None and "config" not in options:
+        raise Misuse("no group is named: write unisono cat GROUP, or --config FILE")
     logging.basicConfig(format="unisono: %(message)s")
     return asyncio.run(Cat(group, options, expect, linger_s, settle_s, as_json).run())
 
@@ -95,6 +97,8 @@ class Cat:
                     first.result()
             await group.leave()
             await asyncio.wait((hearing,), timeout=LAST_WORDS_S)
+            if hearing.done():
+                hearing.result()  # so that output that could not be written is told
         except Stopped as stop:
             await self._mouth.say(self._render.stopped(stop.reason))
             return refuse(f"stopped: {stop.reason}", STOPPED)

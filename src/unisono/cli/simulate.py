@@ -28,7 +28,7 @@ from unisono.sim import Outcome, Plan, Shrunk, Summary, outcome_json, read_plan,
 from unisono.sim import campaign as run_campaign
 from unisono.sim.plan import service_of
 from unisono.sim.planfile import write_plan
-from unisono.sim.run import WORLD_LAWS
+from unisono.sim.run import WORLD_LAWS, offered
 
 NODES_DRAWN: Final = (3, 7)
 """How many nodes a run of a campaign has, unless it is said."""
@@ -178,6 +178,7 @@ def campaign(
     fields = _read(dict(wanted))
     nodes = _nodes(fields.pop("nodes", None))
     common = Plan(**{"protocol": "rmcast"} | fields)
+    offered(replace(common, nodes=nodes[1]))
     with _progress(last - first, as_json) as (bar, task):
 
         def tell(summary: Summary) -> None:
