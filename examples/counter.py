@@ -1,9 +1,13 @@
-"""A counter that every member has: whoever joins is handed its value at a definite place.
+"""A counter that every member has: each adds 1 a second, and whoever joins is handed the value.
 
-Run it as often as you like, in several terminals: python examples/counter.py
+Run it in several terminals, one after another: python examples/counter.py [SECONDS]
+It stays until Ctrl-C, or for so many seconds.
 """
 
 import asyncio
+import contextlib
+import itertools
+import sys
 
 import unisono
 
@@ -19,19 +23,26 @@ class Counter:
 
     def restore(self, state: bytes) -> None:
         self.value = int(state)
+        print("handed over:", self.value, flush=True)
 
 
-async def main() -> None:
+async def add(group: unisono.Group, rounds: int | None) -> None:
+    for _ in itertools.count() if rounds is None else range(rounds):
+        await group.multicast(b"1")
+        await asyncio.sleep(1)
+    await group.leave()  # which ends the stream
+
+
+async def main(rounds: int | None) -> None:
     counter = Counter()
     joining = unisono.join("counter", snapshot=counter.snapshot, restore=counter.restore)
-    async with joining as group:
-        await group.multicast(b"1")
+    async with joining as group, asyncio.TaskGroup() as tasks:
+        tasks.create_task(add(group, rounds))
         async for event in group:
             if isinstance(event, unisono.Message):
                 counter.value += int(event.payload)
                 print("the counter is", counter.value, flush=True)
-                if event.sender == group.me:
-                    break
 
 
-asyncio.run(main())
+with contextlib.suppress(KeyboardInterrupt):
+    asyncio.run(main(int(sys.argv[1]) if len(sys.argv) > 1 else None))

@@ -59,7 +59,9 @@ def test_the_make_targets_of_the_readme_exist() -> None:
 
 def test_the_extras_of_the_readme_exist() -> None:
     project = (ROOT / "pyproject.toml").read_text()
-    for extra in re.findall(r"unisono\[(\w+)\]", (ROOT / "README.md").read_text()):
+    shown = re.findall(r"(?:unisono|'\.)\[(\w+)\]", (ROOT / "README.md").read_text())
+    assert shown
+    for extra in shown:
         assert re.search(rf"^{extra} = \[", project, re.MULTILINE)
 
 
@@ -100,17 +102,31 @@ def test_the_program_of_the_readme_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_the_counter_counts(tmp_path: Path) -> None:
-    found = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "counter.py")],
-        capture_output=True,
-        text=True,
-        timeout=40,
-        env=ENVIRONMENT,
-        check=False,
-    )
-    assert found.returncode == 0, found.stderr
-    assert found.stdout.startswith("the counter is ")
+def test_the_counter_is_handed_to_who_joins() -> None:
+    program = [sys.executable, "-u", str(ROOT / "examples" / "counter.py")]
+    with subprocess.Popen(
+        [*program, "5"], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+    ) as first:
+        assert first.stdout is not None
+        assert [next(first.stdout), next(first.stdout)] == [
+            "the counter is 1\n",
+            "the counter is 2\n",
+        ]
+        second = subprocess.run(
+            [*program, "1"],
+            capture_output=True,
+            text=True,
+            timeout=40,
+            env=ENVIRONMENT,
+            check=False,
+        )
+        rest = first.stdout.readlines()
+        assert first.wait(20) == 0
+    assert second.returncode == 0, second.stderr
+    handed, *counted = second.stdout.splitlines()
+    value = int(handed.removeprefix("handed over: "))
+    assert value >= 2 and counted[0] == f"the counter is {value + 1}"
+    assert rest[-1] == "the counter is 6\n", "both heard what either said"
 
 
 def test_the_simulations_of_the_documents_run(tmp_path: Path) -> None:
