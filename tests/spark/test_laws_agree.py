@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.laws.doctoring import FILES
 from tests.laws.stories import DOCTORED, SOUND, story, write_trace
 from tests.laws.test_mutants import orderly
 from unisono.laws import LAWS, VIOLATIONS_MAX, Verdict, judge_all
@@ -190,6 +191,8 @@ def both(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Both:
     trace_dir: Path = tmp_path_factory.mktemp("trace")
     for history in all_histories():
         write_trace(history, trace_dir)
+    for item in FILES:
+        item.write(trace_dir)
     trace = read_trace(trace_dir)
     plain = judge_all(trace.histories(), lambda protocol: CLAIMED[protocol])
     result = run_pipeline(spark, trace_dir, tmp_path_factory.mktemp("out"), CLAIMED)
@@ -218,6 +221,14 @@ def test_a_law_on_spark_catches_what_the_plain_one_does(both: Both, law: str) ->
     meant = {item.history.run for item in DOCTORED if item.law == law}
     assert meant <= broken
     assert len(broken) >= 2
+
+
+def test_changed_files_are_judged_as_plainly(both: Both) -> None:
+    for item in FILES:
+        laws = both.spark[item.run].laws
+        assert both.plain[item.run].laws == laws, item.name
+        assert {laws[law] for law in item.laws} <= {"broken"}, item.name
+        assert item.laws or "broken" not in laws.values(), item.name
 
 
 def test_no_more_is_told_than_plainly(both: Both) -> None:

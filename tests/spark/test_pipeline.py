@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.laws.doctoring import FILES, write_rows
 from tests.laws.stories import story, write_trace
 from tests.trace.test_files import BAD_ROWS, GOOD
 from unisono.errors import BadTrace, Misuse
@@ -63,6 +64,18 @@ def hostile_directory(top: Path) -> None:
     for step in (0, 5, 5, 3, 6, 6, 7):
         file.write(GOOD._replace(step=step))
     file.close()
+    os.mkfifo(folder / "pipe.parquet")
+    nameless = top / os.fsdecode(b"run=\xff\xfe")
+    nameless.mkdir()
+    (nameless / os.fsdecode(b"\xfe.parquet")).write_bytes(whole)
+    for item in FILES:
+        item.write(top)
+    # A life in two chains, of which the first lost its end, the second its beginning.
+    life = [GOOD._replace(step=step) for step in range(9)]
+    (top / "run=chains").mkdir()
+    for name, rows in {"a": life[:3], "b.s000001": life[3:6], "c": life[6:]}.items():
+        write_rows(top / "run=chains" / f"{name}.parquet", rows)
+    (top / "run=chains" / "a.s000001.parquet").write_bytes(b"")
     (top / "run=").mkdir()
     (top / "run=" / "a.parquet").write_bytes(whole)
 
@@ -102,14 +115,10 @@ def assert_reads_alike(spark: Any, directory: Path, alone: bool) -> Trace:
     }
     assert dict(events) == plain
     assert sorted(found, key=str) == sorted(
-        ((str_of(q.path), q.row, q.reason) for q in trace.quarantined), key=str
+        ((q.path, q.row, q.reason) for q in trace.quarantined), key=str
     )
     assert torn == {(run, life) for run, lives in trace.torn.items() for life in lives}
     return trace
-
-
-def str_of(path: str) -> str:
-    return path.encode("utf-8", "backslashreplace").decode()
 
 
 @pytest.mark.parametrize("alone", [True, False], ids=["alone", "shared"])

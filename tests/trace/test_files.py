@@ -17,9 +17,18 @@ from tests.laws.stories import DOCTORED, SOUND
 from tests.laws.telling import story, write_trace
 from unisono.errors import BadTrace, Misuse
 from unisono.laws import LAWS, judge
+from unisono.sim.plan import Plan
+from unisono.sim.run import run
 from unisono.trace import files
-from unisono.trace.checks import KINDS, ROW_CHECKS, STEP_NOT_RISING, TOLD_TWICE
-from unisono.trace.files import SCHEMA, Quarantined, TraceFile, read_trace, safe_name
+from unisono.trace.checks import AFTER_TORN, KINDS, ROW_CHECKS, TOLD_TWICE
+from unisono.trace.files import (
+    SCHEMA,
+    Quarantined,
+    TraceFile,
+    clear_run,
+    read_trace,
+    safe_name,
+)
 from unisono.trace.parquet import batch_of, writer_to
 from unisono.trace.record import Row
 
@@ -50,20 +59,20 @@ def rows_of_one_life(draw: st.DrawFn) -> list[Row]:
     return rows
 
 
-@given(rows=rows_of_one_life(), run=WORDS.filter(bool), row_count_max=st.integers(1, 9))
+@given(rows=rows_of_one_life(), name=WORDS.filter(bool), row_count_max=st.integers(1, 9))
 @settings(max_examples=60)
 def test_what_is_written_is_read(
-    tmp_path_factory: pytest.TempPathFactory, rows: list[Row], run: str, row_count_max: int
+    tmp_path_factory: pytest.TempPathFactory, rows: list[Row], name: str, row_count_max: int
 ) -> None:
     directory = tmp_path_factory.mktemp("trace")
-    file = TraceFile(directory, run, rows[0].node, 3, row_count_max)
+    file = TraceFile(directory, name, rows[0].node, 3, row_count_max)
     for row in rows:
         file.write(row)
     file.close()
     file.close()
     assert file.path.resolve().is_relative_to(directory.resolve())
     trace = read_trace(directory)
-    assert trace.runs == {run: rows}
+    assert trace.runs == {name: rows}
     assert (trace.events, trace.quarantined, trace.torn) == (len(rows), [], {})
     assert read_trace(file.path.parent).runs == trace.runs
 
@@ -86,9 +95,9 @@ def test_long_names_stay_apart() -> None:
 
 
 def test_a_run_needs_a_name(tmp_path: Path) -> None:
-    for run in ("", "r" * 999):
+    for name in ("", "r" * 999):
         with pytest.raises(Misuse, match="a run is named with 1 to 150 bytes"):
-            TraceFile(tmp_path, run, "a", 1)
+            TraceFile(tmp_path, name, "a", 1)
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
@@ -220,17 +229,14 @@ def test_every_check_is_seen_to_fail() -> None:
     assert len({check.reason for check in ROW_CHECKS}) == len(ROW_CHECKS)
 
 
-def test_steps_that_do_not_rise(tmp_path: Path) -> None:
+def test_rows_are_judged_where_they_stand_whatever_their_step(tmp_path: Path) -> None:
     file = TraceFile(tmp_path, "r", "a", 1)
-    for step in (0, 5, 5, 3, 6):
-        file.write(GOOD._replace(step=step))
+    for number, step in enumerate((0, 5, 5, 3, 6), 1):
+        file.write(GOOD._replace(step=step, number=number))
     file.close()
     trace = read_trace(tmp_path)
-    assert [row.step for row in trace.runs["r"]] == [0, 5, 6]
-    assert [(q.row, q.reason) for q in trace.quarantined] == [
-        (2, STEP_NOT_RISING),
-        (3, STEP_NOT_RISING),
-    ]
+    assert [(row.step, row.number) for row in trace.runs["r"]] == [(n, n + 1) for n in range(5)]
+    assert trace.quarantined == []
 
 
 def test_a_life_told_by_two_files(tmp_path: Path) -> None:
@@ -257,6 +263,98 @@ def test_a_long_life_is_told_in_several_files(
     assert len(names) == 5
     trace = read_trace(tmp_path)
     assert (trace.runs["r"], trace.quarantined, trace.torn) == (told, [], {})
+
+
+def test_what_follows_a_torn_part_is_put_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "SEGMENT_GROUPS_MAX", 2)
+    file = TraceFile(tmp_path, "r", "a", 1, row_count_max=1)
+    for step in range(8):
+        file.write(GOOD._replace(step=step))
+    file.close()
+    middle = tmp_path / "run=r" / "a-1.s000001.parquet"
+    whole = middle.read_bytes()
+    middle.write_bytes(whole[: len(whole) // 2])
+    torn = read_trace(tmp_path)
+    assert [row.step for row in torn.runs["r"]] == [0, 1, 2]
+    assert torn.torn == {"r": frozenset({"a#1"})}
+    assert [(q.path[-9:-8], q.row) for q in torn.quarantined if q.reason == AFTER_TORN] == [
+        ("2", 0),
+        ("2", 1),
+        ("3", 0),
+        ("3", 1),
+    ]
+    middle.unlink()
+    gone = read_trace(tmp_path)
+    assert (gone.events, gone.torn, len(gone.quarantined)) == (2, torn.torn, 4)
+
+
+def test_what_an_earlier_run_left_is_not_read_as_the_rest_of_a_life(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "SEGMENT_GROUPS_MAX", 2)
+    for count in (9, 1):
+        for node in ("a", "a-1.s000001"):
+            file = TraceFile(tmp_path, "r", node, 1, row_count_max=1)
+            for step in range(count):
+                file.write(GOOD._replace(step=step, node=node))
+            file.close()
+        if count == 9:
+            TraceFile(tmp_path, "r", "b", 1, row_count_max=1).close()
+            (tmp_path / "run=r" / "a-1.s000001.txt").write_text("notes")
+    names = sorted(path.name for path in (tmp_path / "run=r").iterdir())
+    assert names == [
+        "a-1.parquet",
+        "a-1.s000001-1.parquet",
+        "a-1.s000001.txt",
+        "b-1.parquet",
+    ]
+    assert read_trace(tmp_path).events == 2
+
+
+def test_a_run_is_cleared_of_its_trace_and_of_nothing_else(tmp_path: Path) -> None:
+    for name in ("r", "other"):
+        TraceFile(tmp_path, name, "a", 1).close()
+    (tmp_path / "run=r" / "notes.txt").write_text("mine")
+    clear_run(tmp_path, "r")
+    clear_run(tmp_path, "never")
+    left = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.glob("*/*"))
+    assert left == ["run=other/a-1.parquet", "run=r/notes.txt"]
+
+
+def test_a_simulation_replaces_the_trace_of_the_one_before(tmp_path: Path) -> None:
+    plan = Plan(protocol="rmcast", nodes=3, seed=1, faults="none", messages=5, trace=tmp_path)
+    run(plan)
+    before = read_trace(tmp_path)
+    folder = tmp_path / f"run={plan.run_name}"
+    TraceFile(tmp_path, plan.run_name, "stale", 7).close()
+    (folder / "notes.txt").write_text("mine")
+    run(plan)
+    assert read_trace(tmp_path) == before
+    assert not (folder / "stale-7.parquet").exists()
+    assert (folder / "notes.txt").exists()
+
+
+@pytest.mark.timeout(20)
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    write_trace(story("a: view 1 a"), tmp_path)
+    os.mkfifo(tmp_path / "run=story" / "pipe.parquet")
+    trace = read_trace(tmp_path)
+    assert trace.events == 1
+    assert trace.quarantined == [Quarantined("run=story/pipe.parquet", None, "not a regular file")]
+
+
+def test_names_that_are_not_text(tmp_path: Path) -> None:
+    write_trace(story("a: view 1 a | send | a:1", torn="a"), tmp_path)
+    folder = tmp_path / "run=story"
+    (folder / "a-1.parquet").rename(folder / os.fsdecode(b"\xfe.parquet"))
+    (folder / "bad.parquet").write_bytes(b"")
+    folder.rename(tmp_path / os.fsdecode(b"run=\xff\xfe"))
+    trace = read_trace(tmp_path)
+    assert list(trace.runs) == [r"\udcff\udcfe"]
+    assert trace.events == 3
+    assert [q.path for q in trace.quarantined] == [r"run=\udcff\udcfe/bad.parquet"]
 
 
 def test_bad_files_are_quarantined(tmp_path: Path) -> None:

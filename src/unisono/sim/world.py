@@ -105,6 +105,11 @@ class World:
         ]
         """Whom a multicast packet reaches, by node."""
         self.network = Network(plan.nodes, plan.seed, weather, self._arrive)
+        if plan.trace is not None:
+            from unisono.trace.files import clear_run  # needs pyarrow, as below
+
+            # Lives that an earlier run of this name had, and this one has not, are not of this run.
+            clear_run(plan.trace, plan.run_name)
 
     # -- time -----------------------------------------------------------------------------------
 

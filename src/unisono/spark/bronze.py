@@ -2,7 +2,8 @@
 
 Files are read where they lie by the trace room's own reader, in the tasks: what is torn, foreign or
 unreadable is found by the same code that `unisono verify` uses, and no two readers can disagree.
-The columns of a row hold the truth; of the path only the run and the order of names matter.
+The columns of a row hold the truth; of the path only the run, the order of names and the chain of
+parts matter. The files of a chain are read by one task, which knows what is missing between them.
 """
 
 from __future__ import annotations
@@ -10,14 +11,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from unisono.trace.checks import ROW_CHECKS, STEP_NOT_RISING, TOLD_TWICE
-from unisono.trace.files import SCHEMA, trace_files
+from unisono.trace.checks import AFTER_TORN, ROW_CHECKS, TOLD_TWICE
+from unisono.trace.files import SCHEMA, Found, trace_files
 from unisono.trace.parquet import ParquetPart
 
 if TYPE_CHECKING:
@@ -36,13 +37,21 @@ TRACE_DDL: Final = (
 _ABOUT: Final = pa.schema(
     [
         ("run", pa.string()),
+        ("chain", pa.int32()),
         ("file", pa.int32()),
         ("place", pa.int64()),
+        ("after", pa.bool_()),
         ("lost", pa.string()),
         ("torn", pa.bool_()),
     ]
 )
-_READ_DDL: Final = f"run string, file int, place bigint, lost string, torn boolean, {TRACE_DDL}"
+_ABOUT_DDL: Final = (
+    "run string, chain int, file int, place bigint, after boolean, lost string, torn boolean"
+)
+_READ_DDL: Final = f"{_ABOUT_DDL}, {TRACE_DDL}"
+_CHAIN_DDL: Final = (
+    "chain int, run string, parts array<struct<file: int, at: binary, gap: boolean>>"
+)
 _READ_SCHEMA: Final = pa.schema([*_ABOUT, *SCHEMA])
 _LIFE: Final = ("run", "node", "incarnation")
 
@@ -53,7 +62,7 @@ class Bronze(NamedTuple):
     quarantine: DataFrame
     """`run, path, row, reason`: rows, and (without a row) files or the rest of them."""
     torn: DataFrame
-    """`run, node, incarnation`: lives whose file has no end."""
+    """`run, node, incarnation`: lives of which a file is torn or missing."""
     checked: DataFrame
     """All rows with their reasons, from which the others are taken: persist this one."""
 
@@ -63,78 +72,102 @@ def read_bronze(
 ) -> Bronze:
     """Everything a trace directory holds. `BadTrace` when it is no trace at all. With `alone` one
     task does it all, which for a small trace is much faster than sharing the work."""
-    files = [
-        (index, _printable(found.run), _printable(found.name), bytearray(os.fsencode(found.path)))
-        for index, found in enumerate(trace_files(directory))
-    ]
-    named = session.createDataFrame(files, "file int, run string, path string, at binary")
-    tasks = 1 if alone else _task_count(session, [os.fsdecode(bytes(at)) for *_, at in files])
-    read = named.select("file", "run", "at").repartition(tasks).mapInArrow(_rows_of, _READ_DDL)
+    files = trace_files(directory)
+    paths = [(index, found.name) for index, found in enumerate(files)]
+    chains: dict[Path, list[tuple[int, bytearray, bool]]] = {}
+    for index, found in enumerate(files):
+        part = (index, bytearray(os.fsencode(found.path)), found.gap)
+        chains.setdefault(found.chain, []).append(part)
+    rows = [(index, files[parts[0][0]].run, parts) for index, parts in enumerate(chains.values())]
+    named = session.createDataFrame(rows, _CHAIN_DDL)
+    tasks = 1 if alone else _task_count(session, files, len(rows))
+    read = named.repartition(tasks).mapInArrow(_rows_of, _READ_DDL)
     # One exchange by life serves all checks; within one task there is nothing to exchange.
     checked = with_reasons(read.coalesce(1) if alone else read.repartition(*_LIFE))
-    return Bronze(events_of(checked), quarantine_of(checked, named), torn_of(checked), checked)
+    places = session.createDataFrame(paths, "file int, path string")
+    return Bronze(events_of(checked), quarantine_of(checked, places), torn_of(checked), checked)
 
 
-def _printable(name: str) -> str:
-    """File names need not be text; Spark's strings must be."""
-    return name.encode("utf-8", "backslashreplace").decode()
-
-
-def _task_count(session: SparkSession, paths: list[str]) -> int:
-    octets = sum(os.path.getsize(path) for path in paths if os.path.isfile(path))
+def _task_count(session: SparkSession, files: list[Found], chain_count: int) -> int:
+    octets = sum(found.path.stat().st_size for found in files if found.path.is_file())
     cores = session.sparkContext.defaultParallelism
-    return max(1, min(len(paths), max(cores, octets // FILE_OCTETS_A_TASK)))
+    return max(1, min(chain_count, max(cores, octets // FILE_OCTETS_A_TASK)))
 
 
 def _rows_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of the files named, and after those of each file a row about the file itself."""
+    """The rows of the files of each chain, in order."""
     for batch in batches:
-        for named in batch.to_pylist():
-            part = ParquetPart(Path(os.fsdecode(named["at"])))
-            start = 0
-            for table in part.tables():
-                for rows in table.to_batches(max_chunksize=20_000):
-                    yield _placed(rows, named, start)
-                    start += rows.num_rows
-            about = {"run": named["run"], "file": named["file"], "lost": part.lost}
-            yield pa.RecordBatch.from_pylist([about | {"torn": part.torn}], schema=_READ_SCHEMA)
+        for chain in batch.to_pylist():
+            after = False
+            for named in chain["parts"]:
+                after = after or named["gap"]
+                part = ParquetPart(Path(os.fsdecode(named["at"])))
+                about = {"run": chain["run"], "chain": chain["chain"], "file": named["file"]}
+                yield from _rows_of_part(part, about | {"after": after})
+                after = after or part.torn
 
 
-def _placed(rows: pa.RecordBatch, named: dict[str, object], start: int) -> pa.RecordBatch:
+def _rows_of_part(part: ParquetPart, about: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    """The rows of one file; after them, one about the file itself, which has no place and no node,
+    and for each life in a torn file one about that life, which has no place."""
+    start = 0
+    lives: set[tuple[str | None, int | None]] = set()
+    for table in part.tables():
+        named = table.group_by(["node", "incarnation"]).aggregate([])
+        lives.update((life["node"], life["incarnation"]) for life in named.to_pylist())
+        for rows in table.to_batches(max_chunksize=20_000):
+            yield _placed(rows, about, start)
+            start += rows.num_rows
+    ends = [about | {"lost": part.lost, "torn": part.torn}]
+    if part.torn:
+        ends += [
+            about | {"torn": True, "node": node, "incarnation": incarnation}
+            for node, incarnation in lives
+            if node is not None
+        ]
+    yield pa.RecordBatch.from_pylist(ends, schema=_READ_SCHEMA)
+
+
+def _placed(rows: pa.RecordBatch, about: dict[str, Any], start: int) -> pa.RecordBatch:
     count = rows.num_rows
-    about = [
-        pa.repeat(pa.scalar(named["run"], pa.string()), count),
-        pa.repeat(pa.scalar(named["file"], pa.int32()), count),
-        pa.array(range(start, start + count), pa.int64()),
-        pa.nulls(count, pa.string()),
-        pa.nulls(count, pa.bool_()),
+    columns = [
+        pa.array(range(start, start + count), pa.int64())
+        if field.name == "place"
+        else pa.repeat(pa.scalar(about.get(field.name), field.type), count)
+        for field in _ABOUT
     ]
-    return pa.RecordBatch.from_arrays([*about, *rows.columns], schema=_READ_SCHEMA)
+    return pa.RecordBatch.from_arrays([*columns, *rows.columns], schema=_READ_SCHEMA)
 
 
 # -- checks --------------------------------------------------------------------------------------
 
 
 def with_reasons(read: DataFrame) -> DataFrame:
-    """Adds `reason`: null for a row that may be judged. See `unisono.trace.checks`."""
+    """Adds `reason`, null for a row that may be judged, and `fresh`; the rows to be judged have the
+    steps that they are judged by. See `unisono.trace.checks`."""
     is_row = F.col("place").isNotNull()
-    before = Window.partitionBy(*_LIFE).orderBy("file").rangeBetween(Window.unboundedPreceding, -1)
-    earlier = (
-        Window.partitionBy(*_LIFE, "file")
-        .orderBy("place")
-        .rowsBetween(Window.unboundedPreceding, -1)
-    )
     sound = is_row & F.col("reason").isNull()
-    step = F.max(F.when(sound, F.col("step"))).over(earlier)
+    in_file = Window.partitionBy(*_LIFE, "file")
+    before = Window.partitionBy(*_LIFE).orderBy("file").rangeBetween(Window.unboundedPreceding, -1)
+    in_order = Window.partitionBy(*_LIFE).orderBy("file", "place")
     told = F.max(F.when(sound, F.col("step"))).over(before)
-    rows = read.withColumn("reason", F.when(is_row, _row_reason()))
-    rows = rows.withColumn(
-        "reason", F.coalesce("reason", F.when(sound & (step >= F.col("step")), STEP_NOT_RISING))
+    # One sort serves all windows.
+    rows = read.sortWithinPartitions(*_LIFE, "file", "place")
+    rows = rows.withColumn("reason", F.when(is_row, _row_reason()))
+    rows = rows.withColumn("told", F.coalesce(told, F.lit(-1)))
+    rows = rows.withColumn("fresh", sound & (F.col("step") > F.col("told")))
+    cut = F.max("fresh").over(in_file) & F.max(
+        F.col("after") | F.coalesce("torn", F.lit(False))
+    ).over(in_file)
+    rows = rows.withColumn("cut", cut)
+    rows = rows.withColumn("after_cut", F.coalesce(F.max("cut").over(before), F.lit(False)))
+    among = F.when(~F.col("fresh"), TOLD_TWICE).when(
+        F.col("after") | F.col("after_cut"), AFTER_TORN
     )
-    rows = rows.withColumn(
-        "reason", F.coalesce("reason", F.when(sound & (told >= F.col("step")), TOLD_TWICE))
-    )
-    return rows.withColumn("reason", F.coalesce("reason", "lost"))
+    rows = rows.withColumn("reason", F.coalesce("reason", F.when(sound, among), "lost"))
+    step = F.sum(F.when(sound, 1)).over(in_order.rowsBetween(Window.unboundedPreceding, 0)) - 1
+    rows = rows.withColumn("step", F.when(sound, step).otherwise(F.col("step")))
+    return rows.drop("told", "cut", "after_cut")
 
 
 def _row_reason() -> Column:
@@ -151,15 +184,15 @@ def events_of(checked: DataFrame) -> DataFrame:
     return checked.where(sound).select("run", *SCHEMA.names)
 
 
-def quarantine_of(checked: DataFrame, named: DataFrame) -> DataFrame:
+def quarantine_of(checked: DataFrame, places: DataFrame) -> DataFrame:
     """The rows and files that may not, with the path under the trace directory."""
     bad = checked.where(F.col("reason").isNotNull())
-    paths = F.broadcast(named.select("file", "path"))
-    return bad.join(paths, "file").select("run", "path", F.col("place").alias("row"), "reason")
+    named = bad.join(F.broadcast(places), "file")
+    return named.select("run", "path", F.col("place").alias("row"), "reason")
 
 
 def torn_of(checked: DataFrame) -> DataFrame:
-    """The lives that have sound rows in a file whose end is missing."""
-    files = F.broadcast(checked.where("torn").select("file"))
-    sound = checked.where(F.col("place").isNotNull() & F.col("reason").isNull())
-    return sound.join(files, "file", "left_semi").select(*_LIFE).distinct()
+    """The lives that have fresh rows in a chain of which a part is torn or missing."""
+    broken = checked.where("place IS NULL AND (torn OR after)").select("chain")
+    rows = checked.where("fresh").join(F.broadcast(broken), "chain", "left_semi")
+    return rows.select(*_LIFE).distinct()

@@ -1,19 +1,25 @@
 """What a row must be before a law may look at it. Python and Spark share these names and meanings.
 
 A row that fails a check goes to quarantine with the check's reason; the first that fails, in the
-order of `ROW_CHECKS`, gives the reason. Two more checks look at the rows around a row:
+order of `ROW_CHECKS`, gives the reason. Two more checks look at other files; a life is a run, node
+and incarnation, and files are in the order of their names:
 
-`STEP_NOT_RISING`: among the rows of one file, node and incarnation that passed `ROW_CHECKS`, in the
-order of the file, a row whose step is not above every step before it.
-`TOLD_TWICE`: a row, sound so far, of a life (run, node, incarnation) of which a file that sorts
-earlier by its name holds a sound row with the same step or a later one. So a long life may be told
-in several files, one after the other, and a copied file is noticed.
+`TOLD_TWICE`: a row that passed `ROW_CHECKS`, of a life of which an earlier file holds such a row
+with the same step or a later one. So a long life may be told in several files, one after the other,
+and a copied file is noticed. A row that is not told twice is *fresh*.
+`AFTER_TORN`: a fresh row that has an earlier part of its life missing before it. Either an earlier
+file of its own chain (`stem.parquet`, `stem.s000001.parquet`, …) is torn or not there; or an
+earlier file with fresh rows of its life is torn, or has such a gap before it.
+
+The rows that remain are judged in the order of their files and of their places in the file, and
+their steps are counted anew in that order: a row that someone put in, copied or moved is judged
+where it stands, whatever step it claims.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from unisono.trace.record import MESSAGE_KINDS, WORK_KINDS, Row
@@ -33,13 +39,24 @@ LEVELS: Final = {
 RESILIENT: Final = r"resilient\(([0-9]+|majority|all)\)"
 MEMBER: Final = r".+#[0-9]+"
 
-STEP_NOT_RISING: Final = "step not above the one before"
 TOLD_TWICE: Final = "life already told by another file"
+AFTER_TORN: Final = "after a torn part"
 
 _resilient = re.compile(RESILIENT).fullmatch
 _member = re.compile(MEMBER, re.DOTALL).fullmatch
 
-_SPOKEN_SQL = "kind IN ('send', 'deliver', 'stable')"
+
+def _listing(words: Iterable[str]) -> str:
+    return ", ".join(f"'{word}'" for word in words)
+
+
+def _whole(pattern: str) -> str:
+    """The pattern as Spark SQL writes one that must match all of a text. There a dollar sign also
+    stands before a last newline; `\\z` is the end and only that. A dot is any character."""
+    return "'" + rf"(?s)\A(?:{pattern})\z".replace("\\", "\\\\") + "'"
+
+
+_SPOKEN_SQL = f"kind IN ({_listing(SPOKEN)})"
 
 
 class RowCheck(NamedTuple):
@@ -65,13 +82,11 @@ def level_of(service: str | None) -> int:
 
 
 LEVEL_SQL: Final = (
-    "CASE service WHEN 'unreliable' THEN 0 WHEN 'reliable' THEN 1 WHEN 'fifo' THEN 2 "
-    "WHEN 'causal' THEN 3 WHEN 'agreed' THEN 4 WHEN 'safe' THEN 5 "
-    "ELSE CASE WHEN service RLIKE '^resilient[(]([0-9]+|majority|all)[)]\\\\z' THEN 4 ELSE -1 "
-    "END END"
+    "CASE "
+    + " ".join(f"WHEN service = '{name}' THEN {level}" for name, level in LEVELS.items())
+    + f" WHEN service RLIKE {_whole(RESILIENT)} THEN {LEVELS['agreed']} ELSE -1 END"
 )
-"""The same as `level_of`, in Spark SQL. There a dollar sign also stands before a last newline;
-`\\z` is the end and only that."""
+"""The same as `level_of`, in Spark SQL."""
 
 
 def _listed(members: tuple[str | None, ...] | None) -> bool:
@@ -97,8 +112,7 @@ ROW_CHECKS: Final[tuple[RowCheck, ...]] = (
              "t_us IS NULL OR t_us < 0"),
     RowCheck("unknown kind",
              lambda r: r.kind not in KINDS,
-             "kind IS NULL OR kind NOT IN ("
-             + ", ".join(f"'{kind}'" for kind in MESSAGE_KINDS + WORK_KINDS) + ")"),
+             f"kind IS NULL OR kind NOT IN ({_listing(MESSAGE_KINDS + WORK_KINDS)})"),
     RowCheck("no view column",
              lambda r: r.view is None,
              "view IS NULL"),
@@ -133,7 +147,7 @@ ROW_CHECKS: Final[tuple[RowCheck, ...]] = (
     RowCheck("view without members, or misnamed ones",
              lambda r: r.kind == "view" and not _listed(r.members),
              "kind = 'view' AND (members IS NULL OR size(members) < 1 OR"
-             " exists(members, m -> m IS NULL OR NOT (m RLIKE '(?s)^.+#[0-9]+\\\\z')))",
+             f" exists(members, m -> m IS NULL OR NOT (m RLIKE {_whole(MEMBER)})))",
              ("view",)),
 )
 # fmt: on

@@ -4,22 +4,24 @@ A closed file is plain Parquet that anything reads. While it is open it is a row
 groups, one at least every second of trace time; a process that is killed loses what came after the
 last of them, no more. `read_trace` reads such a file up to its last whole row group (`torn` says
 how). A long life is told in several files, since each row group costs the writer memory until its
-file is closed. The columns hold the truth: file names only say in which order to read.
+file is closed. The columns hold the truth: file names only say in which order to read, and whether
+a part is missing.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
 
 from unisono.errors import BadTrace, Misuse
-from unisono.trace.checks import STEP_NOT_RISING, TOLD_TWICE, reason_against
+from unisono.trace.checks import AFTER_TORN, TOLD_TWICE, reason_against
 from unisono.trace.history import History, histories_of
 from unisono.trace.parquet import SCHEMA, ParquetPart, batch_of, writer_to
 from unisono.trace.record import Row
@@ -30,6 +32,7 @@ __all__ = [
     "Quarantined",
     "Trace",
     "TraceFile",
+    "clear_run",
     "read_trace",
     "safe_name",
     "trace_files",
@@ -39,6 +42,8 @@ SEGMENT_GROUPS_MAX: Final = 500
 """Row groups in one file, at some 16 KB of the writer's memory each; then comes the next file."""
 NAME_OCTETS_MAX: Final = 150
 """A longer node name is cut in the file's name, with a hash in place of the rest."""
+
+_parts = re.compile(r"(?P<stem>.*?)(?:\.s(?P<segment>[0-9]{6,}))?\.parquet", re.DOTALL).fullmatch
 
 
 # -- writing -------------------------------------------------------------------------------------
@@ -55,6 +60,26 @@ def safe_name(name: str) -> str:
     return encoded
 
 
+def run_folder(directory: str | os.PathLike[str], run: str) -> Path:
+    if not run or len(quote(run, safe="")) > NAME_OCTETS_MAX:
+        raise Misuse(f"a run is named with 1 to {NAME_OCTETS_MAX} bytes, not {run[:20]!r}")
+    return Path(directory) / f"run={safe_name(run)}"
+
+
+def clear_run(directory: str | os.PathLike[str], run: str) -> None:
+    """Remove what an earlier run of this name told; files that are no traces stay."""
+    _remove(run_folder(directory, run), lambda name: name.endswith(".parquet"))
+
+
+def _remove(folder: Path, is_old: Callable[[str], bool]) -> None:
+    try:
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if is_old(path.name) and not path.is_dir():
+                path.unlink()
+    except OSError as error:
+        raise BadTrace(f"cannot clear {folder}: {error.strerror or error}") from None
+
+
 class TraceFile:
     """A sink that is a file. Holds at most `row_count_max` rows before they are written, and none
     longer than `flush_us` of trace time; the same rows always make the same bytes."""
@@ -68,9 +93,7 @@ class TraceFile:
         row_count_max: int = 20_000,
         flush_us: int = 1_000_000,
     ) -> None:
-        if not run or len(quote(run, safe="")) > NAME_OCTETS_MAX:
-            raise Misuse(f"a run is named with 1 to {NAME_OCTETS_MAX} bytes, not {run[:20]!r}")
-        self._folder = Path(directory) / f"run={safe_name(run)}"
+        self._folder = run_folder(directory, run)
         self._stem = f"{safe_name(node)}-{incarnation}"
         self._row_count_max = row_count_max
         self._flush_us = flush_us
@@ -78,6 +101,12 @@ class TraceFile:
         self._segment = 0
         self._closed = False
         self._open(f"{self._stem}.parquet")
+        # What an earlier run of the same name left would be read as the rest of this life.
+        _remove(self._folder, self._is_segment)
+
+    def _is_segment(self, name: str) -> bool:
+        parts = _parts(name)
+        return bool(parts and parts["stem"] == self._stem and parts["segment"])
 
     def _open(self, name: str) -> None:
         self.path = self._folder / name
@@ -148,12 +177,13 @@ class Trace(NamedTuple):
     """All that a trace directory holds, in memory."""
 
     runs: dict[str, list[Row]]
-    """Sound rows by run, in order of node, incarnation and step."""
+    """Sound rows by run, in order of node, incarnation and step. A life's steps are counted from 0
+    in the order of its files and of the places in them, whatever the files say."""
     events: int
     """How many they are."""
     quarantined: list[Quarantined]
     torn: dict[str, frozenset[str]]
-    """By run, the lives whose file has no end: what they did last is not known."""
+    """By run, the lives of which a file is torn or missing: what they did last is not known."""
 
     def histories(self) -> list[History]:
         """One a run, protocol and group, in that order."""
@@ -168,7 +198,11 @@ class Found(NamedTuple):
     run: str
     path: Path
     name: str
-    """The path under the trace directory, with forward slashes."""
+    """The path under the trace directory, with forward slashes; what is not text is escaped."""
+    chain: Path
+    """The same for all files that tell one life, one after the other."""
+    gap: bool
+    """The part that should come before this one is not there."""
 
 
 def trace_files(directory: str | os.PathLike[str]) -> list[Found]:
@@ -185,11 +219,18 @@ def trace_files(directory: str | os.PathLike[str]) -> list[Found]:
         else:
             folders = [path for path in top.iterdir() if path.name.startswith("run=")]
         found = [
-            Found(unquote(path.parent.name[4:]), path, path.relative_to(top).as_posix())
+            file
             for folder in folders
             if folder.is_dir()
-            for path in folder.iterdir()
-            if path.suffix == ".parquet" and path.name[0] not in "._"
+            for file in _files_of(
+                folder,
+                top,
+                {
+                    path.name
+                    for path in folder.iterdir()
+                    if path.suffix == ".parquet" and path.name[0] not in "._"
+                },
+            )
         ]
     except OSError as error:
         raise BadTrace(f"{directory}: cannot be read: {error.strerror or error}") from None
@@ -197,7 +238,23 @@ def trace_files(directory: str | os.PathLike[str]) -> list[Found]:
         raise BadTrace(
             f"{directory}: no trace in it; give a directory with run=…/*.parquet as --trace wrote"
         )
-    return sorted(found, key=lambda file: file.name)
+    return sorted(found, key=lambda file: (file.name, file.path))
+
+
+def _files_of(folder: Path, top: Path, names: set[str]) -> Iterator[Found]:
+    run = _printable(unquote(folder.name[4:]))
+    for name in names:
+        path, parts = folder / name, _parts(name)
+        assert parts is not None, "its suffix was looked at"
+        stem, segment = parts["stem"], int(parts["segment"] or 0)
+        before = f"{stem}.s{segment - 1:06}.parquet" if segment > 1 else f"{stem}.parquet"
+        gap = segment > 0 and before not in names
+        yield Found(run, path, _printable(path.relative_to(top).as_posix()), folder / stem, gap)
+
+
+def _printable(name: str) -> str:
+    """File names need not be text; what is said of them must be."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _rows(table: pa.Table) -> Iterator[Row]:
@@ -217,9 +274,12 @@ def read_trace(directory: str | os.PathLike[str]) -> Trace:
         reading.read(found)
     for rows in reading.runs.values():
         rows.sort(key=lambda row: (row.node, row.incarnation, row.step))
-    torn = {run: frozenset(lives) for run, lives in reading.torn.items()}
     events = sum(map(len, reading.runs.values()))
-    return Trace(reading.runs, events, reading.quarantined, torn)
+    return Trace(reading.runs, events, reading.quarantined, reading.torn_lives())
+
+
+_Life: TypeAlias = tuple[str, str, int]
+"""Run, node and incarnation."""
 
 
 class _Reading:
@@ -228,35 +288,61 @@ class _Reading:
     def __init__(self) -> None:
         self.runs: dict[str, list[Row]] = {}
         self.quarantined: list[Quarantined] = []
-        self.torn: dict[str, set[str]] = {}
-        self._told: dict[tuple[str, str, int], int] = {}
+        self._told: dict[_Life, int] = {}
         """By life, the last step that the files read so far tell of it."""
+        self._counts: dict[_Life, int] = {}
+        """By life, how many of its rows are to be judged."""
+        self._cut: set[_Life] = set()
+        """Lives of which a file with fresh rows was torn, or had a gap before it."""
+        self._broken: set[Path] = set()
+        """Chains of which a part is torn or missing."""
+        self._chains: dict[Path, set[_Life]] = {}
+        """By chain, the lives that it has fresh rows of."""
 
     def read(self, found: Found) -> None:
-        run, path, name = found
-        part = ParquetPart(path)
-        last: dict[tuple[str, int], int] = {}
-        lives: set[str] = set()
+        if found.gap:
+            self._broken.add(found.chain)
+        after = found.chain in self._broken
+        part = ParquetPart(found.path)
+        last: dict[_Life, int] = {}
+        fresh: set[_Life] = set()
         start = 0
         for table in part.tables():
             for place, row in enumerate(_rows(table), start):
-                reason = reason_against(row) or self._reason_among(found, row, last)
+                reason = reason_against(row)
                 if reason is None:
-                    self.runs.setdefault(run, []).append(row)
-                    lives.add(f"{row.node}#{row.incarnation}")
+                    life = (found.run, row.node, row.incarnation)
+                    last[life] = max(row.step, last.get(life, -1))
+                    if row.step <= self._told.get(life, -1):
+                        reason = TOLD_TWICE
+                    else:
+                        fresh.add(life)
+                        reason = AFTER_TORN if after or life in self._cut else None
+                if reason is None:
+                    self._keep(life, row)
                 else:
-                    self.quarantined.append(Quarantined(name, place, reason))
+                    self.quarantined.append(Quarantined(found.name, place, reason))
             start += table.num_rows
-        for life, step in last.items():
-            self._told[run, *life] = max(step, self._told.get((run, *life), -1))
         if part.lost:
-            self.quarantined.append(Quarantined(name, None, part.lost))
+            self.quarantined.append(Quarantined(found.name, None, part.lost))
         if part.torn:
-            self.torn.setdefault(run, set()).update(lives)
+            self._broken.add(found.chain)
+        if part.torn or after:
+            self._cut |= fresh
+        for life, step in last.items():
+            self._told[life] = max(step, self._told.get(life, -1))
+        self._chains.setdefault(found.chain, set()).update(fresh)
 
-    def _reason_among(self, found: Found, row: Row, last: dict[tuple[str, int], int]) -> str | None:
-        life = (row.node, row.incarnation)
-        if row.step <= last.get(life, -1):
-            return STEP_NOT_RISING
-        last[life] = row.step
-        return TOLD_TWICE if row.step <= self._told.get((found.run, *life), -1) else None
+    def _keep(self, life: _Life, row: Row) -> None:
+        step = self._counts.get(life, 0)
+        self._counts[life] = step + 1
+        kept = row if row.step == step else row._replace(step=step)
+        self.runs.setdefault(life[0], []).append(kept)
+
+    def torn_lives(self) -> dict[str, frozenset[str]]:
+        """By run, the lives that have fresh rows in a chain that is broken somewhere."""
+        torn: dict[str, set[str]] = {}
+        for chain in self._broken:
+            for run, node, incarnation in self._chains[chain]:
+                torn.setdefault(run, set()).add(f"{node}#{incarnation}")
+        return {run: frozenset(lives) for run, lives in torn.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -74,8 +75,13 @@ class ParquetPart:
         """Row groups in canonical types, up to the first that cannot be read."""
         handle = -1
         try:
-            handle = os.open(self.path, os.O_RDONLY)
-            yield from self._tables(handle, os.fstat(handle).st_size)
+            # Without waiting: a pipe of that name may have nobody at its other end.
+            handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
+            about = os.fstat(handle)
+            if stat.S_ISREG(about.st_mode):
+                yield from self._tables(handle, about.st_size)
+            else:
+                self._lose("not a regular file")
         except Exception as error:  # pyarrow raises many kinds; all mean the same here
             self._lose(f"unreadable: {_one_line(error)}")
         finally:
@@ -107,13 +113,17 @@ class ParquetPart:
             groups = torn.footer_groups(handle, size)
             for group in groups:
                 torn.check_group(handle, size, group, set(SCHEMA.names))
-            return self._open(None), len(groups)
+            return self._open(handle, None), len(groups)
         except Exception:
             return None
 
-    def _open(self, metadata: Any) -> pq.ParquetFile:
+    def _open(self, handle: int, metadata: Any) -> pq.ParquetFile:
+        # By the handle: pyarrow opens no file whose name is not text.
         return pq.ParquetFile(
-            self.path, metadata=metadata, page_checksum_verification=True, pre_buffer=False
+            io.FileIO(handle, closefd=False),
+            metadata=metadata,
+            page_checksum_verification=True,
+            pre_buffer=False,
         )
 
     def _recovered(self, handle: int, size: int) -> tuple[pq.ParquetFile, int] | None:
@@ -128,7 +138,7 @@ class ParquetPart:
             self.lost = f"torn: {rest} bytes after the last whole row group"
         footer = torn.rebuilt_footer(groups, _model())
         metadata = pq.read_metadata(io.BytesIO(torn.MAGIC + footer))
-        return self._open(metadata), len(groups)
+        return self._open(handle, metadata), len(groups)
 
     def _misfit(self, schema: pa.Schema) -> str | None:
         """Why the columns are not those of a trace. Others may stand beside them."""
