@@ -256,19 +256,49 @@ def test_a_second_pipeline_replaces_the_first(spark: Any, made: tuple[Path, Any,
 # -- mistakes ------------------------------------------------------------------------------------
 
 
+def test_a_killed_pipeline_is_cleared_away_and_one_at_work_is_not(tmp_path: Path) -> None:
+    from unisono.spark.pipeline import MARK, _scratch
+
+    old, foreign = tmp_path / ".pipeline-killed", tmp_path / ".pipeline-of-theirs"
+    (old / "events").mkdir(parents=True)
+    (old / MARK).touch()
+    foreign.mkdir()
+    with _scratch(tmp_path) as scratch:
+        assert sorted(tmp_path.iterdir()) == sorted([scratch, foreign])
+        with pytest.raises(Misuse, match="another pipeline works there"), _scratch(tmp_path):
+            pass
+        assert scratch.exists()
+    assert list(tmp_path.iterdir()) == [foreign]
+    with _scratch(tmp_path) as scratch:
+        assert scratch.exists()
+
+
 def test_mistakes_get_one_clear_line(spark: Any, tmp_path: Path) -> None:
-    from unisono.spark.pipeline import run_pipeline
+    from unisono.spark.pipeline import MARK, run_pipeline
 
     write_trace(story("a: view 1 a"), tmp_path / "trace")
     (tmp_path / "file").write_text("")
     (tmp_path / "mine" / "events").mkdir(parents=True)
+    for name in ("page", "plain", "linked", "turned"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "page" / "report.html").write_text("my own")
+    # These three were ours once, and someone put other things in the places of tables.
+    for name in ("plain", "linked", "turned"):
+        (tmp_path / name / MARK).touch()
+    (tmp_path / "plain" / "views").write_text("my own")
+    (tmp_path / "linked" / "sends").symlink_to(tmp_path / "mine")
+    (tmp_path / "turned" / "report.html").mkdir()
     cases: list[tuple[str, str, dict[str, list[str]], type[Exception], str]] = [
         ("none", "out", {}, BadTrace, "no such directory"),
         ("file", "out", {}, BadTrace, "not a directory"),
         ("mine", "out", {}, BadTrace, "no trace in it"),
         ("trace", "file", {}, Misuse, "cannot write there"),
         ("trace", "file/deeper", {}, Misuse, "cannot write there"),
-        ("trace", "mine", {}, Misuse, "no table of ours; give another --out"),
+        ("trace", "mine", {}, Misuse, "mine/events is there already and is not of our making"),
+        ("trace", "page", {}, Misuse, "page/report.html is there already and is not of our making"),
+        ("trace", "plain", {}, Misuse, "plain/views is there already and is not of our making"),
+        ("trace", "linked", {}, Misuse, "linked/sends is there already and is not of our making"),
+        ("trace", "turned", {}, Misuse, "turned/report.html is there already"),
         ("trace", "out", {"story": ["gravity"]}, Misuse, "no law gravity"),
     ]
     for source, out, claimed, kind, why in cases:
@@ -276,4 +306,6 @@ def test_mistakes_get_one_clear_line(spark: Any, tmp_path: Path) -> None:
             run_pipeline(spark, tmp_path / source, tmp_path / out, claimed)
         assert "\n" not in str(caught.value)
     assert list((tmp_path / "mine").iterdir()) == [tmp_path / "mine" / "events"]
+    assert (tmp_path / "page" / "report.html").read_text() == "my own"
+    assert list((tmp_path / "page").iterdir()) == [tmp_path / "page" / "report.html"]
     assert not list(tmp_path.glob("out/.pipeline-*"))

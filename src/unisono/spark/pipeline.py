@@ -1,11 +1,12 @@
 """The pipeline: a trace directory in; tables, verdicts, measures and a page for people out.
 
-Everything is first written beside its place, and put there when all is done: a pipeline that fails
-leaves what the one before it wrote.
+Everything is first written beside its place, and put there when all is done, table after table: a
+pipeline that fails leaves what the one before it wrote.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
 TABLES: Final = ("events", *SILVER, "verdicts", "violations", "measures", "quarantine")
 REPORT: Final = "report.html"
 MARK: Final = ".unisono-pipeline"
-"""This file says that the tables beside it are ours to replace."""
+"""This file says that the tables beside it are ours to replace; in a scratch directory, that it is
+ours to remove."""
+SCRATCH: Final = ".pipeline-"
 
 ALONE_OCTETS: Final = 4 << 20
 """Of a smaller trace each step is one task: without exchanges all laws are a single stage."""
@@ -84,7 +87,9 @@ def run_pipeline(
     """Reads, tables, judges, measures and reports. `claimed` are the laws of each protocol;
     `progress` is told what comes next, in a few words."""
     say = progress or (lambda words: None)
-    octets = sum(found.path.stat().st_size for found in trace_files(trace_dir) if _is_file(found))
+    octets = sum(
+        found.path.stat().st_size for found in trace_files(trace_dir) if found.path.is_file()
+    )
     claims = claims_of(session, claimed)
     out = Path(out_dir)
     with _scratch(out) as scratch, _suited(session, octets):
@@ -93,10 +98,6 @@ def run_pipeline(
         say("putting the tables in place")
         _put_in_place(scratch, out)
     return result
-
-
-def _is_file(found: Any) -> bool:
-    return bool(found.path.is_file())
 
 
 class _Work:
@@ -198,22 +199,62 @@ class _Work:
 @contextmanager
 def _scratch(out: Path) -> Iterator[Path]:
     """A directory within the one for the results, gone afterwards."""
+    handle = -1
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        strangers = [name for name in TABLES if (out / name).exists()]
-        if strangers and not (out / MARK).exists():
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            handle = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
+            stranger = _stranger(out)
+            if stranger:
+                raise Misuse(
+                    f"{stranger} is there already and is not of our making; give another --out"
+                )
+            if _locked(handle, out):
+                _sweep(out)
+            scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=out.resolve()))
+            (scratch / MARK).touch()
+        except OSError as error:
             raise Misuse(
-                f"{out / strangers[0]} is there already and is no table of ours; give another --out"
-            )
-        scratch = Path(tempfile.mkdtemp(prefix=".pipeline-", dir=out.resolve()))
-    except OSError as error:
-        raise Misuse(
-            f"{out}: cannot write there: {error.strerror or error}; give another --out"
-        ) from None
-    try:
-        yield scratch
+                f"{out}: cannot write there: {error.strerror or error}; give another --out"
+            ) from None
+        try:
+            yield scratch
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        if handle >= 0:
+            os.close(handle)
+
+
+def _stranger(out: Path) -> Path | None:
+    """What stands in the place of a result and is none: without our mark everything; with it, what
+    cannot be one, as a table is a directory and the report is a file."""
+    marked = (out / MARK).exists()
+    for name in (*TABLES, REPORT):
+        path = out / name
+        fits = path.is_file() if name == REPORT else path.is_dir() and not path.is_symlink()
+        if os.path.lexists(path) and not (marked and fits):
+            return path
+    return None
+
+
+def _locked(handle: int, out: Path) -> bool:
+    """Whether no other pipeline works in this directory, for as long as the handle is open. False
+    where the file system cannot tell."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Misuse(f"{out}: another pipeline works there; wait, or give another --out") from None
+    except OSError:
+        return False
+    return True
+
+
+def _sweep(out: Path) -> None:
+    """Remove what pipelines that were killed have left."""
+    for path in out.glob(f"{SCRATCH}*"):
+        if (path / MARK).is_file() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _put_in_place(scratch: Path, out: Path) -> None:
