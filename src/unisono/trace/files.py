@@ -1,4 +1,4 @@
-"""Trace files: Parquet, a file a life, and what to make of files that are damaged.
+"""Trace files: Parquet, one or more files a life, and what to make of files that are damaged.
 
 A closed file is plain Parquet that anything reads. While it is open it is a row of whole row
 groups, one at least every second of trace time; a process that is killed loses what came after the
