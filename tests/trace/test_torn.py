@@ -39,6 +39,7 @@ def written(directory: Path, count: int, each: int) -> tuple[Path, list[int]]:
     return file.path, ends
 
 
+@pytest.mark.slow
 def test_a_file_cut_anywhere_has_its_whole_groups(tmp_path: Path) -> None:
     path, ends = written(tmp_path, 8, 4)
     assert len(ends) == 3
@@ -87,6 +88,7 @@ def test_an_abandoned_file_has_no_footer(tmp_path: Path) -> None:
     assert trace.torn == {"r": frozenset({"a#1"})}
 
 
+@pytest.mark.slow
 def test_flipped_bits_are_never_an_error_and_never_a_lie(tmp_path: Path) -> None:
     """A row that is read is one that was written: pages have checksums, and headers are walked."""
     path, _ = written(tmp_path, 6, 3)

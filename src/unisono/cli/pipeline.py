@@ -62,7 +62,7 @@ def claimed_in(directory: Path) -> dict[str, tuple[str, ...]]:
     """What is asked of each protocol of the catalogue, and of the others that the trace names."""
     names, files, empty_count = set(offers()), trace_files(directory), 0
     for found in files:
-        # A file is one life, so of one protocol.
+        # A file tells of one life, so of one protocol.
         table = next(iter(ParquetPart(found.path).tables()), None)
         if table is None:
             empty_count += 1
@@ -81,7 +81,8 @@ def measured(
     tell: Callable[[str], None],
 ) -> Result:
     """What the pipeline found; the session is opened for it and stopped after it."""
-    octets = sum(found.path.stat().st_size for found in trace_files(directory))
+    paths = [found.path for found in trace_files(directory)]
+    octets = sum(path.stat().st_size for path in paths if path.is_file())
     session = _session(master, QUICK if octets < SMALL_OCTETS else {})
     try:
         from unisono.spark.pipeline import run_pipeline
