@@ -29,6 +29,7 @@ __all__ = ["Full", "Group", "Joining", "Rejoined", "Shed", "Stable", "join"]
 
 BATCH_COUNT_MAX = 4096
 REJOIN_PAUSE_S, REJOIN_PAUSE_MAX_S, REOPEN_COUNT_MAX = 0.2, 10.0, 8
+APART_COUNT_MAX = 5
 
 log = logging.getLogger("unisono.group")
 
@@ -108,6 +109,7 @@ class Group:
         self._departed: asyncio.Future[None] | None = None
         self._ended: str | None = None
         self._rejoining: asyncio.Task[None] | None = None
+        self._apart_count = 0
         self._setbacks = 0
         self._past: Counter[str] = Counter()
         self._speaker = Speaker()
@@ -327,12 +329,23 @@ class Group:
         leaving = self._departed is not None
         if reason and self._view is None and f"name {self._name} is taken" in reason:
             reason += ": give another name="
-        if reason is not None and self.config.rejoin and not leaving:
+        again = self.config.rejoin or (bool(reason) and self._began_apart(reason or ""))
+        if reason is not None and again and not leaving:
             self._speaker.end(None)
             self._rejoining = asyncio.get_running_loop().create_task(self._rejoin(reason))
             return
         text = reason or "left the group"
         self._finish(text, None if reason is None or leaving else Stopped(reason))
+
+    def _began_apart(self, reason: str) -> bool:
+        """Members that start together may found their group twice before they hear of each other.
+        Who was alone and silent loses nothing by joining the others, so nobody is asked."""
+        if self._view is None or len(self._view.members) > 1 or not self._speaker.silent:
+            return False
+        if reason.startswith("internal error"):
+            return False
+        self._apart_count += 1
+        return self._apart_count <= APART_COUNT_MAX
 
     def _finish(self, text: str, error: Stopped | None) -> None:
         self._ended = self._ended or text
@@ -349,7 +362,8 @@ class Group:
         for _ in range(REOPEN_COUNT_MAX):
             pause_s = min(REJOIN_PAUSE_MAX_S, REJOIN_PAUSE_S * 2 ** min(self._setbacks, 10))
             self._setbacks += 1
-            log.warning("%s stopped: %s; joining again", self._name, reason)
+            level = logging.WARNING if self.config.rejoin else logging.INFO
+            log.log(level, "%s stopped: %s; joining again", self._name, reason)
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
             try:
                 await self._begin(reason)

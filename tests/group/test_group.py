@@ -249,6 +249,26 @@ def test_one_that_rejoins_says_so_and_goes_on_as_a_new_incarnation() -> None:
     told(story)
 
 
+def test_one_that_was_alone_and_silent_joins_again_without_being_told_to() -> None:
+    """Two that started together each founded the group; the one that gives way has lost nothing."""
+
+    async def story(port: int) -> None:
+        async with joining(port, "a") as a:
+            first = a.me
+            assert a._life is not None
+            a._life.driver.fail("another part of the group goes on")
+            events = [await anext(a) for _ in range(3)]
+            assert [type(event).__name__ for event in events] == ["View", "Rejoined", "View"]
+            assert a.me.incarnation > first.incarnation
+            await a.multicast(b"x")
+            a._life.driver.fail("once more")
+            with pytest.raises(unisono.Stopped, match="once more"):
+                while True:
+                    await anext(a)
+
+    told(story)
+
+
 def test_a_join_that_finds_nobody_says_what_was_tried() -> None:
     async def story(port: int) -> None:
         with pytest.raises(unisono.Stopped) as caught:

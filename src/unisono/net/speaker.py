@@ -53,6 +53,11 @@ class Speaker:
         self._driver, self._number = driver, 0
         self.stepped()
 
+    @property
+    def silent(self) -> bool:
+        """Nothing was said in this life."""
+        return self._number == 0
+
     def end(self, error: BaseException | None) -> None:
         """The life is over. With an error, for good: those in line are told."""
         self._driver, self._room = None, 0

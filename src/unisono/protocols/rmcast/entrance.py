@@ -107,6 +107,7 @@ class Entrance:
         core.roster.add(core.me, 0, core.now_us)
         self._begin(out)
         core.install(out)
+        out.append(Send(EVERYONE, [self._announcement()]))  # Before others found it too.
 
     def assemble(self, part: WelcomePart, life: int) -> Welcome | None:
         """The welcome, once all its parts are here."""
