@@ -108,8 +108,8 @@ def test_ending_a_stream_without_asking_the_others(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Detector, "_heed_closing", lambda self, peer, failed, final: None)
     monkeypatch.setattr(Detector, "_recall", lambda self, peer, key, entry: None)
     stage = together("a", "b", "c")
-    stage.obey("cut c > a\nadvance 500ms\ncut b > a\nsay c farewell\nadvance 3ms\ncrash c")
-    stage.obey("advance 650ms\nheal\nadvance 2000ms")
+    stage.obey("cut c > a\nadvance 900ms\ncut b > a\nsay c farewell\nadvance 3ms\ncrash c")
+    stage.obey("advance 300ms\nheal\nadvance 2000ms")
     assert "agreement: broken" in stage.obey("check agreement")
 
 

@@ -151,6 +151,12 @@ class Rmcast:
             self.door.drop("stranger")
             return
         self.door.drop("removed")
+        theirs = [k for k, e in packet.header.entries.items() if e.status is Status.MEMBER]
+        ours = {peer.key for peer in self.roster.group()}
+        if len(set(theirs) - ours) > len(ours):
+            # It was we who were cut off: those we removed go on, and are more.
+            self.detector.stop("the members that this one removed go on, and are more")
+            return
         told_us = self.detector.expelled.get(key, -self.parameters.beat_us)
         if self.now_us - told_us < self.parameters.beat_us:
             return

@@ -66,15 +66,25 @@ class Detector:
         silence = self._parameters.detect_us
         asleep = now_us - self._looked_us > silence // 2
         self._looked_us = now_us
+        # Deviates [RMC A2.4]: a member that was itself asleep, or that hears nobody at all, does
+        # not blame one after the other for the silence; once all are silent it goes on alone.
+        deaf = self._is_deaf(now_us)
         for peer in list(self._roster.others()):
-            # Deviates [RMC A2.4]: a member that was itself asleep blames nobody for the silence.
             if asleep:
                 peer.heard_us = max(peer.heard_us, now_us - silence // 2)
-            elif now_us - peer.heard_us > silence:
+            elif now_us - peer.heard_us > silence and not deaf:
                 self.suspect(peer)
         for key, told_us in list(self.expelled.items()):
             if now_us - told_us > silence:
                 del self.expelled[key]
+
+    def _is_deaf(self, now_us: int) -> bool:
+        """Nobody was heard for some heartbeats, and not all of them are silent for too long yet."""
+        others, beats_us = self._roster.others(), 3 * self._parameters.beat_us
+        quiet = [now_us - peer.heard_us for peer in others]
+        return (
+            len(others) > 1 and min(quiet) > beats_us and min(quiet) <= self._parameters.detect_us
+        )
 
     def awake(self, now_us: int) -> None:
         """From here on silence counts."""
