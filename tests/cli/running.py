@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -128,10 +128,14 @@ class Cat:
         return sorted(views[-1]) if views else []
 
 
-def until(done: Any, within_s: float = 30, what: str = "it") -> None:
+def until(
+    done: Any, within_s: float = 30, what: str = "it", instead: Callable[[], str] = str
+) -> None:
+    """Wait until it is so; if it never is, say what was there `instead`."""
     end = time.monotonic() + within_s
     while not done():
-        assert time.monotonic() < end, f"{what} did not happen within {within_s} s"
+        late = time.monotonic() >= end
+        assert not late, f"{what} did not happen within {within_s} s: {instead()}"
         time.sleep(0.02)
 
 

@@ -101,7 +101,12 @@ def test_survivors_of_loss_and_a_kill_agree(
             before = ("ip", "netns", "exec", machines[name])
             arguments = ("far", "--name", name, "--trace", str(tmp_path), *reached(way, place))
             cats[name] = stack.enter_context(Cat(*arguments, before=before))
-        until(lambda: all(cat.view == list(NAMES) for cat in cats.values()), 30, "one view")
+        until(
+            lambda: all(cat.view == list(NAMES) for cat in cats.values()),
+            60,
+            "one view",
+            lambda: str({name: (cat.process.poll(), cat.objects) for name, cat in cats.items()}),
+        )
         for batch in range(10):
             for name, cat in cats.items():
                 cat.say(*(f"{name} {batch}.{n}" for n in range(20)))
@@ -117,7 +122,8 @@ def test_survivors_of_loss_and_a_kill_agree(
         )
         until(lambda: cats["a"].view == cats["b"].view == ["a", "b"], 30, "the view without c")
         until(lambda: sorted(cats["a"].messages) == sorted(cats["b"].messages), 10, "agreement")
-        assert all(dropped(machines[name]) > 0 for name in NAMES), "nothing was lost"
+        # c was killed early, and may have been lucky.
+        assert all(dropped(machines[name]) > 0 for name in "ab"), "nothing was lost"
         for name in ("a", "b"):
             cats[name].close()
             assert cats[name].ended(60) == 0, cats[name].errors()
