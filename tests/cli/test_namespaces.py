@@ -99,8 +99,8 @@ def test_survivors_of_loss_and_a_kill_agree(
         cats = {}
         for place, name in enumerate(NAMES, 1):
             before = ("ip", "netns", "exec", machines[name])
-            arguments = ("far", "--name", name, "--trace", str(tmp_path), *reached(way, place))
-            cats[name] = stack.enter_context(Cat(*arguments, before=before))
+            arguments = ("far", "--name", name, "--rejoin", "--trace", str(tmp_path))
+            cats[name] = stack.enter_context(Cat(*arguments, *reached(way, place), before=before))
         until(
             lambda: all(cat.view == list(NAMES) for cat in cats.values()),
             60,

@@ -352,5 +352,6 @@ def test_a_part_counts_only_those_it_has_heard() -> None:
     stage = together("a", "b", "c")
     a = core(stage, "a")
     for number in range(9):
-        a.roster.add(Member(f"ghost{number}", Address("10.0.1.1", number), 1), 9, stage.now_us)
+        ghost = Member(f"ghost{number}", Address("10.0.1.1", number), 1)
+        a.roster.add(ghost, 9, stage.now_us - 2_000_000)
     assert a.entrance._size() == 3

@@ -353,8 +353,9 @@ class Entrance:
         return core.door.seal(Kind.ANNOUNCE, body)
 
     def _size(self) -> int:
-        """Ourselves, and those that have been heard."""
-        return 1 + sum(bool(peer.row) for peer in self._core.roster.others())
+        """Ourselves, and those heard lately: of a newcomer, its request or its welcome."""
+        since_us = self._core.now_us - self._core.parameters.detect_us
+        return 1 + sum(peer.heard_us >= since_us for peer in self._core.roster.others())
 
     def weigh(self, packet: Announce, out: list[Effect]) -> None:
         """Two parts of one group cannot both go on: the larger stays, at equal size the one with
