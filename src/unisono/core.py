@@ -7,7 +7,7 @@ The same events at the same times always bring the same effects.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeAlias
 
@@ -259,6 +259,16 @@ class Maker(Protocol):
     def __call__(self, setting: Setting) -> Core: ...
 
 
+def unlabelled(packet: Buffer) -> str:
+    """For a protocol that has no words for its packets."""
+    return ""
+
+
+def all_alike(index: int, options: Mapping[str, int]) -> Mapping[str, int]:
+    """For a protocol in which nobody has a role beforehand."""
+    return options
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """A protocol's line in the catalogue: what it is, what it offers, which laws it keeps."""
@@ -276,3 +286,11 @@ class Offer:
     """Whether `Resilient(k)` may be asked for."""
     requests: tuple[str, ...] = ()
     """What the application may `Request`."""
+    label: Callable[[Buffer], str] = unlabelled
+    """A sealed packet in a few words, as `nak 5.2-5.4`, for those who look at a trace. Never
+    raises: bytes that are no packet have no words."""
+    appoint: Callable[[int, Mapping[str, int]], Mapping[str, int]] = all_alike
+    """The options of the n-th process (from 0) of a group that is started as a whole, given those
+    that all share: for protocols in which a process is told its role beforehand."""
+    swarm: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """What a simulated run with faults draws of the options, where its plan does not set them."""
