@@ -1,0 +1,1 @@
+"""MTP: a master hands out numbered tokens and decides which messages count; NAK transport below."""

@@ -1,0 +1,193 @@
+"""Agreement and ordering: Figures 1 to 3 of the paper, as three small machines.
+
+Nothing here knows of packets, clocks or members: a *holder* is any name, a *batch* any value. The
+explorer in the tests walks every interleaving of just these classes, and the core runs them.
+
+The figures differ by one in places. Here a token's `number` is its message's number, `last[k - 1]`
+is the status of message `number - k`, and so at most t tokens are out and t holders in a row may
+fail with nothing lost to the others.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from enum import Enum, IntEnum
+from typing import Generic, NamedTuple, TypeVar
+
+H = TypeVar("H")
+B = TypeVar("B")
+
+
+class Status(IntEnum):
+    """What the master has decided of a message. Once settled it never changes."""
+
+    PENDING = 0
+    ACCEPTED = 1
+    REJECTED = 2
+
+
+PENDING, ACCEPTED, REJECTED = Status.PENDING, Status.ACCEPTED, Status.REJECTED
+
+
+class Token(NamedTuple):
+    """The right to send one message: its number, and the statuses of the t messages before it."""
+
+    number: int
+    last: tuple[Status, ...]
+
+
+class Master(Generic[H]):
+    """Figure 1. Grants tokens, and decides which messages count."""
+
+    __slots__ = ("holder", "next", "status", "t_cur", "t_max")
+
+    def __init__(self, t_max: int, first: int = 1) -> None:
+        self.t_max = t_max
+        """Statuses that a token carries; tokens that may be out at most."""
+        self.t_cur = t_max
+        """[MTP 5.1] Tokens that may be out now, from 1 to `t_max`."""
+        self.next = first
+        """The number of the next token."""
+        self.status: dict[int, Status] = {}
+        """Of the last `t_max` messages; what was before is settled."""
+        self.holder: dict[int, H] = {}
+        """Who was granted the messages that are pending."""
+
+    def last(self) -> tuple[Status, ...]:
+        """The statuses of the t messages before `next`, the latest first."""
+        status, number = self.status, self.next
+        return tuple(status.get(number - k, REJECTED) for k in range(1, self.t_max + 1))
+
+    def may_grant(self) -> bool:
+        """`status(t - 1) ≠ pending`: the message t before the next one is settled."""
+        return not self.holder or min(self.holder) > self.next - self.t_cur
+
+    def grant(self, holder: H) -> Token:
+        """`status(1..t) := pending, status(1..t-1); next := next + 1`"""
+        # Deviates [MTP Figure 1]: the figure grants the number after the one it marks pending, and
+        # lets t - 1 tokens out; the text and its claim of t failures ask for t.
+        token = Token(self.next, self.last())
+        self.status[self.next] = PENDING
+        self.holder[self.next] = holder
+        self.next += 1
+        self.status.pop(self.next - 1 - self.t_max, None)
+        return token
+
+    def seen(self, number: int) -> bool:
+        """`if next - s ≤ t and status(next - s) = pending then status(next - s) := accepted`"""
+        return self._settle(number, ACCEPTED)
+
+    def failed(self, number: int) -> bool:
+        """`failure(s) and next - s ≤ t and status(next - s) = pending → … := rejected`"""
+        return self._settle(number, REJECTED)
+
+    def _settle(self, number: int, status: Status) -> bool:
+        if self.holder.pop(number, None) is None:
+            return False
+        self.status[number] = status
+        return True
+
+
+class Producer(Generic[B]):
+    """Figure 2. One request at a time; what is said while the token is awaited goes with it."""
+
+    __slots__ = ("asking", "flights", "request")
+
+    def __init__(self) -> None:
+        self.asking = False
+        self.request = 0
+        """Counts our requests, so that one asked twice is granted once."""
+        self.flights: deque[tuple[int, B]] = deque()
+        """Sent and not settled, by number."""
+
+    def ask(self) -> int:
+        """`send Master ["token_request"]`"""
+        self.asking = True
+        self.request += 1
+        return self.request
+
+    def granted(self, token: Token, batch: B) -> None:
+        """`receive Master ["token_grant", s, last, members]`, and the message is on its way."""
+        self.asking = False
+        self.flights.append((token.number, batch))
+
+    def settled(self, status: Callable[[int], Status]) -> tuple[list[B], list[B]]:
+        """What of ours was accepted since, and what was rejected and must be said again.
+
+        The master accepts a producer's messages in the producer's order, so what follows a
+        rejected one is rejected too, and is said again after it.
+        """
+        accepted: list[B] = []
+        while self.flights and status(self.flights[0][0]) is ACCEPTED:
+            accepted.append(self.flights.popleft()[1])
+        if not self.flights or status(self.flights[0][0]) is PENDING:
+            return accepted, []
+        rejected: list[B] = []
+        while self.flights and status(self.flights[0][0]) is REJECTED:
+            rejected.append(self.flights.popleft()[1])
+        return accepted, rejected
+
+
+class Data(Enum):
+    """How it stands with a message's data at a consumer."""
+
+    HERE = "here"
+    COMING = "coming"
+    """Not whole yet, and somebody may still have it."""
+    LOST = "lost"
+    """It cannot be had."""
+
+
+class Next(Enum):
+    """What Figure 3 says of the next message."""
+
+    WAIT = "wait"
+    DELIVER = "deliver"
+    SKIP = "skip"
+    REJOIN = "rejoin"
+
+
+class Consumer:
+    """Figure 3. Delivers what was accepted, in the order of numbers, or rejoins."""
+
+    __slots__ = ("next_in", "next_out", "status", "t")
+
+    def __init__(self, t: int, first: int = 1) -> None:
+        self.t = t
+        self.next_in = first
+        """The statuses of the t messages before this number have been heard of."""
+        self.next_out = first
+        """The next message to deliver."""
+        self.status: dict[int, Status] = {}
+        """Of messages from `next_out` on, those known to be settled."""
+
+    def learn(self, number: int, last: tuple[Status, ...]) -> bool:
+        """`status(s - k) := last(k)`, and `nextIn := max s, nextIn`. True when it was news."""
+        # Deviates [MTP Figure 3]: k counts from 1, and a settled status is never overwritten: a
+        # late packet may still say pending. The figure assigns whatever comes.
+        status, least, news = self.status, self.next_out, False
+        for k, its in enumerate(last, 1):
+            if its is not PENDING and number - k >= least and number - k not in status:
+                status[number - k] = its
+                news = True
+        if number > self.next_in:
+            self.next_in = number
+        return news
+
+    def due(self, data: Callable[[int], Data]) -> Next:
+        """The guards of Figure 3, for the message `nextOut`."""
+        status = self.status.get(self.next_out, PENDING)
+        if status is REJECTED:
+            return Next.SKIP
+        if status is PENDING:
+            return Next.REJOIN if self.next_in - self.next_out > self.t else Next.WAIT
+        here = data(self.next_out)
+        if here is Data.LOST:
+            return Next.REJOIN
+        return Next.DELIVER if here is Data.HERE else Next.WAIT
+
+    def step_on(self) -> None:
+        """`nextOut := nextOut + 1`"""
+        self.status.pop(self.next_out, None)
+        self.next_out += 1
