@@ -305,7 +305,7 @@ class Group:
     def _made(self, me: Member, endpoint: Endpoint) -> Life:
         core, ledger = self._offer.make(self._setting(me, endpoint)), None
         if self.config.trace:
-            ledger = _Traced(core, self.protocol, self.config)
+            ledger = _Traced(core, self._offer, self.config)
             core = ledger.core
         told = (self._stream, self._speaker, self._installed, self._life_ended)
         return Life(endpoint, core, *told, self.config.stable, ledger)
@@ -403,7 +403,7 @@ class Group:
 class _Traced:
     """A core under the tap, and the file its rows go to."""
 
-    def __init__(self, core: Core, protocol: str, config: Config) -> None:
+    def __init__(self, core: Core, offer: Offer, config: Config) -> None:
         try:
             from unisono.trace.files import TraceFile
             from unisono.trace.tap import Tap
@@ -412,7 +412,9 @@ class _Traced:
             raise Misuse(f"trace= needs {missing}: pip install 'unisono[trace]'") from None
         run, me = config.run or config.group, core.me
         self._file = TraceFile(config.trace, run, me.name, me.incarnation)
-        self.core = Tap(core, protocol, config.group, self._file, config.detail)
+        self.core = Tap(
+            core, offer.name, config.group, self._file, config.detail, label=offer.label
+        )
         self.flush, self.close = self._file.flush, self._file.close
 
     def stopped(self, reason: str) -> None:

@@ -26,7 +26,7 @@ from unisono.core import (
     Send,
     Stabilize,
 )
-from unisono.model import Address, Burst, Member, Message, Resilient, Service, View
+from unisono.model import Address, Buffer, Burst, Member, Message, Resilient, Service, View
 from unisono.trace.history import cut_of
 from unisono.trace.record import LEFT, PROBE, Row, digest_of
 from unisono.trace.tap import Tap
@@ -76,9 +76,14 @@ class Scripted:
         return self.arrows
 
 
+def words_of(packet: Buffer) -> str:
+    """Only the long ones have a name."""
+    return f"data {bytes(packet).decode()}" if len(packet) > 1 else ""
+
+
 def tapped(detail: bool = False) -> tuple[Tap, Scripted, Listed]:
     core, sink = Scripted(), Listed()
-    return Tap(core, "rmcast", "g", sink, detail), core, sink
+    return Tap(core, "rmcast", "g", sink, detail, words_of), core, sink
 
 
 def test_a_tap_is_a_core() -> None:
@@ -166,16 +171,20 @@ def test_work_is_written_only_when_asked_for() -> None:
         tap.step(2, Expired((Timer.ACK, 3)))
         kinds = [(r.kind, r.peer, r.size, r.number, r.detail) for r in sink.rows]
         sends = [
-            ("packet_out", "[::1]:7001", 5, None, "2"),
-            ("packet_out", "10.0.0.1:7000", 5, None, "2"),
-            ("packet_out", "*", 1, None, "1"),
+            ("packet_out", "[::1]:7001", 3, None, "data abc"),
+            ("packet_out", "[::1]:7001", 2, None, "data de"),
+            ("packet_out", "10.0.0.1:7000", 3, None, "data abc"),
+            ("packet_out", "10.0.0.1:7000", 2, None, "data de"),
+            ("packet_out", "*", 1, None, None),
         ]
         view = ("view", None, None, None, None)
         if not detail:
             assert kinds == [view, view]
             continue
         assert kinds == [
-            ("packet_in", "[::1]:7001", 5, None, "3"),
+            ("packet_in", "[::1]:7001", 2, None, "data 12"),
+            ("packet_in", "[::1]:7001", 2, None, "data 34"),
+            ("packet_in", "[::1]:7001", 1, None, None),
             ("drop", None, None, 2, "corrupt"),
             ("nak", None, None, 1, None),
             ("arrow", None, None, 1, "IDLE --x--> BUSY"),
@@ -185,3 +194,35 @@ def test_work_is_written_only_when_asked_for() -> None:
             *sends,
             view,
         ]
+
+
+def test_an_arrival_has_the_digest_of_its_sending() -> None:
+    tap, core, sink = tapped(detail=True)
+    core.answer = [Send((B.address,), [b"abc", b"de"])]
+    tap.step(1, Received(B.address, Burst(memoryview(b"abcde"), 3)))
+    packets = [row for row in sink.rows if row.kind.startswith("packet_")]
+    assert [(row.kind, row.digest) for row in packets] == [
+        ("packet_in", digest_of(b"abc")),
+        ("packet_in", digest_of(b"de")),
+        ("packet_out", digest_of(b"abc")),
+        ("packet_out", digest_of(b"de")),
+    ]
+
+
+def test_a_join_tells_where_it_is() -> None:
+    tap, _, sink = tapped()
+    tap.step(1, Join())
+    assert [(row.kind, row.peer) for row in sink.rows] == [("join", "10.0.0.1:7000")]
+
+
+def test_a_tap_without_words_writes_packets_all_the_same() -> None:
+    core, sink = Scripted(), Listed()
+    core.answer = [Send(EVERYONE, [b"abc"])]
+    Tap(core, "rmcast", "g", sink, detail=True).step(1, Join())
+    row = sink.rows[-1]
+    assert (row.kind, row.peer, row.digest, row.detail) == (
+        "packet_out",
+        "*",
+        digest_of(b"abc"),
+        None,
+    )

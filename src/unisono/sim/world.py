@@ -179,7 +179,8 @@ class World:
             others.append(plan.sink(setting.me))
         self._sinks.extend(others)
         sink = Rows(self.rows, others)
-        return Tap(core, self.offer.name, self.group, sink, detail=plan.detail)
+        offer = self.offer
+        return Tap(core, offer.name, self.group, sink, detail=plan.detail, label=offer.label)
 
     def crashed(self, life: Life, event: Event, error: Exception) -> None:
         """A core must never raise: the run ends here."""

@@ -38,11 +38,14 @@ class Row(NamedTuple):
     service: str | None = None
     size: int | None = None
     digest: int | None = None
+    """Of a message's payload; of a packet's bytes: an arrival has that of its sending."""
     members: tuple[str, ...] | None = None
     """Of a view: each `name#incarnation`."""
     peer: str | None = None
+    """Of a packet: the address it went to (`*` for everyone) or came from; of a join: its own."""
     detail: str | None = None
-    """The arrow, timer or reason; of a joiner's first view, its cut: `a#1:17 b#2:4`."""
+    """The arrow, timer or reason; a packet in the protocol's words; of a joiner's first view, its
+    cut: `a#1:17 b#2:4`."""
 
 
 class Sink(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
 
 from unisono.core import (
@@ -22,8 +22,9 @@ from unisono.core import (
     Send,
     Stabilize,
     Timer,
+    unlabelled,
 )
-from unisono.model import Buffer, Burst, Member, Message, Resilient, ServiceLevel, View
+from unisono.model import Buffer, Member, Message, Packets, Resilient, ServiceLevel, View
 from unisono.trace.record import LEFT, Row, Sink, digest_of
 
 
@@ -35,7 +36,13 @@ class Tap:
     """
 
     def __init__(
-        self, core: Core, protocol: str, group: str, sink: Sink, detail: bool = False
+        self,
+        core: Core,
+        protocol: str,
+        group: str,
+        sink: Sink,
+        detail: bool = False,
+        label: Callable[[Buffer], str] = unlabelled,
     ) -> None:
         self.core = core
         self.me: Member = core.me
@@ -46,6 +53,8 @@ class Tap:
         self._group = group
         self._sink = sink
         self._detail = detail
+        self._label = label
+        """The protocol's words for a packet, as its `Offer` has them."""
         self._rows = 0
         self._sent = 0
         self._view = ""
@@ -88,7 +97,7 @@ class Tap:
                     detail=self.send_detail,
                 )
         elif isinstance(event, Join):
-            self._write(now_us, "join")
+            self._write(now_us, "join", peer=str(self.me.address))
         elif isinstance(event, Restart):
             self._write(now_us, "restart")
 
@@ -137,7 +146,7 @@ class Tap:
         effects = self.core.step(now_us, event)
         self._tell_event(now_us, event)
         if isinstance(event, Received):
-            self._write_packets(now_us, "packet_in", str(event.source), event.packets)
+            self._write_packets(now_us, "packet_in", (str(event.source),), event.packets)
         elif isinstance(event, Expired):
             self._write(now_us, "timer", detail=timer_name(event.timer))
         self._tell_work(now_us, work, arrows)
@@ -145,8 +154,7 @@ class Tap:
             self._tell_effect(now_us, effect)
             if isinstance(effect, Send):
                 targets = ("*",) if isinstance(effect.to, Everyone) else map(str, effect.to)
-                for peer in targets:
-                    self._write_packets(now_us, "packet_out", peer, effect.packets)
+                self._write_packets(now_us, "packet_out", targets, effect.packets)
         return effects
 
     def _tell_work(self, now_us: int, work: dict[str, int], arrows: dict[str, int]) -> None:
@@ -162,10 +170,13 @@ class Tap:
                 self._write(now_us, "arrow", number=risen, detail=arrow)
 
     def _write_packets(
-        self, now_us: int, kind: str, peer: str, packets: Sequence[Buffer] | Burst
+        self, now_us: int, kind: str, peers: Iterable[str], packets: Packets
     ) -> None:
-        octets = packets.octets if isinstance(packets, Burst) else sum(map(len, packets))
-        self._write(now_us, kind, size=octets, peer=peer, detail=str(len(packets)))
+        """One row a packet and peer. Its digest tells which arrival is which sending."""
+        told = [(len(each), digest_of(each), self._label(each) or None) for each in packets]
+        for peer in peers:
+            for size, digest, words in told:
+                self._write(now_us, kind, size=size, digest=digest, peer=peer, detail=words)
 
     # -- the row -----------------------------------------------------------------------------
 
