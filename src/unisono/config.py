@@ -101,8 +101,15 @@ def read(given: str | None, config: str | Path | None, options: Mapping[str, Any
         values |= from_url(given)
     elif given is not None:
         values["group"] = given
-    values |= options
-    return from_values(values)
+    under, over = _gathered(values), _gathered(options)
+    return from_values({**under, **over, "options": {**under["options"], **over["options"]}})
+
+
+def _gathered(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The same, with all of the protocol's options in the table, wherever they were written."""
+    known = {key: value for key, value in values.items() if key in FIELDS}
+    own = {key: value for key, value in values.items() if key not in FIELDS}
+    return known | {"options": _typed("options", values.get("options", {})) | own}
 
 
 def from_toml(path: Path) -> dict[str, Any]:

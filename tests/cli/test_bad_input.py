@@ -43,6 +43,8 @@ CASES = {
     "cat: malformed TOML": ("cat g --config bad.toml", ("bad.toml", "TOML")),
     "cat: TOML without the table": ("cat g --config other.toml", ("[group]",)),
     "cat: trace in a file": ("cat g --trace bad.toml", ("bad.toml",)),
+    "cat: option without number": ("cat g --option detect_us=soon", ("detect_us",)),
+    "cat: unknown option of rmcast": ("cat g --option speed=1", ("speed", "detect_us")),
     "cat: negative expect": ("cat g --expect -1", ("--expect",)),
     "sim: unknown protocol": ("sim --protocol nope", ("nope", "rmcast")),
     "sim: unknown faults": ("sim --faults some", ("chaos",)),
@@ -69,6 +71,7 @@ CASES = {
     "pipeline: no out": ("pipeline foreign", ("--out",)),
     "bench: unknown": ("bench nope", ("raw",)),
     "demo: unknown protocol": ("demo --protocol nope", ("nope", "rmcast")),
+    "demo: unknown option of rmcast": ("demo --option speed=1", ("speed", "detect_us")),
     "demo: too short": ("demo --seconds 2", ("--seconds", "4")),
     "demo: not its directory": ("demo --out foreign", ("foreign", "--out")),
 }

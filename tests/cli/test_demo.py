@@ -7,11 +7,15 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.cli.running import ENVIRONMENT, UNISONO, unisono
+from unisono.cli.troupe import Troupe
+from unisono.protocols import offer
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -32,12 +36,25 @@ def test_the_demo_tells_its_story_and_keeps_the_laws(tmp_path: Path) -> None:
 
 def test_a_second_demo_replaces_the_first_as_json(tmp_path: Path) -> None:
     arguments = ("demo", "--no-spark", "--seconds", "4", "--members", "3", "--json")
+    arguments += ("--option", "detect_us=900000")
     for _ in range(2):
         found = unisono(*arguments, cwd=tmp_path, timeout_s=100)
         assert found.returncode == 0, found.stderr + found.stdout
         told = json.loads(found.stdout)
         assert told["demo"]["members"] == ["a", "b", "c"]
         assert list(told["runs"]) == ["demo"]
+
+
+def test_each_member_is_started_with_its_role_in_every_life(tmp_path: Path) -> None:
+    def first_is_master(index: int, options: Mapping[str, int]) -> Mapping[str, int]:
+        return {**options, "master": int(index == 0)}
+
+    roles = replace(offer("rmcast"), appoint=first_is_master)
+    troupe = Troupe(roles, {"tokens": 3}, ["a", "b"], tmp_path)
+    for name, role in (("a", "master=1"), ("b", "master=0"), ("a", "master=1")):
+        words = troupe.arguments(name)
+        given = [words[at + 1] for at, word in enumerate(words) if word == "--option"]
+        assert given == ["tokens=3", role]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

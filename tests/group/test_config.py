@@ -37,6 +37,8 @@ def test_keywords_a_file_and_a_url_say_the_same(tmp_path: Path) -> None:
     assert configs.read(None, URL, {}) == by_keywords
     assert by_keywords.options == {"beat_us": 5}
     assert configs.read(None, path, {"port": 1}).port == 1, "keywords win"
+    for over in ({"beat_us": 6}, {"options": {"beat_us": 6}}):
+        assert configs.read(None, path, over).options == {"beat_us": 6}, "keywords win here too"
 
 
 def test_a_url_lists_peers() -> None:

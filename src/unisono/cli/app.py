@@ -29,7 +29,10 @@ def finite(value: float) -> float:
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Protocol = Annotated[str, typer.Option(help="Which protocol; only rmcast so far.")]
+Protocol = Annotated[str, typer.Option(help="Which protocol.")]
+Options = Annotated[
+    list[str] | None, typer.Option(metavar="K=V", help="Of the protocol; may be repeated.")
+]
 TraceDir = Annotated[Path, typer.Argument(help="The directory that --trace wrote.")]
 
 
@@ -50,6 +53,7 @@ def given(**options: Any) -> dict[str, Any]:
 @app.command()
 def demo(
     protocol: Protocol = "rmcast",
+    option: Options = None,
     out: Annotated[
         Path, typer.Option(help="Where trace, tables and report go; a former demo is replaced.")
     ] = Path("unisono-demo"),
@@ -62,8 +66,10 @@ def demo(
 ) -> None:
     """Five real members on this machine, one killed and back; traced, verified, measured."""
     from unisono.cli.demo import show
+    from unisono.cli.words import options_of
 
-    raise typer.Exit(show(protocol, out, members, seconds, spark, as_json))
+    options = options_of(option or ())
+    raise typer.Exit(show(protocol, options, out, members, seconds, spark, as_json))
 
 
 @app.command()
@@ -91,6 +97,7 @@ def cat(
     ] = None,
     protocol: Annotated[str | None, typer.Option(help="By default rmcast.")] = None,
     service: Annotated[str | None, typer.Option(help="Of the lines: fifo, causal, …")] = None,
+    option: Options = None,
     config: Annotated[
         str | None, typer.Option(metavar="FILE", help="TOML with a table [group], or a URL.")
     ] = None,
@@ -127,6 +134,7 @@ def cat(
 ) -> None:
     """Lines of stdin go to the group; its messages and views come to stdout."""
     from unisono.cli.cat import cat as run_cat
+    from unisono.cli.words import options_of
 
     options = given(
         name=name,
@@ -137,6 +145,7 @@ def cat(
         advertise=advertise,
         protocol=protocol,
         service=service,
+        options=options_of(option) if option else None,
         config=config,
         rejoin=rejoin,
         trace=trace,
@@ -156,9 +165,7 @@ def sim(
     ] = None,
     messages: Annotated[int | None, typer.Option(help="By default 200.")] = None,
     service: Annotated[str | None, typer.Option(help="By default the strongest on offer.")] = None,
-    option: Annotated[
-        list[str] | None, typer.Option(metavar="K=V", help="Of the protocol; may be repeated.")
-    ] = None,
+    option: Options = None,
     plan: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Run this plan instead; see --shrink.")
     ] = None,

@@ -7,7 +7,7 @@ import shutil
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from unisono.cli.pipeline import claimed_in, measured, measures
 from unisono.cli.show import out, print_json, print_violations, verdicts
 from unisono.cli.troupe import Trouble, Troupe
 from unisono.cli.verify import as_object, claims
+from unisono.core import Offer
 from unisono.errors import Misuse
 from unisono.laws import LAWS, judge_all
 from unisono.protocols import offer
@@ -37,9 +38,18 @@ MARKER = ".unisono-demo"
 
 
 def show(
-    protocol: str, directory: Path, members: int, seconds: float, spark: bool, as_json: bool
+    protocol: str,
+    options: Mapping[str, int],
+    directory: Path,
+    members: int,
+    seconds: float,
+    spark: bool,
+    as_json: bool,
 ) -> int:
-    offer(protocol)  # an unknown one is told before anything is touched
+    chosen = offer(protocol)  # an unknown one is told before anything is touched
+    if unknown := sorted(options.keys() - chosen.options.keys()):
+        known = ", ".join(sorted(chosen.options)) or "none"
+        raise Misuse(f"{protocol} has no option {unknown[0]!r}; it has: {known}")
     trace = prepare(directory)
     names = [node_name(index) for index in range(members)]
     told = Told(Console(quiet=True) if as_json else out())
@@ -48,7 +58,7 @@ def show(
         " on this machine"
     )
     try:
-        played = asyncio.run(play(protocol, names, seconds, trace, told))
+        played = asyncio.run(play(chosen, options, names, seconds, trace, told))
     except asyncio.CancelledError:
         return TERMINATED
     except Trouble as trouble:
@@ -112,13 +122,18 @@ class Told:
 
 
 async def play(
-    protocol: str, names: list[str], seconds: float, trace: Path, told: Told
+    chosen: Offer,
+    options: Mapping[str, int],
+    names: list[str],
+    seconds: float,
+    trace: Path,
+    told: Told,
 ) -> dict[str, Any]:
     victim, others = names[-1], names[:-1]
     if (me := asyncio.current_task()) is not None:
         # So that the members are ended too.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, me.cancel)
-    async with Troupe(protocol, names, trace) as troupe:
+    async with Troupe(chosen, options, names, trace) as troupe:
         way = "multicast on loopback" if troupe.multicast else "a list of peers on loopback"
         with told.step(f"{len(names)} processes start") as becomes:
             for name in names:

@@ -22,6 +22,7 @@ from unisono.cli.show import (
     status,
     verdicts,
 )
+from unisono.cli.words import options_of, whole
 from unisono.errors import Misuse
 from unisono.laws import LAWS
 from unisono.sim import Outcome, Plan, Shrunk, Summary, outcome_json, read_plan, run, shrunk
@@ -64,7 +65,7 @@ def plan_of(wanted: Mapping[str, Any], file: Path | None) -> Plan:
         return read_plan(file)
     fields = dict(wanted)
     if "nodes" in fields:
-        fields["nodes"] = _whole(fields["nodes"], "--nodes")
+        fields["nodes"] = whole(fields["nodes"], "--nodes")
     return Plan(**{"protocol": "rmcast"} | _read(fields))
 
 
@@ -73,22 +74,8 @@ def _read(fields: dict[str, Any]) -> dict[str, Any]:
     if "service" in fields:
         fields["service"] = service_of(fields["service"])
     if "options" in fields:
-        fields["options"] = dict(map(_option, fields["options"]))
+        fields["options"] = options_of(fields["options"])
     return fields
-
-
-def _option(text: str) -> tuple[str, int]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise Misuse(f"--option {text!r}: write it as name=number")
-    return name, _whole(value, f"--option {name}")
-
-
-def _whole(text: str, what: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise Misuse(f"{what} {text!r} is not a whole number") from None
 
 
 def _range(text: str, what: str) -> tuple[int, int]:
@@ -207,7 +194,7 @@ def _nodes(text: str | None) -> tuple[int, int]:
         return NODES_DRAWN
     if ":" in text:
         return _range(text, "--nodes")
-    return (_whole(text, "--nodes"),) * 2
+    return (whole(text, "--nodes"),) * 2
 
 
 class _progress:

@@ -8,10 +8,11 @@ import json
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from unisono.core import Offer
 from unisono.errors import UnisonoError
 
 GROUP, HOST = "239.192.77.2", "127.0.0.1"
@@ -88,8 +89,12 @@ class Player:
 class Troupe:
     """All of them. Leaving the `async with` ends every process, whatever happened."""
 
-    def __init__(self, protocol: str, names: Sequence[str], trace: Path) -> None:
-        self._protocol = protocol
+    def __init__(
+        self, offer: Offer, options: Mapping[str, int], names: Sequence[str], trace: Path
+    ) -> None:
+        self._protocol = offer.name
+        self._roles = {name: offer.appoint(at, options) for at, name in enumerate(names)}
+        """The options of each; every life of a name has the same."""
         self._names = names
         self._trace = trace
         self.players: dict[str, Player] = {}
@@ -108,15 +113,11 @@ class Troupe:
 
     async def enter(self, name: str) -> None:
         """Start a member: a new one, or a new life of one that died."""
-        arguments = ["-m", "unisono", "cat", "demo", "--name", name, "--json"]
-        arguments += ["--protocol", self._protocol, "--trace", str(self._trace), "--linger", "0"]
-        arguments += ["--settle", "0"]  # the demo waits for the views itself
         self.players[name] = Player(
             name,
             await asyncio.create_subprocess_exec(
                 sys.executable,
-                *arguments,
-                *self._reached(name),
+                *self.arguments(name),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -125,6 +126,15 @@ class Troupe:
                 start_new_session=True,
             ),
         )
+
+    def arguments(self, name: str) -> list[str]:
+        """How a member of this name is started, in every life."""
+        arguments = ["-m", "unisono", "cat", "demo", "--name", name, "--json"]
+        arguments += ["--protocol", self._protocol, "--trace", str(self._trace), "--linger", "0"]
+        arguments += ["--settle", "0"]  # the demo waits for the views itself
+        for option, value in self._roles[name].items():
+            arguments += ["--option", f"{option}={value}"]
+        return arguments + self._reached(name)
 
     def _reached(self, name: str) -> list[str]:
         if self.multicast:
