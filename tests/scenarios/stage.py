@@ -61,7 +61,9 @@ class Actor:
 
     def __init__(self, name: str, index: int) -> None:
         self.name = name
-        self.address = Address(f"10.0.0.{index}", 7000)
+        self.index = index
+        """Its place in `start`: what a protocol with roles appoints by."""
+        self.address = Address(f"10.0.0.{index + 1}", 7000)
         self.incarnation = 0
         self.core: Tap | None = None
         self.inner: Any = None
@@ -104,7 +106,7 @@ class Stage:
                 key, _, value = name.partition("=")
                 self._options[key] = int(value)
             else:
-                self.actors[name] = Actor(name, len(self.actors) + 1)
+                self.actors[name] = Actor(name, len(self.actors))
         self.say(f"{protocol}: {' '.join(self.actors)}")
 
     def do_join(self, *names: str) -> None:
@@ -127,7 +129,7 @@ class Stage:
                     seed=len(self.actors) * 100 + actor.incarnation + ord(name[0]),
                     packet_octets_max=self._options.get("packet", 1400),
                     with_state=bool(state),
-                    options=options,
+                    options=self._offer.appoint(actor.index, options),
                 )
             )
             actor.lives.append(actor.inner)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.scenarios import stage as stages
 from tests.scenarios.stage import Stage
+from unisono.core import Core, Setting
+from unisono.protocols import offer
 
 HERE = Path(__file__).parent
 SCENARIOS = sorted(HERE.glob("*/*.txt"))
@@ -42,3 +47,23 @@ def test_each_scenario_names_the_arrow_it_exists_for_and_a_law(path: Path) -> No
 def test_a_history_that_happens_otherwise_fails() -> None:
     text = "start rmcast a\njoin a\n----\nrmcast: a\na: OUTSIDE > MEMBER\n"
     assert played(text) != text
+
+
+def test_roles_go_by_the_order_of_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    rmcast, told = offer("rmcast"), list[tuple[str, Mapping[str, int]]]()
+
+    def make(setting: Setting) -> Core:
+        told.append((str(setting.me), setting.options))
+        return rmcast.make(Setting(setting.me, setting.group, setting.seed))
+
+    def ranked(index: int, options: Mapping[str, int]) -> Mapping[str, int]:
+        return {**options, "rank": index}
+
+    ranks = replace(rmcast, make=make, appoint=ranked)
+    monkeypatch.setattr(stages, "offer", lambda name: ranks)
+    Stage().obey("start ranks b a tokens=3 state=1\nmake a b\nmake a")
+    assert told == [
+        ("a#1", {"tokens": 3, "rank": 1}),
+        ("b#1", {"tokens": 3, "rank": 0}),
+        ("a#2", {"tokens": 3, "rank": 1}),
+    ]

@@ -220,6 +220,28 @@ def test_what_ailed_a_life_does_not_ail_the_next(lives: list[Diary]) -> None:
     assert slow.times(Congested) == [1_500_000, 1_700_000]
 
 
+def test_each_node_is_told_its_role_and_keeps_it(lives: list[Diary]) -> None:
+    told: list[tuple[str, Mapping[str, int]]] = []
+
+    class Told(Diary):
+        def __init__(self, setting: Setting) -> None:
+            super().__init__(setting)
+            told.append((str(setting.me), setting.options))
+
+    def first_is_master(index: int, options: Mapping[str, int]) -> Mapping[str, int]:
+        return {**options, "master": int(index == 0)}
+
+    weather = Weather(fault_us=SECOND, schedule=(FaultEvent("crash", 500_000, 100_000, (0,)),))
+    offer = replace(FLOOD, make=Told, laws=(), appoint=first_is_master)
+    plan = Plan(protocol="x", offer=offer, nodes=2, messages=0, options={"tokens": 3})
+    World(replace(plan, progress_us=1000), weather, offer, Service.FIFO).run()
+    assert told == [
+        ("a#1", {"tokens": 3, "master": 1}),
+        ("b#1", {"tokens": 3, "master": 0}),
+        ("a#2", {"tokens": 3, "master": 1}),
+    ]
+
+
 # -- the state that joiners are handed -------------------------------------------------------------
 
 ANNA, BEN = (Member(name, Address("10.0.0.1", 7), 1) for name in ("anna", "ben"))

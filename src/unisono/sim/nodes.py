@@ -258,7 +258,7 @@ class Node:
             packet_octets_max=world.weather.packet_octets_max,
             window_octets_max=world.weather.window_octets_max,
             with_state=world.weather.with_state,
-            options=world.plan.options,
+            options=world.offer.appoint(self.index, world.plan.options),
         )
         life = Life(world, self, member, world.tapped(setting, self.clock))
         self.life = life
