@@ -8,6 +8,7 @@ from unisono.core import Offer
 from unisono.model import Service
 from unisono.protocols.rmcast.core import Rmcast
 from unisono.protocols.rmcast.parameters import DEFAULTS
+from unisono.protocols.rmcast.words import label
 
 OFFER: Final = Offer(
     name="rmcast",
@@ -26,4 +27,5 @@ OFFER: Final = Offer(
     ),
     options=DEFAULTS,
     on_split="the suspected stop",
+    label=label,
 )

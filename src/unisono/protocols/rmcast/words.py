@@ -1,0 +1,81 @@
+"""A packet of rmcast in a few words, for those who look at a trace."""
+
+from __future__ import annotations
+
+from unisono.errors import BadPacket
+from unisono.model import Buffer
+from unisono.protocols.rmcast.packets import (
+    CONTROL,
+    KINDS,
+    PROTOCOL,
+    Add,
+    Announce,
+    Beat,
+    Data,
+    Packet,
+    Refuse,
+    Seek,
+    State,
+    StateAsk,
+    WelcomePart,
+    read,
+    read_control,
+)
+from unisono.wire import Reader, unseal
+
+
+def label(packet: Buffer) -> str:
+    """`data @5d2f01c9.4-7`, `nak @5d2f01c9.5`: a stream is named by its member's key, which who
+    reads the whole trace can turn into a name. What is no packet of ours has no words."""
+    try:
+        front = Reader(packet)
+        front.raw(6)
+        # Who traces a packet may be of any group: the packet's own is taken for right.
+        envelope = unseal(packet, PROTOCOL, front.u64())
+        if envelope.kind not in KINDS:
+            return ""
+        return _words(read(envelope.kind, envelope.body))
+    except BadPacket:
+        return ""
+
+
+def _words(packet: Packet) -> str:
+    match packet:
+        case Data():
+            return _of_data(packet)
+        case Beat(expels=True):
+            return "expel"
+        case Beat(asks=asks):
+            return " ".join(("nak", *(_stream(*ask) for ask in asks))) if asks else "beat"
+        case Seek():
+            return f"seek for {packet.member.name}" if packet.forwarded else "seek"
+        case Announce():
+            return "announce"
+        case WelcomePart(parts=1):
+            return "welcome"
+        case WelcomePart():
+            return f"welcome {packet.part + 1} of {packet.parts}"
+        case Refuse():
+            return f"refuse: {packet.reason}"
+        case StateAsk():
+            return f"state-ask from {packet.offset}"
+        case State():
+            last = packet.offset + max(len(packet.piece) - 1, 0)
+            return f"state {_range(packet.offset, last)} of {packet.total}"
+
+
+def _of_data(data: Data) -> str:
+    said = f"data {_stream(data.origin, data.first, data.first + len(data.chunks) - 1)}"
+    for chunk in data.chunks:
+        if chunk.flags & CONTROL:
+            order = read_control(chunk.payload)
+            return f"{said} add {order.member.name}" if isinstance(order, Add) else f"{said} bye"
+    return said
+
+
+def _stream(key: int, first: int, last: int) -> str:
+    return f"@{key:08x}.{_range(first, last)}"
+
+
+def _range(first: int, last: int) -> str:
+    return f"{first}" if first == last else f"{first}-{last}"
