@@ -24,6 +24,13 @@ def test_a_few_seeds_break_no_law(protocol: str, faults: str) -> None:
     assert not summary.failures, lines(summary)
 
 
+@pytest.mark.parametrize("protocol", sorted(offers()))
+def test_what_is_drawn_of_the_options_exists(protocol: str) -> None:
+    offer = offers()[protocol]
+    assert offer.swarm.keys() <= offer.options.keys()
+    assert all(offer.swarm.values()), "an option that is varied has something to choose from"
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("protocol", sorted(offers()))

@@ -16,7 +16,19 @@ import pytest
 from tests.sim.flood import CRASHES, DOUBLE, FLOOD, SPINS
 from unisono.errors import Misuse
 from unisono.model import Resilient, Service, ServiceLevel
-from unisono.sim import PROFILES, FaultEvent, Link, Outcome, Plan, Weather, outcome_json, run
+from unisono.sim import (
+    PROFILES,
+    FaultEvent,
+    Link,
+    Outcome,
+    Plan,
+    Weather,
+    drawn,
+    outcome_json,
+    plan_from_json,
+    plan_to_json,
+    run,
+)
 from unisono.sim.plan import service_name, service_of
 from unisono.trace.record import PROBE
 
@@ -133,6 +145,38 @@ def test_a_run_sends_small_and_large_messages() -> None:
     assert outcome.history is not None and not outcome.violations
     sizes = [r.size or 0 for r in outcome.history.rows if r.kind == "send"]
     assert min(sizes) < 150 and max(sizes) > 1200
+
+
+# -- options that a protocol wants varied ----------------------------------------------------------
+
+VARIED = replace(FLOOD, swarm={"fragile": (0, 1), "bug": (0, DOUBLE, 7, 8, 9)})
+
+
+def test_options_are_drawn_by_swarm_from_dice_of_their_own() -> None:
+    plain, varied = (
+        [drawn(plan(seed, offer=offer)) for seed in range(40)] for offer in (FLOOD, VARIED)
+    )
+    assert [each.weather for each in plain] == [each.weather for each in varied]
+    assert {each.options["fragile"] for each in varied} == {0, 1}
+    assert {each.options["bug"] for each in varied} == {0, DOUBLE, 7, 8, 9}
+    again = [drawn(plan(seed, offer=VARIED, options={"bug": 3})) for seed in range(40)]
+    assert {each.options["bug"] for each in again} == {3}, "what the plan sets stays"
+    assert [e.options["fragile"] for e in again] == [e.options["fragile"] for e in varied]
+
+
+def test_a_run_without_faults_or_with_its_weather_draws_no_options() -> None:
+    assert drawn(plan(offer=VARIED, faults="none")).options == {}
+    assert drawn(plan(offer=VARIED, weather=Weather())).options == {}
+
+
+def test_the_seed_replays_the_drawn_options() -> None:
+    seed = next(n for n in range(40) if drawn(plan(n, offer=VARIED)).options["bug"] == DOUBLE)
+    asked = plan(seed, offer=VARIED, nodes=3)
+    outcome = run(asked)
+    assert "--option" not in outcome.replay
+    explicit = replace(drawn(asked), offer=FLOOD)
+    assert fingerprint(run(explicit)) == fingerprint(outcome)
+    assert plan_from_json(plan_to_json(explicit)).options["bug"] == DOUBLE
 
 
 # -- what is wrong is seen -------------------------------------------------------------------------

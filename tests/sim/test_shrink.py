@@ -54,6 +54,13 @@ def test_a_planted_bug_is_found_and_made_small(tmp_path: Path) -> None:
     assert again.replay == "unisono sim --plan FILE"
 
 
+def test_options_that_were_drawn_stay_in_the_small_plan() -> None:
+    varied = replace(FLOOD, swarm={"bug": (DOUBLE,), "fragile": (0, 1)})
+    small = shrunk(replace(failing(), offer=varied, options={}), attempts_max=10)
+    assert small.law == "no_duplication"
+    assert small.plan.options["bug"] == DOUBLE and "fragile" in small.plan.options
+
+
 def test_what_does_not_fail_cannot_be_shrunk() -> None:
     with pytest.raises(Misuse, match="breaks no law"):
         shrunk(replace(BUGGY, options={}, messages=5, nodes=2, faults="none"))

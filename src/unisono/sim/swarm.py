@@ -1,11 +1,14 @@
-"""Faults drawn by swarm: some kinds off, the rest at wildly different rates, all from the seed."""
+"""Faults drawn by swarm: some kinds off, the rest at wildly different rates, all from the seed.
+So are the options that a protocol wants varied."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 from typing import Final
 
+from unisono.core import Offer
 from unisono.sim.plan import SECOND_US, Clock, FaultEvent, Link, Plan, Weather, dice
 
 RATES: Final = ("loss", "burst", "duplicate", "reorder", "corrupt", "bandwidth", "unlike")
@@ -32,7 +35,8 @@ ALWAYS: Final = {"none": (), "loss": ("loss", "burst"), "crash": ("crash", "amne
 
 
 def drawn(plan: Plan) -> Plan:
-    """The plan with its weather made explicit; a plan that has its weather stays as it is."""
+    """The plan with its weather and its options made explicit; one that has its weather stays as
+    it is."""
     if plan.weather is not None:
         return plan
     kinds = kinds_of(plan.faults, dice(plan.seed, "kinds"))
@@ -60,7 +64,27 @@ def drawn(plan: Plan) -> Plan:
     if "unlike" in kinds:
         links = unlike_links(kinds, plan.nodes, dice(plan.seed, "unlike"))
         weather = replace(weather, links=links)
-    return replace(plan, weather=weather)
+    return replace(plan, weather=weather, options=options_of(plan, offer_of(plan)))
+
+
+def offer_of(plan: Plan) -> Offer | None:
+    """The protocol that the plan brings or the catalogue has; none when nobody knows it."""
+    if plan.offer is not None:
+        return plan.offer
+    from unisono.protocols import offers
+
+    return offers().get(plan.protocol)
+
+
+def options_of(plan: Plan, offer: Offer | None) -> Mapping[str, int]:
+    """The plan's options, and those that the protocol wants varied. Each has dice of its own, so
+    that setting one leaves the others as drawn."""
+    if offer is None or plan.faults == "none":
+        return plan.options
+    varied = {
+        name: dice(plan.seed, "option", name).choice(values) for name, values in offer.swarm.items()
+    }
+    return {**varied, **plan.options}
 
 
 def kinds_of(profile: str, roll: Random) -> tuple[str, ...]:
