@@ -33,6 +33,7 @@ Protocol = Annotated[str, typer.Option(help="Which protocol.")]
 Options = Annotated[
     list[str] | None, typer.Option(metavar="K=V", help="Of the protocol; may be repeated.")
 ]
+Detail = Annotated[bool, typer.Option("--detail", help="Trace packets too, for draw.")]
 TraceDir = Annotated[Path, typer.Argument(help="The directory that --trace wrote.")]
 
 
@@ -107,6 +108,7 @@ def cat(
     trace: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write what happens as a trace.")
     ] = None,
+    detail: Detail = False,
     as_json: Json = False,
     expect: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Leave after N messages were delivered.")
@@ -149,6 +151,7 @@ def cat(
         config=config,
         rejoin=rejoin,
         trace=trace,
+        detail=detail or None,
     )
     raise typer.Exit(run_cat(group, options, expect, linger, settle, as_json))
 
@@ -170,6 +173,7 @@ def sim(
         Path | None, typer.Option(metavar="FILE", help="Run this plan instead; see --shrink.")
     ] = None,
     trace: Annotated[Path | None, typer.Option(metavar="DIR", help="Write the trace.")] = None,
+    detail: Detail = False,
     shrink: Annotated[bool, typer.Option("--shrink", help="Make a failing run small.")] = False,
     seeds: Annotated[
         str | None, typer.Option(metavar="A:B", help="A campaign: each seed from A to B - 1.")
@@ -190,9 +194,9 @@ def sim(
         options=option,
     )
     if seeds is not None:
-        misplaced = given(plan=plan, trace=trace, shrink=shrink or None)
+        misplaced = given(plan=plan, trace=trace, detail=detail or None, shrink=shrink or None)
         raise typer.Exit(campaign(seeds, wanted, misplaced, jobs, as_json))
-    raise typer.Exit(single(wanted, plan, trace, shrink, as_json))
+    raise typer.Exit(single(wanted, plan, trace, detail, shrink, as_json))
 
 
 @app.command()

@@ -36,11 +36,18 @@ NODES_DRAWN: Final = (3, 7)
 
 
 def single(
-    wanted: dict[str, Any], plan: Path | None, trace: Path | None, shrink: bool, as_json: bool
+    wanted: dict[str, Any],
+    plan: Path | None,
+    trace: Path | None,
+    detail: bool,
+    shrink: bool,
+    as_json: bool,
 ) -> int:
+    if detail and trace is None:
+        raise Misuse("--detail is about the trace: write --trace DIR too")
     asked = plan_of(wanted, plan)
     with status(f"simulating {asked.run_name} …"):
-        outcome = run(replace(asked, trace=trace), time.perf_counter)
+        outcome = run(replace(asked, trace=trace, detail=detail), time.perf_counter)
     line = outcome.replay if plan is None else f"unisono sim --plan {plan}"
     outcome = replace(outcome, replay=line)
     small = file = None
