@@ -1,0 +1,153 @@
+"""One directed link at work: what becomes of a burst on its way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Final, TypeAlias
+
+from unisono.sim.plan import Link
+
+Land: TypeAlias = Callable[[int, Any, Any, list[bytes]], None]
+"""Called with (when, a, b, packets) for what comes out at the far end; `a` and `b` are whatever
+was given at the near one."""
+
+_MILLION: Final = 1_000_000
+_LN2: Final = 45_426
+"""The natural logarithm of 2, in 65536ths."""
+
+
+def drawn_delay_us(link: Link, roll: Random) -> int:
+    """A delay, in whole microseconds from whole random bits: the same on every machine."""
+    spread = link.spread_us
+    if link.delay == "constant" or not spread:
+        return link.delay_us
+    if link.delay == "uniform":
+        return link.delay_us + int(roll.random() * (spread + 1))
+    bits = roll.getrandbits(32)
+    if link.delay == "exponential":
+        # Each leading zero is one more halving: exact at the powers of two, straight between.
+        halvings = 16 - (bits & 0xFFFF).bit_length()
+        return link.delay_us + (((halvings << 16) + (bits >> 16)) * spread * _LN2 >> 32)
+    # Four dice make the bell, three doublings to either side of the median.
+    bell = (bits & 255) + (bits >> 8 & 255) + (bits >> 16 & 255) + (bits >> 24)
+    doublings = bell * 6 * 65536 // 1020
+    return link.delay_us + ((65536 + (doublings & 65535) << (doublings >> 16)) * spread >> 19)
+
+
+class Pipe:
+    """One directed link at work: its dice, its mood, its queue."""
+
+    __slots__ = ("bad", "dice", "free_us", "last_us", "link", "odd")
+
+    def __init__(self, link: Link, roll: Random) -> None:
+        self.dice = roll
+        self.become(link)
+
+    def become(self, link: Link) -> None:
+        """Be like this from now on; what is under way still arrives late, even out of order."""
+        self.link = link
+        self.odd = bool(link.duplicate_ppm or link.reorder_ppm or link.corrupt_ppm)
+        self.bad = False
+        self.last_us = 0
+        self.free_us = 0
+
+    def survivors(self, packets: Sequence[bytes], counts: Counter[str]) -> list[bytes]:
+        """Those that neither loss nor a burst of loss takes."""
+        link, roll, kept = self.link, self.dice.random, []
+        for packet in packets:
+            if link.burst_ppm:
+                if roll() * _MILLION < (link.burst_end_ppm if self.bad else link.burst_ppm):
+                    self.bad = not self.bad
+                if self.bad and roll() * _MILLION < link.burst_loss_ppm:
+                    counts["burst_lost"] += 1
+                    continue
+            if link.loss_ppm and roll() * _MILLION < link.loss_ppm:
+                counts["lost"] += 1
+                continue
+            kept.append(packet)
+        return kept
+
+    def serialised(
+        self, now_us: int, packets: Sequence[bytes], counts: Counter[str]
+    ) -> tuple[int, list[bytes]]:
+        """When the last of them has left, and those for which the queue had a place."""
+        link, kept = self.link, []
+        free_us = max(self.free_us, now_us)
+        longest_us = link.queue_octets * _MILLION // link.octets_per_s
+        for packet in packets:
+            takes_us = len(packet) * _MILLION // link.octets_per_s
+            if free_us + takes_us - now_us > longest_us:
+                counts["overflowed"] += 1
+                continue
+            free_us += takes_us
+            kept.append(packet)
+        self.free_us = free_us
+        return free_us, kept
+
+    def through(
+        self,
+        now_us: int,
+        packets: list[bytes],
+        counts: Counter[str],
+        land: Land,
+        a: Any,
+        b: Any,
+    ) -> None:
+        """Carry a burst to the far end; what survives lands as one burst, but for the odd ones
+        out."""
+        link, left_us = self.link, now_us
+        if link.loss_ppm or link.burst_ppm:
+            packets = self.survivors(packets, counts)
+        if link.octets_per_s:
+            left_us, packets = self.serialised(now_us, packets, counts)
+        if not packets:
+            return
+        # Without reordering a link keeps its order, as nearly every path does.
+        at_us = self.last_us = max(left_us + drawn_delay_us(link, self.dice), self.last_us)
+        if self.odd:
+            packets = self._odd_ones_out(at_us, packets, counts, land, a, b)
+        if packets:
+            land(at_us, a, b, packets)
+
+    def _odd_ones_out(
+        self,
+        at_us: int,
+        packets: list[bytes],
+        counts: Counter[str],
+        land: Land,
+        a: Any,
+        b: Any,
+    ) -> list[bytes]:
+        """Corrupt, double and hold back single packets; the rest stays a burst."""
+        link, roll, rest = self.link, self.dice, []
+        for packet in packets:
+            if link.corrupt_ppm and roll.random() * _MILLION < link.corrupt_ppm:
+                counts["corrupted"] += 1
+                packet = corrupted(packet, roll)
+            if link.duplicate_ppm and roll.random() * _MILLION < link.duplicate_ppm:
+                counts["duplicated"] += 1
+                later_us = at_us + drawn_delay_us(link, roll)
+                land(later_us, a, b, [packet])
+            if link.reorder_ppm and roll.random() * _MILLION < link.reorder_ppm:
+                counts["reordered"] += 1
+                held_us = 1 + int(roll.random() * link.reorder_us)
+                land(at_us + held_us, a, b, [packet])
+            else:
+                rest.append(packet)
+        return rest
+
+
+def corrupted(packet: bytes, roll: Random) -> bytes:
+    """The packet with one to eight bits flipped, or cut short, or made longer."""
+    way = roll.randrange(4)
+    if way == 0 and packet:
+        return packet[: roll.randrange(len(packet))]
+    if way == 1 or not packet:
+        return packet + roll.randbytes(roll.randint(1, 16))
+    damaged = bytearray(packet)
+    bits = len(packet) * 8
+    for bit in roll.sample(range(bits), min(roll.randint(1, 8), bits)):
+        damaged[bit >> 3] ^= 1 << (bit & 7)
+    return bytes(damaged)
