@@ -6,7 +6,8 @@ from statistics import mean, median
 
 import pytest
 
-from unisono.sim.network import Network, corrupted, drawn_delay_us
+from unisono.sim.network import Network
+from unisono.sim.pipe import corrupted, drawn_delay_us
 from unisono.sim.plan import Link, Weather, dice
 
 STEADY = Link(delay="constant", delay_us=100, spread_us=0)
@@ -18,7 +19,13 @@ class Far:
     def __init__(self, link: Link, nodes: int = 3, **weather: object) -> None:
         self.bursts: list[tuple[int, int, int, list[bytes]]] = []
         full = Weather(link=link, **weather)  # type: ignore[arg-type]
-        self.network = Network(nodes, 7, full, lambda *burst: self.bursts.append(burst))
+        self.network = Network(nodes, 7, full, self.arrive, self.post)
+
+    def arrive(self, at_us: int, source: int, target: int, packets: list[bytes]) -> None:
+        self.bursts.append((at_us, source, target, packets))
+
+    def post(self, at_us: int, act: object, a: object, b: object) -> None:
+        raise AssertionError("without routers nothing stops on the way")
 
     def send(self, times: int, packets: int = 1, size: int = 100, every_us: int = 10) -> int:
         for turn in range(times):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from unisono.sim.campaign import Summary, campaign
-from unisono.sim.plan import KINDS, PROFILES, Clock, FaultEvent, Link, Plan, Weather
+from unisono.sim.plan import KINDS, PROFILES, Clock, FaultEvent, Link, Plan, Router, Weather
 from unisono.sim.planfile import plan_from_json, plan_to_json, read_plan, write_plan
 from unisono.sim.run import Outcome, outcome_json, run
 from unisono.sim.shrink import Shrunk, shrink, shrunk
@@ -17,6 +17,7 @@ __all__ = [
     "Link",
     "Outcome",
     "Plan",
+    "Router",
     "Shrunk",
     "Summary",
     "Weather",

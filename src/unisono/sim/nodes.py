@@ -180,13 +180,10 @@ class Life:
         if isinstance(effect.to, Everyone):
             targets: Sequence[int] = world.reach[here]
         else:
-            targets = [world.places.get(address, -1) for address in effect.to]
-        carry, now_us = world.network.carry, world.now_us
-        for target in targets:
-            if target < 0:
-                world.counts["sent_nowhere"] += len(packets)
-            else:
-                carry(now_us, here, target, packets)
+            known = [world.places[each] for each in effect.to if each in world.places]
+            world.counts["sent_nowhere"] += len(packets) * (len(effect.to) - len(known))
+            targets = known
+        world.network.cast(world.now_us, here, targets, packets)
 
     def _arm(self, timer: Timer, after_us: int) -> None:
         now_us, clock = self.world.now_us, self.node.clock

@@ -76,6 +76,15 @@ CALM: Final = Link()
 
 
 @dataclass(frozen=True, slots=True)
+class Router:
+    """A link that all nodes behind it share, on the way in and, with a queue of its own, on the
+    way out. A burst for several of them crosses it once; then each one's own link follows."""
+
+    behind: tuple[int, ...]
+    link: Link = CALM
+
+
+@dataclass(frozen=True, slots=True)
 class FaultEvent:
     """One fault at one time: what, when, for how long, to whom."""
 
@@ -135,6 +144,8 @@ class Weather:
     with_state: bool = True
     loopback: bool = False
     """Whether a node hears its own multicast packets."""
+    routers: tuple[Router, ...] = ()
+    """A node is behind one of them, or behind none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,8 +245,13 @@ def _check_weather(weather: Weather, nodes: int) -> None:
     for name in ("packet_octets_max", "window_octets_max", "burst_max", "large_packets"):
         if getattr(weather, name) <= 0:
             raise Misuse(f"weather: {name} must be above 0")
-    for link in (weather.link, *(each for _, _, each in weather.links)):
+    for link in (
+        weather.link,
+        *(each for _, _, each in weather.links),
+        *(router.link for router in weather.routers),
+    ):
         check_link(link)
+    _check_routers(weather.routers, nodes)
     for source, target, _ in weather.links:
         _check_nodes("links", (source, target), nodes)
     for clock in weather.clocks:
@@ -251,6 +267,18 @@ def _check_weather(weather: Weather, nodes: int) -> None:
         if event.kind in ("block", "split") and not event.to:
             raise Misuse(f"fault {event.kind!r}: name the other side in `to`")
         _check_nodes(f"fault {event.kind!r}", (*event.nodes, *event.to), nodes)
+
+
+def _check_routers(routers: tuple[Router, ...], nodes: int) -> None:
+    seen: set[int] = set()
+    for router in routers:
+        if not router.behind:
+            raise Misuse("router: name the nodes behind it in `behind`")
+        _check_nodes("router", router.behind, nodes)
+        for node in router.behind:
+            if node in seen:
+                raise Misuse(f"router: node {node} is named twice; it can be behind one router")
+            seen.add(node)
 
 
 def _check_nodes(where: str, indices: tuple[int, ...], nodes: int) -> None:

@@ -13,6 +13,7 @@ from unisono.sim.plan import (
     FaultEvent,
     Link,
     Plan,
+    Router,
     Weather,
     check_plan,
     service_name,
@@ -42,6 +43,8 @@ def plan_to_json(plan: Plan) -> str:
         kept["service"] = service_name(plan.service)
     if plan.weather is not None:
         kept["weather"] = asdict(plan.weather)
+        if not plan.weather.routers:
+            del kept["weather"]["routers"]  # few plans have any
     return json.dumps(kept, indent=1) + "\n"
 
 
@@ -126,6 +129,8 @@ def _weather(told: Any) -> Weather:
             kept[name] = _part(Link, value)
         elif name == "links":
             kept[name] = tuple(_unlike(each) for each in _list(where, value))
+        elif name == "routers":
+            kept[name] = tuple(_router(each) for each in _list(where, value))
         elif name == "schedule":
             kept[name] = tuple(_part(FaultEvent, each) for each in _list(where, value))
         elif name == "clocks":
@@ -146,6 +151,16 @@ def _unlike(told: Any) -> tuple[int, int, Link]:
         raise Misuse("weather: each of links must be [from, to, link]")
     source, target, link = told
     return _whole("link: from", source), _whole("link: to", target), _part(Link, link)
+
+
+def _router(told: Any) -> Router:
+    if not isinstance(told, dict) or not {"behind"} <= told.keys() <= {"behind", "link"}:
+        raise Misuse("weather: each of routers must be an object with `behind` and `link`")
+    behind = _list("router: behind", told["behind"])
+    return Router(
+        tuple(_whole("router: behind", each) for each in behind),
+        _part(Link, told.get("link", {})),
+    )
 
 
 def _part(kind: type[_Part], told: Any) -> _Part:

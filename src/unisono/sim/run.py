@@ -85,7 +85,7 @@ def run(plan: Plan, clock: Callable[[], float] | None = None) -> Outcome:
         virtual_s=world.now_us / 1e6,
         wall_s=(clock() - started) if clock else 0.0,
         replay=plan.replay,
-        counts=dict(sorted((world.counts + world.network.counts).items())),
+        counts=dict(sorted((world.counts + world.network.totals()).items())),
         history=history,
     )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from unisono.errors import Misuse
-from unisono.sim.plan import CALM, SECOND_US, FaultEvent, Link, Plan, Weather
+from unisono.sim.plan import CALM, SECOND_US, FaultEvent, Link, Plan, Router, Weather
 from unisono.sim.run import Outcome, run
 from unisono.sim.swarm import drawn
 
@@ -111,25 +111,41 @@ def _fewer_events(plan: Plan) -> Steps:
         size //= 2
 
 
+def _fewer_routers(plan: Plan) -> Steps:
+    weather, routers = _weather(plan), _weather(plan).routers
+    smaller: list[tuple[str, tuple[Router, ...]]] = []
+    if len(routers) > 1:
+        smaller.append(("no routers", ()))
+    for at, router in enumerate(routers):
+        before, after = routers[:at], routers[at + 1 :]
+        smaller.append((f"{len(routers) - 1} routers", (*before, *after)))
+        for what, calmer in _calmer(router.link):
+            words = f"{what} at a router"
+            smaller.append((words, (*before, replace(router, link=calmer), *after)))
+    for what, some in smaller:
+        yield what, replace(plan, weather=replace(weather, routers=some))
+
+
 def _calmer_links(plan: Plan) -> Steps:
-    """Each step is closer to `STILL`, so that they cannot go round in a circle."""
     weather = _weather(plan)
-    link = weather.link
-    links: list[tuple[str, Link]] = []
+    if weather.links:
+        yield "all links alike", replace(plan, weather=replace(weather, links=()))
+    for what, calmer in _calmer(weather.link):
+        yield what, replace(plan, weather=replace(weather, link=calmer))
+
+
+def _calmer(link: Link) -> Iterator[tuple[str, Link]]:
+    """Each step is closer to `STILL`, so that they cannot go round in a circle."""
     if link != STILL:
-        links.append(("still links", STILL))
+        yield "still links", STILL
     if link not in (STILL, CALM):
-        links.append(("calm links", CALM))
+        yield "calm links", CALM
         for rate in _RATES:
             if getattr(link, rate):
                 none: dict[str, Any] = {rate: 0}
-                links.append((f"no {rate}", replace(link, **none)))
+                yield f"no {rate}", replace(link, **none)
         if link.delay != "constant":
-            links.append(("constant delay", replace(link, delay="constant", spread_us=0)))
-    if weather.links:
-        yield "all links alike", replace(plan, weather=replace(weather, links=()))
-    for what, calmer in links:
-        yield what, replace(plan, weather=replace(weather, link=calmer))
+            yield "constant delay", replace(link, delay="constant", spread_us=0)
 
 
 def _plainer(plan: Plan) -> Steps:
@@ -178,10 +194,12 @@ def _without_node(weather: Weather, gone: int) -> Weather:
     for source, target, link in weather.links:
         if gone not in (source, target):
             links.append((source - (source > gone), target - (target > gone), link))
+    routers = (Router(moved(router.behind), router.link) for router in weather.routers)
     return replace(
         weather,
         schedule=tuple(schedule),
         links=tuple(links),
+        routers=tuple(router for router in routers if router.behind),
         clocks=weather.clocks[:gone] + weather.clocks[gone + 1 :],
         starts_us=weather.starts_us[:gone] + weather.starts_us[gone + 1 :],
     )
@@ -191,6 +209,7 @@ REDUCTIONS: Final[tuple[Callable[[Plan], Steps], ...]] = (
     _fewer_nodes,
     _fewer_messages,
     _fewer_events,
+    _fewer_routers,
     _calmer_links,
     _plainer,
     _shorter,

@@ -104,7 +104,7 @@ class World:
             for here in everyone
         ]
         """Whom a multicast packet reaches, by node."""
-        self.network = Network(plan.nodes, plan.seed, weather, self._arrive)
+        self.network = Network(plan.nodes, plan.seed, weather, self._arrive, self.post)
         if plan.trace is not None:
             from unisono.trace.files import clear_run  # needs pyarrow, as below
 
