@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 SEEDS  ?= 3000
+PROTOCOL ?=
 
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -31,8 +32,8 @@ lint: setup
 check: lint  ## format, lint, strict types, tidy, quick tests: under a minute
 	@$(PYTEST) -q -n 2 --dist loadgroup -m "not slow and not spark and not real"
 
-soak: setup  ## long campaigns of simulated runs; SEEDS=3000 says how many
-	@UNISONO_SEEDS=$(SEEDS) $(PYTEST) -m soak -s --timeout 0
+soak: setup  ## long campaigns of simulated runs; SEEDS=3000 PROTOCOL=rmcast, by default all
+	@UNISONO_SEEDS=$(SEEDS) UNISONO_PROTOCOL=$(PROTOCOL) $(PYTEST) -m soak -s --timeout 0
 
 bench: setup  ## throughput and latency on real sockets
 	@$(BIN)/unisono bench
