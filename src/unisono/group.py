@@ -7,7 +7,7 @@ import logging
 import os
 import random
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +20,7 @@ from unisono.errors import Misuse, Stopped, TooLarge, UnisonoError
 from unisono.model import Buffer, Member, ServiceLevel, View
 from unisono.net import where
 from unisono.net.identity import default_name, new_incarnation
-from unisono.net.life import Life
+from unisono.net.life import RECORDS_COUNT_MAX, Life
 from unisono.net.speaker import Full, Speaker
 from unisono.net.stream import Item, Rejoined, Shed, Stable, Stream
 from unisono.net.udp import Endpoint
@@ -112,6 +112,7 @@ class Group:
         self._apart_count = 0
         self._setbacks = 0
         self._past: Counter[str] = Counter()
+        self._remembered: deque[bytes] = deque(maxlen=RECORDS_COUNT_MAX)
         self._speaker = Speaker()
         self._stream = Stream(
             config.slow,
@@ -308,7 +309,7 @@ class Group:
             ledger = _Traced(core, self._offer, self.config)
             core = ledger.core
         told = (self._stream, self._speaker, self._installed, self._life_ended)
-        return Life(endpoint, core, *told, self.config.stable, ledger)
+        return Life(endpoint, core, *told, self._remembered, self.config.stable, ledger)
 
     def _setting(self, me: Member, endpoint: Endpoint) -> Setting:
         return Setting(

@@ -73,8 +73,6 @@ class Driver:
         self.core = core
         self.endpoint = endpoint
         self.finished = False
-        self.unsaved_count = 0
-        """Records that the core wanted on stable storage, and there was none."""
         self._application = application
         self._persist = persist
         self._loop = asyncio.get_running_loop()
@@ -211,9 +209,7 @@ class Driver:
             case Adopt(state):
                 self._application.adopt(state)
             case Persist(record):
-                if self._persist is None:
-                    self.unsaved_count += 1
-                else:
+                if self._persist is not None:
                     self._persist(record)
             case Reach(hops):
                 self.endpoint.reach(hops)

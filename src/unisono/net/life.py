@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
@@ -16,6 +16,8 @@ from unisono.net.stream import AdoptMark, CaptureMark, Stable, Stream
 from unisono.net.udp import Endpoint
 
 TRACE_FLUSH_S = 0.25
+RECORDS_COUNT_MAX = 64
+"""Records that a process remembers for its next life when there is no file for them."""
 
 
 class Ledger(Protocol):
@@ -40,28 +42,41 @@ class Life:
         speaker: Speaker,
         installed: Callable[[View], None],
         ended: Callable[[str | None], None],
+        remembered: deque[bytes],
         stable: str = "",
         ledger: Ledger | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.core = core
+        self.unsaved_count = 0
+        """Records that the core wanted on stable storage, and there was none."""
         self.counted = False
         """Whether its counts have been added to the group's past."""
         self._stream = stream
         self._speaker = speaker
         self._installed = installed
         self._ended = ended
+        self._remembered = remembered
         self._stable = StableFile(stable) if stable else None
         self._ledger = ledger
         self._flushing: asyncio.TimerHandle | None = None
-        self.driver = Driver(core, endpoint, self, self._stable.append if self._stable else None)
+        self.driver = Driver(core, endpoint, self, self._persist)
 
     def start(self) -> None:
         self._flush()
         events: list[Event] = [Join()]
-        if self._stable is not None and self._stable.records:
-            events.insert(0, Restart(self._stable.records))
+        records = self._stable.records if self._stable is not None else tuple(self._remembered)
+        if records:
+            events.insert(0, Restart(records))
         self.driver.start(*events)
+
+    def _persist(self, record: bytes) -> None:
+        """Without a file a record lasts as long as the process, which is enough for a rejoin."""
+        if self._stable is not None:
+            self._stable.append(record)
+        else:
+            self._remembered.append(record)
+            self.unsaved_count += 1
 
     def _flush(self) -> None:
         """A process that is killed leaves all but the last quarter of a second of its
@@ -73,7 +88,7 @@ class Life:
     def counts(self) -> Counter[str]:
         found = Counter(self.core.counts)
         found.update(self.endpoint.counts)
-        found["persist.unsaved"] += self.driver.unsaved_count
+        found["persist.unsaved"] += self.unsaved_count
         return found
 
     def tried(self) -> str:
