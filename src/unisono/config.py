@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote
 
 from unisono.core import Offer
 from unisono.errors import Misuse
-from unisono.model import Address, Resilient, Service, ServiceLevel
+from unisono.model import Address, Resilient, Service, ServiceLevel, level_named
 from unisono.net import where
 from unisono.net.stream import SLOW, Slow
 from unisono.net.udp import BUFFER_OCTETS, SEND_QUEUE_OCTETS_MAX
@@ -28,7 +28,6 @@ NAME = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
 URL = re.compile(r"(?P<scheme>[a-z+]+)://(?P<place>[^/?#]*)(?P<path>/[^?#]*)?(\?(?P<query>.*))?")
 SCHEMES = ("unisono", "unisono+peers")
 POSITIVE = re.compile(r".*_(max|octets|s)$")
-RESILIENT = re.compile(r"resilient(?:\((-?\d{1,9}|majority|all)\)|:(-?\d{1,9}|majority|all))")
 SECONDS_MAX = 86_400
 BUFFER_OCTETS_MAX = (1 << 31) - 1
 """What the socket option holds."""
@@ -265,13 +264,8 @@ def service_level(asked: str | ServiceLevel) -> ServiceLevel:
     """`safe`, `resilient(2)` or `resilient:2`, `resilient(majority)`, or a level itself."""
     if isinstance(asked, Service | Resilient):
         return asked
-    if isinstance(asked, str):
-        if asked.upper() in Service.__members__:
-            return Service[asked.upper()]
-        if match := RESILIENT.fullmatch(asked.lower()):
-            named = {"majority": Resilient.MAJORITY, "all": Resilient.ALL}
-            k = match[1] or match[2]
-            return Resilient(named[k] if k in named else int(k))
+    if isinstance(asked, str) and (found := level_named(asked)) is not None:
+        return found
     levels = ", ".join(name.lower() for name in Service.__members__)
     raise Misuse(f"service {asked!r} is no level: write one of {levels}, or resilient(k)")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -53,6 +54,18 @@ class Resilient:
 
 
 ServiceLevel: TypeAlias = Service | Resilient
+
+_K = r"(-?\d{1,9}|majority|all)"
+_RESILIENT = re.compile(rf"resilient(?::{_K}|\({_K}\))")
+_NAMED = {"majority": Resilient.MAJORITY, "all": Resilient.ALL}
+
+
+def level_named(text: str) -> ServiceLevel | None:
+    """`safe`, `resilient(2)` or `resilient:majority` as a level; nothing for any other text."""
+    if match := _RESILIENT.fullmatch(text.lower()):
+        k = match[1] or match[2]
+        return Resilient(_NAMED[k] if k in _NAMED else int(k))
+    return Service.__members__.get(text.upper())
 
 
 @dataclass(frozen=True, slots=True)

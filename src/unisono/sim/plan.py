@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Final, TypeAlias
 
 from unisono.core import Offer
 from unisono.errors import Misuse
-from unisono.model import Member, Resilient, Service, ServiceLevel
+from unisono.model import Member, Resilient, Service, ServiceLevel, level_named
 from unisono.trace.record import Sink
 
 SECOND_US: Final = 1_000_000
@@ -30,11 +29,6 @@ KINDS: Final = {
     "split": "packets between `nodes` and `to` are lost, both ways",
 }
 """Every kind of scheduled fault, with what it means."""
-
-RESILIENT: Final = re.compile(
-    r"resilient(?::(-?\d{1,9}|majority|all)|\((-?\d{1,9}|majority|all)\))"
-)
-NAMED: Final = {"majority": Resilient.MAJORITY, "all": Resilient.ALL}
 
 SinkMaker: TypeAlias = Callable[[Member], Sink]
 
@@ -212,13 +206,10 @@ def service_name(service: ServiceLevel) -> str:
 def service_of(name: str) -> ServiceLevel:
     """The level of this name: `causal`, `agreed`, `resilient:2` or, as `join` has it,
     `resilient(2)` …"""
-    if match := RESILIENT.fullmatch(name.lower()):
-        k = match[1] or match[2]
-        return Resilient(NAMED[k] if k in NAMED else int(k))
+    if (found := level_named(name)) is not None:
+        return found
     if name.lower().startswith("resilient"):
         raise Misuse(f"service {name!r}: write resilient:K with K a whole number, majority or all")
-    if name.upper() in Service.__members__:
-        return Service[name.upper()]
     known = ", ".join(each.lower() for each in Service.__members__)
     raise Misuse(f"unknown service {name!r}: write one of {known}, resilient:K")
 
