@@ -11,7 +11,7 @@ STAMP  := $(VENV)/.set-up
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint check soak bench clean
+.PHONY: help setup demo test lint check rules soak bench clean
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +31,9 @@ lint: setup
 
 check: lint  ## format, lint, strict types, tidy, quick tests: under a minute
 	@$(PYTEST) -q -n 2 --dist loadgroup -m "not slow and not spark and not real"
+
+rules: setup  ## each rule of the papers: its tests, and whether it holds
+	@$(PYTEST) -q -n 2 --dist loadgroup -m rule --rules --rules-json build/rules.json
 
 soak: setup  ## long campaigns of simulated runs; SEEDS=3000 PROTOCOL=rmcast, by default all
 	@UNISONO_SEEDS=$(SEEDS) UNISONO_PROTOCOL=$(PROTOCOL) $(PYTEST) -m soak -s --timeout 0
