@@ -40,6 +40,7 @@ def test_one_run_as_json_has_the_promised_shape() -> None:
 def test_one_run_for_people_says_how_fast_it_went() -> None:
     found = unisono("sim", "--nodes", "3", "--messages", "20", "--option", "detect_us=500000")
     assert "kept" in found.stdout
+    assert "seed 1, detect_us 500000" in found.stdout
     assert "simulated seconds a second" in found.stdout
     assert found.returncode == 0
 

@@ -174,6 +174,7 @@ def test_the_seed_replays_the_drawn_options() -> None:
     asked = plan(seed, offer=VARIED, nodes=3)
     outcome = run(asked)
     assert "--option" not in outcome.replay
+    assert outcome.options == drawn(asked).options == outcome_json(outcome)["options"]
     explicit = replace(drawn(asked), offer=FLOOD)
     assert fingerprint(run(explicit)) == fingerprint(outcome)
     assert plan_from_json(plan_to_json(explicit)).options["bug"] == DOUBLE

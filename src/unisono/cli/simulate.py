@@ -98,9 +98,10 @@ def _range(text: str, what: str) -> tuple[int, int]:
 def show(outcome: Outcome, shrink: bool) -> None:
     console = out()
     sentences = {name: law.sentence for name, law in LAWS.items()} | WORLD_LAWS
+    options = "".join(f", {name} {value}" for name, value in outcome.options.items())
     console.print(
         f"[bold]{outcome.protocol}[/]  {outcome.nodes} nodes, faults {outcome.faults},"
-        f" seed {outcome.seed}"
+        f" seed {outcome.seed}{options}"
     )
     console.print(verdicts(outcome.laws, sentences))
     console.print(

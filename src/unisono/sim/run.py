@@ -47,6 +47,8 @@ class Outcome:
     wall_s: float
     replay: str
     """The line that runs this again."""
+    options: Mapping[str, int] = field(default_factory=dict)
+    """The protocol's, as they were set and drawn."""
     counts: Mapping[str, int] = field(default_factory=dict)
     """What the network and the nodes went through, by name."""
     history: History | None = None
@@ -85,6 +87,7 @@ def run(plan: Plan, clock: Callable[[], float] | None = None) -> Outcome:
         virtual_s=world.now_us / 1e6,
         wall_s=(clock() - started) if clock else 0.0,
         replay=plan.replay,
+        options=dict(sorted(full.options.items())),
         counts=dict(sorted((world.counts + world.network.totals()).items())),
         history=history,
     )
@@ -166,6 +169,7 @@ def outcome_json(outcome: Outcome) -> dict[str, Any]:
         "seed": outcome.seed,
         "nodes": outcome.nodes,
         "faults": outcome.faults,
+        "options": dict(outcome.options),
         "laws": dict(outcome.laws),
         "violations": [each._asdict() for each in outcome.violations],
         "sent": outcome.sent,
