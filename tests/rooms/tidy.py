@@ -9,7 +9,7 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
-PURE = ("model", "core", "fsa", "wire", "parts", "protocols")
+PURE = ("model", "core", "fsa", "wire", "parts", "protocols", "draw")
 IMPURE_MODULES = frozenset(
     "time random socket os io asyncio logging threading secrets uuid datetime".split()
 )
@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "protocols.*": OF_A_PROTOCOL,
     "trace": frozenset(("model", "core", "errors")),
     "laws": frozenset(("model", "trace", "errors")),
+    "draw": frozenset(("model", "trace", "errors")),
     "sim": frozenset(("model", "core", "wire", "errors", "protocols", "trace", "laws")),
     "net": frozenset(("model", "core", "wire", "errors", "parts")),
     "config": frozenset(("net", "core", "model", "errors")),

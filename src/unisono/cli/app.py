@@ -208,6 +208,37 @@ def verify(directory: TraceDir, as_json: Json = False) -> None:
 
 
 @app.command()
+def draw(
+    trace: Annotated[Path, typer.Argument(help="What --trace wrote; with --detail, best.")],
+    run: Annotated[str | None, typer.Option(help="Which, where there are several.")] = None,
+    group: Annotated[str | None, typer.Option(help="Which, where a run has several.")] = None,
+    from_ms: Annotated[float, typer.Option(min=0, help="After the run's begin.")] = 0.0,
+    to_ms: Annotated[float | None, typer.Option(min=0, help="By default, its end.")] = None,
+    nodes: Annotated[
+        str | None, typer.Option(metavar="A,B,…", help="The columns, from left to right.")
+    ] = None,
+    without: Annotated[
+        str | None, typer.Option(metavar="KIND,…", help="Packets to leave out, as beat.")
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Heartbeats too where nothing else happens.")
+    ] = False,
+    packets_max: Annotated[
+        int, typer.Option("--max", min=1, max=100_000, help="Packets drawn.")
+    ] = 1500,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE.svg", help="By default RUN.svg; - to stdout.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """A trace as a space-time diagram: who sent what to whom, and what became of it."""
+    from unisono.cli.draw import ask_for, show
+
+    ask = ask_for(from_ms, to_ms, nodes, without, every, packets_max)
+    raise typer.Exit(show(trace, run, group, ask, out, as_json))
+
+
+@app.command()
 def pipeline(
     directory: TraceDir,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where tables and report go.")],

@@ -1,0 +1,51 @@
+"""Space-time diagrams: a history goes in, SVG comes out. A line a life, time downward."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from unisono.draw.flights import DAMAGED, LOST
+from unisono.draw.layout import layout_of
+from unisono.draw.picture import picture
+from unisono.draw.story import PACKETS_MAX, Ask, story_of
+from unisono.draw.words import REPAIR
+from unisono.trace.history import History
+
+__all__ = ["PACKETS_MAX", "Ask", "Drawing", "draw"]
+
+
+class Drawing(NamedTuple):
+    """The SVG, and what is in it."""
+
+    svg: str
+    lives: int
+    packets: int
+    """Drawn; messages, where packets were not traced."""
+    lost: int
+    """Ways to a life on which a packet was lost or damaged."""
+    repairs: int
+    traced: bool
+    from_us: int
+    to_us: int
+    left_out: dict[str, int]
+    notes: list[str]
+
+
+def draw(history: History, ask: Ask | None = None) -> Drawing:
+    """The same history and the same wishes always make the same bytes."""
+    story = story_of(history, ask or Ask())
+    title = f"{history.run}: {history.protocol}, group {history.group}"
+    packets = story.packets
+    fates = [fate for packet in packets for fate in packet.fates if fate.life in story.lives]
+    return Drawing(
+        svg=picture(layout_of(story), title),
+        lives=len(story.lives),
+        packets=len(packets),
+        lost=sum(fate.how in (LOST, DAMAGED) for fate in fates),
+        repairs=sum(packet.category == REPAIR for packet in packets),
+        traced=story.traced,
+        from_us=story.from_us - story.zero_us,
+        to_us=story.to_us - story.zero_us,
+        left_out=story.left_out,
+        notes=story.notes,
+    )

@@ -1,0 +1,73 @@
+"""Clocks of different machines, made to agree: nothing arrives before it was sent.
+
+Where some packet or message seems to, the clocks disagree. Then each node's clock is moved so that
+the quickest way there takes as long as the quickest way back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from unisono.trace.history import History, message_of
+from unisono.trace.record import Row
+
+Link = tuple[str, str]
+"""From one node to another."""
+
+
+def aligned(history: History) -> tuple[History, dict[str, int]]:
+    """The history by one clock, and by node how far it was moved; as it is where clocks agree."""
+    least = _least(history.rows)
+    if all(takes_us >= 0 for takes_us in least.values()):
+        return history, {}
+    ahead = _ahead(sorted({row.node for row in history.rows}), least)
+    first_us = min(row.t_us - ahead[row.node] for row in history.rows)
+    moved = {node: -us - min(first_us, 0) for node, us in ahead.items()}
+    rows = tuple(row._replace(t_us=row.t_us + moved[row.node]) for row in history.rows)
+    return replace(history, rows=rows), {node: us for node, us in moved.items() if us}
+
+
+def _least(rows: Sequence[Row]) -> dict[Link, int]:
+    """By link, the least time from a sending to its arrival, by the clocks as they are. Only what
+    was sent once is asked: of equal packets nobody knows which is which."""
+    sent: dict[tuple[str, int | str], list[Row]] = {}
+    for row in rows:
+        if row.kind == "packet_out":
+            sent.setdefault(("packet_in", row.digest or 0), []).append(row)
+        elif row.kind == "send":
+            sent.setdefault(("deliver", message_of(row)), []).append(row)
+    found: dict[Link, int] = {}
+    for row in rows:
+        what = row.digest or 0 if row.kind == "packet_in" else message_of(row)
+        sendings = sent.get((row.kind, what), [])
+        if len({(each.node, each.t_us) for each in sendings}) == 1:
+            origin = sendings[0]
+            if origin.node != row.node:
+                link, takes_us = (origin.node, row.node), row.t_us - origin.t_us
+                found[link] = min(takes_us, found.get(link, takes_us))
+    return found
+
+
+def _ahead(nodes: Sequence[str], least: Mapping[Link, int]) -> dict[str, int]:
+    """By node, how far its clock is ahead of the first one's, as the links between them tell."""
+    ahead: dict[str, int] = {}
+    for start in nodes:
+        if start in ahead:
+            continue
+        ahead[start] = 0
+        waiting = [start]
+        while waiting:
+            here = waiting.pop(0)
+            for other in nodes:
+                there, back = least.get((here, other)), least.get((other, here))
+                if other in ahead or (there is None and back is None):
+                    continue
+                # Where only one way is known, it is taken to need no time.
+                if there is None or back is None:
+                    gap_us = there if there is not None else -(back or 0)
+                else:
+                    gap_us = (there - back) // 2
+                ahead[other] = ahead[here] + gap_us
+                waiting.append(other)
+    return ahead

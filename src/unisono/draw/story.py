@@ -1,0 +1,298 @@
+"""What of a trace is drawn: the stretch of time, the nodes, and no more than can be read."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from unisono.draw.clocks import aligned
+from unisono.draw.flights import ARRIVED, Fate, Life, Packet, Stray, traffic_of
+from unisono.draw.marks import VIEWED, Mark, marks_of
+from unisono.draw.words import QUIET, said, together
+from unisono.errors import Misuse
+from unisono.trace.history import ALIVE, History
+
+PACKETS_MAX: Final = 1500
+MARKS_PER_PACKET: Final = 4
+"""So many marks may be drawn for each packet that may."""
+NEAR: Final = 3
+"""A quiet packet is drawn within so many times the usual delay of something that is not quiet."""
+TOGETHER: Final = 4
+"""What happens within this part of the usual delay is drawn as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What to draw. Times count from the first row of the history."""
+
+    from_us: int | None = None
+    to_us: int | None = None
+    nodes: tuple[str, ...] = ()
+    """The columns, from left to right; all when empty."""
+    packets_max: int = PACKETS_MAX
+    every: bool = False
+    """Also the quiet packets that are far from anything else."""
+    without: tuple[str, ...] = ()
+    """Kinds of packets that are not drawn: first words of labels."""
+
+
+@dataclass(slots=True)
+class Shot:
+    """Packets of one kind that left together and fared alike: one set of arrows."""
+
+    life: str
+    step: int
+    t_us: int
+    category: str
+    fates: list[Fate]
+    packets: list[Packet]
+    audience: int = 0
+    """Whom it was for, drawn or not."""
+
+    @property
+    def text(self) -> str:
+        return together(packet.label for packet in self.packets)
+
+
+@dataclass(slots=True)
+class Story:
+    columns: tuple[str, ...]
+    lives: dict[str, Life]
+    marks: list[Mark]
+    shots: list[Shot]
+    strays: list[Stray]
+    hidden_us: list[int]
+    """When the quiet packets were sent that are not drawn, in order."""
+    zero_us: int
+    """Where the history begins."""
+    from_us: int
+    to_us: int
+    views: dict[str, str]
+    """By life, the view it was in when the drawing begins."""
+    traced: bool
+    left_out: dict[str, int] = field(default_factory=dict)
+    """How much of what is not drawn."""
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def packets(self) -> list[Packet]:
+        return [packet for shot in self.shots for packet in shot.packets]
+
+
+def story_of(told: History, ask: Ask) -> Story:
+    history, moved = aligned(told)
+    traffic = traffic_of(history)
+    zero_us = min(row.t_us for row in history.rows)
+    last_us = max(row.t_us for row in history.rows)
+    from_us = zero_us + (ask.from_us or 0)
+    to_us = last_us if ask.to_us is None else zero_us + ask.to_us
+    if from_us > last_us:
+        raise Misuse(
+            f"nothing happens after {(from_us - zero_us) / 1000:g} ms:"
+            f" the run lasts {(last_us - zero_us) / 1000:g} ms"
+        )
+    if from_us > to_us:
+        raise Misuse("the drawing would end before it begins: give the earlier time first")
+    columns = _columns(traffic.lives.values(), ask.nodes)
+    lives = {key: life for key, life in traffic.lives.items() if life.node in columns}
+    together_us = max(traffic.delay_us // TOGETHER, 0)
+    mine = (row for row in history.rows if row.node in columns)
+    marks = marks_of(mine, lives, _heard(traffic.packets), together_us)
+    story = Story(
+        columns=columns,
+        lives={key: life for key, life in lives.items() if _meets(life, from_us, to_us)},
+        marks=[mark for mark in marks if from_us <= mark.t_us <= to_us],
+        shots=[],
+        strays=[s for s in traffic.strays if s.life in lives and from_us <= s.t_us <= to_us],
+        hidden_us=[],
+        zero_us=zero_us,
+        from_us=from_us,
+        to_us=to_us,
+        views=_views_at(marks, from_us),
+        traced=traffic.traced,
+    )
+    if moved:
+        story.notes.append(
+            "Clocks disagreed and were moved: "
+            + ", ".join(f"{node} by {us / 1000:,.3f} ms" for node, us in sorted(moved.items()))
+            + "."
+        )
+    if not traffic.traced:
+        story.notes.append("Packets were not traced: messages are drawn, from send to delivery.")
+    packets = _chosen(traffic.packets, story, ask)
+    if traffic.traced and not ask.every:
+        packets = _without_quiet(packets, story, NEAR * traffic.delay_us)
+    packets = _bounded(packets, story, ask.packets_max)
+    story.shots = _shots(packets, story.lives, together_us)
+    return story
+
+
+def _heard(packets: Iterable[Packet]) -> dict[str, list[int]]:
+    """By life, when packets came in."""
+    found: dict[str, list[int]] = {}
+    for packet in packets:
+        for fate in packet.fates:
+            if fate.how == ARRIVED:
+                found.setdefault(fate.life, []).append(fate.t_us)
+    return {life: sorted(times) for life, times in found.items()}
+
+
+def _columns(lives: Iterable[Life], asked: tuple[str, ...]) -> tuple[str, ...]:
+    known = sorted({life.node for life in lives}, key=_natural)
+    for node in asked:
+        if node not in known:
+            raise Misuse(f"no node {node!r} in this trace: it has {', '.join(known)}")
+    if len(set(asked)) < len(asked):
+        raise Misuse(f"a node is named twice in {','.join(asked)!r}")
+    return asked or tuple(known)
+
+
+def _natural(name: str) -> tuple[tuple[int, str], ...]:
+    """`n2` before `n10`."""
+    return tuple((int(part or 0), rest) for rest, part in re.findall(r"(\D*)(\d*)", name))
+
+
+def _meets(life: Life, from_us: int, to_us: int) -> bool:
+    return life.start_us <= to_us and (life.end_us >= from_us or life.end == ALIVE)
+
+
+def _views_at(marks: Iterable[Mark], from_us: int) -> dict[str, str]:
+    return {m.life: m.text for m in marks if m.kind == VIEWED and m.t_us < from_us}
+
+
+# -- which packets -------------------------------------------------------------------------------
+
+
+def _chosen(packets: Iterable[Packet], story: Story, ask: Ask) -> list[Packet]:
+    """Those that are sent, or arrive, in the stretch, between nodes that are drawn."""
+    found, unwanted, elsewhere = [], 0, 0
+    for packet in packets:
+        ends = [packet.t_us, *(fate.t_us for fate in packet.fates if fate.how == ARRIVED)]
+        if not any(story.from_us <= end <= story.to_us for end in ends):
+            continue
+        heard = not packet.fates or any(fate.life in story.lives for fate in packet.fates)
+        if packet.life not in story.lives or not heard:
+            elsewhere += 1
+        elif packet.label.split(" ", 1)[0] in ask.without:
+            unwanted += 1
+        else:
+            found.append(packet)
+    if unwanted:
+        story.left_out["unwanted"] = unwanted
+        story.notes.append(f"{unwanted:,} packets not drawn: {', '.join(ask.without)}.")
+    if elsewhere:
+        story.left_out["other nodes"] = elsewhere
+        story.notes.append(f"{elsewhere:,} packets from or to other nodes not drawn.")
+    return found
+
+
+def _without_quiet(packets: list[Packet], story: Story, near_us: int) -> list[Packet]:
+    """Heartbeats and their like tell little, but for those near something else."""
+    busy = sorted(
+        [mark.t_us for mark in story.marks]
+        + [p.t_us for p in packets if p.category != QUIET]
+        + [fate.t_us for p in packets if p.category != QUIET for fate in p.fates]
+    )
+    kept = []
+    for packet in packets:
+        at = bisect_left(busy, packet.t_us - near_us)
+        if packet.category != QUIET or (at < len(busy) and busy[at] <= packet.t_us + near_us):
+            kept.append(packet)
+        else:
+            story.hidden_us.append(packet.t_us)
+    if not kept:  # nothing else happens: then they are the story
+        story.hidden_us.clear()
+        return packets
+    if story.hidden_us:
+        count = len(story.hidden_us)
+        story.left_out["quiet"] = count
+        story.notes.append(f"{count:,} heartbeats and the like far from all else not drawn.")
+    near = [s for s in story.strays if _is_near(busy, s.t_us, near_us)]
+    story.strays = near
+    return kept
+
+
+def _is_near(busy: Sequence[int], t_us: int, near_us: int) -> bool:
+    at = bisect_left(busy, t_us - near_us)
+    return at < len(busy) and busy[at] <= t_us + near_us
+
+
+def _bounded(packets: list[Packet], story: Story, packets_max: int) -> list[Packet]:
+    """The first so many; the drawing ends where the next would be."""
+    kept, marks_max = packets[:packets_max], packets_max * MARKS_PER_PACKET
+    ends_us = [
+        each[count].t_us
+        for each, count in ((packets, packets_max), (story.marks, marks_max))
+        if len(each) > count
+    ]
+    if not ends_us:
+        return packets
+    # Where all happens at once there is no end before it: then at least the first are drawn.
+    end_us = max(min(ends_us), story.from_us + 1)
+    kept = [packet for packet in kept if packet.t_us < end_us]
+    story.left_out["packets beyond the bound"] = len(packets) - len(kept)
+    what = "packets" if story.traced else "messages"
+    at_ms = (end_us - story.zero_us) / 1000
+    story.notes.append(
+        f"The drawing ends at {at_ms:,.3f} ms: {len(packets) - len(kept):,} of"
+        f" {len(packets):,} {what} come later (at most {packets_max:,} are drawn)."
+    )
+    story.to_us = end_us - 1
+    story.marks = [mark for mark in story.marks if mark.t_us < end_us]
+    story.strays = [stray for stray in story.strays if stray.t_us < end_us]
+    story.hidden_us = [t_us for t_us in story.hidden_us if t_us < end_us]
+    story.lives = {
+        key: life for key, life in story.lives.items() if _meets(life, story.from_us, story.to_us)
+    }
+    return kept
+
+
+# -- packets that are one to the eye -------------------------------------------------------------
+
+
+def _shots(packets: Iterable[Packet], lives: dict[str, Life], together_us: int) -> list[Shot]:
+    found: list[Shot] = []
+    open_shots: dict[tuple[str, str, str, str, str], list[Shot]] = {}
+    for packet in packets:
+        words = said(packet.label)
+        fates = [fate for fate in packet.fates if fate.life in lives]
+        key = (packet.life, packet.category, words.kind, words.stream, words.rest)
+        recent = [
+            shot for shot in open_shots.get(key, ()) if packet.t_us - shot.t_us <= together_us
+        ]
+        open_shots[key] = recent
+        for shot in recent:
+            if _alike(shot.fates, fates, together_us):
+                shot.packets.append(packet)
+                break
+        else:
+            shot = Shot(packet.life, packet.step, packet.t_us, packet.category, fates, [packet])
+            shot.audience = len(packet.fates)
+            recent.append(shot)
+            found.append(shot)
+    for shot in found:
+        shot.fates = sorted({*shot.fates, *_last_arrivals(shot)})
+    return found
+
+
+def _last_arrivals(shot: Shot) -> list[Fate]:
+    """Of packets that did not arrive at once, the first and the last are shown."""
+    last: dict[str, Fate] = {}
+    for packet in shot.packets:
+        for fate in packet.fates:
+            if fate.how == ARRIVED:
+                last[fate.life] = max(fate, last.get(fate.life, fate))
+    drawn = {fate.life for fate in shot.fates}
+    return [fate for fate in last.values() if fate.life in drawn]
+
+
+def _alike(some: Sequence[Fate], others: Sequence[Fate], together_us: int) -> bool:
+    return len(some) == len(others) and all(
+        one.life == other.life
+        and one.how == other.how
+        and abs(one.t_us - other.t_us) <= together_us
+        for one, other in zip(some, others, strict=True)
+    )
