@@ -1,0 +1,81 @@
+"""Labels are read without knowing any protocol."""
+
+from __future__ import annotations
+
+import pytest
+
+from unisono.draw.words import Said, category, named, owners, runs, said, together
+
+
+@pytest.mark.parametrize(
+    ("label", "parts"),
+    [
+        ("data 5.0", Said("data", "5", 0, 0)),
+        ("nak 5.1-5.3", Said("nak", "5", 1, 3)),
+        ("nak 5.1-3", Said("nak", "5", 1, 3)),
+        ("grant 6", Said("grant", "", 6, 6)),
+        ("data a.b.7 bye", Said("data", "a.b", 7, 7, " bye")),
+        ("state 0-99 of 400", Said("state", "", 0, 99, " of 400")),
+        ("nak a.5-7 b.2", Said("nak", "a", 5, 7, " b.2")),
+        ("beat", Said("beat")),
+        ("refuse: full 3", Said("refuse: full 3")),
+        ("nak 5.3-5.1", Said("nak 5.3-5.1")),
+        ("", Said("")),
+        ("data " + "9" * 30, Said("data " + "9" * 30)),
+    ],
+)
+def test_a_label_is_taken_apart(label: str, parts: Said) -> None:
+    assert said(label) == parts
+
+
+@pytest.mark.parametrize(
+    ("labels", "text"),
+    [
+        (["data 5.0"], "data 5.0"),
+        (["data 5.0", "data 5.1", "data 5.2"], "data 5.0–2"),
+        (["data 5.0", "data 5.1", "data 5.3"], "data 5.0–1, 3"),
+        (["data 5.3", "data 5.0-5.2"], "data 5.0–3"),
+        (["beat", "beat"], "beat ×2"),
+        (["data 5.0", "data 6.0"], "data 5.0, data 6.0"),
+        (["state 0-9 of 20", "state 10-19 of 20"], "state 0–19 of 20"),
+        (["grant 6", "grant 6"], "grant 6"),
+        ([], ""),
+    ],
+)
+def test_labels_are_told_together(labels: list[str], text: str) -> None:
+    assert together(labels) == text
+
+
+@pytest.mark.parametrize(
+    ("label", "kind"),
+    [
+        ("data 5.0", "data"),
+        ("repair 5.0", "repair"),
+        ("NAK 5.1-5.3", "nak"),
+        ("deny 5", "refusal"),
+        ("refuse: no state", "refusal"),
+        ("request", "token"),
+        ("grant 6", "token"),
+        ("join", "join"),
+        ("confirm 3", "join"),
+        ("state-ask from 0", "state"),
+        ("empty 5.9", "quiet"),
+        ("report", "quiet"),
+        ("frobnicate data", "other"),
+        ("", "other"),
+    ],
+)
+def test_the_first_word_makes_the_category(label: str, kind: str) -> None:
+    assert category(label) == kind
+
+
+def test_a_stream_is_named_after_who_first_sent_of_it() -> None:
+    sent = [("a", "nak @0b.1"), ("b", "data @0b.1"), ("a", "data @0b.1"), ("a", "data @0a.2")]
+    assert owners(sent) == {"@0b": "b", "@0a": "a"}
+    assert named("nak @0b.1-3 @0c.1", {"@0b": "b"}) == "nak b.1-3 @0c.1"
+
+
+def test_runs_are_short() -> None:
+    assert runs([(3, 3), (1, 1), (2, 2), (9, 9)]) == "1–3, 9"
+    assert runs([(1, 5), (2, 3), (6, 7)]) == "1–7"
+    assert runs([]) == ""
