@@ -102,7 +102,9 @@ def views_of(named: DataFrame) -> DataFrame:
 def packets_of(named: DataFrame) -> DataFrame:
     """Protocol work, where it was traced: packets, drops, repairs, timers, arrows."""
     return named.where(F.col("kind").isin(*WORK_KINDS)).select(
-        *HISTORY, *("life", "node", "step", "t_us", "kind", "view", "peer", "size", "detail")
+        *HISTORY,
+        *("life", "node", "step", "t_us", "kind", "view"),
+        *("number", "peer", "size", "digest", "detail"),
     )
 
 
