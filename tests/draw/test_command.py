@@ -73,10 +73,11 @@ def test_it_tells_in_json(tmp_path: Path) -> None:
         "packets": 2,
         "lost": 1,
         "repairs": 0,
-        "left_out": {"unwanted": 1, "packets beyond the bound": 1},
+        "left_out": {"unwanted": 1, "beyond the bound": 1},
         "notes": [
             "1 packets not drawn: nak.",
-            "The drawing ends at 9.400 ms: 1 of 3 packets come later (at most 2 are drawn).",
+            "The drawing ends at 9.400 ms: 1 of 3 packets and 1 marks come later; at most 2 packets"
+            " and 8 marks are drawn.",
         ],
     }
 

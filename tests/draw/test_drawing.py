@@ -106,6 +106,17 @@ def test_the_ends_of_lives_are_marked() -> None:
     assert len(groups(svg, "line")) == 5
 
 
+def test_what_is_told_of_a_life_after_its_end_is_not_drawn() -> None:
+    tale = Tale("ab").row("b", 900, "crash").said("b", 1000, 1)
+    assert not groups(draw(tale.history).svg, "mark", "send")
+
+
+def test_a_packet_that_nobody_is_there_to_hear_is_drawn() -> None:
+    svg = draw(Tale("a").out("a", 1000, "seek").said("a", 9000, 1).history).svg
+    (packet,) = flights(svg, "join")
+    assert shapes(packet, "dash") and not shapes(packet, "tip")
+
+
 def test_who_was_killed_is_not_heard_of_again() -> None:
     tale = Tale("ab").said("b", 500, 1).join("b#2", 9000)
     assert texts(groups(draw(tale.history).svg, "mark", "vanish")) == ["not heard of again"]
@@ -275,8 +286,11 @@ def test_no_more_packets_are_drawn_than_asked_for() -> None:
         )
     drawing = draw(tale.history, Ask(packets_max=7))
     assert drawing.packets == 7
-    assert drawing.left_out == {"packets beyond the bound": 93}
-    assert any("93 of 100 packets come later (at most 7" in note for note in drawing.notes)
+    assert drawing.left_out == {"beyond the bound": 93}
+    assert any(
+        "93 of 100 packets and 0 marks come later; at most 7 packets" in note
+        for note in drawing.notes
+    )
     assert any("93 of 100" in text for text in texts(parsed(drawing.svg)))
     assert draw(tale.history, Ask(packets_max=100)).left_out == {}
 
@@ -294,7 +308,7 @@ def test_marks_are_bounded_too() -> None:
         tale.delivered("b", 10_000 * number, "a", 2 * number)
     drawing = draw(tale.history, Ask(packets_max=10))
     assert len(groups(drawing.svg, "mark")) == 40
-    assert drawing.notes
+    assert any("161 marks come later" in note for note in drawing.notes)
 
 
 @pytest.mark.parametrize(
@@ -319,6 +333,14 @@ def test_what_cannot_be_drawn_is_refused(ask: Ask, words: str) -> None:
 def test_no_text_stands_on_another(faults: str, seed: int, detail: bool) -> None:
     history = simulated(faults, seed, detail=detail)
     assert not overlaps(draw(history).svg)
+
+
+def test_long_texts_of_neighbours_do_not_meet() -> None:
+    tale = Tale().out("b", 1000, "request something with a rather long name", "c")
+    tale.out("c", 1000, "grant everything with a rather long name", "b")
+    svg = draw(tale.history).svg
+    assert len(groups(svg, "label")) == 2
+    assert not overlaps(svg)
 
 
 def test_texts_on_one_another_would_be_seen() -> None:

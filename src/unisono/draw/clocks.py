@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from unisono.trace.history import History, message_of
 from unisono.trace.record import Row
 
 Link = tuple[str, str]
 """From one node to another."""
+
+_ARRIVES: Final = {"packet_out": "packet_in", "send": "deliver"}
+"""The kind of rows that tell of an arrival, by that of the sending."""
 
 
 def aligned(history: History) -> tuple[History, dict[str, int]]:
@@ -31,22 +35,22 @@ def aligned(history: History) -> tuple[History, dict[str, int]]:
 def _least(rows: Sequence[Row]) -> dict[Link, int]:
     """By link, the least time from a sending to its arrival, by the clocks as they are. Only what
     was sent once is asked: of equal packets nobody knows which is which."""
-    sent: dict[tuple[str, int | str], list[Row]] = {}
+    sent: dict[tuple[str, int | str], tuple[str, int] | None] = {}
     for row in rows:
-        if row.kind == "packet_out":
-            sent.setdefault(("packet_in", row.digest or 0), []).append(row)
-        elif row.kind == "send":
-            sent.setdefault(("deliver", message_of(row)), []).append(row)
+        if row.kind in _ARRIVES:
+            what, here = (_ARRIVES[row.kind], _identity(row)), (row.node, row.t_us)
+            sent[what] = here if sent.get(what, here) == here else None
     found: dict[Link, int] = {}
     for row in rows:
-        what = row.digest or 0 if row.kind == "packet_in" else message_of(row)
-        sendings = sent.get((row.kind, what), [])
-        if len({(each.node, each.t_us) for each in sendings}) == 1:
-            origin = sendings[0]
-            if origin.node != row.node:
-                link, takes_us = (origin.node, row.node), row.t_us - origin.t_us
-                found[link] = min(takes_us, found.get(link, takes_us))
+        origin = sent.get((row.kind, _identity(row))) if row.kind in _ARRIVES.values() else None
+        if origin is not None and origin[0] != row.node:
+            link, takes_us = (origin[0], row.node), row.t_us - origin[1]
+            found[link] = min(takes_us, found.get(link, takes_us))
     return found
+
+
+def _identity(row: Row) -> int | str:
+    return (row.digest or 0) if row.kind.startswith("packet_") else message_of(row)
 
 
 def _ahead(nodes: Sequence[str], least: Mapping[Link, int]) -> dict[str, int]:

@@ -229,15 +229,13 @@ class _Matching:
         else:
             sendings = self._by_node.get((row.digest or 0, node), [])
         now = bisect_right(sendings, row.t_us, key=_when)
-        before = [
-            each for each in sendings[max(0, now - EQUAL_MAX) : now] if self._meant(each, row)
-        ]
-        if not before:
-            return next((each for each in sendings if self._meant(each, row)), None)
-        recent = [each for each in before if each.t_us >= row.t_us - self._patience_us]
-        if recent:
-            return next((each for each in recent if not each.reached(here)), recent[-1])
-        return next((each for each in reversed(before) if not each.reached(here)), before[-1])
+        recent = bisect_right(sendings, row.t_us - self._patience_us - 1, 0, now, key=_when)
+        for some in (sendings[recent:now], sendings[max(0, now - EQUAL_MAX) : now][::-1]):
+            meant = [each for each in some if self._meant(each, row)]
+            if meant:
+                latest = max(meant, key=_when)
+                return next((each for each in meant if not each.reached(here)), latest)
+        return next((each for each in sendings[now:] if self._meant(each, row)), None)
 
     def _meant(self, packet: Packet, row: Row) -> bool:
         """Whether it was for the row's node, as far as addresses are known."""

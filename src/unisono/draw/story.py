@@ -85,20 +85,10 @@ class Story:
 def story_of(told: History, ask: Ask) -> Story:
     history, moved = aligned(told)
     traffic = traffic_of(history)
-    zero_us = min(row.t_us for row in history.rows)
-    last_us = max(row.t_us for row in history.rows)
-    from_us = zero_us + (ask.from_us or 0)
-    to_us = last_us if ask.to_us is None else zero_us + ask.to_us
-    if from_us > last_us:
-        raise Misuse(
-            f"nothing happens after {(from_us - zero_us) / 1000:g} ms:"
-            f" the run lasts {(last_us - zero_us) / 1000:g} ms"
-        )
-    if from_us > to_us:
-        raise Misuse("the drawing would end before it begins: give the earlier time first")
+    zero_us, from_us, to_us = _stretch(history, ask)
     columns = _columns(traffic.lives.values(), ask.nodes)
     lives = {key: life for key, life in traffic.lives.items() if life.node in columns}
-    together_us = max(traffic.delay_us // TOGETHER, 0)
+    together_us = traffic.delay_us // TOGETHER
     mine = (row for row in history.rows if row.node in columns)
     marks = marks_of(mine, lives, _heard(traffic.packets), together_us)
     story = Story(
@@ -130,6 +120,22 @@ def story_of(told: History, ask: Ask) -> Story:
     return story
 
 
+def _stretch(history: History, ask: Ask) -> tuple[int, int, int]:
+    """Where the history begins, and where the drawing begins and ends."""
+    zero_us = min(row.t_us for row in history.rows)
+    last_us = max(row.t_us for row in history.rows)
+    from_us = zero_us + (ask.from_us or 0)
+    to_us = last_us if ask.to_us is None else zero_us + ask.to_us
+    if from_us > last_us:
+        raise Misuse(
+            f"nothing happens after {(from_us - zero_us) / 1000:g} ms:"
+            f" the run lasts {(last_us - zero_us) / 1000:g} ms"
+        )
+    if from_us > to_us:
+        raise Misuse("the drawing would end before it begins: give the earlier time first")
+    return zero_us, from_us, to_us
+
+
 def _heard(packets: Iterable[Packet]) -> dict[str, list[int]]:
     """By life, when packets came in."""
     found: dict[str, list[int]] = {}
@@ -152,7 +158,9 @@ def _columns(lives: Iterable[Life], asked: tuple[str, ...]) -> tuple[str, ...]:
 
 def _natural(name: str) -> tuple[tuple[int, str], ...]:
     """`n2` before `n10`."""
-    return tuple((int(part or 0), rest) for rest, part in re.findall(r"(\D*)(\d*)", name))
+    return tuple(
+        (int(part or 0), rest) for rest, part in re.findall(r"([^0-9]*)([0-9]{0,18})", name)
+    )
 
 
 def _meets(life: Life, from_us: int, to_us: int) -> bool:
@@ -198,8 +206,7 @@ def _without_quiet(packets: list[Packet], story: Story, near_us: int) -> list[Pa
     )
     kept = []
     for packet in packets:
-        at = bisect_left(busy, packet.t_us - near_us)
-        if packet.category != QUIET or (at < len(busy) and busy[at] <= packet.t_us + near_us):
+        if packet.category != QUIET or _is_near(busy, packet.t_us, near_us):
             kept.append(packet)
         else:
             story.hidden_us.append(packet.t_us)
@@ -210,8 +217,7 @@ def _without_quiet(packets: list[Packet], story: Story, near_us: int) -> list[Pa
         count = len(story.hidden_us)
         story.left_out["quiet"] = count
         story.notes.append(f"{count:,} heartbeats and the like far from all else not drawn.")
-    near = [s for s in story.strays if _is_near(busy, s.t_us, near_us)]
-    story.strays = near
+    story.strays = [stray for stray in story.strays if _is_near(busy, stray.t_us, near_us)]
     return kept
 
 
@@ -222,7 +228,7 @@ def _is_near(busy: Sequence[int], t_us: int, near_us: int) -> bool:
 
 def _bounded(packets: list[Packet], story: Story, packets_max: int) -> list[Packet]:
     """The first so many; the drawing ends where the next would be."""
-    kept, marks_max = packets[:packets_max], packets_max * MARKS_PER_PACKET
+    marks_max = packets_max * MARKS_PER_PACKET
     ends_us = [
         each[count].t_us
         for each, count in ((packets, packets_max), (story.marks, marks_max))
@@ -232,13 +238,14 @@ def _bounded(packets: list[Packet], story: Story, packets_max: int) -> list[Pack
         return packets
     # Where all happens at once there is no end before it: then at least the first are drawn.
     end_us = max(min(ends_us), story.from_us + 1)
-    kept = [packet for packet in kept if packet.t_us < end_us]
-    story.left_out["packets beyond the bound"] = len(packets) - len(kept)
+    kept = [packet for packet in packets[:packets_max] if packet.t_us < end_us]
+    later, marks = len(packets) - len(kept), sum(mark.t_us >= end_us for mark in story.marks)
+    story.left_out["beyond the bound"] = later
     what = "packets" if story.traced else "messages"
-    at_ms = (end_us - story.zero_us) / 1000
     story.notes.append(
-        f"The drawing ends at {at_ms:,.3f} ms: {len(packets) - len(kept):,} of"
-        f" {len(packets):,} {what} come later (at most {packets_max:,} are drawn)."
+        f"The drawing ends at {(end_us - story.zero_us) / 1000:,.3f} ms: {later:,} of"
+        f" {len(packets):,} {what} and {marks:,} marks come later; at most {packets_max:,} {what}"
+        f" and {marks_max:,} marks are drawn."
     )
     story.to_us = end_us - 1
     story.marks = [mark for mark in story.marks if mark.t_us < end_us]

@@ -31,7 +31,7 @@ _KEYWORDS: Final[dict[str, str]] = {
         REFUSAL: "deny denied denial refuse refused refusal reject rejected expel expelled",
         TOKEN: "token request grant granted ack acks acknowledge release pass order",
         JOIN: "join seek find welcome confirm confirmed admit leave bye quit reform suggest agree"
-        " commit install view merge",
+        " commit install view merge seat stand support propose",
         STATE: "state snapshot transfer",
         QUIET: "beat heartbeat empty announce alive idle report status probe ping pong hello",
     }.items()
