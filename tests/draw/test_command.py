@@ -75,8 +75,8 @@ def test_it_tells_in_json(tmp_path: Path) -> None:
         "repairs": 0,
         "left_out": {"unwanted": 1, "beyond the bound": 1},
         "notes": [
-            "1 packets not drawn: nak.",
-            "The drawing ends at 9.400 ms: 1 of 3 packets and 1 marks come later; at most 2 packets"
+            "1 packet not drawn: nak.",
+            "The drawing ends at 9.400 ms: 1 of 3 packets and 1 mark come later; at most 2 packets"
             " and 8 marks are drawn.",
         ],
     }
@@ -100,7 +100,7 @@ def test_one_folder_or_one_file_stands_for_its_run(tmp_path: Path) -> None:
 def test_without_packets_it_says_how_to_trace_them(tmp_path: Path) -> None:
     traces = written(tmp_path / "t", plain())
     found = draw(str(traces), "--out", str(tmp_path / "x.svg"))
-    assert "1 messages, " in found.stdout
+    assert "1 message, " in found.stdout
     assert "--detail" in found.stdout
 
 

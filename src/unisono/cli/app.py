@@ -226,6 +226,7 @@ def draw(
     packets_max: Annotated[
         int, typer.Option("--max", min=1, max=100_000, help="Packets drawn.")
     ] = 1500,
+    title: Annotated[str, typer.Option(help="By default the run.", show_default=False)] = "",
     out: Annotated[
         Path | None, typer.Option(metavar="FILE.svg", help="By default RUN.svg; - to stdout.")
     ] = None,
@@ -234,7 +235,7 @@ def draw(
     """A trace as a space-time diagram: who sent what to whom, and what became of it."""
     from unisono.cli.draw import ask_for, show
 
-    ask = ask_for(from_ms, to_ms, nodes, without, every, packets_max)
+    ask = ask_for(from_ms, to_ms, nodes, without, every, packets_max, title)
     raise typer.Exit(show(trace, run, group, ask, out, as_json))
 
 

@@ -11,6 +11,7 @@ from unisono.cli import OK
 from unisono.cli.show import err, out, print_json, status
 from unisono.cli.verify import check_some
 from unisono.draw import Ask, Drawing, draw
+from unisono.draw.words import counted
 from unisono.errors import BadTrace, Misuse
 from unisono.trace.files import read_trace, safe_name
 from unisono.trace.history import History
@@ -86,6 +87,7 @@ def ask_for(
     without: str | None,
     every: bool,
     packets_max: int,
+    title: str,
 ) -> Ask:
     for value in (from_ms, to_ms or 0.0):
         if not 0 <= value <= MS_MAX:
@@ -97,6 +99,7 @@ def ask_for(
         without=_names(without, "--without"),
         every=every,
         packets_max=packets_max,
+        title=title,
     )
 
 
@@ -137,10 +140,10 @@ def as_object(history: History, drawing: Drawing, target: Path) -> dict[str, Any
 
 def tell(drawing: Drawing, target: Path) -> None:
     console = out()
-    what = "packets" if drawing.traced else "messages"
+    told = counted(drawing.packets, "packet" if drawing.traced else "message")
     fared = f" ({drawing.lost:,} lost, {drawing.repairs:,} sent again)" if drawing.traced else ""
     console.print(
-        f"{drawing.lives} lives, {drawing.packets:,} {what}{fared},"
+        f"{drawing.lives} {'life' if drawing.lives == 1 else 'lives'}, {told}{fared},"
         f" {drawing.from_us / 1000:,.1f} to {drawing.to_us / 1000:,.1f} ms: {target}",
         markup=False,
     )

@@ -33,8 +33,9 @@ class Drawing(NamedTuple):
 
 def draw(history: History, ask: Ask | None = None) -> Drawing:
     """The same history and the same wishes always make the same bytes."""
-    story = story_of(history, ask or Ask())
-    title = f"{history.run}: {history.protocol}, group {history.group}"
+    ask = ask or Ask()
+    story = story_of(history, ask)
+    title = ask.title or f"{history.run}: {history.protocol}, group {history.group}"
     packets = story.packets
     fates = [fate for packet in packets for fate in packet.fates if fate.life in story.lives]
     return Drawing(

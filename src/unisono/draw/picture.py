@@ -21,7 +21,7 @@ from unisono.draw.marks import ENDS, JOINED, VIEWED, Mark
 from unisono.draw.shapes import Point, arrow, capsule, cross, glyph
 from unisono.draw.story import Shot
 from unisono.draw.svg import group, path, style, tag, text_of, words
-from unisono.draw.words import CATEGORIES
+from unisono.draw.words import CATEGORIES, counted
 
 HEAD_PX: Final = 122
 """Above the body: the title and the names."""
@@ -82,9 +82,8 @@ class _Picture:
     def _stretch(self) -> str:
         story = self.story
         first, last = (self._ms(t_us) for t_us in (story.from_us, story.to_us))
-        return f"{len(story.packets):,} {'packets' if story.traced else 'messages'}," + (
-            f" {first} to {last} ms; time runs downward"
-        )
+        told = counted(len(story.packets), "packet" if story.traced else "message")
+        return f"{told}, {first} to {last} ms; time runs downward"
 
     def _ms(self, t_us: int, places: int = 2) -> str:
         return f"{(t_us - self.story.zero_us) / 1000:.{places}f}"
@@ -119,7 +118,7 @@ class _Picture:
         for cut in self.layout.breaks:
             said = f"+{_span(cut.takes_us)}"
             title = f"{_span(cut.takes_us)} cut short"
-            title += f"; {cut.hidden:,} heartbeats and the like in it" if cut.hidden else ""
+            title += f"; {counted(cut.hidden, 'quiet packet')} in it" if cut.hidden else ""
             yield group(
                 "break",
                 title,

@@ -11,7 +11,7 @@ from typing import Final
 from unisono.draw.clocks import aligned
 from unisono.draw.flights import ARRIVED, Fate, Life, Packet, Stray, traffic_of
 from unisono.draw.marks import VIEWED, Mark, marks_of
-from unisono.draw.words import QUIET, said, together
+from unisono.draw.words import QUIET, counted, said, together
 from unisono.errors import Misuse
 from unisono.trace.history import ALIVE, History
 
@@ -37,6 +37,8 @@ class Ask:
     """Also the quiet packets that are far from anything else."""
     without: tuple[str, ...] = ()
     """Kinds of packets that are not drawn: first words of labels."""
+    title: str = ""
+    """Instead of the run, the protocol and the group."""
 
 
 @dataclass(slots=True)
@@ -190,10 +192,10 @@ def _chosen(packets: Iterable[Packet], story: Story, ask: Ask) -> list[Packet]:
             found.append(packet)
     if unwanted:
         story.left_out["unwanted"] = unwanted
-        story.notes.append(f"{unwanted:,} packets not drawn: {', '.join(ask.without)}.")
+        story.notes.append(f"{counted(unwanted, 'packet')} not drawn: {', '.join(ask.without)}.")
     if elsewhere:
         story.left_out["other nodes"] = elsewhere
-        story.notes.append(f"{elsewhere:,} packets from or to other nodes not drawn.")
+        story.notes.append(f"{counted(elsewhere, 'packet')} from or to other nodes not drawn.")
     return found
 
 
@@ -214,9 +216,9 @@ def _without_quiet(packets: list[Packet], story: Story, near_us: int) -> list[Pa
         story.hidden_us.clear()
         return packets
     if story.hidden_us:
-        count = len(story.hidden_us)
-        story.left_out["quiet"] = count
-        story.notes.append(f"{count:,} heartbeats and the like far from all else not drawn.")
+        story.left_out["quiet"] = len(story.hidden_us)
+        quiet = counted(len(story.hidden_us), "quiet packet")
+        story.notes.append(f"{quiet} (heartbeats and the like) far from all else not drawn.")
     story.strays = [stray for stray in story.strays if _is_near(busy, stray.t_us, near_us)]
     return kept
 
@@ -241,11 +243,11 @@ def _bounded(packets: list[Packet], story: Story, packets_max: int) -> list[Pack
     kept = [packet for packet in packets[:packets_max] if packet.t_us < end_us]
     later, marks = len(packets) - len(kept), sum(mark.t_us >= end_us for mark in story.marks)
     story.left_out["beyond the bound"] = later
-    what = "packets" if story.traced else "messages"
+    what = "packet" if story.traced else "message"
     story.notes.append(
         f"The drawing ends at {(end_us - story.zero_us) / 1000:,.3f} ms: {later:,} of"
-        f" {len(packets):,} {what} and {marks:,} marks come later; at most {packets_max:,} {what}"
-        f" and {marks_max:,} marks are drawn."
+        f" {counted(len(packets), what)} and {counted(marks, 'mark')} come later; at most"
+        f" {counted(packets_max, what)} and {counted(marks_max, 'mark')} are drawn."
     )
     story.to_us = end_us - 1
     story.marks = [mark for mark in story.marks if mark.t_us < end_us]

@@ -131,3 +131,8 @@ def runs(places: Iterable[tuple[int, int]]) -> str:
         else:
             found.append((first, last))
     return ", ".join(f"{low}" if low == high else f"{low}–{high}" for low, high in found)
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 packet`, `1,200 packets`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
