@@ -80,6 +80,23 @@ def _array(fields: str, count: int) -> Struct:
     return known
 
 
+class Layout:
+    """Fields that always stand together, read and written by one call: the front of a packet."""
+
+    __slots__ = ("_fields", "octets", "pack")
+
+    def __init__(self, fields: str) -> None:
+        self._fields = Struct("!" + fields)
+        self.octets = self._fields.size
+        self.pack = self._fields.pack
+
+    def read(self, body: memoryview) -> tuple[int, ...]:
+        try:
+            return self._fields.unpack_from(body)
+        except error:
+            raise BadPacket("malformed") from None
+
+
 class Writer:
     """Fields, one after the other, in network order."""
 

@@ -43,3 +43,51 @@ def packed(items: Iterable[tuple[T, int]], octets_max: int) -> Iterator[list[T]]
         room -= octets
     if load:
         yield load
+
+
+def sliced(chunks: Iterable[Buffer], size: int) -> list[Buffer]:
+    """The chunks' octets one after the other, in slices of `size`, the last one shorter. Only a
+    slice that spans several chunks is copied. No octets at all are one empty slice."""
+    slices: list[Buffer] = []
+    rest: list[memoryview] = []
+    missing = size
+    for chunk in chunks:
+        view = memoryview(chunk)
+        at, end = 0, len(view)
+        if rest:
+            at = min(missing, end)
+            rest.append(view[:at])
+            missing -= at
+            if missing:
+                continue
+            slices.append(b"".join(rest))
+            rest, missing = [], size
+        whole = at + (end - at) // size * size
+        slices.extend(view[i : i + size] for i in range(at, whole, size))
+        if whole < end:
+            rest.append(view[whole:])
+            missing = size - (end - whole)
+    if rest or not slices:
+        slices.append(rest[0] if len(rest) == 1 else b"".join(rest))
+    return slices
+
+
+def cut_up(slices: Sequence[Buffer], start: int, lengths: Iterable[int]) -> list[bytes]:
+    """Payloads of these lengths from the octets of all slices, beginning at `start`. Each is copied
+    once; that there are so many octets is the caller's to know."""
+    payloads: list[bytes] = []
+    index = 0
+    while start and start >= len(slices[index]):
+        start -= len(slices[index])
+        index += 1
+    for length in lengths:
+        parts: list[Buffer] = []
+        while length:
+            part = memoryview(slices[index])[start : start + length]
+            parts.append(part)
+            length -= len(part)
+            start += len(part)
+            if start == len(slices[index]):
+                index, start = index + 1, 0
+        payloads.append(b"".join(parts))
+    return payloads

@@ -40,9 +40,9 @@ class Token(NamedTuple):
 class Master(Generic[H]):
     """Figure 1. Grants tokens, and decides which messages count."""
 
-    __slots__ = ("holder", "next", "status", "t_cur", "t_max")
+    __slots__ = ("holder", "memory", "next", "status", "t_cur", "t_max")
 
-    def __init__(self, t_max: int, first: int = 1) -> None:
+    def __init__(self, t_max: int, first: int = 1, memory: int = 0) -> None:
         self.t_max = t_max
         """Statuses that a token carries; tokens that may be out at most."""
         self.t_cur = t_max
@@ -50,14 +50,15 @@ class Master(Generic[H]):
         self.next = first
         """The number of the next token."""
         self.status: dict[int, Status] = {}
-        """Of the last `t_max` messages; what was before is settled."""
+        """Of the last messages, at least `t_max`; what was before is settled."""
+        self.memory = max(memory, t_max)
         self.holder: dict[int, H] = {}
         """Who was granted the messages that are pending."""
 
-    def last(self) -> tuple[Status, ...]:
-        """The statuses of the t messages before `next`, the latest first."""
+    def last(self, count: int = 0) -> tuple[Status, ...]:
+        """The statuses of the t (or `count`) messages before `next`, the latest first."""
         status, number = self.status, self.next
-        return tuple(status.get(number - k, REJECTED) for k in range(1, self.t_max + 1))
+        return tuple(status.get(number - k, REJECTED) for k in range(1, (count or self.t_max) + 1))
 
     def may_grant(self) -> bool:
         """`status(t - 1) ≠ pending`: the message t before the next one is settled."""
@@ -71,7 +72,7 @@ class Master(Generic[H]):
         self.status[self.next] = PENDING
         self.holder[self.next] = holder
         self.next += 1
-        self.status.pop(self.next - 1 - self.t_max, None)
+        self.status.pop(self.next - 1 - self.memory, None)
         return token
 
     def seen(self, number: int) -> bool:

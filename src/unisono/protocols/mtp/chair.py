@@ -1,0 +1,523 @@
+"""The master at work: grants tokens, accepts and rejects, lets in and out, sets the pace.
+
+Only the coordinator of the master replicas has this role, and nothing of what it decides is seen
+outside before the council has committed it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from unisono.core import EVERYONE, Capture, Effect, Send
+from unisono.errors import BadPacket
+from unisono.model import Address
+from unisono.protocols.mtp.agreement import PENDING, Master, Status, Token
+from unisono.protocols.mtp.batch import Change, Gone, head_of
+from unisono.protocols.mtp.council import NO_HEADER
+from unisono.protocols.mtp.packets import (
+    Confirm,
+    Empty,
+    Expel,
+    Grant,
+    JoinRequest,
+    Kind,
+    Pressure,
+    Refuse,
+    Report,
+    TokenRequest,
+    bits_of,
+    key_of,
+    statuses_of,
+)
+from unisono.protocols.mtp.parameters import WINDOW_MIN
+from unisono.wire import Reader, Writer
+
+if TYPE_CHECKING:
+    from unisono.protocols.mtp.core import Mtp
+
+TAIL: Final = 32
+"""Statuses that the council holds, so that a new coordinator knows what the last one decided."""
+TOMBS_MAX: Final = 256
+JOINERS_MAX: Final = 64
+RETENTION_MAX: Final = 200
+
+
+@dataclass(slots=True)
+class Watched:
+    """What the master knows of a member."""
+
+    heard_us: int
+    taken: int
+    """It has all messages below this number."""
+    pressure: Pressure = Pressure.CALM
+    suspects: tuple[int, ...] = ()
+    request: int = 0
+    token: int = 0
+    """The last token that it was granted, for that request."""
+    expelled_us: int = 0
+
+
+@dataclass(slots=True)
+class Joiner:
+    packet: JoinRequest
+    heard_us: int
+
+
+@dataclass(slots=True)
+class Visible:
+    """What may be seen once a version is committed."""
+
+    version: int
+    next: int
+    last: tuple[Status, ...]
+    grants: list[tuple[int, Token]] = field(default_factory=list)
+
+
+def value_of(machine: Master[int]) -> bytes:
+    """Figure 1's state, for the council."""
+    flat = [value for pair in sorted(machine.holder.items()) for value in pair]
+    out = Writer().u64(machine.next).u64(bits_of(machine.last(TAIL)))
+    return out.rows("QQ", 2, flat).done()
+
+
+def machine_of(value: bytes, t: int) -> Master[int]:
+    """Figure 1's state again. Raises `BadPacket` on bytes that are none."""
+    reader = Reader(value)
+    machine: Master[int] = Master(t, reader.u64(), TAIL)
+    for k, status in enumerate(statuses_of(reader.u64(), TAIL), 1):
+        if machine.next - k >= 1:
+            machine.status[machine.next - k] = status
+    flat = reader.rows("QQ")
+    reader.done()
+    machine.holder = {flat[i]: flat[i + 1] for i in range(0, len(flat), 2)}
+    return machine
+
+
+class Chair:
+    """The coordinator's duties."""
+
+    def __init__(self, core: Mtp) -> None:
+        self._core = core
+        self.machine: Master[int] = Master(core.parameters.tokens, memory=TAIL)
+        self.ready = False
+        """We have delivered all that was accepted before we took the chair."""
+        self.watched: dict[int, Watched] = {}
+        self.joiners: dict[int, Joiner] = {}
+        self.leavers: set[int] = set()
+        self.failing: set[int] = set()
+        self.tombs: deque[int] = deque(maxlen=TOMBS_MAX)
+        self.admitted: dict[int, tuple[int, bool]] = {}
+        """By joiner, its first number, and whether it is given the state."""
+        self.ending = False
+        self.closed = False
+        """We have left, or ended the web: nothing more is decided."""
+        self.stable = 1
+        """Every member has all messages below this number."""
+        self._requests: dict[int, tuple[int, int]] = {}
+        self._sizes: dict[int, int] = {}
+        """Packets of the messages that not everybody has."""
+        self._upto: dict[int, int] = {}
+        """Of each member, the last message accepted."""
+        self._change: Change | None = None
+        self._change_number = 0
+        self.holding = False
+        """[MTP 3.4] No tokens until all is settled: somebody joins with state."""
+        self._visible: deque[Visible] = deque()
+        self._shown = 0
+        """Numbers below this are committed."""
+        self._proposed = b""
+        self._granted: list[tuple[int, Token]] = []
+        self._beat_us = 0
+        self._losses = 0
+
+    # -- taking the chair --------------------------------------------------------------------------
+
+    def found(self, out: list[Effect]) -> None:
+        """The first web: nobody but us, and nothing said."""
+        self._begin(Master(self._core.parameters.tokens, memory=TAIL))
+        self._proposed = value_of(self.machine)
+
+    def take_over(self, value: bytes) -> None:
+        """[MTP 5.2] Reject all that is pending, and go on."""
+        machine = machine_of(value, self._core.parameters.tokens)
+        for number in list(machine.holder):
+            machine.failed(number)
+        self._begin(machine)
+        self._core.door.count("take_over")
+
+    def _begin(self, machine: Master[int]) -> None:
+        now_us = self._core.now_us
+        self.machine = machine
+        machine.t_cur = min(machine.t_max, 3)
+        self.ready = False
+        self.watched = {
+            key: Watched(now_us, 1) for key in self._core.web.members if key != self._core.key
+        }
+        self.joiners, self.leavers, self.failing = {}, set(), set()
+        self._requests, self._sizes, self._upto = {}, {}, {}
+        self._change, self._change_number, self.holding = None, 0, False
+        self._visible.clear()
+        self._shown = 0
+        self._granted = []
+        self._proposed = b""
+        self._beat_us = now_us
+        self.ending = self.closed = False
+
+    def get_ready(self) -> None:
+        """Once we have delivered all before our time, we know the members and their numbers."""
+        core = self._core
+        if not self.ready and core.consumer.next_out == self.machine.next and not self._visible:
+            self.ready = True
+            self._upto = dict(core.web.upto)
+            for key in core.web.members:
+                if key != core.key:
+                    self.watched.setdefault(key, Watched(core.now_us, 1))
+            for key in [key for key in self.watched if key not in core.web.members]:
+                del self.watched[key]
+
+    # -- what members say --------------------------------------------------------------------------
+
+    def hear(self, key: int, taken: int) -> None:
+        watched = self.watched.get(key)
+        if watched is not None:
+            watched.heard_us = self._core.now_us
+            watched.taken = max(watched.taken, taken)
+
+    def request(self, key: int, packet: TokenRequest, out: list[Effect]) -> None:
+        """[MTP 3.2] One wants a token. Asked twice for the same, it gets the same."""
+        watched = self.watched.get(key)
+        if watched is None:
+            return
+        if packet.request <= watched.request:
+            if self.machine.status.get(watched.token) is PENDING:
+                self._tell(key, watched.token, out)
+            return
+        self._requests[key] = (packet.request, max(1, packet.packets))
+
+    def want(self, request: int, packets: int) -> None:
+        """We want a token ourselves."""
+        self._requests[self._core.key] = (request, max(1, packets))
+
+    def report(self, key: int, packet: Report) -> None:
+        watched = self.watched.get(key)
+        if watched is not None:
+            watched.pressure = max(watched.pressure, packet.pressure)
+            watched.suspects = packet.suspects
+
+    def join(self, packet: JoinRequest, out: list[Effect]) -> None:
+        """[MTP 3.4] One wants in."""
+        core = self._core
+        key = key_of(packet.member)
+        if not self.ready or self.ending:
+            return
+        if key in core.web.members:
+            if key in self.admitted:
+                self._confirm(key, out)
+            return
+        if self._change is not None and any(its == packet.member for its, _ in self._change.joined):
+            return
+        if key in self.tombs:
+            self._refuse(packet, "this life of the member has been in the web before", out)
+            return
+        refusal = self._why_not(packet)
+        if refusal:
+            self._refuse(packet, refusal, out)
+        elif key in self.joiners or len(self.joiners) < JOINERS_MAX:
+            self.joiners[key] = Joiner(packet, core.now_us)
+
+    def _why_not(self, packet: JoinRequest) -> str:
+        core, its = self._core, packet.member
+        for key, member in core.web.members.items():
+            if member.name != its.name:
+                continue
+            watched = self.watched.get(key)
+            if member.address == its.address and member.incarnation > its.incarnation:
+                return f"a later life of {its.name} is in the web"
+            lately_us = core.now_us - 3 * core.parameters.beat_us
+            alive = watched is None or watched.heard_us >= lately_us
+            if member.address != its.address and alive:
+                return f"the name {its.name} is taken"
+        if len(core.web.members) >= core.parameters.members_count_max:
+            return f"the web is full: {core.parameters.members_count_max} members"
+        return ""
+
+    def _refuse(self, packet: JoinRequest, reason: str, out: list[Effect]) -> None:
+        body = Refuse(key_of(packet.member), False, reason).body()
+        out.append(Send((packet.member.address,), [self._core.door.seal(Kind.REFUSE, body)]))
+
+    def turn_away(self, key: int, source: Address, out: list[Effect]) -> None:
+        """One that is no member speaks to the master as if it were."""
+        core = self._core
+        core.door.drop("stranger")
+        if self.ready:
+            body = Expel(NO_HEADER, key).body(core.header_octets())
+            out.append(Send((source,), [core.door.seal(Kind.EXPEL, body)]))
+
+    # -- Figure 1 ----------------------------------------------------------------------------------
+
+    def conclude(self, out: list[Effect]) -> None:
+        """Once a burst: accept, change, grant, propose, and show what is committed."""
+        self.get_ready()
+        if self.ready and not self.closed:
+            self._accept()
+            self._begin_change()
+            self._grant()
+        self._propose(out)
+        self._reveal(out)
+
+    def _accept(self) -> None:
+        """[MTP 3.2] Accepted is what the master has whole, a producer's messages in its order."""
+        # Deviates [MTP 3.2]: the paper accepts on the packet that ends a message; if one before it
+        # were lost for good the master itself would have to rejoin. It waits for the whole.
+        machine, core = self.machine, self._core
+        for number in sorted(machine.holder):
+            holder = machine.holder[number]
+            slices = core.slices_of(number)
+            if slices is None:
+                continue
+            try:
+                head = head_of(slices)
+            except BadPacket as bad:
+                core.door.drop(bad.reason)
+                machine.failed(number)
+                continue
+            if head is not None and head[1]:
+                first, count = head
+                if first != self._upto.get(holder, 0) + 1:
+                    earlier = (n for n, h in machine.holder.items() if h == holder and n < number)
+                    if not any(earlier):
+                        machine.failed(number)
+                    continue
+                self._upto[holder] = first + count - 1
+            elif head is None and holder != core.key:
+                machine.failed(number)
+                continue
+            machine.seen(number)
+            self._sizes[number] = len(slices)
+
+    def _grant(self) -> None:
+        machine = self.machine
+        while self._requests and machine.may_grant() and not self.holding:
+            key, (request, packets) = next(iter(self._requests.items()))
+            if not self._has_room(packets):
+                return
+            del self._requests[key]
+            if key != self._core.key and key not in self.watched:
+                continue
+            self._give(key, request, packets)
+
+    def _give(self, key: int, request: int, packets: int) -> None:
+        token = self.machine.grant(key)
+        self._sizes[token.number] = packets
+        self._granted.append((key, token))
+        if key in self.watched:
+            self.watched[key].request, self.watched[key].token = request, token.number
+
+    def _has_room(self, packets: int) -> bool:
+        """[MTP 4] No consumer must hold more than t times window times retention: the slowest
+        reader sets the pace."""
+        pace, core = self._core.pace, self._core
+        floor = min((w.taken for w in self.watched.values()), default=core.consumer.next_out)
+        self.stable = max(self.stable, min(floor, core.consumer.next_out))
+        for number in [n for n in self._sizes if n < self.stable]:
+            del self._sizes[number]
+        owed = sum(self._sizes.values())
+        bound = self.machine.t_max * pace.window * pace.retention
+        return not owed or owed + packets <= bound
+
+    # -- membership --------------------------------------------------------------------------------
+
+    def _begin_change(self) -> None:
+        """[MTP 5.3] What came up since the last change becomes one message in the order."""
+        core = self._core
+        if self._change is not None or not self.machine.may_grant():
+            return
+        since_us = core.now_us - 4 * core.parameters.beat_us
+        for key in [k for k, j in self.joiners.items() if j.heard_us < since_us]:
+            del self.joiners[key]
+        if not (self.joiners or self.leavers or self.failing or self.ending):
+            return
+        joined = tuple(
+            (joiner.packet.member, joiner.packet.wants_state and core.with_state)
+            for joiner in self.joiners.values()
+        )[:8]
+        names = {(member.name, member.address) for member, _ in joined}
+        for key, member in core.web.members.items():
+            if (member.name, member.address) in names and key != core.key:
+                self.fail(key)
+        gone = [Gone(key, True) for key in sorted(self.leavers) if key in core.web.members]
+        gone += [
+            Gone(key, False)
+            for key in sorted(self.failing - self.leavers)
+            if key in core.web.members
+        ]
+        self.leavers, self.failing = set(), set()
+        for member, _ in joined:
+            del self.joiners[key_of(member)]
+        self._change = Change(joined, tuple(gone), self.ending)
+        self.holding = any(waits for _, waits in joined)
+        self._give(core.key, 0, 1)
+        self._change_number = self.machine.next - 1
+
+    def fail(self, key: int) -> None:
+        """A member is judged failed: what it held tokens for is rejected."""
+        for number in [n for n, holder in self.machine.holder.items() if holder == key]:
+            self.machine.failed(number)
+        self.failing.add(key)
+        self._requests.pop(key, None)
+
+    def changed(self, number: int, change: Change, out: list[Effect]) -> None:
+        """A change has come to its place: confirm the new ones, and resume."""
+        core = self._core
+        for gone in change.gone:
+            self.watched.pop(gone.key, None)
+            self._requests.pop(gone.key, None)
+            self._upto.pop(gone.key, None)
+            self.admitted.pop(gone.key, None)
+            self.tombs.append(gone.key)
+        for member, waits in change.joined:
+            key = key_of(member)
+            if key == core.key:
+                continue
+            self.watched[key] = Watched(core.now_us, number + 1)
+            self.admitted[key] = (number, waits)
+            if waits:
+                out.append(Capture(key))
+            self._confirm(key, out)
+        if number == self._change_number:
+            self._change, self._change_number, self.holding = None, 0, False
+
+    def _confirm(self, key: int, out: list[Effect]) -> None:
+        core = self._core
+        first, waits = self.admitted[key]
+        packet = Confirm(NO_HEADER, key, first, waits, core.council.ballot, core.me)
+        body = packet.body(core.header_octets())
+        address = core.web.members[key].address
+        out.append(Send((address,), [core.door.seal(Kind.CONFIRM, body)]))
+
+    # -- what the council has committed ------------------------------------------------------------
+
+    def _propose(self, out: list[Effect]) -> None:
+        value = value_of(self.machine)
+        if value == self._proposed:
+            return
+        self._proposed = value
+        core, machine = self._core, self.machine
+        core.council.propose(value, out)
+        visible = Visible(core.council.version, machine.next, machine.last(TAIL), self._granted)
+        self._granted = []
+        self._visible.append(visible)
+
+    def _reveal(self, out: list[Effect]) -> None:
+        core = self._core
+        while self._visible and self._visible[0].version <= core.council.committed:
+            seen = self._visible.popleft()
+            if core.consumer.learn(seen.next, seen.last):
+                core.news = True
+            self._shown = seen.next
+            core.know(seen.next)
+            for key, token in seen.grants:
+                if key != core.key:
+                    self._tell(key, token.number, out)
+                elif token.number == self._change_number:
+                    assert self._change is not None
+                    core.send_content(token.number, self._change, ())
+                else:
+                    core.granted(token, self._audience(), out)
+
+    def _tell(self, key: int, number: int, out: list[Effect]) -> None:
+        """[MTP 3.2] The grant: the number, where to send, and the last t statuses."""
+        core = self._core
+        member = core.web.members.get(key)
+        watched = self.watched.get(key)
+        if member is None or watched is None or number >= self._shown:
+            return
+        packet = Grant(NO_HEADER, watched.request, number, self._audience())
+        body = packet.body(core.header_octets(number))
+        out.append(Send((member.address,), [core.door.seal(Kind.GRANT, body)]))
+
+    def _audience(self) -> tuple[Address, ...]:
+        """The members' addresses, where that was asked for and they fit into a packet."""
+        core = self._core
+        if not core.parameters.unicast or len(core.web.members) > 16:
+            return ()
+        return tuple(member.address for member in core.web.members.values())
+
+    def alone(self) -> bool:
+        return not self.watched
+
+    def everywhere(self) -> bool:
+        """Every other member has everything."""
+        return all(watched.taken >= self.machine.next for watched in self.watched.values())
+
+    # -- time --------------------------------------------------------------------------------------
+
+    def busy(self) -> bool:
+        """Something is not settled, not committed, or not everywhere."""
+        return bool(self.machine.holder or self._visible or self._requests or self._change) or (
+            not self.everywhere()
+        )
+
+    def remind(self, out: list[Effect]) -> None:
+        """Each heartbeat: grants that brought nothing are sent again."""
+        for number, key in sorted(self.machine.holder.items()):
+            watched = self.watched.get(key)
+            heard_of = number in self._core.inlet.incoming
+            if watched is not None and watched.token == number and not heard_of:
+                self._tell(key, number, out)
+
+    def advertise(self, out: list[Effect]) -> None:
+        """[MTP 3.3] An empty packet: the statuses, the next number, and who the master is."""
+        core = self._core
+        floor = min((w.taken for w in self.watched.values()), default=core.consumer.next_out)
+        self.stable = max(self.stable, min(floor, core.consumer.next_out))
+        packet = Empty(NO_HEADER, ballot=core.council.ballot, stable=self.stable)
+        body = packet.body(core.header_octets())
+        out.append(Send(EVERYONE, [core.door.seal(Kind.EMPTY, body)]))
+
+    def beat(self, out: list[Effect]) -> None:
+        """Look who is silent, and set the pace."""
+        core = self._core
+        beat_us, detect_us = core.parameters.beat_us, core.parameters.detect_us
+        asleep_us, self._beat_us = core.now_us - self._beat_us, core.now_us
+        if asleep_us > 3 * beat_us:  # It was we who slept: nobody is to blame.
+            for watched in self.watched.values():
+                watched.heard_us = core.now_us
+        if self.ready:
+            for key, watched in self.watched.items():
+                silent_us = core.now_us - watched.heard_us
+                if silent_us > detect_us or (silent_us > detect_us // 2 and self._suspected(key)):
+                    if key not in self.failing:
+                        self.fail(key)
+        self._set_pace()
+
+    def _suspected(self, key: int) -> bool:
+        """[MTP 5.3] Most other members think so too."""
+        others = [w for k, w in self.watched.items() if k != key]
+        return 2 * sum(key in w.suspects for w in others) > len(others)
+
+    def _set_pace(self) -> None:
+        """[MTP 4] Consumers in need push towards safety, at once; else it drifts towards speed.
+        [MTP 5.1] So does the number of tokens."""
+        core, machine = self._core, self.machine
+        pace, wished = core.pace, core.parameters
+        worst = max((w.pressure for w in self.watched.values()), default=Pressure.CALM)
+        worst = max(worst, core.pressure())
+        for watched in self.watched.values():
+            watched.pressure = Pressure.CALM
+        if worst is Pressure.LOSING:
+            pace.window = max(WINDOW_MIN, pace.window * 3 // 4)
+            pace.retention = min(RETENTION_MAX, pace.retention + 1, wished.retention * 2)
+            machine.t_cur = max(1, machine.t_cur - 1)
+        elif worst is Pressure.FULL:
+            pace.window = max(WINDOW_MIN, pace.window // 2)
+            pace.heartbeat_us = min(pace.heartbeat_us * 5 // 4, wished.heartbeat_us * 2)
+            machine.t_cur = max(1, machine.t_cur - 1)
+        else:
+            pace.window = min(wished.window, pace.window + max(1, pace.window // 8))
+            pace.retention = max(wished.retention, pace.retention - 1)
+            pace.heartbeat_us = max(wished.heartbeat_us, pace.heartbeat_us * 4 // 5)
+            if self._requests:
+                machine.t_cur = min(machine.t_max, machine.t_cur + 1)

@@ -1,0 +1,314 @@
+"""[MTP 5.2] The replicated master: what the master decides, held by a majority of its replicas.
+
+The decisions are one small value, the whole of Figure 1's state, with a version that rises. The
+coordinator proposes the next version; it is *committed* when a majority of all replicas holds it,
+and only then does anybody outside see it. When the coordinator is silent a cohort stands under a
+higher ballot, a majority supports it with what they hold, and the newest of that goes on.
+
+A replica that restarts remembers nothing. It takes no part until the other replicas have told it
+the ballot and the version that count, and the coordinator has given it the value; or until most
+replicas remember nothing, when they found a new web. With one replica all of this is nothing.
+"""
+
+# Deviates [MTP 5.2]: the paper assumes replicas that cannot be cut apart, and broadcasts to all of
+# them. Here a majority is asked, so those that are cut off neither decide nor hold up the others.
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from unisono.core import EVERYONE, Effect, Send
+from unisono.model import Address, Member
+from unisono.protocols.mtp.packets import Ack, Header, Kind, Propose, Seat, Stand, Support
+from unisono.wire import NO_LIFE
+
+if TYPE_CHECKING:
+    from unisono.protocols.mtp.core import Mtp
+
+NO_HEADER: Final = Header(0, 0, 0, 0, 0, 0, 0, 0, 1)
+
+
+@dataclass(slots=True)
+class Seated:
+    """What was last heard of another replica."""
+
+    member: Member
+    heard_us: int
+    web: int
+    leads: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a replica that remembers told us who do not."""
+
+    web: int
+    ballot: int
+    version: int
+
+
+class Council:
+    """One replica's seat among the masters; without a seat, nothing happens here."""
+
+    def __init__(self, core: Mtp, holds: Callable[[bytes], bool]) -> None:
+        self._core = core
+        self._holds = holds
+        """Whether the data of all that a value accepts is here."""
+        self.rank = core.parameters.master
+        self.count = core.parameters.masters
+        self.majority = self.count // 2 + 1
+        self.web = NO_LIFE
+        """The web that we remember."""
+        self.ballot = 0
+        """The highest that we have heard of: we take nothing from a lower one."""
+        self.accepted = 0
+        """The ballot under which we took the value; 0 is a value still to come."""
+        self.version = 0
+        self.value = b""
+        self.committed = 0
+        """The version that a majority holds, as far as we know under our own ballot."""
+        self.leads = False
+        self.heard_us = 0
+        """When the coordinator was last heard."""
+        self.seats: dict[int, Seated] = {}
+        self.taken_by: Member | None = None
+        """Another process that sits on our seat."""
+        self._told: dict[int, Told] = {}
+        self._acks: dict[int, int] = {}
+        self._supports: dict[int, Support] = {}
+        self._owed: tuple[int, int, Address] | None = None
+        """An acknowledgment that waits for data."""
+        self._stood_us = 0
+        self._blank_us = -1
+        """Since when most replicas have remembered nothing, while one says that it leads."""
+
+    # -- who sits where ---------------------------------------------------------------------------
+
+    @property
+    def seated(self) -> bool:
+        return self.web != NO_LIFE
+
+    @property
+    def coordinator(self) -> int:
+        """The rank that the ballot belongs to."""
+        return (self.ballot - 1) % self.count + 1
+
+    def addresses(self) -> tuple[Address, ...]:
+        return tuple(seat.member.address for _, seat in sorted(self.seats.items()))
+
+    def greet(self, out: list[Effect], asks: bool = False, echo: int = 0) -> None:
+        """Tell the other replicas where we stand."""
+        if self.rank:
+            out.append(Send(EVERYONE, [self._seat(asks, echo)]))
+
+    def _seat(self, asks: bool, echo: int) -> bytes:
+        core = self._core
+        version = self.version if self.accepted else 0
+        web = self.web if self.accepted else NO_LIFE
+        seat = Seat(
+            self.rank, self.count, core.me, web, self.ballot, version, self.leads, asks, echo
+        )
+        return core.door.seal(Kind.SEAT, seat.body(), life=web)
+
+    def hear(self, seat: Seat, source: Address, out: list[Effect]) -> None:
+        """A replica told where it stands."""
+        core = self._core
+        if seat.member == core.me or not self.rank or seat.masters != self.count:
+            core.door.drop("own" if seat.member == core.me else "seat")
+            return
+        if seat.rank == self.rank:
+            if seat.member.name != core.me.name and seat.member.address != core.me.address:
+                newer = not self.accepted and (bool(seat.web) or seat.member < core.me)
+                self.taken_by = seat.member if newer else self.taken_by
+            return
+        known = self.seats.get(seat.rank)
+        if known is not None and seat.member.name == known.member.name:
+            if seat.member.incarnation < known.member.incarnation:
+                return
+        self.seats[seat.rank] = Seated(seat.member, core.now_us, seat.web, seat.leads)
+        if seat.asks and self.accepted:
+            answer = self._seat(asks=False, echo=seat.member.incarnation)
+            out.append(Send((seat.member.address,), [answer]))
+        if seat.echo == core.me.incarnation and seat.web and not self.accepted:
+            self._told[seat.rank] = Told(seat.web, seat.ballot, seat.version)
+            self._remember()
+
+    def _remember(self) -> None:
+        """Once a majority has told us, its coordinator included, we know what we must not undercut:
+        no value before that version counts for us."""
+        for web in {told.web for told in self._told.values()}:
+            told = {rank: each for rank, each in self._told.items() if each.web == web}
+            ballot = max(each.ballot for each in told.values())
+            leader = (ballot - 1) % self.count + 1
+            if len(told) >= self.majority and leader in told and told[leader].ballot == ballot:
+                self.web, self.ballot = web, ballot
+                self.version = told[leader].version
+                self.heard_us = self._core.now_us
+
+    # -- founding ---------------------------------------------------------------------------------
+
+    def may_found(self) -> bool:
+        """Most replicas remember nothing, and we are the first of those."""
+        if not self.rank or self.accepted or self.taken_by:
+            return False
+        since_us = self._core.now_us - 3 * self._core.parameters.beat_us
+        fresh = {rank: seat for rank, seat in self.seats.items() if seat.heard_us >= since_us}
+        blank = [rank for rank, seat in fresh.items() if not seat.web]
+        if len(blank) + 1 < self.majority:
+            self._blank_us = -1
+            return False
+        if any(seat.leads for seat in fresh.values()):
+            # It may be about to tell us; but if we have forgotten its web, it leads nobody.
+            self._blank_us = self._core.now_us if self._blank_us < 0 else self._blank_us
+            if self._core.now_us - self._blank_us < self._core.parameters.detect_us:
+                return False
+        return all(rank > self.rank for rank in blank)
+
+    def has_majority(self) -> bool:
+        """Whether most replicas, as heard lately, are in our web."""
+        since_us = self._core.now_us - self._core.parameters.detect_us
+        near = (seat for seat in self.seats.values() if seat.heard_us >= since_us)
+        return 1 + sum(seat.web == self.web for seat in near) >= self.majority
+
+    def found(self, web: int, value: bytes, out: list[Effect]) -> None:
+        self.web, self.ballot, self.accepted = web, self.rank, self.rank
+        self.version = 0
+        self.leads = True
+        self._acks = {}
+        self.propose(value, out)
+
+    def abandon(self) -> None:
+        """A web that nobody joined us in: nobody has seen anything of it."""
+        self.web, self.ballot, self.accepted, self.version = NO_LIFE, 0, 0, 0
+        self.leads, self._told, self._owed = False, {}, None
+
+    # -- proposing --------------------------------------------------------------------------------
+
+    def propose(self, value: bytes, out: list[Effect]) -> None:
+        """The next version. It counts once it is committed."""
+        self.version += 1
+        self.value, self.accepted = value, self.ballot
+        self._count_acks()
+        if self.count > 1:
+            self._send_proposal(self.addresses(), out)
+
+    def insist(self, out: list[Effect]) -> None:
+        """Propose again to those that have not answered."""
+        if self.leads and self.committed < self.version:
+            slow = [r for r in self.seats if self._acks.get(r, 0) < self.version]
+            self._send_proposal(tuple(self.seats[rank].member.address for rank in slow), out)
+
+    def _send_proposal(self, to: tuple[Address, ...], out: list[Effect]) -> None:
+        packet = Propose(NO_HEADER, self.ballot, self.version, self.value)
+        if to:
+            self._send(Kind.PROPOSE, packet.body(self._core.header_octets()), to, out)
+
+    def _send(self, kind: Kind, body: bytes, to: tuple[Address, ...], out: list[Effect]) -> None:
+        out.append(Send(to, [self._core.door.seal(kind, body, life=self.web)]))
+
+    def proposed(self, packet: Propose, web: int, source: Address, out: list[Effect]) -> None:
+        """A coordinator proposes; we hold it if its ballot is no lower than any we know of."""
+        if not self.rank:
+            return
+        if not self.seated:
+            if packet.version != 1 or self._core.door.life not in (NO_LIFE, web):
+                return
+            self.web = web
+        if web != self.web:
+            self._core.door.drop("life")
+            return
+        if packet.ballot < self.ballot:
+            self._answer(0, source, out)
+            return
+        if packet.ballot > self.ballot:
+            self._follow(packet.ballot)
+        if not self.accepted and packet.version < self.version:
+            return  # From before our time: what we held in a former life may be newer.
+        if (packet.ballot, packet.version) > (self.accepted, self.version) or not self.accepted:
+            self.accepted, self.version = packet.ballot, packet.version
+            self.value = bytes(packet.value)
+        self.heard_us = self._core.now_us
+        self._owed = (packet.ballot, self.version, source)
+        self.settle(out)
+
+    def settle(self, out: list[Effect]) -> None:
+        """Acknowledge what is owed, as soon as the data that it accepts is here."""
+        if self._owed is not None and self._holds(self.value):
+            ballot, version, source = self._owed
+            self._owed = None
+            if ballot == self.ballot:
+                self._answer(version, source, out)
+
+    def _answer(self, version: int, source: Address, out: list[Effect]) -> None:
+        packet = Ack(NO_HEADER, self.rank, self.ballot, version)
+        self._send(Kind.ACK, packet.body(self._core.header_octets()), (source,), out)
+
+    def acknowledged(self, packet: Ack) -> None:
+        if packet.ballot > self.ballot:
+            self._follow(packet.ballot)
+        elif self.leads and packet.ballot == self.ballot:
+            self._acks[packet.rank] = max(self._acks.get(packet.rank, 0), packet.version)
+            self._count_acks()
+
+    def _count_acks(self) -> None:
+        versions = sorted((self.version, *self._acks.values()), reverse=True)
+        if len(versions) >= self.majority:
+            held = versions[self.majority - 1]
+            self.committed = max(self.committed, held)
+
+    # -- taking over ------------------------------------------------------------------------------
+
+    def _follow(self, ballot: int) -> None:
+        """Somebody stands, or leads, under a higher ballot."""
+        self.ballot = ballot
+        self.leads = False
+        self._supports = {}
+        self.heard_us = self._core.now_us
+
+    def stand(self, out: list[Effect]) -> None:
+        """The coordinator is silent: ask for support under the next ballot that is ours."""
+        rounds = self.ballot // self.count
+        ballot = rounds * self.count + self.rank
+        self._follow(ballot if ballot > self.ballot else ballot + self.count)
+        self._stood_us = self._core.now_us
+        self._supports[self.rank] = Support(
+            NO_HEADER, self.rank, self.ballot, self.accepted, self.version, self.value
+        )
+        packet = Stand(NO_HEADER, self.rank, self.ballot)
+        self._send(Kind.STAND, packet.body(self._core.header_octets()), self.addresses(), out)
+        self._core.door.count("stand")
+
+    def may_stand(self) -> bool:
+        """Only who holds a value, and has a consumer to fetch what it accepts."""
+        wait_us = self._core.parameters.detect_us + self.rank * self._core.parameters.beat_us
+        now_us = self._core.now_us
+        silent = now_us - self.heard_us > wait_us and now_us - self._stood_us > wait_us
+        return silent and not self.leads and bool(self.accepted) and self.count > 1
+
+    def stood(self, packet: Stand, source: Address, out: list[Effect]) -> None:
+        if not self.accepted:
+            return
+        if packet.ballot < self.ballot:
+            self._answer(0, source, out)
+            return
+        if packet.ballot > self.ballot:
+            self._follow(packet.ballot)
+        answer = Support(NO_HEADER, self.rank, self.ballot, self.accepted, self.version, self.value)
+        self._send(Kind.SUPPORT, answer.body(self._core.header_octets()), (source,), out)
+
+    def supported(self, packet: Support) -> bool:
+        """True when this support makes us the coordinator, with the newest value of all."""
+        if packet.ballot != self.ballot or self.leads or self.rank not in self._supports:
+            return False
+        self._supports[packet.rank] = packet
+        if len(self._supports) < self.majority:
+            return False
+        newest = max(self._supports.values(), key=lambda each: (each.accepted, each.version))
+        self.accepted, self.version = newest.accepted, newest.version
+        self.value = bytes(newest.value)
+        self.leads = True
+        self.committed = 0
+        self._acks, self._supports = {}, {}
+        return True

@@ -1,0 +1,284 @@
+"""Coming in and going out: join, found, catch up with or without state, leave."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from unisono.core import EVERYONE, Adopt, Arm, Captured, Effect, Install, Persist, Send
+from unisono.errors import BadPacket
+from unisono.parts.transfer import Giver, Taker
+from unisono.protocols.mtp.agreement import Consumer
+from unisono.protocols.mtp.chair import value_of
+from unisono.protocols.mtp.council import NO_HEADER
+from unisono.protocols.mtp.figure import Timer
+from unisono.protocols.mtp.packets import (
+    HEADER_OCTETS,
+    STATE_OCTETS,
+    Confirm,
+    JoinRequest,
+    Kind,
+    LeaveRequest,
+    Refuse,
+    StateAsk,
+    StatePiece,
+)
+from unisono.wire import ENVELOPE_OCTETS, NO_LIFE
+
+if TYPE_CHECKING:
+    from unisono.protocols.mtp.core import Mtp
+
+ROSTER, STATE = 0, 1
+REFUSALS_MAX: Final = 64
+GIVERS_MAX: Final = 16
+"""Joiners that are given roster or state at once; the oldest is forgotten, and joins again."""
+STATE_OCTETS_MAX: Final = 4 << 30
+FLIGHT: Final = 96
+"""Pieces of state under way to one joiner."""
+WEB_OCTETS: Final = 8
+
+
+class Entrance:
+    """How this member gets in and out."""
+
+    def __init__(self, core: Mtp, with_state: bool) -> None:
+        self._core = core
+        self._with_state = with_state
+        self.out = False
+        """Our leave has come to its place in the order."""
+        self.former = NO_LIFE
+        """The web of a former life of this process."""
+        self._since_us = 0
+        self._refusals = 0
+        self._taker: Taker | None = None
+        self._what = ROSTER
+        self._gives_state = False
+        self._roster = b""
+        self._state: bytes | None = None
+        self._progress_us = 0
+        self._givers: dict[tuple[int, int], Giver] = {}
+        self._leave_us = 0
+        self._left_at = 0
+        self._linger_us = 0
+        self._waited = False
+
+    # -- joining ----------------------------------------------------------------------------------
+
+    def remember(self, records: tuple[bytes, ...]) -> None:
+        """[MTP 3.4] A rejoiner can tell whether it is the same web."""
+        if records and len(records[-1]) == WEB_OCTETS:
+            self.former = int.from_bytes(records[-1], "big")
+
+    def ask(self, out: list[Effect], first: bool) -> None:
+        core = self._core
+        seek_us = core.parameters.beat_us // 2
+        if first:
+            self._since_us = core.now_us
+            if core.council.rank:
+                out.append(Arm(Timer.BEAT, core.parameters.beat_us))
+        out.append(Arm(Timer.JOIN, seek_us + core.dice.randrange(seek_us // 4 + 1)))
+        body = JoinRequest(core.me, self._with_state).body()
+        packets = [core.door.seal(Kind.JOIN, body, life=NO_LIFE)]
+        if core.council.count > 1 or not core.council.rank:
+            out.append(Send(EVERYONE, packets))
+        core.council.greet(out, asks=True)
+        self._maybe_found(out)
+
+    def _maybe_found(self, out: list[Effect]) -> None:
+        """[MTP 3.4] Only who was told to be the master founds a web, and nobody elects itself."""
+        core = self._core
+        taken_by = core.council.taken_by
+        if taken_by is not None:
+            core.doom(f"master={core.council.rank} is {taken_by} at {taken_by.address} already")
+            return
+        waited_us = core.now_us - self._since_us
+        if core.council.leads and waited_us > core.parameters.detect_us:
+            core.council.abandon()
+            self._since_us = core.now_us
+        if waited_us >= 2 * core.parameters.beat_us and core.council.may_found():
+            core.chair.found(out)
+            web = core.dice.getrandbits(63) | 1
+            core.council.found(web, value_of(core.chair.machine), out)
+
+    def open_web(self, out: list[Effect]) -> None:
+        """We are the master of a new web."""
+        core = self._core
+        core.door.life = core.council.web
+        core.follow(core.me, core.council.ballot)
+        out.append(Persist(core.door.life.to_bytes(WEB_OCTETS, "big")))
+        out.append(Install(core.web.found(core.door.life, core.me, self._told("founded the web"))))
+        core.start(out)
+        core.chair.advertise(out)
+
+    def _told(self, otherwise: str = "") -> str:
+        if self.former == NO_LIFE:
+            return otherwise
+        same = self.former == self._core.door.life
+        return "the same web as before" if same else "another web than before"
+
+    def refused_enough(self, packet: Refuse) -> bool:
+        self._refusals += packet.key == self._core.key
+        return packet.key == self._core.key and (packet.final or self._refusals >= REFUSALS_MAX)
+
+    def enter(self, packet: Confirm, out: list[Effect]) -> None:
+        """[MTP 3.4] Confirmed: from the view at `first` on, all messages are for us."""
+        core = self._core
+        core.door.life = core.incoming_life
+        core.consumer = Consumer(packet.header.t, packet.first + 1)
+        core.know(packet.header.next)
+        core.follow(packet.master, packet.ballot)
+        core.adopt_pace(packet.header)
+        out.append(Persist(core.door.life.to_bytes(WEB_OCTETS, "big")))
+        self._gives_state = packet.gives_state
+        self._what, self._taker = ROSTER, Taker(FLIGHT)
+        self._progress_us = core.now_us
+        core.start(out)
+        self.pull(out)
+
+    # -- catching up ------------------------------------------------------------------------------
+
+    def pull(self, out: list[Effect]) -> None:
+        """Ask for what is missing of roster or state; nothing for too long is the end."""
+        core = self._core
+        if self._taker is None:
+            return
+        if core.now_us - self._progress_us > core.parameters.lost_us:
+            core.doom("the master that should give the state is gone")
+            return
+        self._ask(*self._taker.ask(), out)
+        out.append(Arm(Timer.STATE, 4 * core.pace.heartbeat_us))
+
+    def _ask(self, offset: int, pieces: int, out: list[Effect]) -> None:
+        core = self._core
+        packet = StateAsk(NO_HEADER, self._what, offset, pieces)
+        core.to_master(Kind.STATE_ASK, packet.body(core.header_octets()), out)
+
+    def take(self, packet: StatePiece, out: list[Effect]) -> None:
+        core, taker = self._core, self._taker
+        if taker is None or packet.what != self._what or packet.total > STATE_OCTETS_MAX:
+            return
+        if not taker.take(packet.total, packet.offset, packet.piece):
+            core.door.drop("duplicate")
+            return
+        self._progress_us = core.now_us
+        if not taker.is_done():
+            ahead = taker.ask_ahead()
+            if ahead is not None:
+                self._ask(*ahead, out)
+                out.append(Arm(Timer.STATE, 4 * core.pace.heartbeat_us))
+        elif self._what == ROSTER:
+            self._roster = taker.state()
+            self._taker = None
+            if self._gives_state:
+                self._what, self._taker = STATE, Taker(FLIGHT)
+                self.pull(out)
+        else:
+            self._state = taker.state()
+            self._taker = None
+            self._ask(len(self._state), 0, out)
+
+    def all_is_here(self) -> bool:
+        return bool(self._roster) and (self._state is not None or not self._gives_state)
+
+    def begin(self, out: list[Effect]) -> None:
+        """We are current from here on."""
+        core = self._core
+        try:
+            view = core.web.take_over(self._roster, core.me)
+        except BadPacket:
+            core.doom("the master's roster is not one")
+            return
+        if self._state is not None:
+            out.append(Adopt(self._state))
+        self._roster, self._state = b"", None
+        detail = self._told(f"joined the web at message {core.consumer.next_out - 1}")
+        out.append(Install(replace(view, detail=detail)))
+
+    # -- giving -----------------------------------------------------------------------------------
+
+    def offer(self, key: int, what: int, octets: bytes) -> None:
+        """What a joiner will ask for."""
+        core = self._core
+        piece = core.packet_octets_max - ENVELOPE_OCTETS - HEADER_OCTETS - STATE_OCTETS
+        self._givers[key, what] = Giver(octets, piece)
+        while len(self._givers) > 2 * GIVERS_MAX:
+            del self._givers[next(iter(self._givers))]
+
+    def keep(self, event: Captured) -> None:
+        if isinstance(event.key, int):
+            self.offer(event.key, STATE, event.state)
+
+    def give(self, packet: StateAsk, out: list[Effect]) -> None:
+        core, key = self._core, packet.header.sender
+        member = core.web.members.get(key)
+        giver = self._givers.get((key, packet.what))
+        if packet.pieces == 0 or member is None:
+            self.forget(key)
+            return
+        if giver is None:
+            if core.leads and core.chair.ready and key not in core.chair.admitted:
+                core.chair.turn_away(key, member.address, out)
+            return
+        header = core.header_octets()
+        packets = [
+            core.door.seal(
+                Kind.STATE,
+                StatePiece(NO_HEADER, packet.what, giver.octets, offset, piece).body(header),
+            )
+            for offset, piece in giver.pieces(packet.offset, min(packet.pieces, FLIGHT))
+        ]
+        if not giver.octets:
+            empty = StatePiece(NO_HEADER, packet.what, 0, 0, b"").body(header)
+            packets = [core.door.seal(Kind.STATE, empty)]
+        if packets:
+            out.append(Send((member.address,), packets))
+
+    def forget(self, key: int) -> None:
+        for what in (ROSTER, STATE):
+            self._givers.pop((key, what), None)
+
+    # -- leaving ----------------------------------------------------------------------------------
+
+    def leave(self, out: list[Effect]) -> None:
+        """[MTP 3.1] A member asks the master; a lone master ends its web."""
+        core = self._core
+        self._leave_us = core.now_us
+        out.append(Arm(Timer.LEAVE, core.parameters.lost_us))
+        self.insist(out)
+
+    def insist(self, out: list[Effect]) -> None:
+        """Each heartbeat: once all that we said is settled, ask to be let out."""
+        core = self._core
+        if self.out or self._left_at or core.unsaid():
+            return
+        if not core.leads:
+            core.to_master(Kind.LEAVE, LeaveRequest(NO_HEADER).body(core.header_octets()), out)
+        elif core.council.count == 1:
+            core.chair.ending = core.chair.everywhere() or self._late()
+        else:
+            core.chair.leavers.add(core.key)
+
+    def _late(self) -> bool:
+        return self._core.now_us - self._leave_us > self._core.parameters.lost_us
+
+    def ended(self, number: int, ends: bool) -> None:
+        """Our leave, or the web's end, has come to its place."""
+        core = self._core
+        self._left_at = number
+        self.out = not core.leads or core.chair.alone()
+        core.chair.closed = True
+        self._linger_us = core.now_us + core.parameters.beat_us * (2 if ends else 8)
+
+    def linger(self) -> None:
+        """A master goes once the others know, or will not."""
+        core = self._core
+        if self._left_at and not self.out:
+            self.out = core.chair.everywhere() or core.now_us > self._linger_us
+
+    def go_unanswered(self, out: list[Effect]) -> None:
+        core = self._core
+        if core.leads and not self._waited:
+            self._waited = True
+            out.append(Arm(Timer.LEAVE, core.parameters.lost_us))
+        else:
+            core.doom("left before the master had let this member out")

@@ -1,0 +1,501 @@
+"""The packets of MTP: what each carries, to bytes and back.
+
+Every packet of a web begins with the same header; what asks to come in has none yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from unisono.errors import BadPacket
+from unisono.model import Address, Buffer, Member
+from unisono.protocols.mtp.agreement import Status
+from unisono.wire import Layout, Reader, Writer, tag_of
+
+PROTOCOL: Final = 1
+WHOLE: Final = 0xFFFFFFFF
+"""As the last packet of a range: up to the end of the message. As the first as well: nothing but
+the status is asked for."""
+
+
+class Kind(IntEnum):
+    DATA = 1
+    EMPTY = 2
+    REQUEST = 3
+    GRANT = 4
+    NAK = 5
+    DENY = 6
+    REPORT = 7
+    LEAVE = 8
+    EXPEL = 9
+    JOIN = 10
+    CONFIRM = 11
+    REFUSE = 12
+    STATE_ASK = 13
+    STATE = 14
+    SEAT = 15
+    PROPOSE = 16
+    ACK = 17
+    STAND = 18
+    SUPPORT = 19
+
+
+KINDS: Final = {kind.value: kind.name.lower() for kind in Kind}
+
+
+def key_of(member: Member) -> int:
+    """The short name under which packets speak of a member."""
+    return tag_of(f"{member.name}|{member.address}|{member.incarnation}")
+
+
+class Header(NamedTuple):
+    """[MTP 3.3] In every packet: the parameters, the statuses of the last t messages, the next
+    number. The statuses are those of the t messages before `base`, two bits each."""
+
+    sender: int
+    base: int
+    bits: int
+    next: int
+    taken: int
+    """The sender has delivered or skipped all numbers below this."""
+    heartbeat_us: int
+    window: int
+    retention: int
+    t: int
+
+    @property
+    def last(self) -> tuple[Status, ...]:
+        return statuses_of(self.bits, self.t)
+
+
+_HEADER: Final = Layout("QQQQQIHBB")
+HEADER_OCTETS: Final = _HEADER.octets
+_DATA: Final = Layout("QQIB")
+DATA_OCTETS: Final = _DATA.octets
+STATE_OCTETS: Final = 1 + 8 + 8
+RANGE_OCTETS: Final = 8 + 4 + 4
+
+_statuses: dict[tuple[int, int], tuple[Status, ...]] = {}
+_STATUS: Final = (Status.PENDING, Status.ACCEPTED, Status.REJECTED)
+
+
+def statuses_of(bits: int, t: int) -> tuple[Status, ...]:
+    known = _statuses.get((bits, t))
+    if known is None:
+        if any(bits >> 2 * k & 3 == 3 for k in range(t)) or bits >> 2 * t:
+            raise BadPacket("malformed")
+        known = tuple(_STATUS[bits >> 2 * k & 3] for k in range(t))
+        if len(_statuses) < 4096:  # Bounded: hostile bits cannot fill the memory.
+            _statuses[bits, t] = known
+    return known
+
+
+def bits_of(last: tuple[Status, ...]) -> int:
+    return sum(status << 2 * k for k, status in enumerate(last))
+
+
+def write_header(header: Header) -> bytes:
+    return _HEADER.pack(*header)
+
+
+def _read_header(body: memoryview) -> tuple[Header, memoryview]:
+    header = Header(*_HEADER.read(body))
+    if not 1 <= header.t <= 32:
+        raise BadPacket("malformed")
+    statuses_of(header.bits, header.t)
+    return header, body[HEADER_OCTETS:]
+
+
+class Data(NamedTuple):
+    """Packet p of message m, said by `origin`."""
+
+    header: Header
+    origin: int
+    number: int
+    packet: int
+    end: bool
+    """It is the last of its message."""
+    piece: Buffer
+
+    @staticmethod
+    def body(
+        header: bytes, origin: int, number: int, packet: int, end: bool, piece: Buffer
+    ) -> bytes:
+        return b"".join((header, _DATA.pack(origin, number, packet, end), piece))
+
+
+class Empty(NamedTuple):
+    """[MTP 3.3] Nothing to say, but this is how far I am: a token holder's message and how many of
+    its packets left; the master's ballot, and what every member has."""
+
+    header: Header
+    number: int = 0
+    packets: int = 0
+    ended: bool = False
+    ballot: int = 0
+    stable: int = 0
+
+    def body(self, header: bytes) -> bytes:
+        out = Writer().raw(header).u64(self.number).u32(self.packets).u8(self.ended)
+        return out.u32(self.ballot).u64(self.stable).done()
+
+
+class TokenRequest(NamedTuple):
+    header: Header
+    request: int
+    packets: int
+    """About so many packets will be sent."""
+
+    def body(self, header: bytes) -> bytes:
+        return Writer().raw(header).u32(self.request).u32(self.packets).done()
+
+
+class Grant(NamedTuple):
+    """The token: `header.base` is the message's number."""
+
+    header: Header
+    request: int
+    number: int
+    audience: tuple[Address, ...] = ()
+    """Whom to send to; nobody named is the web's multicast address."""
+
+    def body(self, header: bytes) -> bytes:
+        out = Writer().raw(header).u32(self.request).u64(self.number).u16(len(self.audience))
+        for address in self.audience:
+            out.text(address.host).u16(address.port)
+        return out.done()
+
+
+Range = tuple[int, int, int]
+"""Of a message, from one packet to another."""
+
+
+class Nak(NamedTuple):
+    header: Header
+    ranges: tuple[Range, ...]
+
+    def body(self, header: bytes) -> bytes:
+        flat = tuple(value for each in self.ranges for value in each)
+        return Writer().raw(header).rows("QII", 3, flat).done()
+
+
+class Deny(NamedTuple):
+    """Of these messages, data or statuses are no longer held."""
+
+    header: Header
+    numbers: tuple[int, ...]
+
+    def body(self, header: bytes) -> bytes:
+        return Writer().raw(header).rows("Q", 1, self.numbers).done()
+
+
+class Pressure(IntEnum):
+    """What a consumer wants of the parameters."""
+
+    CALM = 0
+    LOSING = 1
+    """Packets were missing: a smaller window, a longer retention."""
+    FULL = 2
+    """The application is slow: a smaller window, a longer heartbeat."""
+
+
+class Report(NamedTuple):
+    """[MTP 4, 5.3] A member to the master: I am here, I want it so, and these seem to be gone."""
+
+    header: Header
+    pressure: Pressure = Pressure.CALM
+    suspects: tuple[int, ...] = ()
+
+    def body(self, header: bytes) -> bytes:
+        return Writer().raw(header).u8(self.pressure).rows("Q", 1, self.suspects).done()
+
+
+class LeaveRequest(NamedTuple):
+    header: Header
+
+    def body(self, header: bytes) -> bytes:
+        return header
+
+
+class Expel(NamedTuple):
+    """You are no member of this web, or not any more."""
+
+    header: Header
+    key: int
+
+    def body(self, header: bytes) -> bytes:
+        return Writer().raw(header).u64(self.key).done()
+
+
+class JoinRequest(NamedTuple):
+    member: Member
+    wants_state: bool
+
+    def body(self) -> bytes:
+        return Writer().member(self.member).u8(self.wants_state).done()
+
+
+class Confirm(NamedTuple):
+    """[MTP 3.4] You are in: accept messages after the view at `first`."""
+
+    header: Header
+    key: int
+    first: int
+    gives_state: bool
+    ballot: int
+    master: Member
+
+    def body(self, header: bytes) -> bytes:
+        out = Writer().raw(header).u64(self.key).u64(self.first).u8(self.gives_state)
+        return out.u32(self.ballot).member(self.master).done()
+
+
+class Refuse(NamedTuple):
+    key: int
+    final: bool
+    reason: str
+
+    def body(self) -> bytes:
+        return Writer().u64(self.key).u8(self.final).text(self.reason).done()
+
+
+class StateAsk(NamedTuple):
+    header: Header
+    what: int
+    offset: int
+    pieces: int
+
+    def body(self, header: bytes) -> bytes:
+        out = Writer().raw(header).u8(self.what).u64(self.offset)
+        return out.u16(self.pieces).done()
+
+
+class StatePiece(NamedTuple):
+    header: Header
+    what: int
+    total: int
+    offset: int
+    piece: Buffer
+
+    def body(self, header: bytes) -> bytes:
+        out = Writer().raw(header).u8(self.what).u64(self.total)
+        return out.u64(self.offset).raw(self.piece).done()
+
+
+class Seat(NamedTuple):
+    """A master replica to the others: who sits where, in which web, under which ballot."""
+
+    rank: int
+    masters: int
+    member: Member
+    web: int
+    """0 is none: it remembers nothing."""
+    ballot: int
+    version: int
+    leads: bool
+    asks: bool
+    """It wants to be told by all who remember."""
+    echo: int
+    """The incarnation of the seat that is answered."""
+
+    def body(self) -> bytes:
+        out = Writer().u8(self.rank).u8(self.masters).member(self.member).u64(self.web)
+        out.u32(self.ballot).u64(self.version).u8(self.leads)
+        return out.u8(self.asks).u32(self.echo).done()
+
+
+class Propose(NamedTuple):
+    header: Header
+    ballot: int
+    version: int
+    value: Buffer
+
+    def body(self, header: bytes) -> bytes:
+        out = Writer().raw(header).u32(self.ballot).u64(self.version)
+        return out.blob(self.value).done()
+
+
+class Ack(NamedTuple):
+    """The highest version held under this ballot; a higher ballot than asked is a no."""
+
+    header: Header
+    rank: int
+    ballot: int
+    version: int
+
+    def body(self, header: bytes) -> bytes:
+        out = Writer().raw(header).u8(self.rank).u32(self.ballot)
+        return out.u64(self.version).done()
+
+
+class Stand(NamedTuple):
+    header: Header
+    rank: int
+    ballot: int
+
+    def body(self, header: bytes) -> bytes:
+        return Writer().raw(header).u8(self.rank).u32(self.ballot).done()
+
+
+class Support(NamedTuple):
+    header: Header
+    rank: int
+    ballot: int
+    accepted: int
+    """The ballot under which the value was accepted."""
+    version: int
+    value: Buffer
+
+    def body(self, header: bytes) -> bytes:
+        out = Writer().raw(header).u8(self.rank).u32(self.ballot).u32(self.accepted)
+        return out.u64(self.version).blob(self.value).done()
+
+
+InWeb = (
+    Data
+    | Empty
+    | TokenRequest
+    | Grant
+    | Nak
+    | Deny
+    | Report
+    | LeaveRequest
+    | Expel
+    | Confirm
+    | StateAsk
+    | StatePiece
+    | Propose
+    | Ack
+    | Stand
+    | Support
+)
+Packet = InWeb | JoinRequest | Refuse | Seat
+
+
+def _flag(reader: Reader) -> bool:
+    value = reader.u8()
+    if value > 1:
+        raise BadPacket("malformed")
+    return bool(value)
+
+
+def _data(body: memoryview) -> Data:
+    header = Header(*_HEADER.read(body))
+    if not 1 <= header.t <= 32:
+        raise BadPacket("malformed")
+    rest = body[HEADER_OCTETS:]
+    origin, number, packet, end = _DATA.read(rest)
+    if end > 1 or number == 0:
+        raise BadPacket("malformed")
+    statuses_of(header.bits, header.t)
+    return Data(header, origin, number, packet, bool(end), rest[DATA_OCTETS:])
+
+
+def _empty(h: Header, r: Reader) -> Empty:
+    return Empty(h, r.u64(), r.u32(), _flag(r), r.u32(), r.u64())
+
+
+def _request(h: Header, r: Reader) -> TokenRequest:
+    return TokenRequest(h, r.u32(), r.u32())
+
+
+def _grant(h: Header, r: Reader) -> Grant:
+    request, number, count = r.u32(), r.u64(), r.u16()
+    if number == 0 or count > 256:
+        raise BadPacket("malformed")
+    return Grant(h, request, number, tuple(Address(r.text(), r.u16()) for _ in range(count)))
+
+
+def _nak(h: Header, r: Reader) -> Nak:
+    flat = r.rows("QII")
+    ranges = tuple((flat[i], flat[i + 1], flat[i + 2]) for i in range(0, len(flat), 3))
+    return Nak(h, ranges)
+
+
+def _report(h: Header, r: Reader) -> Report:
+    pressure = r.u8()
+    if pressure > Pressure.FULL:
+        raise BadPacket("malformed")
+    return Report(h, Pressure(pressure), r.rows("Q"))
+
+
+def _confirm(h: Header, r: Reader) -> Confirm:
+    return Confirm(h, r.u64(), r.u64(), _flag(r), r.u32(), r.member())
+
+
+def _state_ask(h: Header, r: Reader) -> StateAsk:
+    return StateAsk(h, r.u8(), r.u64(), r.u16())
+
+
+def _state(h: Header, r: Reader) -> StatePiece:
+    return StatePiece(h, r.u8(), r.u64(), r.u64(), r.raw(r.left()))
+
+
+def _propose(h: Header, r: Reader) -> Propose:
+    return Propose(h, r.u32(), r.u64(), r.blob())
+
+
+def _ack(h: Header, r: Reader) -> Ack:
+    return Ack(h, r.u8(), r.u32(), r.u64())
+
+
+def _stand(h: Header, r: Reader) -> Stand:
+    return Stand(h, r.u8(), r.u32())
+
+
+def _support(h: Header, r: Reader) -> Support:
+    return Support(h, r.u8(), r.u32(), r.u32(), r.u64(), r.blob())
+
+
+_IN_WEB: Final[dict[int, Callable[[Header, Reader], InWeb]]] = {
+    Kind.EMPTY: _empty,
+    Kind.REQUEST: _request,
+    Kind.GRANT: _grant,
+    Kind.NAK: _nak,
+    Kind.DENY: lambda h, r: Deny(h, r.rows("Q")),
+    Kind.REPORT: _report,
+    Kind.LEAVE: lambda h, r: LeaveRequest(h),
+    Kind.EXPEL: lambda h, r: Expel(h, r.u64()),
+    Kind.CONFIRM: _confirm,
+    Kind.STATE_ASK: _state_ask,
+    Kind.STATE: _state,
+    Kind.PROPOSE: _propose,
+    Kind.ACK: _ack,
+    Kind.STAND: _stand,
+    Kind.SUPPORT: _support,
+}
+
+
+def read(kind: int, body: memoryview) -> Packet:
+    """The packet of this kind. Bytes that are none raise `BadPacket`, and nothing else."""
+    if kind == Kind.DATA:
+        return _data(body)
+    packet: Packet
+    if kind in _IN_WEB:
+        header, rest = _read_header(body)
+        reader = Reader(rest)
+        packet = _IN_WEB[kind](header, reader)
+    else:
+        reader = Reader(body)
+        if kind == Kind.JOIN:
+            packet = JoinRequest(reader.member(), _flag(reader))
+        elif kind == Kind.REFUSE:
+            packet = Refuse(reader.u64(), _flag(reader), reader.text())
+        else:
+            packet = Seat(
+                reader.u8(),
+                reader.u8(),
+                reader.member(),
+                reader.u64(),
+                reader.u32(),
+                reader.u64(),
+                _flag(reader),
+                _flag(reader),
+                reader.u32(),
+            )
+            if not 1 <= packet.rank <= packet.masters:
+                raise BadPacket("malformed")
+    reader.done()
+    return packet

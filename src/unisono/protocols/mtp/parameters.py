@@ -1,0 +1,154 @@
+"""Heartbeat, window and retention: the paper's model of them, presets, and what may be set."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from unisono.errors import Misuse
+
+DEFAULTS: Final[Mapping[str, int]] = {
+    "master": 0,
+    "masters": 1,
+    "tokens": 8,
+    "heartbeat_us": 10_000,
+    "window": 256,
+    "dally": 0,
+    "detect_us": 1_000_000,
+    "members_count_max": 64,
+    "unicast": 0,
+}
+"""What may be set. `master` is told to each process: 0 is a plain member, 1 to `masters` the rank
+of a master replica. All others are the same at every member."""
+
+TOKENS_MAX: Final = 32
+MASTERS_MAX: Final = 9
+WINDOW_MIN: Final = 8
+WINDOW_MAX: Final = 8192
+
+
+class Model(NamedTuple):
+    """What section 4 derives from the speed of disks, wires and processors."""
+
+    heartbeat_us: int
+    window: int
+    retention: int
+    tokens: int
+    buffers: int
+    """Packets that a consumer must be able to hold."""
+    held_us: int
+    """How long each of them is held at least."""
+
+
+def model(
+    fault_us: int, wire_us: int, net_us: int, store_us: int = 0, dally: int = 0, tokens: int = 3
+) -> Model:
+    """[MTP 4] The parameters that follow from what the machines can do.
+
+    `fault_us` is the worst common delay of a process: a disk access, or a scheduling pause; it may
+    double, and twice that is the time constant. A packet costs its time on the wire and its
+    processing for the network and for the store it comes from.
+    """
+    if min(fault_us, wire_us + net_us + store_us, tokens) <= 0 or dally < 0:
+        raise Misuse("the model wants times and tokens above 0, and a dally that is not below")
+    heartbeat_us = 2 * (2 * fault_us)
+    window = max(1, heartbeat_us // (wire_us + net_us + store_us))
+    retention = dally + 3
+    return Model(
+        heartbeat_us,
+        window,
+        retention,
+        tokens,
+        tokens * window * retention,
+        heartbeat_us * retention,
+    )
+
+
+def from_round_trip(round_trip_us: int, octets_per_s: int, dally: int = 0) -> dict[str, int]:
+    """Options for a network of which the round trip was measured, and what a member can take."""
+    if round_trip_us <= 0 or octets_per_s <= 0:
+        raise Misuse("a round trip and a rate are above 0")
+    fault_us = max(round_trip_us, 1_250)  # A process is off its processor for so long at times.
+    made = model(fault_us, max(1, 1_400 * 1_000_000 // octets_per_s), 1, dally=dally)
+    return {
+        "heartbeat_us": made.heartbeat_us,
+        "window": min(WINDOW_MAX, max(WINDOW_MIN, made.window)),
+        "dally": dally,
+        "detect_us": max(500_000, 100 * made.heartbeat_us),
+    }
+
+
+PRESETS: Final[Mapping[str, Mapping[str, int]]] = {
+    "loopback": from_round_trip(300, 400_000_000),
+    "lan": from_round_trip(2_000, 100_000_000),
+    "wan": from_round_trip(80_000, 10_000_000, dally=4),
+}
+"""For `join(..., **PRESETS["wan"])`: from round trips of 0.3, 2 and 80 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """The settings of one member."""
+
+    master: int
+    masters: int
+    tokens: int
+    """t_max."""
+    heartbeat_us: int
+    window: int
+    dally: int
+    """f: a NAK waits a random 0 to f heartbeats."""
+    retention: int
+    detect_us: int
+    """A member that the master does not hear for so long has failed."""
+    beat_us: int
+    """Nobody is silent for longer."""
+    lost_us: int
+    """A member that hears no master for so long gives up."""
+    members_count_max: int
+    unicast: bool
+    """Tokens name the members' addresses to send to, instead of the web's multicast address."""
+
+    @staticmethod
+    def of(options: Mapping[str, int]) -> Parameters:
+        for name, value in options.items():
+            if name not in DEFAULTS:
+                raise Misuse(f"mtp has no option {name!r}; it has: {', '.join(DEFAULTS)}")
+            if value < 0:
+                raise Misuse(f"mtp option {name} must not be negative, got {value}")
+        chosen = {**DEFAULTS, **options}
+        _between(chosen, "masters", 1, MASTERS_MAX)
+        _between(chosen, "master", 0, chosen["masters"])
+        _between(chosen, "tokens", 1, TOKENS_MAX)
+        _between(chosen, "heartbeat_us", 500, 60_000_000)
+        _between(chosen, "window", WINDOW_MIN, WINDOW_MAX)
+        _between(chosen, "dally", 0, 200)
+        _between(chosen, "detect_us", 20_000, 3_600_000_000)
+        _between(chosen, "members_count_max", 1, 256)
+        _between(chosen, "unicast", 0, 1)
+        if chosen["detect_us"] < 4 * chosen["heartbeat_us"]:
+            raise Misuse(
+                f"mtp option detect_us must be at least 4 heartbeats, so"
+                f" {4 * chosen['heartbeat_us']}, got {chosen['detect_us']}"
+            )
+        detect = chosen["detect_us"]
+        return Parameters(
+            master=chosen["master"],
+            masters=chosen["masters"],
+            tokens=chosen["tokens"],
+            heartbeat_us=chosen["heartbeat_us"],
+            window=chosen["window"],
+            dally=chosen["dally"],
+            retention=chosen["dally"] + 3,
+            detect_us=detect,
+            beat_us=detect // 8,
+            lost_us=detect * (2 if chosen["masters"] == 1 else 4),
+            members_count_max=chosen["members_count_max"],
+            unicast=bool(chosen["unicast"]),
+        )
+
+
+def _between(chosen: Mapping[str, int], name: str, least: int, most: int) -> None:
+    if not least <= chosen[name] <= most:
+        raise Misuse(f"mtp option {name} must be {least} to {most}, got {chosen[name]}")

@@ -1,0 +1,288 @@
+"""The transport below: a message as packets (m, p), sent within the window, repaired by NAK."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Final
+
+from unisono.core import EVERYONE, Effect, Send
+from unisono.model import Address, Buffer
+from unisono.parts.door import Door
+from unisono.parts.window import Window
+from unisono.protocols.mtp.agreement import Status
+from unisono.protocols.mtp.packets import WHOLE, Data, Kind, Range
+
+AHEAD_COUNT_MAX: Final = 4096
+"""A message numbered further ahead than this is not taken."""
+NAK_RANGES_MAX: Final = 24
+"""Ranges in one NAK; the rest is asked for in the next heartbeat."""
+REPAIRS_MAX: Final = 16_384
+"""Packets that wait to be sent again; what is asked for beyond is dropped and asked for again."""
+FEW: Final = 2
+"""A repair that so many asked for goes to them alone, one that more want to the web."""
+
+
+@dataclass(slots=True)
+class Held:
+    """A whole message, kept to be sent and sent again."""
+
+    origin: int
+    number: int
+    slices: list[Buffer]
+    sent: int = 0
+    """Packets that left for the first time."""
+    sent_us: int = 0
+    """When the last of them did."""
+    audience: tuple[Address, ...] = ()
+    repaired: dict[int, int] = field(default_factory=dict)
+    """When a packet was last sent again."""
+
+
+@dataclass(slots=True)
+class Incoming:
+    """A message on its way here. Packet p has the place p + 1 in the window."""
+
+    number: int
+    origin: int = 0
+    """Who says it; 0 while nothing was heard of it."""
+    window: Window[Buffer] = field(default_factory=Window)
+    packets: int = 0
+    """So many are known to have left."""
+    ended: bool = False
+    """`packets` is all there are."""
+    octets: int = 0
+    heard_us: int = 0
+    due_us: int = -1
+    """When to ask for what is missing; -1 while nothing seems to be."""
+    tries: int = 0
+    denied: set[int] = field(default_factory=set)
+
+    @property
+    def whole(self) -> bool:
+        return self.ended and self.window.received == self.packets
+
+    def slices(self) -> list[Buffer]:
+        got = (self.window.get(p) for p in range(1, self.packets + 1))
+        return [piece for piece in got if piece is not None]
+
+
+@dataclass(slots=True)
+class Pace:
+    """What the web has agreed on: see `Header`."""
+
+    heartbeat_us: int
+    window: int
+    retention: int
+
+
+class Outlet:
+    """The sending side: repairs first, then what is new, at most a window a heartbeat."""
+
+    def __init__(self, door: Door, pace: Pace, header: Callable[[int], bytes]) -> None:
+        self._door = door
+        self._pace = pace
+        self._header = header
+        self.held: dict[int, Held] = {}
+        """Ours, and at a master replica everybody's."""
+        self._fresh: deque[Held] = deque()
+        self._repairs: dict[tuple[int, int], list[Address]] = {}
+        self._beat_us = 0
+        self._left = 0
+        self.limited = False
+        """The window was used up since somebody last looked."""
+
+    def hold(self, held: Held) -> None:
+        self.held[held.number] = held
+
+    def send(self, held: Held) -> None:
+        """Line up a new message."""
+        self.held[held.number] = held
+        self._fresh.append(held)
+
+    def busy(self) -> bool:
+        return bool(self._fresh or self._repairs)
+
+    def unsent(self) -> int:
+        return sum(len(held.slices) - held.sent for held in self._fresh)
+
+    def drop(self, number: int) -> None:
+        """Forget a message: it was rejected, or nobody needs it any more."""
+        held = self.held.pop(number, None)
+        if held is not None and held.sent < len(held.slices) and held in self._fresh:
+            self._fresh.remove(held)
+
+    def asked(self, number: int, first: int, last: int, asker: Address, now_us: int) -> None:
+        """[MTP 3.3] Line up a repair. What was sent again a moment ago is on its way."""
+        held = self.held[number]
+        recent_us = now_us - self._pace.heartbeat_us // 2
+        for packet in range(first, min(last, held.sent - 1) + 1):
+            key = number, packet
+            askers = self._repairs.get(key)
+            if askers is not None:
+                if asker not in askers:
+                    askers.append(asker)
+            elif held.repaired.get(packet, recent_us) > recent_us:
+                self._door.drop("repaired")
+            elif len(self._repairs) >= REPAIRS_MAX:
+                self._door.drop("repairs")
+                return
+            else:
+                self._repairs[key] = [asker]
+
+    def pump(self, now_us: int, out: list[Effect]) -> None:
+        """Send what the window allows."""
+        if not self.busy():
+            return
+        if now_us - self._beat_us >= self._pace.heartbeat_us:
+            self._beat_us, self._left = now_us, self._pace.window
+        if self._repairs:
+            self._repair(now_us, out)
+        while self._fresh and self._left:
+            held = self._fresh[0]
+            count = min(self._left, len(held.slices) - held.sent)
+            packets = [self._packet(held, p) for p in range(held.sent, held.sent + count)]
+            held.sent += count
+            held.sent_us = now_us
+            self._left -= count
+            out.append(Send(held.audience or EVERYONE, packets))
+            if held.sent == len(held.slices):
+                self._fresh.popleft()
+        if self.busy():
+            self.limited = True
+
+    def _repair(self, now_us: int, out: list[Effect]) -> None:
+        load: list[bytes] = []
+        to: tuple[Address, ...] = ()
+        for key in list(self._repairs):
+            if not self._left:
+                break
+            askers = self._repairs.pop(key)
+            held = self.held.get(key[0])
+            if held is None or key[1] >= len(held.slices):
+                continue
+            held.repaired[key[1]] = now_us
+            target = tuple(askers) if len(askers) <= FEW else held.audience
+            if load and target != to:
+                out.append(Send(to or EVERYONE, load))
+                load = []
+            to = target
+            load.append(self._packet(held, key[1]))
+            self._left -= 1
+            self._door.count("repair")
+        if load:
+            out.append(Send(to or EVERYONE, load))
+
+    def _packet(self, held: Held, packet: int) -> bytes:
+        """[MTP 3.3] The data and number as they were, the header as it is now."""
+        end = packet == len(held.slices) - 1
+        header = self._header(held.number)
+        body = Data.body(header, held.origin, held.number, packet, end, held.slices[packet])
+        return self._door.seal(Kind.DATA, body)
+
+
+class Inlet:
+    """The receiving side: messages on their way, and what is missing of them."""
+
+    def __init__(self, door: Door, pace: Pace, dally: int, dice: Random) -> None:
+        self._door = door
+        self._pace = pace
+        self._dally = dally
+        self._dice = dice
+        self.incoming: dict[int, Incoming] = {}
+        self.octets = 0
+        self.losses = 0
+        """Gaps found so far."""
+
+    def at(self, number: int) -> Incoming:
+        found = self.incoming.get(number)
+        if found is None:
+            found = self.incoming[number] = Incoming(number)
+        return found
+
+    def take(self, data: Data, now_us: int) -> Incoming | None:
+        """Take a packet; the message when it is whole by it."""
+        message = self.incoming.get(data.number) or self.at(data.number)
+        message.origin = message.origin or data.origin
+        place = data.packet + 1
+        ending = message.packets if message.ended else WHOLE
+        if (
+            message.origin != data.origin
+            or place > ending
+            or (data.end and message.packets > place)
+        ):
+            self._door.drop("contrary")
+            return None
+        if not message.window.put(place, data.piece):
+            self._door.drop("duplicate")
+            return None
+        message.octets += len(data.piece)
+        self.octets += len(data.piece)
+        message.heard_us = now_us
+        message.packets = max(message.packets, place)
+        message.ended = message.ended or data.end
+        if message.whole:
+            message.due_us = -1
+            return message
+        if message.window.received < message.packets:
+            self.notice(message, now_us, 0)
+        elif message.due_us >= 0 and not message.ended:
+            message.due_us = -1
+        return None
+
+    def hear_of(self, number: int, origin: int, packets: int, ended: bool, now_us: int) -> None:
+        """[MTP 3.3] An empty packet said how far a message has come."""
+        message = self.at(number)
+        if message.whole or (message.origin and message.origin != origin):
+            return
+        message.origin = origin
+        if packets >= message.packets and not message.ended:
+            message.packets, message.ended = packets, ended and packets > 0
+        if message.window.received < message.packets:
+            self.notice(message, now_us, 1)
+
+    def notice(self, message: Incoming, now_us: int, beats: int) -> None:
+        """[MTP 4] Something is missing: ask after a random 0 to f heartbeats, and not before
+        `beats` have passed."""
+        if message.due_us < 0:
+            self.losses += 1
+            wait = beats + (self._dice.randint(0, self._dally) if self._dally else 0)
+            message.due_us = now_us + wait * self._pace.heartbeat_us
+
+    def asked(self, message: Incoming, now_us: int) -> None:
+        message.tries += 1
+        wait = 1 + min(message.tries, 6)
+        wait += self._dice.randint(0, self._dally) if self._dally else 0
+        message.due_us = now_us + wait * self._pace.heartbeat_us
+
+    def missing(self, message: Incoming, accepted: bool) -> list[Range]:
+        """What to ask for: gaps, and where the end is not known but must be there, all that
+        follows."""
+        number, window = message.number, message.window
+        ranges = [
+            (number, first - 1, last - 1)
+            for first, last in window.missing(message.packets, NAK_RANGES_MAX)
+        ]
+        if not message.ended and accepted:
+            ranges.append((number, message.packets, WHOLE))
+        return ranges
+
+    def drop(self, number: int) -> None:
+        message = self.incoming.pop(number, None)
+        if message is not None:
+            self.octets -= message.octets
+
+
+def wanting(
+    inlet: Inlet, numbers: Sequence[int], status: Callable[[int], Status]
+) -> Iterator[tuple[Incoming, bool]]:
+    """The messages of these that are not whole here and not rejected, and whether accepted."""
+    for number in numbers:
+        its = status(number)
+        if its is Status.REJECTED:
+            continue
+        message = inlet.at(number)
+        if not message.whole:
+            yield message, its is Status.ACCEPTED

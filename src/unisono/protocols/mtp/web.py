@@ -1,0 +1,91 @@
+"""The web as one member knows it: who is in, and how much of each was delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from unisono.errors import BadPacket
+from unisono.model import Member, View
+from unisono.protocols.mtp.batch import Change, Gone
+from unisono.protocols.mtp.packets import key_of
+from unisono.wire import Reader, Writer
+
+
+class Web:
+    """[MTP 5.3] Membership, changed only by messages in the order, so the same for all."""
+
+    def __init__(self) -> None:
+        self.members: dict[int, Member] = {}
+        """By key, in the order of joining."""
+        self.upto: dict[int, int] = {}
+        """Of each member, the number of its last message delivered."""
+        self.place = 0
+        """Messages and views so far: the place of the next in the order."""
+        self.view = ""
+
+    def found(self, web: int, me: Member, detail: str) -> View:
+        self.members = {key_of(me): me}
+        return self._view(web, 0, (me,), (), detail)
+
+    def apply(self, web: int, number: int, change: Change) -> View:
+        """The view after the change; a change that says nothing new still has its place."""
+        joined = [member for member, _ in change.joined if key_of(member) not in self.members]
+        left = [self.members[gone.key] for gone in change.gone if gone.key in self.members]
+        for gone in change.gone:
+            self.members.pop(gone.key, None)
+            self.upto.pop(gone.key, None)
+        for member in joined:
+            self.members[key_of(member)] = member
+        told = [f"{member} came" for member in joined]
+        told += [_how(gone, self, left) for gone in change.gone]
+        return self._view(web, number, joined, left, "; ".join(filter(None, told)))
+
+    def _view(
+        self, web: int, number: int, joined: Iterable[Member], left: Iterable[Member], detail: str
+    ) -> View:
+        self.view = f"{web:016x}.{number}"
+        self.place += 1
+        return View(
+            members=tuple(self.members.values()),
+            id=self.view,
+            joined=tuple(joined),
+            left=tuple(left),
+            seq=self.place,
+            detail=detail,
+        )
+
+    # -- for those who come later -----------------------------------------------------------------
+
+    def roster(self) -> bytes:
+        """All this, for a joiner that begins just here."""
+        out = Writer().text(self.view).u64(self.place).u16(len(self.members))
+        for key, member in self.members.items():
+            out.member(member).u64(self.upto.get(key, 0))
+        return out.done()
+
+    def take_over(self, roster: bytes, me: Member) -> View:
+        """Begin where the roster stands: the first view, with its cut."""
+        reader = Reader(roster)
+        self.view, self.place = reader.text(), reader.u64()
+        self.members, self.upto = {}, {}
+        for _ in range(reader.u16()):
+            member, upto = reader.member(), reader.u64()
+            self.members[key_of(member)] = member
+            if upto:
+                self.upto[key_of(member)] = upto
+        reader.done()
+        if key_of(me) not in self.members:
+            raise BadPacket("malformed")
+        cut = tuple((self.members[key], upto) for key, upto in self.upto.items())
+        return View(
+            members=tuple(self.members.values()),
+            id=self.view,
+            joined=(me,),
+            seq=self.place,
+            cut=cut,
+        )
+
+
+def _how(gone: Gone, web: Web, left: list[Member]) -> str:
+    names = [str(member) for member in left if key_of(member) == gone.key]
+    return f"{names[0]} {'left' if gone.left else 'failed'}" if names else ""
