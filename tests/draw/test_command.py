@@ -17,7 +17,7 @@ from unisono.cli import run
 from unisono.trace.files import TraceFile
 
 
-def draw(*arguments: str, cwd: Path | None = None) -> CompletedProcess[str]:
+def command(*arguments: str, cwd: Path | None = None) -> CompletedProcess[str]:
     """The command in this process, which is quicker."""
     out, err = io.StringIO(), io.StringIO()
     with (
@@ -25,8 +25,12 @@ def draw(*arguments: str, cwd: Path | None = None) -> CompletedProcess[str]:
         contextlib.redirect_stderr(err),
         contextlib.chdir(cwd or "."),
     ):
-        code = run(["draw", *arguments])
+        code = run(arguments)
     return CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+
+def draw(*arguments: str, cwd: Path | None = None) -> CompletedProcess[str]:
+    return command("draw", *arguments, cwd=cwd)
 
 
 def written(directory: Path, tale: Tale, run: str = "r") -> Path:

@@ -179,8 +179,8 @@ class _Rows:
         # side that no packet comes from just now.
         outer = LEFT if column == 0 < self._last else RIGHT
         if 0 < column < self._last:
-            _, taken = self._slots.get((column, thing.t_us), (0, set()))
-            outer = LEFT if RIGHT in taken and LEFT not in taken else RIGHT
+            heard = {side for c, side, _ in self.arrivals.get(thing.t_us, ()) if c == column}
+            outer = LEFT if heard == {RIGHT} else RIGHT
         if isinstance(thing, Stray):
             return outer, ""
         if isinstance(thing, Mark):
