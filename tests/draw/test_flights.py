@@ -106,7 +106,6 @@ def test_an_address_is_learned_from_arrivals_where_no_join_tells_it() -> None:
     tale.out("b", 500, "data 7").heard("a", 900, "data 7", "b")
     tale.out("a", 1000, "data 1", "b").said("b", 90_000, 1)
     assert fates(traffic_of(tale.history))[1] == ("data 1", [("b#1", 1400, "lost")])
-    assert traffic_of(tale.history).outside == 0
 
 
 def test_data_that_is_sent_once_more_is_a_repair() -> None:

@@ -94,8 +94,6 @@ class Traffic:
     """The usual time on the way."""
     traced: bool
     """Packets were traced; else they are the messages, from send to delivery."""
-    outside: int
-    """Sendings to addresses of which the trace knows nobody."""
 
 
 def traffic_of(history: History) -> Traffic:
@@ -103,7 +101,7 @@ def traffic_of(history: History) -> Traffic:
     lives = lives_of(history, ordered)
     if not any(row.kind == "packet_out" for row in ordered):
         packets = _messages(ordered, lives)
-        return Traffic(lives, packets, [], _usual(packets), False, 0)
+        return Traffic(lives, packets, [], _usual(packets), False)
     return _Matching(ordered, lives).traffic()
 
 
@@ -144,7 +142,6 @@ class _Matching:
         self._by_digest: dict[int, list[Packet]] = {}
         self._by_node: dict[tuple[int, str], list[Packet]] = {}
         """The same, by who sent them."""
-        self._outside = 0
         self._strays: list[Stray] = []
         self.packets = self._sendings(ordered)
         self._learn_addresses(ordered)
@@ -163,9 +160,7 @@ class _Matching:
             packet.fates.sort()
         self._name()
         _mark_repairs(self.packets)
-        return Traffic(
-            self._lives, self.packets, self._strays, usual_us, bool(self.packets), self._outside
-        )
+        return Traffic(self._lives, self.packets, self._strays, usual_us, True)
 
     def _sendings(self, ordered: Sequence[Row]) -> list[Packet]:
         """Rows of one packet to several peers are one sending."""
@@ -271,7 +266,6 @@ class _Matching:
         ]
         if EVERYONE in packet.peers:
             return there
-        self._outside += sum(peer not in self._addresses for peer in packet.peers)
         nodes = {self._addresses.get(peer, "") for peer in packet.peers}
         return [life for life in there if life.node in nodes]
 

@@ -98,12 +98,13 @@ class Layout:
     width: float
     height: float
     """Of the body; it begins at 0."""
-    _times: list[int] = field(default_factory=list)
-    _ys: list[float] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    ys: list[float] = field(default_factory=list)
+    """The moments that have a row, and their heights."""
 
     def y_at(self, t_us: int) -> float:
         """The height of a moment: of the row of that time, or between its neighbours."""
-        times, ys = self._times, self._ys
+        times, ys = self.times, self.ys
         at = bisect_left(times, t_us)
         if at == len(times):
             return ys[-1]
@@ -261,9 +262,9 @@ class _Scale:
                 y += gap
             heard = self._arrivals.get(t_us, ()) if slot == 0 else ()
             y = self._settle(y, placed, heard)
-            if not layout._times or layout._times[-1] != t_us:
-                layout._times.append(t_us)
-                layout._ys.append(y)
+            if not layout.times or layout.times[-1] != t_us:
+                layout.times.append(t_us)
+                layout.ys.append(y)
             if slot == 0 and (y - tick_y >= TICK_PX or broken):
                 layout.ticks.append((y, t_us))
                 tick_y = y

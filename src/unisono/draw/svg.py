@@ -7,8 +7,18 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Final
 
-from unisono.draw.words import CATEGORIES, DATA, JOIN, NAK, OTHER, QUIET, REFUSAL, REPAIR, STATE
-from unisono.draw.words import TOKEN as TOKENS
+from unisono.draw.words import (
+    CATEGORIES,
+    DATA,
+    JOIN,
+    NAK,
+    OTHER,
+    QUIET,
+    REFUSAL,
+    REPAIR,
+    STATE,
+    TOKEN,
+)
 
 _NOT_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -20,7 +30,7 @@ COLOURS: Final[Mapping[str, tuple[str, str]]] = {
     REPAIR: ("#c2500a", "#ff9d4d"),
     NAK: ("#b3207e", "#ff86cf"),
     REFUSAL: ("#c01c28", "#ff7b7b"),
-    TOKENS: ("#0b7a75", "#46d0c6"),
+    TOKEN: ("#0b7a75", "#46d0c6"),
     JOIN: ("#2a7d2e", "#6fd077"),
     STATE: ("#7a5195", "#c9a2f0"),
     QUIET: ("#9aa2ab", "#6d7681"),
