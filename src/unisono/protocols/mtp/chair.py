@@ -304,9 +304,13 @@ class Chair:
             if not self._has_room(packets):
                 return
             del self._requests[key]
-            if key != self._core.key and key not in self.watched:
+            if key != self._core.key and (key not in self.watched or self._is_going(key)):
                 continue
             self._give(key, request, packets)
+
+    def _is_going(self, key: int) -> bool:
+        going = self._change.gone if self._change is not None else ()
+        return key in self.failing or any(gone.key == key for gone in going)
 
     def _give(self, key: int, request: int, packets: int) -> None:
         token = self.machine.grant(key)
@@ -362,18 +366,22 @@ class Chair:
         self._change_number = self.machine.next - 1
 
     def fail(self, key: int) -> None:
-        """A member is judged failed: what it held tokens for is rejected."""
+        """A member is judged failed."""
+        self._reject(key)
+        self.failing.add(key)
+
+    def _reject(self, key: int) -> None:
+        """What it held tokens for is rejected."""
         for number in [n for n, holder in self.machine.holder.items() if holder == key]:
             self.machine.failed(number)
-        self.failing.add(key)
         self._requests.pop(key, None)
 
     def changed(self, number: int, change: Change, out: list[Effect]) -> None:
         """A change has come to its place: confirm the new ones, and resume."""
         core = self._core
         for gone in change.gone:
+            self._reject(gone.key)
             self.watched.pop(gone.key, None)
-            self._requests.pop(gone.key, None)
             self._upto.pop(gone.key, None)
             self.admitted.pop(gone.key, None)
             self.tombs.append(gone.key)
@@ -473,7 +481,7 @@ class Chair:
         core = self._core
         floor = min((w.taken for w in self.watched.values()), default=core.consumer.next_out)
         self.stable = max(self.stable, min(floor, core.consumer.next_out))
-        packet = Empty(NO_HEADER, ballot=core.council.ballot, stable=self.stable)
+        packet = Empty(NO_HEADER, 0, 0, False, core.council.ballot, self.stable, core.me)
         body = packet.body(core.header_octets())
         out.append(Send(EVERYONE, [core.door.seal(Kind.EMPTY, body)]))
 

@@ -320,12 +320,8 @@ class Mtp:
 
     def hear_empty(self, packet: Empty) -> None:
         """[MTP 3.3] How far a token holder is; or the master's word."""
-        if packet.ballot:
-            sender = self.web.members.get(packet.header.sender)
-            if sender is not None:
-                self.follow(sender, packet.ballot)
-            elif packet.ballot >= self._master_ballot and self.master is not None:
-                self._master_us = self.now_us
+        if packet.master is not None:
+            self.follow(packet.master, packet.ballot)
             self._forget(packet.stable)
         number = packet.number
         if number >= self.consumer.next_out and number < self.known_next:
@@ -350,15 +346,18 @@ class Mtp:
         only a witness."""
         if self.machine.state not in INSIDE:
             return True
+        return all(self.slices_of(number) is not None for number in self._accepted_in(value))
+
+    def _accepted_in(self, value: bytes) -> list[int]:
+        """The messages that a value accepts and we have not delivered."""
+        if not value:
+            return []
         try:
             machine = machine_of(value, self.parameters.tokens)
         except BadPacket:
-            return False
-        return all(
-            number < self.consumer.next_out or self.slices_of(number) is not None
-            for number, status in machine.status.items()
-            if status is ACCEPTED
-        )
+            return []
+        first = self.consumer.next_out
+        return [n for n, its in machine.status.items() if its is ACCEPTED and n >= first]
 
     # -- what follows from a burst ---------------------------------------------------------------
 
@@ -416,7 +415,9 @@ class Mtp:
         return Whereabouts.LOST if lost else Whereabouts.COMING
 
     def _deliver(self, out: list[Effect]) -> None:
-        if self.congested or self.machine.state is CATCHING_UP or self.entrance.out:
+        if self.congested or self.machine.state is CATCHING_UP:
+            return
+        if self.verdict is not None or self.entrance.gone():
             return
         messages: list[Message] = []
         while True:
@@ -641,6 +642,9 @@ class Mtp:
         consumer, t = self.consumer, self.consumer.t
         first = consumer.next_out
         asks: dict[Address, list[Range]] = {}
+        wanted = self._accepted_in(self.council.owed_value())
+        if wanted:
+            self.know(max(wanted) + 1)
         for number in range(first, min(self.known_next, first + 256)):
             status = self.status(number)
             unknown = status is PENDING and self.known_next - number > t and not self.leads
@@ -649,11 +653,12 @@ class Mtp:
             message = self.inlet.at(number)
             if message.whole and not unknown:
                 continue
-            if (status is ACCEPTED or unknown) and message.due_us < 0:
+            accepted = status is ACCEPTED or number in wanted
+            if (accepted or unknown) and message.due_us < 0:
                 self.inlet.notice(message, self.now_us, 0 if message.packets else 1)
             if message.due_us < 0 or message.due_us > self.now_us:
                 continue
-            ranges = self.inlet.missing(message, status is ACCEPTED or unknown)
+            ranges = self.inlet.missing(message, accepted or unknown)
             if unknown:
                 ranges = [(number, WHOLE, WHOLE), *ranges]
             target = self._target(message, unknown)
@@ -710,7 +715,6 @@ class Mtp:
             if message is None or number < self.consumer.next_out:
                 continue
             message.denied.add(sender)
-            message.due_us = self.now_us
             by_master = self.master is not None and sender == key_of(self.master)
             if by_master and self.status(number) is PENDING and number == self.consumer.next_out:
                 self.doom(f"the status of message {number} cannot be had any more")
@@ -783,20 +787,22 @@ class Mtp:
         self._ticked_us = self.now_us
         inside = self.machine.state in INSIDE
         if self.council.rank and self.council.count > 1:
-            self.council.greet(out, asks=not self.council.accepted)
+            self.council.greet(out)
             if inside and self.council.may_stand():
                 self.council.stand(out)
         if not inside:
+            if self.council.is_stranded():
+                self.council.abandon()
             return
         if self.leads:
             self._master_us = self.council.heard_us = self.now_us
             self.chair.beat(out)
             self.chair.advertise(out)
-            if self._another_web() and not self.council.has_majority():
-                self.doom("the web has ended, and another goes on")
         else:
             self._report(out, self.pressure())
             self._look_for_master()
+        if self.council.count > 1 and (self.council.has_ended() or self.council.is_forgotten()):
+            self.doom("most of the web's masters have forgotten it")
         self._forget(self.chair.stable if self.leads else 0)
 
     def _look_for_master(self) -> None:

@@ -81,6 +81,9 @@ class Council:
         self._owed: tuple[int, int, Address] | None = None
         """An acknowledgment that waits for data."""
         self._stood_us = 0
+        self._nonce = core.dice.getrandbits(32) | 1
+        """Answers to an earlier one are from before we forgot."""
+        self._ended_us = -1
         self._blank_us = -1
         """Since when most replicas have remembered nothing, while one says that it leads."""
 
@@ -98,15 +101,15 @@ class Council:
     def addresses(self) -> tuple[Address, ...]:
         return tuple(seat.member.address for _, seat in sorted(self.seats.items()))
 
-    def greet(self, out: list[Effect], asks: bool = False, echo: int = 0) -> None:
-        """Tell the other replicas where we stand."""
+    def greet(self, out: list[Effect]) -> None:
+        """Tell the other replicas where we stand; who remembers nothing asks."""
         if self.rank:
-            out.append(Send(EVERYONE, [self._seat(asks, echo)]))
+            out.append(Send(EVERYONE, [self._seat(0 if self.accepted else self._nonce, 0)]))
 
-    def _seat(self, asks: bool, echo: int) -> bytes:
+    def _seat(self, asks: int, echo: int) -> bytes:
         core = self._core
         version = self.version if self.accepted else 0
-        web = self.web if self.accepted else NO_LIFE
+        web = self.web if self.accepted and (self.committed or not self.leads) else NO_LIFE
         seat = Seat(
             self.rank, self.count, core.me, web, self.ballot, version, self.leads, asks, echo
         )
@@ -128,10 +131,16 @@ class Council:
             if seat.member.incarnation < known.member.incarnation:
                 return
         self.seats[seat.rank] = Seated(seat.member, core.now_us, seat.web, seat.leads)
+        if not seat.web:
+            self._told.pop(seat.rank, None)
         if seat.asks and self.accepted:
-            answer = self._seat(asks=False, echo=seat.member.incarnation)
+            answer = self._seat(0, echo=seat.asks)
             out.append(Send((seat.member.address,), [answer]))
-        if seat.echo == core.me.incarnation and seat.web and not self.accepted:
+        if seat.leads and seat.web == self.web and seat.rank == self.coordinator:
+            self.heard_us = core.now_us
+        if seat.rank == self.coordinator and not seat.web and self.accepted:
+            self.heard_us = min(self.heard_us, core.now_us - core.parameters.detect_us)
+        if seat.echo == self._nonce and seat.web and not self.accepted:
             self._told[seat.rank] = Told(seat.web, seat.ballot, seat.version)
             self._remember()
 
@@ -143,14 +152,21 @@ class Council:
             ballot = max(each.ballot for each in told.values())
             leader = (ballot - 1) % self.count + 1
             if len(told) >= self.majority and leader in told and told[leader].ballot == ballot:
+                if web != self.web:
+                    self.heard_us = self._core.now_us
                 self.web, self.ballot = web, ballot
                 self.version = told[leader].version
-                self.heard_us = self._core.now_us
 
     # -- founding ---------------------------------------------------------------------------------
 
     def may_found(self) -> bool:
         """Most replicas remember nothing, and we are the first of those."""
+        return self.is_forgotten() and all(
+            rank > self.rank for rank, seat in self.seats.items() if not seat.web
+        )
+
+    def is_forgotten(self) -> bool:
+        """Most replicas, we among them, remember no web: whatever there was has ended."""
         if not self.rank or self.accepted or self.taken_by:
             return False
         since_us = self._core.now_us - 3 * self._core.parameters.beat_us
@@ -164,13 +180,19 @@ class Council:
             self._blank_us = self._core.now_us if self._blank_us < 0 else self._blank_us
             if self._core.now_us - self._blank_us < self._core.parameters.detect_us:
                 return False
-        return all(rank > self.rank for rank in blank)
+        return True
 
-    def has_majority(self) -> bool:
-        """Whether most replicas, as heard lately, are in our web."""
-        since_us = self._core.now_us - self._core.parameters.detect_us
-        near = (seat for seat in self.seats.values() if seat.heard_us >= since_us)
-        return 1 + sum(seat.web == self.web for seat in near) >= self.majority
+    def has_ended(self) -> bool:
+        """So many replicas have forgotten our web that no majority will ever remember it."""
+        now_us = self._core.now_us
+        since_us = now_us - 3 * self._core.parameters.beat_us
+        near = [seat for seat in self.seats.values() if seat.heard_us >= since_us]
+        forgot = sum(seat.web != self.web for seat in near)
+        if not self.accepted or self.count - forgot >= self.majority:
+            self._ended_us = -1
+            return False
+        self._ended_us = now_us if self._ended_us < 0 else self._ended_us
+        return now_us - self._ended_us >= self._core.parameters.detect_us
 
     def found(self, web: int, value: bytes, out: list[Effect]) -> None:
         self.web, self.ballot, self.accepted = web, self.rank, self.rank
@@ -180,9 +202,16 @@ class Council:
         self.propose(value, out)
 
     def abandon(self) -> None:
-        """A web that nobody joined us in: nobody has seen anything of it."""
+        """Forget a web that did not come about, as a restart would."""
         self.web, self.ballot, self.accepted, self.version = NO_LIFE, 0, 0, 0
         self.leads, self._told, self._owed = False, {}, None
+        self.committed, self.value = 0, b""
+        self._nonce = self._core.dice.getrandbits(32) | 1
+
+    def is_stranded(self) -> bool:
+        """We hold on to a web of which no coordinator is heard."""
+        silent_us = self._core.now_us - self.heard_us
+        return self.seated and not self.leads and silent_us > self._core.parameters.detect_us
 
     # -- proposing --------------------------------------------------------------------------------
 
@@ -240,6 +269,10 @@ class Council:
             self._owed = None
             if ballot == self.ballot:
                 self._answer(version, source, out)
+
+    def owed_value(self) -> bytes:
+        """A value that we cannot acknowledge before we have the data it accepts."""
+        return self.value if self._owed is not None else b""
 
     def _answer(self, version: int, source: Address, out: list[Effect]) -> None:
         packet = Ack(NO_HEADER, self.rank, self.ballot, version)

@@ -81,7 +81,7 @@ class Entrance:
         packets = [core.door.seal(Kind.JOIN, body, life=NO_LIFE)]
         if core.council.count > 1 or not core.council.rank:
             out.append(Send(EVERYONE, packets))
-        core.council.greet(out, asks=True)
+        core.council.greet(out)
         self._maybe_found(out)
 
     def _maybe_found(self, out: list[Effect]) -> None:
@@ -124,6 +124,8 @@ class Entrance:
         """[MTP 3.4] Confirmed: from the view at `first` on, all messages are for us."""
         core = self._core
         core.door.life = core.incoming_life
+        if core.council.web != core.door.life:
+            core.council.abandon()
         core.consumer = Consumer(packet.header.t, packet.first + 1)
         core.know(packet.header.next)
         core.follow(packet.master, packet.ballot)
@@ -268,6 +270,10 @@ class Entrance:
         self.out = not core.leads or core.chair.alone()
         core.chair.closed = True
         self._linger_us = core.now_us + core.parameters.beat_us * (2 if ends else 8)
+
+    def gone(self) -> bool:
+        """What follows is not for us any more."""
+        return self._left_at > 0
 
     def linger(self) -> None:
         """A master goes once the others know, or will not."""

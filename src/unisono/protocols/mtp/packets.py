@@ -136,10 +136,13 @@ class Empty(NamedTuple):
     ended: bool = False
     ballot: int = 0
     stable: int = 0
+    master: Member | None = None
+    """With a ballot, who leads under it."""
 
     def body(self, header: bytes) -> bytes:
         out = Writer().raw(header).u64(self.number).u32(self.packets).u8(self.ended)
-        return out.u32(self.ballot).u64(self.stable).done()
+        out.u32(self.ballot)
+        return (out.u64(self.stable).member(self.master) if self.master else out).done()
 
 
 class TokenRequest(NamedTuple):
@@ -295,15 +298,14 @@ class Seat(NamedTuple):
     ballot: int
     version: int
     leads: bool
-    asks: bool
-    """It wants to be told by all who remember."""
+    asks: int
+    """Above 0 it wants to be told by all who remember, with this number as the echo."""
     echo: int
-    """The incarnation of the seat that is answered."""
 
     def body(self) -> bytes:
         out = Writer().u8(self.rank).u8(self.masters).member(self.member).u64(self.web)
         out.u32(self.ballot).u64(self.version).u8(self.leads)
-        return out.u8(self.asks).u32(self.echo).done()
+        return out.u32(self.asks).u32(self.echo).done()
 
 
 class Propose(NamedTuple):
@@ -394,7 +396,10 @@ def _data(body: memoryview) -> Data:
 
 
 def _empty(h: Header, r: Reader) -> Empty:
-    return Empty(h, r.u64(), r.u32(), _flag(r), r.u32(), r.u64())
+    number, packets, ended, ballot = r.u64(), r.u32(), _flag(r), r.u32()
+    if not ballot:
+        return Empty(h, number, packets, ended)
+    return Empty(h, number, packets, ended, ballot, r.u64(), r.member())
 
 
 def _request(h: Header, r: Reader) -> TokenRequest:
@@ -492,7 +497,7 @@ def read(kind: int, body: memoryview) -> Packet:
                 reader.u32(),
                 reader.u64(),
                 _flag(reader),
-                _flag(reader),
+                reader.u32(),
                 reader.u32(),
             )
             if not 1 <= packet.rank <= packet.masters:
