@@ -16,6 +16,7 @@ from unisono.model import Address
 from unisono.protocols.mtp.agreement import PENDING, Master, Status, Token
 from unisono.protocols.mtp.batch import Change, Gone, head_of
 from unisono.protocols.mtp.council import NO_HEADER
+from unisono.protocols.mtp.decision import TAIL, machine_of, value_of
 from unisono.protocols.mtp.packets import (
     Confirm,
     Empty,
@@ -27,18 +28,13 @@ from unisono.protocols.mtp.packets import (
     Refuse,
     Report,
     TokenRequest,
-    bits_of,
     key_of,
-    statuses_of,
 )
 from unisono.protocols.mtp.parameters import WINDOW_MIN
-from unisono.wire import Reader, Writer
 
 if TYPE_CHECKING:
     from unisono.protocols.mtp.core import Mtp
 
-TAIL: Final = 32
-"""Statuses that the council holds, so that a new coordinator knows what the last one decided."""
 TOMBS_MAX: Final = 256
 JOINERS_MAX: Final = 64
 RETENTION_MAX: Final = 200
@@ -73,26 +69,6 @@ class Visible:
     next: int
     last: tuple[Status, ...]
     grants: list[tuple[int, Token]] = field(default_factory=list)
-
-
-def value_of(machine: Master[int]) -> bytes:
-    """Figure 1's state, for the council."""
-    flat = [value for pair in sorted(machine.holder.items()) for value in pair]
-    out = Writer().u64(machine.next).u64(bits_of(machine.last(TAIL)))
-    return out.rows("QQ", 2, flat).done()
-
-
-def machine_of(value: bytes, t: int) -> Master[int]:
-    """Figure 1's state again. Raises `BadPacket` on bytes that are none."""
-    reader = Reader(value)
-    machine: Master[int] = Master(t, reader.u64(), TAIL)
-    for k, status in enumerate(statuses_of(reader.u64(), TAIL), 1):
-        if machine.next - k >= 1:
-            machine.status[machine.next - k] = status
-    flat = reader.rows("QQ")
-    reader.done()
-    machine.holder = {flat[i]: flat[i + 1] for i in range(0, len(flat), 2)}
-    return machine
 
 
 class Chair:
@@ -274,7 +250,7 @@ class Chair:
         machine, core = self.machine, self._core
         for number in sorted(machine.holder):
             holder = machine.holder[number]
-            slices = core.slices_of(number)
+            slices = core.hearing.slices_of(number)
             if slices is None:
                 continue
             try:
@@ -431,9 +407,9 @@ class Chair:
                     self._tell(key, token.number, out)
                 elif token.number == self._change_number:
                     assert self._change is not None
-                    core.send_content(token.number, self._change, ())
+                    core.speech.send_content(token.number, self._change, ())
                 else:
-                    core.granted(token, self._audience(), out)
+                    core.speech.granted(token, self._audience(), out)
 
     def _tell(self, key: int, number: int, out: list[Effect]) -> None:
         """[MTP 3.2] The grant: the number, where to send, and the last t statuses."""

@@ -9,8 +9,8 @@ from unisono.core import EVERYONE, Adopt, Arm, Captured, Effect, Install, Persis
 from unisono.errors import BadPacket
 from unisono.parts.transfer import Giver, Taker
 from unisono.protocols.mtp.agreement import Consumer
-from unisono.protocols.mtp.chair import value_of
 from unisono.protocols.mtp.council import NO_HEADER
+from unisono.protocols.mtp.decision import value_of
 from unisono.protocols.mtp.figure import Timer
 from unisono.protocols.mtp.packets import (
     HEADER_OCTETS,
@@ -251,7 +251,7 @@ class Entrance:
     def insist(self, out: list[Effect]) -> None:
         """Each heartbeat: once all that we said is settled, ask to be let out."""
         core = self._core
-        if self.out or self._left_at or core.unsaid():
+        if self.out or self._left_at or core.speech.unsaid():
             return
         if not core.leads:
             core.to_master(Kind.LEAVE, LeaveRequest(NO_HEADER).body(core.header_octets()), out)

@@ -129,19 +129,19 @@ def begin(me: Mtp, event: object, out: list[Effect]) -> None:
 
 
 def multicast(me: Mtp, event: Multicast, out: list[Effect]) -> None:
-    me.say(event)
+    me.speech.say(event)
 
 
 def take_data(me: Mtp, packet: Data, out: list[Effect]) -> None:
-    me.take(packet)
+    me.hearing.take(packet)
 
 
 def hear_empty(me: Mtp, packet: Empty, out: list[Effect]) -> None:
-    me.hear_empty(packet)
+    me.hearing.hear_empty(packet)
 
 
 def use_token(me: Mtp, packet: Grant, out: list[Effect]) -> None:
-    me.use(packet, out)
+    me.speech.use(packet, out)
 
 
 def line_up(me: Mtp, packet: TokenRequest, out: list[Effect]) -> None:
@@ -150,11 +150,11 @@ def line_up(me: Mtp, packet: TokenRequest, out: list[Effect]) -> None:
 
 
 def repair(me: Mtp, packet: Nak, out: list[Effect]) -> None:
-    me.repair(packet, out)
+    me.mending.repair(packet, out)
 
 
 def hear_denial(me: Mtp, packet: Deny, out: list[Effect]) -> None:
-    me.denied(packet)
+    me.mending.denied(packet)
 
 
 def hear_report(me: Mtp, packet: Report, out: list[Effect]) -> None:

@@ -5,14 +5,13 @@ Every packet of a web begins with the same header; what asks to come in has none
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from enum import IntEnum
 from typing import Final, NamedTuple
 
 from unisono.errors import BadPacket
 from unisono.model import Address, Buffer, Member
 from unisono.protocols.mtp.agreement import Status
-from unisono.wire import Layout, Reader, Writer, tag_of
+from unisono.wire import Layout, Writer, tag_of
 
 PROTOCOL: Final = 1
 WHOLE: Final = 0xFFFFFFFF
@@ -70,10 +69,10 @@ class Header(NamedTuple):
         return statuses_of(self.bits, self.t)
 
 
-_HEADER: Final = Layout("QQQQQIHBB")
-HEADER_OCTETS: Final = _HEADER.octets
-_DATA: Final = Layout("QQIB")
-DATA_OCTETS: Final = _DATA.octets
+HEADER: Final = Layout("QQQQQIHBB")
+HEADER_OCTETS: Final = HEADER.octets
+DATA: Final = Layout("QQIB")
+DATA_OCTETS: Final = DATA.octets
 STATE_OCTETS: Final = 1 + 8 + 8
 RANGE_OCTETS: Final = 8 + 4 + 4
 
@@ -97,15 +96,7 @@ def bits_of(last: tuple[Status, ...]) -> int:
 
 
 def write_header(header: Header) -> bytes:
-    return _HEADER.pack(*header)
-
-
-def _read_header(body: memoryview) -> tuple[Header, memoryview]:
-    header = Header(*_HEADER.read(body))
-    if not 1 <= header.t <= 32:
-        raise BadPacket("malformed")
-    statuses_of(header.bits, header.t)
-    return header, body[HEADER_OCTETS:]
+    return HEADER.pack(*header)
 
 
 class Data(NamedTuple):
@@ -123,7 +114,7 @@ class Data(NamedTuple):
     def body(
         header: bytes, origin: int, number: int, packet: int, end: bool, piece: Buffer
     ) -> bytes:
-        return b"".join((header, _DATA.pack(origin, number, packet, end), piece))
+        return b"".join((header, DATA.pack(origin, number, packet, end), piece))
 
 
 class Empty(NamedTuple):
@@ -374,133 +365,3 @@ InWeb = (
     | Support
 )
 Packet = InWeb | JoinRequest | Refuse | Seat
-
-
-def _flag(reader: Reader) -> bool:
-    value = reader.u8()
-    if value > 1:
-        raise BadPacket("malformed")
-    return bool(value)
-
-
-def _data(body: memoryview) -> Data:
-    header = Header(*_HEADER.read(body))
-    if not 1 <= header.t <= 32:
-        raise BadPacket("malformed")
-    rest = body[HEADER_OCTETS:]
-    origin, number, packet, end = _DATA.read(rest)
-    if end > 1 or number == 0:
-        raise BadPacket("malformed")
-    statuses_of(header.bits, header.t)
-    return Data(header, origin, number, packet, bool(end), rest[DATA_OCTETS:])
-
-
-def _empty(h: Header, r: Reader) -> Empty:
-    number, packets, ended, ballot = r.u64(), r.u32(), _flag(r), r.u32()
-    if not ballot:
-        return Empty(h, number, packets, ended)
-    return Empty(h, number, packets, ended, ballot, r.u64(), r.member())
-
-
-def _request(h: Header, r: Reader) -> TokenRequest:
-    return TokenRequest(h, r.u32(), r.u32())
-
-
-def _grant(h: Header, r: Reader) -> Grant:
-    request, number, count = r.u32(), r.u64(), r.u16()
-    if number == 0 or count > 256:
-        raise BadPacket("malformed")
-    return Grant(h, request, number, tuple(Address(r.text(), r.u16()) for _ in range(count)))
-
-
-def _nak(h: Header, r: Reader) -> Nak:
-    flat = r.rows("QII")
-    ranges = tuple((flat[i], flat[i + 1], flat[i + 2]) for i in range(0, len(flat), 3))
-    return Nak(h, ranges)
-
-
-def _report(h: Header, r: Reader) -> Report:
-    pressure = r.u8()
-    if pressure > Pressure.FULL:
-        raise BadPacket("malformed")
-    return Report(h, Pressure(pressure), r.rows("Q"))
-
-
-def _confirm(h: Header, r: Reader) -> Confirm:
-    return Confirm(h, r.u64(), r.u64(), _flag(r), r.u32(), r.member())
-
-
-def _state_ask(h: Header, r: Reader) -> StateAsk:
-    return StateAsk(h, r.u8(), r.u64(), r.u16())
-
-
-def _state(h: Header, r: Reader) -> StatePiece:
-    return StatePiece(h, r.u8(), r.u64(), r.u64(), r.raw(r.left()))
-
-
-def _propose(h: Header, r: Reader) -> Propose:
-    return Propose(h, r.u32(), r.u64(), r.blob())
-
-
-def _ack(h: Header, r: Reader) -> Ack:
-    return Ack(h, r.u8(), r.u32(), r.u64())
-
-
-def _stand(h: Header, r: Reader) -> Stand:
-    return Stand(h, r.u8(), r.u32())
-
-
-def _support(h: Header, r: Reader) -> Support:
-    return Support(h, r.u8(), r.u32(), r.u32(), r.u64(), r.blob())
-
-
-_IN_WEB: Final[dict[int, Callable[[Header, Reader], InWeb]]] = {
-    Kind.EMPTY: _empty,
-    Kind.REQUEST: _request,
-    Kind.GRANT: _grant,
-    Kind.NAK: _nak,
-    Kind.DENY: lambda h, r: Deny(h, r.rows("Q")),
-    Kind.REPORT: _report,
-    Kind.LEAVE: lambda h, r: LeaveRequest(h),
-    Kind.EXPEL: lambda h, r: Expel(h, r.u64()),
-    Kind.CONFIRM: _confirm,
-    Kind.STATE_ASK: _state_ask,
-    Kind.STATE: _state,
-    Kind.PROPOSE: _propose,
-    Kind.ACK: _ack,
-    Kind.STAND: _stand,
-    Kind.SUPPORT: _support,
-}
-
-
-def read(kind: int, body: memoryview) -> Packet:
-    """The packet of this kind. Bytes that are none raise `BadPacket`, and nothing else."""
-    if kind == Kind.DATA:
-        return _data(body)
-    packet: Packet
-    if kind in _IN_WEB:
-        header, rest = _read_header(body)
-        reader = Reader(rest)
-        packet = _IN_WEB[kind](header, reader)
-    else:
-        reader = Reader(body)
-        if kind == Kind.JOIN:
-            packet = JoinRequest(reader.member(), _flag(reader))
-        elif kind == Kind.REFUSE:
-            packet = Refuse(reader.u64(), _flag(reader), reader.text())
-        else:
-            packet = Seat(
-                reader.u8(),
-                reader.u8(),
-                reader.member(),
-                reader.u64(),
-                reader.u32(),
-                reader.u64(),
-                _flag(reader),
-                reader.u32(),
-                reader.u32(),
-            )
-            if not 1 <= packet.rank <= packet.masters:
-                raise BadPacket("malformed")
-    reader.done()
-    return packet

@@ -1,0 +1,211 @@
+"""Figure 3 at work: takes data, learns statuses, and delivers in the order of numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from unisono.core import Deliver, Effect, Install
+from unisono.errors import BadPacket
+from unisono.model import Buffer, Message, Service
+from unisono.protocols.mtp.agreement import ACCEPTED, PENDING, REJECTED, Next, Status
+from unisono.protocols.mtp.agreement import Data as Whereabouts
+from unisono.protocols.mtp.batch import Batch, Change, Content, read_content
+from unisono.protocols.mtp.decision import machine_of
+from unisono.protocols.mtp.entrance import ROSTER
+from unisono.protocols.mtp.figure import CATCHING_UP, INSIDE, LEAVING
+from unisono.protocols.mtp.packets import Data, Empty, key_of
+from unisono.protocols.mtp.transport import AHEAD_COUNT_MAX, Held
+
+if TYPE_CHECKING:
+    from unisono.protocols.mtp.core import Mtp
+
+HISTORY_MAX: Final = 4096
+"""Statuses of delivered messages that are remembered for those who ask."""
+
+
+class Hearing:
+    """The consumer of one member."""
+
+    def __init__(self, core: Mtp) -> None:
+        self._core = core
+        self._history: dict[int, Status] = {}
+
+    def take(self, packet: Data) -> None:
+        """A packet (m, p)."""
+        core = self._core
+        number = packet.number
+        if number < core.consumer.next_out or self.status(number) is REJECTED:
+            core.door.drop("late")
+            return
+        if number >= core.consumer.next_out + AHEAD_COUNT_MAX or number in core.outlet.held:
+            core.door.drop("window" if number not in core.outlet.held else "duplicate")
+            return
+        core.know(number + 1)
+        whole = core.inlet.take(packet, core.now_us)
+        if whole is not None and core.council.rank:
+            slices = whole.slices()
+            held = Held(whole.origin, number, slices, len(slices), core.now_us)
+            core.outlet.hold(held)
+
+    def hear_empty(self, packet: Empty) -> None:
+        """[MTP 3.3] How far a token holder is; or the master's word."""
+        core = self._core
+        if packet.master is not None:
+            core.follow(packet.master, packet.ballot)
+            core.mending.forget(packet.stable)
+        number = packet.number
+        if number >= core.consumer.next_out and number < core.known_next:
+            if number not in core.outlet.held and self.status(number) is not REJECTED:
+                origin, count = packet.header.sender, packet.packets
+                core.inlet.hear_of(number, origin, count, packet.ended, core.now_us)
+
+    def status(self, number: int) -> Status:
+        core = self._core
+        found = core.consumer.status.get(number)
+        return found if found is not None else self._history.get(number, PENDING)
+
+    def slices_of(self, number: int) -> list[Buffer] | None:
+        """The message's data, if it is all here."""
+        core = self._core
+        held = core.outlet.held.get(number)
+        if held is not None:
+            return held.slices
+        message = core.inlet.incoming.get(number)
+        return message.slices() if message is not None and message.whole else None
+
+    def _whereabouts(self, number: int) -> Whereabouts:
+        core = self._core
+        if number in core.outlet.held:
+            return Whereabouts.HERE
+        message = core.inlet.incoming.get(number)
+        if message is None:
+            return Whereabouts.COMING
+        if message.whole:
+            return Whereabouts.HERE
+        lost = core.master is not None and key_of(core.master) in message.denied
+        return Whereabouts.LOST if lost else Whereabouts.COMING
+
+    def deliver(self, out: list[Effect]) -> None:
+        core = self._core
+        if core.congested or core.machine.state is CATCHING_UP:
+            return
+        if core.verdict is not None or core.entrance.gone():
+            return
+        messages: list[Message] = []
+        while True:
+            number = core.consumer.next_out
+            due = core.consumer.due(self._whereabouts)
+            if due is Next.SKIP:
+                self._step_on(number, REJECTED)
+                core.outlet.drop(number)
+            elif due is Next.DELIVER:
+                content, origin = self._content(number), self._origin(number)
+                self._step_on(number, ACCEPTED)
+                if isinstance(content, Batch):
+                    self._append(origin, content, messages)
+                elif isinstance(content, Change):
+                    if messages:
+                        out.append(Deliver(messages))
+                        messages = []
+                    if not self._change(number, content, out):
+                        break
+            else:
+                if due is Next.REJOIN and self.status(number) is ACCEPTED:
+                    core.doom(f"message {number} was accepted and cannot be had")
+                break
+        if messages:
+            out.append(Deliver(messages))
+
+    def _content(self, number: int) -> Content | None:
+        core = self._core
+        slices = self.slices_of(number)
+        assert slices is not None
+        try:
+            return read_content(slices)
+        except BadPacket as bad:
+            core.door.drop(bad.reason)
+            return None
+
+    def _step_on(self, number: int, status: Status) -> None:
+        core = self._core
+        self._history[number] = status
+        if len(self._history) > HISTORY_MAX:
+            del self._history[next(iter(self._history))]
+        core.consumer.step_on()
+        core.inlet.drop(number)
+        core.quiet = 0
+
+    def _origin(self, number: int) -> int:
+        core = self._core
+        held = core.outlet.held.get(number)
+        if held is not None:
+            return held.origin
+        message = core.inlet.incoming.get(number)
+        return message.origin if message is not None else 0
+
+    def _append(self, origin: int, batch: Batch, messages: list[Message]) -> None:
+        core = self._core
+        web = core.web
+        sender = web.members.get(origin)
+        if sender is None or not batch.payloads:
+            if batch.payloads:
+                core.door.drop("stranger")
+            return
+        view, place, n = web.view, web.place, batch.first
+        for payload, service in zip(batch.payloads, batch.services, strict=True):
+            place += 1
+            messages.append(Message(sender, payload, n, view, place, Service(service)))
+            n += 1
+        web.place = place
+        web.upto[origin] = n - 1
+
+    def _change(self, number: int, change: Change, out: list[Effect]) -> bool:
+        """[MTP 5.3] The members change at this place. False when that is the end of us."""
+        core = self._core
+        gone = {each.key: each.left for each in change.gone}
+        if core.key in gone or change.ends:
+            mine = gone.get(core.key) or (change.ends and core.leads)
+            if core.machine.state is LEAVING and mine:
+                core.entrance.ended(number, change.ends)
+                if core.leads:
+                    core.web.apply(core.door.life, number, change)
+                    core.chair.changed(number, change, out)
+                return False
+            core.doom(
+                "the master ended the web"
+                if change.ends
+                else "the master holds this member for failed"
+            )
+            return False
+        before = core.web.members.copy()
+        view = core.web.apply(core.door.life, number, change)
+        for key in before.keys() - core.web.members.keys():
+            core.entrance.forget(key)
+        if core.web.members != before:
+            out.append(Install(view))
+        if core.council.rank:
+            for member, _ in change.joined:
+                core.entrance.offer(key_of(member), ROSTER, core.web.roster())
+        if core.leads:
+            core.chair.changed(number, change, out)
+        return True
+
+    def accepted_in(self, value: bytes) -> list[int]:
+        """The messages that a value accepts and we have not delivered."""
+        core = self._core
+        if not value:
+            return []
+        try:
+            machine = machine_of(value, core.parameters.tokens)
+        except BadPacket:
+            return []
+        first = core.consumer.next_out
+        return [n for n, its in machine.status.items() if its is ACCEPTED and n >= first]
+
+    def holds(self, value: bytes) -> bool:
+        """Whether a cohort has the data of all that a value accepts; who is no consumer yet is
+        only a witness."""
+        core = self._core
+        if core.machine.state not in INSIDE:
+            return True
+        return all(self.slices_of(number) is not None for number in self.accepted_in(value))

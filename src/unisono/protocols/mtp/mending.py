@@ -1,0 +1,135 @@
+"""NAKs: what to ask for and whom, what to send again, and what may be forgotten."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from unisono.core import Effect, Send
+from unisono.model import Address
+from unisono.protocols.mtp.agreement import ACCEPTED, PENDING, REJECTED
+from unisono.protocols.mtp.council import NO_HEADER
+from unisono.protocols.mtp.packets import (
+    HEADER_OCTETS,
+    RANGE_OCTETS,
+    WHOLE,
+    Deny,
+    Empty,
+    Kind,
+    Nak,
+    Range,
+    key_of,
+)
+from unisono.protocols.mtp.transport import NAK_RANGES_MAX, Incoming
+from unisono.wire import ENVELOPE_OCTETS
+
+if TYPE_CHECKING:
+    from unisono.protocols.mtp.core import Mtp
+
+
+class Mending:
+    """How this member has gaps filled, and fills those of others."""
+
+    def __init__(self, core: Mtp) -> None:
+        self._core = core
+
+    def ask(self, out: list[Effect]) -> None:
+        """[MTP 3.3] Ask for what is missing and due."""
+        core = self._core
+        consumer, t = core.consumer, core.consumer.t
+        first = consumer.next_out
+        asks: dict[Address, list[Range]] = {}
+        wanted = core.hearing.accepted_in(core.council.owed_value())
+        if wanted:
+            core.know(max(wanted) + 1)
+        for number in range(first, min(core.known_next, first + 256)):
+            status = core.hearing.status(number)
+            unknown = status is PENDING and core.known_next - number > t and not core.leads
+            if status is REJECTED or (number in core.outlet.held and not unknown):
+                continue
+            message = core.inlet.at(number)
+            if message.whole and not unknown:
+                continue
+            accepted = status is ACCEPTED or number in wanted
+            if (accepted or unknown) and message.due_us < 0:
+                core.inlet.notice(message, core.now_us, 0 if message.packets else 1)
+            if message.due_us < 0 or message.due_us > core.now_us:
+                continue
+            ranges = core.inlet.missing(message, accepted or unknown)
+            if unknown:
+                ranges = [(number, WHOLE, WHOLE), *ranges]
+            target = self._target(message, unknown)
+            core.inlet.asked(message, core.now_us)
+            if target is not None and ranges:
+                asks.setdefault(target, []).extend(ranges)
+        for target, ranges in asks.items():
+            core.door.count("nak", len(ranges))
+            room = core.packet_octets_max - ENVELOPE_OCTETS - HEADER_OCTETS - 2
+            some = tuple(ranges[: min(NAK_RANGES_MAX, room // RANGE_OCTETS)])
+            body = Nak(NO_HEADER, some).body(core.header_octets())
+            out.append(Send((target,), [core.door.seal(Kind.NAK, body)]))
+
+    def _target(self, message: Incoming, unknown: bool) -> Address | None:
+        """Whom to ask: the producer, and when that does not help, the master or its replicas."""
+        core = self._core
+        # Deviates [MTP 3.3]: the master retains what it accepted until every member has it, and
+        # answers where the producer is gone or denies; the paper asks the producer alone.
+        origin = core.web.members.get(message.origin)
+        targets: list[Address] = []
+        if origin is not None and message.origin not in message.denied and not unknown:
+            targets += [origin.address, origin.address]
+        if core.master is not None and not core.leads:
+            targets.append(core.master.address)
+        elif core.council.rank:
+            targets += core.council.addresses()
+        targets = [address for address in targets if address != core.me.address]
+        return targets[message.tries % len(targets)] if targets else None
+
+    def repair(self, packet: Nak, out: list[Effect]) -> None:
+        """Answer a NAK: again, or that we cannot."""
+        core = self._core
+        denied: list[int] = []
+        source = core.web.members.get(packet.header.sender)
+        to = source.address if source is not None else core.source
+        for number, first, last in packet.ranges:
+            status = core.hearing.status(number)
+            if status is REJECTED or (first == WHOLE and status is ACCEPTED):
+                base = min(number + core.consumer.t, core.known_next)
+                body = Empty(NO_HEADER).body(core.header_octets(base))
+                out.append(Send((to,), [core.door.seal(Kind.EMPTY, body)]))
+            elif number in core.outlet.held:
+                core.outlet.asked(number, first, last, to, core.now_us)
+            elif number < core.consumer.next_out:
+                denied.append(number)
+        if denied:
+            core.door.count("deny", len(denied))
+            body = Deny(NO_HEADER, tuple(denied)).body(core.header_octets())
+            out.append(Send((to,), [core.door.seal(Kind.DENY, body)]))
+
+    def denied(self, packet: Deny) -> None:
+        """[MTP 3.3] A consumer that cannot do without it rejoins."""
+        core = self._core
+        sender = packet.header.sender
+        for number in packet.numbers:
+            message = core.inlet.incoming.get(number)
+            if message is None or number < core.consumer.next_out:
+                continue
+            message.denied.add(sender)
+            by_master = core.master is not None and sender == key_of(core.master)
+            if (
+                by_master
+                and core.hearing.status(number) is PENDING
+                and number == core.consumer.next_out
+            ):
+                core.doom(f"the status of message {number} cannot be had any more")
+
+    def forget(self, stable: int) -> None:
+        """Drop what everybody has and what was kept long enough."""
+        core = self._core
+        keep_us = core.pace.heartbeat_us * core.pace.retention
+        keeps_all = bool(core.council.rank)
+        for number in list(core.outlet.held):
+            held = core.outlet.held[number]
+            old = core.now_us - held.sent_us >= keep_us and held.sent == len(held.slices)
+            settled = number < core.consumer.next_out
+            if settled and old and (number < stable or not keeps_all):
+                core.outlet.drop(number)

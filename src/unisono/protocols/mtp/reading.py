@@ -1,0 +1,179 @@
+"""Bytes to packets: hostile bytes raise `BadPacket`, and nothing else. And packets in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from unisono.errors import BadPacket
+from unisono.model import Address
+from unisono.protocols.mtp.packets import (
+    DATA,
+    DATA_OCTETS,
+    HEADER,
+    HEADER_OCTETS,
+    Ack,
+    Confirm,
+    Data,
+    Deny,
+    Empty,
+    Expel,
+    Grant,
+    Header,
+    InWeb,
+    JoinRequest,
+    Kind,
+    LeaveRequest,
+    Nak,
+    Packet,
+    Pressure,
+    Propose,
+    Refuse,
+    Report,
+    Seat,
+    Stand,
+    StateAsk,
+    StatePiece,
+    Support,
+    TokenRequest,
+    statuses_of,
+)
+from unisono.wire import Reader
+
+
+def _read_header(body: memoryview) -> tuple[Header, memoryview]:
+    header = Header(*HEADER.read(body))
+    if not 1 <= header.t <= 32:
+        raise BadPacket("malformed")
+    statuses_of(header.bits, header.t)
+    return header, body[HEADER_OCTETS:]
+
+
+def _flag(reader: Reader) -> bool:
+    value = reader.u8()
+    if value > 1:
+        raise BadPacket("malformed")
+    return bool(value)
+
+
+def _data(body: memoryview) -> Data:
+    header = Header(*HEADER.read(body))
+    if not 1 <= header.t <= 32:
+        raise BadPacket("malformed")
+    rest = body[HEADER_OCTETS:]
+    origin, number, packet, end = DATA.read(rest)
+    if end > 1 or number == 0:
+        raise BadPacket("malformed")
+    statuses_of(header.bits, header.t)
+    return Data(header, origin, number, packet, bool(end), rest[DATA_OCTETS:])
+
+
+def _empty(h: Header, r: Reader) -> Empty:
+    number, packets, ended, ballot = r.u64(), r.u32(), _flag(r), r.u32()
+    if not ballot:
+        return Empty(h, number, packets, ended)
+    return Empty(h, number, packets, ended, ballot, r.u64(), r.member())
+
+
+def _request(h: Header, r: Reader) -> TokenRequest:
+    return TokenRequest(h, r.u32(), r.u32())
+
+
+def _grant(h: Header, r: Reader) -> Grant:
+    request, number, count = r.u32(), r.u64(), r.u16()
+    if number == 0 or count > 256:
+        raise BadPacket("malformed")
+    return Grant(h, request, number, tuple(Address(r.text(), r.u16()) for _ in range(count)))
+
+
+def _nak(h: Header, r: Reader) -> Nak:
+    flat = r.rows("QII")
+    ranges = tuple((flat[i], flat[i + 1], flat[i + 2]) for i in range(0, len(flat), 3))
+    return Nak(h, ranges)
+
+
+def _report(h: Header, r: Reader) -> Report:
+    pressure = r.u8()
+    if pressure > Pressure.FULL:
+        raise BadPacket("malformed")
+    return Report(h, Pressure(pressure), r.rows("Q"))
+
+
+def _confirm(h: Header, r: Reader) -> Confirm:
+    return Confirm(h, r.u64(), r.u64(), _flag(r), r.u32(), r.member())
+
+
+def _state_ask(h: Header, r: Reader) -> StateAsk:
+    return StateAsk(h, r.u8(), r.u64(), r.u16())
+
+
+def _state(h: Header, r: Reader) -> StatePiece:
+    return StatePiece(h, r.u8(), r.u64(), r.u64(), r.raw(r.left()))
+
+
+def _propose(h: Header, r: Reader) -> Propose:
+    return Propose(h, r.u32(), r.u64(), r.blob())
+
+
+def _ack(h: Header, r: Reader) -> Ack:
+    return Ack(h, r.u8(), r.u32(), r.u64())
+
+
+def _stand(h: Header, r: Reader) -> Stand:
+    return Stand(h, r.u8(), r.u32())
+
+
+def _support(h: Header, r: Reader) -> Support:
+    return Support(h, r.u8(), r.u32(), r.u32(), r.u64(), r.blob())
+
+
+_IN_WEB: Final[dict[int, Callable[[Header, Reader], InWeb]]] = {
+    Kind.EMPTY: _empty,
+    Kind.REQUEST: _request,
+    Kind.GRANT: _grant,
+    Kind.NAK: _nak,
+    Kind.DENY: lambda h, r: Deny(h, r.rows("Q")),
+    Kind.REPORT: _report,
+    Kind.LEAVE: lambda h, r: LeaveRequest(h),
+    Kind.EXPEL: lambda h, r: Expel(h, r.u64()),
+    Kind.CONFIRM: _confirm,
+    Kind.STATE_ASK: _state_ask,
+    Kind.STATE: _state,
+    Kind.PROPOSE: _propose,
+    Kind.ACK: _ack,
+    Kind.STAND: _stand,
+    Kind.SUPPORT: _support,
+}
+
+
+def read(kind: int, body: memoryview) -> Packet:
+    """The packet of this kind. Bytes that are none raise `BadPacket`, and nothing else."""
+    if kind == Kind.DATA:
+        return _data(body)
+    packet: Packet
+    if kind in _IN_WEB:
+        header, rest = _read_header(body)
+        reader = Reader(rest)
+        packet = _IN_WEB[kind](header, reader)
+    else:
+        reader = Reader(body)
+        if kind == Kind.JOIN:
+            packet = JoinRequest(reader.member(), _flag(reader))
+        elif kind == Kind.REFUSE:
+            packet = Refuse(reader.u64(), _flag(reader), reader.text())
+        else:
+            packet = Seat(
+                reader.u8(),
+                reader.u8(),
+                reader.member(),
+                reader.u64(),
+                reader.u32(),
+                reader.u64(),
+                _flag(reader),
+                reader.u32(),
+                reader.u32(),
+            )
+            if not 1 <= packet.rank <= packet.masters:
+                raise BadPacket("malformed")
+    reader.done()
+    return packet
