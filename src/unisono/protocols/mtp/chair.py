@@ -10,33 +10,27 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from unisono.core import EVERYONE, Capture, Effect, Send
+from unisono.core import EVERYONE, Effect, Send
 from unisono.errors import BadPacket
 from unisono.model import Address
 from unisono.protocols.mtp.agreement import PENDING, Master, Status, Token
-from unisono.protocols.mtp.batch import Change, Gone, head_of
+from unisono.protocols.mtp.batch import head_of
 from unisono.protocols.mtp.council import NO_HEADER
 from unisono.protocols.mtp.decision import TAIL, machine_of, value_of
 from unisono.protocols.mtp.packets import (
-    Confirm,
     Empty,
-    Expel,
     Grant,
-    JoinRequest,
     Kind,
     Pressure,
-    Refuse,
     Report,
     TokenRequest,
-    key_of,
 )
 from unisono.protocols.mtp.parameters import WINDOW_MIN
+from unisono.protocols.mtp.usher import Usher
 
 if TYPE_CHECKING:
     from unisono.protocols.mtp.core import Mtp
 
-TOMBS_MAX: Final = 256
-JOINERS_MAX: Final = 64
 RETENTION_MAX: Final = 200
 
 
@@ -56,12 +50,6 @@ class Watched:
 
 
 @dataclass(slots=True)
-class Joiner:
-    packet: JoinRequest
-    heard_us: int
-
-
-@dataclass(slots=True)
 class Visible:
     """What may be seen once a version is committed."""
 
@@ -76,17 +64,11 @@ class Chair:
 
     def __init__(self, core: Mtp) -> None:
         self._core = core
+        self.usher = Usher(core)
         self.machine: Master[int] = Master(core.parameters.tokens, memory=TAIL)
         self.ready = False
         """We have delivered all that was accepted before we took the chair."""
         self.watched: dict[int, Watched] = {}
-        self.joiners: dict[int, Joiner] = {}
-        self.leavers: set[int] = set()
-        self.failing: set[int] = set()
-        self.tombs: deque[int] = deque(maxlen=TOMBS_MAX)
-        self.admitted: dict[int, tuple[int, bool]] = {}
-        """By joiner, its first number, and whether it is given the state."""
-        self.ending = False
         self.closed = False
         """We have left, or ended the web: nothing more is decided."""
         self.stable = 1
@@ -94,12 +76,8 @@ class Chair:
         self._requests: dict[int, tuple[int, int]] = {}
         self._sizes: dict[int, int] = {}
         """Packets of the messages that not everybody has."""
-        self._upto: dict[int, int] = {}
+        self.upto: dict[int, int] = {}
         """Of each member, the last message accepted."""
-        self._change: Change | None = None
-        self._change_number = 0
-        self.holding = False
-        """[MTP 3.4] No tokens until all is settled: somebody joins with state."""
         self._visible: deque[Visible] = deque()
         self._shown = 0
         """Numbers below this are committed."""
@@ -131,22 +109,21 @@ class Chair:
         self.watched = {
             key: Watched(now_us, 1) for key in self._core.web.members if key != self._core.key
         }
-        self.joiners, self.leavers, self.failing = {}, set(), set()
-        self._requests, self._sizes, self._upto = {}, {}, {}
-        self._change, self._change_number, self.holding = None, 0, False
+        self.usher.begin()
+        self._requests, self._sizes, self.upto = {}, {}, {}
         self._visible.clear()
         self._shown = 0
         self._granted = []
         self._proposed = b""
         self._beat_us = now_us
-        self.ending = self.closed = False
+        self.closed = False
 
     def get_ready(self) -> None:
         """Once we have delivered all before our time, we know the members and their numbers."""
         core = self._core
         if not self.ready and core.consumer.next_out == self.machine.next and not self._visible:
             self.ready = True
-            self._upto = dict(core.web.upto)
+            self.upto = dict(core.web.upto)
             for key in core.web.members:
                 if key != core.key:
                     self.watched.setdefault(key, Watched(core.now_us, 1))
@@ -182,55 +159,6 @@ class Chair:
             watched.pressure = max(watched.pressure, packet.pressure)
             watched.suspects = packet.suspects
 
-    def join(self, packet: JoinRequest, out: list[Effect]) -> None:
-        """[MTP 3.4] One wants in."""
-        core = self._core
-        key = key_of(packet.member)
-        if not self.ready or self.ending:
-            return
-        if key in core.web.members:
-            if key in self.admitted:
-                self._confirm(key, out)
-            return
-        if self._change is not None and any(its == packet.member for its, _ in self._change.joined):
-            return
-        if key in self.tombs:
-            self._refuse(packet, "this life of the member has been in the web before", out)
-            return
-        refusal = self._why_not(packet)
-        if refusal:
-            self._refuse(packet, refusal, out)
-        elif key in self.joiners or len(self.joiners) < JOINERS_MAX:
-            self.joiners[key] = Joiner(packet, core.now_us)
-
-    def _why_not(self, packet: JoinRequest) -> str:
-        core, its = self._core, packet.member
-        for key, member in core.web.members.items():
-            if member.name != its.name:
-                continue
-            watched = self.watched.get(key)
-            if member.address == its.address and member.incarnation > its.incarnation:
-                return f"a later life of {its.name} is in the web"
-            lately_us = core.now_us - 3 * core.parameters.beat_us
-            alive = watched is None or watched.heard_us >= lately_us
-            if member.address != its.address and alive:
-                return f"the name {its.name} is taken"
-        if len(core.web.members) >= core.parameters.members_count_max:
-            return f"the web is full: {core.parameters.members_count_max} members"
-        return ""
-
-    def _refuse(self, packet: JoinRequest, reason: str, out: list[Effect]) -> None:
-        body = Refuse(key_of(packet.member), False, reason).body()
-        out.append(Send((packet.member.address,), [self._core.door.seal(Kind.REFUSE, body)]))
-
-    def turn_away(self, key: int, source: Address, out: list[Effect]) -> None:
-        """One that is no member speaks to the master as if it were."""
-        core = self._core
-        core.door.drop("stranger")
-        if self.ready:
-            body = Expel(NO_HEADER, key).body(core.header_octets())
-            out.append(Send((source,), [core.door.seal(Kind.EXPEL, body)]))
-
     # -- Figure 1 ----------------------------------------------------------------------------------
 
     def conclude(self, out: list[Effect]) -> None:
@@ -238,7 +166,7 @@ class Chair:
         self.get_ready()
         if self.ready and not self.closed:
             self._accept()
-            self._begin_change()
+            self.usher.begin_change()
             self._grant()
         self._propose(out)
         self._reveal(out)
@@ -261,12 +189,12 @@ class Chair:
                 continue
             if head is not None and head[1]:
                 first, count = head
-                if first != self._upto.get(holder, 0) + 1:
+                if first != self.upto.get(holder, 0) + 1:
                     earlier = (n for n, h in machine.holder.items() if h == holder and n < number)
                     if not any(earlier):
                         machine.failed(number)
                     continue
-                self._upto[holder] = first + count - 1
+                self.upto[holder] = first + count - 1
             elif head is None and holder != core.key:
                 machine.failed(number)
                 continue
@@ -275,20 +203,16 @@ class Chair:
 
     def _grant(self) -> None:
         machine = self.machine
-        while self._requests and machine.may_grant() and not self.holding:
+        while self._requests and machine.may_grant() and not self.usher.holding:
             key, (request, packets) = next(iter(self._requests.items()))
             if not self._has_room(packets):
                 return
             del self._requests[key]
-            if key != self._core.key and (key not in self.watched or self._is_going(key)):
+            if key != self._core.key and (key not in self.watched or self.usher.is_going(key)):
                 continue
-            self._give(key, request, packets)
+            self.give(key, request, packets)
 
-    def _is_going(self, key: int) -> bool:
-        going = self._change.gone if self._change is not None else ()
-        return key in self.failing or any(gone.key == key for gone in going)
-
-    def _give(self, key: int, request: int, packets: int) -> None:
+    def give(self, key: int, request: int, packets: int) -> None:
         token = self.machine.grant(key)
         self._sizes[token.number] = packets
         self._granted.append((key, token))
@@ -309,77 +233,11 @@ class Chair:
 
     # -- membership --------------------------------------------------------------------------------
 
-    def _begin_change(self) -> None:
-        """[MTP 5.3] What came up since the last change becomes one message in the order."""
-        core = self._core
-        if self._change is not None or not self.machine.may_grant():
-            return
-        since_us = core.now_us - 4 * core.parameters.beat_us
-        for key in [k for k, j in self.joiners.items() if j.heard_us < since_us]:
-            del self.joiners[key]
-        if not (self.joiners or self.leavers or self.failing or self.ending):
-            return
-        joined = tuple(
-            (joiner.packet.member, joiner.packet.wants_state and core.with_state)
-            for joiner in self.joiners.values()
-        )[:8]
-        names = {(member.name, member.address) for member, _ in joined}
-        for key, member in core.web.members.items():
-            if (member.name, member.address) in names and key != core.key:
-                self.fail(key)
-        gone = [Gone(key, True) for key in sorted(self.leavers) if key in core.web.members]
-        gone += [
-            Gone(key, False)
-            for key in sorted(self.failing - self.leavers)
-            if key in core.web.members
-        ]
-        self.leavers, self.failing = set(), set()
-        for member, _ in joined:
-            del self.joiners[key_of(member)]
-        self._change = Change(joined, tuple(gone), self.ending)
-        self.holding = any(waits for _, waits in joined)
-        self._give(core.key, 0, 1)
-        self._change_number = self.machine.next - 1
-
-    def fail(self, key: int) -> None:
-        """A member is judged failed."""
-        self._reject(key)
-        self.failing.add(key)
-
-    def _reject(self, key: int) -> None:
+    def reject(self, key: int) -> None:
         """What it held tokens for is rejected."""
         for number in [n for n, holder in self.machine.holder.items() if holder == key]:
             self.machine.failed(number)
         self._requests.pop(key, None)
-
-    def changed(self, number: int, change: Change, out: list[Effect]) -> None:
-        """A change has come to its place: confirm the new ones, and resume."""
-        core = self._core
-        for gone in change.gone:
-            self._reject(gone.key)
-            self.watched.pop(gone.key, None)
-            self._upto.pop(gone.key, None)
-            self.admitted.pop(gone.key, None)
-            self.tombs.append(gone.key)
-        for member, waits in change.joined:
-            key = key_of(member)
-            if key == core.key:
-                continue
-            self.watched[key] = Watched(core.now_us, number + 1)
-            self.admitted[key] = (number, waits)
-            if waits:
-                out.append(Capture(key))
-            self._confirm(key, out)
-        if number == self._change_number:
-            self._change, self._change_number, self.holding = None, 0, False
-
-    def _confirm(self, key: int, out: list[Effect]) -> None:
-        core = self._core
-        first, waits = self.admitted[key]
-        packet = Confirm(NO_HEADER, key, first, waits, core.council.ballot, core.me)
-        body = packet.body(core.header_octets())
-        address = core.web.members[key].address
-        out.append(Send((address,), [core.door.seal(Kind.CONFIRM, body)]))
 
     # -- what the council has committed ------------------------------------------------------------
 
@@ -405,9 +263,9 @@ class Chair:
             for key, token in seen.grants:
                 if key != core.key:
                     self._tell(key, token.number, out)
-                elif token.number == self._change_number:
-                    assert self._change is not None
-                    core.speech.send_content(token.number, self._change, ())
+                elif token.number == self.usher.number:
+                    assert self.usher.change is not None
+                    core.speech.send_content(token.number, self.usher.change, ())
                 else:
                     core.speech.granted(token, self._audience(), out)
 
@@ -440,9 +298,9 @@ class Chair:
 
     def busy(self) -> bool:
         """Something is not settled, not committed, or not everywhere."""
-        return bool(self.machine.holder or self._visible or self._requests or self._change) or (
-            not self.everywhere()
-        )
+        return bool(
+            self.machine.holder or self._visible or self._requests or self.usher.change
+        ) or (not self.everywhere())
 
     def remind(self, out: list[Effect]) -> None:
         """Each heartbeat: grants that brought nothing are sent again."""
@@ -473,8 +331,8 @@ class Chair:
             for key, watched in self.watched.items():
                 silent_us = core.now_us - watched.heard_us
                 if silent_us > detect_us or (silent_us > detect_us // 2 and self._suspected(key)):
-                    if key not in self.failing:
-                        self.fail(key)
+                    if key not in self.usher.failing:
+                        self.usher.fail(key)
         self._set_pace()
 
     def _suspected(self, key: int) -> bool:

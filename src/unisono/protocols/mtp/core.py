@@ -240,7 +240,7 @@ class Mtp:
         if sender in self.web.members:
             self.chair.hear(sender, packet.header.taken)
         elif isinstance(packet, TokenRequest | Report | LeaveRequest | StateAsk):
-            self.chair.turn_away(sender, self.source, out)
+            self.chair.usher.turn_away(sender, self.source, out)
 
     def know(self, number: int) -> None:
         """This many numbers have been granted, but for one."""

@@ -218,8 +218,8 @@ class Entrance:
             self.forget(key)
             return
         if giver is None:
-            if core.leads and core.chair.ready and key not in core.chair.admitted:
-                core.chair.turn_away(key, member.address, out)
+            if core.leads and core.chair.ready and key not in core.chair.usher.admitted:
+                core.chair.usher.turn_away(key, member.address, out)
             return
         header = core.header_octets()
         packets = [
@@ -256,9 +256,9 @@ class Entrance:
         if not core.leads:
             core.to_master(Kind.LEAVE, LeaveRequest(NO_HEADER).body(core.header_octets()), out)
         elif core.council.count == 1:
-            core.chair.ending = core.chair.everywhere() or self._late()
+            core.chair.usher.ending = core.chair.everywhere() or self._late()
         else:
-            core.chair.leavers.add(core.key)
+            core.chair.usher.leavers.add(core.key)
 
     def _late(self) -> bool:
         return self._core.now_us - self._leave_us > self._core.parameters.lost_us

@@ -164,12 +164,12 @@ def hear_report(me: Mtp, packet: Report, out: list[Effect]) -> None:
 
 def let_out(me: Mtp, packet: LeaveRequest, out: list[Effect]) -> None:
     if me.leads:
-        me.chair.leavers.add(packet.header.sender)
+        me.chair.usher.leavers.add(packet.header.sender)
 
 
 def let_in(me: Mtp, packet: JoinRequest, out: list[Effect]) -> None:
     if me.leads:
-        me.chair.join(packet, out)
+        me.chair.usher.join(packet, out)
 
 
 def hear_expulsion(me: Mtp, packet: Expel, out: list[Effect]) -> None:

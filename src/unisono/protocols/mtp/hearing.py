@@ -169,7 +169,7 @@ class Hearing:
                 core.entrance.ended(number, change.ends)
                 if core.leads:
                     core.web.apply(core.door.life, number, change)
-                    core.chair.changed(number, change, out)
+                    core.chair.usher.changed(number, change, out)
                 return False
             core.doom(
                 "the master ended the web"
@@ -187,7 +187,7 @@ class Hearing:
             for member, _ in change.joined:
                 core.entrance.offer(key_of(member), ROSTER, core.web.roster())
         if core.leads:
-            core.chair.changed(number, change, out)
+            core.chair.usher.changed(number, change, out)
         return True
 
     def accepted_in(self, value: bytes) -> list[int]:

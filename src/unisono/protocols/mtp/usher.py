@@ -1,0 +1,176 @@
+"""[MTP 3.4, 5.3] Who comes and who goes, decided by the master as messages in the order."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from unisono.core import Capture, Effect, Send
+from unisono.model import Address
+from unisono.protocols.mtp.batch import Change, Gone
+from unisono.protocols.mtp.council import NO_HEADER
+from unisono.protocols.mtp.packets import Confirm, Expel, JoinRequest, Kind, Refuse, key_of
+
+if TYPE_CHECKING:
+    from unisono.protocols.mtp.core import Mtp
+
+TOMBS_MAX: Final = 256
+JOINERS_MAX: Final = 64
+CHANGES_MAX: Final = 8
+"""Joiners that one change lets in; the others come with the next."""
+
+
+@dataclass(slots=True)
+class Joiner:
+    packet: JoinRequest
+    heard_us: int
+
+
+class Usher:
+    """The master at the door."""
+
+    def __init__(self, core: Mtp) -> None:
+        self._core = core
+        self.joiners: dict[int, Joiner] = {}
+        self.leavers: set[int] = set()
+        self.failing: set[int] = set()
+        self.tombs: deque[int] = deque(maxlen=TOMBS_MAX)
+        """Lives that were in the web and are not any more."""
+        self.admitted: dict[int, tuple[int, bool]] = {}
+        """By joiner, its first number, and whether it is given the state."""
+        self.ending = False
+        """The master wants to end the web."""
+        self.change: Change | None = None
+        """On its way to its place in the order."""
+        self.number = 0
+        self.holding = False
+        """[MTP 3.4] No tokens until all is settled: somebody joins with state."""
+
+    def begin(self) -> None:
+        """The chair is taken anew."""
+        self.joiners, self.leavers, self.failing = {}, set(), set()
+        self.change, self.number = None, 0
+        self.holding = self.ending = False
+
+    def join(self, packet: JoinRequest, out: list[Effect]) -> None:
+        """[MTP 3.4] One wants in."""
+        core = self._core
+        key = key_of(packet.member)
+        if not core.chair.ready or self.ending:
+            return
+        if key in core.web.members:
+            if key in self.admitted:
+                self._confirm(key, out)
+            return
+        if self.change is not None and any(its == packet.member for its, _ in self.change.joined):
+            return
+        if key in self.tombs:
+            self._refuse(packet, "this life of the member has been in the web before", out)
+            return
+        refusal = self._why_not(packet)
+        if refusal:
+            self._refuse(packet, refusal, out)
+        elif key in self.joiners or len(self.joiners) < JOINERS_MAX:
+            self.joiners[key] = Joiner(packet, core.now_us)
+
+    def _why_not(self, packet: JoinRequest) -> str:
+        core, its = self._core, packet.member
+        for key, member in core.web.members.items():
+            if member.name != its.name:
+                continue
+            watched = core.chair.watched.get(key)
+            if member.address == its.address and member.incarnation > its.incarnation:
+                return f"a later life of {its.name} is in the web"
+            lately_us = core.now_us - 3 * core.parameters.beat_us
+            alive = watched is None or watched.heard_us >= lately_us
+            if member.address != its.address and alive:
+                return f"the name {its.name} is taken"
+        if len(core.web.members) >= core.parameters.members_count_max:
+            return f"the web is full: {core.parameters.members_count_max} members"
+        return ""
+
+    def _refuse(self, packet: JoinRequest, reason: str, out: list[Effect]) -> None:
+        body = Refuse(key_of(packet.member), False, reason).body()
+        out.append(Send((packet.member.address,), [self._core.door.seal(Kind.REFUSE, body)]))
+
+    def turn_away(self, key: int, source: Address, out: list[Effect]) -> None:
+        """One that is no member speaks to the master as if it were."""
+        core = self._core
+        core.door.drop("stranger")
+        if core.chair.ready:
+            body = Expel(NO_HEADER, key).body(core.header_octets())
+            out.append(Send((source,), [core.door.seal(Kind.EXPEL, body)]))
+
+    def begin_change(self) -> None:
+        """[MTP 5.3] What came up since the last change becomes one message in the order."""
+        core = self._core
+        if self.change is not None or not core.chair.machine.may_grant():
+            return
+        since_us = core.now_us - 4 * core.parameters.beat_us
+        for key in [k for k, j in self.joiners.items() if j.heard_us < since_us]:
+            del self.joiners[key]
+        self.leavers &= core.web.members.keys()
+        self.failing &= core.web.members.keys()
+        if not (self.joiners or self.leavers or self.failing or self.ending):
+            return
+        joined = tuple(
+            (joiner.packet.member, joiner.packet.wants_state and core.with_state)
+            for joiner in self.joiners.values()
+        )[:CHANGES_MAX]
+        names = {(member.name, member.address) for member, _ in joined}
+        for key, member in core.web.members.items():
+            if (member.name, member.address) in names and key != core.key:
+                self.fail(key)
+        gone = [Gone(key, True) for key in sorted(self.leavers) if key in core.web.members]
+        gone += [
+            Gone(key, False)
+            for key in sorted(self.failing - self.leavers)
+            if key in core.web.members
+        ]
+        self.leavers, self.failing = set(), set()
+        for member, _ in joined:
+            del self.joiners[key_of(member)]
+        self.change = Change(joined, tuple(gone), self.ending)
+        self.holding = any(waits for _, waits in joined)
+        core.chair.give(core.key, 0, 1)
+        self.number = core.chair.machine.next - 1
+
+    def fail(self, key: int) -> None:
+        """A member is judged failed."""
+        core = self._core
+        core.chair.reject(key)
+        self.failing.add(key)
+
+    def changed(self, number: int, change: Change, out: list[Effect]) -> None:
+        """A change has come to its place: confirm the new ones, and resume."""
+        core = self._core
+        for gone in change.gone:
+            core.chair.reject(gone.key)
+            core.chair.watched.pop(gone.key, None)
+            core.chair.upto.pop(gone.key, None)
+            self.admitted.pop(gone.key, None)
+            self.tombs.append(gone.key)
+        for member, waits in change.joined:
+            key = key_of(member)
+            if key == core.key:
+                continue
+            core.chair.watch(key, number + 1)
+            self.admitted[key] = (number, waits)
+            if waits:
+                out.append(Capture(key))
+            self._confirm(key, out)
+        if number == self.number:
+            self.change, self.number, self.holding = None, 0, False
+
+    def _confirm(self, key: int, out: list[Effect]) -> None:
+        core = self._core
+        first, waits = self.admitted[key]
+        packet = Confirm(NO_HEADER, key, first, waits, core.council.ballot, core.me)
+        body = packet.body(core.header_octets())
+        address = core.web.members[key].address
+        out.append(Send((address,), [core.door.seal(Kind.CONFIRM, body)]))
+
+    def is_going(self, key: int) -> bool:
+        going = self.change.gone if self.change is not None else ()
+        return key in self.failing or any(gone.key == key for gone in going)
