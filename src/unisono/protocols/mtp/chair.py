@@ -130,6 +130,10 @@ class Chair:
             for key in [key for key in self.watched if key not in core.web.members]:
                 del self.watched[key]
 
+    def watch(self, key: int, taken: int) -> None:
+        """A new member, which has all messages below this number."""
+        self.watched[key] = Watched(self._core.now_us, taken)
+
     # -- what members say --------------------------------------------------------------------------
 
     def hear(self, key: int, taken: int) -> None:
@@ -298,9 +302,8 @@ class Chair:
 
     def busy(self) -> bool:
         """Something is not settled, not committed, or not everywhere."""
-        return bool(
-            self.machine.holder or self._visible or self._requests or self.usher.change
-        ) or (not self.everywhere())
+        unsettled = self.machine.holder or self._visible or self._requests or self.usher.change
+        return bool(unsettled) or not self.everywhere()
 
     def remind(self, out: list[Effect]) -> None:
         """Each heartbeat: grants that brought nothing are sent again."""
