@@ -29,11 +29,11 @@ _KEYWORDS: Final[dict[str, str]] = {
         REPAIR: "repair repaired retransmit retransmission retransmitted resend resent again",
         NAK: "nak nack naks missing ask",
         REFUSAL: "deny denied denial refuse refused refusal reject rejected expel expelled",
-        TOKEN: "token request grant granted ack acks acknowledge release pass order",
+        TOKEN: "token request grant granted ack acks acknowledge release pass order propose",
         JOIN: "join seek find welcome confirm confirmed admit leave bye quit reform suggest agree"
-        " commit install view merge seat stand support propose",
-        STATE: "state snapshot transfer",
-        QUIET: "beat heartbeat empty announce alive idle report status probe ping pong hello",
+        " commit install view merge stand support",
+        STATE: "state snapshot transfer roster",
+        QUIET: "beat heartbeat empty announce alive idle report seat status probe ping pong hello",
     }.items()
     for word in words.split()
 }

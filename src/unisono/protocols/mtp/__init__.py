@@ -9,6 +9,7 @@ from unisono.core import Offer
 from unisono.model import Service
 from unisono.protocols.mtp.core import Mtp
 from unisono.protocols.mtp.parameters import DEFAULTS
+from unisono.protocols.mtp.words import label
 
 
 def appoint(index: int, options: Mapping[str, int]) -> Mapping[str, int]:
@@ -45,5 +46,6 @@ OFFER: Final = Offer(
     options=DEFAULTS,
     on_split="those with the master go on",
     appoint=appoint,
+    label=label,
     swarm={"tokens": (1, 2, 3, 4, 5), "masters": (1, 1, 3)},
 )
