@@ -1,0 +1,261 @@
+"""Every interleaving of small webs keeps the paper's laws, and planted bugs do not.
+
+The larger webs are walked by `make explore`; docs/EXPLORING.md says what is explored and how.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.mtp import explorer_mutants as planted
+from tests.mtp.explorer import Verdict, explore
+from tests.mtp.explorer_parts import Case, Parts
+from unisono.protocols.mtp.agreement import ACCEPTED, REJECTED
+
+STATES_MAX = 200_000
+SLOW = pytest.mark.slow
+
+
+def walk(**how: Any) -> Verdict:
+    verdict = explore(Case(**how), STATES_MAX)
+    if verdict.story:
+        print(verdict.story)
+    return verdict
+
+
+# The laws.
+
+
+@pytest.mark.rule("MTP-5", "MTP-6", "MTP-22", "MTP-23")
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param({"t": 1}, id="any copies lost, one crash"),
+        pytest.param(
+            {"t": 1, "slow": 1, "lives": 2, "losses": 0}, id="a live holder given up, and rejoining"
+        ),
+        pytest.param({"t": 2, "losses": 1}, id="two tokens"),
+        pytest.param(
+            {"t": 2, "slow": 1, "losses": 0}, id="two tokens, a live holder given up", marks=SLOW
+        ),
+        pytest.param({"t": 3, "losses": 0}, id="three tokens"),
+        pytest.param({"t": 1, "losses": 0, "empties": 1}, id="an empty packet that comes late"),
+        pytest.param({"t": 2, "t_cur": 1, "losses": 1}, id="one token of two"),
+        pytest.param({"messages": (2, 2), "t": 1, "losses": 1}, id="four messages"),
+        pytest.param({"messages": (1, 1, 1), "t": 1, "losses": 0}, id="three members", marks=SLOW),
+        pytest.param({"t": 1, "by_master": False}, id="only producers repair"),
+        pytest.param({"t": 1, "hasty": True}, id="rejoining as soon as Figure 3 says"),
+        pytest.param({"t": 1, "tells": True}, id="a master that can be asked for a status"),
+    ],
+)
+def test_every_interleaving_keeps_the_laws(how: dict[str, Any]) -> None:
+    verdict = walk(**how)
+    assert not verdict.broken
+    assert verdict.ends and verdict.outcomes
+
+
+@pytest.mark.rule("MTP-4")
+@pytest.mark.parametrize("t", [1, 2, 3])
+def test_t_tokens_are_out_at_most_and_may_be(t: int) -> None:
+    verdict = walk(t=t, losses=0, crashes=0)
+    assert not verdict.broken
+    assert verdict.tokens_out == t
+
+
+# [MTP-7] What failures do to the others. `heard` are decisions that all hear of before the next.
+
+
+@pytest.mark.rule("MTP-7")
+@pytest.mark.parametrize(("t", "losses"), [(1, -1), (2, 0)])
+def test_t_failures_in_a_row_are_borne_and_one_more_forces_a_rejoin(t: int, losses: int) -> None:
+    alone = {"t": t, "t_cur": 1, "losses": losses, "hear": False, "heard": (ACCEPTED,)}
+    assert walk(messages=(1,) * t + (2,), crashes=t, **alone).least_run() is None
+    one_more = walk(messages=(1,) * (t + 2), crashes=t + 1, **alone)
+    assert one_more.least_run() == t + 1
+    print(one_more.rejoins["status", t + 1])
+    assert not one_more.broken
+
+
+@pytest.mark.rule("MTP-7")
+@pytest.mark.parametrize("t", [1, 2])
+def test_t_failures_force_a_rejoin_when_nobody_heard_what_was_accepted_before(t: int) -> None:
+    """The appendix has it so (f ≥ t), the text says t + 1: the master must speak up in time."""
+    silent = walk(messages=(1,) * (t + 2), t=t, t_cur=1, crashes=t, losses=0, hear=False)
+    assert silent.least_run() == t
+    assert not silent.broken
+
+
+@pytest.mark.rule("MTP-7")
+def test_with_several_tokens_out_failures_need_not_be_in_a_row() -> None:
+    verdict = walk(messages=(1, 1, 1), t=2, crashes=2, losses=0, hear=False, heard=(ACCEPTED,))
+    print(verdict.rejoins["status", 1])
+    assert verdict.least_run() == 1
+    assert not verdict.broken
+
+
+@pytest.mark.rule("MTP-7")
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param({"hear": False, "heard": (ACCEPTED, REJECTED)}, id="all hear each decision"),
+        pytest.param({"tells": True}, id="the master can be asked"),
+    ],
+)
+def test_nobody_has_to_rejoin_when_the_master_speaks_in_time(how: dict[str, Any]) -> None:
+    for messages, t in (((1, 1, 1), 1), ((2, 1), 2)):
+        verdict = walk(messages=messages, t=t, crashes=len(messages) - 1, losses=0, **how)
+        assert not verdict.broken
+        assert not verdict.rejoins
+
+
+@pytest.mark.rule("MTP-6")
+def test_figure_3_alone_rejoins_though_nothing_went_wrong() -> None:
+    """An empty packet overtakes what a holder has yet to send: so ask before rejoining."""
+    calm: dict[str, Any] = {"t": 1, "crashes": 0, "losses": 0}
+    hasty = walk(**calm, hasty=True)
+    print(hasty.rejoins["status", 0])
+    assert hasty.least_run() == 0
+    assert not walk(**calm).rejoins
+
+
+@pytest.mark.rule("MTP-6")
+def test_data_that_only_a_dead_producer_had_forces_a_rejoin() -> None:
+    assert walk(t=1, losses=1, by_master=False).least_run("data") == 0
+    assert walk(t=1, losses=1).least_run("data") is None
+
+
+@pytest.mark.catches("FIFO")
+def test_a_master_that_takes_a_producers_messages_out_of_order() -> None:
+    assert walk(t=2, losses=0, slow=1, in_order=False).law == "FIFO"
+
+
+# Bugs planted in the machines.
+
+LOSSY: dict[str, Any] = {"t": 1, "losses": 2, "slow": 1}
+WIDE: dict[str, Any] = {"t": 2, "losses": 2, "slow": 1}
+PAPER: dict[str, Any] = {"t": 1, "losses": 1, "messages": (1, 1, 0), "by_master": False}
+WHOLE: dict[str, Any] = {"t": 2, "losses": 0, "reduce": False}
+
+
+def bug(law: str, how: dict[str, Any], *unchecked: str, **machine: Any) -> Any:
+    """A bug, and the law that it breaks when those before it are not looked at."""
+    name = next(iter(machine.values())).__name__
+    told = f"{name}, {' '.join(unchecked)} aside" if unchecked else name
+    return pytest.param(
+        law, {**how, **machine, "unchecked": unchecked}, id=told, marks=pytest.mark.catches(law)
+    )
+
+
+@pytest.mark.parametrize(
+    ("law", "how"),
+    [
+        # The grant rule ignored: more tokens are out, and a status leaves the window unheard.
+        bug("MTP-4", LOSSY, master=planted.GrantsFreely),
+        bug("MTP-7", LOSSY, "MTP-4", master=planted.GrantsFreely),
+        # A settled status changes: what was skipped is delivered elsewhere.
+        bug("L2", LOSSY, master=planted.ChangesItsMind),
+        bug("AB-1", LOSSY, *"L2 MTP-5 I2 AB-2".split(), master=planted.ChangesItsMind),
+        bug("L2", WHOLE, master=planted.RejectsTheSeen),
+        bug("AB-1", WHOLE, *"L2 FIFO I2 AB-2".split(), master=planted.RejectsTheSeen),
+        bug("L2", WIDE, consumer=planted.Overwrites),
+        bug("MTP-7", WIDE, "L2", "AB-2", consumer=planted.Overwrites),
+        # What is accepted or unknown is skipped, where Figure 3 rejoins.
+        bug("L3", PAPER, consumer=planted.SkipsTheLost),
+        bug("I2", PAPER, "L3", consumer=planted.SkipsTheLost),
+        bug("AB-1", PAPER, "L3", "I2", "AB-2", consumer=planted.SkipsTheLost),
+        bug("L3", LOSSY, consumer=planted.SkipsTheUnknown),
+        bug("AB-1", LOSSY, "L3", "AB-2", "I2", consumer=planted.SkipsTheUnknown),
+        # The window of statuses off by one, at the master and at a consumer, both ways.
+        bug("I1", LOSSY, master=planted.TellsFromTwo),
+        bug("AB-2", LOSSY, "I1", master=planted.TellsFromTwo),
+        bug("AB-2", LOSSY, master=planted.TellsFromZero),
+        bug("MTP-7", LOSSY, "AB-2", master=planted.TellsFromZero),
+        bug("I1", LOSSY, consumer=planted.LearnsFromZero),
+        bug("A0", LOSSY, "I1", consumer=planted.LearnsFromZero),
+        bug("AB-2", LOSSY, consumer=planted.LearnsFromTwo),
+        bug("I1", LOSSY, "AB-2", "MTP-7", consumer=planted.LearnsFromTwo),
+        bug("AB-2", LOSSY, consumer=planted.WaitsTooLong),
+        bug("MTP-7", LOSSY, consumer=planted.RejoinsTooSoon),
+        # And others.
+        bug("I1", LOSSY, master=planted.ForgetsToMark),
+        bug("AB-1", LOSSY, *"I1 AB-2 MTP-7 I2".split(), master=planted.ForgetsToMark),
+        bug("A0", LOSSY, consumer=planted.DeliversThePending),
+        bug("AB-1", LOSSY, "A0", "AB-2", consumer=planted.DeliversThePending),
+        bug("L2", LOSSY, producer=planted.TellsTooSoon),
+    ],
+)
+def test_a_planted_bug_is_caught(law: str, how: dict[str, Any]) -> None:
+    verdict = walk(**how)
+    assert verdict.law == law
+    assert "broken" in verdict.story
+
+
+# The figures to the letter: why ours deviate.
+
+PRINTED: dict[str, Any] = {"t": 3, "losses": 0, "crashes": 0, "shift": 1}
+
+
+@pytest.mark.catches("MTP-5")
+def test_figure_1_as_printed_accepts_another_message_than_it_has_seen() -> None:
+    """It sends out s for message s - 1, and then settles status(next - s): that of message s."""
+    figures = {"master": planted.PrintedMaster, "consumer": planted.PrintedConsumer}
+    assert walk(**PRINTED, **figures).law == "MTP-5"
+
+
+@pytest.mark.catches("AB-2")
+def test_figure_3_as_printed_never_learns_the_latest_status() -> None:
+    """With k from 2 an empty packet cannot tell of the message before it; nor t = 1 of any."""
+    figures = {"master": planted.MendedMaster, "consumer": planted.PrintedConsumer}
+    assert walk(**PRINTED, **figures).law == "AB-2"
+    assert walk(t=2, losses=0, consumer=planted.PrintedConsumer).law == "AB-2"
+    unaware = walk(t=1, losses=0, consumer=planted.PrintedConsumer, unchecked=("AB-2", "MTP-7"))
+    assert unaware.least_run() == 0
+
+
+@pytest.mark.rule("MTP-4")
+def test_figure_1_as_printed_lets_one_token_less_out() -> None:
+    figures = {"master": planted.MendedMaster, "consumer": planted.PrintedConsumer}
+    assert walk(**PRINTED, **figures, unchecked=("AB-2",)).tokens_out == 2
+
+
+# The explorer itself.
+
+ALIKE = [
+    {"messages": (1, 1), "t": 1, "slow": 1, "losses": 1},
+    {"messages": (1, 1), "t": 2, "losses": 1},
+    {"messages": (1, 1), "t": 1, "losses": 0, "lives": 2, "by_master": False},
+]
+
+
+@pytest.mark.parametrize("how", ALIKE, ids=str)
+def test_what_is_fused_and_forgotten_changes_nothing_that_the_laws_see(how: dict[str, Any]) -> None:
+    small, whole = walk(**how), walk(**how, reduce=False)
+    assert not small.broken and not whole.broken
+    assert small.states < whole.states
+    assert small.outcomes == whole.outcomes
+    assert set(small.rejoins) == set(whole.rejoins)
+
+
+def test_forgetting_too_much_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Parts, "carries", lambda self, at: 0)
+    how = ALIKE[-1]
+    assert set(walk(**how).rejoins) != set(walk(**how, reduce=False).rejoins)
+
+
+def test_a_walk_that_grows_too_large_is_given_up() -> None:
+    with pytest.raises(OverflowError, match="more than 100 states"):
+        explore(Case(), 100)
+
+
+def test_a_story_is_told_by_name() -> None:
+    story = walk(**LOSSY, consumer=planted.DeliversThePending).story.splitlines()
+    assert [" ".join(line.split()) for line in story] == [
+        "1 the master grants 1 (nothing before it) to a",
+        "2 a sends 1: learns 1 accepted, delivers 1",
+        "broken A0: 1 is accepted at a member, not at the master",
+        "master 1 pending",
+        "a delivered 1; knows 1 accepted",
+        "b delivered nothing; knows nothing",
+    ]
