@@ -27,7 +27,9 @@ from unisono.core import (
     Join,
     Leave,
     Multicast,
+    Persist,
     Received,
+    Restart,
     Send,
     Setting,
 )
@@ -71,6 +73,8 @@ class Actor:
         self.deadlines: dict[object, int] = {}
         self.log: list[str] = []
         self.views: list[View] = []
+        self.records: list[bytes] = []
+        """What its cores made safe; the next life is told."""
 
 
 class Stage:
@@ -85,6 +89,8 @@ class Stage:
         self._count = 0
         self._cut: set[tuple[str, str]] = set()
         self._lose: dict[tuple[str, str], int] = {}
+        self._lose_named: dict[tuple[str, str, str], int] = {}
+        self._show: tuple[str, ...] = ()
         self._paused: set[str] = set()
         self._options: dict[str, int] = {}
         self._offer = offer("rmcast")
@@ -112,7 +118,10 @@ class Stage:
     def do_join(self, *names: str) -> None:
         for name in names:
             self.do_make(name)
-            self._step(self.actors[name], Join())
+            actor = self.actors[name]
+            if actor.records:
+                self._step(actor, Restart(tuple(actor.records)))
+            self._step(actor, Join())
 
     def do_make(self, *names: str) -> None:
         """A member that has not been asked to join yet."""
@@ -154,6 +163,11 @@ class Stage:
         actor.core, actor.deadlines = None, {}
         self.say(f"{name} crashed")
 
+    def do_amnesia(self, name: str) -> None:
+        """A crash that loses the stable storage too."""
+        self.do_crash(name)
+        self.actors[name].records.clear()
+
     def do_cut(self, *names: str) -> None:
         """`cut a b` both ways; `cut a > b` from a to b only."""
         if ">" in names:
@@ -172,10 +186,19 @@ class Stage:
     def do_heal(self) -> None:
         self._cut.clear()
         self._lose.clear()
+        self._lose_named.clear()
 
-    def do_lose(self, count: str, source: str, _: str, to: str) -> None:
-        """`lose 2 a > b`: the next two packets."""
-        self._lose[source, to] = int(count)
+    def do_lose(self, count: str, source: str, _: str, to: str, *words: str) -> None:
+        """`lose 2 a > b`: the next two packets; `lose 2 a > b nak`: the next two whose label begins
+        so."""
+        if words:
+            self._lose_named[source, to, " ".join(words)] = int(count)
+        else:
+            self._lose[source, to] = int(count)
+
+    def do_show(self, *words: str) -> None:
+        """Tell of the packets whose label begins with one of these words, as they are sent."""
+        self._show = words
 
     def do_pause(self, name: str) -> None:
         self._paused.add(name)
@@ -240,9 +263,17 @@ class Stage:
                 self.say(f"{name} {key} {counts[key]}")
 
     def do_held(self, name: str) -> None:
-        """How many chunks the member still holds for others."""
-        peers = self.actors[name].inner.roster.peers.values()
-        self.say(f"{name} holds {sum(len(peer.window) for peer in peers)}")
+        """How many chunks, or messages, the member still holds for others."""
+        inner = self.actors[name].inner
+        if self._offer.name == "mtp":
+            held = len(inner.outlet.held)
+        else:
+            held = sum(len(peer.window) for peer in inner.roster.peers.values())
+        self.say(f"{name} holds {held}")
+
+    def do_told(self, name: str) -> None:
+        """What the member's last view said of itself."""
+        self.say(f"{name} was told: {self.actors[name].views[-1].detail}")
 
     # -- the world ----------------------------------------------------------------------------
 
@@ -284,6 +315,8 @@ class Stage:
             case Capture(key):
                 event = Captured(key, " ".join(actor.log).encode())
                 self._later(CAPTURE_US, lambda: self._step(actor, event))
+            case Persist(record):
+                actor.records.append(record)
             case Adopt(state):
                 actor.log = state.decode().split()
                 self.say(f"{actor.name} adopts [{state.decode()}]")
@@ -293,6 +326,8 @@ class Stage:
                 self.say(f"{actor.name} has left")
 
     def _carry(self, actor: Actor, to: object, packets: list[bytes]) -> None:
+        if self._show:
+            self._tell_packets(actor, to, packets)
         for other in self.actors.values():
             if isinstance(to, tuple) and other.address not in to:
                 continue
@@ -303,8 +338,29 @@ class Stage:
             if lose:
                 self._lose[actor.name, other.name] = max(0, lose - len(sent))
                 sent = sent[lose:]
+            sent = self._without_lost(actor, other, sent)
             if sent:
                 self._later(LATENCY_US, self._arrival(actor, other, sent))
+
+    def _without_lost(self, actor: Actor, other: Actor, packets: list[bytes]) -> list[bytes]:
+        """The packets without those of a label that is to be lost."""
+        kept = []
+        for packet in packets if self._lose_named else ():
+            label = self._offer.label(packet)
+            for (source, to, words), count in self._lose_named.items():
+                if count and (source, to) == (actor.name, other.name) and label.startswith(words):
+                    self._lose_named[source, to, words] -= 1
+                    break
+            else:
+                kept.append(packet)
+        return kept if self._lose_named else packets
+
+    def _tell_packets(self, actor: Actor, to: object, packets: list[bytes]) -> None:
+        names = [o.name for o in self.actors.values() if isinstance(to, tuple) and o.address in to]
+        for packet in packets:
+            label = self._offer.label(packet)
+            if label.startswith(self._show):
+                self.say(f"{actor.name} > {' '.join(names) or '*'}: {label}")
 
     def _later(self, after_us: int, what: Callable[[], None]) -> None:
         self._count += 1
