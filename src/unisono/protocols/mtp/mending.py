@@ -96,7 +96,7 @@ class Mending:
                 base = min(number + core.consumer.t, core.known_next)
                 body = Empty(NO_HEADER).body(core.header_octets(base))
                 out.append(Send((to,), [core.door.seal(Kind.EMPTY, body)]))
-            elif number in core.outlet.held:
+            elif number in core.outlet.held and first != WHOLE:
                 core.outlet.asked(number, first, last, to, core.now_us)
             elif number < core.consumer.next_out:
                 denied.append(number)
