@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ROSTER, STATE = 0, 1
 REFUSALS_MAX: Final = 64
 GIVERS_MAX: Final = 16
-"""Joiners that are given roster or state at once; the oldest is forgotten, and joins again."""
+"""Joiners that are given roster and state at once; the others wait outside."""
 STATE_OCTETS_MAX: Final = 4 << 30
 FLIGHT: Final = 96
 """Pieces of state under way to one joiner."""
@@ -57,6 +57,8 @@ class Entrance:
         self._state: bytes | None = None
         self._progress_us = 0
         self._givers: dict[tuple[int, int], Giver] = {}
+        self._asked_us: dict[int, int] = {}
+        """By joiner that is given something, when it was last heard of."""
         self._leave_us = 0
         self._left_at = 0
         self._linger_us = 0
@@ -198,13 +200,19 @@ class Entrance:
 
     # -- giving -----------------------------------------------------------------------------------
 
+    def takers(self) -> int:
+        """How many joiners are being given what they need; one that is silent is done, or gone."""
+        since_us = self._core.now_us - self._core.parameters.detect_us
+        return sum(asked_us >= since_us for asked_us in self._asked_us.values())
+
     def offer(self, key: int, what: int, octets: bytes) -> None:
-        """What a joiner will ask for."""
+        """What a joiner will ask for. Of too many, the oldest is forgotten, and joins again."""
         core = self._core
         piece = core.packet_octets_max - ENVELOPE_OCTETS - HEADER_OCTETS - STATE_OCTETS
         self._givers[key, what] = Giver(octets, piece)
-        while len(self._givers) > 2 * GIVERS_MAX:
-            del self._givers[next(iter(self._givers))]
+        self._asked_us[key] = core.now_us
+        while len(self._asked_us) > 2 * GIVERS_MAX:
+            self.forget(next(iter(self._asked_us)))
 
     def keep(self, event: Captured) -> None:
         if isinstance(event.key, int):
@@ -221,6 +229,7 @@ class Entrance:
             if core.leads and core.chair.ready and key not in core.chair.usher.admitted:
                 core.chair.usher.turn_away(key, member.address, out)
             return
+        self._asked_us[key] = core.now_us
         header = core.header_octets()
         packets = [
             core.door.seal(
@@ -236,6 +245,7 @@ class Entrance:
             out.append(Send((member.address,), packets))
 
     def forget(self, key: int) -> None:
+        self._asked_us.pop(key, None)
         for what in (ROSTER, STATE):
             self._givers.pop((key, what), None)
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from unisono.core import Capture, Effect, Send
-from unisono.model import Address
+from unisono.model import Address, Member
 from unisono.protocols.mtp.batch import Change, Gone
 from unisono.protocols.mtp.council import NO_HEADER
+from unisono.protocols.mtp.entrance import GIVERS_MAX
 from unisono.protocols.mtp.packets import Confirm, Expel, JoinRequest, Kind, Refuse, key_of
 
 if TYPE_CHECKING:
@@ -112,12 +113,9 @@ class Usher:
             del self.joiners[key]
         self.leavers &= core.web.members.keys()
         self.failing &= core.web.members.keys()
-        if not (self.joiners or self.leavers or self.failing or self.ending):
+        joined = self._next_joiners()
+        if not (joined or self.leavers or self.failing or self.ending):
             return
-        joined = tuple(
-            (joiner.packet.member, joiner.packet.wants_state and core.with_state)
-            for joiner in self.joiners.values()
-        )[:CHANGES_MAX]
         names = {(member.name, member.address) for member, _ in joined}
         for key, member in core.web.members.items():
             if (member.name, member.address) in names and key != core.key:
@@ -135,6 +133,14 @@ class Usher:
         self.holding = any(waits for _, waits in joined)
         core.chair.give(core.key, 0, 1)
         self.number = core.chair.machine.next - 1
+
+    def _next_joiners(self) -> tuple[tuple[Member, bool], ...]:
+        """Those who waited longest, as many as can be given roster and state now."""
+        count = min(CHANGES_MAX, GIVERS_MAX - self._core.entrance.takers())
+        return tuple(
+            (joiner.packet.member, joiner.packet.wants_state and self._core.with_state)
+            for joiner in self.joiners.values()
+        )[: max(count, 0)]
 
     def fail(self, key: int) -> None:
         """A member is judged failed."""
