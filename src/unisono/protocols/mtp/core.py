@@ -85,7 +85,7 @@ class Mtp:
         self.pace = Pace(parameters.heartbeat_us, parameters.window, parameters.retention)
         self.consumer = Consumer(parameters.tokens)
         self.producer: Producer[Batch] = Producer()
-        self.outlet = Outlet(self.door, self.pace, self.header_octets)
+        self.outlet = Outlet(self.door, self.pace, parameters.dally, self.header_octets)
         self.inlet = Inlet(self.door, self.pace, parameters.dally, self.dice)
         self.web = Web()
         self.hearing = Hearing(self)
@@ -268,11 +268,11 @@ class Mtp:
         """Once a burst: decide, deliver, ask, send."""
         for _ in range(64):
             before = self.consumer.next_out, self.chair.machine.next, self.council.committed
+            self.speech.settle()
+            self.speech.request(out)
             if self.leads:
                 self.chair.conclude(out)
             self.hearing.deliver(out)
-            self.speech.settle()
-            self.speech.request(out)
             if before == (
                 self.consumer.next_out,
                 self.chair.machine.next,

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final
+from typing import Final, NamedTuple
 
 from unisono.core import EVERYONE, Effect, Send
 from unisono.model import Address, Buffer
@@ -22,7 +22,15 @@ NAK_RANGES_MAX: Final = 24
 REPAIRS_MAX: Final = 16_384
 """Packets that wait to be sent again; what is asked for beyond is dropped and asked for again."""
 FEW: Final = 2
-"""A repair that so many asked for goes to them alone, one that more want to the web."""
+"""A repair that so many asked for goes to them alone, one that more want to the web; where NAKs
+dally, each goes to the web, since others wait to see whether they need to ask."""
+
+
+class Repaired(NamedTuple):
+    """That a packet was sent again: when, and to whom alone. To nobody alone is to the web."""
+
+    at_us: int
+    to: tuple[Address, ...]
 
 
 @dataclass(slots=True)
@@ -37,8 +45,8 @@ class Held:
     sent_us: int = 0
     """When the last of them did."""
     audience: tuple[Address, ...] = ()
-    repaired: dict[int, int] = field(default_factory=dict)
-    """When a packet was last sent again."""
+    repaired: dict[int, Repaired] = field(default_factory=dict)
+    """By packet, when it was last sent again."""
 
 
 @dataclass(slots=True)
@@ -81,9 +89,10 @@ class Pace:
 class Outlet:
     """The sending side: repairs first, then what is new, at most a window a heartbeat."""
 
-    def __init__(self, door: Door, pace: Pace, header: Callable[[int], bytes]) -> None:
+    def __init__(self, door: Door, pace: Pace, dally: int, header: Callable[[int], bytes]) -> None:
         self._door = door
         self._pace = pace
+        self._few = 0 if dally else FEW
         self._header = header
         self.held: dict[int, Held] = {}
         """Ours, and at a master replica everybody's."""
@@ -115,22 +124,27 @@ class Outlet:
             self._fresh.remove(held)
 
     def asked(self, number: int, first: int, last: int, asker: Address, now_us: int) -> None:
-        """[MTP 3.3] Line up a repair. What was sent again a moment ago is on its way."""
+        """[MTP 3.3] Line up a repair. What was sent to the asker a moment ago is on its way."""
         held = self.held[number]
-        recent_us = now_us - self._pace.heartbeat_us // 2
         for packet in range(first, min(last, held.sent - 1) + 1):
             key = number, packet
             askers = self._repairs.get(key)
+            lately = self._lately(held, packet, now_us)
             if askers is not None:
                 if asker not in askers:
                     askers.append(asker)
-            elif held.repaired.get(packet, recent_us) > recent_us:
+            elif lately is not None and (not lately.to or asker in lately.to):
                 self._door.drop("repaired")
             elif len(self._repairs) >= REPAIRS_MAX:
                 self._door.drop("repairs")
                 return
             else:
                 self._repairs[key] = [asker]
+
+    def _lately(self, held: Held, packet: int, now_us: int) -> Repaired | None:
+        repaired = held.repaired.get(packet)
+        recent_us = now_us - self._pace.heartbeat_us // 2
+        return repaired if repaired is not None and repaired.at_us > recent_us else None
 
     def pump(self, now_us: int, out: list[Effect]) -> None:
         """Send what the window allows."""
@@ -163,8 +177,11 @@ class Outlet:
             held = self.held.get(key[0])
             if held is None or key[1] >= len(held.slices):
                 continue
-            held.repaired[key[1]] = now_us
-            target = tuple(askers) if len(askers) <= FEW else held.audience
+            lately = self._lately(held, key[1], now_us)
+            all_askers = (*(lately.to if lately is not None else ()), *askers)
+            alone = len(all_askers) <= self._few
+            held.repaired[key[1]] = Repaired(now_us, all_askers if alone else ())
+            target = tuple(askers) if alone else held.audience
             if load and target != to:
                 out.append(Send(to or EVERYONE, load))
                 load = []
