@@ -183,7 +183,7 @@ class Chair:
         for number in sorted(machine.holder):
             holder = machine.holder[number]
             slices = core.hearing.slices_of(number)
-            if slices is None:
+            if slices is None or core.outlet.is_leaving(number):
                 continue
             try:
                 head = head_of(slices)

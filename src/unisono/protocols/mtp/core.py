@@ -273,6 +273,7 @@ class Mtp:
             if self.leads:
                 self.chair.conclude(out)
             self.hearing.deliver(out)
+            self.outlet.pump(self.now_us, out)
             if before == (
                 self.consumer.next_out,
                 self.chair.machine.next,
@@ -285,7 +286,6 @@ class Mtp:
         self.news = False
         self._report_early(out)
         self.mending.ask(out)
-        self.outlet.pump(self.now_us, out)
         if self.machine.state is LEAVING:
             self.entrance.linger()
         self.machine.settle(event, out)

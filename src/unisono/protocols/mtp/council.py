@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from unisono.core import EVERYONE, Effect, Send
 from unisono.model import Address, Member
-from unisono.protocols.mtp.packets import Ack, Header, Kind, Propose, Seat, Stand, Support
+from unisono.protocols.mtp.packets import Ack, Header, Kind, Propose, Seat, Stand, Support, key_of
 from unisono.wire import NO_LIFE
 
 if TYPE_CHECKING:
@@ -100,6 +100,10 @@ class Council:
 
     def addresses(self) -> tuple[Address, ...]:
         return tuple(seat.member.address for _, seat in sorted(self.seats.items()))
+
+    def keys(self) -> set[int]:
+        """The other replicas, as packets name them."""
+        return {key_of(seat.member) for seat in self.seats.values()}
 
     def greet(self, out: list[Effect]) -> None:
         """Tell the other replicas where we stand; who remembers nothing asks."""
@@ -321,8 +325,12 @@ class Council:
         return silent and not self.leads and bool(self.accepted) and self.count > 1
 
     def stood(self, packet: Stand, source: Address, out: list[Effect]) -> None:
+        core, its = self._core, packet.header
         if not self.accepted:
             return
+        if core.web.members and its.sender not in core.web.members:
+            if its.taken < core.consumer.next_out:
+                return  # It was removed, and is behind: what it lacks may be nowhere any more.
         if packet.ballot < self.ballot:
             self._answer(0, source, out)
             return

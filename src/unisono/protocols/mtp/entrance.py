@@ -267,6 +267,8 @@ class Entrance:
             core.to_master(Kind.LEAVE, LeaveRequest(NO_HEADER).body(core.header_octets()), out)
         elif core.council.count == 1:
             core.chair.usher.ending = core.chair.everywhere() or self._late()
+        elif core.chair.ready and core.chair.alone():
+            self.out = True  # The other masters have left, so there is no majority to ask.
         else:
             core.chair.usher.leavers.add(core.key)
 

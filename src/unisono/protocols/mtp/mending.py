@@ -79,7 +79,7 @@ class Mending:
             targets += [origin.address, origin.address]
         if core.master is not None and not core.leads:
             targets.append(core.master.address)
-        elif core.council.rank:
+        if core.council.rank:
             targets += core.council.addresses()
         targets = [address for address in targets if address != core.me.address]
         return targets[message.tries % len(targets)] if targets else None
@@ -114,13 +114,13 @@ class Mending:
             if message is None or number < core.consumer.next_out:
                 continue
             message.denied.add(sender)
-            by_master = core.master is not None and sender == key_of(core.master)
-            if (
-                by_master
-                and core.hearing.status(number) is PENDING
-                and number == core.consumer.next_out
-            ):
-                core.doom(f"the status of message {number} cannot be had any more")
+            if number != core.consumer.next_out:
+                continue
+            if core.leads and sender in core.council.keys():
+                core.doom(f"message {number} cannot be had from the other masters any more")
+            elif core.master is not None and sender == key_of(core.master):
+                if core.hearing.status(number) is PENDING:
+                    core.doom(f"the status of message {number} cannot be had any more")
 
     def forget(self, stable: int) -> None:
         """Drop what everybody has and what was kept long enough."""

@@ -114,6 +114,11 @@ class Outlet:
     def busy(self) -> bool:
         return bool(self._fresh or self._repairs)
 
+    def is_leaving(self, number: int) -> bool:
+        """Whether some of a message has yet to be sent for the first time."""
+        held = self.held.get(number)
+        return held is not None and held.sent < len(held.slices)
+
     def unsent(self) -> int:
         return sum(len(held.slices) - held.sent for held in self._fresh)
 
