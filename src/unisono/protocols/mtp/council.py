@@ -21,7 +21,17 @@ from typing import TYPE_CHECKING, Final
 
 from unisono.core import EVERYONE, Effect, Send
 from unisono.model import Address, Member
-from unisono.protocols.mtp.packets import Ack, Header, Kind, Propose, Seat, Stand, Support, key_of
+from unisono.protocols.mtp.packets import (
+    Ack,
+    Expel,
+    Header,
+    Kind,
+    Propose,
+    Seat,
+    Stand,
+    Support,
+    key_of,
+)
 from unisono.wire import NO_LIFE
 
 if TYPE_CHECKING:
@@ -101,7 +111,7 @@ class Council:
     def addresses(self) -> tuple[Address, ...]:
         return tuple(seat.member.address for _, seat in sorted(self.seats.items()))
 
-    def keys(self) -> set[int]:
+    def others(self) -> set[int]:
         """The other replicas, as packets name them."""
         return {key_of(seat.member) for seat in self.seats.values()}
 
@@ -330,7 +340,10 @@ class Council:
             return
         if core.web.members and its.sender not in core.web.members:
             if its.taken < core.consumer.next_out:
-                return  # It was removed, and is behind: what it lacks may be nowhere any more.
+                # It was removed, and is behind: what it lacks may be nowhere any more.
+                body = Expel(NO_HEADER, its.sender).body(core.header_octets())
+                self._send(Kind.EXPEL, body, (source,), out)
+                return
         if packet.ballot < self.ballot:
             self._answer(0, source, out)
             return

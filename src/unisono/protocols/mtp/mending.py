@@ -116,7 +116,7 @@ class Mending:
             message.denied.add(sender)
             if number != core.consumer.next_out:
                 continue
-            if core.leads and sender in core.council.keys():
+            if core.leads and sender in core.council.others():
                 core.doom(f"message {number} cannot be had from the other masters any more")
             elif core.master is not None and sender == key_of(core.master):
                 if core.hearing.status(number) is PENDING:
