@@ -102,6 +102,7 @@ class Mtp:
         self.known_next = 1
         """The next number, as far as we have heard."""
         self.master: Member | None = None
+        self.master_key = 0
         self.verdict: str | None = None
         self.congested = False
         self.news = False
@@ -225,11 +226,14 @@ class Mtp:
 
     def _hear(self, header: Header) -> None:
         """Every header tells statuses and the next number; the master's sets the pace."""
+        if header.base > self.consumer.next_out + AHEAD_COUNT_MAX:
+            self.door.drop("window")
+            return
         if self.consumer.learn(header.base, header.last):
             self.news = True
             self._headers.clear()
         self.know(max(header.next, header.base))
-        if self.master is not None and header.sender == key_of(self.master):
+        if header.sender == self.master_key:
             self._master_us = self.now_us
             self.council.heard_us = self.now_us
             self.adopt_pace(header)
@@ -254,7 +258,7 @@ class Mtp:
         if ballot >= self._master_ballot:
             if self.master != master:
                 self.speech.asked_us = -self.parameters.beat_us
-            self.master, self._master_ballot = master, ballot
+            self.master, self.master_key, self._master_ballot = master, key_of(master), ballot
             self._master_us = self.now_us
 
     def adopt_pace(self, header: Header) -> None:

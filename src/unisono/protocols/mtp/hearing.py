@@ -19,7 +19,7 @@ from unisono.protocols.mtp.transport import AHEAD_COUNT_MAX, Held
 if TYPE_CHECKING:
     from unisono.protocols.mtp.core import Mtp
 
-HISTORY_MAX: Final = 4096
+HISTORY_MAX: Final = 65_536
 """Statuses of delivered messages that are remembered for those who ask."""
 
 
@@ -82,7 +82,7 @@ class Hearing:
             return Whereabouts.COMING
         if message.whole:
             return Whereabouts.HERE
-        lost = core.master is not None and key_of(core.master) in message.denied
+        lost = core.master_key in message.denied
         return Whereabouts.LOST if lost else Whereabouts.COMING
 
     def deliver(self, out: list[Effect]) -> None:

@@ -17,7 +17,6 @@ from unisono.protocols.mtp.packets import (
     Kind,
     Nak,
     Range,
-    key_of,
 )
 from unisono.protocols.mtp.transport import NAK_RANGES_MAX, Incoming
 from unisono.wire import ENVELOPE_OCTETS
@@ -118,7 +117,7 @@ class Mending:
                 continue
             if core.leads and sender in core.council.others():
                 core.doom(f"message {number} cannot be had from the other masters any more")
-            elif core.master is not None and sender == key_of(core.master):
+            elif sender == core.master_key:
                 if core.hearing.status(number) is PENDING:
                     core.doom(f"the status of message {number} cannot be had any more")
 

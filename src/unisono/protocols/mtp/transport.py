@@ -15,7 +15,7 @@ from unisono.parts.window import Window
 from unisono.protocols.mtp.agreement import Status
 from unisono.protocols.mtp.packets import WHOLE, Data, Kind, Range
 
-AHEAD_COUNT_MAX: Final = 4096
+AHEAD_COUNT_MAX: Final = 65_536
 """A message numbered further ahead than this is not taken."""
 NAK_RANGES_MAX: Final = 24
 """Ranges in one NAK; the rest is asked for in the next heartbeat."""
