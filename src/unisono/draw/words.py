@@ -60,11 +60,13 @@ class Said(NamedTuple):
     first: int | None = None
     last: int | None = None
     rest: str = ""
+    ends: bool = False
+    """Its stream ends here."""
 
 
 _LABEL: Final = re.compile(
     r"(?P<kind>\S+) (?:(?P<stream>\S+?)\.)?(?P<first>\d{1,18})"
-    r"(?:[-–](?:(?P=stream)\.)?(?P<last>\d{1,18}))?(?P<rest>(?: .*)?)",
+    r"(?:[-–](?:(?P=stream)\.)?(?P<last>\d{1,18}))?(?P<end> end\b)?(?P<rest>(?: .*)?)",
     re.DOTALL,
 )
 _WORD: Final = re.compile(r"[a-z]+")
@@ -78,7 +80,9 @@ def said(label: str) -> Said:
     first, last = int(match["first"]), int(match["last"] or match["first"])
     if last < first:
         return Said(label)
-    return Said(match["kind"], match["stream"] or "", first, last, match["rest"])
+    return Said(
+        match["kind"], match["stream"] or "", first, last, match["rest"], bool(match["end"])
+    )
 
 
 def category(label: str) -> str:
@@ -107,7 +111,7 @@ def named(label: str, names: Mapping[str, str]) -> str:
 
 
 def together(labels: Iterable[str]) -> str:
-    """Several labels as one: `data 5.0`, `data 5.1` and `data 5.3` are `data 5.0–1, 3`."""
+    """Several labels as one: `data 5.0`, `data 5.1` and `data 5.3 end` are `data 5.0–1, 3 end`."""
     parts: dict[tuple[str, str, str], list[Said]] = {}
     for label in labels:
         each = said(label)
@@ -118,7 +122,8 @@ def together(labels: Iterable[str]) -> str:
 def _one(kind: str, stream: str, rest: str, part: list[Said]) -> str:
     places = [(e.first, e.last) for e in part if e.first is not None and e.last is not None]
     if places:
-        return f"{kind} {stream + '.' if stream else ''}{runs(places)}{rest}"
+        end = " end" if any(each.ends for each in part) else ""
+        return f"{kind} {stream + '.' if stream else ''}{runs(places)}{end}{rest}"
     return kind if len(part) == 1 else f"{kind} ×{len(part)}"
 
 
