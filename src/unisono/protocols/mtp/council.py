@@ -139,6 +139,9 @@ class Council:
             if seat.member.name != core.me.name and seat.member.address != core.me.address:
                 newer = not self.accepted and (bool(seat.web) or seat.member < core.me)
                 self.taken_by = seat.member if newer else self.taken_by
+                if seat.asks and self.accepted:
+                    answer = self._seat(0, echo=0)
+                    out.append(Send((seat.member.address,), [answer]))
             return
         known = self.seats.get(seat.rank)
         if known is not None and seat.member.name == known.member.name:
