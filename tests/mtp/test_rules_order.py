@@ -21,6 +21,7 @@ from unisono.protocols.mtp.agreement import (
     Status,
     Token,
 )
+from unisono.protocols.mtp.council import NO_HEADER
 from unisono.protocols.mtp.packets import WHOLE, Empty, Grant, Kind, Nak, TokenRequest
 from unisono.protocols.mtp.packets import Data as DataPacket
 
@@ -228,10 +229,10 @@ def test_a_status_that_stays_unknown_for_more_than_t_is_asked_for_and_then_given
     room.hush()
     c = core(room, "c")
     last = (ACCEPTED, ACCEPTED)
-    step(room, "c", forged(room, "b", Kind.EMPTY, Empty(None), last=last))  # type: ignore[arg-type]
+    step(room, "c", forged(room, "b", Kind.EMPTY, Empty(NO_HEADER), last=last))
     assert c.consumer.due(HERE) is Next.REJOIN, "as Figure 3 has it"
     room.now_us += 40_000
-    effects = step(room, "c", forged(room, "b", Kind.EMPTY, Empty(None), last=last))  # type: ignore[arg-type]
+    effects = step(room, "c", forged(room, "b", Kind.EMPTY, Empty(NO_HEADER), last=last))
     ((to, nak),) = packets_in(effects)
     assert isinstance(nak, Nak) and (number, WHOLE, WHOLE) in nak.ranges
     assert to == (room.actors["a"].address,)
