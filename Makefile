@@ -11,7 +11,7 @@ STAMP  := $(VENV)/.set-up
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint check rules soak bench clean
+.PHONY: help setup demo test lint check rules soak explore bench clean
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +37,9 @@ rules: setup  ## each rule of the papers: its tests, and whether it holds
 
 soak: setup  ## long campaigns of simulated runs; SEEDS=3000 PROTOCOL=rmcast, by default all
 	@UNISONO_SEEDS=$(SEEDS) UNISONO_PROTOCOL=$(PROTOCOL) $(PYTEST) -m soak -s --timeout 0
+
+explore: setup  ## every interleaving of MTP's agreement in small webs: some ten minutes
+	@$(BIN)/python -m tests.mtp.explore
 
 bench: setup  ## throughput and latency on real sockets
 	@$(BIN)/unisono bench

@@ -71,8 +71,8 @@ def bound(most: int) -> str:
 def told(verdict: Verdict) -> str:
     if verdict.broken:
         return f"broken: {verdict.broken}"
-    runs = [f"{verdict.least_run(why)} ({why})" for why in sorted({w for w, _ in verdict.rejoins})]
-    return f"holds; rejoins from {', '.join(runs)}" if runs else "holds; nobody has to rejoin"
+    fewest = [f"{verdict.least_failed(w)} ({w})" for w in sorted({r.why for r in verdict.rejoins})]
+    return f"holds; rejoins from {', '.join(fewest)}" if fewest else "holds; nobody has to rejoin"
 
 
 def main() -> int:

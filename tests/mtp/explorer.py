@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from array import array
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from tests.mtp.explorer_laws import Laws
 from tests.mtp.explorer_moves import NO_PROGRESS, Action
@@ -18,6 +19,16 @@ from tests.mtp.explorer_story import Story
 from tests.mtp.explorer_web import Web
 
 STATES_MAX = 20_000_000
+
+
+class Rejoin(NamedTuple):
+    """For want of what, and which failures there had been."""
+
+    why: str
+    run: int
+    """The most messages in a row of which the holders failed."""
+    failed: int
+    """How many in all."""
 
 
 @dataclass
@@ -35,9 +46,8 @@ class Verdict:
     broken: Broken | None = None
     story: str = ""
     """The shortest way to the broken law, action by action."""
-    rejoins: dict[tuple[str, int], str] = field(default_factory=dict)
-    """Connected members had to rejoin: for want of what, and the longest run of failed holders by
-    then; with the shortest way there."""
+    rejoins: dict[Rejoin, str] = field(default_factory=dict)
+    """Why connected members had to rejoin, and the shortest way there."""
     outcomes: set[tuple[object, ...]] = field(default_factory=set)
     """How it ended: what the master decided, and what those who are up have delivered."""
 
@@ -47,7 +57,11 @@ class Verdict:
 
     def least_run(self, why: str = "status") -> int | None:
         """The fewest holders failed in a row when somebody had to rejoin; None: nobody had to."""
-        return min((run for reason, run in self.rejoins if reason == why), default=None)
+        return min((r.run for r in self.rejoins if r.why == why), default=None)
+
+    def least_failed(self, why: str = "status") -> int | None:
+        """The same, of failed holders in all."""
+        return min((r.failed for r in self.rejoins if r.why == why), default=None)
 
 
 def explore(case: Case, states_max: int = STATES_MAX) -> Verdict:
@@ -71,7 +85,7 @@ class Explorer:
 
     def run(self) -> Verdict:
         began, verdict = time.perf_counter(), self.verdict
-        rejoins: dict[tuple[str, int], tuple[int, Action]] = {}
+        rejoins: dict[Rejoin, tuple[int, Action]] = {}
         try:
             self._walk(rejoins)
         except Broken as broken:
@@ -83,7 +97,7 @@ class Explorer:
         verdict.seconds = time.perf_counter() - began
         return verdict
 
-    def _walk(self, rejoins: dict[tuple[str, int], tuple[int, Action]]) -> None:
+    def _walk(self, rejoins: dict[Rejoin, tuple[int, Action]]) -> None:
         web, laws, verdict, seen, states = (
             self.web,
             self.laws,
@@ -126,7 +140,7 @@ class Explorer:
 
     def _note_rejoin(
         self,
-        rejoins: dict[tuple[str, int], tuple[int, Action]],
+        rejoins: dict[Rejoin, tuple[int, Action]],
         state: State,
         at: int,
         action: Action,
@@ -137,11 +151,12 @@ class Explorer:
             dead = [r for r in state[HEAD:] if self.web.members[r].life == DEAD]
             held = [at for r in dead for at in self.web.pending(state[0], r)]
             numbers = {self.web.parts.packets[at].number for at in held}
-            run = longest_run(desk.rejected | sum(1 << number for number in numbers))
+            failed = desk.rejected | sum(1 << number for number in numbers)
             why = self.web.view(row).stuck
-            if why == "status" and not run and self._is_law("MTP-7"):
+            if why == "status" and not failed and self._is_law("MTP-7"):
                 raise Broken("MTP-7", "a member has to rejoin, and no holder of a token failed")
-            rejoins.setdefault((why, run), (at, action))
+            key = Rejoin(why, longest_run(failed), failed.bit_count())
+            rejoins.setdefault(key, (at, action))
 
     def _is_law(self, law: str) -> bool:
         """Whether it is looked at; a hasty member, or one without the master's help, may rejoin."""
