@@ -293,9 +293,10 @@ class Mtp:
         if self.machine.state is LEAVING:
             self.entrance.linger()
         self.machine.settle(event, out)
-        if self.machine.state in INSIDE and not self._beating and self._busy():
-            self._beating = True
-            out.append(Arm(Timer.HEARTBEAT, self.pace.heartbeat_us))
+        if self.machine.state in INSIDE and (self.outlet.busy() or not self._beating):
+            if self._busy():
+                self._beating = True
+                out.append(Arm(Timer.HEARTBEAT, self.outlet.wait_us(self.now_us)))
 
     def _busy(self) -> bool:
         return (

@@ -100,8 +100,6 @@ class Outlet:
         self._repairs: dict[tuple[int, int], list[Address]] = {}
         self._beat_us = 0
         self._left = 0
-        self.limited = False
-        """The window was used up since somebody last looked."""
 
     def hold(self, held: Held) -> None:
         self.held[held.number] = held
@@ -169,8 +167,12 @@ class Outlet:
             out.append(Send(held.audience or EVERYONE, packets))
             if held.sent == len(held.slices):
                 self._fresh.popleft()
-        if self.busy():
-            self.limited = True
+
+    def wait_us(self, now_us: int) -> int:
+        """Until the next heartbeat: when the window opens again, if something waits for that."""
+        if not self.busy():
+            return self._pace.heartbeat_us
+        return max(1, self._beat_us + self._pace.heartbeat_us - now_us)
 
     def _repair(self, now_us: int, out: list[Effect]) -> None:
         load: list[bytes] = []
