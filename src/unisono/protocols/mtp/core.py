@@ -309,10 +309,6 @@ class Mtp:
             or bool(self.outlet.held)
         )
 
-    # -- Figure 3 --------------------------------------------------------------------------------
-
-    # -- Figure 2 --------------------------------------------------------------------------------
-
     # -- headers and packets ---------------------------------------------------------------------
 
     def header_octets(self, base: int = 0) -> bytes:
@@ -343,8 +339,6 @@ class Mtp:
         if self.master is not None:
             out.append(Send((self.master.address,), [self.door.seal(kind, body)]))
 
-    # -- NAKs ------------------------------------------------------------------------------------
-
     # -- time --------------------------------------------------------------------------------------
 
     def heartbeat(self, out: list[Effect]) -> None:
@@ -352,7 +346,9 @@ class Mtp:
         self._beating = False
         self.quiet = min(self.quiet + 1, 16)
         self.mending.forget(self.chair.stable if self.leads else 0)
-        rare = self.quiet & (self.quiet - 1) == 0  # At 1, 2, 4, 8 and 16 heartbeats of quiet.
+        # Deviates [MTP 3.3 empty packets]: not in each heartbeat but at 1, 2, 4 and 8 of quiet and
+        # from the sixteenth on, so that a web which only waits is not loud.
+        rare = self.quiet & (self.quiet - 1) == 0
         if rare:
             self.speech.advertise(out)
             if self.leads and self.chair.busy():
@@ -381,6 +377,8 @@ class Mtp:
         suspects = sorted(
             {m.origin for m in self.inlet.incoming.values() if m.tries > 4 and m.origin}
         )[:16]
+        # Deviates [MTP 4]: a consumer tells the master, which sets the pace of all; in the paper, a
+        # producer.
         body = Report(NO_HEADER, pressure, tuple(suspects)).body(self.header_octets())
         self.to_master(Kind.REPORT, body, out)
 

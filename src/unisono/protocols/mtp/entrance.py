@@ -265,6 +265,7 @@ class Entrance:
             return
         if not core.leads:
             core.to_master(Kind.LEAVE, LeaveRequest(NO_HEADER).body(core.header_octets()), out)
+        # Deviates [MTP 3.1]: one of several masters leaves as members do, and the web stays.
         elif core.council.count == 1:
             core.chair.usher.ending = core.chair.everywhere() or self._late()
         elif core.chair.ready and core.chair.alone():

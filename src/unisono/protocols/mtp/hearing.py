@@ -110,6 +110,8 @@ class Hearing:
                     if not self._change(number, content, out):
                         break
             else:
+                # Deviates [MTP 3.4]: who missed a status asks the master for it, and gives up when
+                # that is denied; Figure 3 rejoins at once, also for a packet that is only late.
                 if due is Next.REJOIN and self.status(number) is ACCEPTED:
                     core.doom(f"message {number} was accepted and cannot be had")
                 break

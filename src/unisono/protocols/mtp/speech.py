@@ -140,6 +140,8 @@ class Speech:
         accepted, rejected = core.producer.settled(core.hearing.status)
         for batch in (*accepted, *rejected):
             self._flight_octets -= self._cost(batch)
+        # Deviates [MTP Figure 2]: a producer that is still there says again what was rejected, by
+        # another token; the figure sends once and never learns what became of it.
         for batch in reversed(rejected):
             if batch.payloads:
                 self._again.appendleft(batch)

@@ -129,6 +129,8 @@ class Usher:
         self.leavers, self.failing = set(), set()
         for member, _ in joined:
             del self.joiners[key_of(member)]
+        # Deviates [MTP 5.3]: the master says who comes and goes, since it decides that anyway; the
+        # paper has joiners and those who notice a failure say it, above MTP.
         self.change = Change(joined, tuple(gone), self.ending)
         self.holding = any(waits for _, waits in joined)
         core.chair.give(core.key, 0, 1)
@@ -166,6 +168,8 @@ class Usher:
             if waits:
                 out.append(Capture(key))
             self._confirm(key, out)
+        # Deviates [MTP 3.4 state]: tokens are granted again as soon as the state is taken, not when
+        # the joiner has it: it may be large, and what follows waits at the joiner.
         if number == self.number:
             self.change, self.number, self.holding = None, 0, False
 
