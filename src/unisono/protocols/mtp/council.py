@@ -86,6 +86,8 @@ class Council:
         self.taken_by: Member | None = None
         """Another process that sits on our seat."""
         self._told: dict[int, Told] = {}
+        self._offered: tuple[Propose, int, Address] | None = None
+        """A new web, until its founder has told us that this is not an old proposal."""
         self._acks: dict[int, int] = {}
         self._supports: dict[int, Support] = {}
         self._owed: tuple[int, int, Address] | None = None
@@ -160,6 +162,8 @@ class Council:
         if seat.echo == self._nonce and seat.web and not self.accepted:
             self._told[seat.rank] = Told(seat.web, seat.ballot, seat.version)
             self._remember()
+        elif seat.echo == self._nonce and seat.leads and not self.seated:
+            self._take_offer(seat, out)
 
     def _remember(self) -> None:
         """Once a majority has told us, its coordinator included, we know what we must not undercut:
@@ -175,6 +179,13 @@ class Council:
                 self.version = told[leader].version
 
     # -- founding ---------------------------------------------------------------------------------
+
+    def _take_offer(self, seat: Seat, out: list[Effect]) -> None:
+        """The founder answers us who remember nothing: its web has not come about yet."""
+        if self._offered is not None and (seat.rank, seat.version) == (self._offered[0].ballot, 1):
+            packet, self.web, source = self._offered
+            self._offered = None
+            self.proposed(packet, self.web, source, out)
 
     def may_found(self) -> bool:
         """Most replicas remember nothing, and we are the first of those."""
@@ -221,7 +232,7 @@ class Council:
     def abandon(self) -> None:
         """Forget a web that did not come about, as a restart would."""
         self.web, self.ballot, self.accepted, self.version = NO_LIFE, 0, 0, 0
-        self.leads, self._told, self._owed = False, {}, None
+        self.leads, self._told, self._owed, self._offered = False, {}, None, None
         self.committed, self.value = 0, b""
         self._nonce = self._core.dice.getrandbits(32) | 1
 
@@ -259,9 +270,10 @@ class Council:
         if not self.rank:
             return
         if not self.seated:
-            if packet.version != 1 or self._core.door.life not in (NO_LIFE, web):
-                return
-            self.web = web
+            if packet.version == 1 and self._core.door.life in (NO_LIFE, web):
+                self._offered = packet._replace(value=bytes(packet.value)), web, source
+                out.append(Send((source,), [self._seat(self._nonce, 0)]))
+            return
         if web != self.web:
             self._core.door.drop("life")
             return
