@@ -84,7 +84,6 @@ class Chair:
         self._proposed = b""
         self._granted: list[tuple[int, Token]] = []
         self._beat_us = 0
-        self._losses = 0
 
     # -- taking the chair --------------------------------------------------------------------------
 
@@ -226,14 +225,13 @@ class Chair:
     def _has_room(self, packets: int) -> bool:
         """[MTP 4] No consumer must hold more than t times window times retention: the slowest
         reader sets the pace."""
-        pace, core = self._core.pace, self._core
+        core = self._core
         floor = min((w.taken for w in self.watched.values()), default=core.consumer.next_out)
         self.stable = max(self.stable, min(floor, core.consumer.next_out))
         for number in [n for n in self._sizes if n < self.stable]:
             del self._sizes[number]
         owed = sum(self._sizes.values())
-        bound = self.machine.t_max * pace.window * pace.retention
-        return not owed or owed + packets <= bound
+        return not owed or owed + packets <= core.parameters.buffers
 
     # -- membership --------------------------------------------------------------------------------
 
@@ -357,11 +355,13 @@ class Chair:
             pace.retention = min(RETENTION_MAX, pace.retention + 1, wished.retention * 2)
             machine.t_cur = max(1, machine.t_cur - 1)
         elif worst is Pressure.FULL:
-            pace.window = max(WINDOW_MIN, pace.window // 2)
+            # The slow reader is waited for by `_has_room`; the window only spares its buffers.
+            least = max(WINDOW_MIN, wished.window // 8)
+            pace.window = min(pace.window, max(least, pace.window // 2))
             pace.heartbeat_us = min(pace.heartbeat_us * 5 // 4, wished.heartbeat_us * 2)
             machine.t_cur = max(1, machine.t_cur - 1)
         else:
-            pace.window = min(wished.window, pace.window + max(1, pace.window // 8))
+            pace.window = min(wished.window, pace.window + max(1, pace.window // 4))
             pace.retention = max(wished.retention, pace.retention - 1)
             pace.heartbeat_us = max(wished.heartbeat_us, pace.heartbeat_us * 4 // 5)
             if self._requests:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from random import Random
+from typing import Final
 
 from unisono.core import (
     Arm,
@@ -69,6 +70,10 @@ from unisono.protocols.mtp.transport import (
 from unisono.protocols.mtp.web import Web
 from unisono.wire import Envelope
 
+LOSING: Final = 8
+"""A consumer that misses more than one packet of so many wants them slower. Fewer are repaired:
+where packets are lost by chance, to slow down would not help."""
+
 
 class Mtp:
     """A member of an MTP web: see the README beside this file for the paper."""
@@ -109,7 +114,6 @@ class Mtp:
         """A status was learned in this step."""
         self._master_ballot = 0
         self._master_us = 0
-        self._losses = 0
         self._reported = 1
         self._beating = False
         self.quiet = 0
@@ -271,18 +275,14 @@ class Mtp:
     def _conclude(self, event: Event, out: list[Effect]) -> None:
         """Once a burst: decide, deliver, ask, send."""
         for _ in range(64):
-            before = self.consumer.next_out, self.chair.machine.next, self.council.committed
+            before = self._progress()
             self.speech.settle()
             self.speech.request(out)
             if self.leads:
                 self.chair.conclude(out)
             self.hearing.deliver(out)
             self.outlet.pump(self.now_us, out)
-            if before == (
-                self.consumer.next_out,
-                self.chair.machine.next,
-                self.council.committed,
-            ):
+            if self._progress() == before:
                 break
         self.council.settle(out)
         if self.leads and self.news:
@@ -297,6 +297,11 @@ class Mtp:
             if self._busy():
                 self._beating = True
                 out.append(Arm(Timer.HEARTBEAT, self.outlet.wait_us(self.now_us)))
+
+    def _progress(self) -> tuple[int, int, int, int]:
+        """While this changes, something more may follow."""
+        machine, council = self.chair.machine, self.council
+        return self.consumer.next_out, machine.next, council.committed, self.outlet.sent_count
 
     def _busy(self) -> bool:
         return (
@@ -360,11 +365,10 @@ class Mtp:
 
     def pressure(self) -> Pressure:
         """[MTP 4] What this consumer wants of the parameters, since it was last asked."""
-        losses, self._losses = self.inlet.losses - self._losses, self.inlet.losses
-        limit = self.pace.window * self.pace.retention * self.speech.slice_octets
-        if self.congested or self.inlet.octets > limit:
+        lost, taken = self.inlet.forget_losses()
+        if self.congested:
             return Pressure.FULL
-        return Pressure.LOSING if losses else Pressure.CALM
+        return Pressure.LOSING if lost * LOSING > taken + lost else Pressure.CALM
 
     def _report_early(self, out: list[Effect]) -> None:
         """Who has taken much says so before the next beat: the master may be waiting for it."""

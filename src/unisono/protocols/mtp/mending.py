@@ -50,8 +50,11 @@ class Mending:
                 continue
             accepted = status is ACCEPTED or number in wanted
             if (accepted or unknown) and message.due_us < 0:
-                core.inlet.notice(message, core.now_us, 0 if message.packets else 1)
+                # The data may be on its way by another socket than what told us of it.
+                core.inlet.notice(message, core.now_us, 1)
             if message.due_us < 0 or message.due_us > core.now_us:
+                continue
+            if core.inlet.is_coming(message, core.now_us):
                 continue
             ranges = core.inlet.missing(message, accepted or unknown)
             if unknown:

@@ -106,6 +106,8 @@ class Parameters:
     """Nobody is silent for longer."""
     lost_us: int
     """A member that hears no master for so long gives up."""
+    buffers: int
+    """[MTP 4] Packets that a consumer is made to hold at most, or one message that is larger."""
     members_count_max: int
     unicast: bool
     """Tokens name the members' addresses to send to, instead of the web's multicast address."""
@@ -144,6 +146,7 @@ class Parameters:
             detect_us=detect,
             beat_us=detect // 8,
             lost_us=detect * (2 if chosen["masters"] == 1 else 4),
+            buffers=chosen["tokens"] * chosen["window"] * (chosen["dally"] + 3),
             members_count_max=chosen["members_count_max"],
             unicast=bool(chosen["unicast"]),
         )

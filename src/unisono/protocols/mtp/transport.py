@@ -100,6 +100,8 @@ class Outlet:
         self._repairs: dict[tuple[int, int], list[Address]] = {}
         self._beat_us = 0
         self._left = 0
+        self.sent_count = 0
+        """Packets that left for the first time."""
 
     def hold(self, held: Held) -> None:
         self.held[held.number] = held
@@ -163,6 +165,7 @@ class Outlet:
             packets = [self._packet(held, p) for p in range(held.sent, held.sent + count)]
             held.sent += count
             held.sent_us = now_us
+            self.sent_count += count
             self._left -= count
             out.append(Send(held.audience or EVERYONE, packets))
             if held.sent == len(held.slices):
@@ -217,14 +220,21 @@ class Inlet:
         self._dice = dice
         self.incoming: dict[int, Incoming] = {}
         self.octets = 0
-        self.losses = 0
-        """Gaps found so far."""
+        self._lost = 0
+        """Packets that were seen to be missing, since somebody last asked."""
+        self._taken = 0
 
     def at(self, number: int) -> Incoming:
         found = self.incoming.get(number)
         if found is None:
             found = self.incoming[number] = Incoming(number)
         return found
+
+    def forget_losses(self) -> tuple[int, int]:
+        """How many packets were missed and how many came since this was last asked."""
+        lost, taken = self._lost, self._taken
+        self._lost = self._taken = 0
+        return lost, taken
 
     def take(self, data: Data, now_us: int) -> Incoming | None:
         """Take a packet; the message when it is whole by it."""
@@ -244,8 +254,11 @@ class Inlet:
             return None
         message.octets += len(data.piece)
         self.octets += len(data.piece)
+        self._taken += 1
         message.heard_us = now_us
-        message.packets = max(message.packets, place)
+        if place > message.packets:
+            self._lost += place - message.packets - 1
+            message.packets = place
         message.ended = message.ended or data.end
         if message.whole:
             message.due_us = -1
@@ -263,6 +276,7 @@ class Inlet:
             return
         message.origin = origin
         if packets >= message.packets and not message.ended:
+            self._lost += packets - message.packets
             message.packets, message.ended = packets, ended and packets > 0
         if message.window.received < message.packets:
             self.notice(message, now_us, 1)
@@ -271,9 +285,16 @@ class Inlet:
         """[MTP 4] Something is missing: ask after a random 0 to f heartbeats, and not before
         `beats` have passed."""
         if message.due_us < 0:
-            self.losses += 1
             wait = beats + (self._dice.randint(0, self._dally) if self._dally else 0)
             message.due_us = now_us + wait * self._pace.heartbeat_us
+
+    def is_coming(self, message: Incoming, now_us: int) -> bool:
+        """Nothing is missing between what came, and some of it came in the last heartbeat: the rest
+        may wait in a socket, behind what told us that it must be there."""
+        if message.window.received < message.window.highest:
+            return False
+        message.due_us = max(message.due_us, message.heard_us + self._pace.heartbeat_us)
+        return message.due_us > now_us
 
     def asked(self, message: Incoming, now_us: int) -> None:
         message.tries += 1
