@@ -148,11 +148,12 @@ class Speech:
                 self._flight_octets += self._cost(batch)
 
     def advertise(self, out: list[Effect]) -> None:
-        """[MTP 3.3] A token holder whose message is not settled says how far it is."""
+        """[MTP 3.3] A token holder whose message is not settled says how far it is, unless its next
+        packets will show it."""
         core = self._core
         for number, _ in core.producer.flights:
             held = core.outlet.held.get(number)
-            if held is not None and held.sent:
+            if held is not None and held.sent and not core.outlet.goes_on(number):
                 ended = held.sent == len(held.slices)
                 body = Empty(NO_HEADER, number, held.sent, ended).body(core.header_octets())
                 out.append(Send(held.audience or EVERYONE, [core.door.seal(Kind.EMPTY, body)]))

@@ -119,6 +119,10 @@ class Outlet:
         held = self.held.get(number)
         return held is not None and held.sent < len(held.slices)
 
+    def goes_on(self, number: int) -> bool:
+        """Whether it is this message's turn, and more of it leaves when the window opens."""
+        return bool(self._fresh) and self._fresh[0].number == number
+
     def unsent(self) -> int:
         return sum(len(held.slices) - held.sent for held in self._fresh)
 
