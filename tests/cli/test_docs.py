@@ -129,6 +129,36 @@ def test_the_counter_is_handed_to_who_joins() -> None:
     assert rest[-1] == "the counter is 6\n", "both heard what either said"
 
 
+@pytest.mark.real
+def test_all_keep_the_same_ledger() -> None:
+    program = [sys.executable, "-u", str(ROOT / "examples" / "ledger.py")]
+    with subprocess.Popen(
+        [*program, "bank", "--master", "--transfers", "20"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    ) as bank:
+        members = [
+            subprocess.Popen([*program, *words], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
+            for words in (["ann", "--transfers", "6"], ["bob"])
+        ]
+        try:
+            told = [process.communicate(timeout=40)[0] for process in (*members, bank)]
+        finally:
+            for process in (*members, bank):
+                process.kill()
+                process.wait(10)
+    assert [process.returncode for process in (*members, bank)] == [0, 0, 0]
+    ann, bob, _ = told
+    assert ann.startswith("handed over: ") and bob.startswith("handed over: ")
+    assert bob.endswith("stopped: the master ended the web\n")
+    by_place: dict[str, set[str]] = {}
+    for line in "".join(told).splitlines():
+        if line.startswith("#"):
+            by_place.setdefault(line.split()[0], set()).add(line)
+    assert len(by_place) >= 26 and all(len(lines) == 1 for lines in by_place.values())
+
+
 def test_the_simulations_of_the_documents_run(tmp_path: Path) -> None:
     """Python in SIMULATION.md, but for the campaign of three thousand seeds."""
     run = [block for block in blocks("docs/SIMULATION.md", "python") if "outcome" in block]
