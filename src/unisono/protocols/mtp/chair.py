@@ -74,6 +74,8 @@ class Chair:
         self.stable = 1
         """Every member has all messages below this number."""
         self._requests: dict[int, tuple[int, int]] = {}
+        self._request = 0
+        """The last of our own that was granted."""
         self._sizes: dict[int, int] = {}
         """Packets of the messages that not everybody has."""
         self.upto: dict[int, int] = {}
@@ -110,6 +112,7 @@ class Chair:
         }
         self.usher.begin()
         self._requests, self._sizes, self.upto = {}, {}, {}
+        self._request = 0
         self._visible.clear()
         self._shown = 0
         self._granted = []
@@ -153,8 +156,9 @@ class Chair:
         self._requests[key] = (packet.request, max(1, packet.packets))
 
     def want(self, request: int, packets: int) -> None:
-        """We want a token ourselves."""
-        self._requests[self._core.key] = (request, max(1, packets))
+        """We want a token ourselves; it may take the council a while to let us have it."""
+        if request > self._request:
+            self._requests[self._core.key] = (request, max(1, packets))
 
     def report(self, key: int, packet: Report) -> None:
         watched = self.watched.get(key)
@@ -221,6 +225,8 @@ class Chair:
         self._granted.append((key, token))
         if key in self.watched:
             self.watched[key].request, self.watched[key].token = request, token.number
+        elif request:
+            self._request = request
 
     def _has_room(self, packets: int) -> bool:
         """[MTP 4] No consumer must hold more than t times window times retention: the slowest
