@@ -269,6 +269,11 @@ def all_alike(index: int, options: Mapping[str, int]) -> Mapping[str, int]:
     return options
 
 
+def no_advice(options: Mapping[str, int]) -> str:
+    """For a protocol in which anybody may begin a group."""
+    return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Offer:
     """A protocol's line in the catalogue: what it is, what it offers, which laws it keeps."""
@@ -292,5 +297,7 @@ class Offer:
     appoint: Callable[[int, Mapping[str, int]], Mapping[str, int]] = all_alike
     """The options of the n-th process (from 0) of a group that is started as a whole, given those
     that all share: for protocols in which a process is told its role beforehand."""
+    advice: Callable[[Mapping[str, int]], str] = no_advice
+    """What to do, in a sentence, when a process with these options was let in by nobody."""
     swarm: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """What a simulated run with faults draws of the options, where its plan does not set them."""

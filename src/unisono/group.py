@@ -267,7 +267,10 @@ class Group:
 
     def _why_no_view(self) -> str:
         text = f"no view within join_s={self.config.join_s:g} s"
-        return f"{text}: tried {self.protocol} {self._life.tried()}" if self._life else text
+        if self._life:
+            text += f": tried {self.protocol} {self._life.tried()}"
+        advice = self._offer.advice(self._options)
+        return f"{advice} ({text})" if advice else text
 
     def _abandon(self, reason: str) -> str:
         if self._rejoining is not None:

@@ -34,6 +34,16 @@ def test_the_demo_tells_its_story_and_keeps_the_laws(tmp_path: Path) -> None:
     assert unisono("verify", "unisono-demo/trace", cwd=tmp_path).returncode == 0
 
 
+@pytest.mark.parametrize("masters", [1, 3])
+def test_the_demo_plays_with_masters(tmp_path: Path, masters: int) -> None:
+    arguments = ("demo", "--no-spark", "--seconds", "4", "--members", "4", "--protocol", "mtp")
+    arguments += ("--option", f"masters={masters}")
+    found = unisono(*arguments, cwd=tmp_path, timeout_s=100)
+    assert found.returncode == 0, found.stderr + found.stdout
+    assert "heard the same" in found.stdout
+    assert not found.stderr
+
+
 def test_a_second_demo_replaces_the_first_as_json(tmp_path: Path) -> None:
     arguments = ("demo", "--no-spark", "--seconds", "4", "--members", "3", "--json")
     arguments += ("--option", "detect_us=900000")

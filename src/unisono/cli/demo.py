@@ -219,8 +219,9 @@ def compare(troupe: Troupe, names: list[str]) -> int:
 
 
 async def leave(troupe: Troupe) -> None:
-    """One after another, so that each hands over what it has to those that stay."""
-    for player in list(troupe.players.values()):
+    """One after another, so that each hands over what it has to those that stay. Those that came
+    first go last: where a process has a role beforehand, the others may depend on it."""
+    for player in sorted(troupe.players.values(), key=lambda each: each.name, reverse=True):
         player.finish()
         try:
             code = await player.ended()

@@ -18,6 +18,17 @@ def appoint(index: int, options: Mapping[str, int]) -> Mapping[str, int]:
     return {**options, "master": index + 1 if index < masters else 0}
 
 
+def advice(options: Mapping[str, int]) -> str:
+    """Nobody elects itself, so somebody must have been told."""
+    chosen = {**DEFAULTS, **options}
+    masters, master = chosen["masters"], chosen["master"]
+    if masters == 1:
+        return "no master answers: start one member with master=1"
+    others = ", ".join(f"master={rank}" for rank in range(1, masters + 1) if rank != master)
+    needed = masters // 2 + 1 - bool(master)
+    return f"too few of masters={masters} are heard: start at least {needed} of {others}"
+
+
 OFFER: Final = Offer(
     name="mtp",
     make=Mtp,
@@ -46,6 +57,7 @@ OFFER: Final = Offer(
     options=DEFAULTS,
     on_split="those with the master go on",
     appoint=appoint,
+    advice=advice,
     label=label,
     swarm={"tokens": (1, 2, 3, 4, 5), "masters": (1, 1, 3)},
 )

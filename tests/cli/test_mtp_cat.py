@@ -1,0 +1,68 @@
+"""A web of `unisono cat`s: what a user sees of its master."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+
+import pytest
+
+from tests.cli.running import Cat, free_port, refused, unisono, until
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+
+def web(port: int, **parameters: int) -> str:
+    given = "".join(f"&{name}={value}" for name, value in parameters.items())
+    return f"unisono://239.192.77.1:{port}/orders?protocol=mtp{given}"
+
+
+def reasons(cat: Cat) -> list[str]:
+    cat.poll()
+    return [each["reason"] for each in cat.objects if each["kind"] == "rejoined"]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({}, "no master answers: start one member with master=1"),
+        ({"masters": 3}, "start at least 2 of master=1, master=2, master=3"),
+        ({"masters": 3, "master": 2}, "start at least 1 of master=1, master=3"),
+    ],
+)
+def test_without_a_master_one_line_says_what_to_start(
+    parameters: dict[str, int], words: str
+) -> None:
+    refused(unisono("cat", web(free_port(), join_s=1, **parameters)), words, code=3)
+
+
+def test_a_second_master_is_told_who_is_master_already() -> None:
+    port = free_port()
+    with Cat(web(port, master=1), "--name", "a") as a:
+        until(lambda: a.view == ["a"], what="a web")
+        refused(
+            unisono("cat", web(port, master=1), "--name", "b"), "master=1 is a#", "already", code=3
+        )
+        with Cat(web(port), "--name", "b") as b:
+            until(lambda: a.view == b.view == ["a", "b"], what="a member beside them")
+
+
+def test_members_hear_that_the_master_ended_the_web_and_come_back_with_the_next() -> None:
+    port = free_port()
+    with contextlib.ExitStack() as stack:
+        a = stack.enter_context(Cat(web(port, master=1), "--name", "a"))
+        b = stack.enter_context(Cat(web(port), "--name", "b"))
+        c = stack.enter_context(Cat(web(port), "--name", "c", "--rejoin"))
+        until(lambda: a.view == b.view == c.view == ["a", "b", "c"], what="one view")
+        a.process.send_signal(signal.SIGINT)
+        assert a.ended() == 130
+        assert b.ended() == 3
+        assert b.errors() == "unisono: stopped: the master ended the web\n"
+        a = stack.enter_context(Cat(web(port, master=1), "--name", "a"))
+        until(lambda: a.view == c.view == ["a", "c"], what="c in the next web")
+        c.say("again")
+        until(lambda: [text for _, _, text in a.messages] == ["again"], what="what c says")
+        a.process.kill()
+        until(lambda: reasons(c)[-1] == "the master is silent", what="c misses its master")
+        a = stack.enter_context(Cat(web(port, master=1), "--name", "a"))
+        until(lambda: a.view == c.view == ["a", "c"], what="c in the third web")
