@@ -396,7 +396,7 @@ class Mtp:
         inside = self.machine.state in INSIDE
         if self.council.rank and self.council.count > 1:
             self.council.greet(out)
-            if inside and self.council.may_stand():
+            if self.machine.state in (MEMBER, LEAVING) and self.council.may_stand():
                 self.council.stand(out)
         if not inside:
             if self.council.is_stranded():
@@ -411,6 +411,8 @@ class Mtp:
             self._look_for_master()
         if self.council.count > 1 and (self.council.has_ended() or self.council.is_forgotten()):
             self.doom("most of the web's masters have forgotten it")
+        if self.machine.state is LEAVING:
+            self.entrance.insist(out)
         self.mending.forget(self.chair.stable if self.leads else 0)
 
     def _look_for_master(self) -> None:
