@@ -344,3 +344,25 @@ def test_replicas_hold_what_others_said_until_all_have_it() -> None:
     assert delivered(room.obey("crash d\nheal\nadvance 400ms"))["e"] == ["word"]
     room.obey("advance 2500ms")
     assert not any(core(room, name).outlet.held for name in "abc")
+
+
+@pytest.mark.rule("MTP-19")
+def test_a_replica_that_is_still_catching_up_does_not_take_over() -> None:
+    """It would know no member, and turn all of them away."""
+    room = together("a", "b", "c", "d", "e")
+    room.obey("crash a\nadvance 2500ms")
+    deafen(room, "roster", "b", "a")
+    deafen(room, "roster", "c", "a")
+    assert "a is CATCHING_UP" in room.obey("join a\nadvance 600ms\nstate a")
+    said = room.obey("crash b\nadvance 3000ms\nsay d on\nadvance 40ms")
+    assert core(room, "c").leads
+    assert delivered(said) == {name: ["on"] for name in "cde"}
+    assert "stops" not in said
+
+
+def test_a_coordinator_takes_one_token_for_what_it_says() -> None:
+    """It asks itself again while the council has not yet let it have the first."""
+    room = together("a", "b", "c", "d")
+    number = core(room, "a").chair.machine.next
+    assert delivered(room.obey("say a once\nadvance 40ms"))["d"] == ["once"]
+    assert core(room, "a").chair.machine.next == number + 1

@@ -56,6 +56,12 @@ def test_members_come_and_go_and_it_stays_the_same_web() -> None:
 
 
 @pytest.mark.rule("MTP-1")
+def test_who_wants_out_asks_until_it_is_let_out() -> None:
+    room = together("a", "b", "c")
+    assert "c has left" in room.obey("lose 6 c > a leave\nleave c\nadvance 1500ms")
+
+
+@pytest.mark.rule("MTP-1")
 def test_the_master_ends_the_web() -> None:
     room = together("a", "b", "c")
     said = room.obey("say b last\nadvance 2ms\nleave a\nadvance 2000ms")
