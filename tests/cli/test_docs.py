@@ -13,7 +13,14 @@ import pytest
 from tests.cli.running import ENVIRONMENT, ROOT, until
 
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
-MINE = ("README.md", "docs/COMMANDS.md", "docs/SIMULATION.md", "docs/NETWORK.md")
+MINE = (
+    "README.md",
+    "docs/COMMANDS.md",
+    "docs/SIMULATION.md",
+    "docs/NETWORK.md",
+    "docs/DRAWING.md",
+    "docs/MTP.md",
+)
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#\s]+)")
 
@@ -176,6 +183,9 @@ def test_every_law_and_profile_is_in_the_documents() -> None:
     text = (ROOT / "README.md").read_text()
     for law in LAWS:
         assert f"`{law}`" in text, f"the README has no cell for {law}"
-    for offer in offers().values():
-        for law in offer.laws:
-            assert re.search(rf"`{law}`.*\| kept \|", text), f"{offer.name} claims {law}"
+    for column, offer in enumerate(offers().values(), 3):
+        assert f"| `{offer.name}` | yes |" in text, f"{offer.name} is here"
+        for law in LAWS:
+            (row,) = [line for line in text.splitlines() if f"`{law}`" in line and line[0] == "|"]
+            claimed = "kept" if law in offer.laws else "not claimed"
+            assert row.split("|")[column].strip() == claimed, f"{offer.name} and {law}"
