@@ -68,9 +68,10 @@ def level_named(text: str) -> ServiceLevel | None:
     return Service.__members__.get(text.upper())
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """What a member said, at its place in the group's stream."""
+
+    # A tuple is made three times as fast as a frozen dataclass, and a group makes many.
 
     sender: Member
     payload: bytes

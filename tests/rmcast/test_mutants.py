@@ -79,7 +79,7 @@ def test_delivering_other_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     def garbled(self: Any, peer: Any, last: int, out: list[Any]) -> Any:
         chunk = deliver(self, peer, last, out)
         if out and out[-1].number == 5:
-            out[-1] = replace(out[-1], payload=out[-1].payload + b"!")
+            out[-1] = out[-1]._replace(payload=out[-1].payload + b"!")
         return chunk
 
     monkeypatch.setattr(Ordering, "_deliver", garbled)

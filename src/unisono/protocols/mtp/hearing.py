@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 HISTORY_MAX: Final = 65_536
 """Statuses of delivered messages that are remembered for those who ask."""
 
+SERVICES: Final = {int(service): service for service in Service}
+"""An enumeration looks its members up far more slowly."""
+
 
 class Hearing:
     """The consumer of one member."""
@@ -156,7 +159,7 @@ class Hearing:
         view, place, n = web.view, web.place, batch.first
         for payload, service in zip(batch.payloads, batch.services, strict=True):
             place += 1
-            messages.append(Message(sender, payload, n, view, place, Service(service)))
+            messages.append(Message(sender, payload, n, view, place, SERVICES[service]))
             n += 1
         web.place = place
         web.upto[origin] = n - 1
