@@ -137,7 +137,7 @@ def test_the_caller_s_mistakes_are_told() -> None:
             with pytest.raises(unisono.Misuse, match="encode it first"):
                 await a.multicast("text")  # type: ignore[arg-type]
             with pytest.raises(
-                unisono.Misuse, match="flood does not offer causal: use mtp or rmcast"
+                unisono.Misuse, match="does not offer causal: use mtp or rmcast"
             ):
                 await a.multicast(b"x", unisono.CAUSAL)
             with pytest.raises(unisono.Misuse, match="does not offer resilient"):
