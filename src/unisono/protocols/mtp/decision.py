@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from unisono.errors import BadPacket
 from unisono.protocols.mtp.agreement import Master
-from unisono.protocols.mtp.packets import bits_of, statuses_of
+from unisono.protocols.mtp.packets import NUMBER_MAX, bits_of, statuses_of
 from unisono.wire import Reader, Writer
 
 TAIL: Final = 32
@@ -23,6 +24,8 @@ def machine_of(value: bytes, t: int) -> Master[int]:
     """Figure 1's state again. Raises `BadPacket` on bytes that are none."""
     reader = Reader(value)
     machine: Master[int] = Master(t, reader.u64(), TAIL)
+    if machine.next >= NUMBER_MAX:
+        raise BadPacket("malformed")
     for k, status in enumerate(statuses_of(reader.u64(), TAIL), 1):
         if machine.next - k >= 1:
             machine.status[machine.next - k] = status

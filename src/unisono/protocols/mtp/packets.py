@@ -17,6 +17,9 @@ PROTOCOL: Final = 1
 WHOLE: Final = 0xFFFFFFFF
 """As the last packet of a range: up to the end of the message. As the first as well: nothing but
 the status is asked for."""
+NUMBER_MAX: Final = 1 << 62
+COUNT_MAX: Final = 1 << 31
+"""Nobody counts so far. What is reckoned from smaller numbers still has room in a packet."""
 
 
 class Kind(IntEnum):

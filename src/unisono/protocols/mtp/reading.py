@@ -8,10 +8,12 @@ from typing import Final
 from unisono.errors import BadPacket
 from unisono.model import Address
 from unisono.protocols.mtp.packets import (
+    COUNT_MAX,
     DATA,
     DATA_OCTETS,
     HEADER,
     HEADER_OCTETS,
+    NUMBER_MAX,
     Ack,
     Confirm,
     Data,
@@ -43,10 +45,24 @@ from unisono.wire import Reader
 
 def _read_header(body: memoryview) -> tuple[Header, memoryview]:
     header = Header(*HEADER.read(body))
-    if not 1 <= header.t <= 32:
+    if not 1 <= header.t <= 32 or header.base | header.next | header.taken >= NUMBER_MAX:
         raise BadPacket("malformed")
     statuses_of(header.bits, header.t)
     return header, body[HEADER_OCTETS:]
+
+
+def _number(reader: Reader) -> int:
+    value = reader.u64()
+    if value >= NUMBER_MAX:
+        raise BadPacket("malformed")
+    return value
+
+
+def _count(reader: Reader) -> int:
+    value = reader.u32()
+    if value >= COUNT_MAX:
+        raise BadPacket("malformed")
+    return value
 
 
 def _flag(reader: Reader) -> bool:
@@ -57,22 +73,18 @@ def _flag(reader: Reader) -> bool:
 
 
 def _data(body: memoryview) -> Data:
-    header = Header(*HEADER.read(body))
-    if not 1 <= header.t <= 32:
-        raise BadPacket("malformed")
-    rest = body[HEADER_OCTETS:]
+    header, rest = _read_header(body)
     origin, number, packet, end = DATA.read(rest)
-    if end > 1 or number == 0:
+    if end > 1 or not 0 < number < NUMBER_MAX or packet >= COUNT_MAX:
         raise BadPacket("malformed")
-    statuses_of(header.bits, header.t)
     return Data(header, origin, number, packet, bool(end), rest[DATA_OCTETS:])
 
 
 def _empty(h: Header, r: Reader) -> Empty:
-    number, packets, ended, ballot = r.u64(), r.u32(), _flag(r), r.u32()
+    number, packets, ended, ballot = _number(r), _count(r), _flag(r), _count(r)
     if not ballot:
         return Empty(h, number, packets, ended)
-    return Empty(h, number, packets, ended, ballot, r.u64(), r.member())
+    return Empty(h, number, packets, ended, ballot, _number(r), r.member())
 
 
 def _request(h: Header, r: Reader) -> TokenRequest:
@@ -80,7 +92,7 @@ def _request(h: Header, r: Reader) -> TokenRequest:
 
 
 def _grant(h: Header, r: Reader) -> Grant:
-    request, number, count = r.u32(), r.u64(), r.u16()
+    request, number, count = r.u32(), _number(r), r.u16()
     if number == 0 or count > 256:
         raise BadPacket("malformed")
     return Grant(h, request, number, tuple(Address(r.text(), r.u16()) for _ in range(count)))
@@ -100,7 +112,7 @@ def _report(h: Header, r: Reader) -> Report:
 
 
 def _confirm(h: Header, r: Reader) -> Confirm:
-    return Confirm(h, r.u64(), r.u64(), _flag(r), r.u32(), r.member())
+    return Confirm(h, r.u64(), _number(r), _flag(r), _count(r), r.member())
 
 
 def _state_ask(h: Header, r: Reader) -> StateAsk:
@@ -112,19 +124,19 @@ def _state(h: Header, r: Reader) -> StatePiece:
 
 
 def _propose(h: Header, r: Reader) -> Propose:
-    return Propose(h, r.u32(), r.u64(), r.blob())
+    return Propose(h, _count(r), _number(r), r.blob())
 
 
 def _ack(h: Header, r: Reader) -> Ack:
-    return Ack(h, r.u8(), r.u32(), r.u64())
+    return Ack(h, r.u8(), _count(r), _number(r))
 
 
 def _stand(h: Header, r: Reader) -> Stand:
-    return Stand(h, r.u8(), r.u32())
+    return Stand(h, r.u8(), _count(r))
 
 
 def _support(h: Header, r: Reader) -> Support:
-    return Support(h, r.u8(), r.u32(), r.u32(), r.u64(), r.blob())
+    return Support(h, r.u8(), _count(r), _count(r), _number(r), r.blob())
 
 
 _IN_WEB: Final[dict[int, Callable[[Header, Reader], InWeb]]] = {
@@ -167,8 +179,8 @@ def read(kind: int, body: memoryview) -> Packet:
                 reader.u8(),
                 reader.member(),
                 reader.u64(),
-                reader.u32(),
-                reader.u64(),
+                _count(reader),
+                _number(reader),
                 _flag(reader),
                 reader.u32(),
                 reader.u32(),

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from unisono.errors import BadPacket
 from unisono.model import Member, View
 from unisono.protocols.mtp.batch import Change, Gone
-from unisono.protocols.mtp.packets import key_of
+from unisono.protocols.mtp.packets import NUMBER_MAX, key_of
 from unisono.wire import Reader, Writer
 
 
@@ -68,6 +68,8 @@ class Web:
         reader = Reader(roster)
         self.view, self.place = reader.text(), reader.u64()
         self.members, self.upto = {}, {}
+        if self.place >= NUMBER_MAX:
+            raise BadPacket("malformed")
         for _ in range(reader.u16()):
             member, upto = reader.member(), reader.u64()
             self.members[key_of(member)] = member
