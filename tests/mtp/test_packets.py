@@ -1,0 +1,299 @@
+"""MTP's packets: they round-trip, and no bytes can hurt a member."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.wire.test_wire import hosts, members
+from unisono.errors import BadPacket
+from unisono.model import Address, Member
+from unisono.protocols.mtp.agreement import Master, Status
+from unisono.protocols.mtp.batch import Batch, Change, Gone, head_of, read_content
+from unisono.protocols.mtp.decision import TAIL, machine_of, value_of
+from unisono.protocols.mtp.packets import (
+    HEADER_OCTETS,
+    KINDS,
+    Ack,
+    Confirm,
+    Data,
+    Deny,
+    Empty,
+    Expel,
+    Grant,
+    Header,
+    JoinRequest,
+    Kind,
+    LeaveRequest,
+    Nak,
+    Pressure,
+    Propose,
+    Refuse,
+    Report,
+    Seat,
+    Stand,
+    StateAsk,
+    StatePiece,
+    Support,
+    TokenRequest,
+    bits_of,
+    key_of,
+    statuses_of,
+    write_header,
+)
+from unisono.protocols.mtp.reading import read
+from unisono.protocols.mtp.web import Web
+
+keys = st.integers(0, 2**64 - 1)
+numbers = st.integers(1, 2**62 - 1)
+counts = st.integers(0, 2**31 - 1)
+octets = st.binary(max_size=60)
+addresses = st.builds(Address, hosts, st.integers(0, 65535))
+statuses = st.lists(st.sampled_from(Status), min_size=1, max_size=32).map(tuple)
+
+
+@st.composite
+def headers(draw: st.DrawFn) -> Header:
+    last = draw(statuses)
+    return Header(
+        draw(keys),
+        draw(numbers),
+        bits_of(last),
+        draw(numbers),
+        draw(numbers),
+        draw(st.integers(0, 2**32 - 1)),
+        draw(st.integers(0, 65535)),
+        draw(st.integers(0, 255)),
+        len(last),
+    )
+
+
+def again(kind: Kind, body: bytes) -> Any:
+    return read(kind, memoryview(body))
+
+
+@given(statuses)
+def test_statuses_round_trip(last: tuple[Status, ...]) -> None:
+    assert statuses_of(bits_of(last), len(last)) == last
+
+
+@given(headers(), keys, numbers, counts, st.booleans(), octets)
+def test_data_round_trips(
+    header: Header, origin: int, number: int, packet: int, end: bool, piece: bytes
+) -> None:
+    found = again(
+        Kind.DATA, Data.body(write_header(header), origin, number, packet, end, memoryview(piece))
+    )
+    assert found == Data(header, origin, number, packet, end, memoryview(piece))
+    assert found.header.last == header.last
+
+
+@given(headers(), members, numbers, counts, st.booleans(), octets, st.text(max_size=30), keys)
+def test_the_other_packets_round_trip(
+    header: Header,
+    member: Member,
+    number: int,
+    count: int,
+    flag: bool,
+    piece: bytes,
+    words: str,
+    key: int,
+) -> None:
+    front, view, few = write_header(header), memoryview(piece), count % 65536
+    for kind, packet in (
+        (Kind.EMPTY, Empty(header, number, count, flag)),
+        (Kind.EMPTY, Empty(header, 0, 0, False, count + 1, number, member)),
+        (Kind.REQUEST, TokenRequest(header, count, count)),
+        (Kind.EXPEL, Expel(header, key)),
+        (Kind.LEAVE, LeaveRequest(header)),
+        (Kind.CONFIRM, Confirm(header, key, number, flag, count, member)),
+        (Kind.STATE_ASK, StateAsk(header, flag, number, few)),
+        (Kind.STATE, StatePiece(header, flag, number, number, view)),
+        (Kind.PROPOSE, Propose(header, count, number, view)),
+        (Kind.ACK, Ack(header, few % 256, count, number)),
+        (Kind.STAND, Stand(header, few % 256, count)),
+        (Kind.SUPPORT, Support(header, few % 256, count, count, number, view)),
+    ):
+        assert again(kind, packet.body(front)) == packet  # type: ignore[attr-defined]
+    for kind, alone in (
+        (Kind.JOIN, JoinRequest(member, flag)),
+        (Kind.REFUSE, Refuse(key, flag, words)),
+        (Kind.SEAT, Seat(2, 3, member, key, count, number, flag, count, count)),
+    ):
+        assert again(kind, alone.body()) == alone  # type: ignore[attr-defined]
+
+
+@given(
+    headers(),
+    numbers,
+    st.lists(addresses, max_size=16),
+    st.lists(st.tuples(numbers, counts, counts), max_size=24),
+    st.lists(keys, max_size=16),
+    st.sampled_from(Pressure),
+)
+def test_lists_in_packets_round_trip(
+    header: Header,
+    number: int,
+    audience: list[Address],
+    ranges: list[tuple[int, int, int]],
+    names: list[int],
+    pressure: Pressure,
+) -> None:
+    front = write_header(header)
+    grant = Grant(header, 3, number, tuple(audience))
+    assert again(Kind.GRANT, grant.body(front)) == grant
+    nak = Nak(header, tuple(ranges))
+    assert again(Kind.NAK, nak.body(front)) == nak
+    deny = Deny(header, tuple(names))
+    assert again(Kind.DENY, deny.body(front)) == deny
+    report = Report(header, pressure, tuple(names))
+    assert again(Kind.REPORT, report.body(front)) == report
+
+
+# -- what a message carries ---------------------------------------------------------------------
+
+batches = st.lists(st.tuples(st.binary(max_size=300), st.integers(0, 4)), max_size=12).map(
+    lambda rows: Batch(7, tuple(p for p, _ in rows), bytes(s for _, s in rows))
+)
+changes = st.builds(
+    Change,
+    st.lists(st.tuples(members, st.booleans()), max_size=4).map(tuple),
+    st.lists(st.builds(Gone, keys, st.booleans()), max_size=4).map(tuple),
+    st.booleans(),
+)
+
+
+@given(batches, st.integers(12, 400))
+def test_a_batch_round_trips_in_slices(batch: Batch, size: int) -> None:
+    slices = batch.slices(size)
+    assert all(len(piece) == size for piece in slices[:-1])
+    assert read_content(slices) == batch
+    assert head_of(slices) == (7, len(batch.payloads))
+
+
+@given(changes, st.integers(12, 400))
+def test_a_change_round_trips_in_slices(change: Change, size: int) -> None:
+    slices = change.slices(size)
+    assert read_content(slices) == change
+    assert head_of(slices) is None
+
+
+def test_large_payloads_are_taken_from_where_they_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    from unisono.protocols.mtp import batch as room
+
+    monkeypatch.setattr(room, "JOIN_OCTETS_MAX", 100)
+    batch = Batch(1, (b"small", b"x" * 50_000, b"", b"y" * 20_000), bytes((4, 4, 0, 2)))
+    assert read_content(batch.slices(1_300)) == batch
+
+
+@given(st.lists(st.binary(max_size=60), min_size=1, max_size=5))
+@settings(max_examples=600)
+def test_any_slices_are_a_message_or_a_bad_packet(slices: list[bytes]) -> None:
+    for reading in (read_content, head_of):
+        try:
+            reading(slices)
+        except BadPacket as bad:
+            assert bad.reason in ("malformed", "long")
+
+
+@given(batches | changes, st.data())
+@settings(max_examples=300)
+def test_a_mangled_message_is_a_message_or_a_bad_packet(
+    content: Batch | Change, data: st.DataObject
+) -> None:
+    whole = bytearray(b"".join(content.slices(1_000)))
+    for _ in range(data.draw(st.integers(1, 4))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    del whole[data.draw(st.integers(0, len(whole))) :]
+    try:
+        read_content([bytes(whole)])
+    except BadPacket as bad:
+        assert bad.reason in ("malformed", "long")
+
+
+# -- the council's value, the roster ------------------------------------------------------------
+
+
+@given(
+    st.integers(1, 32),
+    st.lists(st.tuples(st.sampled_from("gggsf"), st.integers(1, 60)), max_size=80),
+)
+def test_what_the_master_decided_round_trips(t: int, script: list[tuple[str, int]]) -> None:
+    machine: Master[int] = Master(t, memory=TAIL)
+    for what, number in script:
+        if what == "g" and machine.may_grant():
+            machine.grant(number)
+        elif what != "g":
+            (machine.seen if what == "s" else machine.failed)(number)
+    found = machine_of(value_of(machine), t)
+    assert (found.next, found.holder, found.last()) == (
+        (machine.next, machine.holder, machine.last())
+    )
+    assert value_of(found) == value_of(machine)
+    assert found.may_grant() == machine.may_grant()
+
+
+@given(st.binary(max_size=80))
+@settings(max_examples=600)
+def test_any_bytes_are_a_decision_or_a_bad_packet(value: bytes) -> None:
+    try:
+        machine_of(value, 8)
+    except BadPacket as bad:
+        assert bad.reason in ("malformed", "long")
+
+
+@given(st.lists(st.tuples(members, st.integers(0, 2**40)), max_size=6), members)
+def test_a_roster_round_trips(rows: list[tuple[Member, int]], me: Member) -> None:
+    web = Web()
+    web.found(9, me, "")
+    for member, upto in rows:
+        web.members[key_of(member)] = member
+        web.upto[key_of(member)] = upto
+    other = Web()
+    view = other.take_over(web.roster(), me)
+    assert (view.members, view.seq, view.id) == (tuple(web.members.values()), 1, web.view)
+    assert dict(view.cut) == {web.members[key]: upto for key, upto in web.upto.items() if upto}
+    assert other.roster() == web.roster()
+
+
+@given(st.binary(max_size=120), members)
+@settings(max_examples=600)
+def test_any_bytes_are_a_roster_or_a_bad_packet(roster: bytes, me: Member) -> None:
+    with pytest.raises(BadPacket):
+        Web().take_over(roster, me)
+
+
+# -- bytes --------------------------------------------------------------------------------------
+
+
+@given(st.sampled_from(sorted(KINDS)), st.binary(max_size=200))
+@settings(max_examples=1_000)
+def test_any_bytes_are_a_packet_or_a_bad_packet(kind: int, body: bytes) -> None:
+    try:
+        read(kind, memoryview(body))
+    except BadPacket as bad:
+        assert bad.reason in ("malformed", "long")
+
+
+@given(st.sampled_from(sorted(KINDS)), headers(), st.binary(max_size=200))
+@settings(max_examples=1_000)
+def test_any_bytes_behind_a_header_are_a_packet_or_a_bad_packet(
+    kind: int, header: Header, body: bytes
+) -> None:
+    try:
+        read(kind, memoryview(write_header(header) + body))
+    except BadPacket as bad:
+        assert bad.reason in ("malformed", "long")
+
+
+def test_a_header_of_statuses_that_are_none_is_malformed() -> None:
+    header = Header(1, 5, 3, 5, 5, 10, 8, 3, 2)
+    assert len(write_header(header)) == HEADER_OCTETS
+    for wrong in (header, header._replace(bits=1 << 4), header._replace(t=0, bits=0)):
+        with pytest.raises(BadPacket, match="malformed"):
+            again(Kind.LEAVE, write_header(wrong))
+    with pytest.raises(BadPacket, match="malformed"):
+        again(Kind.LEAVE, write_header(header._replace(t=33, bits=0)))
