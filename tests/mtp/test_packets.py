@@ -49,7 +49,7 @@ from unisono.protocols.mtp.web import Web
 
 keys = st.integers(0, 2**64 - 1)
 numbers = st.integers(1, 2**62 - 1)
-counts = st.integers(0, 2**31 - 1)
+counts = st.integers(0, 2**31 - 2)
 octets = st.binary(max_size=60)
 addresses = st.builds(Address, hosts, st.integers(0, 65535))
 statuses = st.lists(st.sampled_from(Status), min_size=1, max_size=32).map(tuple)

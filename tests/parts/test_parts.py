@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.model import Burst
-from unisono.parts.packing import fragments, joined, packed
+from unisono.parts.packing import cut_up, fragments, joined, packed, sliced
 from unisono.parts.transfer import Giver, Taker
 from unisono.parts.window import Window
 
@@ -72,6 +72,34 @@ def test_loads_keep_order_and_size(sizes: list[int], octets_max: int) -> None:
     for load in loads:
         assert load
         assert len(load) == 1 or sum(sizes[i] for i in load) <= octets_max
+
+
+@given(st.lists(st.binary(max_size=80), max_size=12), st.integers(1, 60))
+def test_slices_are_the_chunks_cut_at_every_so_many_octets(chunks: list[bytes], size: int) -> None:
+    whole = b"".join(chunks)
+    slow = [whole[at : at + size] for at in range(0, len(whole), size)] or [b""]
+    assert [bytes(piece) for piece in sliced(chunks, size)] == slow
+
+
+def test_only_a_slice_that_spans_chunks_is_copied() -> None:
+    large = bytes(range(250)) * 4
+    head, *inner, tail = sliced([b"head", large, b"tail"], 100)
+    assert isinstance(head, bytes)
+    assert isinstance(tail, bytes)
+    assert len(inner) == 9
+    assert all(isinstance(piece, memoryview) and piece.obj is large for piece in inner)
+
+
+@given(
+    st.lists(st.binary(max_size=50), max_size=12),
+    st.binary(max_size=40),
+    st.integers(1, 60),
+)
+def test_payloads_are_cut_out_of_slices_again(
+    payloads: list[bytes], front: bytes, size: int
+) -> None:
+    slices = sliced([front, *payloads], size)
+    assert cut_up(slices, len(front), map(len, payloads)) == payloads
 
 
 @given(st.binary(max_size=2_000), st.integers(1, 300), st.randoms(use_true_random=False))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from unisono.errors import BadPacket
 from unisono.model import Address, Member
-from unisono.wire import ENVELOPE_OCTETS, Reader, Writer, seal, tag_of, unseal
+from unisono.wire import ENVELOPE_OCTETS, Layout, Reader, Writer, seal, tag_of, unseal
 
 hosts = st.ip_addresses(v=4).map(str) | st.ip_addresses(v=6).map(str)
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40)
@@ -108,3 +108,24 @@ def test_reading_anything_from_anything_raises_only_bad_packet(
         reader.done()
     except BadPacket as bad:
         assert bad.reason in ("malformed", "long")
+
+
+@given(
+    st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), st.integers(0, 255), st.binary(max_size=9)
+)
+def test_a_layout_is_its_fields_side_by_side(u64: int, u32: int, u8: int, rest: bytes) -> None:
+    layout = Layout("QIB")
+    octets = layout.pack(u64, u32, u8)
+    assert octets == Writer().u64(u64).u32(u32).u8(u8).done()
+    assert len(octets) == layout.octets == 13
+    assert layout.read(memoryview(octets + rest)) == (u64, u32, u8), "what follows is not its own"
+
+
+@given(st.binary(max_size=20))
+def test_a_layout_reads_any_bytes_or_says_that_they_are_malformed(body: bytes) -> None:
+    layout = Layout("QIB")
+    if len(body) >= layout.octets:
+        assert len(layout.read(memoryview(body))) == 3
+    else:
+        with pytest.raises(BadPacket, match="malformed"):
+            layout.read(memoryview(body))

@@ -1,0 +1,152 @@
+"""What is said: gathered while a token is awaited, cut into packets, bounded, said again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.mtp.theatre import Room, core, delivered, forged, packets_in, step, together
+from unisono.core import Multicast
+from unisono.model import Service
+from unisono.protocols.mtp.batch import BATCH_OCTETS_MAX, Batch, read_content
+from unisono.protocols.mtp.council import NO_HEADER
+from unisono.protocols.mtp.packets import Data, Grant, Kind, TokenRequest
+
+
+def batches(room: Room, by: str) -> list[Batch]:
+    """The messages of one packet each that a member sent, as batches."""
+    found = [read_content([packet.piece]) for packet in room.of(Data, by)]
+    return [content for content in found if isinstance(content, Batch)]
+
+
+def test_a_lone_message_goes_at_once() -> None:
+    room = together("a", "b", "c")
+    heard = delivered(room.obey("say b alone\nadvance 4ms"))
+    assert heard == {name: ["alone"] for name in "abc"}, "request, grant, data, acceptance"
+    heard = delivered(room.obey("say a alone\nadvance 0ms"))
+    assert heard == {"a": ["alone"]}, "the master has its token in the same step"
+    assert delivered(room.obey("advance 1ms")) == {"b": ["alone"], "c": ["alone"]}
+
+
+def test_what_is_said_while_a_token_is_awaited_travels_as_one_message() -> None:
+    room = together("a", "b", "c")
+    number = core(room, "a").chair.machine.next
+    room.obey("say b one\nadvance 1ms\nsay b two three\nsay b four\nadvance 10ms")
+    assert [batch.payloads for batch in batches(room, "b")] == [(b"one", b"two", b"three", b"four")]
+    assert len(room.of(TokenRequest)) == len(room.of(Grant)) == 1
+    assert core(room, "a").chair.machine.next == number + 1
+    assert room.actors["c"].log == [f"b#1:{n}" for n in (1, 2, 3, 4)]
+
+
+def test_what_is_said_after_the_token_came_asks_for_another() -> None:
+    room = together("a", "b", "c")
+    room.obey("say b one\nadvance 2ms\nsay b two\nadvance 10ms")
+    assert [batch.payloads for batch in batches(room, "b")] == [(b"one",), (b"two",)]
+    assert [batch.first for batch in batches(room, "b")] == [1, 2]
+
+
+def test_a_batch_has_its_bound_and_the_rest_goes_with_the_next() -> None:
+    room = together("a", "b")
+    payload = b"x" * 40_000
+    step(room, "b", Multicast([payload] * 60))
+    speech = core(room, "b").speech
+    first, second = speech._gather(), speech._gather()
+    assert (len(first.payloads), first.octets) == (26, 26 * 40_000)
+    assert first.octets <= BATCH_OCTETS_MAX < first.octets + 40_000
+    assert (second.first, len(second.payloads)) == (27, 26)
+    assert len(speech._gather().payloads) == 8
+    assert speech._gather().payloads == ()
+
+
+def test_a_message_larger_than_a_batch_travels_alone_and_whole() -> None:
+    room = together("a", "b", "c")
+    room.obey(f"shout b {3 << 20}\nsay b after\nadvance 500ms")
+    assert {actor.log[-1] for actor in room.actors.values()} == {"b#1:2"}
+    data = room.of(Data, "b")
+    assert max(packet.packet for packet in data) > 2_000
+    assert len({packet.number for packet in data}) == 2
+
+
+def test_the_window_of_octets_bounds_what_may_be_said() -> None:
+    room = together("a", "b")
+    full = core(room, "b").room()
+    assert full == 4 << 20
+    room.obey("cut a > b\nshout b 1000000\nshout b 1000000")
+    assert full - core(room, "b").room() == 2 * (1_000_000 + 32)
+    step(room, "b", Multicast([b"x" * (3 << 20)]))
+    assert core(room, "b").room() == 0, "the application waits"
+    room.obey("heal\nadvance 800ms")
+    assert core(room, "b").room() == full, "accepted: it counts no more"
+
+
+def test_nobody_may_speak_before_it_is_in_or_after_it_wants_out() -> None:
+    room = together("a", "b")
+    room.obey("start mtp c\nmake c")
+    assert core(room, "c").room() == 0
+    room.obey("join c")
+    assert core(room, "c").room() == 0
+    room.obey("advance 400ms")
+    assert core(room, "c").room() > 0
+    room.obey("leave c")
+    assert core(room, "c").room() == 0
+
+
+def test_an_application_that_cannot_take_more_cannot_say_more() -> None:
+    room = together("a", "b")
+    assert core(room, "b").room() > 0
+    room.obey("congest b on")
+    assert core(room, "b").room() == 0
+    room.obey("congest b off")
+    assert core(room, "b").room() > 0
+
+
+def test_a_token_that_is_not_needed_is_given_back() -> None:
+    """An old grant comes once more: its number must not stay pending."""
+    room = together("a", "b", "c")
+    number = core(room, "b").known_next
+    grant = forged(room, "a", Kind.GRANT, Grant(NO_HEADER, 9, number), base=number)
+    sent = packets_in(step(room, "b", grant))
+    ((_, packet),) = [(to, p) for to, p in sent if isinstance(p, Data)]
+    assert isinstance(packet, Data)
+    content = read_content([packet.piece])
+    assert isinstance(content, Batch)
+    assert content.payloads == ()
+    assert core(room, "b").counts["token_returned"] == 1
+
+
+@pytest.mark.parametrize("service", list(Service)[:5])
+def test_a_message_keeps_the_service_it_asked_for(service: Service) -> None:
+    room = together("a", "b")
+    for effect in step(room, "a", Multicast([b"word"], service)):
+        room._perform(room.actors["a"], effect)
+    delivered_at_b: list[Service] = []
+    perform = room._perform
+
+    def note(actor: object, effect: object) -> None:
+        for message in getattr(effect, "messages", ()):
+            delivered_at_b.append(message.service)
+        perform(actor, effect)  # type: ignore[arg-type]
+
+    room._perform = note  # type: ignore[method-assign]
+    room.obey("advance 30ms")
+    assert set(delivered_at_b) == {service}
+
+
+def test_messages_of_no_octets_arrive() -> None:
+    room = together("a", "b", "c")
+    step(room, "b", Multicast([b"", b"x", b""]))
+    room.obey("advance 60ms")
+    room.obey("say b more\nadvance 60ms")
+    assert room.actors["c"].log == [f"b#1:{n}" for n in (1, 2, 3, 4)]
+
+
+def test_what_was_rejected_is_said_again_before_what_came_later() -> None:
+    """A cohort takes over twice; d's words keep their order and are heard once."""
+    room = together("a", "b", "c", "d", "e", "f", masters=5)
+    for name in "abcef":
+        room.obey(f"lose 9999 d > {name} data")
+    room.obey(
+        "say d one\nadvance 6ms\nsay d two\nadvance 6ms\ncrash a\nadvance 1500ms\nsay d three"
+    )
+    said = room.obey("crash b\nadvance 1800ms\nheal\nadvance 1500ms")
+    assert delivered(said) == {name: ["one", "two", "three"] for name in "cdef"}
+    assert "broken" not in room.obey("check fifo no_duplication total_order")
