@@ -150,10 +150,14 @@ class Stage:
         actor.address = Address(f"10.0.1.{len(self.actors)}", 7000)
 
     def do_say(self, name: str, *words: str) -> None:
-        self._step(self.actors[name], Multicast([word.encode() for word in words]))
+        self._multicast(name, [word.encode() for word in words])
 
     def do_shout(self, name: str, octets: str) -> None:
-        self._step(self.actors[name], Multicast([b"x" * int(octets)]))
+        self._multicast(name, [b"x" * int(octets)])
+
+    def _multicast(self, name: str, payloads: list[bytes]) -> None:
+        """With the strongest service on offer: the laws of order look at nothing weaker."""
+        self._step(self.actors[name], Multicast(payloads, max(self._offer.services)))
 
     def do_leave(self, name: str) -> None:
         self._step(self.actors[name], Leave())
