@@ -6,7 +6,12 @@ are under way; the next half is asked for when the last half has begun to come.
 
 from __future__ import annotations
 
+from io import BytesIO
+from typing import Final
+
 from unisono.model import Buffer
+
+PIECE_OCTETS_MAX: Final = 65_536
 
 
 class Giver:
@@ -32,45 +37,60 @@ class Giver:
 
 
 class Taker:
-    """A state on its way. Pieces may come in any order, twice, or not at all."""
+    """A state on its way. Pieces may come in any order, twice, or not at all.
 
-    __slots__ = ("_asked", "_flight", "_piece", "_pieces", "_total", "at")
+    Each is put into its place as it comes, and the whole is handed over as it lies, so that a large
+    state is in memory once. Its size is what has come, never what somebody says will come.
+    """
+
+    __slots__ = ("_ahead", "_asked", "_flight", "_piece", "_state", "_total", "at")
 
     def __init__(self, flight: int = 64) -> None:
         self._flight = flight
         self._total: int | None = None
-        self._pieces: dict[int, bytes] = {}
+        self._state = BytesIO()
+        self._ahead: dict[int, int] = {}
+        """By offset, the lengths of the pieces that came before one that belongs before them."""
         self._piece = 0
-        self._asked = 0
+        self._asked = flight * PIECE_OCTETS_MAX
         self.at = 0
         """Everything before this offset is here."""
 
     def take(self, total: int, offset: int, piece: Buffer) -> bool:
         """True when the piece was news. One that cannot be right is refused."""
-        if offset + len(piece) > total or offset in self._pieces:
+        length = len(piece)
+        if offset + length > total or offset < self.at or offset in self._ahead:
             return False
-        if self._total is not None and total != self._total:
+        if self._total is not None and (total != self._total or offset >= self._asked):
             return False
-        if not piece and total:
+        if not length and (total or self._total is not None):
             return False
+        if length > self._piece:  # The first to come may be the last and shorter one.
+            asked = self.at + self._flight * length
+            if offset > asked:
+                return False
+            self._asked = max(self._asked, asked) if self._piece else asked
+            self._piece = length
         self._total = total
-        self._pieces[offset] = bytes(piece)
-        if not self._piece:
-            self._piece = len(piece)
-            self._asked = self._flight * self._piece  # What the first request turned out to be.
-        while self._pieces.get(self.at):
-            self.at += len(self._pieces[self.at])
+        self._state.seek(offset)
+        self._state.write(piece)
+        if offset != self.at:
+            self._ahead[offset] = length
+            return True
+        self.at += length
+        while self._ahead and (length := self._ahead.pop(self.at, 0)):
+            self.at += length
         return True
 
     def ask(self) -> tuple[int, int]:
         """What to ask for at the start, or when nothing comes: the first offset missing, and how
         many pieces from there."""
-        self._asked = self.at + self._flight * self._piece
+        self._asked = max(self._asked, self.at + self._flight * (self._piece or PIECE_OCTETS_MAX))
         return self.at, self._flight
 
     def ask_ahead(self) -> tuple[int, int] | None:
         """What to ask for while pieces come in, so that they never stop coming; None is nothing."""
-        half = self._flight // 2
+        half = max(1, self._flight // 2)
         low = self.at + half * self._piece >= self._asked
         if self._total is None or self._asked >= self._total or not low:
             return None
@@ -84,4 +104,4 @@ class Taker:
     def state(self) -> bytes:
         """The whole state, once it is done."""
         assert self.is_done()
-        return b"".join(self._pieces[at] for at in sorted(self._pieces))
+        return self._state.getvalue()

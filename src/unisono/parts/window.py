@@ -5,6 +5,7 @@ The same window receives and retains: items stay until `forget`, so that they ca
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -46,9 +47,8 @@ class Window(Generic[T]):
         """The ranges not here, from the first gap to `upto`, at most `count_max` of them."""
         ranges: list[tuple[int, int]] = []
         number = self.received + 1
-        held = sorted(n for n in self._items if n > self.received) if self.highest >= number else []
-        for n in held:
-            if n > upto or len(ranges) == count_max:
+        for n in self._beyond(min(upto, self.highest)):
+            if len(ranges) == count_max:
                 break
             if n > number:
                 ranges.append((number, n - 1))
@@ -56,6 +56,14 @@ class Window(Generic[T]):
         if number <= upto and len(ranges) < count_max:
             ranges.append((number, upto))
         return ranges
+
+    def _beyond(self, upto: int) -> Iterator[int]:
+        """What is here beyond the unbroken row, in order: found by looking, number by number, or by
+        sorting all where that would be long."""
+        items, start = self._items, self.received + 1
+        if upto - start > 4 * len(items):
+            return iter(sorted(n for n in items if start <= n <= upto))
+        return (n for n in range(start, upto + 1) if n in items)
 
     def forget(self, upto: int) -> list[T]:
         """Drop what everyone has; only ever what was received in a row."""
