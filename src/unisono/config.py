@@ -62,6 +62,8 @@ class Config:
     """What happens when the reader is slow: block the senders, shed the oldest, or leave."""
     queue_count_max: int = 65_536
     """Events that wait for the reader."""
+    queue_octets_max: int = 64 << 20
+    """Bytes of messages that wait for the reader; a single message may be larger."""
     message_octets_max: int = 64 << 20
     window_octets_max: int = 4 << 20
     packet_octets_max: int = 1400

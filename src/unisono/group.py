@@ -117,6 +117,7 @@ class Group:
         self._stream = Stream(
             config.slow,
             config.queue_count_max,
+            config.queue_octets_max,
             self._congested,
             self._overflowed,
             snapshot,

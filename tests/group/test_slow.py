@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
@@ -84,7 +85,7 @@ def test_what_its_own_end_kept_from_being_said_is_counted() -> None:
 def test_shed_notices_stand_where_the_messages_stood() -> None:
     async def story() -> None:
         overflows: list[str] = []
-        stream = Stream("shed", 5, lambda on: None, overflows.append)
+        stream = Stream("shed", 5, 1000, lambda on: None, overflows.append)
         view = View((ME,), "v")
         stream.extend([*said(1), view, *said(2, 3, 4, 5, 6)])
         events = [await stream.next() for _ in range(len(stream))]
@@ -96,17 +97,75 @@ def test_shed_notices_stand_where_the_messages_stood() -> None:
 
 def test_views_alone_cannot_fill_the_stream_without_end() -> None:
     overflows: list[str] = []
-    stream = Stream("shed", 5, lambda on: None, overflows.append)
+    stream = Stream("shed", 5, 1000, lambda on: None, overflows.append)
     for number in range(7):
         stream.put(View((ME,), str(number)))
     assert overflows
+
+
+def large(*numbers: int) -> list[Message]:
+    return [Message(ME, bytes(40), number) for number in numbers]
+
+
+def test_a_queue_is_bounded_in_bytes_too() -> None:
+    async def story() -> None:
+        told: list[bool] = []
+        stream = Stream("block", 100, 100, told.append, lambda reason: None)
+        stream.extend(large(1, 2))
+        assert told == []
+        stream.extend(large(3))
+        assert told == [True]
+        assert await stream.next() == large(1)[0]
+        assert told == [True]
+        assert await stream.next_batch(1) == large(2)
+        assert told == [True, False]
+
+    asyncio.run(story())
+
+
+def test_what_is_too_much_in_bytes_is_shed_or_ends_the_member() -> None:
+    async def story() -> None:
+        overflows: list[str] = []
+        stream = Stream("shed", 100, 100, lambda on: None, overflows.append)
+        stream.extend(large(1, 2, 3, 4))
+        assert await stream.next_batch(10) == [Shed(2), *large(3, 4)]
+        stream.extend([Message(ME, bytes(500), 5)])
+        assert (await stream.next_batch(10))[0] == Message(ME, bytes(500), 5), "one alone may be"
+        assert not overflows
+        stream = Stream("leave", 100, 100, lambda on: None, overflows.append)
+        stream.extend(large(1, 2, 3))
+        assert "3 events with 120 bytes" in overflows[0]
+
+    asyncio.run(story())
+
+
+def test_a_reader_that_always_finds_something_lets_the_loop_turn() -> None:
+    async def story() -> int:
+        stream = Stream("block", 100, 1000, lambda on: None, lambda reason: None)
+        stream.extend(said(*range(20)))
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(others())
+        for _ in range(20):
+            await stream.next()
+            time.sleep(0.006)  # What a reader does that does not know better.
+        task.cancel()
+        return turns
+
+    assert asyncio.run(story()) >= 19
 
 
 def test_marks_are_acted_on_when_the_reader_gets_there() -> None:
     async def story() -> None:
         log: list[object] = []
         stream = Stream(
-            "block", 100, lambda on: None, log.append, lambda: repr(log).encode(), log.append
+            "block", 100, 1000, lambda on: None, log.append, lambda: repr(log).encode(), log.append
         )
         stream.extend(said(1))
         stream.put(CaptureMark("k", lambda key, state: log.append((key, state))))
@@ -124,7 +183,7 @@ def test_marks_are_acted_on_when_the_reader_gets_there() -> None:
 
 def test_an_end_comes_after_what_is_queued() -> None:
     async def story() -> None:
-        stream = Stream("block", 100, lambda on: None, lambda reason: None)
+        stream = Stream("block", 100, 1000, lambda on: None, lambda reason: None)
         stream.extend(said(1))
         stream.end("because")
         stream.extend(said(2))
