@@ -274,6 +274,7 @@ class Mtp:
 
     def _conclude(self, event: Event, out: list[Effect]) -> None:
         """Once a burst: decide, deliver, ask, send."""
+        self.hearing.more = False
         for _ in range(64):
             before = self._progress()
             self.speech.settle()
@@ -292,6 +293,8 @@ class Mtp:
         self.mending.ask(out)
         if self.machine.state is LEAVING:
             self.entrance.linger()
+        if self.hearing.more:
+            out.append(Arm(Timer.MORE, 0))
         self.machine.settle(event, out)
         if self.machine.state in INSIDE and (self.outlet.busy() or not self._beating):
             if self._busy():
@@ -331,7 +334,7 @@ class Mtp:
                     base,
                     bits,
                     self.known_next,
-                    self.consumer.next_out,
+                    self.hearing.taken(),
                     pace.heartbeat_us,
                     pace.window,
                     min(255, pace.retention),
@@ -372,12 +375,12 @@ class Mtp:
 
     def _report_early(self, out: list[Effect]) -> None:
         """Who has taken much says so before the next beat: the master may be waiting for it."""
-        taken = self.consumer.next_out
+        taken = self.hearing.taken()
         if not self.leads and taken >= self._reported + max(1, self.consumer.t // 2):
             self._report(out, Pressure.CALM)
 
     def _report(self, out: list[Effect], pressure: Pressure) -> None:
-        self._reported = self.consumer.next_out
+        self._reported = self.hearing.taken()
         suspects = sorted(
             {m.origin for m in self.inlet.incoming.values() if m.tries > 4 and m.origin}
         )[:16]

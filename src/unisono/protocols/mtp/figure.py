@@ -61,6 +61,8 @@ class Timer(Enum):
     """Nobody is silent for longer: report, look who is silent, set the pace."""
     LEAVE = auto()
     """Nobody let us out."""
+    MORE = auto()
+    """Deliver what one step was not to deliver at once."""
 
 
 OUTSIDE, JOINING, CATCHING_UP, MEMBER, LEAVING, DONE = Life
@@ -283,6 +285,7 @@ FIGURE: Final = Figure("mtp", start=OUTSIDE, arrows=(
     Arrow(INSIDE,            Captured,        always,               keep_state,     None),
     Arrow(INSIDE,            Congested,       always,               hold_back,      None),
     Arrow(INSIDE,            Timer.HEARTBEAT, always,               heartbeat,      None),
+    Arrow(INSIDE,            Timer.MORE,      always,               stay,           None),
     Arrow((JOINING, *INSIDE), Timer.BEAT,     always,               beat,           None),
     Arrow((JOINING, *INSIDE), Seat,           always,               hear_seat,      None),
     Arrow((JOINING, *INSIDE), Propose,        always,               hold_proposal,  None),
@@ -301,7 +304,7 @@ FIGURE: Final = Figure("mtp", start=OUTSIDE, arrows=(
     *(Arrow(JOINING, on, always, stay, None) for on in (
         Data, Empty, Grant, TokenRequest, Nak, Deny, Report, LeaveRequest, JoinRequest, Expel,
         StateAsk, StatePiece, Support, Captured, Congested, Join, Restart,
-        Timer.STATE, Timer.HEARTBEAT, Timer.LEAVE)),
+        Timer.STATE, Timer.HEARTBEAT, Timer.LEAVE, Timer.MORE)),
     *(Arrow(OUTSIDE, on, always, stay, None) for on in (*PACKETS, Captured, Congested, *Timer)),
     *(Arrow(DONE, on, always, stay, None) for on in (*PACKETS, *CALLS, *Timer)),
 ))

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 HISTORY_MAX: Final = 65_536
 """Statuses of delivered messages that are remembered for those who ask."""
 
+DELIVER_COUNT_MAX: Final = 8192
+"""Messages that one step delivers, before the application may say that it is full."""
+SPOOL_OCTETS_MAX: Final = 64 << 20
+"""A joiner that waits for the state takes on so much of what is said; then the web waits for it."""
 SERVICES: Final = {int(service): service for service in Service}
 """An enumeration looks its members up far more slowly."""
 
@@ -32,6 +36,9 @@ class Hearing:
     def __init__(self, core: Mtp) -> None:
         self._core = core
         self._history: dict[int, Status] = {}
+        self._here = 1
+        self.more = False
+        """This step has delivered enough; the rest follows in the next."""
 
     def take(self, packet: Data) -> None:
         """A packet (m, p)."""
@@ -67,6 +74,28 @@ class Hearing:
         found = core.consumer.status.get(number)
         return found if found is not None else self._history.get(number, PENDING)
 
+    def here(self) -> int:
+        """Settled and here is all below this number."""
+        core = self._core
+        number, known = max(self._here, core.consumer.next_out), core.known_next
+        while number < known:
+            status = self.status(number)
+            if status is PENDING or (
+                status is ACCEPTED and self._whereabouts(number) is not Whereabouts.HERE
+            ):
+                break
+            number += 1
+        self._here = number
+        return number
+
+    def taken(self) -> int:
+        """The master need not keep what is below this number for us: it is delivered or skipped, or
+        held until the state has come, so that the web need not wait for that."""
+        core = self._core
+        if core.machine.state is CATCHING_UP and core.inlet.octets < SPOOL_OCTETS_MAX:
+            return self.here()
+        return core.consumer.next_out
+
     def slices_of(self, number: int) -> list[Buffer] | None:
         """The message's data, if it is all here."""
         core = self._core
@@ -92,10 +121,10 @@ class Hearing:
         core = self._core
         if core.congested or core.machine.state is CATCHING_UP:
             return
-        if core.verdict is not None or core.entrance.gone():
+        if core.verdict is not None or core.entrance.gone() or self.more:
             return
         messages: list[Message] = []
-        while True:
+        while not self.more:
             number = core.consumer.next_out
             due = core.consumer.due(self._whereabouts)
             if due is Next.SKIP:
@@ -106,6 +135,7 @@ class Hearing:
                 self._step_on(number, ACCEPTED)
                 if isinstance(content, Batch):
                     self._append(origin, content, messages)
+                    self.more = len(messages) >= DELIVER_COUNT_MAX
                 elif isinstance(content, Change):
                     if messages:
                         out.append(Deliver(messages))
@@ -123,6 +153,9 @@ class Hearing:
 
     def _content(self, number: int) -> Content | None:
         core = self._core
+        held = core.outlet.held.get(number)
+        if held is not None and held.content is not None:
+            return held.content
         slices = self.slices_of(number)
         assert slices is not None
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from unisono.core import Effect, Send
 from unisono.model import Address
@@ -18,11 +18,15 @@ from unisono.protocols.mtp.packets import (
     Nak,
     Range,
 )
-from unisono.protocols.mtp.transport import NAK_RANGES_MAX, Incoming
+from unisono.protocols.mtp.transport import Incoming
 from unisono.wire import ENVELOPE_OCTETS
 
 if TYPE_CHECKING:
     from unisono.protocols.mtp.core import Mtp
+
+
+NAKS_MAX: Final = 4
+"""Packets in which one member is asked at once; what they have no room for is asked for later."""
 
 
 class Mending:
@@ -34,8 +38,7 @@ class Mending:
     def ask(self, out: list[Effect]) -> None:
         """[MTP 3.3] Ask for what is missing and due."""
         core = self._core
-        consumer, t = core.consumer, core.consumer.t
-        first = consumer.next_out
+        first, t = core.hearing.here(), core.consumer.t
         asks: dict[Address, list[Range]] = {}
         wanted = core.hearing.accepted_in(core.council.owed_value())
         if wanted:
@@ -63,12 +66,14 @@ class Mending:
             core.inlet.asked(message, core.now_us)
             if target is not None and ranges:
                 asks.setdefault(target, []).extend(ranges)
+        fit = (core.packet_octets_max - ENVELOPE_OCTETS - HEADER_OCTETS - 2) // RANGE_OCTETS
         for target, ranges in asks.items():
             core.door.count("nak", len(ranges))
-            room = core.packet_octets_max - ENVELOPE_OCTETS - HEADER_OCTETS - 2
-            some = tuple(ranges[: min(NAK_RANGES_MAX, room // RANGE_OCTETS)])
-            body = Nak(NO_HEADER, some).body(core.header_octets())
-            out.append(Send((target,), [core.door.seal(Kind.NAK, body)]))
+            bodies = (
+                Nak(NO_HEADER, tuple(ranges[at : at + fit])).body(core.header_octets())
+                for at in range(0, min(len(ranges), fit * NAKS_MAX), fit)
+            )
+            out.append(Send((target,), [core.door.seal(Kind.NAK, body) for body in bodies]))
 
     def _target(self, message: Incoming, unknown: bool) -> Address | None:
         """Whom to ask: the producer, and when that does not help, the master or its replicas."""

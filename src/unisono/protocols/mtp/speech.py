@@ -107,7 +107,7 @@ class Speech:
     def send_content(self, number: int, content: Content, audience: tuple[Address, ...]) -> None:
         core = self._core
         slices = content.slices(self.slice_octets)
-        held = Held(core.key, number, slices, audience=audience, sent_us=core.now_us)
+        held = Held(core.key, number, slices, 0, core.now_us, audience, content)
         core.outlet.send(held)
 
     def _gather(self) -> Batch:

@@ -13,12 +13,13 @@ from unisono.model import Address, Buffer
 from unisono.parts.door import Door
 from unisono.parts.window import Window
 from unisono.protocols.mtp.agreement import Status
+from unisono.protocols.mtp.batch import Content
 from unisono.protocols.mtp.packets import WHOLE, Data, Kind, Range
 
 AHEAD_COUNT_MAX: Final = 65_536
 """A message numbered further ahead than this is not taken."""
-NAK_RANGES_MAX: Final = 24
-"""Ranges in one NAK; the rest is asked for in the next heartbeat."""
+NAK_RANGES_MAX: Final = 80
+"""Ranges of one message that are asked for at once, the rest in the next heartbeat."""
 REPAIRS_MAX: Final = 16_384
 """Packets that wait to be sent again; what is asked for beyond is dropped and asked for again."""
 FEW: Final = 2
@@ -45,6 +46,8 @@ class Held:
     sent_us: int = 0
     """When the last of them did."""
     audience: tuple[Address, ...] = ()
+    content: Content | None = None
+    """What the slices say, where that is known: in our own."""
     repaired: dict[int, Repaired] = field(default_factory=dict)
     """By packet, when it was last sent again."""
 
