@@ -26,6 +26,7 @@ TOKENS_MAX: Final = 32
 MASTERS_MAX: Final = 9
 WINDOW_MIN: Final = 8
 WINDOW_MAX: Final = 8192
+DETECT_MAX_US: Final = 3_600_000_000
 
 
 class Model(NamedTuple):
@@ -75,7 +76,7 @@ def from_round_trip(round_trip_us: int, octets_per_s: int, dally: int = 0) -> di
         "heartbeat_us": made.heartbeat_us,
         "window": min(WINDOW_MAX, max(WINDOW_MIN, made.window)),
         "dally": dally,
-        "detect_us": max(500_000, 100 * made.heartbeat_us),
+        "detect_us": min(max(500_000, 100 * made.heartbeat_us), DETECT_MAX_US),
     }
 
 
@@ -126,7 +127,7 @@ class Parameters:
         _between(chosen, "heartbeat_us", 500, 60_000_000)
         _between(chosen, "window", WINDOW_MIN, WINDOW_MAX)
         _between(chosen, "dally", 0, 200)
-        _between(chosen, "detect_us", 20_000, 3_600_000_000)
+        _between(chosen, "detect_us", 20_000, DETECT_MAX_US)
         _between(chosen, "members_count_max", 1, 256)
         _between(chosen, "unicast", 0, 1)
         if chosen["detect_us"] < 4 * chosen["heartbeat_us"]:
