@@ -1,0 +1,46 @@
+"""Simulated MTP: seeds that once failed, and a few fresh ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from unisono.sim.plan import Plan
+from unisono.sim.run import run
+
+# What each of them found is told where it was mended.
+KEPT = [
+    *(("partition", seed) for seed in (15, 43, 66, 77, 122)),
+    *(("chaos", seed) for seed in (15, 77, 164, 444, 475, 511, 577, 642, 687, 882)),
+    *(("loss", seed) for seed in (17, 45)),
+    *(("crash", seed) for seed in (7, 15, 16)),
+]
+
+
+def nodes_of(seed: int) -> int:
+    return 3 + seed % 7
+
+
+@pytest.mark.parametrize(("faults", "seed"), KEPT)
+def test_a_seed_that_once_failed_holds(faults: str, seed: int) -> None:
+    for messages in (200, 100):
+        plan = Plan(
+            protocol="mtp", nodes=nodes_of(seed), seed=seed, faults=faults, messages=messages
+        )
+        assert run(plan).violations == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(40_000, 40_060, 10))
+def test_the_laws_hold_under_chaos(first: int) -> None:
+    """3 to 9 members, one to five tokens, one master or three: all drawn by the seed."""
+    for seed in range(first, first + 10):
+        outcome = run(Plan(protocol="mtp", nodes=nodes_of(seed), seed=seed, faults="chaos"))
+        assert outcome.violations == (), outcome.replay
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("faults", ["none", "loss", "crash", "partition"])
+def test_the_laws_hold_under_every_profile(faults: str) -> None:
+    for seed in range(50_000, 50_008):
+        outcome = run(Plan(protocol="mtp", nodes=nodes_of(seed), seed=seed, faults=faults))
+        assert outcome.violations == (), outcome.replay
