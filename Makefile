@@ -38,7 +38,7 @@ rules: setup  ## each rule of the papers: its tests, and whether it holds
 soak: setup  ## long campaigns of simulated runs; SEEDS=3000 PROTOCOL=rmcast, by default all
 	@UNISONO_SEEDS=$(SEEDS) UNISONO_PROTOCOL=$(PROTOCOL) $(PYTEST) -m soak -s --timeout 0
 
-explore: setup  ## every interleaving of MTP's agreement in small webs: some ten minutes
+explore: setup  ## every interleaving of MTP's agreement in small webs: a quarter of an hour
 	@$(BIN)/python -m tests.mtp.explore
 
 bench: setup  ## throughput and latency on real sockets

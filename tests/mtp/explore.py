@@ -30,9 +30,13 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("", {"messages": (1, 1, 1), "t": 2, "losses": 1}),
     ("", {"messages": (1, 1, 1), "t": 3, "losses": 0, "crashes": 2}),
     ("members' headers", {"messages": (1, 1, 1), "t": 2, "losses": 0, "gossip": True}),
-    ("", {"messages": (2, 1, 1), "t": 1, "losses": 0, "crashes": 2}),
-    ("", {"messages": (2, 1, 1), "t": 2, "losses": 0}),
-    ("the master can be asked", {"messages": (1, 1, 1), "t": 2, "crashes": 2, "tells": True}),
+    ("", {"messages": (2, 1, 1), "t": 1, "losses": 0}),
+    ("only headers", {"messages": (2, 1, 1), "t": 2, "losses": 1, "hear": False}),
+    ("only headers", {"messages": (2, 1, 1), "t": 3, "losses": 0, "hear": False}),
+    (
+        "the master can be asked",
+        {"messages": (1, 1, 1), "t": 2, "losses": 1, "crashes": 2, "tells": True},
+    ),
     (
         "tokens out 1, accepted heard",
         {"messages": (1, 1, 1, 1), "t": 2, "t_cur": 1, "crashes": 3, **FIRST_ONLY},
