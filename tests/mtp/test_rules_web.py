@@ -291,6 +291,15 @@ def test_both_laws_of_atomic_broadcast_hold(faults: str) -> None:
         assert outcome.violations == (), outcome.replay
 
 
+@pytest.mark.rule("MTP-22")
+def test_what_some_have_and_the_master_has_not_is_delivered_by_none() -> None:
+    room = together("a", "b", "c", "d")
+    assert delivered(room.obey("lose 99 c > a data\nsay c half\nadvance 10ms\ncrash c")) == {}
+    heard = delivered(room.obey("say b after\nadvance 1500ms"))
+    assert heard == {name: ["after"] for name in "abd"}
+    assert "broken" not in room.obey("check prefix total_order virtual_synchrony")
+
+
 @pytest.mark.rule("MTP-22", "MTP-23")
 def test_those_with_the_master_go_on_and_the_others_deliver_no_more() -> None:
     room = together("a", "b", "c", "d")

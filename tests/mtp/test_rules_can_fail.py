@@ -1,0 +1,330 @@
+"""Each rule of MTP is taken away once, and the test that shows it fails: so it does show it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.mtp import test_parameters as parameters
+from tests.mtp import test_rules_council as council
+from tests.mtp import test_rules_order as order
+from tests.mtp import test_rules_pace as pace
+from tests.mtp import test_rules_transport as transport
+from tests.mtp import test_rules_web as web
+from unisono.core import Effect
+from unisono.parts.door import Door
+from unisono.parts.packing import sliced
+from unisono.protocols.mtp import batch, usher
+from unisono.protocols.mtp import transport as transports
+from unisono.protocols.mtp.agreement import PENDING, Consumer, Master, Next, Producer
+from unisono.protocols.mtp.chair import Chair
+from unisono.protocols.mtp.core import Mtp
+from unisono.protocols.mtp.council import Council
+from unisono.protocols.mtp.entrance import Entrance
+from unisono.protocols.mtp.hearing import Hearing
+from unisono.protocols.mtp.mending import Mending
+from unisono.protocols.mtp.packets import Propose, Stand
+from unisono.protocols.mtp.speech import Speech
+from unisono.protocols.mtp.transport import Incoming, Inlet, Outlet
+
+Patch = pytest.MonkeyPatch
+Plant = Callable[[Patch], None]
+
+
+def nothing(*arguments: Any, **named: Any) -> None:
+    """What is taken away is done no more."""
+
+
+def without(owner: Any, name: str, instead: Any = nothing) -> Plant:
+    def plant(patch: Patch) -> None:
+        patch.setattr(owner, name, instead)
+
+    return plant
+
+
+def after(owner: Any, name: str, then: Callable[..., None]) -> Plant:
+    """The method as it is, and something wrong behind it."""
+    method = getattr(owner, name)
+
+    def both(self: Any, *arguments: Any, **named: Any) -> Any:
+        found = method(self, *arguments, **named)
+        then(self, *arguments, **named)
+        return found
+
+    return without(owner, name, both)
+
+
+def once_together(tests: Any, plant: Plant) -> Plant:
+    """The web comes together as it should; then the bug is there."""
+
+    def later(patch: Patch) -> None:
+        together = tests.together
+
+        def gathering(*names: str, **options: int) -> Any:
+            room = together(*names, **options)
+            plant(patch)
+            return room
+
+        patch.setattr(tests, "together", gathering)
+
+    return later
+
+
+def everybody_is_a_master(self: Any, *rest: Any) -> None:
+    self.rank = max(self.rank, 1)
+
+
+def any_life(patch: Patch) -> None:
+    admit = Door.admit
+
+    def admitting(self: Any, packets: Any) -> Any:
+        return (envelope._replace(life=self.life) for envelope in admit(self, packets))
+
+    patch.setattr(Door, "admit", admitting)
+
+
+def headers_of_the_next_number(patch: Patch) -> None:
+    octets = Mtp.header_octets
+    patch.setattr(Mtp, "header_octets", lambda self, base=0: octets(self))
+
+
+def overwriting(patch: Patch) -> None:
+    def learn(self: Any, number: int, last: Any) -> bool:
+        for k, its in enumerate(last, 1):
+            self.status[number - k] = its
+        self.next_in = max(number, self.next_in)
+        return True
+
+    patch.setattr(Consumer, "learn", learn)
+
+
+def guessing(patch: Patch) -> None:
+    due = Consumer.due
+
+    def skip(self: Any, data: Any) -> Next:
+        found = due(self, data)
+        return Next.SKIP if found is Next.REJOIN else found
+
+    patch.setattr(Consumer, "due", skip)
+
+
+def one_status_less(patch: Patch) -> None:
+    last = Master.last
+
+    def fewer(self: Any, count: int = 0) -> Any:
+        return (*last(self, count)[:-1], PENDING)
+
+    patch.setattr(Master, "last", fewer)
+
+
+def old_packets(patch: Patch) -> None:
+    """What was sent once is kept, and sent again as it was."""
+    packet, kept = Outlet._packet, dict[tuple[int, int, int], bytes]()
+
+    def cached(self: Any, held: Any, number: int) -> bytes:
+        return kept.setdefault((id(self), held.number, number), packet(self, held, number))
+
+    patch.setattr(Outlet, "_packet", cached)
+
+
+def no_window(patch: Patch) -> None:
+    pump = Outlet.pump
+
+    def open_(self: Any, now_us: int, out: list[Effect]) -> None:
+        self._beat_us, self._left = now_us, 10**6
+        pump(self, now_us, out)
+
+    patch.setattr(Outlet, "pump", open_)
+
+
+def repairs_last(patch: Patch) -> None:
+    repair = Outlet._repair
+
+    def unless_busy(self: Any, now_us: int, out: list[Effect]) -> None:
+        if not self._fresh:
+            repair(self, now_us, out)
+
+    patch.setattr(Outlet, "_repair", unless_busy)
+
+
+def no_denials(patch: Patch) -> None:
+    repair = Mending.repair
+
+    def silent(self: Any, packet: Any, out: list[Effect]) -> None:
+        here = self._core.outlet.held
+        repair(self, packet._replace(ranges=tuple(r for r in packet.ranges if r[0] in here)), out)
+
+    patch.setattr(Mending, "repair", silent)
+
+
+def first_off_by_one(patch: Patch) -> None:
+    confirm = usher.Confirm
+    patch.setattr(usher, "Confirm", lambda h, key, first, *rest: confirm(h, key, first + 1, *rest))
+
+
+def views_when_they_come(patch: Patch) -> None:
+    """A plain member sees a change when its data comes, before what is ordered before it."""
+    take, change, seen = Hearing.take, Hearing._change, dict[tuple[int, int], list[Effect]]()
+
+    def at_once(self: Any, packet: Any) -> None:
+        take(self, packet)
+        slices = self.slices_of(packet.number)
+        if slices is not None and batch.head_of(slices) is None:
+            out = seen.setdefault((id(self), packet.number), [])
+            change(self, packet.number, batch.read_content(slices), out)
+
+    def in_turn(self: Any, number: int, content: Any, out: list[Effect]) -> bool:
+        if (id(self), number) not in seen:
+            return change(self, number, content, out)
+        out.extend(seen[id(self), number])
+        return True
+
+    patch.setattr(Hearing, "take", at_once)
+    patch.setattr(Hearing, "_change", in_turn)
+
+
+def no_dally(self: Any, *rest: Any) -> None:
+    self._dally = 0
+
+
+def all_tokens(self: Any) -> bool:
+    return not self.holder or min(self.holder) > self.next - self.t_max
+
+
+def alone(self: Any, *rest: Any) -> None:
+    self.majority = 1
+
+
+def a_vote_for_all(patch: Patch) -> None:
+    stood, proposed = Council.stood, Council.proposed
+
+    def generous(self: Any, packet: Stand, source: Any, out: list[Effect]) -> None:
+        self.accepted = self.accepted or 1
+        stood(self, packet, source, out)
+
+    def gullible(self: Any, packet: Propose, life: int, source: Any, out: list[Effect]) -> None:
+        self.web, self.version = life, 0 if not self.accepted else self.version
+        proposed(self, packet, life, source, out)
+
+    patch.setattr(Council, "stood", generous)
+    patch.setattr(Council, "proposed", gullible)
+
+
+def half_a_heartbeat(patch: Patch) -> None:
+    model = parameters.model
+
+    def wrong(*numbers: int, **named: int) -> Any:
+        found = model(*numbers, **named)
+        return found._replace(heartbeat_us=found.heartbeat_us // 2)
+
+    patch.setattr(parameters, "model", wrong)
+
+
+def hasty(patch: Patch) -> None:
+    """Delivers what is here, whatever the master has said of it."""
+    due = Consumer.due
+
+    def at_once(self: Any, data: Any) -> Next:
+        here = data(self.next_out).value == "here"
+        return Next.DELIVER if here else due(self, data)
+
+    patch.setattr(Consumer, "due", at_once)
+
+
+PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
+    ("MTP-1", web.test_nobody_makes_itself_a_master,
+     after(Council, "__init__", everybody_is_a_master)),
+    ("MTP-1", web.test_who_wants_out_asks_until_it_is_let_out, without(Entrance, "insist")),
+    ("MTP-2", transport.test_packets_of_another_life_of_the_web_are_ignored_and_counted, any_life),
+    ("MTP-3", order.test_a_grant_tells_how_the_last_t_messages_stand, headers_of_the_next_number),
+    ("MTP-3", order.test_a_grant_names_the_addresses_to_send_to,
+     without(Chair, "_audience", lambda self: ())),
+    ("MTP-3", order.test_one_that_asks_twice_gets_the_same_token,
+     without(Chair, "request", lambda self, key, packet, out: self._requests.update(
+         {key: (packet.request, 1)}))),
+    ("MTP-3", order.test_a_producer_says_again_in_order_what_was_rejected,
+     without(Producer, "settled", lambda self, status: ([], []))),
+    ("MTP-4", order.test_a_web_has_at_most_t_tokens_out,
+     without(Master, "may_grant", lambda self: True)),
+    ("MTP-5", order.test_a_message_is_pending_until_the_master_has_seen_its_end,
+     without(Incoming, "whole", property(lambda self: self.packets > 0))),
+    ("MTP-5", order.test_a_message_is_rejected_when_its_sender_is_held_for_failed,
+     without(Chair, "reject")),
+    ("MTP-6", order.test_a_late_word_never_undoes_a_status, overwriting),
+    ("MTP-6", order.test_what_was_accepted_and_cannot_be_had_makes_the_member_join_again, guessing),
+    ("MTP-7", order.test_t_holders_in_a_row_may_fail_and_one_more_forces_a_rejoin, one_status_less),
+    ("MTP-7", order.test_one_more_than_t_makes_a_member_join_again_and_never_differ, guessing),
+    ("MTP-8", transport.test_a_message_is_cut_into_numbered_packets_and_only_the_last_is_not_full,
+     without(batch, "sliced", lambda chunks, size: sliced(chunks, size // 2))),
+    ("MTP-9", transport.test_what_is_sent_again_has_its_old_data_and_number_and_a_header_of_now,
+     old_packets),
+    ("MTP-10", transport.test_a_producer_sends_at_most_a_window_in_a_heartbeat, no_window),
+    ("MTP-10", transport.test_repairs_go_before_new_data_and_count_in_the_window, repairs_last),
+    ("MTP-11", transport.test_a_holder_whose_message_is_not_settled_says_how_far_it_is,
+     without(Speech, "advertise")),
+    ("MTP-11", transport.test_a_master_in_slow_times_tells_the_statuses_so_that_nothing_waits,
+     once_together(transport, without(Chair, "advertise"))),
+    ("MTP-12", transport.test_what_is_missing_is_asked_for_by_range_and_sent_to_who_needs_it,
+     without(transports, "FEW", 0)),
+    ("MTP-12", transport.test_a_repair_that_few_want_goes_to_them_and_one_that_many_want_to_the_web,
+     without(transports, "FEW", 99)),
+    ("MTP-12", transport.test_a_producer_answers_for_as_long_as_it_retains,
+     without(Mending, "forget", lambda self, stable: self._core.outlet.held.clear())),
+    ("MTP-13", transport.test_who_asks_for_what_is_no_longer_held_is_told_so, no_denials),
+    ("MTP-13", transport.test_who_cannot_do_without_what_is_denied_joins_again,
+     without(Mending, "denied")),
+    ("MTP-14", web.test_a_confirm_tells_the_master_the_life_and_the_first_message,
+     once_together(web, first_off_by_one)),
+    ("MTP-14", web.test_who_comes_back_can_tell_whether_it_is_the_same_web,
+     without(Entrance, "remember")),
+    ("MTP-15", web.test_for_a_joiner_with_state_nothing_is_granted_until_all_before_is_settled,
+     after(usher.Usher, "begin_change", lambda self: setattr(self, "holding", False))),
+    ("MTP-16", pace.test_consumers_in_need_pull_towards_safety_and_calm_towards_speed,
+     without(Chair, "_set_pace")),
+    ("MTP-16", pace.test_what_members_hold_is_bounded_while_one_reads_nothing,
+     without(Chair, "_has_room", lambda self, packets: True)),
+    ("MTP-17", pace.test_most_need_not_ask_when_they_dally, after(Inlet, "__init__", no_dally)),
+    ("MTP-18", pace.test_the_tokens_in_use_go_down_to_one_and_up_to_t_max,
+     without(Chair, "_set_pace")),
+    ("MTP-18", pace.test_only_t_cur_tokens_are_out_though_every_header_has_t_max_statuses,
+     without(Master, "may_grant", all_tokens)),
+    ("MTP-19", council.test_no_token_is_granted_before_most_replicas_know_of_it,
+     after(Council, "__init__", alone)),
+    ("MTP-19", council.test_a_cohort_answers_only_when_it_holds_the_data_that_is_accepted,
+     without(Hearing, "holds", lambda self, value: True)),
+    ("MTP-19", council.test_a_cohort_takes_over_rejects_what_is_pending_and_it_is_the_same_web,
+     without(Council, "may_stand", lambda self: False)),
+    ("MTP-19", council.test_a_replica_that_restarted_has_no_vote_before_it_was_told,
+     a_vote_for_all),
+    ("MTP-20", web.test_all_see_the_same_members_at_the_same_message,
+     once_together(web, views_when_they_come)),
+    ("MTP-20", web.test_what_members_report_is_added_to_what_the_master_noticed,
+     without(Chair, "_suspected", lambda self, key: False)),
+    ("MTP-21", parameters.test_the_model_finds_the_papers_numbers, half_a_heartbeat),
+    ("MTP-22", web.test_what_some_have_and_the_master_has_not_is_delivered_by_none, hasty),
+    ("MTP-23", web.test_those_with_the_master_go_on_and_the_others_deliver_no_more,
+     once_together(web, without(Chair, "_accept"))),
+]  # fmt: skip
+CASES = [pytest.param(*row, id=f"{row[0]} {row[1].__name__[5:]}") for row in PLANTS]
+
+
+def test_every_rule_is_taken_away_once() -> None:
+    assert {rule for rule, _, _ in PLANTS} == {f"MTP-{number}" for number in range(1, 24)}
+    for rule, shown, _ in PLANTS:
+        marks = [mark for mark in getattr(shown, "pytestmark", []) if mark.name == "rule"]
+        assert rule in {name for mark in marks for name in mark.args}, shown.__name__
+
+
+@pytest.mark.parametrize(("rule", "shown", "plant"), CASES)
+def test_a_rule_is_missed_when_it_is_gone(
+    rule: str, shown: Callable[..., None], plant: Plant, monkeypatch: Patch
+) -> None:
+    plant(monkeypatch)
+    given = {"monkeypatch": monkeypatch, "end": "crash c", "t": 2}
+    wanted = {name: given[name] for name in inspect.signature(shown).parameters}
+    with pytest.raises((AssertionError, ValueError, LookupError)) as caught:
+        shown(**wanted)
+    assert "not together" not in str(caught.value), "it never came to what it shows"
