@@ -4,8 +4,10 @@ Nothing here knows of packets, clocks or members: a *holder* is any name, a *bat
 explorer in the tests walks every interleaving of just these classes, and the core runs them.
 
 The figures differ by one in places. Here a token's `number` is its message's number, `last[k - 1]`
-is the status of message `number - k`, and so at most t tokens are out and t holders in a row may
-fail with nothing lost to the others.
+is the status of message `number - k`, and so at most t tokens are out. Where decisions are heard of
+(by the master's empty packets, or because it is asked), t holders in a row may fail with nothing
+lost to the others; from the headers of tokens alone even fewer failures may force a rejoin, as the
+explorer shows. Nothing forces divergence.
 """
 
 from __future__ import annotations
