@@ -4,101 +4,41 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.cli.namespaces import address, dropped, inside, machines
 from tests.cli.running import Cat, unisono, until
 
 pytestmark = [pytest.mark.root, pytest.mark.real, pytest.mark.slow]
 
 NAMES = ("a", "b", "c")
 LOSS_PERCENT = 10
-RULES = f"""
-table inet lossy {{
-    chain input {{
-        type filter hook input priority 0;
-        iifname != "lo" meta l4proto udp numgen random mod 100 < {LOSS_PERCENT} counter drop
-    }}
-}}
-"""
-PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
-
-
-def do(*words: str, rules: str | None = None) -> str:
-    """Run one system command; the answer is what it printed."""
-    found = subprocess.run(
-        words,
-        input=rules,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PATH": PATH},
-        timeout=20,
-        check=False,
-    )
-    assert found.returncode == 0, f"{' '.join(words)}: {found.stderr}"
-    return found.stdout
 
 
 @pytest.fixture
-def machines() -> Iterator[dict[str, str]]:
-    """A namespace a name, at 10.77.0.1 and so on, all on one bridge in a namespace of its own."""
-    tag = f"uni{os.getpid()}"
-    spaces = {name: f"{tag}-{name}" for name in NAMES}
-    hub = f"{tag}-hub"
-    with contextlib.ExitStack() as undo:
-        for space in (hub, *spaces.values()):
-            do("ip", "netns", "add", space)
-            undo.callback(do, "ip", "netns", "del", space)
-        do("ip", "-n", hub, "link", "add", "bridge", "type", "bridge", "mcast_snooping", "0")
-        do("ip", "-n", hub, "link", "set", "bridge", "up")
-        for place, (name, space) in enumerate(spaces.items(), 1):
-            wire = (
-                "link",
-                "add",
-                "eth0",
-                "type",
-                "veth",
-                "peer",
-                "name",
-                f"port-{name}",
-                "netns",
-                hub,
-            )
-            do("ip", "-n", space, *wire)
-            do("ip", "-n", hub, "link", "set", "dev", f"port-{name}", "master", "bridge", "up")
-            do("ip", "-n", space, "link", "set", "lo", "up")
-            do("ip", "-n", space, "addr", "add", f"10.77.0.{place}/24", "dev", "eth0")
-            do("ip", "-n", space, "link", "set", "eth0", "up")
-            do("ip", "netns", "exec", space, "nft", "-f", "-", rules=RULES)
-        yield spaces
-
-
-def dropped(space: str) -> int:
-    told = json.loads(do("ip", "netns", "exec", space, "nft", "-j", "list", "ruleset"))
-    rules = [each["rule"]["expr"] for each in told["nftables"] if "rule" in each]
-    return sum(word["counter"]["packets"] for rule in rules for word in rule if "counter" in word)
+def spaces() -> Iterator[dict[str, str]]:
+    with machines(NAMES, LOSS_PERCENT) as found:
+        yield found
 
 
 def reached(way: str, place: int) -> list[str]:
-    address = f"10.77.0.{place}"
     if way == "multicast":
-        return ["--interface", address, "--port", "7400"]
-    peers = ",".join(f"10.77.0.{each}:7400" for each in range(1, len(NAMES) + 1))
-    return ["--peers", peers, "--bind", f"{address}:7400"]
+        return ["--interface", address(place), "--port", "7400"]
+    peers = ",".join(f"{address(each)}:7400" for each in range(1, len(NAMES) + 1))
+    return ["--peers", peers, "--bind", f"{address(place)}:7400"]
 
 
 @pytest.mark.parametrize("way", ["multicast", "peers"])
 def test_survivors_of_loss_and_a_kill_agree(
-    way: str, machines: dict[str, str], tmp_path: Path
+    way: str, spaces: dict[str, str], tmp_path: Path
 ) -> None:
     with contextlib.ExitStack() as stack:
         cats = {}
         for place, name in enumerate(NAMES, 1):
-            before = ("ip", "netns", "exec", machines[name])
+            before = inside(spaces[name])
             arguments = ("far", "--name", name, "--rejoin", "--trace", str(tmp_path))
             cats[name] = stack.enter_context(Cat(*arguments, *reached(way, place), before=before))
         until(
@@ -123,7 +63,7 @@ def test_survivors_of_loss_and_a_kill_agree(
         until(lambda: cats["a"].view == cats["b"].view == ["a", "b"], 30, "the view without c")
         until(lambda: sorted(cats["a"].messages) == sorted(cats["b"].messages), 10, "agreement")
         # c was killed early, and may have been lucky.
-        assert all(dropped(machines[name]) > 0 for name in "ab"), "nothing was lost"
+        assert all(dropped(spaces[name]) > 0 for name in "ab"), "nothing was lost"
         for name in ("a", "b"):
             cats[name].close()
             assert cats[name].ended(60) == 0, cats[name].errors()

@@ -1,0 +1,271 @@
+"""A member of a web as a process of its own, and the hold that a test has on it.
+
+Its state is the count of messages and a running hash over all of them, so that two members that
+were given the same state and heard the same messages after it tell the same digests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import queue
+import random
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import unisono
+from unisono.model import Message, View
+
+ROOT = Path(__file__).resolve().parents[2]
+HASH_OCTETS = 16
+LARGE_OCTETS_MAX = 1 << 20
+
+
+class Ledger:
+    """The application: what it was told so far, and a ballast that makes its state large."""
+
+    def __init__(self, ballast_octets: int) -> None:
+        self.count = 0
+        self.digest = bytes(HASH_OCTETS)
+        self._ballast = bytes(ballast_octets)
+
+    def add(self, message: Message) -> None:
+        front = f"{message.sender} {message.number} ".encode()
+        self.digest = blake2b(
+            message.payload, digest_size=HASH_OCTETS, key=self.digest, person=_short(front)
+        ).digest()
+        self.count += 1
+
+    def snapshot(self) -> bytes:
+        return b"".join((self.count.to_bytes(8, "big"), self.digest, self._ballast))
+
+    def restore(self, state: bytes) -> None:
+        self.count = int.from_bytes(state[:8], "big")
+        self.digest = state[8 : 8 + HASH_OCTETS]
+        self._ballast = state[8 + HASH_OCTETS :]
+        tell("restored", count=self.count, octets=len(state))
+
+
+def _short(front: bytes) -> bytes:
+    return blake2b(front, digest_size=16).digest()
+
+
+def tell(kind: str, **told: Any) -> None:
+    print(json.dumps({"kind": kind, "at_s": round(time.monotonic(), 4), **told}), flush=True)
+
+
+def rss_octets() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def payloads(seed: int, large_every: int, octets_max: int) -> Iterator[bytes]:
+    """Most are under 1 KiB; one of so many has up to 1 MiB."""
+    dice = random.Random(seed)
+    stuff = dice.randbytes(2 * LARGE_OCTETS_MAX)
+    while True:
+        large = large_every and not dice.randrange(large_every)
+        size = dice.randrange(LARGE_OCTETS_MAX if large else octets_max)
+        start = dice.randrange(LARGE_OCTETS_MAX)
+        yield stuff[start : start + size]
+
+
+class Playing:
+    """One member at work, as its orders say:
+
+    - `join`: the keywords of `join`;
+    - `talks`: say messages until told to be silent;
+    - `octets_max`, `large_every`, `batch`, `pause_s`: their sizes, how many at once, how often;
+    - `every`: tell a digest after so many messages;
+    - `nap_s`, `blocks`: sleep so long after each message, and whether the loop sleeps too;
+    - `ballast_octets`: make the state so large.
+    """
+
+    def __init__(self, orders: Mapping[str, Any]) -> None:
+        self.orders = orders
+        self.ledger = Ledger(orders.get("ballast_octets", 0))
+        self.talks = orders.get("talks", False)
+        self.rss_max = 0
+
+    async def run(self) -> None:
+        ledger = self.ledger
+        keywords = dict(self.orders["join"])
+        began = time.monotonic()
+        self.group = await unisono.join(
+            keywords.pop("group"),
+            protocol="mtp",
+            snapshot=ledger.snapshot,
+            restore=ledger.restore,
+            **keywords,
+        )
+        tell("joined", took_s=round(time.monotonic() - began, 4))
+        tasks = [asyncio.create_task(each()) for each in (self.hear, self.say, self.watch)]
+        try:
+            await self.obey()
+            await self.group.leave()
+            self.now("end")
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def hear(self) -> None:
+        every, nap_s = self.orders.get("every", 1000), self.orders.get("nap_s", 0)
+        try:
+            async for item in self.group:
+                if isinstance(item, Message):
+                    self.ledger.add(item)
+                    if self.ledger.count % every == 0:
+                        digest = self.ledger.digest.hex()
+                        tell("digest", count=self.ledger.count, digest=digest)
+                    if nap_s and self.orders.get("blocks"):
+                        time.sleep(nap_s)
+                    elif nap_s:
+                        await asyncio.sleep(nap_s)
+                elif isinstance(item, View):
+                    tell("view", members=[who.name for who in item.members], detail=item.detail)
+                else:
+                    tell(type(item).__name__.lower(), reason=getattr(item, "reason", ""))
+        except unisono.Stopped as stop:
+            tell("stopped", reason=stop.reason)
+
+    async def say(self) -> None:
+        orders = self.orders
+        words = payloads(
+            orders.get("seed", 0), orders.get("large_every", 0), orders.get("octets_max", 1024)
+        )
+        batch = orders.get("batch", 50)
+        while self.talks:
+            try:
+                await self.group.multicast_many([next(words) for _ in range(batch)])
+            except unisono.Stopped:
+                return
+            await asyncio.sleep(orders.get("pause_s", 0))
+        tell("silent", count=self.ledger.count)
+
+    async def watch(self) -> None:
+        while True:
+            self.rss_max = max(self.rss_max, rss_octets())
+            await asyncio.sleep(0.05)
+
+    async def obey(self) -> None:
+        """Until standard input says `leave`, or ends."""
+        loop = asyncio.get_running_loop()
+        while True:
+            word = (await loop.run_in_executor(None, sys.stdin.readline)).strip()
+            if word == "now":
+                self.now("now")
+            elif word == "silence":
+                self.talks = False
+            elif word.startswith("say "):
+                await self.group.multicast(bytes(int(word[4:])))
+            else:
+                return
+
+    def now(self, kind: str) -> None:
+        tell(
+            kind,
+            count=self.ledger.count,
+            digest=self.ledger.digest.hex(),
+            rss=rss_octets(),
+            rss_max=max(self.rss_max, rss_octets()),
+            counters={name: count for name, count in self.group.counters().items() if count},
+        )
+
+
+class Process:
+    """A test's hold on one such process."""
+
+    def __init__(self, orders: Mapping[str, Any], before: Sequence[str] = ()) -> None:
+        self.name = orders["join"]["name"]
+        self.told: list[dict[str, Any]] = []
+        self.began = time.monotonic()
+        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self.process = subprocess.Popen(
+            [*before, sys.executable, "-m", "tests.mtp.process", json.dumps(orders)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=ROOT,
+        )
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line)
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.process.poll() is None:
+            self.kill()
+        assert self.process.stdin is not None
+        with contextlib.suppress(OSError):
+            self.process.stdin.close()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(10)
+
+    def order(self, word: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{word}\n".encode())
+        self.process.stdin.flush()
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        """What it told of this kind, so far."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self.told.append(json.loads(self._lines.get_nowait()))
+        return [each for each in self.told if each["kind"] == kind]
+
+    def ask(self, within_s: float = 30) -> dict[str, Any]:
+        """How it is now."""
+        before = len(self.of("now"))
+        self.order("now")
+        end = time.monotonic() + within_s
+        while len(found := self.of("now")) == before:
+            assert self.process.poll() is None, f"{self.name} ended: {self.told[-3:]}"
+            assert time.monotonic() < end, f"{self.name} does not answer: {self.told[-3:]}"
+            time.sleep(0.005)
+        return found[-1]
+
+    @property
+    def view(self) -> list[str]:
+        views = self.of("view")
+        return sorted(views[-1]["members"]) if views else []
+
+    @property
+    def digests(self) -> dict[int, str]:
+        return {each["count"]: each["digest"] for each in self.of("digest")}
+
+    @property
+    def count(self) -> int:
+        """Messages that it has heard at least."""
+        return max(self.digests, default=0)
+
+    def leave(self, within_s: float = 30) -> dict[str, Any]:
+        self.order("leave")
+        assert self.process.wait(within_s) == 0
+        end = time.monotonic() + 5
+        while not self.of("end"):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        return self.of("end")[-1]
+
+
+if __name__ == "__main__":
+    asyncio.run(Playing(json.loads(sys.argv[1])).run())
