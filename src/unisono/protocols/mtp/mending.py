@@ -59,7 +59,7 @@ class Mending:
                 continue
             if core.inlet.is_coming(message, core.now_us):
                 continue
-            ranges = core.inlet.missing(message, accepted or unknown)
+            ranges = core.inlet.missing(message, accepted or unknown, core.now_us)
             if unknown:
                 ranges = [(number, WHOLE, WHOLE), *ranges]
             target = self._target(message, unknown)

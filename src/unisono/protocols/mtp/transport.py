@@ -22,6 +22,10 @@ NAK_RANGES_MAX: Final = 80
 """Ranges of one message that are asked for at once, the rest in the next heartbeat."""
 REPAIRS_MAX: Final = 16_384
 """Packets that wait to be sent again; what is asked for beyond is dropped and asked for again."""
+ANSWERS: Final = 8
+"""How long an answer takes is a mean over about so many."""
+SLOW_BEATS: Final = 20
+"""Longer is nobody waited for, in heartbeats."""
 FEW: Final = 2
 """A repair that so many asked for goes to them alone, one that more want to the web; where NAKs
 dally, each goes to the web, since others wait to see whether they need to ask."""
@@ -69,6 +73,9 @@ class Incoming:
     due_us: int = -1
     """When to ask for what is missing; -1 while nothing seems to be."""
     tries: int = 0
+    asked_us: int = 0
+    """When we asked for what is missing before `asked_packets`; 0 once an answer came."""
+    asked_packets: int = 0
     denied: set[int] = field(default_factory=set)
 
     @property
@@ -227,6 +234,8 @@ class Inlet:
         self._dice = dice
         self.incoming: dict[int, Incoming] = {}
         self.octets = 0
+        self._answer_us = 0
+        """How long it takes until an answer comes, about."""
         self._lost = 0
         """Packets that were seen to be missing, since somebody last asked."""
         self._taken = 0
@@ -262,6 +271,9 @@ class Inlet:
         message.octets += len(data.piece)
         self.octets += len(data.piece)
         self._taken += 1
+        if message.asked_us and place <= message.asked_packets:
+            self._answer_us += (now_us - message.asked_us - self._answer_us) // ANSWERS
+            message.asked_us = 0
         message.heard_us = now_us
         if place > message.packets:
             self._lost += place - message.packets - 1
@@ -292,24 +304,34 @@ class Inlet:
         """[MTP 4] Something is missing: ask after a random 0 to f heartbeats, and not before
         `beats` have passed."""
         if message.due_us < 0:
-            wait = beats + (self._dice.randint(0, self._dally) if self._dally else 0)
-            message.due_us = now_us + wait * self._pace.heartbeat_us
+            dally = self._dice.randint(0, self._dally) if self._dally else 0
+            wait_us = max(beats * self._pace.heartbeat_us, self._delay_us()) if beats else 0
+            message.due_us = now_us + wait_us + dally * self._pace.heartbeat_us
+
+    def _delay_us(self) -> int:
+        """A member that is busy, or far away, is heard later than in a heartbeat."""
+        return min(self._answer_us, SLOW_BEATS * self._pace.heartbeat_us)
+
+    def _flows_until_us(self, message: Incoming) -> int:
+        """Some of it came lately: what follows may wait in a socket, behind what told us that it
+        must be there."""
+        return message.heard_us + max(self._pace.heartbeat_us, self._delay_us())
 
     def is_coming(self, message: Incoming, now_us: int) -> bool:
-        """Nothing is missing between what came, and some of it came in the last heartbeat: the rest
-        may wait in a socket, behind what told us that it must be there."""
+        """Nothing is missing between what came, and it flows."""
         if message.window.received < message.window.highest:
             return False
-        message.due_us = max(message.due_us, message.heard_us + self._pace.heartbeat_us)
+        message.due_us = max(message.due_us, self._flows_until_us(message))
         return message.due_us > now_us
 
     def asked(self, message: Incoming, now_us: int) -> None:
         message.tries += 1
+        message.asked_us, message.asked_packets = now_us, message.packets or 1
         wait = 1 + min(message.tries, 6)
         wait += self._dice.randint(0, self._dally) if self._dally else 0
-        message.due_us = now_us + wait * self._pace.heartbeat_us
+        message.due_us = now_us + max(wait * self._pace.heartbeat_us, 2 * self._delay_us())
 
-    def missing(self, message: Incoming, accepted: bool) -> list[Range]:
+    def missing(self, message: Incoming, accepted: bool, now_us: int) -> list[Range]:
         """What to ask for: gaps, and where the end is not known but must be there, all that
         follows."""
         number, window = message.number, message.window
@@ -317,7 +339,7 @@ class Inlet:
             (number, first - 1, last - 1)
             for first, last in window.missing(message.packets, NAK_RANGES_MAX)
         ]
-        if not message.ended and accepted:
+        if not message.ended and accepted and now_us >= self._flows_until_us(message):
             ranges.append((number, message.packets, WHOLE))
         return ranges
 
