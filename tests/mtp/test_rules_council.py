@@ -78,6 +78,23 @@ def test_no_acceptance_is_seen_before_most_replicas_know_of_it() -> None:
 
 
 @pytest.mark.rule("MTP-19")
+def test_what_only_the_dead_coordinator_had_is_rejected_by_the_next() -> None:
+    room = together("a", "b", "c", "d")
+    deafen(room, "data", "a", "b", "c")
+    room.obey("say a lost\nadvance 30ms")
+    number = core(room, "a").chair.machine.next - 1
+    assert core(room, "a").chair.machine.status[number] is ACCEPTED
+    for name in "bc":
+        cohort = core(room, name).council
+        assert number in core(room, name).hearing.accepted_in(cohort.owed_value()), "proposed"
+        assert number not in core(room, name).hearing.accepted_in(cohort.value), "and not held"
+    room.obey("crash a\nheal\nadvance 3000ms")
+    said = room.obey("say d word\nadvance 300ms")
+    assert delivered(said) == {name: ["word"] for name in "bcd"}, "nobody waits for what is gone"
+    room.obey(GROUP_LAWS)
+
+
+@pytest.mark.rule("MTP-19")
 def test_one_more_than_half_is_enough_and_one_alone_is_not() -> None:
     room = together("a", "b", "c", "d")
     assert delivered(room.obey("crash c\nsay d two\nadvance 30ms")) == {n: ["two"] for n in "abd"}

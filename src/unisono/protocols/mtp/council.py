@@ -15,9 +15,10 @@ replicas remember nothing, when they found a new web. With one replica all of th
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from unisono.core import EVERYONE, Effect, Send
 from unisono.model import Address, Member
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from unisono.protocols.mtp.core import Mtp
 
 NO_HEADER: Final = Header(0, 0, 0, 0, 0, 0, 0, 0, 1)
+WAITING_MAX: Final = 64
+"""Proposals that wait for data; the coordinator insists on its last one."""
 
 
 @dataclass(slots=True)
@@ -57,6 +60,14 @@ class Told:
     web: int
     ballot: int
     version: int
+
+
+class Waiting(NamedTuple):
+    """A proposal under the present ballot."""
+
+    version: int
+    value: bytes
+    source: Address
 
 
 class Council:
@@ -90,8 +101,9 @@ class Council:
         """A new web, until its founder has told us that this is not an old proposal."""
         self._acks: dict[int, int] = {}
         self._supports: dict[int, Support] = {}
-        self._owed: tuple[int, int, Address] | None = None
-        """An acknowledgment that waits for data."""
+        self._waiting: deque[Waiting] = deque(maxlen=WAITING_MAX)
+        """Proposals of the coordinator whose data has not all come. We do not hold them yet: if the
+        coordinator dies, what nobody else has is to be rejected, not waited for."""
         self._stood_us = 0
         self._nonce = core.dice.getrandbits(32) | 1
         """Answers to an earlier one are from before we forgot."""
@@ -232,7 +244,8 @@ class Council:
     def abandon(self) -> None:
         """Forget a web that did not come about, as a restart would."""
         self.web, self.ballot, self.accepted, self.version = NO_LIFE, 0, 0, 0
-        self.leads, self._told, self._owed, self._offered = False, {}, None, None
+        self.leads, self._told, self._offered = False, {}, None
+        self._waiting.clear()
         self.committed, self.value = 0, b""
         self._nonce = self._core.dice.getrandbits(32) | 1
 
@@ -284,24 +297,26 @@ class Council:
             self._follow(packet.ballot)
         if not self.accepted and packet.version < self.version:
             return  # From before our time: what we held in a former life may be newer.
-        if (packet.ballot, packet.version) > (self.accepted, self.version) or not self.accepted:
-            self.accepted, self.version = packet.ballot, packet.version
-            self.value = bytes(packet.value)
         self.heard_us = self._core.now_us
-        self._owed = (packet.ballot, self.version, source)
+        if self.accepted == packet.ballot and packet.version <= self.version:
+            self._answer(self.version, source, out)
+            return
+        if not self._waiting or packet.version > self._waiting[-1].version:
+            self._waiting.append(Waiting(packet.version, bytes(packet.value), source))
         self.settle(out)
 
     def settle(self, out: list[Effect]) -> None:
-        """Acknowledge what is owed, as soon as the data that it accepts is here."""
-        if self._owed is not None and self._holds(self.value):
-            ballot, version, source = self._owed
-            self._owed = None
-            if ballot == self.ballot:
-                self._answer(version, source, out)
+        """Hold what was proposed, as soon as the data that it accepts is here, and say so."""
+        source = None
+        while self._waiting and self._holds(self._waiting[0].value):
+            self.version, self.value, source = self._waiting.popleft()
+            self.accepted = self.ballot
+        if source is not None:
+            self._answer(self.version, source, out)
 
     def owed_value(self) -> bytes:
-        """A value that we cannot acknowledge before we have the data it accepts."""
-        return self.value if self._owed is not None else b""
+        """A value that we cannot hold before we have the data it accepts."""
+        return self._waiting[-1].value if self._waiting else b""
 
     def _answer(self, version: int, source: Address, out: list[Effect]) -> None:
         packet = Ack(NO_HEADER, self.rank, self.ballot, version)
@@ -327,6 +342,7 @@ class Council:
         self.ballot = ballot
         self.leads = False
         self._supports = {}
+        self._waiting.clear()
         self.heard_us = self._core.now_us
 
     def stand(self, out: list[Effect]) -> None:
