@@ -44,6 +44,7 @@ def laws_broken(faults: str, until: str, first: int = 0, **options: int) -> set[
 # -- order and agreement ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.catches("agreement")
 def test_delivering_what_is_pending(monkeypatch: pytest.MonkeyPatch) -> None:
     """As soon as the data is here, without the master's word."""
@@ -59,6 +60,7 @@ def test_delivering_what_is_pending(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "agreement" in laws_broken("chaos", "agreement", first=12)
 
 
+@pytest.mark.slow
 @pytest.mark.catches("agreement")
 def test_skipping_what_was_accepted_and_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
     due = Consumer.due
@@ -72,6 +74,7 @@ def test_skipping_what_was_accepted_and_is_not_here(monkeypatch: pytest.MonkeyPa
     assert "agreement" in laws_broken("loss", "agreement")
 
 
+@pytest.mark.slow
 @pytest.mark.catches("agreement")
 def test_guessing_that_what_one_did_not_hear_of_was_rejected(
     monkeypatch: pytest.MonkeyPatch,
@@ -256,12 +259,14 @@ def test_a_state_that_is_taken_too_late(monkeypatch: pytest.MonkeyPatch) -> None
 # -- progress -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.catches("progress")
 def test_never_asking_for_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Mending, "ask", lambda self, out: None)
     assert "progress" in laws_broken("loss", "progress", first=1)
 
 
+@pytest.mark.slow
 @pytest.mark.catches("progress")
 def test_never_giving_up_a_holder_that_died(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Usher, "fail", lambda self, key: None)

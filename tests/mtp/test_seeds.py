@@ -20,13 +20,11 @@ def nodes_of(seed: int) -> int:
     return 3 + seed % 7
 
 
+@pytest.mark.parametrize("messages", [200, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("faults", "seed"), KEPT)
-def test_a_seed_that_once_failed_holds(faults: str, seed: int) -> None:
-    for messages in (200, 100):
-        plan = Plan(
-            protocol="mtp", nodes=nodes_of(seed), seed=seed, faults=faults, messages=messages
-        )
-        assert run(plan).violations == ()
+def test_a_seed_that_once_failed_holds(faults: str, seed: int, messages: int) -> None:
+    plan = Plan(protocol="mtp", nodes=nodes_of(seed), seed=seed, faults=faults, messages=messages)
+    assert run(plan).violations == ()
 
 
 @pytest.mark.slow
