@@ -46,7 +46,6 @@ class Watched:
     request: int = 0
     token: int = 0
     """The last token that it was granted, for that request."""
-    expelled_us: int = 0
 
 
 @dataclass(slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final, NamedTuple
@@ -12,7 +12,6 @@ from unisono.core import EVERYONE, Effect, Send
 from unisono.model import Address, Buffer
 from unisono.parts.door import Door
 from unisono.parts.window import Window
-from unisono.protocols.mtp.agreement import Status
 from unisono.protocols.mtp.batch import Content
 from unisono.protocols.mtp.packets import WHOLE, Data, Kind, Range
 
@@ -132,9 +131,6 @@ class Outlet:
     def goes_on(self, number: int) -> bool:
         """Whether it is this message's turn, and more of it leaves when the window opens."""
         return bool(self._fresh) and self._fresh[0].number == number
-
-    def unsent(self) -> int:
-        return sum(len(held.slices) - held.sent for held in self._fresh)
 
     def drop(self, number: int) -> None:
         """Forget a message: it was rejected, or nobody needs it any more."""
@@ -347,16 +343,3 @@ class Inlet:
         message = self.incoming.pop(number, None)
         if message is not None:
             self.octets -= message.octets
-
-
-def wanting(
-    inlet: Inlet, numbers: Sequence[int], status: Callable[[int], Status]
-) -> Iterator[tuple[Incoming, bool]]:
-    """The messages of these that are not whole here and not rejected, and whether accepted."""
-    for number in numbers:
-        its = status(number)
-        if its is Status.REJECTED:
-            continue
-        message = inlet.at(number)
-        if not message.whole:
-            yield message, its is Status.ACCEPTED
