@@ -266,6 +266,21 @@ def test_a_repair_that_few_want_goes_to_them_and_one_that_many_want_to_the_web()
 
 
 @pytest.mark.rule("MTP-12")
+def test_a_repair_for_all_is_also_for_one_that_came_after_the_token() -> None:
+    """With unicast a token names whom to send to. A joiner that asks is not among them."""
+    room = together("a", "b", "c", "d", unicast=1, dally=3)
+    number = core(room, "a").chair.machine.next
+    room.obey("say a word\nadvance 1ms")
+    held = core(room, "a").outlet.held[number]
+    held.audience = at(room, "a", "b", "c")  # type: ignore[assignment]
+    nak = forged(room, "d", Kind.NAK, Nak(NO_HEADER, ((number, 0, 0),)))
+    room.now_us += 40_000
+    ((to, packet),) = [sent for sent in packets_in(step(room, "a", nak)) if sent[0] != EVERYONE]
+    assert isinstance(packet, Data)
+    assert to == at(room, "a", "b", "c", "d")
+
+
+@pytest.mark.rule("MTP-12")
 def test_a_producer_answers_for_as_long_as_it_retains() -> None:
     room = together("a", "b", "c", heartbeat_us=20_000)
     number = core(room, "a").chair.machine.next

@@ -54,6 +54,10 @@ class Held:
     repaired: dict[int, Repaired] = field(default_factory=dict)
     """By packet, when it was last sent again."""
 
+    def audience_with(self, askers: list[Address]) -> tuple[Address, ...]:
+        """Whom it was for, and those who have come since and ask; nobody named is the web."""
+        return tuple(dict.fromkeys((*self.audience, *askers))) if self.audience else ()
+
 
 @dataclass(slots=True)
 class Incoming:
@@ -201,7 +205,7 @@ class Outlet:
             all_askers = (*(lately.to if lately is not None else ()), *askers)
             alone = len(all_askers) <= self._few
             held.repaired[key[1]] = Repaired(now_us, all_askers if alone else ())
-            target = tuple(askers) if alone else held.audience
+            target = tuple(askers) if alone else held.audience_with(askers)
             if load and target != to:
                 out.append(Send(to or EVERYONE, load))
                 load = []
