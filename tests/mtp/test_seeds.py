@@ -16,6 +16,11 @@ KEPT = [
 ]
 
 
+FAR = {"unicast": 1, "masters": 3, "dally": 3}
+KEPT_FAR = (7008, 7017, 7022, 7025)
+"""Repairs did not go to who had come after the token was granted."""
+
+
 def nodes_of(seed: int) -> int:
     return 3 + seed % 7
 
@@ -24,6 +29,12 @@ def nodes_of(seed: int) -> int:
 @pytest.mark.parametrize(("faults", "seed"), KEPT)
 def test_a_seed_that_once_failed_holds(faults: str, seed: int, messages: int) -> None:
     plan = Plan(protocol="mtp", nodes=nodes_of(seed), seed=seed, faults=faults, messages=messages)
+    assert run(plan).violations == ()
+
+
+@pytest.mark.parametrize("seed", KEPT_FAR)
+def test_a_seed_that_once_failed_far_away_holds(seed: int) -> None:
+    plan = Plan(protocol="mtp", nodes=nodes_of(seed), seed=seed, faults="chaos", options=FAR)
     assert run(plan).violations == ()
 
 
