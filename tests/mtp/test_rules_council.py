@@ -230,7 +230,15 @@ def test_the_newest_value_of_the_highest_ballot_goes_on() -> None:
     b.council.stand([])
     newer = core(room, "a").chair.machine
     newer.grant(77)
-    support = Support(NO_HEADER, 3, b.council.ballot, 1, mine + 5, value_of(newer))
+    support = Support(
+        NO_HEADER,
+        3,
+        b.council.ballot,
+        1,
+        mine + 5,
+        value_of(newer),
+        core(room, "c").council._support().lives,
+    )
     step(room, "b", forged(room, "c", Kind.SUPPORT, support))
     assert b.leads
     assert b.chair.machine.next == newer.next

@@ -59,5 +59,10 @@ OFFER: Final = Offer(
     appoint=appoint,
     advice=advice,
     label=label,
-    swarm={"tokens": (1, 2, 3, 4, 5), "masters": (1, 1, 3)},
+    swarm={
+        "tokens": (1, 2, 3, 4, 5),
+        "masters": (1, 1, 3),
+        "unicast": (0, 0, 1),
+        "dally": (0, 0, 3),
+    },
 )

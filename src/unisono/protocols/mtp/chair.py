@@ -84,7 +84,7 @@ class Chair:
         """Numbers below this are committed."""
         self._proposed = b""
         self._granted: list[tuple[int, Token]] = []
-        self._beat_us = 0
+        self._beat_us = self._began_us = 0
 
     # -- taking the chair --------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ class Chair:
         self._shown = 0
         self._granted = []
         self._proposed = b""
-        self._beat_us = now_us
+        self._beat_us = self._began_us = now_us
         self.closed = False
 
     def get_ready(self) -> None:
@@ -339,6 +339,10 @@ class Chair:
                 if silent_us > detect_us or (silent_us > detect_us // 2 and self._suspected(key)):
                     if key not in self.usher.failing:
                         self.usher.fail(key)
+        elif self._visible or core.congested:
+            self._began_us = core.now_us  # It is not data that we wait for.
+        elif core.now_us - self._began_us > core.parameters.lost_us:
+            core.doom("what the last master accepted cannot be had")
         self._set_pace()
 
     def _suspected(self, key: int) -> bool:

@@ -409,11 +409,12 @@ class Mtp:
             self._master_us = self.council.heard_us = self.now_us
             self.chair.beat(out)
             self.chair.advertise(out)
+            self.entrance.tidy()
         else:
             self._report(out, self.pressure())
             self._look_for_master()
         if self.council.count > 1 and (self.council.has_ended() or self.council.is_forgotten()):
-            self.doom("most of the web's masters have forgotten it")
+            self.entrance.web_ended()
         if self.machine.state is LEAVING:
             self.entrance.insist(out)
         self.mending.forget(self.chair.stable if self.leads else 0)

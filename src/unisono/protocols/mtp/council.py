@@ -16,7 +16,7 @@ replicas remember nothing, when they found a new web. With one replica all of th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -51,6 +51,7 @@ class Seated:
     heard_us: int
     web: int
     leads: bool
+    life: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,9 @@ class Council:
         """Proposals of the coordinator whose data has not all come. We do not hold them yet: if the
         coordinator dies, what nobody else has is to be rejected, not waited for."""
         self._stood_us = 0
+        self._left: dict[int, int] = {}
+        """Replicas that left in the order and have not come back, with the life that left."""
+        self._forgotten = 0
         self._nonce = core.dice.getrandbits(32) | 1
         """Answers to an earlier one are from before we forgot."""
         self._ended_us = -1
@@ -138,12 +142,15 @@ class Council:
         core = self._core
         version = self.version if self.accepted else 0
         web = self.web if self.accepted and (self.committed or not self.leads) else NO_LIFE
-        seat = Seat(
-            self.rank, self.count, core.me, web, self.ballot, version, self.leads, asks, echo
-        )
+        where = (self.rank, self.count, core.me, web, self.ballot, version, self.leads)
+        seat = Seat(*where, asks, echo, self._life())
         return core.door.seal(Kind.SEAT, seat.body(), life=web)
 
-    def hear(self, seat: Seat, source: Address, out: list[Effect]) -> None:
+    def _life(self) -> int:
+        """Rises whenever we forget."""
+        return self._core.me.incarnation << 16 | self._forgotten & 0xFFFF
+
+    def hear(self, seat: Seat, out: list[Effect]) -> None:
         """A replica told where it stands."""
         core = self._core
         if seat.member == core.me or not self.rank or seat.masters != self.count:
@@ -158,10 +165,11 @@ class Council:
                     out.append(Send((seat.member.address,), [answer]))
             return
         known = self.seats.get(seat.rank)
-        if known is not None and seat.member.name == known.member.name:
-            if seat.member.incarnation < known.member.incarnation:
-                return
-        self.seats[seat.rank] = Seated(seat.member, core.now_us, seat.web, seat.leads)
+        if known is not None and seat.member.name == known.member.name and seat.life < known.life:
+            return
+        self.seats[seat.rank] = Seated(seat.member, core.now_us, seat.web, seat.leads, seat.life)
+        if seat.web and seat.life > self._left.get(seat.rank, seat.life):
+            del self._left[seat.rank]
         if not seat.web:
             self._told.pop(seat.rank, None)
         if seat.asks and self.accepted:
@@ -187,6 +195,8 @@ class Council:
             if len(told) >= self.majority and leader in told and told[leader].ballot == ballot:
                 if web != self.web:
                     self.heard_us = self._core.now_us
+                if (web, ballot) != (self.web, self.ballot):
+                    self._waiting.clear()
                 self.web, self.ballot = web, ballot
                 self.version = told[leader].version
 
@@ -226,13 +236,20 @@ class Council:
         """So many replicas have forgotten our web that no majority will ever remember it."""
         now_us = self._core.now_us
         since_us = now_us - 3 * self._core.parameters.beat_us
-        near = [seat for seat in self.seats.values() if seat.heard_us >= since_us]
-        forgot = sum(seat.web != self.web for seat in near)
-        if not self.accepted or self.count - forgot >= self.majority:
+        near = {rank: seat for rank, seat in self.seats.items() if seat.heard_us >= since_us}
+        forgot = {rank for rank, seat in near.items() if seat.web != self.web}
+        forgot |= self._left.keys()
+        if not self.accepted or self.count - len(forgot) >= self.majority:
             self._ended_us = -1
             return False
         self._ended_us = now_us if self._ended_us < 0 else self._ended_us
         return now_us - self._ended_us >= self._core.parameters.detect_us
+
+    def note(self, gone: Mapping[int, bool]) -> None:
+        """Of those who are gone, a replica that left will not remember the web either."""
+        for rank, seat in self.seats.items():
+            if gone.get(key_of(seat.member)):
+                self._left[rank] = seat.life
 
     def found(self, web: int, value: bytes, out: list[Effect]) -> None:
         self.web, self.ballot, self.accepted = web, self.rank, self.rank
@@ -247,6 +264,7 @@ class Council:
         self.leads, self._told, self._offered = False, {}, None
         self._waiting.clear()
         self.committed, self.value = 0, b""
+        self._forgotten += 1
         self._nonce = self._core.dice.getrandbits(32) | 1
 
     def is_stranded(self) -> bool:
@@ -351,9 +369,7 @@ class Council:
         ballot = rounds * self.count + self.rank
         self._follow(ballot if ballot > self.ballot else ballot + self.count)
         self._stood_us = self._core.now_us
-        self._supports[self.rank] = Support(
-            NO_HEADER, self.rank, self.ballot, self.accepted, self.version, self.value
-        )
+        self._supports[self.rank] = self._support()
         packet = Stand(NO_HEADER, self.rank, self.ballot)
         self._send(Kind.STAND, packet.body(self._core.header_octets()), self.addresses(), out)
         self._core.door.count("stand")
@@ -380,15 +396,30 @@ class Council:
             return
         if packet.ballot > self.ballot:
             self._follow(packet.ballot)
-        answer = Support(NO_HEADER, self.rank, self.ballot, self.accepted, self.version, self.value)
-        self._send(Kind.SUPPORT, answer.body(self._core.header_octets()), (source,), out)
+        body = self._support().body(core.header_octets())
+        self._send(Kind.SUPPORT, body, (source,), out)
+
+    def _support(self) -> Support:
+        """What we hold, and the latest life that we know of each replica."""
+        known = {rank: seat.life for rank, seat in self.seats.items()} | {self.rank: self._life()}
+        lives = tuple(known.get(rank, 0) for rank in range(1, self.count + 1))
+        held = (self.ballot, self.accepted, self.version, self.value)
+        return Support(NO_HEADER, self.rank, *held, lives)
 
     def supported(self, packet: Support) -> bool:
         """True when this support makes us the coordinator, with the newest value of all."""
         if packet.ballot != self.ballot or self.leads or self.rank not in self._supports:
             return False
+        if not 1 <= packet.rank <= self.count or len(packet.lives) != self.count:
+            return False
         self._supports[packet.rank] = packet
-        if len(self._supports) < self.majority:
+        # Who has forgotten since it supported us has forgotten that too, and may be counted by
+        # another. Of the replicas that told it what it forgot, one at least supports us and knows.
+        told = [support.lives for support in self._supports.values()]
+        latest = [max(lives) for lives in zip(*told, strict=True)]
+        for rank in [r for r, s in self._supports.items() if s.lives[r - 1] < latest[r - 1]]:
+            del self._supports[rank]
+        if len(self._supports) < self.majority or self.rank not in self._supports:
             return False
         newest = max(self._supports.values(), key=lambda each: (each.accepted, each.version))
         self.accepted, self.version = newest.accepted, newest.version

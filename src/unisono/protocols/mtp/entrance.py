@@ -11,7 +11,7 @@ from unisono.parts.transfer import Giver, Taker
 from unisono.protocols.mtp.agreement import Consumer
 from unisono.protocols.mtp.council import NO_HEADER
 from unisono.protocols.mtp.decision import value_of
-from unisono.protocols.mtp.figure import Timer
+from unisono.protocols.mtp.figure import LEAVING, Timer
 from unisono.protocols.mtp.packets import (
     HEADER_OCTETS,
     STATE_OCTETS,
@@ -205,6 +205,12 @@ class Entrance:
         since_us = self._core.now_us - self._core.parameters.detect_us
         return sum(asked_us >= since_us for asked_us in self._asked_us.values())
 
+    def tidy(self) -> None:
+        """Forget what nobody asks for any more: its taker is done, or gone."""
+        since_us = self._core.now_us - self._core.parameters.lost_us
+        for key in [k for k, asked_us in self._asked_us.items() if asked_us < since_us]:
+            self.forget(key)
+
     def offer(self, key: int, what: int, octets: bytes) -> None:
         """What a joiner will ask for. Of too many, the oldest is forgotten, and joins again."""
         core = self._core
@@ -226,7 +232,8 @@ class Entrance:
             self.forget(key)
             return
         if giver is None:
-            if core.leads and core.chair.ready and key not in core.chair.usher.admitted:
+            hopeless = packet.what == ROSTER or key not in core.chair.usher.captures
+            if core.leads and core.chair.ready and hopeless:
                 core.chair.usher.turn_away(key, member.address, out)
             return
         self._asked_us[key] = core.now_us
@@ -287,6 +294,14 @@ class Entrance:
     def gone(self) -> bool:
         """What follows is not for us any more."""
         return self._left_at > 0
+
+    def web_ended(self) -> None:
+        """No majority of the masters remembers the web any more, nor ever will."""
+        core = self._core
+        if core.machine.state is LEAVING and not core.speech.unsaid():
+            self.out = True
+        else:
+            core.doom("too few of the web's masters are left to decide anything")
 
     def linger(self) -> None:
         """A master goes once the others know, or will not."""

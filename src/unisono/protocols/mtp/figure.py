@@ -165,7 +165,7 @@ def hear_report(me: Mtp, packet: Report, out: list[Effect]) -> None:
 
 
 def let_out(me: Mtp, packet: LeaveRequest, out: list[Effect]) -> None:
-    if me.leads:
+    if me.leads and packet.header.sender in me.web.members:
         me.chair.usher.leavers.add(packet.header.sender)
 
 
@@ -192,7 +192,7 @@ def hold_back(me: Mtp, event: Congested, out: list[Effect]) -> None:
 
 
 def hear_seat(me: Mtp, packet: Seat, out: list[Effect]) -> None:
-    me.council.hear(packet, packet.member.address, out)
+    me.council.hear(packet, out)
 
 
 def hold_proposal(me: Mtp, packet: Propose, out: list[Effect]) -> None:

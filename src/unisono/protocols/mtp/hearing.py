@@ -207,6 +207,7 @@ class Hearing:
                 core.entrance.ended(number, change.ends)
                 if core.leads:
                     core.web.apply(core.door.life, number, change)
+                    core.chair.usher.note(number, change)
                     core.chair.usher.changed(number, change, out)
                 return False
             core.doom(
@@ -222,6 +223,8 @@ class Hearing:
         if core.web.members != before:
             out.append(Install(view))
         if core.council.rank:
+            core.council.note(gone)
+            core.chair.usher.note(number, change)
             for member, _ in change.joined:
                 core.entrance.offer(key_of(member), ROSTER, core.web.roster())
         if core.leads:

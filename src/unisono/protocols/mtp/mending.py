@@ -45,7 +45,8 @@ class Mending:
             core.know(max(wanted) + 1)
         for number in range(first, min(core.known_next, first + 256)):
             status = core.hearing.status(number)
-            unknown = status is PENDING and core.known_next - number > t and not core.leads
+            unknown = status is PENDING and core.known_next - number > t
+            unknown = unknown and (not core.leads or not core.chair.ready)
             if status is REJECTED or (number in core.outlet.held and not unknown):
                 continue
             message = core.inlet.at(number)

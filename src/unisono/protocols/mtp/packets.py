@@ -295,11 +295,13 @@ class Seat(NamedTuple):
     asks: int
     """Above 0 it wants to be told by all who remember, with this number as the echo."""
     echo: int
+    life: int = 0
+    """Rises whenever this replica forgets."""
 
     def body(self) -> bytes:
         out = Writer().u8(self.rank).u8(self.masters).member(self.member).u64(self.web)
         out.u32(self.ballot).u64(self.version).u8(self.leads)
-        return out.u32(self.asks).u32(self.echo).done()
+        return out.u32(self.asks).u32(self.echo).u64(self.life).done()
 
 
 class Propose(NamedTuple):
@@ -343,10 +345,12 @@ class Support(NamedTuple):
     """The ballot under which the value was accepted."""
     version: int
     value: Buffer
+    lives: tuple[int, ...] = ()
+    """Rank by rank, the latest life that the supporter has heard of, its own included."""
 
     def body(self, header: bytes) -> bytes:
         out = Writer().raw(header).u8(self.rank).u32(self.ballot).u32(self.accepted)
-        return out.u64(self.version).blob(self.value).done()
+        return out.u64(self.version).blob(self.value).rows("Q", 1, self.lives).done()
 
 
 InWeb = (

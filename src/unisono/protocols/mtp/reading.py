@@ -136,7 +136,7 @@ def _stand(h: Header, r: Reader) -> Stand:
 
 
 def _support(h: Header, r: Reader) -> Support:
-    return Support(h, r.u8(), _count(r), _count(r), _number(r), r.blob())
+    return Support(h, r.u8(), _count(r), _count(r), _number(r), r.blob(), r.rows("Q"))
 
 
 _IN_WEB: Final[dict[int, Callable[[Header, Reader], InWeb]]] = {
@@ -184,6 +184,7 @@ def read(kind: int, body: memoryview) -> Packet:
                 _flag(reader),
                 reader.u32(),
                 reader.u32(),
+                reader.u64(),
             )
             if not 1 <= packet.rank <= packet.masters:
                 raise BadPacket("malformed")

@@ -39,7 +39,9 @@ class Usher:
         self.tombs: deque[int] = deque(maxlen=TOMBS_MAX)
         """Lives that were in the web and are not any more."""
         self.admitted: dict[int, tuple[int, bool]] = {}
-        """By joiner, its first number, and whether it is given the state."""
+        """By member, its first number, and whether it was to be given the state."""
+        self.captures: set[int] = set()
+        """Joiners for which we have taken the application's state."""
         self.ending = False
         """The master wants to end the web."""
         self.change: Change | None = None
@@ -138,11 +140,20 @@ class Usher:
 
     def _next_joiners(self) -> tuple[tuple[Member, bool], ...]:
         """Those who waited longest, as many as can be given roster and state now."""
-        count = min(CHANGES_MAX, GIVERS_MAX - self._core.entrance.takers())
+        core = self._core
+        count = min(CHANGES_MAX, GIVERS_MAX - core.entrance.takers())
+        count = min(count, core.parameters.members_count_max - len(core.web.members))
+        latest: dict[str, JoinRequest] = {}
+        for joiner in self.joiners.values():
+            packet = joiner.packet
+            rival = latest.get(packet.member.name)
+            if rival is None or rival.member.incarnation < packet.member.incarnation:
+                latest[packet.member.name] = packet
+        chosen = [packet for packet in latest.values() if not self._why_not(packet)]
         return tuple(
-            (joiner.packet.member, joiner.packet.wants_state and self._core.with_state)
-            for joiner in self.joiners.values()
-        )[: max(count, 0)]
+            (packet.member, packet.wants_state and core.with_state)
+            for packet in chosen[: max(count, 0)]
+        )
 
     def fail(self, key: int) -> None:
         """A member is judged failed."""
@@ -157,21 +168,28 @@ class Usher:
             core.chair.reject(gone.key)
             core.chair.watched.pop(gone.key, None)
             core.chair.upto.pop(gone.key, None)
-            self.admitted.pop(gone.key, None)
-            self.tombs.append(gone.key)
         for member, waits in change.joined:
             key = key_of(member)
             if key == core.key:
                 continue
             core.chair.watch(key, number + 1)
-            self.admitted[key] = (number, waits)
             if waits:
+                self.captures.add(key)
                 out.append(Capture(key))
             self._confirm(key, out)
         # Deviates [MTP 3.4 state]: tokens are granted again as soon as the state is taken, not when
         # the joiner has it: it may be large, and what follows waits at the joiner.
         if number == self.number:
             self.change, self.number, self.holding = None, 0, False
+
+    def note(self, number: int, change: Change) -> None:
+        """At every replica: who came and went. One that takes the chair may have to confirm."""
+        for gone in change.gone:
+            self.admitted.pop(gone.key, None)
+            self.captures.discard(gone.key)
+            self.tombs.append(gone.key)
+        for member, waits in change.joined:
+            self.admitted[key_of(member)] = (number, waits)
 
     def _confirm(self, key: int, out: list[Effect]) -> None:
         core = self._core
