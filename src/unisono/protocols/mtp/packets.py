@@ -61,7 +61,8 @@ class Header(NamedTuple):
     bits: int
     next: int
     taken: int
-    """The sender has delivered or skipped all numbers below this."""
+    """The sender has all numbers below this: delivered, skipped, or, while it waits for the state,
+    here."""
     heartbeat_us: int
     window: int
     retention: int

@@ -69,7 +69,8 @@ class Usher:
         if self.change is not None and any(its == packet.member for its, _ in self.change.joined):
             return
         if key in self.tombs:
-            self._refuse(packet, "this life of the member has been in the web before", out)
+            reason = "this life of the member has been in the web before"
+            self._refuse(packet, reason, out, final=True)
             return
         refusal = self._why_not(packet)
         if refusal:
@@ -93,8 +94,10 @@ class Usher:
             return f"the web is full: {core.parameters.members_count_max} members"
         return ""
 
-    def _refuse(self, packet: JoinRequest, reason: str, out: list[Effect]) -> None:
-        body = Refuse(key_of(packet.member), False, reason).body()
+    def _refuse(
+        self, packet: JoinRequest, reason: str, out: list[Effect], final: bool = False
+    ) -> None:
+        body = Refuse(key_of(packet.member), final, reason).body()
         out.append(Send((packet.member.address,), [self._core.door.seal(Kind.REFUSE, body)]))
 
     def turn_away(self, key: int, source: Address, out: list[Effect]) -> None:
