@@ -23,6 +23,7 @@ LEADS_NOBODY = (
 )
 UNWALKED = {
     "CATCHING_UP --Grant/use_token--> CATCHING_UP": "who catches up has not asked for a token",
+    "CATCHING_UP --Nak/repair--> CATCHING_UP": "seldom: only a coordinator asks another master",
     "CATCHING_UP --Deny/hear_denial--> CATCHING_UP": "the master holds all that a joiner lacks",
     "CATCHING_UP --TokenRequest/line_up--> CATCHING_UP": LEADS_NOBODY,
     "CATCHING_UP --Report/hear_report--> CATCHING_UP": LEADS_NOBODY,
