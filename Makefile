@@ -33,7 +33,7 @@ check: lint  ## format, lint, strict types, tidy, quick tests: under a minute
 	@$(PYTEST) -q -n 2 --dist loadgroup -m "not slow and not spark and not real"
 
 rules: setup  ## each rule of the papers: its tests, and whether it holds
-	@$(PYTEST) -q -n 2 --dist loadgroup -m rule --rules --rules-json build/rules.json
+	@$(PYTEST) -q -n 2 --dist loadgroup -m rule --rules --rules-json=build/rules.json
 
 soak: setup  ## long campaigns of simulated runs; SEEDS=3000 PROTOCOL=rmcast, by default all
 	@UNISONO_SEEDS=$(SEEDS) UNISONO_PROTOCOL=$(PROTOCOL) $(PYTEST) -m soak -s --timeout 0
