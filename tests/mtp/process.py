@@ -106,7 +106,7 @@ class Playing:
             restore=ledger.restore,
             **keywords,
         )
-        tell("joined", took_s=round(time.monotonic() - began, 4))
+        tell("joined", took_s=round(time.monotonic() - began, 4), rss=rss_octets())
         tasks = [asyncio.create_task(each()) for each in (self.hear, self.say, self.watch)]
         try:
             await self.obey()

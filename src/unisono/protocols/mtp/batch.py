@@ -14,7 +14,7 @@ from unisono.wire import Reader, Writer
 
 BATCH_OCTETS_MAX: Final = 1 << 20
 """So much that was said travels under one token, or one message that is larger."""
-BATCH_COUNT_MAX: Final = 16_384
+BATCH_COUNT_MAX: Final = 4096
 SMALL_OCTETS_MAX: Final = 16 << 10
 """Larger payloads are never copied on their way out."""
 JOIN_OCTETS_MAX: Final = 2 << 20

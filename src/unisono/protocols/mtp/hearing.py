@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 HISTORY_MAX: Final = 65_536
 """Statuses of delivered messages that are remembered for those who ask."""
 
-DELIVER_COUNT_MAX: Final = 8192
+DELIVER_COUNT_MAX: Final = 4096
 """Messages that one step delivers, before the application may say that it is full."""
 SPOOL_OCTETS_MAX: Final = 64 << 20
 """A joiner that waits for the state takes on so much of what is said; then the web waits for it."""

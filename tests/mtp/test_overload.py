@@ -1,0 +1,104 @@
+"""Producers that are faster than the slowest reader: memory is bounded, nobody is expelled, and the
+reader sets the pace."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import Any
+
+import pytest
+
+from tests.cli.running import free_port, until
+from tests.mtp.process import Process
+from unisono.config import Config
+from unisono.protocols.mtp.batch import BATCH_COUNT_MAX, BATCH_OCTETS_MAX
+from unisono.protocols.mtp.hearing import DELIVER_COUNT_MAX
+from unisono.protocols.mtp.parameters import Parameters
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+NAMES = ("a", "b", "c")
+SECONDS, SOAK_SECONDS = 12.0, float(os.environ.get("UNISONO_SECONDS", "60"))
+OCTETS_MAX = 1024
+QUEUE_COUNT_MAX = 1000
+OBJECT_OCTETS = 400
+"""What a message costs in Python beside its payload, with room for what an allocator wastes."""
+
+CONFIG, PARAMETERS = Config(), Parameters.of({})
+HELD_OCTETS = PARAMETERS.buffers * CONFIG.packet_octets_max + PARAMETERS.tokens * BATCH_OCTETS_MAX
+"""[MTP 4] What a consumer is made to hold: t x window x retention packets, and what was gathered
+for its token while a producer waited for it."""
+WAITING_COUNT_MAX = QUEUE_COUNT_MAX + DELIVER_COUNT_MAX + BATCH_COUNT_MAX
+"""What waits for the reader: that it is too much is known once a step has brought it."""
+BOUND_OCTETS = (
+    CONFIG.window_octets_max
+    + HELD_OCTETS
+    + WAITING_COUNT_MAX * (OCTETS_MAX + OBJECT_OCTETS)
+    + CONFIG.send_queue_octets_max
+)
+
+
+def sampled(web: dict[str, Process]) -> dict[str, dict[str, Any]]:
+    return {name: each.ask() for name, each in web.items()}
+
+
+def overload(seconds: float, blocks: bool) -> dict[str, Any]:
+    port = free_port()
+    with contextlib.ExitStack() as stack:
+        web: dict[str, Process] = {}
+        for name in NAMES:
+            orders = {
+                "join": {
+                    "group": "over",
+                    "name": name,
+                    "port": port,
+                    "master": int(name == "a"),
+                    "queue_count_max": QUEUE_COUNT_MAX,
+                },
+                "talks": name != "c",
+                "octets_max": OCTETS_MAX,
+                "batch": 200,
+                "nap_s": 0.001 if name == "c" else 0,
+                "blocks": blocks,
+            }
+            web[name] = stack.enter_context(Process(orders))
+        until(lambda: all(each.view == [*NAMES] for each in web.values()), 30, "one view")
+        time.sleep(seconds / 2)
+        middle = sampled(web)
+        time.sleep(seconds / 2)
+        end = sampled(web)
+        assert all(each.view == [*NAMES] for each in web.values()), "nobody is expelled"
+        assert not any(each.of("stopped") for each in web.values())
+        grown = {name: end[name]["rss_max"] - web[name].of("joined")[0]["rss"] for name in NAMES}
+        read = end["c"]["count"] - middle["c"]["count"]
+        lag = {at: now["a"]["count"] - now["c"]["count"] for at, now in ((0, middle), (1, end))}
+        return {
+            "grown_mib": {name: round(octets / 2**20, 1) for name, octets in grown.items()},
+            "bound_mib": round(BOUND_OCTETS / 2**20, 1),
+            "read_a_second": round(read / (seconds / 2)),
+            "lags": list(lag.values()),
+            "waiting": end["c"]["counters"].get("stream.waiting", 0),
+        }
+
+
+def check(told: dict[str, Any]) -> None:
+    print(told)
+    assert max(told["grown_mib"].values()) < told["bound_mib"]
+    assert told["waiting"] < WAITING_COUNT_MAX
+    assert told["read_a_second"] > 100, "the reader reads on"
+    earlier, later = told["lags"]
+    least_octets = OCTETS_MAX // 4
+    assert later < WAITING_COUNT_MAX + HELD_OCTETS // least_octets, "it is never far behind"
+    assert later < earlier + 2 * BATCH_COUNT_MAX, "and does not fall behind any further"
+
+
+@pytest.mark.parametrize("blocks", [False, True], ids=["the reader waits", "its loop waits too"])
+def test_the_slowest_reader_sets_the_pace(blocks: bool) -> None:
+    check(overload(SECONDS, blocks))
+
+
+@pytest.mark.soak
+def test_it_does_so_for_long() -> None:
+    check(overload(SOAK_SECONDS, blocks=False))
