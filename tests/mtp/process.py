@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import queue
 import random
 import subprocess
@@ -36,7 +35,7 @@ class Ledger:
     def __init__(self, ballast_octets: int) -> None:
         self.count = 0
         self.digest = bytes(HASH_OCTETS)
-        self._ballast = bytes(ballast_octets)
+        self._ballast: bytes | memoryview = bytes(ballast_octets)
 
     def add(self, message: Message) -> None:
         front = f"{message.sender} {message.number} ".encode()
@@ -51,7 +50,7 @@ class Ledger:
     def restore(self, state: bytes) -> None:
         self.count = int.from_bytes(state[:8], "big")
         self.digest = state[8 : 8 + HASH_OCTETS]
-        self._ballast = state[8 + HASH_OCTETS :]
+        self._ballast = memoryview(state)[8 + HASH_OCTETS :]
         tell("restored", count=self.count, octets=len(state))
 
 
@@ -63,8 +62,10 @@ def tell(kind: str, **told: Any) -> None:
     print(json.dumps({"kind": kind, "at_s": round(time.monotonic(), 4), **told}), flush=True)
 
 
-def rss_octets() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def rss_octets(what: str = "VmRSS") -> int:
+    """Memory that is resident now, or as `VmHWM` at most so far."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(what)) << 10
 
 
 def payloads(seed: int, large_every: int, octets_max: int) -> Iterator[bytes]:
@@ -93,7 +94,6 @@ class Playing:
         self.orders = orders
         self.ledger = Ledger(orders.get("ballast_octets", 0))
         self.talks = orders.get("talks", False)
-        self.rss_max = 0
 
     async def run(self) -> None:
         ledger = self.ledger
@@ -107,7 +107,7 @@ class Playing:
             **keywords,
         )
         tell("joined", took_s=round(time.monotonic() - began, 4), rss=rss_octets())
-        tasks = [asyncio.create_task(each()) for each in (self.hear, self.say, self.watch)]
+        tasks = [asyncio.create_task(each()) for each in (self.hear, self.say)]
         try:
             await self.obey()
             await self.group.leave()
@@ -150,10 +150,12 @@ class Playing:
             await asyncio.sleep(orders.get("pause_s", 0))
         tell("silent", count=self.ledger.count)
 
-    async def watch(self) -> None:
-        while True:
-            self.rss_max = max(self.rss_max, rss_octets())
-            await asyncio.sleep(0.05)
+    async def say_large(self, octets: int) -> None:
+        try:
+            number = await self.group.multicast(b"x" * octets)
+            tell("said", number=number)
+        except unisono.TooLarge as error:
+            tell("refused", why=str(error))
 
     async def obey(self) -> None:
         """Until standard input says `leave`, or ends."""
@@ -165,7 +167,7 @@ class Playing:
             elif word == "silence":
                 self.talks = False
             elif word.startswith("say "):
-                await self.group.multicast(bytes(int(word[4:])))
+                await self.say_large(int(word[4:]))
             else:
                 return
 
@@ -175,7 +177,7 @@ class Playing:
             count=self.ledger.count,
             digest=self.ledger.digest.hex(),
             rss=rss_octets(),
-            rss_max=max(self.rss_max, rss_octets()),
+            rss_max=rss_octets("VmHWM"),
             counters={name: count for name, count in self.group.counters().items() if count},
         )
 

@@ -12,6 +12,9 @@ from typing import Final
 from unisono.model import Buffer
 
 PIECE_OCTETS_MAX: Final = 65_536
+RESERVE_OCTETS: Final = 1 << 20
+GAPS_MAX: Final = 32
+"""Gaps that are asked for at once."""
 
 
 class Giver:
@@ -40,15 +43,16 @@ class Taker:
     """A state on its way. Pieces may come in any order, twice, or not at all.
 
     Each is put into its place as it comes, and the whole is handed over as it lies, so that a large
-    state is in memory once. Its size is what has come, never what somebody says will come.
+    state is in memory once. What is reserved is twice what has come, however large it is said to be.
     """
 
-    __slots__ = ("_ahead", "_asked", "_flight", "_piece", "_state", "_total", "at")
+    __slots__ = ("_ahead", "_asked", "_flight", "_piece", "_room", "_state", "_total", "at")
 
     def __init__(self, flight: int = 64) -> None:
         self._flight = flight
         self._total: int | None = None
         self._state = BytesIO()
+        self._room = 0
         self._ahead: dict[int, int] = {}
         """By offset, the lengths of the pieces that came before one that belongs before them."""
         self._piece = 0
@@ -72,6 +76,8 @@ class Taker:
             self._asked = max(self._asked, asked) if self._piece else asked
             self._piece = length
         self._total = total
+        if offset + length > self._room:
+            self._reserve(min(total, max(RESERVE_OCTETS, 2 * (offset + length))))
         self._state.seek(offset)
         self._state.write(piece)
         if offset != self.at:
@@ -82,11 +88,30 @@ class Taker:
             self.at += length
         return True
 
+    def _reserve(self, octets: int) -> None:
+        """Grow in few large steps: many small ones would leave as many holes in the memory."""
+        self._state.seek(octets - 1)
+        self._state.write(b"\0")
+        self._room = octets
+
     def ask(self) -> tuple[int, int]:
         """What to ask for at the start, or when nothing comes: the first offset missing, and how
         many pieces from there."""
         self._asked = max(self._asked, self.at + self._flight * (self._piece or PIECE_OCTETS_MAX))
         return self.at, self._flight
+
+    def ask_again(self) -> list[tuple[int, int]]:
+        """What to ask for when nothing comes: not all of a flight, but what is missing of it."""
+        start, count = self.ask()
+        if not self._piece:
+            return [(start, count)]
+        last = min(self._asked, self._total or 0)
+        asks: list[tuple[int, int]] = []
+        for offset in (*sorted(self._ahead), last):
+            if offset > start:
+                asks.append((start, -(-(offset - start) // self._piece)))
+            start = offset + self._ahead.get(offset, 0)
+        return asks[:GAPS_MAX]
 
     def ask_ahead(self) -> tuple[int, int] | None:
         """What to ask for while pieces come in, so that they never stop coming; None is nothing."""

@@ -33,7 +33,7 @@ REFUSALS_MAX: Final = 64
 GIVERS_MAX: Final = 16
 """Joiners that are given roster and state at once; the others wait outside."""
 STATE_OCTETS_MAX: Final = 4 << 30
-FLIGHT: Final = 96
+FLIGHT: Final = 384
 """Pieces of state under way to one joiner."""
 WEB_OCTETS: Final = 8
 
@@ -149,7 +149,8 @@ class Entrance:
         if core.now_us - self._progress_us > core.parameters.lost_us:
             core.doom("the master that should give the state is gone")
             return
-        self._ask(*self._taker.ask(), out)
+        for offset, pieces in self._taker.ask_again():
+            self._ask(offset, pieces, out)
         out.append(Arm(Timer.STATE, 4 * core.pace.heartbeat_us))
 
     def _ask(self, offset: int, pieces: int, out: list[Effect]) -> None:
@@ -222,7 +223,8 @@ class Entrance:
 
     def keep(self, event: Captured) -> None:
         if isinstance(event.key, int):
-            self.offer(event.key, STATE, event.state)
+            for key in self._core.chair.usher.waiting(event.key):
+                self.offer(key, STATE, event.state)
 
     def give(self, packet: StateAsk, out: list[Effect]) -> None:
         core, key = self._core, packet.header.sender

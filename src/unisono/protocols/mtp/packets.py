@@ -77,7 +77,8 @@ HEADER: Final = Layout("QQQQQIHBB")
 HEADER_OCTETS: Final = HEADER.octets
 DATA: Final = Layout("QQIB")
 DATA_OCTETS: Final = DATA.octets
-STATE_OCTETS: Final = 1 + 8 + 8
+STATE: Final = Layout("BQQ")
+STATE_OCTETS: Final = STATE.octets
 RANGE_OCTETS: Final = 8 + 4 + 4
 
 _statuses: dict[tuple[int, int], tuple[Status, ...]] = {}
@@ -278,8 +279,7 @@ class StatePiece(NamedTuple):
     piece: Buffer
 
     def body(self, header: bytes) -> bytes:
-        out = Writer().raw(header).u8(self.what).u64(self.total)
-        return out.u64(self.offset).raw(self.piece).done()
+        return b"".join((header, STATE.pack(self.what, self.total, self.offset), self.piece))
 
 
 class Seat(NamedTuple):

@@ -14,6 +14,8 @@ from unisono.protocols.mtp.packets import (
     HEADER,
     HEADER_OCTETS,
     NUMBER_MAX,
+    STATE,
+    STATE_OCTETS,
     Ack,
     Confirm,
     Data,
@@ -119,8 +121,10 @@ def _state_ask(h: Header, r: Reader) -> StateAsk:
     return StateAsk(h, r.u8(), r.u64(), r.u16())
 
 
-def _state(h: Header, r: Reader) -> StatePiece:
-    return StatePiece(h, r.u8(), r.u64(), r.u64(), r.raw(r.left()))
+def _state(body: memoryview) -> StatePiece:
+    header, rest = _read_header(body)
+    what, total, offset = STATE.read(rest)
+    return StatePiece(header, what, total, offset, rest[STATE_OCTETS:])
 
 
 def _propose(h: Header, r: Reader) -> Propose:
@@ -150,7 +154,6 @@ _IN_WEB: Final[dict[int, Callable[[Header, Reader], InWeb]]] = {
     Kind.EXPEL: lambda h, r: Expel(h, r.u64()),
     Kind.CONFIRM: _confirm,
     Kind.STATE_ASK: _state_ask,
-    Kind.STATE: _state,
     Kind.PROPOSE: _propose,
     Kind.ACK: _ack,
     Kind.STAND: _stand,
@@ -162,6 +165,8 @@ def read(kind: int, body: memoryview) -> Packet:
     """The packet of this kind. Bytes that are none raise `BadPacket`, and nothing else."""
     if kind == Kind.DATA:
         return _data(body)
+    if kind == Kind.STATE:
+        return _state(body)
     packet: Packet
     if kind in _IN_WEB:
         header, rest = _read_header(body)

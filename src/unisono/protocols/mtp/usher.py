@@ -178,8 +178,9 @@ class Usher:
             core.chair.watch(key, number + 1)
             if waits:
                 self.captures.add(key)
-                out.append(Capture(key))
             self._confirm(key, out)
+        if any(waits for _, waits in change.joined):
+            out.append(Capture(number))  # One for all that came here.
         # Deviates [MTP 3.4 state]: tokens are granted again as soon as the state is taken, not when
         # the joiner has it: it may be large, and what follows waits at the joiner.
         if number == self.number:
@@ -201,6 +202,10 @@ class Usher:
         body = packet.body(core.header_octets())
         address = core.web.members[key].address
         out.append(Send((address,), [core.door.seal(Kind.CONFIRM, body)]))
+
+    def waiting(self, number: int) -> list[int]:
+        """Who was let in at this place and waits for the state as it was there."""
+        return [key for key, its in self.admitted.items() if its == (number, True)]
 
     def is_going(self, key: int) -> bool:
         going = self.change.gone if self.change is not None else ()

@@ -1,0 +1,87 @@
+"""A joiner is given a large state while the web talks on, and catches up."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import time
+from typing import Any
+
+import pytest
+
+from tests.cli.running import free_port, until
+from tests.mtp.process import Process
+from unisono.protocols.mtp.hearing import SPOOL_OCTETS_MAX
+
+pytestmark = [pytest.mark.real, pytest.mark.slow]
+
+MIB = 1 << 20
+STATE_OCTETS = 20 * MIB
+SOAK_STATE_OCTETS = int(os.environ.get("UNISONO_STATE_MIB", "300")) * MIB
+EMPTY_OCTETS = 60 * MIB
+"""What a member without state has at most."""
+
+
+def hand_over(state_octets: int) -> dict[str, Any]:
+    port = free_port()
+    with contextlib.ExitStack() as stack:
+
+        def start(name: str, **orders: Any) -> Process:
+            joins = {"group": "large", "name": name, "port": port, "master": int(name == "a")}
+            pace = {"batch": 20, "pause_s": 0.02, "every": 100}
+            given = {"join": {**joins, "join_s": 120}, **pace, **orders}
+            return stack.enter_context(Process(given))
+
+        a = start("a", ballast_octets=state_octets, talks=True)
+        until(lambda: a.view == ["a"], 30, "a web")
+        b = start("b", talks=True)
+        until(lambda: a.view == b.view == ["a", "b"], 120, "two members")
+        until(lambda: a.count > 500, 30, "some talk")
+        began = time.monotonic()
+        joiner = start("c")
+        until(lambda: joiner.of("joined"), 120, "the joiner to be in")
+        until(lambda: joiner.of("restored"), 10, "its state")
+        heard = a.count
+        until(lambda: joiner.count >= heard, 30, "the joiner to have caught up")
+        took_s = time.monotonic() - began
+        (restored,) = joiner.of("restored")
+        assert restored["octets"] >= state_octets
+        pauses = during(a, joiner.of("joined")[0])
+        for each in (a, b):
+            each.order("silence")
+        until(lambda: len({each.ask()["digest"] for each in (a, b, joiner)}) == 1, 20, "agreement")
+        assert joiner.digests.items() <= a.digests.items(), "from its place on, the same"
+        assert a.view == b.view == joiner.view == ["a", "b", "c"]
+        return {
+            "took_s": round(took_s, 2),
+            "state_s": joiner.of("joined")[0]["took_s"],
+            "said_meanwhile": heard - restored["count"],
+            "longest_pause_s": max(pauses, default=0.0),
+            "rss_max": {each.name: each.ask()["rss_max"] for each in (a, b, joiner)},
+        }
+
+
+def during(member: Process, joined: dict[str, Any]) -> list[float]:
+    """The times between digests while somebody joined."""
+    times = [each["at_s"] for each in member.of("digest")]
+    began = joined["at_s"] - joined["took_s"]
+    pairs = itertools.pairwise(times)
+    return [round(end - start, 3) for start, end in pairs if began < end <= joined["at_s"]]
+
+
+def check(told: dict[str, Any], state_octets: int) -> None:
+    print(told)
+    for name, octets in told["rss_max"].items():
+        copies = 2 if name == "a" else 1  # The master has its own, and what it snapped for others.
+        assert octets < copies * state_octets + EMPTY_OCTETS + SPOOL_OCTETS_MAX, name
+    assert told["said_meanwhile"] > 100, "the web went on"
+
+
+def test_the_web_goes_on_while_a_joiner_is_given_its_state() -> None:
+    check(hand_over(STATE_OCTETS), STATE_OCTETS)
+
+
+@pytest.mark.soak
+def test_it_goes_on_while_hundreds_of_megabytes_are_given() -> None:
+    check(hand_over(SOAK_STATE_OCTETS), SOAK_STATE_OCTETS)
