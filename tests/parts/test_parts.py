@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.model import Burst
-from unisono.parts.packing import cut_up, fragments, joined, packed, sliced
+from unisono.parts.packing import fragments, joined, packed, pour, sliced
 from unisono.parts.transfer import Giver, Taker
 from unisono.parts.window import Window
 
@@ -99,7 +99,7 @@ def test_payloads_are_cut_out_of_slices_again(
     payloads: list[bytes], front: bytes, size: int
 ) -> None:
     slices = sliced([front, *payloads], size)
-    assert cut_up(slices, len(front), map(len, payloads)) == payloads
+    assert pour(slices, len(front), map(len, payloads)) == payloads
 
 
 @given(st.binary(max_size=2_000), st.integers(1, 300), st.randoms(use_true_random=False))

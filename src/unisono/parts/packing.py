@@ -6,6 +6,7 @@ A *chunk* is what a packet carries whole: a small message, or one fragment of a 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from io import BytesIO
 from typing import TypeVar
 
 from unisono.model import Buffer
@@ -72,22 +73,25 @@ def sliced(chunks: Iterable[Buffer], size: int) -> list[Buffer]:
     return slices
 
 
-def cut_up(slices: Sequence[Buffer], start: int, lengths: Iterable[int]) -> list[bytes]:
-    """Payloads of these lengths from the octets of all slices, beginning at `start`. Each is copied
-    once; that there are so many octets is the caller's to know."""
+def pour(slices: list[Buffer], start: int, lengths: Iterable[int]) -> list[bytes]:
+    """Payloads of these lengths from the octets of all slices, beginning at `start`; that there are
+    so many is the caller's to know. Each octet is copied once, and each slice is let go of when it
+    was: afterwards they are empty, and a large payload was never in memory twice."""
     payloads: list[bytes] = []
     index = 0
     while start and start >= len(slices[index]):
         start -= len(slices[index])
+        slices[index] = b""
         index += 1
     for length in lengths:
-        parts: list[Buffer] = []
+        whole = BytesIO()
         while length:
             part = memoryview(slices[index])[start : start + length]
-            parts.append(part)
+            whole.write(part)
             length -= len(part)
             start += len(part)
             if start == len(slices[index]):
+                slices[index] = b""
                 index, start = index + 1, 0
-        payloads.append(b"".join(parts))
+        payloads.append(whole.getvalue())
     return payloads

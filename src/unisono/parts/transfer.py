@@ -43,7 +43,7 @@ class Taker:
     """A state on its way. Pieces may come in any order, twice, or not at all.
 
     Each is put into its place as it comes, and the whole is handed over as it lies, so that a large
-    state is in memory once. What is reserved is twice what has come, however large it is said to be.
+    state is in memory once. Reserved is twice what has come, however large it is said to be.
     """
 
     __slots__ = ("_ahead", "_asked", "_flight", "_piece", "_room", "_state", "_total", "at")

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Member, Service
-from unisono.parts.packing import cut_up, sliced
+from unisono.parts.packing import pour, sliced
 from unisono.wire import Reader, Writer
 
 BATCH_OCTETS_MAX: Final = 1 << 20
@@ -121,8 +121,9 @@ def _front(slices: Sequence[Buffer]) -> tuple[int, tuple[int, ...], int] | None:
     return first, sizes, start
 
 
-def read_content(slices: Sequence[Buffer]) -> Content:
-    """What the message says, each payload as the one copy that the application keeps."""
+def read_content(slices: list[Buffer]) -> Content:
+    """What the message says, each payload as the one copy that the application keeps. Of a large
+    message the slices are used up."""
     found = _front(slices)
     if found is None:
         return _change(slices)
@@ -135,7 +136,7 @@ def read_content(slices: Sequence[Buffer]) -> Content:
             payloads.append(whole[start : start + length])
             start += length
     else:
-        payloads = cut_up(slices, start, lengths)
+        payloads = pour(slices, start, lengths)
     return Batch(first, tuple(payloads), bytes(sizes[1::2]))
 
 

@@ -134,7 +134,8 @@ class Hearing:
                 self._step_on(number, REJECTED)
                 core.outlet.drop(number)
             elif due is Next.DELIVER:
-                content, origin = self._content(number), self._origin(number)
+                origin = self._origin(number)
+                content = self._content(number)
                 self._step_on(number, ACCEPTED)
                 if isinstance(content, Batch):
                     self._append(origin, content, messages)
@@ -161,11 +162,16 @@ class Hearing:
             return held.content
         slices = self.slices_of(number)
         assert slices is not None
+        size = len(slices[0])
+        core.inlet.drop(number)  # So that its packets go as they are read.
         try:
-            return read_content(slices)
+            content = read_content(slices)
         except BadPacket as bad:
             core.door.drop(bad.reason)
             return None
+        if held is not None and not slices[0]:
+            held.slices, held.content = content.slices(size), content
+        return content
 
     def _step_on(self, number: int, status: Status) -> None:
         core = self._core
