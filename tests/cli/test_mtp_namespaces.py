@@ -14,6 +14,7 @@ import pytest
 from tests.cli.namespaces import address, dropped, inside, machines
 from tests.cli.running import until
 from tests.mtp.process import Process
+from tests.mtp.soaking import soak
 
 pytestmark = [pytest.mark.root, pytest.mark.real, pytest.mark.slow]
 
@@ -158,6 +159,6 @@ def test_survivors_of_loss_kills_and_a_take_over_hold_the_same() -> None:
     print(play(MESSAGES, 10, 40))
 
 
-@pytest.mark.soak
+@soak
 def test_they_do_so_through_many_messages() -> None:
     print(play(SOAK_MESSAGES, 100, 1800))

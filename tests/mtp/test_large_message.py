@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.running import free_port, until
 from tests.mtp.process import Process
+from tests.mtp.soaking import soak
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -55,7 +56,7 @@ def test_a_large_message_goes_through_and_one_octet_more_is_refused(
     check(say(sender, 8 * MIB, masters, message_octets_max=8 * MIB), 8 * MIB)
 
 
-@pytest.mark.soak
+@soak
 @pytest.mark.parametrize("masters", [1, 3])
 def test_the_largest_message_by_default_goes_through(masters: int) -> None:
     check(say("b", 64 * MIB, masters), 64 * MIB)

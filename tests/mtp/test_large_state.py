@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.running import free_port, until
 from tests.mtp.process import Process
+from tests.mtp.soaking import soak
 from unisono.protocols.mtp.hearing import SPOOL_OCTETS_MAX
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -82,6 +83,6 @@ def test_the_web_goes_on_while_a_joiner_is_given_its_state() -> None:
     check(hand_over(STATE_OCTETS), STATE_OCTETS)
 
 
-@pytest.mark.soak
+@soak
 def test_it_goes_on_while_hundreds_of_megabytes_are_given() -> None:
     check(hand_over(SOAK_STATE_OCTETS), SOAK_STATE_OCTETS)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.running import free_port, until
 from tests.mtp.process import Process
+from tests.mtp.soaking import soak
 from unisono.config import Config
 from unisono.protocols.mtp.batch import BATCH_COUNT_MAX, BATCH_OCTETS_MAX
 from unisono.protocols.mtp.hearing import DELIVER_COUNT_MAX
@@ -99,6 +100,6 @@ def test_the_slowest_reader_sets_the_pace(blocks: bool) -> None:
     check(overload(SECONDS, blocks))
 
 
-@pytest.mark.soak
+@soak
 def test_it_does_so_for_long() -> None:
     check(overload(SOAK_SECONDS, blocks=False))
