@@ -28,6 +28,8 @@ BUFFER_OCTETS = 4 << 20
 SEND_QUEUE_OCTETS_MAX = 8 << 20
 IP_MULTICAST_ALL, IPV6_MULTICAST_ALL = 49, 29
 TARGETS_KNOWN_MAX = 4096
+FIRST_ROUNDS_MAX = 4
+"""Reads of the group's socket before one of the own."""
 COUNTED = tuple(
     f"net.{way}.{what}" for way in ("in", "out") for what in ("calls", "packets", "octets")
 )
@@ -215,7 +217,18 @@ class Endpoint:
         self._loop, self._heard = loop, heard
         self._outbox.attach(loop)
         for sock in self._sockets:
-            loop.add_reader(sock.fileno(), self._readable, sock)
+            heard_first = self._own_readable if sock is self._own else self._readable
+            loop.add_reader(sock.fileno(), heard_first, sock)
+
+    def _own_readable(self, own: socket.socket) -> None:
+        """What is sent to us alone often speaks of what all were sent before it, and which waits in
+        the other socket: hear that first, or it seems to be lost."""
+        for sock in tuple(self._sockets):
+            for _ in range(FIRST_ROUNDS_MAX):
+                if sock is own or not self._readable(sock):
+                    break
+        if self._loop is not None:  # Nobody closed us meanwhile.
+            self._readable(own)
 
     def _readable(self, sock: socket.socket) -> bool:
         found = self._inbox.read(sock)
