@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -135,6 +136,29 @@ def test_a_state_keeps_coming_without_being_waited_for() -> None:
             asked += 1
     assert taker.is_done()
     assert asked > 10, "in small helpings"
+
+
+@pytest.mark.parametrize("lost", [(3,), (0, 1, 2), (5, 7, 30), tuple(range(0, 100, 3))])
+def test_what_is_lost_is_asked_for_by_itself_when_the_rest_has_come(lost: tuple[int, ...]) -> None:
+    """Without waiting for the time to ask again, unless the last piece was lost."""
+    giver, taker = Giver(bytes(range(100)) * 10, 10), Taker(flight=8)
+    missing = {10 * n for n in lost}
+    queue, given = giver.pieces(*taker.ask()), 0
+    while not taker.is_done():
+        if not queue:
+            queue = [piece for ask in taker.ask_again() for piece in giver.pieces(*ask)]
+        at, part = queue.pop(0)
+        given += 1
+        if at in missing:
+            missing.remove(at)
+            continue
+        assert taker.take(giver.octets, at, part), "nothing comes twice"
+        if (ahead := taker.ask_ahead()) is not None:
+            queue += giver.pieces(*ahead)
+        elif taker.has_run_dry:
+            queue += [piece for ask in taker.ask_again() for piece in giver.pieces(*ask)]
+    assert taker.state() == bytes(range(100)) * 10
+    assert given == 100 + len(lost)
 
 
 def test_a_piece_out_of_place_is_refused() -> None:

@@ -46,7 +46,18 @@ class Taker:
     state is in memory once. Reserved is twice what has come, however large it is said to be.
     """
 
-    __slots__ = ("_ahead", "_asked", "_flight", "_piece", "_room", "_state", "_total", "at")
+    __slots__ = (
+        "_ahead",
+        "_asked",
+        "_flight",
+        "_last",
+        "_piece",
+        "_room",
+        "_state",
+        "_total",
+        "at",
+        "has_run_dry",
+    )
 
     def __init__(self, flight: int = 64) -> None:
         self._flight = flight
@@ -57,8 +68,12 @@ class Taker:
         """By offset, the lengths of the pieces that came before one that belongs before them."""
         self._piece = 0
         self._asked = flight * PIECE_OCTETS_MAX
+        self._last = 0
+        """Where the last range that was asked for ends."""
         self.at = 0
         """Everything before this offset is here."""
+        self.has_run_dry = False
+        """The last piece that was asked for came, and some before it did not: they are lost."""
 
     def take(self, total: int, offset: int, piece: Buffer) -> bool:
         """True when the piece was news. One that cannot be right is refused."""
@@ -80,6 +95,7 @@ class Taker:
             self._reserve(min(total, max(RESERVE_OCTETS, 2 * (offset + length))))
         self._state.seek(offset)
         self._state.write(piece)
+        self.has_run_dry = offset != self.at and offset + length == min(self._last, total)
         if offset != self.at:
             self._ahead[offset] = length
             return True
@@ -98,6 +114,7 @@ class Taker:
         """What to ask for at the start, or when nothing comes: the first offset missing, and how
         many pieces from there."""
         self._asked = max(self._asked, self.at + self._flight * (self._piece or PIECE_OCTETS_MAX))
+        self._last = self._asked
         return self.at, self._flight
 
     def ask_again(self) -> list[tuple[int, int]]:
@@ -111,7 +128,11 @@ class Taker:
             if offset > start:
                 asks.append((start, -(-(offset - start) // self._piece)))
             start = offset + self._ahead.get(offset, 0)
-        return asks[:GAPS_MAX]
+        del asks[GAPS_MAX:]
+        if asks:
+            start, count = asks[-1]
+            self._last = start + count * self._piece
+        return asks
 
     def ask_ahead(self) -> tuple[int, int] | None:
         """What to ask for while pieces come in, so that they never stop coming; None is nothing."""
@@ -121,6 +142,7 @@ class Taker:
             return None
         self._asked = max(self._asked, self.at)
         start, self._asked = self._asked, self._asked + half * self._piece
+        self._last = self._asked
         return start, half
 
     def is_done(self) -> bool:

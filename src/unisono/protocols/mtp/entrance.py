@@ -171,6 +171,8 @@ class Entrance:
             if ahead is not None:
                 self._ask(*ahead, out)
                 out.append(Arm(Timer.STATE, 4 * core.pace.heartbeat_us))
+            elif taker.has_run_dry:
+                self.pull(out)
         elif self._what == ROSTER:
             self._roster = taker.state()
             self._taker = None
