@@ -337,6 +337,8 @@ class Group:
         again = self.config.rejoin or (bool(reason) and self._began_apart(reason or ""))
         if reason is not None and again and not leaving:
             self._speaker.end(None)
+            if self._rejoining is not None:
+                self._rejoining.cancel()
             self._rejoining = asyncio.get_running_loop().create_task(self._rejoin(reason))
             return
         text = reason or "left the group"
@@ -376,6 +378,9 @@ class Group:
                 log.warning("%s cannot join again: %s", self._name, error)
                 why = f"{reason}; and could not join again: {error}"
             else:
+                await asyncio.sleep(self.config.join_s)
+                if self._setbacks:
+                    log.warning("%s is not back, and tries on: %s", self._name, self._why_no_view())
                 return
         self._finish(why, Stopped(why))
 

@@ -40,9 +40,9 @@ def test_a_second_master_is_told_who_is_master_already() -> None:
     port = free_port()
     with Cat(web(port, master=1), "--name", "a") as a:
         until(lambda: a.view == ["a"], what="a web")
-        refused(
-            unisono("cat", web(port, master=1), "--name", "b"), "master=1 is a#", "already", code=3
-        )
+        for name in ("b", "a"):
+            found = unisono("cat", web(port, master=1), "--name", name)
+            refused(found, "master=1 is a#", "already", code=3)
         with Cat(web(port), "--name", "b") as b:
             until(lambda: a.view == b.view == ["a", "b"], what="a member beside them")
 
@@ -52,7 +52,7 @@ def test_members_hear_that_the_master_ended_the_web_and_come_back_with_the_next(
     with contextlib.ExitStack() as stack:
         a = stack.enter_context(Cat(web(port, master=1), "--name", "a"))
         b = stack.enter_context(Cat(web(port), "--name", "b"))
-        c = stack.enter_context(Cat(web(port), "--name", "c", "--rejoin"))
+        c = stack.enter_context(Cat(web(port, join_s=3), "--name", "c", "--rejoin"))
         until(lambda: a.view == b.view == c.view == ["a", "b", "c"], what="one view")
         a.process.send_signal(signal.SIGINT)
         assert a.ended() == 130
@@ -64,5 +64,8 @@ def test_members_hear_that_the_master_ended_the_web_and_come_back_with_the_next(
         until(lambda: [text for _, _, text in a.messages] == ["again"], what="what c says")
         a.process.kill()
         until(lambda: reasons(c)[-1] == "the master is silent", what="c misses its master")
+        assert c.process.stderr is not None
+        told = [c.process.stderr.readline() for _ in range(3)]
+        assert b"c is not back, and tries on: no master answers: start one member" in told[-1]
         a = stack.enter_context(Cat(web(port, master=1), "--name", "a"))
         until(lambda: a.view == c.view == ["a", "c"], what="c in the third web")

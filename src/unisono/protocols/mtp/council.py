@@ -157,12 +157,8 @@ class Council:
             core.door.drop("own" if seat.member == core.me else "seat")
             return
         if seat.rank == self.rank:
-            if seat.member.name != core.me.name and seat.member.address != core.me.address:
-                newer = not self.accepted and (bool(seat.web) or seat.member < core.me)
-                self.taken_by = seat.member if newer else self.taken_by
-                if seat.asks and self.accepted:
-                    answer = self._seat(0, echo=0)
-                    out.append(Send((seat.member.address,), [answer]))
+            if seat.member.address != core.me.address:
+                self._hear_rival(seat, out)
             return
         known = self.seats.get(seat.rank)
         if known is not None and seat.member.name == known.member.name and seat.life < known.life:
@@ -184,6 +180,19 @@ class Council:
             self._remember()
         elif seat.echo == self._nonce and seat.leads and not self.seated:
             self._take_offer(seat, out)
+
+    def _hear_rival(self, seat: Seat, out: list[Effect]) -> None:
+        """Another process was told our rank: who sits stays. One of our name may be a former life
+        of ours, of which packets are left; if it answers what we ask now, it is alive."""
+        me = self._core.me
+        if seat.asks and self.accepted:
+            out.append(Send((seat.member.address,), [self._seat(0, echo=seat.asks)]))
+        if seat.member.name != me.name:
+            sits = bool(seat.web) or seat.member < me
+        else:
+            sits = bool(seat.web) and seat.echo == self._nonce
+        if sits and not self.accepted:
+            self.taken_by = seat.member
 
     def _remember(self) -> None:
         """Once a majority has told us, its coordinator included, we know what we must not undercut:
