@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from unisono.sim.acting import Application, Lived, Play, Scene
 from unisono.sim.campaign import Summary, campaign
 from unisono.sim.plan import KINDS, PROFILES, Clock, FaultEvent, Link, Plan, Router, Weather
 from unisono.sim.planfile import plan_from_json, plan_to_json, read_plan, write_plan
@@ -12,12 +13,16 @@ from unisono.sim.swarm import drawn
 __all__ = [
     "KINDS",
     "PROFILES",
+    "Application",
     "Clock",
     "FaultEvent",
     "Link",
+    "Lived",
     "Outcome",
     "Plan",
+    "Play",
     "Router",
+    "Scene",
     "Shrunk",
     "Summary",
     "Weather",

@@ -35,6 +35,7 @@ from unisono.core import (
     Timer,
 )
 from unisono.model import Address, Member, View
+from unisono.sim.acting import Acting
 from unisono.sim.application import Memory
 from unisono.sim.plan import Clock, dice, node_name
 
@@ -77,7 +78,11 @@ class Life:
         self.view: View | None = None
         self.said = 0
         """Messages multicast so far: the number of the last one."""
-        self.memory = Memory() if world.weather.with_state else None
+        self.memory = Memory() if world.with_state else None
+        self.acting: Acting | None = None
+        if play := world.plan.application:
+            roll = dice(world.plan.seed, "application", member)
+            self.acting = Acting(self, play, roll)
         self.congested = False
         self.leaving = False
         self._deadlines: dict[Timer, int] = {}
@@ -143,11 +148,15 @@ class Life:
         elif isinstance(effect, Deliver):
             if self.memory is not None:
                 self.memory.hear(effect.messages)
+            if self.acting is not None:
+                self.acting.hear(effect.messages)
             world.delivered_here(self, effect.messages)
         elif isinstance(effect, Install):
             self.view = effect.view
             if self.memory is not None:
                 world.judge_state(self, self.memory.see(effect.view, self.me))
+            if self.acting is not None:
+                self.acting.see(effect.view)
             world.installed(self)
         elif isinstance(effect, Persist):
             self.node.disk.append(effect.record)
@@ -156,8 +165,9 @@ class Life:
             self._capture(effect)
         elif isinstance(effect, Adopt):
             world.counts["adopted"] += 1
+            state = self.acting.adopt(effect.state) if self.acting is not None else effect.state
             if self.memory is not None:
-                world.judge_state(self, self.memory.adopt(effect.state, self.me))
+                world.judge_state(self, self.memory.adopt(state, self.me))
         elif isinstance(effect, Depart | Fail):
             self.node.finished(self, clean=isinstance(effect, Depart))
 
@@ -165,6 +175,8 @@ class Life:
         """The state is taken here and now; the core hears of it as the next event."""
         self.world.counts["captured"] += 1
         state = self.memory.state() if self.memory is not None else b""
+        if self.acting is not None:
+            state = self.acting.state(state)
         self.world.judge_state(self, "")
         self.world.post(self.world.now_us, self._captured, effect.key, state)
 
@@ -228,6 +240,8 @@ class Node:
         self.dice = dice(world.plan.seed, "node", index)
         self.incarnation = 0
         self.disk: list[bytes] = []
+        self.records: list[bytes] = []
+        """What a plan's application has made safe, beside what its core has."""
         self.life: Life | None = None
         self.paused = False
         self._pause_end_us = 0
@@ -254,7 +268,7 @@ class Node:
             seed=dice(world.plan.seed, "core", self.name, self.incarnation).getrandbits(63),
             packet_octets_max=world.weather.packet_octets_max,
             window_octets_max=world.weather.window_octets_max,
-            with_state=world.weather.with_state,
+            with_state=world.with_state,
             options=world.offer.appoint(self.index, world.plan.options),
         )
         life = Life(world, self, member, world.tapped(setting, self.clock))
@@ -278,6 +292,7 @@ class Node:
         life.tap.note(self.world.now_us, "crash", "crash" if keep_disk else "amnesia")
         if not keep_disk:
             self.disk.clear()
+            self.records.clear()
         self._down = True
         self._bury(life)
         self.plan_return(down_us)

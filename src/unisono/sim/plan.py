@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 from unisono.core import Offer
 from unisono.errors import Misuse
 from unisono.model import Member, Resilient, Service, ServiceLevel, level_named
+from unisono.sim.acting import Play
 from unisono.trace.record import Sink
 
 SECOND_US: Final = 1_000_000
@@ -168,6 +169,8 @@ class Plan:
     """Gets the rows of each life as well."""
     detail: bool = False
     """Trace protocol work too."""
+    application: Play | None = None
+    """What the nodes do instead of the usual talk. Brought from Python: no plan file names it."""
 
     @property
     def schedule(self) -> tuple[FaultEvent, ...]:
@@ -180,6 +183,11 @@ class Plan:
     @property
     def replay(self) -> str:
         """The line that runs this again."""
+        if self.application is not None:
+            return (
+                f"run(Plan(protocol={self.protocol!r}, nodes={self.nodes}, seed={self.seed}, "
+                f"faults={self.faults!r}, messages={self.messages}, application=…))"
+            )
         if self.weather is not None:
             return "unisono sim --plan FILE"
         line = (

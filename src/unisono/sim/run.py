@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from unisono.core import Offer
 from unisono.errors import Misuse
 from unisono.model import Resilient, ServiceLevel
+from unisono.sim.acting import APPLICATION, judged
 from unisono.sim.plan import Plan, check_plan, service_name
 from unisono.sim.swarm import drawn
 from unisono.sim.world import Found, World
@@ -99,11 +100,11 @@ def verdict_on(world: World, history: History) -> tuple[dict[str, str], tuple[Vi
 
     claimed = world.offer.laws
     verdict = judge(history, claimed)
-    found = list(world.found)
+    found = [*world.found, *judged(world)]
     if "progress" in claimed and not found and not world.progressed:
         found.append(Found("progress", _why_stuck(world), "", world.now_us))
     laws = dict(verdict.laws)
-    for law in WORLD_LAWS:
+    for law in (*WORLD_LAWS, *((APPLICATION,) if world.plan.application else ())):
         laws[law] = "kept"
     for each in found:
         laws[each.law] = "broken"

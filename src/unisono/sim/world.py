@@ -71,6 +71,9 @@ class World:
         self.offer = offer
         self.service = service
         self.group = "sim"
+        self.with_state = weather.with_state or plan.application is not None
+        self.lives: list[Life] = []
+        """All that there were, where the plan brings its application."""
         self.now_us = 0
         self.steps = 0
         self.sent = 0
@@ -153,8 +156,15 @@ class World:
         self.broken("no_livelock", f"over {limit} events a node within one virtual second", None)
         self._stopped = True
 
-    def _stop(self, _: object, __: object) -> None:
-        self._stopped = True
+    def _stop(self, was_idle: bool, _: None) -> None:
+        """The end; where a plan brings its application, once all were idle for a while."""
+        if self.plan.application is None:
+            self._stopped = True
+            return
+        lives = [node.life for node in self.nodes]
+        idle = all(life and life.acting and life.acting.is_idle() for life in lives)
+        self._stopped = was_idle and idle
+        self.post(self.now_us + LINGER_US, self._stop, idle, None)
 
     def _arrive(self, at_us: int, source: int, target: int, packets: list[bytes]) -> None:
         self._posted += 1
@@ -225,6 +235,9 @@ class World:
         life = node.life
         fit = 0
         if life is not None and life.view and not (node.paused or life.leaving):
+            if life.acting is not None:
+                life.acting.prompt(len(sizes))
+                return
             room = life.tap.room()
             while fit < len(sizes) and room >= sizes[fit] + 32:
                 room -= sizes[fit] + 32
@@ -345,4 +358,4 @@ class World:
     def _maybe_done(self) -> None:
         if not any(self._awaited.values()) and not self.progressed:
             self.progressed = True
-            self.post(self.now_us + LINGER_US, self._stop, None, None)
+            self.post(self.now_us + LINGER_US, self._stop, False, None)

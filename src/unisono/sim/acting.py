@@ -1,0 +1,158 @@
+"""The stage: how a plan brings an application of its own, one object for each life.
+
+The world tells it what is delivered and installed, at its place, and multicasts what it says as
+soon as there is room. When all has healed and the probes are through, the run goes on until every
+application is idle; then the plan's own judge looks at all the lives there were.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from unisono.model import Member, Message, ServiceLevel, View
+
+if TYPE_CHECKING:
+    from unisono.sim.nodes import Life
+    from unisono.sim.world import Found, World
+
+APPLICATION: Final = "application"
+"""The law that the plan's own judge keeps."""
+
+AGAIN_US: Final = 10_000
+"""How soon words that found no room are tried again."""
+
+
+class Application(Protocol):
+    """What one life does with its group. Pure: it is told, and it answers with payloads to say."""
+
+    def hear(self, message: Message) -> Sequence[bytes]: ...
+
+    def see(self, view: View) -> Sequence[bytes]: ...
+
+    def prompt(self) -> Sequence[bytes]:
+        """One of the plan's messages is due: begin something."""
+
+    def state(self) -> bytes:
+        """For one who joins, as it is at this place."""
+
+    def adopt(self, state: bytes) -> Sequence[bytes]:
+        """Take over the state of another."""
+
+    def is_idle(self) -> bool:
+        """Nothing is under way that more messages would bring to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """All that an application is born with."""
+
+    me: Member
+    names: tuple[str, ...]
+    """Of all nodes of the run."""
+    dice: Random
+    records: list[bytes]
+    """What earlier lives of the node appended, and this one may: safe over a crash, not over
+    amnesia."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lived:
+    """A life and its application, when the run is over."""
+
+    me: Member
+    application: Any
+    alive: bool
+    """At the end: what such lives hold must be the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Play:
+    """An application for a plan. Both are importable functions, so that workers find them."""
+
+    make: Callable[[Scene], Application]
+    judge: Callable[[Sequence[Lived], ServiceLevel], Iterable[str]]
+    """What is wrong at the end, in words. The level is the one that all messages had."""
+
+
+class Acting:
+    """A life's application, and the words that it has still to say."""
+
+    def __init__(self, life: Life, play: Play, roll: Random) -> None:
+        names = tuple(each.name for each in life.world.nodes)
+        self._life = life
+        self.application = play.make(Scene(life.me, names, roll, life.node.records))
+        self._words: deque[bytes] = deque()
+        self._posted = False
+        life.world.lives.append(life)
+
+    def hear(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            self._say(self.application.hear, message)
+
+    def see(self, view: View) -> None:
+        self._say(self.application.see, view)
+
+    def prompt(self, count: int) -> None:
+        for _ in range(count):
+            self._say(self.application.prompt)
+
+    def state(self, memory: bytes) -> bytes:
+        """The world's own memory of the life comes first, in one line."""
+        return memory + b"\n" + self.application.state()
+
+    def adopt(self, state: bytes) -> bytes:
+        """Take over; what is left is the world's."""
+        memory, _, own = state.partition(b"\n")
+        self._say(self.application.adopt, own)
+        return memory
+
+    def is_idle(self) -> bool:
+        return not self._words and self.application.is_idle()
+
+    def _say(self, call: Callable[..., Sequence[bytes]], *told: object) -> None:
+        """What it answers is said next, not now: the core may be amid a step."""
+        world = self._life.world
+        try:
+            self._words.extend(call(*told))
+        except Exception as error:
+            world.broken(APPLICATION, f"{type(error).__name__}: {error}", self._life)
+        if self._words and not self._posted:
+            self._posted = True
+            world.post(world.now_us, self._speak, None, None)
+
+    def _speak(self, _: None, __: None) -> None:
+        self._posted = False
+        life, world = self._life, self._life.world
+        if life.over or life.leaving:
+            self._words.clear()
+            return
+        fit: list[bytes] = []
+        if life.view is not None and not life.node.paused:
+            room = life.tap.room()
+            while self._words and room >= len(self._words[0]) + 32:
+                room -= len(self._words[0]) + 32
+                fit.append(self._words.popleft())
+        if fit:
+            life.say(fit)
+        if self._words and not self._posted:
+            self._posted = True
+            world.post(world.now_us + AGAIN_US, self._speak, None, None)
+
+
+def judged(world: World) -> list[Found]:
+    """What the plan's judge finds, once the group has come together again."""
+    from unisono.sim.world import Found
+
+    play = world.plan.application
+    if play is None or not world.progressed:
+        return []
+    lived = [
+        Lived(life.me, life.acting.application, not life.over)
+        for life in world.lives
+        if life.acting is not None
+    ]
+    return [Found(APPLICATION, text, "", world.now_us) for text in play.judge(lived, world.service)]
