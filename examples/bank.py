@@ -1,0 +1,347 @@
+"""A bank without a centre: each member holds an account, and money moves between them by actions,
+all or nothing, while members are killed and come back. The total never changes.
+
+python examples/bank.py                  five members here, one killed every other second
+python examples/bank.py ann              one of them: run bob, cay, dan and eve in other terminals
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import random
+import signal
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import unisono
+from unisono.services.actions import Aborted, Action, Actions, Committed, Last, Participant
+
+NAMES = ("ann", "bob", "cay", "dan", "eve")
+COINS = 100
+
+
+class Accounts(Participant):
+    """Every member keeps the whole table; only the holder of an account votes on it.
+
+    The holder also keeps its own account on its disk (`keep`). When it comes back, what it kept is
+    behind by one action at most, and the group tells it which."""
+
+    def __init__(
+        self, name: str, coins: dict[str, int], kept: bytes, keep: Callable[[bytes], None]
+    ) -> None:
+        self.name = name
+        self.coins = dict(coins)
+        self.kept: tuple[int, str] | None = tuple(json.loads(kept)) if kept else None
+        self.differed = ""
+        self._keep = keep
+
+    @property
+    def total(self) -> int:
+        return sum(self.coins.values())
+
+    def prepare(self, action: Action) -> str:
+        try:
+            moved = {name: int(each) for name, each in action.operations.items()}
+        except ValueError:
+            return "that is no number of coins"
+        if sum(moved.values()):
+            return "coins would appear or vanish"
+        if self.name not in self.coins:
+            return "no account here"
+        if self.coins[self.name] + moved[self.name] < 0:
+            return f"only {self.coins[self.name]} coins"
+        return ""
+
+    def commit(self, action: Action) -> None:
+        for name, moved in action.operations.items():
+            self.coins[name] += int(moved)
+        if self.name in action.operations:
+            self._put(action.key)
+
+    def snapshot(self) -> bytes:
+        return json.dumps(self.coins).encode()
+
+    def restore(self, state: bytes, last: Last | None) -> None:
+        self.coins = json.loads(state)
+        mine = self.coins.get(self.name, 0)
+        if self.kept is not None:
+            coins, key = self.kept
+            if last is not None and last.key != key and isinstance(last.outcome, Committed):
+                coins += int(last.operation)  # decided while we were down
+            if coins != mine:
+                self.differed = f"{self.name} kept {coins} coins, the group says {mine}"
+        self._put(last.key if last is not None else "")
+
+    def found(self) -> None:
+        """A new bank opens, so what was kept is of another."""
+        self._put("")
+
+    def _put(self, key: str) -> None:
+        self.kept = (self.coins.get(self.name, 0), key)
+        self._keep(json.dumps(self.kept).encode())
+
+
+# -- one member ------------------------------------------------------------------------------------
+
+
+def tell(kind: str, **told: Any) -> None:
+    print(json.dumps({"kind": kind, **told}), flush=True)
+
+
+class Teller(Accounts):
+    """Accounts that say what happens."""
+
+    def commit(self, action: Action) -> None:
+        super().commit(action)
+        tell("done", key=action.key, total=self.total)
+
+    def abort(self, action: Action, reason: str) -> None:
+        tell("undone", key=action.key, why=reason)
+
+    def restore(self, state: bytes, last: Last | None) -> None:
+        super().restore(state, last)
+        tell("restored", total=self.total, last=last and last.key, differed=self.differed)
+
+
+async def move(actions: Actions, pace_s: float) -> None:
+    """Move some coins from anybody to anybody, again and again."""
+    while True:
+        giver, taker = random.sample(NAMES, 2)
+        coins = random.randint(1, COINS // 2)
+        try:
+            outcome = await actions.run({giver: b"%d" % -coins, taker: b"%d" % coins})
+        except unisono.Stopped as stop:
+            tell("stopped", why=stop.reason)
+            return
+        told = outcome.reason if isinstance(outcome, Aborted) else "done"
+        tell("moved", giver=giver, taker=taker, coins=coins, how=told)
+        await asyncio.sleep(pace_s * random.random())
+
+
+async def obey(actions: Actions, accounts: Accounts, moving: asyncio.Task[None]) -> None:
+    """Words on standard input: `quiet`, `table`, `leave`."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while (word := (await reader.readline()).decode().strip()) != "leave":
+        if word == "quiet":
+            moving.cancel()
+        elif word == "table":
+            told = {"coins": accounts.coins, "open": len(actions.open())}
+            tell("table", **told, longest_s=actions.longest_s, counters=actions.counters())
+
+
+async def member(name: str, protocol: str, port: int, disk: str, pace_s: float) -> None:
+    path = Path(disk, f"{name}.json") if disk else None
+
+    def keep(kept: bytes) -> None:
+        if path is not None:
+            path.with_suffix(".new").write_bytes(kept)
+            path.with_suffix(".new").replace(path)
+
+    kept = path.read_bytes() if path is not None and path.exists() else b""
+    accounts = Teller(name, dict.fromkeys(NAMES, COINS), kept, keep)
+    options = (
+        {"masters": 3, "master": (1, 2, 3, 0, 0)[NAMES.index(name)]} if protocol == "mtp" else {}
+    )
+    async with Actions(accounts).join(
+        "bank", name=name, protocol=protocol, port=port, join_s=30, **options
+    ) as actions:
+        tell("joined", members=[each.name for each in actions.group.members])
+        moving = asyncio.create_task(move(actions, pace_s))
+        await obey(actions, accounts, moving)
+        moving.cancel()
+
+
+# -- all of them, and the one who kills -----------------------------------------------------------
+
+
+class Life:
+    """A member's process, and what it has told."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process) -> None:
+        self.name, self.process = name, process
+        self.told: list[dict[str, Any]] = []
+        self.reading = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        assert self.process.stdout is not None
+        async for line in self.process.stdout:
+            with contextlib.suppress(ValueError):  # killed amid a line
+                self.told.append(json.loads(line))
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [each for each in self.told if each["kind"] == kind]
+
+    def order(self, word: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{word}\n".encode())
+
+
+async def until(done: Callable[[], bool], what: str, within_s: float = 60) -> None:
+    for _ in range(int(within_s * 20)):
+        if done():
+            return
+        await asyncio.sleep(0.05)
+    raise SystemExit(f"not within {within_s:g} s: {what}")
+
+
+class Bank:
+    """The members' processes, those that live and those that were killed."""
+
+    def __init__(self, arguments: list[str], disk: str, say: Callable[[str], None]) -> None:
+        self._arguments, self._disk = arguments, disk
+        self.say = say
+        self.lives: list[Life] = []
+        self.now: dict[str, Life] = {}
+        self.kills = 0
+
+    async def start(self, name: str) -> None:
+        command = [__file__, name, *self._arguments, "--disk", self._disk]
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *command, stdin=pipe, stdout=pipe
+        )
+        self.now[name] = Life(name, process)
+        self.lives.append(self.now[name])
+
+    async def joined(self, name: str) -> None:
+        await until(lambda: bool(self.now[name].of("joined")), f"{name} in the bank")
+
+    async def kill(self, name: str) -> None:
+        self.now[name].process.kill()
+        await self.now[name].process.wait()
+        await self.now[name].reading
+        self.kills += 1
+        self.say(f"killed {name}")
+
+    async def settled(self) -> list[dict[str, Any]]:
+        """Until nothing is open and all hold the same: the tables."""
+        for _ in range(200):
+            for life in self.now.values():
+                life.order("table")
+            await asyncio.sleep(0.2)
+            tables = [life.of("table")[-1] for life in self.now.values() if life.of("table")]
+            same = len({json.dumps(each["coins"], sort_keys=True) for each in tables}) == 1
+            if same and len(tables) == len(NAMES) and not any(each["open"] for each in tables):
+                return tables
+        raise SystemExit(f"they do not come to the same: {tables}")
+
+    async def end(self) -> None:
+        for life in self.now.values():
+            if life.process.returncode is None:
+                life.process.kill()
+                await life.process.wait()
+
+
+async def kill_at_random(bank: Bank, seconds: float, every_s: float, count: int) -> None:
+    """A member dies by SIGKILL, is away for a while, and comes back."""
+    end = asyncio.get_running_loop().time() + seconds
+    while asyncio.get_running_loop().time() < end:
+        await asyncio.sleep(every_s * random.uniform(0.5, 1.5))
+        names = random.sample(NAMES, random.randint(1, count))
+        for name in names:
+            await bank.kill(name)
+        await asyncio.sleep(random.uniform(0, every_s))
+        for name in names:
+            await bank.start(name)
+        for name in names:
+            await bank.joined(name)
+            bank.say(f"{name} is back: {bank.now[name].of('restored') or 'with nothing'}")
+
+
+def judged(bank: Bank, tables: list[dict[str, Any]], disk: str) -> dict[str, Any]:
+    """What happened, and what was wrong with it."""
+    outcomes: dict[str, set[str]] = {}
+    wrong = []
+    for life in bank.lives:
+        for each in (*life.of("done"), *life.of("undone")):
+            outcomes.setdefault(each["key"], set()).add(each["kind"])
+        wrong += [each["differed"] for each in life.of("restored") if each["differed"]]
+        wrong += [f"{life.name} stopped: {each['why']}" for each in life.of("stopped")]
+    total = len(NAMES) * COINS
+    totals = {
+        each["total"] for life in bank.lives for each in (*life.of("done"), *life.of("restored"))
+    }
+    purses = sum(json.loads(Path(disk, f"{name}.json").read_bytes())[0] for name in NAMES)
+    if totals != {total} or sum(tables[0]["coins"].values()) != total:
+        wrong.append(f"the totals were {totals}, not {total}")
+    if purses != total:
+        wrong.append(f"{purses} coins on the disks, not {total}")
+    wrong += [f"{key} ended both ways" for key, ways in outcomes.items() if len(ways) > 1]
+    ends = Counter(next(iter(ways)) for ways in outcomes.values())
+    whys = Counter(
+        each["how"] for life in bank.lives for each in life.of("moved") if each["how"] != "done"
+    )
+    return {
+        "kills": bank.kills,
+        "done": ends["done"],
+        "undone": ends["undone"],
+        "failed": sum(count for why, count in whys.items() if "failed before" in why),
+        "longest_s": round(max(each["longest_s"] for each in tables), 3),
+        "total": sum(tables[0]["coins"].values()),
+        "coins": tables[0]["coins"],
+        "wrong": wrong,
+    }
+
+
+async def direct(told: argparse.Namespace) -> int:
+    arguments = [
+        "--protocol",
+        told.protocol,
+        "--port",
+        str(told.port),
+        "--pace-s",
+        str(told.pace_s),
+    ]
+    with tempfile.TemporaryDirectory() as disk:
+        bank = Bank(arguments, disk, (lambda text: None) if told.json else print)
+        try:
+            for name in NAMES:
+                await bank.start(name)
+            for name in NAMES:
+                await bank.joined(name)
+            await kill_at_random(bank, told.seconds, told.every_s, told.at_once)
+            for life in bank.now.values():
+                life.order("quiet")
+            found = judged(bank, await bank.settled(), disk)
+        finally:
+            await bank.end()
+    if told.json:
+        print(json.dumps(found))
+    else:
+        print(
+            "{kills} kills; {done} transfers done, {undone} not, {failed} because somebody failed; "
+            "the longest took {longest_s} s; {total} coins: {coins}".format(**found)
+        )
+        print("\n".join(f"wrong: {each}" for each in found["wrong"]) or "nothing was wrong")
+    return 1 if found["wrong"] else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("name", nargs="?", choices=NAMES)
+    parser.add_argument("--protocol", default="mtp")
+    parser.add_argument("--port", type=int, default=7411)
+    parser.add_argument("--disk", default="", help="where a member keeps its own account")
+    parser.add_argument("--pace-s", type=float, default=0.2)
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--every-s", type=float, default=2)
+    parser.add_argument("--at-once", type=int, default=1, help="so many are killed together")
+    parser.add_argument("--json", action="store_true")
+    told = parser.parse_args()
+    if told.name:
+        asyncio.run(member(told.name, told.protocol, told.port, told.disk, told.pace_s))
+        return 0
+    return asyncio.run(direct(told))
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt):
+        sys.exit(main())

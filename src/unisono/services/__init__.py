@@ -1,0 +1,1 @@
+"""What stands on a group and its public API alone."""

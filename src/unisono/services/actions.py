@@ -1,0 +1,296 @@
+"""Dynamic actions: transactions whose participants are the members of a group.
+
+A commit without a coordinator and without an outcome message: requests, votes and failures stand in
+one total order, and each member reads the same outcome from it (`services/commit`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import secrets
+import time
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import unisono
+from unisono.errors import Misuse, Stopped, UnisonoError
+from unisono.group import Group
+from unisono.model import Message, Service, View
+from unisono.services.commit import (
+    Aborted,
+    Action,
+    Ask,
+    Begun,
+    Committed,
+    Decided,
+    Last,
+    Limits,
+    Outcome,
+    Participant,
+    Replica,
+    written,
+)
+from unisono.services.commit.replica import Duty, Prepare
+from unisono.services.commit.words import checked
+
+__all__ = [
+    "Aborted",
+    "Action",
+    "Actions",
+    "Committed",
+    "Last",
+    "Limits",
+    "Outcome",
+    "Participant",
+    "Uncertain",
+]
+
+log = logging.getLogger("unisono.actions")
+
+
+class Uncertain(UnisonoError):
+    """The group was joined again and no longer knows the action: it never began, or so many were
+    decided since that its outcome is forgotten."""
+
+
+@dataclass(slots=True, eq=False)
+class _Awaited:
+    ask: Ask
+    outcome: asyncio.Future[Outcome]
+    decided_count: int
+    """Of the table, when it was asked."""
+
+
+class Actions:
+    """A member's hold on the actions of its group.
+
+    `async with Actions(participant).join("bank", name="ann", protocol="ring") as actions` joins
+    the group, which is then the actions' own: they read its stream, and hand over its state.
+    """
+
+    def __init__(
+        self, participant: Participant, *, prepare_s: float = 10.0, limits: Limits | None = None
+    ) -> None:
+        self._replica = Replica(participant, limits)
+        self._prepare_s = prepare_s
+        self._group: Group | None = None
+        self._level: Service = Service.SAFE
+        self._awaited: dict[str, _Awaited] = {}
+        self._votes: asyncio.Queue[bytes] = asyncio.Queue()
+        self._preparing: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._renewed = False
+        self._ended: str | None = None
+        self._begun_s: dict[str, float] = {}
+        self.longest_s = 0.0
+        """The longest that an action was under way, from its begin to its outcome, as seen here."""
+
+    @property
+    def group(self) -> Group:
+        if self._group is None:
+            raise Misuse("not joined yet: enter join() first")
+        return self._group
+
+    @property
+    def stopped(self) -> str | None:
+        """Why no action can be run here any more; nothing while one can."""
+        return self._ended
+
+    def outcome(self, key: str) -> Outcome | None:
+        """What became of an action; nothing while it is open, unknown or forgotten."""
+        return self._replica.table.outcomes.get(key)
+
+    def open(self) -> tuple[Action, ...]:
+        """What runs or waits, in the order of the requests."""
+        return tuple(each.action for each in self._replica.table.open.values())
+
+    def counters(self) -> dict[str, int]:
+        """What happened here: outcomes, and messages passed over, by reason."""
+        return dict(sorted(self._replica.table.counts.items()))
+
+    # -- coming and going -----------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def join(self, group: str | None = None, /, **options: Any) -> AsyncIterator[Actions]:
+        """Join as `unisono.join` does, with `rejoin=True` unless told otherwise, and take part."""
+        if self._group is not None:
+            raise Misuse("these actions have their group: make others for another")
+        options.setdefault("rejoin", True)
+        joining = unisono.join(
+            group, snapshot=self._replica.state, restore=self._restore, **options
+        )
+        async with joining as joined:
+            self._group = joined
+            self._level = await strongest(joined)
+            self._replica.live(joined.me)
+            tasks = [asyncio.create_task(each()) for each in (self._read, self._speak)]
+            try:
+                yield self
+            finally:
+                await joined.leave()
+                await asyncio.wait(tasks[:1])
+                for task in (*tasks, *self._preparing.values(), *self._tasks):
+                    task.cancel()
+
+    async def _read(self) -> None:
+        reason = "left the group"
+        try:
+            async for item in self.group:
+                if isinstance(item, Message):
+                    self._do(self._replica.hear(item))
+                elif isinstance(item, View):
+                    self._do(self._replica.see(item))
+                    if self._renewed:
+                        self._renewed = False
+                        self._ask_again()
+                elif isinstance(item, unisono.Rejoined):
+                    self._renew(item)
+        except Stopped as stop:
+            reason = stop.reason
+        except Exception as error:
+            # Its copy may now differ from all others: better none than a wrong one.
+            log.exception("the participant failed, so this member leaves")
+            reason = f"the participant failed: {error!r}"
+        self._end(reason)
+        if reason.startswith("the participant failed"):
+            await self.group.leave()
+
+    def _end(self, reason: str) -> None:
+        self._ended = reason
+        for awaited in self._awaited.values():
+            if not awaited.outcome.done():
+                awaited.outcome.set_exception(Stopped(reason))
+
+    def _renew(self, item: unisono.Rejoined) -> None:
+        """Another life: votes of the former count no more."""
+        self._renewed = True
+        self._replica.live(item.me)
+        while not self._votes.empty():
+            self._votes.get_nowait()
+
+    def _restore(self, state: bytes) -> None:
+        self._renewed = True
+        self._begun_s.clear()
+        self._do(self._replica.adopt(state))
+
+    # -- the order ------------------------------------------------------------------------------
+
+    def _do(self, duties: list[Duty]) -> None:
+        for duty in duties:
+            if isinstance(duty, Prepare):
+                self._prepare(duty.action)
+            elif isinstance(duty, Begun):
+                self._begun_s[duty.action.key] = time.monotonic()
+            elif isinstance(duty, Decided):
+                self._decided(duty.action.key, duty.outcome)
+
+    def _decided(self, key: str, outcome: Outcome) -> None:
+        if (began := self._begun_s.pop(key, None)) is not None:
+            self.longest_s = max(self.longest_s, time.monotonic() - began)
+        if preparing := self._preparing.pop(key, None):
+            preparing.cancel()
+        if (awaited := self._awaited.get(key)) and not awaited.outcome.done():
+            awaited.outcome.set_result(outcome)
+
+    def _prepare(self, action: Action) -> None:
+        """Ask the participant; the stream goes on if it takes its time."""
+        try:
+            found = self._replica.participant.prepare(action)
+        except Exception as error:
+            log.exception("the participant could not prepare %s", action.key)
+            found = f"could not prepare: {error!r}"
+        if inspect.isawaitable(found):
+            task = asyncio.get_running_loop().create_task(self._prepared(action.key, found))
+            self._preparing[action.key] = task
+        else:
+            self._vote(action.key, found)
+
+    async def _prepared(self, key: str, found: Awaitable[str]) -> None:
+        try:
+            async with asyncio.timeout(self._prepare_s):
+                objection = await found
+        except TimeoutError:
+            objection = f"not prepared within {self._prepare_s:g} s"
+        except Exception as error:
+            log.exception("the participant could not prepare %s", key)
+            objection = f"could not prepare: {error!r}"
+        self._preparing.pop(key, None)
+        self._vote(key, objection)
+
+    def _vote(self, key: str, objection: object) -> None:
+        if not isinstance(objection, str):
+            objection = f"prepare() returned {type(objection).__name__}, not a text"
+        self._votes.put_nowait(self._replica.vote(key, objection))
+
+    async def _speak(self) -> None:
+        """Votes wait here for room in the group's window, so that the reader need not."""
+        with contextlib.suppress(Stopped):
+            while True:
+                await self.group.multicast(await self._votes.get(), self._level)
+
+    # -- asking ---------------------------------------------------------------------------------
+
+    async def run(self, operations: Mapping[str, bytes], key: str | None = None) -> Outcome:
+        """Have these members do these operations, all or none; returns how it ended.
+
+        An action that was asked for goes on without its caller. `key` names it, so that it can be
+        asked for again without being done twice while its outcome is remembered.
+        """
+        group = self.group
+        if key is None:
+            key = f"{group.config.name or 'action'}-{secrets.token_hex(8)}"
+        ask = checked(Ask(key, dict(operations)))
+        if self._ended is not None:
+            raise Stopped(self._ended)
+        if key in self._awaited:
+            raise Misuse(f"the action {key} is awaited here already")
+        table = self._replica.table
+        if known := table.outcomes.get(key):
+            return known
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        self._awaited[key] = _Awaited(ask, future, table.decided_count)
+        try:
+            await group.multicast(written(ask), self._level)
+            return await future
+        finally:
+            del self._awaited[key]
+            future.cancel()
+
+    def _ask_again(self) -> None:
+        """After joining again: what is awaited may be decided, open, lost on the way, or forgotten.
+        What was lost is asked for again; a request that comes twice counts once."""
+        table = self._replica.table
+        for key, awaited in self._awaited.items():
+            if awaited.outcome.done() or key in table.open:
+                continue
+            since = table.decided_count - awaited.decided_count
+            if outcome := table.outcomes.get(key):
+                awaited.outcome.set_result(outcome)
+            elif 0 <= since < table.limits.outcomes_count_max:
+                task = asyncio.get_running_loop().create_task(self._say(written(awaited.ask)))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            else:
+                text = f"the group was joined again, and does not know the action {key}"
+                awaited.outcome.set_exception(Uncertain(text))
+
+    async def _say(self, payload: bytes) -> None:
+        with contextlib.suppress(UnisonoError):
+            await self.group.multicast(payload, self._level)
+
+
+async def strongest(group: Group) -> Service:
+    """The strongest service that the group's protocol has, which must be a total order."""
+    try:
+        await group.multicast_many((), Service.SAFE)
+    except Misuse:
+        try:
+            await group.multicast_many((), Service.AGREED)
+        except Misuse as error:
+            raise Misuse(f"actions need one order for all: {error}") from None
+        return Service.AGREED
+    return Service.SAFE

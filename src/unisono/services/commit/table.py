@@ -1,0 +1,284 @@
+"""The table of actions: a function of the group's order alone, so the same at every member.
+
+A request takes its place where it is delivered. It begins as soon as no earlier request that is
+still open shares a participant with it; so competing requests run one after another, in the order,
+and cannot wait for each other in a circle. Each participant votes by a message; the action commits
+at the last missing yes, and aborts at the first no or at the view that shows a participant gone
+before its vote, whichever stands first in the order. [RNG, dynamic actions]
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, TypeAlias
+
+from unisono.errors import Misuse
+from unisono.model import Member, Message, View
+from unisono.services.commit.words import Ask, BadWord, Vote, packed, read, unpacked
+
+FORM: Final = 1
+"""Of the state that is handed over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The same for all members: who joins takes them over from the group."""
+
+    open_count_max: int = 256
+    """Actions that run or wait; a request beyond it is aborted at its place."""
+    outcomes_count_max: int = 4096
+    """Outcomes that are remembered; then the oldest is forgotten."""
+    names_count_max: int = 1024
+    """Participants whose last vote is remembered; then the one that voted longest ago is not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """What is to be done, by whom: all of it or nothing."""
+
+    key: str
+    operations: Mapping[str, bytes]
+    by: str
+    """The member that asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """It was done, by all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """It was done by nobody."""
+
+    reason: str
+
+
+Outcome: TypeAlias = Committed | Aborted
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """It is the participants' turn to prepare and vote."""
+
+    action: Action
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The outcome stands, from this place of the order on."""
+
+    action: Action
+    outcome: Outcome
+
+
+Step: TypeAlias = Begun | Decided
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """What a name said yes to last, once it was decided."""
+
+    key: str
+    operation: bytes
+    outcome: Outcome
+
+
+@dataclass(slots=True)
+class Open:
+    """An action between its request and its outcome."""
+
+    action: Action
+    lives: dict[str, int]
+    """The incarnation of each participant when the request was delivered: only that life votes."""
+    begun: bool = False
+    yes: set[str] = field(default_factory=set)
+
+    @property
+    def awaited(self) -> list[str]:
+        """Who has not voted."""
+        return [name for name in self.lives if name not in self.yes]
+
+
+class Table:
+    """A member's copy. Give it every message and every view, in the order of the stream."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self.counts: Counter[str] = Counter()
+        """What was passed over, by reason, and what was decided. Of this copy; not handed over."""
+        self.open: dict[str, Open] = {}
+        """In the order of their requests."""
+        self.outcomes: dict[str, Outcome] = {}
+        """The last ones, oldest first."""
+        self.last: dict[str, Last] = {}
+        self.decided_count = 0
+        """Since the group began."""
+        self._present: dict[str, int] = {}
+
+    # -- the order ------------------------------------------------------------------------------
+
+    def hear(self, message: Message) -> list[Step]:
+        """A message at its place: what begins and what is decided by it."""
+        try:
+            word = read(message.payload)
+        except BadWord:
+            self.counts["bad"] += 1
+            return []
+        if word is None:
+            self.counts["foreign"] += 1
+            return []
+        if isinstance(word, Ask):
+            return self._asked(word, message.sender)
+        return self._voted(word, message.sender)
+
+    def see(self, view: View) -> list[Step]:
+        """A view at its place: who is gone without a vote has failed all that awaits it."""
+        self._present = {}
+        for member in view.members:
+            known = self._present.get(member.name, member.incarnation)
+            self._present[member.name] = max(known, member.incarnation)
+        steps: list[Step] = []
+        for entry in list(self.open.values()):
+            gone = [name for name in entry.awaited if self._is_gone(name, entry.lives[name])]
+            if gone:
+                steps += self._decide(entry, Aborted(f"{gone[0]} failed before its vote"))
+        return steps + self._begin()
+
+    def _asked(self, ask: Ask, sender: Member) -> list[Step]:
+        if ask.key in self.open or ask.key in self.outcomes:
+            self.counts["repeated"] += 1
+            return []
+        action = Action(ask.key, ask.operations, sender.name)
+        entry = Open(action, {name: self._present.get(name, 0) for name in ask.operations})
+        absent = [name for name in ask.operations if name not in self._present]
+        if absent:
+            return self._decide(entry, Aborted(f"{absent[0]} is not in the group"))
+        if len(self.open) >= self.limits.open_count_max:
+            return self._decide(entry, Aborted(f"{len(self.open)} actions are open already"))
+        self.open[ask.key] = entry
+        return self._begin()
+
+    def _voted(self, vote: Vote, sender: Member) -> list[Step]:
+        entry, name = self.open.get(vote.key), sender.name
+        if entry is None or not entry.begun:
+            self.counts["late"] += 1
+        elif entry.lives.get(name) != sender.incarnation or name in entry.yes:
+            self.counts["stray"] += 1
+        elif vote.objection:
+            return self._decide(entry, Aborted(f"{name}: {vote.objection}")) + self._begin()
+        else:
+            entry.yes.add(name)
+            if not entry.awaited:
+                return self._decide(entry, Committed()) + self._begin()
+        return []
+
+    def _is_gone(self, name: str, incarnation: int) -> bool:
+        return self._present.get(name) != incarnation
+
+    def _begin(self) -> list[Step]:
+        """Begin what no earlier open request competes with."""
+        taken: set[str] = set()
+        steps: list[Step] = []
+        for entry in self.open.values():
+            if not entry.begun and taken.isdisjoint(entry.lives):
+                entry.begun = True
+                steps.append(Begun(entry.action))
+            taken.update(entry.lives)
+        return steps
+
+    def _decide(self, entry: Open, outcome: Outcome) -> list[Step]:
+        action = entry.action
+        self.open.pop(action.key, None)
+        self.decided_count += 1
+        self.counts["committed" if isinstance(outcome, Committed) else "aborted"] += 1
+        self.outcomes[action.key] = outcome
+        if len(self.outcomes) > self.limits.outcomes_count_max:
+            del self.outcomes[next(iter(self.outcomes))]
+        for name in entry.lives:
+            if name in entry.yes:
+                self.last.pop(name, None)
+                self.last[name] = Last(action.key, action.operations[name], outcome)
+        while len(self.last) > self.limits.names_count_max:
+            del self.last[next(iter(self.last))]
+        return [Decided(action, outcome)]
+
+    # -- handing over ---------------------------------------------------------------------------
+
+    def awaits(self, me: Member) -> list[Action]:
+        """What has begun and awaits the vote of this very life."""
+        return [
+            entry.action
+            for entry in self.open.values()
+            if entry.begun
+            and entry.lives.get(me.name) == me.incarnation
+            and me.name not in entry.yes
+        ]
+
+    def state(self) -> bytes:
+        """All of it, as one line of JSON: equal for equal tables."""
+        told = {
+            "form": FORM,
+            "limits": asdict(self.limits),
+            "decided": self.decided_count,
+            "present": sorted(self._present.items()),
+            "open": [_open_told(entry) for entry in self.open.values()],
+            "outcomes": [[key, _told(outcome)] for key, outcome in self.outcomes.items()],
+            "last": [
+                [name, each.key, packed({name: each.operation})[name], _told(each.outcome)]
+                for name, each in self.last.items()
+            ],
+        }
+        return json.dumps(told, separators=(",", ":")).encode()
+
+    def adopt(self, state: bytes) -> None:
+        """Put the group's table in the place of ours."""
+        try:
+            told = json.loads(state)
+            if told["form"] != FORM:
+                raise ValueError(f"its form is {told['form']}, ours {FORM}")
+            found = Table(Limits(**told["limits"]))
+            found.decided_count = int(told["decided"])
+            found._present = {name: int(incarnation) for name, incarnation in told["present"]}
+            found.open = {each["key"]: _open(each) for each in told["open"]}
+            found.outcomes = {key: _outcome(each) for key, each in told["outcomes"]}
+            found.last = {
+                name: Last(key, unpacked({name: operation})[name], _outcome(each))
+                for name, key, operation, each in told["last"]
+            }
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise Misuse(
+                f"the state that was handed over is no table of actions: {error}"
+            ) from None
+        self.limits, self.decided_count = found.limits, found.decided_count
+        self.open, self.outcomes, self.last = found.open, found.outcomes, found.last
+        self._present = found._present
+
+
+def _told(outcome: Outcome) -> str | None:
+    """The reason of an abort, or nothing."""
+    return outcome.reason if isinstance(outcome, Aborted) else None
+
+
+def _outcome(told: str | None) -> Outcome:
+    return Committed() if told is None else Aborted(told)
+
+
+def _open_told(entry: Open) -> dict[str, Any]:
+    action = entry.action
+    return {
+        "key": action.key,
+        "do": packed(action.operations),
+        "by": action.by,
+        "lives": entry.lives,
+        "begun": entry.begun,
+        "yes": sorted(entry.yes),
+    }
+
+
+def _open(told: Mapping[str, Any]) -> Open:
+    action = Action(told["key"], unpacked(told["do"]), told["by"])
+    return Open(action, dict(told["lives"]), bool(told["begun"]), set(told["yes"]))

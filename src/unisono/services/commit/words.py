@@ -1,0 +1,130 @@
+"""What is said about actions: a request and a vote, as bytes and back. There is no third word:
+the outcome is never said."""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+from unisono.errors import Misuse
+
+MARK: Final = b"unisono.action/1 "
+"""How our payloads begin; whatever begins otherwise is not ours."""
+
+NAME: Final = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
+"""A member's name, as `join` takes it."""
+KEY: Final = re.compile(r"[!-~]{1,96}")
+"""What an action is known by: printable, without blanks."""
+
+PARTICIPANTS_COUNT_MAX: Final = 64
+OPERATIONS_OCTETS_MAX: Final = 16 << 10
+"""All operations of one action together."""
+OBJECTION_LENGTH_MAX: Final = 200
+PAYLOAD_OCTETS_MAX: Final = 64 << 10
+"""No word of ours is longer; what is longer is not read."""
+
+
+class BadWord(ValueError):
+    """It begins like ours and is none. All replicas find the same, and pass over it alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The commit request: let these participants do these operations, all or none."""
+
+    key: str
+    operations: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """A participant's vote: its objection, or nothing for yes."""
+
+    key: str
+    objection: str = ""
+
+
+Word: TypeAlias = Ask | Vote
+
+
+def checked(ask: Ask) -> Ask:
+    """The request, if it keeps to the bounds; else an error that names the bound."""
+    if not KEY.fullmatch(ask.key):
+        raise Misuse(f"key {ask.key!r}: write 1 to 96 printable characters without blanks")
+    if not 1 <= len(ask.operations) <= PARTICIPANTS_COUNT_MAX:
+        count = len(ask.operations)
+        raise Misuse(f"an action has 1 to {PARTICIPANTS_COUNT_MAX} participants, not {count}")
+    for name, operation in ask.operations.items():
+        if not NAME.fullmatch(name):
+            raise Misuse(f"participant {name!r}: write a member's name")
+        if not isinstance(operation, bytes):
+            raise Misuse(f"the operation of {name} must be bytes, not {type(operation).__name__}")
+    octets = sum(map(len, ask.operations.values()))
+    if octets > OPERATIONS_OCTETS_MAX:
+        raise Misuse(f"the operations have {octets} bytes, over {OPERATIONS_OCTETS_MAX}")
+    return ask
+
+
+def written(word: Word) -> bytes:
+    """The word as a payload."""
+    if isinstance(word, Ask):
+        checked(word)
+        told: dict[str, Any] = {"ask": word.key, "do": packed(word.operations)}
+    else:
+        told = {"vote": word.key, "no": word.objection[:OBJECTION_LENGTH_MAX]}
+    return MARK + json.dumps(told, separators=(",", ":")).encode()
+
+
+def read(payload: bytes) -> Word | None:
+    """The word that a payload is; nothing if it is not ours, `BadWord` if it only seems to be."""
+    if not payload.startswith(MARK):
+        return None
+    if len(payload) > PAYLOAD_OCTETS_MAX:
+        raise BadWord("too long")
+    try:
+        told = json.loads(payload[len(MARK) :])
+    except (ValueError, RecursionError):
+        raise BadWord("not JSON") from None
+    if not isinstance(told, dict):
+        raise BadWord("not an object")
+    if told.keys() == {"ask", "do"}:
+        return _ask(told["ask"], told["do"])
+    if told.keys() == {"vote", "no"}:
+        return _vote(told["vote"], told["no"])
+    raise BadWord("neither request nor vote")
+
+
+def _ask(key: object, operations: object) -> Ask:
+    if not isinstance(key, str) or not isinstance(operations, dict):
+        raise BadWord("a request of the wrong shape")
+    try:
+        return checked(Ask(key, unpacked(operations)))
+    except ValueError as error:
+        raise BadWord(str(error)) from None
+
+
+def _vote(key: object, objection: object) -> Vote:
+    if not isinstance(key, str) or not KEY.fullmatch(key) or not isinstance(objection, str):
+        raise BadWord("a vote of the wrong shape")
+    if len(objection) > OBJECTION_LENGTH_MAX:
+        raise BadWord("an objection without end")
+    return Vote(key, objection)
+
+
+def packed(operations: Mapping[str, bytes]) -> dict[str, str]:
+    """Operations as JSON has them."""
+    return {name: b64encode(each).decode() for name, each in operations.items()}
+
+
+def unpacked(told: Mapping[str, object]) -> dict[str, bytes]:
+    """Operations back from JSON; `ValueError` where they are none."""
+    found = {}
+    for name, text in told.items():
+        if not isinstance(text, str):
+            raise ValueError("an operation of the wrong shape")
+        found[name] = b64decode(text, validate=True)
+    return found

@@ -1,0 +1,117 @@
+"""The bank of the example as an application of simulated nodes, and its judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from examples.bank import Accounts
+from unisono.model import Message, Service, ServiceLevel, View
+from unisono.services.commit import (
+    Ask,
+    Committed,
+    Decided,
+    Outcome,
+    Prepare,
+    Replica,
+    written,
+)
+from unisono.services.commit.replica import Duty
+from unisono.sim.acting import Lived, Play, Scene
+
+COINS = 100
+
+
+class Teller:
+    """One life at the bank: moves coins when it is prompted, votes, and notes every outcome."""
+
+    replica_of: type[Replica] = Replica
+
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
+        kept = scene.records[-1] if scene.records else b""
+        opening = dict.fromkeys(scene.names, COINS)
+        self.accounts = Accounts(scene.me.name, opening, kept, self._keep)
+        self.replica = self.replica_of(self.accounts)
+        self.replica.live(scene.me)
+        self.outcomes: dict[str, Outcome] = {}
+        self.adopted = False
+        self.asked: list[str] = []
+        self.seen = 0
+
+    def _keep(self, kept: bytes) -> None:
+        self.scene.records[:] = [kept]
+
+    def hear(self, message: Message) -> Sequence[bytes]:
+        return self._do(self.replica.hear(message))
+
+    def see(self, view: View) -> Sequence[bytes]:
+        self.seen += 1
+        if self.seen == 1 and not self.adopted:
+            self.accounts.found()
+        return self._do(self.replica.see(view))
+
+    def prompt(self) -> Sequence[bytes]:
+        """Mostly between two, now and then among more, or what no holder agrees to."""
+        scene, roll = self.scene, self.scene.dice
+        giver, *takers = roll.sample(scene.names, min(len(scene.names), roll.choice((2, 2, 2, 3))))
+        moved = {name: roll.randint(1, COINS // 2) for name in takers}
+        operations = {giver: -sum(moved.values()), **moved}
+        if roll.random() < 0.05:
+            operations[giver] += 1
+        self.asked.append(f"{scene.me}/{len(self.asked)}")
+        moves = {name: b"%d" % each for name, each in operations.items()}
+        return [written(Ask(self.asked[-1], moves))]
+
+    def state(self) -> bytes:
+        return self.replica.state()
+
+    def adopt(self, state: bytes) -> Sequence[bytes]:
+        self.adopted = True
+        return self._do(self.replica.adopt(state))
+
+    def is_idle(self) -> bool:
+        """All that it has asked for is decided, and whatever else it knows of."""
+        return not self.replica.table.open and self.outcomes.keys() >= set(self.asked)
+
+    def _do(self, duties: Sequence[Duty]) -> list[bytes]:
+        said = []
+        for duty in duties:
+            if isinstance(duty, Prepare):
+                objection = self.accounts.prepare(duty.action)
+                said.append(self.replica.vote(duty.action.key, objection))
+            elif isinstance(duty, Decided):
+                assert duty.action.key not in self.outcomes, "decided once"
+                self.outcomes[duty.action.key] = duty.outcome
+        return said
+
+
+def judge(lives: Sequence[Lived], service: ServiceLevel) -> Iterable[str]:
+    """The total is what it was, all hold the same, nothing hangs, nothing ended both ways. With
+    safe delivery that binds the dead too; with a weaker order they may have seen more."""
+    alive = [each for each in lives if each.alive]
+    total = COINS * len(alive[0].application.scene.names)
+    outcomes: dict[str, tuple[bool, str]] = {}
+    for each in lives:
+        teller: Teller = each.application
+        if each.alive or service == Service.SAFE:
+            if teller.accounts.total != total:
+                yield f"{each.me} counts {teller.accounts.total} coins, not {total}"
+            if teller.accounts.differed and service == Service.SAFE:
+                yield teller.accounts.differed
+            for key, outcome in teller.outcomes.items():
+                done = isinstance(outcome, Committed)
+                before, who = outcomes.setdefault(key, (done, str(each.me)))
+                if before != done:
+                    yield f"{key} ended one way at {who}, the other at {each.me}"
+        if each.alive and teller.replica.table.open:
+            yield f"{each.me} still has open: {' '.join(teller.replica.table.open)}"
+    states = {each.application.replica.state() for each in alive}
+    if len(states) > 1:
+        yield f"{len(states)} different tables are held by {len(alive)} members"
+
+
+def teller(scene: Scene) -> Teller:
+    return Teller(scene)
+
+
+BANK = Play(teller, judge)

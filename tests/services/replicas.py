@@ -1,0 +1,197 @@
+"""Several replicas over one order that a test makes up: a network without a network.
+
+Each member has an inbox of the order as it stands; a test says who reads on, who asks, who fails
+and who returns. Votes go to the end of the order when their voter has read the request.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from unisono.model import Address, Member, Message, View
+from unisono.services.commit import (
+    Action,
+    Ask,
+    Committed,
+    Decided,
+    Last,
+    Limits,
+    Outcome,
+    Participant,
+    Prepare,
+    Replica,
+    written,
+)
+from unisono.services.commit.replica import Duty
+
+Item = Message | View
+
+
+def someone(name: str, incarnation: int = 1) -> Member:
+    return Member(name, Address("127.0.0.1", 7000), incarnation)
+
+
+def view_of(*members: Member) -> View:
+    return View(members=tuple(members))
+
+
+class Noting(Participant):
+    """Notes what it is asked and told; says no to operations that say so."""
+
+    def __init__(self) -> None:
+        self.prepared: list[str] = []
+        self.history: list[tuple[str, bool]] = []
+        self.last: Last | None = None
+
+    def prepare(self, action: Action) -> str:
+        self.prepared.append(action.key)
+        return "I will not" if b"no" in action.operations.values() else ""
+
+    def commit(self, action: Action) -> None:
+        self.history.append((action.key, True))
+
+    def abort(self, action: Action, reason: str) -> None:
+        self.history.append((action.key, False))
+
+    def snapshot(self) -> bytes:
+        return repr(self.history).encode()
+
+    def restore(self, state: bytes, last: Last | None) -> None:
+        self.history = list(eval(state))
+        self.last = last
+
+
+@dataclass
+class Life:
+    me: Member
+    replica: Replica
+    inbox: deque[Item] = field(default_factory=deque)
+    pending: deque[Action] = field(default_factory=deque)
+    """What it has to prepare and has not yet."""
+    outcomes: dict[str, Outcome] = field(default_factory=dict)
+    said: int = 0
+
+    @property
+    def noted(self) -> Noting:
+        assert isinstance(self.replica.participant, Noting)
+        return self.replica.participant
+
+    def do(self, duties: list[Duty]) -> None:
+        for duty in duties:
+            if isinstance(duty, Prepare):
+                self.pending.append(duty.action)
+            elif isinstance(duty, Decided):
+                assert duty.action.key not in self.outcomes
+                self.outcomes[duty.action.key] = duty.outcome
+
+
+class Order:
+    """One total order, its members, and all that ever lived."""
+
+    def __init__(
+        self, names: str, replica_of: type[Replica] = Replica, limits: Limits | None = None
+    ) -> None:
+        self.items: list[Item] = []
+        self._replica_of, self._limits = replica_of, limits
+        self.alive: dict[str, Life] = {}
+        self.all: list[Life] = []
+        self.incarnations: dict[str, int] = {}
+        for name in names:
+            self._born(name)
+        self._put(view_of(*self.members))
+
+    @property
+    def members(self) -> list[Member]:
+        return [life.me for life in self.alive.values()]
+
+    def _born(self, name: str) -> Life:
+        self.incarnations[name] = self.incarnations.get(name, 0) + 1
+        me = someone(name, self.incarnations[name])
+        life = Life(me, self._replica_of(Noting(), self._limits))
+        life.replica.live(me)
+        self.alive[name] = life
+        self.all.append(life)
+        return life
+
+    def _put(self, item: Item) -> None:
+        self.items.append(item)
+        for life in self.alive.values():
+            life.inbox.append(item)
+
+    # -- what a test may do ---------------------------------------------------------------------
+
+    def say(self, name: str, payload: bytes) -> None:
+        life = self.alive[name]
+        life.said += 1
+        self._put(Message(life.me, payload, life.said, seq=len(self.items)))
+
+    def ask(self, name: str, key: str, *names: str, no: bool = False) -> None:
+        operation = b"no" if no else b"do"
+        self.say(name, written(Ask(key, dict.fromkeys(names, operation))))
+
+    def read(self, name: str, count: int = 1) -> None:
+        life = self.alive[name]
+        for _ in range(min(count, len(life.inbox))):
+            item = life.inbox.popleft()
+            take = life.replica.see if isinstance(item, View) else life.replica.hear
+            life.do(take(item))  # type: ignore[operator]
+
+    def vote(self, name: str) -> bool:
+        """The oldest vote that is due, if one is."""
+        life = self.alive[name]
+        if not life.pending:
+            return False
+        action = life.pending.popleft()
+        self.say(name, life.replica.vote(action.key, life.noted.prepare(action)))
+        return True
+
+    def fail(self, name: str) -> Life:
+        """It is gone, and the others are told at one place of the order."""
+        gone = self.alive.pop(name)
+        gone.inbox.clear()
+        self._put(view_of(*self.members))
+        return gone
+
+    def come_back(self, name: str) -> Life:
+        """A new life, given the state of one that has read all that stands before its view."""
+        giver = next(iter(self.alive))
+        self.read(giver, len(self.alive[giver].inbox))
+        state = self.alive[giver].replica.state()
+        life = self._born(name)
+        life.do(life.replica.adopt(state))
+        self._put(view_of(*self.members))
+        return life
+
+    def replace(self, name: str) -> Life:
+        """It died and came back before anybody noticed: one view shows both."""
+        gone = self.alive.pop(name)
+        gone.inbox.clear()
+        return self.come_back(name)
+
+    def finish(self) -> None:
+        """All read and vote until nothing is left to do."""
+        for _ in range(10_000):
+            busy = False
+            for name, life in self.alive.items():
+                busy |= bool(life.inbox)
+                self.read(name, len(life.inbox))
+                while self.vote(name):
+                    busy = True
+            if not busy:
+                return
+        raise AssertionError("they never come to an end")
+
+    # -- what must hold -------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """All that live hold the same, nothing is open, nobody ever saw another outcome."""
+        states = {life.replica.state() for life in self.alive.values()}
+        assert len(states) == 1, "one table"
+        seen: dict[str, bool] = {}
+        for life in self.all:
+            for key, outcome in life.outcomes.items():
+                done = isinstance(outcome, Committed)
+                assert seen.setdefault(key, done) == done, f"{key} ended both ways"
+        for life in self.alive.values():
+            assert not life.replica.table.open, "nothing blocks"

@@ -1,0 +1,317 @@
+"""Actions on real groups: asking, voting, leaving, coming back, and everything that goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+
+import unisono
+from tests.net.ear import free_port
+from unisono.services.actions import (
+    Aborted,
+    Action,
+    Actions,
+    Committed,
+    Last,
+    Limits,
+    Participant,
+    Uncertain,
+)
+
+pytestmark = [pytest.mark.real, pytest.mark.xdist_group("actions")]
+
+PROTOCOL = "mtp"
+
+
+class Noting(Participant):
+    """Agrees unless told otherwise, and notes what became of everything."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.undone: dict[str, str] = {}
+        self.answer: Callable[[Action], str | Awaitable[str]] = lambda action: ""
+        self.last: Last | None = None
+
+    def prepare(self, action: Action) -> str | Awaitable[str]:
+        return self.answer(action)
+
+    def commit(self, action: Action) -> None:
+        self.done.append(action.key)
+
+    def abort(self, action: Action, reason: str) -> None:
+        self.undone[action.key] = reason
+
+    def snapshot(self) -> bytes:
+        return " ".join(self.done).encode()
+
+    def restore(self, state: bytes, last: Last | None) -> None:
+        self.done, self.last = state.decode().split(), last
+
+
+class Some:
+    """Members of one group, all in this process."""
+
+    def __init__(self, port: int, stack: AsyncExitStack) -> None:
+        self._port, self._stack = port, stack
+        self.actions: dict[str, Actions] = {}
+        self.noting: dict[str, Noting] = {}
+
+    def joining(
+        self, name: str, actions: Actions, **options: Any
+    ) -> AbstractAsyncContextManager[Actions]:
+        if PROTOCOL == "mtp":
+            options = {"master": int(name == "a"), **options}
+        return actions.join("acts", name=name, protocol=PROTOCOL, port=self._port, **options)
+
+    async def add(self, name: str, **more: Any) -> Actions:
+        self.noting[name] = Noting()
+        actions = Actions(self.noting[name], **more)
+        self.actions[name] = await self._stack.enter_async_context(self.joining(name, actions))
+        return actions
+
+    async def together(self) -> None:
+        await until(
+            lambda: all(
+                len(each.group.members) == len(self.actions) for each in self.actions.values()
+            )
+        )
+
+    async def all_know(self, key: str) -> None:
+        await until(lambda: all(each.outcome(key) for each in self.actions.values()))
+
+
+async def until(done: Callable[[], object]) -> None:
+    while not done():
+        await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def members(port: int, names: str, **more: Any) -> AsyncIterator[Some]:
+    async with AsyncExitStack() as stack:
+        some = Some(port, stack)
+        for name in names:
+            await some.add(name, **more)
+        await some.together()
+        yield some
+
+
+def told(story: Callable[[int], Coroutine[Any, Any, None]], within_s: float = 40) -> None:
+    asyncio.run(asyncio.wait_for(story(free_port()), within_s))
+
+
+def both(*names: str) -> dict[str, bytes]:
+    return dict.fromkeys(names, b"do")
+
+
+@pytest.mark.rule("RNG-23")
+def test_all_do_it_or_nobody_does() -> None:
+    async def story(port: int) -> None:
+        async with members(port, "abc") as some:
+            a, b = some.actions["a"], some.actions["b"]
+            assert await a.run(both("b", "c"), "one") == Committed()
+            some.noting["c"].answer = lambda action: "not today"
+            assert await b.run(both("b", "c"), "two") == Aborted("c: not today")
+            assert await b.run(both("a", "z"), "three") == Aborted("z is not in the group")
+            for key in ("one", "two", "three"):
+                await some.all_know(key)
+            for each in some.noting.values():
+                assert each.done == ["one"] and list(each.undone) == ["two", "three"]
+            assert 0 < a.longest_s < 20 and not a.open() and a.stopped is None
+
+    told(story)
+
+
+@pytest.mark.rule("RNG-23")
+def test_many_at_once_run_one_after_another_and_none_is_left() -> None:
+    async def story(port: int) -> None:
+        async with members(port, "abc") as some:
+            pairs = ("ab", "bc", "ca", "ba", "cb", "ac") * 4
+            found = await asyncio.gather(
+                *(
+                    some.actions["abc"[number % 3]].run(both(*pair), f"k{number}")
+                    for number, pair in enumerate(pairs)
+                )
+            )
+            assert found == [Committed()] * len(pairs)
+            for number in range(len(pairs)):
+                await some.all_know(f"k{number}")
+            orders = [each.done for each in some.noting.values()]
+            assert orders[0] == orders[1] == orders[2] and len(orders[0]) == len(pairs)
+
+    told(story)
+
+
+def test_a_participant_may_take_its_time_but_not_for_ever() -> None:
+    async def story(port: int) -> None:
+        async def slow(action: Action) -> str:
+            await asyncio.sleep(0.05 if action.key == "one" else 60)
+            return ""
+
+        async def bad(action: Action) -> str:
+            raise OSError("no disk")
+
+        def worse(action: Action) -> str:
+            raise OSError("no disk")
+
+        async with members(port, "ab", prepare_s=0.3) as some:
+            a, noting = some.actions["a"], some.noting["b"]
+            noting.answer = slow
+            assert await a.run(both("a", "b"), "one") == Committed()
+            assert await a.run(both("a", "b"), "two") == Aborted("b: not prepared within 0.3 s")
+            noting.answer = bad
+            refused = Aborted("b: could not prepare: OSError('no disk')")
+            assert await a.run(both("a", "b")) == refused
+            noting.answer = worse
+            assert await a.run(both("a", "b")) == refused
+            noting.answer = lambda action: None  # type: ignore[assignment, return-value]
+            assert await a.run(both("b")) == Aborted("b: prepare() returned NoneType, not a text")
+
+    told(story)
+
+
+@pytest.mark.rule("RNG-22", "RNG-23")
+def test_who_leaves_before_its_vote_blocks_nobody_and_who_returns_learns() -> None:
+    async def story(port: int) -> None:
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        async with members(port, "ab") as some:
+            a, c = some.actions["a"], Noting()
+            async with some.joining("c", Actions(c)):
+                await until(lambda: len(a.group.members) == 3)
+                some.noting["b"].answer = c.answer = lambda action: never
+                one = asyncio.create_task(a.run(both("a", "b"), "one"))
+                two = asyncio.create_task(a.run(both("a", "c"), "two"))
+                await until(lambda: len(a.open()) == 2)
+            assert await two == Aborted("c failed before its vote")
+            never.set_result("")
+            assert await one == Committed()
+            again = Noting()
+            async with some.joining("c", Actions(again)) as c_again:
+                await until(lambda: c_again.outcome("one"))
+                assert c_again.outcome("two") == Aborted("c failed before its vote")
+                assert again.done == ["one"] and again.last is None, "it had not agreed"
+
+    told(story)
+
+
+def test_an_action_outlives_its_caller_and_a_key_is_done_once() -> None:
+    async def story(port: int) -> None:
+        async with members(port, "ab") as some:
+            a, b = some.actions["a"], some.actions["b"]
+            caller = asyncio.create_task(a.run(both("a", "b"), "one"))
+            await asyncio.sleep(0)
+            with pytest.raises(unisono.Misuse, match="awaited here already"):
+                await a.run(both("a", "b"), "one")
+            caller.cancel()
+            assert await b.run(both("a", "b"), "one") == Committed()
+            assert await b.run(both("a", "b"), "one") == Committed()
+            assert some.noting["b"].done == ["one"]
+
+    told(story)
+
+
+def test_what_others_say_in_the_group_is_passed_over() -> None:
+    async def story(port: int) -> None:
+        async with members(port, "ab") as some:
+            a = some.actions["a"]
+            await a.group.multicast(b"hello")
+            await a.group.multicast(b"unisono.action/1 hello")
+            assert await a.run(both("a", "b")) == Committed()
+            assert a.counters() == {"bad": 1, "committed": 1, "foreign": 1}
+
+    told(story)
+
+
+def test_who_is_stopped_comes_back_and_its_callers_hear_the_outcome() -> None:
+    async def story(port: int) -> None:
+        async with members(port, "ab") as some:
+            a, b = some.actions["a"], some.actions["b"]
+            gate = asyncio.Event()
+
+            async def late(action: Action) -> str:
+                await gate.wait()
+                return ""
+
+            some.noting["a"].answer = late
+            open_ = asyncio.create_task(b.run(both("a"), "open"))
+            await until(lambda: a.open() and b.open())
+            life = b.group._life
+            assert life is not None
+            lost = asyncio.create_task(b.run(both("b"), "lost"))
+            await asyncio.sleep(0)
+            life.driver.fail("for the test")
+            gate.set()
+            assert await open_ == Committed() and await lost == Committed()
+            await some.all_know("lost")
+            for noting in some.noting.values():
+                assert sorted(noting.done) == ["lost", "open"]
+
+    told(story)
+
+
+def test_an_outcome_that_is_forgotten_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unisono.group.REJOIN_PAUSE_S", 2.0)
+
+    async def story(port: int) -> None:
+        async with members(port, "ab", limits=Limits(outcomes_count_max=2)) as some:
+            a, b = some.actions["a"], some.actions["b"]
+            life = b.group._life
+            assert life is not None
+            lost = asyncio.create_task(b.run(both("b"), "lost"))
+            await asyncio.sleep(0)
+            life.driver.fail("for the test")
+            for _ in range(4):
+                await a.run(both("a"))
+            with pytest.raises(Uncertain, match="does not know the action lost"):
+                await lost
+
+    told(story)
+
+
+def test_after_the_end_there_is_an_error_with_the_reason() -> None:
+    async def story(port: int) -> None:
+        async with members(port, "ab") as some:
+            a = some.actions["a"]
+            some.noting["a"].answer = lambda action: asyncio.get_running_loop().create_future()
+            waiting = asyncio.create_task(a.run(both("a")))
+            await until(a.open)
+        with pytest.raises(unisono.Stopped, match="left the group"):
+            await waiting
+        with pytest.raises(unisono.Stopped, match="left the group"):
+            await a.run(both("a"))
+        with pytest.raises(unisono.Misuse, match="have their group"):
+            async with some.joining("a", a):
+                pass
+
+    told(story)
+
+
+def test_a_participant_whose_commit_fails_leaves() -> None:
+    async def story(port: int) -> None:
+        async with members(port, "ab") as some:
+            a, b = some.actions["a"], some.actions["b"]
+
+            def broken(action: Action) -> None:
+                raise OSError("disk full")
+
+            some.noting["b"].commit = broken  # type: ignore[method-assign]
+            assert await a.run(both("a", "b")) == Committed()
+            await until(lambda: len(a.group.members) == 1)
+            assert b.stopped == "the participant failed: OSError('disk full')"
+
+    told(story)
+
+
+def test_without_one_order_there_are_no_actions() -> None:
+    async def story(port: int) -> None:
+        actions = Actions(Noting())
+        with pytest.raises(unisono.Misuse, match="not joined yet"):
+            await actions.run(both("a"))
+        with pytest.raises(unisono.Misuse, match="actions need one order for all"):
+            async with actions.join("acts", name="a", protocol="rmcast", port=port):
+                pass
+
+    told(story)

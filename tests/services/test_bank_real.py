@@ -1,0 +1,47 @@
+"""The bank of the example with real kills: the total stands, and no action hangs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.cli.running import ENVIRONMENT, ROOT, free_port
+
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.xdist_group("bank")]
+
+SOAK_S = float(os.environ.get("UNISONO_BANK_S") or 120)
+
+
+def bank(seconds: float, *more: str, within_s: float = 100) -> dict[str, Any]:
+    program = [sys.executable, str(ROOT / "examples" / "bank.py"), "--json"]
+    done = subprocess.run(
+        [*program, "--seconds", str(seconds), "--port", str(free_port()), *more],
+        capture_output=True,
+        text=True,
+        timeout=within_s,
+        env=ENVIRONMENT,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert not found["wrong"] and found["total"] == 500
+    return found
+
+
+@pytest.mark.rule("RNG-23")
+def test_money_moves_while_members_are_killed() -> None:
+    found = bank(6, "--every-s", "1.5")
+    assert found["kills"] >= 1 and found["done"] >= 5, found
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_money_moves_for_two_minutes_of_kills() -> None:
+    found = bank(SOAK_S, within_s=SOAK_S * 2 + 120)
+    print(found)
+    assert found["kills"] >= SOAK_S / 10 and found["done"] >= SOAK_S, found

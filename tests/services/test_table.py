@@ -1,0 +1,373 @@
+"""Is the outcome a function of the order alone, whatever the interleaving?"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import Phase, find, given, settings
+from hypothesis import strategies as st
+
+from tests.services.replicas import Order, someone, view_of
+from unisono.errors import Misuse
+from unisono.model import Member, Message, View
+from unisono.services.commit import (
+    Aborted,
+    Ask,
+    Begun,
+    Committed,
+    Decided,
+    Limits,
+    Participant,
+    Replica,
+    Table,
+    Vote,
+    written,
+)
+from unisono.services.commit.table import Step
+
+NAMES = "abcd"
+A, B, C = map(someone, "abc")
+
+
+def told(table: Table, *items: Message | View) -> list[tuple[str, str]]:
+    """What begins and what is decided, in a few words."""
+    found = []
+    for item in items:
+        for step in table.see(item) if isinstance(item, View) else table.hear(item):
+            how = type(step.outcome).__name__ if isinstance(step, Decided) else "Begun"
+            found.append((step.action.key, how))
+    return found
+
+
+def ask(who: Member, key: str, *names: str) -> Message:
+    return Message(who, written(Ask(key, dict.fromkeys(names, b"do"))), 1)
+
+
+def vote(who: Member, key: str, objection: str = "") -> Message:
+    return Message(who, written(Vote(key, objection)), 1)
+
+
+def table(*members: Member, limits: Limits | None = None) -> Table:
+    found = Table(limits)
+    found.see(view_of(*members))
+    return found
+
+
+# -- one action ------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("RNG-23")
+def test_it_commits_at_the_last_yes_and_nobody_says_the_outcome() -> None:
+    assert told(table(A, B, C), ask(C, "x", "a", "b"), vote(B, "x"), vote(A, "x")) == [
+        ("x", "Begun"),
+        ("x", "Committed"),
+    ]
+
+
+@pytest.mark.rule("RNG-23")
+def test_it_aborts_at_the_first_no_and_later_votes_are_late() -> None:
+    here = table(A, B, C)
+    assert told(here, ask(A, "x", "a", "b"), vote(B, "x", "no"), vote(A, "x")) == [
+        ("x", "Begun"),
+        ("x", "Aborted"),
+    ]
+    assert here.outcomes["x"] == Aborted("b: no") and here.counts["late"] == 1
+
+
+@pytest.mark.rule("RNG-22", "RNG-23")
+def test_a_failure_before_the_vote_aborts_and_one_after_it_does_not() -> None:
+    before = told(table(A, B, C), ask(A, "x", "a", "b"), view_of(A, C), vote(A, "x"))
+    assert before == [("x", "Begun"), ("x", "Aborted")]
+    after = told(table(A, B, C), ask(A, "x", "a", "b"), vote(B, "x"), view_of(A, C), vote(A, "x"))
+    assert after == [("x", "Begun"), ("x", "Committed")]
+
+
+@pytest.mark.rule("RNG-23")
+def test_without_its_initiator_an_action_goes_on() -> None:
+    found = told(table(A, B, C), ask(C, "x", "a", "b"), view_of(A, B), vote(A, "x"), vote(B, "x"))
+    assert found[-1] == ("x", "Committed")
+
+
+def test_a_new_life_of_a_participant_is_a_failure_of_the_old() -> None:
+    again = someone("b", 2)
+    here = table(A, B, C)
+    assert told(here, ask(A, "x", "a", "b"), vote(A, "x"), view_of(A, again, C)) == [
+        ("x", "Begun"),
+        ("x", "Aborted"),
+    ]
+    assert told(here, ask(A, "y", "b"), vote(B, "y"), vote(again, "y")) == [
+        ("y", "Begun"),
+        ("y", "Committed"),
+    ]
+    assert here.counts["stray"] == 1, "the vote of the life that is gone"
+
+
+def test_who_is_not_there_is_not_waited_for() -> None:
+    here = table(A, B)
+    assert told(here, ask(A, "x", "a", "z")) == [("x", "Aborted")]
+    assert here.outcomes["x"] == Aborted("z is not in the group")
+
+
+def test_votes_that_do_not_count() -> None:
+    here = table(A, B, C)
+    told(here, ask(A, "x", "a", "b"))
+    assert told(here, vote(C, "x"), vote(A, "x"), vote(A, "x"), vote(A, "x", "no")) == []
+    assert told(here, vote(A, "unknown")) == []
+    assert here.counts == {"stray": 3, "late": 1}
+
+
+# -- several ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.rule("RNG-23")
+def test_competing_requests_run_in_the_order_and_others_beside_them() -> None:
+    here = table(A, B, C)
+    found = told(here, ask(A, "x", "a", "b"), ask(B, "y", "b", "c"), ask(C, "z", "c"))
+    assert found == [("x", "Begun")], "y waits for x, z for y"
+    assert told(here, ask(C, "w", "a")) == []
+    assert told(here, vote(B, "y")) == [] and here.counts["late"] == 1
+    found = told(here, vote(A, "x"), vote(B, "x"))
+    assert found == [("x", "Committed"), ("y", "Begun"), ("w", "Begun")]
+    assert told(here, vote(B, "y", "no")) == [("y", "Aborted"), ("z", "Begun")]
+
+
+@pytest.mark.rule("RNG-23")
+def test_two_that_want_the_same_two_do_not_deadlock() -> None:
+    here = table(A, B)
+    told(here, ask(A, "x", "a", "b"), ask(B, "y", "b", "a"))
+    assert told(here, vote(A, "x"), vote(B, "x")) == [("x", "Committed"), ("y", "Begun")]
+    assert told(here, vote(A, "y"), vote(B, "y")) == [("y", "Committed")]
+
+
+def test_a_request_that_comes_twice_counts_once() -> None:
+    here = table(A, B)
+    told(here, ask(A, "x", "a"), ask(A, "x", "a"), vote(A, "x"), ask(B, "x", "a", "b"))
+    assert here.counts == {"repeated": 2, "committed": 1} and not here.open
+
+
+def test_bounds() -> None:
+    here = table(A, B, limits=Limits(open_count_max=2, outcomes_count_max=3, names_count_max=1))
+    assert told(here, ask(A, "x", "a"), ask(A, "y", "a"), ask(A, "z", "a"))[-1] == ("z", "Aborted")
+    assert here.outcomes["z"] == Aborted("2 actions are open already")
+    told(here, vote(A, "x"), vote(A, "y"), ask(A, "u", "b"), vote(B, "u"))
+    assert list(here.outcomes) == ["x", "y", "u"] and list(here.last) == ["b"]
+    assert here.decided_count == 4
+
+
+def test_what_is_not_ours_is_passed_over_and_counted() -> None:
+    here = table(A)
+    for payload in (b"", b"hello", b"unisono.action/1 ", b'unisono.action/1 {"ask":3,"do":{}}'):
+        assert told(here, Message(A, payload, 1)) == []
+    assert here.counts == {"foreign": 2, "bad": 2}
+
+
+# -- handing over ----------------------------------------------------------------------------------
+
+
+def test_a_table_is_handed_over_whole() -> None:
+    here = table(A, B, C, limits=Limits(open_count_max=7))
+    told(here, ask(A, "x", "a", "b"), vote(A, "x"), ask(A, "y", "b"), ask(A, "z", "q"))
+    told(here, ask(C, "u", "c"), vote(C, "u"))
+    there = Table()
+    there.adopt(here.state())
+    assert there.state() == here.state() and there.limits.open_count_max == 7
+    for each in (here, there):
+        assert told(each, view_of(A, B), vote(B, "x")) == [("x", "Committed"), ("y", "Begun")]
+    assert there.state() == here.state()
+
+
+@pytest.mark.parametrize("state", [b"", b"[]", b"{}", b'{"form":9}', b"\xff"])
+def test_a_state_that_is_none_is_refused(state: bytes) -> None:
+    with pytest.raises(Misuse, match="no table of actions"):
+        Table().adopt(state)
+
+
+@pytest.mark.rule("RNG-23")
+def test_who_was_down_learns_the_outcome_on_return() -> None:
+    order = Order("abc")
+    order.ask("c", "x", "a", "b")
+    order.read("b", 9)
+    assert order.vote("b")
+    gone = order.fail("b")
+    order.finish()
+    assert gone.outcomes == {}, "it did not live to see it"
+    back = order.come_back("b")
+    assert back.noted.last is not None
+    assert (back.noted.last.key, back.noted.last.outcome) == ("x", Committed())
+    order.finish()
+    order.check()
+
+
+def test_what_a_former_life_voted_for_is_decided_in_the_next() -> None:
+    order = Order("abc")
+    order.ask("c", "x", "a", "b")
+    order.read("b", 9)
+    order.vote("b")
+    order.fail("b")
+    back = order.come_back("b")
+    assert back.noted.last is None and "x" in back.replica.table.open
+    order.finish()
+    assert back.outcomes == {"x": Committed()} and back.noted.prepared == []
+    order.check()
+
+
+# -- any interleaving ------------------------------------------------------------------------------
+
+NAME = st.sampled_from(NAMES)
+SOME = st.lists(NAME, min_size=1, max_size=3, unique=True)
+MOVES = st.one_of(
+    st.tuples(st.just("ask"), NAME, SOME, st.integers(0, 9)),
+    st.tuples(st.just("read"), NAME, st.integers(1, 5)),
+    st.tuples(st.just("read"), NAME, st.integers(1, 5)),
+    st.tuples(st.just("vote"), NAME),
+    st.tuples(st.just("vote"), NAME),
+    st.tuples(st.just("fail"), NAME),
+    st.tuples(st.just("return"), NAME),
+    st.tuples(st.just("replace"), NAME),
+    st.tuples(st.just("noise"), NAME, st.binary(max_size=8)),
+)
+
+
+def play(moves: list[Any], replica_of: type[Replica] = Replica) -> Order:
+    order = Order(NAMES, replica_of)
+    for number, (kind, name, *more) in enumerate(moves):
+        here = name in order.alive
+        if kind == "return" and not here:
+            order.come_back(name)
+        elif not here or (kind in ("fail", "replace") and len(order.alive) == 1):
+            continue
+        elif kind == "ask":
+            order.ask(name, f"k{number}", *more[0], no=more[1] == 0)
+        elif kind == "read":
+            order.read(name, more[0])
+        elif kind == "vote":
+            order.vote(name)
+        elif kind == "fail":
+            order.fail(name)
+        elif kind == "replace":
+            order.replace(name)
+        elif kind == "noise":
+            order.say(name, more[0])
+    order.finish()
+    order.check()
+    return order
+
+
+@pytest.mark.rule("RNG-22", "RNG-23")
+@settings(max_examples=300)
+@given(st.lists(MOVES, max_size=60))
+def test_any_interleaving_is_decided_alike_and_blocks_nobody(moves: list[Any]) -> None:
+    order = play(moves)
+    asked = {key for life in order.all for key in life.outcomes}
+    for life in order.alive.values():
+        assert set(life.replica.table.outcomes) >= set(life.outcomes) <= asked
+
+
+@settings(max_examples=150)
+@given(st.lists(MOVES, max_size=60))
+def test_no_participant_runs_two_at_once(moves: list[Any]) -> None:
+    class Watchful(Replica):
+        def hear(self, message: Message) -> Any:
+            found = super().hear(message)
+            running = [each for each in self.table.open.values() if each.begun]
+            names = [name for each in running for name in each.lives]
+            assert len(names) == len(set(names))
+            return found
+
+    play(moves, Watchful)
+
+
+# -- planted bugs ----------------------------------------------------------------------------------
+
+
+class Hasty(Replica):
+    """Takes its own vote for delivered when it says it: decides on arrival, not in the order."""
+
+    def vote(self, key: str, objection: str) -> bytes:
+        assert self.me is not None
+        self._follow(self.table.hear(Message(self.me, super().vote(key, objection), 0)))
+        return super().vote(key, objection)
+
+
+class Forgiving(Table):
+    """Passes over a failure: the vote of the failed may yet come, and would be counted."""
+
+    def _is_gone(self, name: str, incarnation: int) -> bool:
+        return False
+
+
+class Names(Table):
+    """Takes a participant that came back for the one that was there."""
+
+    def _is_gone(self, name: str, incarnation: int) -> bool:
+        return name not in self._present
+
+
+class Crossed(Table):
+    """Each participant has a queue of its own, and they do not agree: a circle of waiting."""
+
+    def _begin(self) -> list[Step]:
+        first: dict[str, str] = {}
+        for key, entry in self.open.items():
+            for name in entry.lives:
+                if name in "ac" or name not in first or not self.open[first[name]].begun:
+                    first[name] = first.get(name, key) if name in "ac" else key
+        steps: list[Step] = []
+        for key, entry in self.open.items():
+            if not entry.begun and all(first[name] == key for name in entry.lives):
+                entry.begun = True
+                steps.append(Begun(entry.action))
+        return steps
+
+
+class Own(Table):
+    """Lets requests begin in an order of its own."""
+
+    whose = ""
+
+    def _begin(self) -> list[Step]:
+        self.open = dict(sorted(self.open.items(), reverse=self.whose in "ac"))
+        return super()._begin()
+
+
+class Careless(Table):
+    """Hands over who is open, and not how they voted."""
+
+    def state(self) -> bytes:
+        return re.sub(rb'"yes":\[[^]]*\]', b'"yes":[]', super().state())
+
+
+def with_table(kind: type[Table]) -> type[Replica]:
+    class Planted(Replica):
+        def __init__(self, participant: Participant, limits: Limits | None = None) -> None:
+            super().__init__(participant, limits)
+            self.table = kind(limits)
+
+        def live(self, me: Member) -> None:
+            super().live(me)
+            if isinstance(self.table, Own):
+                self.table.whose = me.name
+
+    return Planted
+
+
+def breaks(moves: list[Any], replica_of: type[Replica]) -> bool:
+    try:
+        play(moves, replica_of)
+    except AssertionError:
+        return True
+    return False
+
+
+SEARCH = settings(max_examples=3000, phases=[Phase.generate], database=None, derandomize=True)
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [Hasty, *map(with_table, (Forgiving, Names, Crossed, Own, Careless))],
+    ids=["Hasty", "Forgiving", "Names", "Crossed", "Own", "Careless"],
+)
+def test_a_planted_bug_is_found(planted: type[Replica]) -> None:
+    find(st.lists(MOVES, max_size=60), lambda moves: breaks(moves, planted), settings=SEARCH)

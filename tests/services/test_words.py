@@ -1,0 +1,96 @@
+"""What is said about actions survives the way, and nothing else is taken for it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from unisono.errors import Misuse
+from unisono.services.commit import Ask, BadWord, Vote, read, written
+from unisono.services.commit.words import MARK, OPERATIONS_OCTETS_MAX, PAYLOAD_OCTETS_MAX
+
+NAMES = st.text("abcXYZ019._@+-", min_size=1, max_size=64)
+KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=96)
+ASKS = st.builds(
+    Ask, KEYS, st.dictionaries(NAMES, st.binary(max_size=200), min_size=1, max_size=64)
+)
+VOTES = st.builds(Vote, KEYS, st.text(max_size=200))
+
+
+@given(st.one_of(ASKS, VOTES))
+def test_words_round_trip(word: Ask | Vote) -> None:
+    payload = written(word)
+    assert read(payload) == word and len(payload) <= PAYLOAD_OCTETS_MAX
+
+
+def test_the_largest_request_fits() -> None:
+    names = [f"{number:064}" for number in range(64)]
+    word = Ask("k" * 96, dict.fromkeys(names, b"x" * (OPERATIONS_OCTETS_MAX // 64)))
+    assert read(written(word)) == word
+
+
+@settings(max_examples=400)
+@given(st.binary(max_size=60))
+def test_hostile_bytes_are_a_bad_word(tail: bytes) -> None:
+    assert read(b"x" + tail) is None
+    with pytest.raises(BadWord):
+        read(MARK + tail)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda each: st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=3), each),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=400)
+@given(st.sampled_from([("ask", "do"), ("vote", "no"), ("ask", "no")]), JSON, JSON)
+def test_hostile_json_is_a_word_or_a_bad_one(
+    names: tuple[str, str], one: object, two: object
+) -> None:
+    payload = MARK + json.dumps({names[0]: one, names[1]: two}).encode()
+    try:
+        word = read(payload)
+    except BadWord:
+        return
+    assert word is not None and read(written(word)) == word
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"ask":"k","do":{"a":"not base64!"}}',
+        b'{"ask":"k","do":{"a":"ZG8=","":"ZG8="}}',
+        b'{"ask":"a b","do":{"a":"ZG8="}}',
+        b'{"ask":"k","do":{}}',
+        b'{"ask":"k","do":{"a":"ZG8="},"more":1}',
+        b'{"vote":"k","no":null}',
+        b'{"vote":"","no":""}',
+        b'{"vote":"k","no":"' + b"x" * 201 + b'"}',
+        b"[" * 50_000,
+        b" " * PAYLOAD_OCTETS_MAX,
+    ],
+)
+def test_bad_words(text: bytes) -> None:
+    with pytest.raises(BadWord):
+        read(MARK + text)
+
+
+@pytest.mark.parametrize(
+    ("ask", "says"),
+    [
+        (Ask("", {"a": b""}), "1 to 96 printable"),
+        (Ask("k", {}), "1 to 64 participants"),
+        (Ask("k", {f"n{n}": b"" for n in range(65)}), "1 to 64 participants, not 65"),
+        (Ask("k", {"a b": b""}), "write a member's name"),
+        (Ask("k", {"a": "text"}), "must be bytes, not str"),  # type: ignore[dict-item]
+        (Ask("k", {"a": b"x" * (OPERATIONS_OCTETS_MAX + 1)}), "over 16384"),
+    ],
+)
+def test_a_request_over_the_bounds_is_refused(ask: Ask, says: str) -> None:
+    with pytest.raises(Misuse, match=says):
+        written(ask)
