@@ -6,9 +6,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from unisono.client import Connection, LocalGroup, connect, join
     from unisono.config import Config
     from unisono.errors import BadPacket, BadTrace, Misuse, Stopped, TooLarge, UnisonoError
-    from unisono.group import Full, Group, Joining, Rejoined, Shed, Stable, join
+    from unisono.group import Full, Group, Joining, Rejoined, Shed, Stable
     from unisono.model import Address, Member, Message, Resilient, Service, View
 
     UNRELIABLE, RELIABLE, FIFO = Service.UNRELIABLE, Service.RELIABLE, Service.FIFO
@@ -20,9 +21,10 @@ __version__ = "0.1.0"
 # Where each public name lives. A name is imported when it is first asked for, so that importing
 # unisono costs nothing and pulls in nothing.
 _HOMES = {
+    "client": ("Connection", "LocalGroup", "connect", "join"),
     "config": ("Config",),
     "errors": ("BadPacket", "BadTrace", "Misuse", "Stopped", "TooLarge", "UnisonoError"),
-    "group": ("Full", "Group", "Joining", "Rejoined", "Shed", "Stable", "join"),
+    "group": ("Full", "Group", "Joining", "Rejoined", "Shed", "Stable"),
     "model": ("Address", "Member", "Message", "Resilient", "Service", "View"),
     "model.Service": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "SAFE"),
     "model.Resilient": ("MAJORITY", "ALL"),
@@ -42,9 +44,11 @@ __all__ = [
     "BadPacket",
     "BadTrace",
     "Config",
+    "Connection",
     "Full",
     "Group",
     "Joining",
+    "LocalGroup",
     "Member",
     "Message",
     "Misuse",
@@ -57,6 +61,7 @@ __all__ = [
     "TooLarge",
     "UnisonoError",
     "View",
+    "connect",
     "join",
 ]
 

@@ -58,6 +58,9 @@ class Config:
     """`host:port` of the own socket."""
     advertise: str = ""
     """`host[:port]` that others are told, where it is not the bound one."""
+    daemon: str = ""
+    """Where the daemon of this machine listens, `unix:/path` or `tcp:127.0.0.1:7401`: join through
+    it instead of being a member oneself."""
     slow: Slow = "block"
     """What happens when the reader is slow: block the senders, shed the oldest, or leave."""
     queue_count_max: int = 65_536

@@ -51,6 +51,8 @@ def join(
     the application's state to those who join. `offer` brings a protocol outside the catalogue.
     """
     read = configs.read(group, config, options)
+    if read.daemon:
+        raise Misuse("daemon= is for unisono.join: a member is in the group itself")
     if offer is None:
         from unisono import protocols
 

@@ -40,10 +40,16 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "net": frozenset(("model", "core", "wire", "errors", "parts")),
     "config": frozenset(("net", "core", "model", "errors")),
     "group": frozenset(("config", "net", "protocols", "trace", "core", "model", "errors")),
+    "client": frozenset(("group", "config", "net", "core", "wire", "model", "errors")),
+    "daemon": frozenset(
+        """unisono client group config net protocols core wire model errors""".split()
+    ),
     "services": frozenset(("unisono", "group", "model", "errors")),
     "spark": frozenset(("trace", "laws", "model", "errors")),
     # The public face hands out names of the rooms a program needs, never what is for people.
-    "unisono": frozenset(("config", "group", "net", "protocols", "core", "model", "errors")),
+    "unisono": frozenset(
+        ("client", "config", "group", "net", "protocols", "core", "model", "errors")
+    ),
     "cli": ANYTHING,
     "__main__": ANYTHING,
 }

@@ -253,6 +253,81 @@ def pipeline(
 
 
 @app.command()
+def daemon(
+    listen: Annotated[
+        list[str] | None,
+        typer.Option(metavar="WHERE", help="unix:/path or tcp:127.0.0.1:7401; may be repeated."),
+    ] = None,
+    ring: Annotated[
+        str | None, typer.Option(help="The name of the daemons' own group, or a URL.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="The daemon's own name.")] = None,
+    interface: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Of the interface that carries the ring."),
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(help="Of the multicast address; with peers, the own.")
+    ] = None,
+    peers: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT,…", help="The daemons, where there is no multicast."),
+    ] = None,
+    bind: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Of the own socket.")
+    ] = None,
+    advertise: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="What others are told instead.")
+    ] = None,
+    protocol: Annotated[str | None, typer.Option(help="One with a total order.")] = None,
+    service: Annotated[str | None, typer.Option(help="Of messages that ask for none.")] = None,
+    option: Options = None,
+    config: Annotated[
+        str | None, typer.Option(metavar="FILE", help="TOML with a table [group], or a URL.")
+    ] = None,
+    clients: Annotated[
+        int | None, typer.Option(min=1, max=60_000, help="How many at most; by default 1024.")
+    ] = None,
+    queue_octets: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Bytes that wait for a client before it is cut off."),
+    ] = None,
+    submit_octets: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Bytes of a client that wait before it must."),
+    ] = None,
+    mode: Annotated[str, typer.Option(help="Permissions of a Unix socket.")] = "600",
+    trace: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write what the ring does as a trace.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """The member of its machine: local applications join groups through it."""
+    from unisono.cli.daemon import daemon as run_daemon
+    from unisono.cli.words import options_of
+
+    options = given(
+        name=name,
+        interface=interface,
+        port=port,
+        peers=peers,
+        bind=bind,
+        advertise=advertise,
+        protocol=protocol,
+        service=service,
+        options=options_of(option) if option else None,
+        config=config,
+        trace=trace,
+    )
+    bounds = given(
+        clients_count_max=clients,
+        queue_octets_max=queue_octets,
+        submit_octets_max=submit_octets,
+    )
+    raise typer.Exit(run_daemon(listen or (), ring, options, bounds, mode, as_json))
+
+
+@app.command()
 def bench(
     what: Annotated[str, typer.Argument(help="raw: one sender, two receivers, no order.")] = "raw",
     seconds: Annotated[

@@ -1,0 +1,108 @@
+"""`unisono daemon`: the member of its machine, for the applications that connect to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from unisono.cli import INTERRUPTED, OK, STOPPED, refuse
+from unisono.daemon import Bounds, Daemon
+from unisono.errors import Misuse, Stopped
+from unisono.model import View
+
+WATCH_S = 0.2
+
+
+def daemon(
+    listen: Sequence[str],
+    ring: str | None,
+    options: Mapping[str, Any],
+    bounds: Mapping[str, int],
+    mode: str,
+    as_json: bool,
+) -> int:
+    if not listen:
+        raise Misuse("the daemon listens nowhere: write --listen unix:/path or tcp:127.0.0.1:7401")
+    logging.basicConfig(format="unisono: %(message)s")
+    made = Daemon(listen, ring, bounds=Bounds(**bounds), mode=_mode(mode), **options)
+    return asyncio.run(_Run(made, as_json).run())
+
+
+def _mode(text: str) -> int:
+    try:
+        mode = int(text, 8)
+    except ValueError:
+        mode = -1
+    if not 0 <= mode <= 0o777:
+        raise Misuse(f"--mode {text!r}: write permissions as 600 or 666")
+    return mode
+
+
+class _Run:
+    """From the start to a signal, or to the end of the ring."""
+
+    def __init__(self, daemon: Daemon, as_json: bool) -> None:
+        self._daemon = daemon
+        self._as_json = as_json
+        self._code = OK
+        self._main: asyncio.Task[Any] | None = None
+
+    async def run(self) -> int:
+        self._main = asyncio.current_task()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._signalled, number)
+        serving = False
+        try:
+            async with self._daemon as site:
+                serving = True
+                self._tell("listening", {"at": [str(door) for door in site.at]})
+                watching = asyncio.create_task(self._watch())
+                try:
+                    await site.serve()
+                finally:
+                    watching.cancel()
+        except asyncio.CancelledError:
+            self._tell("ended", {"counters": self._daemon.counters()} if serving else {})
+            return self._code
+        except Stopped as stop:
+            if not serving:
+                raise
+            self._tell("stopped", {"reason": stop.reason})
+            return refuse(f"stopped: {stop.reason}", STOPPED)
+        return self._code
+
+    def _signalled(self, number: int) -> None:
+        """The first signal ends it cleanly; a second one would find it ending."""
+        self._code = INTERRUPTED if number == signal.SIGINT else OK
+        if self._main is not None:
+            self._main.cancel()
+            self._main = None
+
+    async def _watch(self) -> None:
+        """Who is in the ring, when it changes."""
+        told: View | None = None
+        while True:
+            view = self._daemon.ring.view
+            if view is not told:
+                told = view
+                self._tell("ring", {"view": view.id, "daemons": [who.name for who in view.members]})
+            await asyncio.sleep(WATCH_S)
+
+    def _tell(self, kind: str, told: Mapping[str, Any]) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            if self._as_json:
+                print(json.dumps({"kind": kind, **told}), flush=True)
+                return
+            words = " ".join(
+                " ".join(value) if isinstance(value, list) else str(value)
+                for name, value in told.items()
+                if name != "counters"
+            )
+            print(f"{kind}: {words}" if words else kind, flush=True)
+            sys.stdout.flush()

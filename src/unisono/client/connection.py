@@ -1,0 +1,184 @@
+"""A connection to the daemon without a group: to send to groups that one is not a member of."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Iterable, Sequence
+from types import TracebackType
+from typing import Any, cast
+
+from unisono.client.frames import Welcome
+from unisono.client.group import UNKNOWN, checked_level, group_names, offer_of
+from unisono.client.link import Link, To
+from unisono.client.where import Door, door
+from unisono.config import NAME
+from unisono.errors import Misuse, Stopped, TooLarge
+from unisono.model import Buffer, Member, ServiceLevel, View
+from unisono.net.identity import default_name, new_incarnation
+from unisono.net.speaker import Speaker
+from unisono.net.stream import Entry
+
+WINDOW_OCTETS_MAX = 1 << 20
+
+
+def connect(
+    daemon: str, *, name: str = "", connect_s: float = 10.0, close_s: float = 5.0
+) -> Connecting:
+    """Connect: `async with connect("unix:/path") as connection`, or await it."""
+    if name and not NAME.fullmatch(name):
+        raise Misuse(f"name {name!r}: use 1 to 64 letters, digits or ._@+-")
+    for what, seconds in (("connect_s", connect_s), ("close_s", close_s)):
+        if not 0 < seconds <= 86_400:
+            raise Misuse(f"{what}={seconds}: give a number above 0, at most a day")
+    return Connecting(Connection(door(daemon), name or default_name(), connect_s, close_s))
+
+
+class Connecting:
+    """A connection about to be made: await it, or enter it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def __await__(self) -> Generator[Any, None, Connection]:
+        return self._connection._open().__await__()
+
+    async def __aenter__(self) -> Connection:
+        return await self._connection._open()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._connection.close()
+
+
+class Connection:
+    """Says messages to groups, and hears none. A message to several groups has one place in one
+    order; its sender is in no view."""
+
+    def __init__(self, at: Door, name: str, connect_s: float, close_s: float) -> None:
+        self._door, self._connect_s, self._close_s = at, connect_s, close_s
+        self._offer = UNKNOWN
+        self._default: ServiceLevel | None = None
+        self._ended: str | None = None
+        self._closing = False
+        self._done: asyncio.Future[None] | None = None
+        self._ready: asyncio.Future[None] | None = None
+        self._speaker = Speaker()
+        self._octets_max = 0
+        self._link = Link(at, self, name, new_incarnation(), WINDOW_OCTETS_MAX)
+
+    @property
+    def me(self) -> Member:
+        """Who the receivers see as the sender."""
+        if self._link.welcome is None:
+            raise Stopped(self._ended or "not connected yet: await connect() first")
+        return self._link.me
+
+    @property
+    def stopped(self) -> str | None:
+        """Why nothing can be sent any more; nothing while it can."""
+        return self._ended
+
+    def counters(self) -> dict[str, int]:
+        found = self._link.counts()
+        found["send.waiting"] = self._speaker.waiting_count
+        return dict(sorted(found.items()))
+
+    async def send(
+        self,
+        groups: str | Sequence[str],
+        payload: Buffer,
+        service: ServiceLevel | str | None = None,
+    ) -> int:
+        """Say it to these groups; waits while the daemon takes no more. Returns its number."""
+        return await self.send_many(groups, (payload,), service)
+
+    async def send_many(
+        self,
+        groups: str | Sequence[str],
+        payloads: Iterable[Buffer],
+        service: ServiceLevel | str | None = None,
+    ) -> int:
+        """Say them in this order; returns the last one's number."""
+        messages = [self._checked(payload) for payload in payloads]
+        how = cast(ServiceLevel, To(self._level(service), group_names(groups)))
+        if not messages:
+            return 0
+        return await self._speaker.say(messages, sum(map(len, messages)), how)
+
+    def _checked(self, payload: Buffer) -> bytes:
+        if self._ended is not None or self._closing:
+            raise Stopped(self._ended or "the connection is being closed")
+        if not isinstance(payload, bytes | bytearray | memoryview):
+            kind = type(payload).__name__
+            raise Misuse(f"a message is bytes, not {kind}: encode it first, as text.encode()")
+        if len(payload) > self._octets_max:
+            raise TooLarge(
+                f"the message has {len(payload)} bytes, over the daemon's limit"
+                f" message_octets_max={self._octets_max}: split it or raise the limit"
+            )
+        return bytes(payload)
+
+    def _level(self, service: ServiceLevel | str | None) -> ServiceLevel:
+        if service is None and self._default is not None:
+            return self._default
+        return checked_level(service, self._offer)
+
+    # -- coming and going -----------------------------------------------------------------------
+
+    async def _open(self) -> Connection:
+        if self._ready is not None:
+            raise Misuse("this connection was made already: call connect() again for another")
+        loop = asyncio.get_running_loop()
+        self._ready, self._done = loop.create_future(), loop.create_future()
+        self._link.start()
+        try:
+            async with asyncio.timeout(self._connect_s):
+                await self._ready
+        except TimeoutError:
+            self._link.close()
+            self._ended = f"no answer within connect_s={self._connect_s:g} s {self._link.tried()}"
+            raise Stopped(self._ended) from None
+        except BaseException:
+            self._link.close()
+            raise
+        self._speaker.begin(cast(Any, self._link))
+        return self
+
+    async def close(self) -> None:
+        """All that was sent is handed to the ring first, within `close_s`. Twice is no harm."""
+        if self._ended is None and not self._closing and self._done is not None:
+            self._closing = True
+            self._speaker.flush()
+            self._speaker.end(Stopped("the connection is being closed"))
+            self._link.leave()
+            await asyncio.wait([self._done], timeout=self._close_s)
+        self._link.close()
+        self._ended = self._ended or "the connection was closed"
+
+    # -- what the link tells --------------------------------------------------------------------
+
+    def welcomed(self, welcome: Welcome) -> None:
+        self._offer, self._default = offer_of(welcome), welcome.default
+        self._octets_max = welcome.message_octets_max
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_result(None)
+
+    def heard(self, entries: Sequence[Entry]) -> None:
+        """Nothing comes to who is in no group, but notices of stability."""
+
+    def installed(self, view: View) -> None: ...
+
+    def stepped(self) -> None:
+        self._speaker.stepped()
+
+    def ended(self, reason: str | None) -> None:
+        self._ended = reason or "the connection was closed"
+        self._speaker.end(Stopped(self._ended))
+        if self._ready is not None and not self._ready.done():
+            self._ready.set_exception(Stopped(self._ended))
+        if self._done is not None and not self._done.done():
+            self._done.set_result(None)

@@ -1,0 +1,388 @@
+"""The frames of the local socket: what a client and its daemon say, to bytes and back.
+
+A frame is its length, its kind and a body. Messages travel in *runs*: what one client said to the
+same groups at the same level, side by side. A run goes through both daemons uncut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from unisono.errors import BadPacket
+from unisono.model import (
+    Address,
+    Buffer,
+    Member,
+    Message,
+    Resilient,
+    Service,
+    ServiceLevel,
+    View,
+)
+from unisono.wire import Layout, Reader, Writer
+
+MAGIC: Final = b"USOC"
+VERSION: Final = 1
+NAME_OCTETS_MAX: Final = 64
+GROUPS_COUNT_MAX: Final = 64
+"""Groups that one message may be for."""
+RUN_OCTETS: Final = 64 << 10
+"""A run is closed when it has so much; a larger message is a run of its own."""
+RUN_COUNT_MAX: Final = 4096
+SLACK_OCTETS: Final = 64 << 10
+"""What a frame may have besides payload: the groups, the lengths of the messages."""
+HELLO_OCTETS_MAX: Final = 1024
+VIEW_OCTETS_MAX: Final = 4 << 20
+REASON_COUNT_MAX: Final = 1000
+SENDERS_COUNT_MAX: Final = 4096
+
+_FRONT: Final = Layout("IB")
+_HEARD: Final = Layout("QQBI")
+_RESILIENT: Final = 6
+"""The code of `Resilient(k)`, after those of the plain levels; k is written with 2 added."""
+
+
+class Kind(IntEnum):
+    """What a frame is. Below 16 a client says it, above the daemon."""
+
+    HELLO = 1
+    JOIN = 2
+    SUBMIT = 3
+    STATE = 4
+    LEAVE = 5
+    WELCOME = 17
+    BYE = 18
+    VIEW = 19
+    DELIVER = 20
+    CAPTURE = 21
+    ADOPT = 22
+    SHED = 23
+    STABLE = 24
+    LEFT = 25
+
+
+def frame(kind: Kind, *parts: Buffer) -> bytes:
+    return b"".join((_FRONT.pack(sum(map(len, parts)) + 1, kind), *parts))
+
+
+class Cutter:
+    """A stream of bytes into frames. What is longer than the bound is no frame of ours."""
+
+    def __init__(self, octets_max: int) -> None:
+        self.octets_max = octets_max
+        self._rest = bytearray()
+        self._needed = 0
+
+    def feed(self, data: bytes) -> Iterator[tuple[int, memoryview]]:
+        """The frames that are complete now, kind and body. The bound may change between two."""
+        if self._rest:
+            self._rest += data
+            if len(self._rest) < self._needed:
+                return
+            # Those who were given a part of it hold it: it is never resized again.
+            whole = memoryview(self._rest)
+            self._rest = bytearray()
+        else:
+            whole = memoryview(data)
+        at, end = 0, len(whole)
+        while end - at >= _FRONT.octets:
+            length, kind = _FRONT.read(whole[at : at + _FRONT.octets])
+            if not 1 <= length <= self.octets_max:
+                raise BadPacket("frame_length")
+            after = at + 4 + length
+            if after > end:
+                self._needed = 4 + length
+                break
+            yield kind, whole[at + _FRONT.octets : after]
+            at = after
+        else:
+            self._needed = _FRONT.octets
+        self._rest = bytearray(whole[at:])
+
+
+# -- levels, groups, runs -----------------------------------------------------------------------
+
+
+def level_code(level: ServiceLevel) -> tuple[int, int]:
+    if isinstance(level, Resilient):
+        return _RESILIENT, level.k + 2
+    return int(level), 0
+
+
+def level_of(code: int, k: int) -> ServiceLevel:
+    if code == _RESILIENT:
+        return Resilient(k - 2)
+    try:
+        return Service(code)
+    except ValueError:
+        raise BadPacket("level") from None
+
+
+def run_of(messages: Sequence[Buffer]) -> bytes:
+    """Their lengths, then the messages."""
+    writer = Writer().rows("I", 1, [len(message) for message in messages])
+    for message in messages:
+        writer.raw(message)
+    return writer.done()
+
+
+def lengths_of(run: memoryview) -> tuple[int, ...]:
+    """Checked: at least one message, and as many bytes as they say."""
+    reader = Reader(run)
+    lengths = reader.rows("I")
+    if not 1 <= len(lengths) <= RUN_COUNT_MAX or sum(lengths) != reader.left():
+        raise BadPacket("run")
+    return lengths
+
+
+def _groups(reader: Reader) -> tuple[str, ...]:
+    count = reader.u8()
+    if not 1 <= count <= GROUPS_COUNT_MAX:
+        raise BadPacket("groups")
+    found = tuple(_name(reader) for _ in range(count))
+    if len(set(found)) != count:
+        raise BadPacket("groups")
+    return found
+
+
+def _name(reader: Reader) -> str:
+    text = reader.text()
+    if not 1 <= len(text) <= NAME_OCTETS_MAX:
+        raise BadPacket("name")
+    return text
+
+
+# -- a client says ------------------------------------------------------------------------------
+
+
+class Hello(NamedTuple):
+    name: str
+    incarnation: int
+
+
+def hello(name: str, incarnation: int) -> bytes:
+    body = Writer().raw(MAGIC).u16(VERSION).text(name).u32(incarnation).done()
+    return frame(Kind.HELLO, body)
+
+
+def read_hello(body: memoryview) -> Hello:
+    reader = Reader(body)
+    if bytes(reader.raw(len(MAGIC))) != MAGIC:
+        raise BadPacket("foreign")
+    if reader.u16() != VERSION:
+        raise BadPacket("version")
+    found = Hello(_name(reader), reader.u32())
+    if found.incarnation >> 31:
+        raise BadPacket("malformed")
+    reader.done()
+    return found
+
+
+class Join(NamedTuple):
+    group: str
+    with_state: bool
+    sheds: bool
+
+
+def join(group: str, with_state: bool, sheds: bool) -> bytes:
+    return frame(Kind.JOIN, Writer().text(group).u8(with_state | sheds << 1).done())
+
+
+def read_join(body: memoryview) -> Join:
+    reader = Reader(body)
+    group, flags = _name(reader), reader.u8()
+    if flags > 3:
+        raise BadPacket("malformed")
+    reader.done()
+    return Join(group, bool(flags & 1), bool(flags & 2))
+
+
+class Submit(NamedTuple):
+    level: ServiceLevel
+    groups: tuple[str, ...]
+    run: memoryview
+
+
+def submit_head(level: ServiceLevel, groups: Sequence[str]) -> bytes:
+    """What is the same for all that is said to these groups at this level."""
+    code, k = level_code(level)
+    writer = Writer().u8(code).u32(k).u8(len(groups))
+    for group in groups:
+        writer.text(group)
+    return writer.done()
+
+
+def submit(head: bytes, messages: Sequence[Buffer]) -> bytes:
+    return frame(Kind.SUBMIT, head, run_of(messages))
+
+
+def read_submit(body: memoryview) -> Submit:
+    """Head and run; whether the run is sound is asked with `lengths_of`."""
+    reader = Reader(body)
+    level = level_of(reader.u8(), reader.u32())
+    groups = _groups(reader)
+    return Submit(level, groups, reader.raw(reader.left()))
+
+
+class State(NamedTuple):
+    key: bytes
+    state: memoryview
+    failed: bool
+    """There is none: the bytes say why."""
+
+
+def state(key: Buffer, octets: Buffer, failed: bool = False) -> bytes:
+    return frame(Kind.STATE, Writer().u8(failed).blob(key).done(), octets)
+
+
+def read_state(body: memoryview) -> State:
+    reader = Reader(body)
+    failed, key = reader.u8(), bytes(reader.blob())
+    return State(key, reader.raw(reader.left()), bool(failed))
+
+
+# -- the daemon says ----------------------------------------------------------------------------
+
+
+class Welcome(NamedTuple):
+    daemon: str
+    """The daemon's name in the ring."""
+    address: Address
+    """Of the daemon in the ring: its clients' addresses."""
+    protocol: str
+    default: ServiceLevel
+    services: tuple[Service, ...]
+    resilient: bool
+    message_octets_max: int
+
+
+def welcome(told: Welcome) -> bytes:
+    writer = Writer().text(told.daemon).text(told.address.host).u16(told.address.port)
+    code, k = level_code(told.default)
+    writer.text(told.protocol).u8(code).u32(k).u8(told.resilient)
+    writer.rows("B", 1, [int(level) for level in told.services]).u64(told.message_octets_max)
+    return frame(Kind.WELCOME, writer.done())
+
+
+def read_welcome(body: memoryview) -> Welcome:
+    reader = Reader(body)
+    daemon, address = reader.text(), Address(reader.text(), reader.u16())
+    protocol, default = reader.text(), level_of(reader.u8(), reader.u32())
+    resilient, codes = bool(reader.u8()), reader.rows("B")
+    levels = (level_of(code, 0) for code in codes)
+    services = tuple(level for level in levels if isinstance(level, Service))
+    octets_max = reader.u64()
+    reader.done()
+    return Welcome(daemon, address, protocol, default, services, resilient, octets_max)
+
+
+def bye(reason: str) -> bytes:
+    return frame(Kind.BYE, reason[:REASON_COUNT_MAX].encode())
+
+
+def read_bye(body: memoryview) -> str:
+    return bytes(body).decode("utf-8", "replace")
+
+
+def view(told: View, whole: bool) -> bytes:
+    """All members, or only who came and who went: for those who have the view before it."""
+    writer = Writer().text(told.id).u64(told.seq or 0).text(told.detail[:REASON_COUNT_MAX])
+    lists = (told.members if whole else (), told.joined, told.left)
+    writer.u8(whole)
+    for members in lists:
+        writer.u16(len(members))
+        for member in members:
+            writer.member(member)
+    return frame(Kind.VIEW, writer.done())
+
+
+def read_view(body: memoryview, before: View | None) -> View:
+    reader = Reader(body)
+    id_, seq, detail, whole = reader.text(), reader.u64(), reader.text(), reader.u8()
+    members, joined, left = (tuple(reader.member() for _ in range(reader.u16())) for _ in range(3))
+    reader.done()
+    if not whole:
+        if before is None:
+            raise BadPacket("view")
+        members = tuple(each for each in before.members if each not in left) + joined
+    return View(members, id_, joined, left, seq or None, detail=detail)
+
+
+def member_octets(member: Member) -> bytes:
+    return Writer().member(member).done()
+
+
+def deliver(
+    kind: Kind, sender: bytes, number: int, seq: int, code: int, k: int, run: Buffer
+) -> bytes:
+    """A run at its place: as heard, or as a notice that it is stable. `sender` is a member's
+    bytes; `seq` of the first message, or 0 where there is no order."""
+    head = _HEARD.pack(seq, number, code, k)
+    return frame(kind, head, len(sender).to_bytes(2, "big"), sender, run)
+
+
+class Hearing:
+    """Runs back into messages. Remembers senders, so that each is read once."""
+
+    def __init__(self) -> None:
+        self._senders: dict[bytes, Member] = {}
+
+    def messages(self, body: memoryview, view_id: str) -> list[Message]:
+        seq, number, code, k = _HEARD.read(body)
+        reader = Reader(body[_HEARD.octets :])
+        sender = self._sender(bytes(reader.blob()))
+        run = reader.raw(reader.left())
+        lengths, level = lengths_of(run), level_of(code, k)
+        at = len(run) - sum(lengths)
+        found = []
+        for offset, octets in enumerate(lengths):
+            payload = bytes(run[at : at + octets])
+            place = seq + offset if seq else None
+            found.append(Message(sender, payload, number + offset, view_id, place, level))
+            at += octets
+        return found
+
+    def _sender(self, octets: bytes) -> Member:
+        known = self._senders.get(octets)
+        if known is None:
+            reader = Reader(octets)
+            known = reader.member()
+            reader.done()
+            if len(self._senders) >= SENDERS_COUNT_MAX:
+                self._senders.clear()
+            self._senders[octets] = known
+        return known
+
+
+def capture(key: bytes) -> bytes:
+    return frame(Kind.CAPTURE, key)
+
+
+def adopt(octets: Buffer) -> bytes:
+    return frame(Kind.ADOPT, octets)
+
+
+def shed(count: int) -> bytes:
+    return frame(Kind.SHED, Writer().u64(count).done())
+
+
+def read_shed(body: memoryview) -> int:
+    reader = Reader(body)
+    count = reader.u64()
+    reader.done()
+    return count
+
+
+def cut_into_runs(messages: Sequence[bytes], close: Callable[[Sequence[bytes]], None]) -> None:
+    """Hand the messages to `close`, a run at a time."""
+    start = octets = 0
+    for at, message in enumerate(messages):
+        full = octets and octets + len(message) > RUN_OCTETS
+        if full or at - start >= RUN_COUNT_MAX:
+            close(messages[start:at])
+            start, octets = at, 0
+        octets += max(1, len(message))
+    if start < len(messages):
+        close(messages[start:])

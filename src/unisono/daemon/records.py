@@ -1,0 +1,153 @@
+"""What daemons say to each other in the ring: a client came, left, died, said something, gave its
+state. As bytes and back; the sender of a record is the daemon that the client is at."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final, NamedTuple, TypeAlias
+
+from unisono.client.frames import Submit, lengths_of, read_submit
+from unisono.errors import BadPacket
+from unisono.model import Buffer, Member
+from unisono.wire import Layout, Reader, Writer
+
+VERSION: Final = 1
+_FRONT: Final = Layout("BBQ")
+_SAID: Final = Layout("BBQQB")
+HEAD_OCTETS_MAX: Final = 1024
+"""What a record may have before a client's frame."""
+
+
+class Kind(IntEnum):
+    JOIN = 1
+    LEAVE = 2
+    GONE = 3
+    SAID = 4
+    STATE = 5
+
+
+class Key(NamedTuple):
+    """A client for as long as it is connected: its daemon's life, and its number there."""
+
+    daemon: Member
+    number: int
+
+
+class Joined(NamedTuple):
+    number: int
+    group: str
+    name: str
+    incarnation: int
+    with_state: bool
+
+
+class Left(NamedTuple):
+    number: int
+
+
+class Gone(NamedTuple):
+    number: int
+    why: str
+
+
+class Said(NamedTuple):
+    number: int
+    """Of the client."""
+    before: int
+    """How many messages it had said before these."""
+    stranger: tuple[str, int] | None
+    """Name and incarnation of a client that is in no group."""
+    submit: Submit
+    messages: int
+    """How many these are."""
+
+
+class Given(NamedTuple):
+    """The state for a client that waits for it, as it was at the place where it was asked for."""
+
+    to: Key
+    asked: int
+    state: memoryview
+    failed: bool
+
+
+Record: TypeAlias = Joined | Left | Gone | Said | Given
+
+
+def _front(kind: Kind, number: int) -> bytes:
+    return _FRONT.pack(VERSION, kind, number)
+
+
+def joined(number: int, group: str, name: str, incarnation: int, with_state: bool) -> bytes:
+    writer = Writer().raw(_front(Kind.JOIN, number)).text(group).text(name)
+    return writer.u32(incarnation).u8(with_state).done()
+
+
+def left(number: int) -> bytes:
+    return _front(Kind.LEAVE, number)
+
+
+def gone(number: int, why: str) -> bytes:
+    return Writer().raw(_front(Kind.GONE, number)).text(why[:200]).done()
+
+
+def said(number: int, before: int, stranger: tuple[str, int] | None, submit: Buffer) -> bytes:
+    """`submit` is the body of the client's frame, as it came."""
+    head = _SAID.pack(VERSION, Kind.SAID, number, before, stranger is not None)
+    if stranger is None:
+        return head + submit
+    name, incarnation = stranger
+    return Writer().raw(head).text(name).u32(incarnation).raw(submit).done()
+
+
+def state_key(to: Key, asked: int) -> bytes:
+    """Whom a state is for: what a daemon asks its client with, and the client answers with."""
+    return Writer().member(to.daemon).u64(to.number).u64(asked).done()
+
+
+def given(key: bytes, state: Buffer, failed: bool) -> bytes:
+    writer = Writer().raw(_front(Kind.STATE, 0)).u8(failed).blob(key)
+    return writer.raw(state).done()
+
+
+def _read_given(reader: Reader) -> Given:
+    failed, inner = bool(reader.u8()), Reader(reader.blob())
+    to, asked = Key(inner.member(), inner.u64()), inner.u64()
+    inner.done()
+    return Given(to, asked, reader.raw(reader.left()), failed)
+
+
+def _named(reader: Reader) -> tuple[str, int]:
+    name, incarnation = reader.text(), reader.u32()
+    if not name or incarnation >> 31:
+        raise BadPacket("malformed")
+    return name, incarnation
+
+
+def read(octets: Buffer) -> Record:
+    """What is no record raises `BadPacket`."""
+    body = memoryview(octets)
+    version, kind, number = _FRONT.read(body)
+    if version != VERSION:
+        raise BadPacket("version")
+    if kind == Kind.SAID:
+        _, _, _, before, strange = _SAID.read(body)
+        reader = Reader(body[_SAID.octets :])
+        stranger = _named(reader) if strange else None
+        submit = read_submit(reader.raw(reader.left()))
+        return Said(number, before, stranger, submit, len(lengths_of(submit.run)))
+    reader = Reader(body[_FRONT.octets :])
+    found: Record
+    if kind == Kind.JOIN:
+        group = reader.text()
+        found = Joined(number, group, *_named(reader), bool(reader.u8()))
+    elif kind == Kind.LEAVE:
+        found = Left(number)
+    elif kind == Kind.GONE:
+        found = Gone(number, reader.text())
+    elif kind == Kind.STATE:
+        return _read_given(reader)
+    else:
+        raise BadPacket("kind")
+    reader.done()
+    return found

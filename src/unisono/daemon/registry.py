@@ -1,0 +1,341 @@
+"""Who is in which group, as the ring's one order tells it. Pure: the same input in the same order
+brings the same views with the same ids at every daemon, and what is to be done for its clients.
+
+A place is counted for each view and for each message that is in the total order. A daemon that
+comes later is handed a snapshot and counts on from there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeAlias
+
+from unisono.client.frames import level_code, member_octets
+from unisono.daemon import records
+from unisono.daemon.records import Given, Gone, Joined, Key, Left, Said
+from unisono.errors import BadPacket
+from unisono.model import Buffer, Member, Service, ServiceLevel, View
+from unisono.wire import Reader, Writer, tag_of
+
+SNAPSHOT_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds that all daemons must have alike: those of the first one hold, and are handed on."""
+
+    groups_count_max: int = 4096
+    members_count_max: int = 4096
+    """In one group."""
+    clients_count_max: int = 65_535
+    """In all groups."""
+
+
+@dataclass(slots=True)
+class Client:
+    """A member of a lightweight group."""
+
+    key: Key
+    member: Member
+    group: str
+    with_state: bool
+    octets: bytes
+    """The member as bytes."""
+    ready: bool = True
+    """It has the group's state, or does not want it."""
+    giver: Key | None = None
+    asked: int = 0
+    """The place of the state that it waits for."""
+
+
+# -- what a daemon is to do for its own clients -------------------------------------------------
+
+
+class Deliver(NamedTuple):
+    """Hand this run to these clients."""
+
+    to: tuple[int, ...]
+    sender: bytes
+    number: int
+    seq: int
+    code: int
+    k: int
+    run: memoryview
+    messages: int
+
+
+class Install(NamedTuple):
+    """Put the view into the streams of these clients; who is new among them needs all of it."""
+
+    to: tuple[int, ...]
+    view: View
+    new: tuple[int, ...]
+
+
+class Ask(NamedTuple):
+    """This client is to give its state as it is here."""
+
+    giver: int
+    key: bytes
+
+
+class Await(NamedTuple):
+    """Hold back what comes for this client, from here on, until its state is there. What was held
+    before will be in that state."""
+
+    number: int
+
+
+class Adopt(NamedTuple):
+    """The state is there: it goes before what was held back."""
+
+    number: int
+    state: memoryview
+
+
+class Release(NamedTuple):
+    """Nobody is left to give the state: what was held back is all there is."""
+
+    number: int
+
+
+class Refuse(NamedTuple):
+    """The client does not come in."""
+
+    number: int
+    reason: str
+
+
+class Part(NamedTuple):
+    """The client is out, as it asked."""
+
+    number: int
+
+
+Effect: TypeAlias = Deliver | Install | Ask | Await | Adopt | Release | Refuse | Part
+
+
+class Registry:
+    """Ordered input in, effects for the clients of one daemon out."""
+
+    def __init__(self, me: Member, limits: Limits | None = None) -> None:
+        self.me = me
+        self.limits = limits or Limits()
+        self.life = ""
+        """Of the ring: a name that no other life of it has."""
+        self.place = 0
+        self.counts: Counter[str] = Counter()
+        self._clients: dict[Key, Client] = {}
+        self._groups: dict[str, dict[Key, Client]] = {}
+        self._here: dict[str, tuple[int, ...]] = {}
+        """Our own clients, by group."""
+        self._apply: dict[type, Callable[..., list[Effect]]] = {
+            Said: self._said,
+            Joined: self._joined,
+            Left: self._left,
+            Gone: self._gone,
+            Given: self._given,
+        }
+
+    def members(self, group: str) -> tuple[Member, ...]:
+        return tuple(client.member for client in self._groups.get(group, {}).values())
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return tuple(self._groups)
+
+    def clients_of(self, daemon: Member) -> tuple[int, ...]:
+        return tuple(key.number for key in self._clients if key.daemon == daemon)
+
+    # -- input ----------------------------------------------------------------------------------
+
+    def ring(self, view: View) -> list[Effect]:
+        """The ring's own view: the clients of daemons that are gone are gone, at this one place."""
+        if not self.life:
+            self.life = f"{tag_of(f'{view.id} {view.members[0]}') >> 32:08x}"
+        there = set(view.members)
+        gone = [client for client in self._clients.values() if client.key.daemon not in there]
+        names = sorted({client.key.daemon.name for client in gone})
+        return self._remove(gone, f"daemon {', '.join(names)} is gone")
+
+    def heard(self, daemon: Member, octets: Buffer) -> list[Effect]:
+        """A record of a daemon's. What is no record is counted, and nothing else."""
+        try:
+            record = records.read(octets)
+        except BadPacket as error:
+            self.counts[f"drop.record_{error.reason}"] += 1
+            return []
+        return self._apply[type(record)](daemon, record)
+
+    def _said(self, daemon: Member, said: Said) -> list[Effect]:
+        level, groups, run = said.submit
+        if said.stranger is not None:
+            name, incarnation = said.stranger
+            sender = member_octets(Member(name, daemon.address, incarnation))
+        else:
+            client = self._clients.get(Key(daemon, said.number))
+            if client is None:
+                # Said in a former life of its daemon, and so by nobody who is in a group.
+                self.counts["drop.unknown_client"] += 1
+                return []
+            sender = client.octets
+        seq = 0
+        if ordered(level):
+            seq = self.place + 1
+            self.place += said.messages
+        if len(groups) == 1:
+            to = self._here.get(groups[0], ())
+        else:
+            to = tuple(number for group in groups for number in self._here.get(group, ()))
+        if not to:
+            return []
+        return [Deliver(to, sender, said.before + 1, seq, *level_code(level), run, said.messages)]
+
+    def _joined(self, daemon: Member, joined: Joined) -> list[Effect]:
+        key = Key(daemon, joined.number)
+        if why := self._why_not(key, joined):
+            self.counts["refused"] += 1
+            return [Refuse(key.number, why)] if daemon == self.me else []
+        member = Member(joined.name, daemon.address, joined.incarnation)
+        client = Client(key, member, joined.group, joined.with_state, member_octets(member))
+        client.ready = not joined.with_state
+        self._clients[key] = client
+        self._groups.setdefault(joined.group, {})[key] = client
+        view = self._next_view(joined.group, (member,), (), f"{member.name} joined")
+        new = (key.number,) if daemon == self.me else ()
+        return [*self._pair(joined.group), Install(self._here[joined.group], view, new)]
+
+    def _why_not(self, key: Key, joined: Joined) -> str:
+        inside, limits = self._groups.get(joined.group), self.limits
+        if key in self._clients:
+            return f"this client is in group {self._clients[key].group} already"
+        if len(self._clients) >= limits.clients_count_max:
+            return f"the ring has its {limits.clients_count_max} clients: let one leave first"
+        if inside is None:
+            if len(self._groups) >= limits.groups_count_max:
+                return f"the ring has its {limits.groups_count_max} groups: let one end first"
+            return ""
+        if len(inside) >= limits.members_count_max:
+            return f"group {joined.group} has its {limits.members_count_max} members"
+        if any(client.member.name == joined.name for client in inside.values()):
+            return f"name {joined.name} is taken in group {joined.group}"
+        return ""
+
+    def _left(self, daemon: Member, left: Left) -> list[Effect]:
+        client = self._clients.get(Key(daemon, left.number))
+        effects = self._remove([client], f"{client.member.name} left") if client else []
+        return [*effects, Part(left.number)] if daemon == self.me else effects
+
+    def _gone(self, daemon: Member, gone: Gone) -> list[Effect]:
+        client = self._clients.get(Key(daemon, gone.number))
+        return self._remove([client], f"{client.member.name}: {gone.why}") if client else []
+
+    def _given(self, daemon: Member, given: Given) -> list[Effect]:
+        client = self._clients.get(given.to)
+        asked = client and client.giver and (client.giver.daemon, client.asked)
+        if client is None or asked != (daemon, given.asked):
+            self.counts["drop.late_state"] += 1
+            return []
+        here = client.key.daemon == self.me
+        if given.failed:
+            why = bytes(given.state).decode("utf-8", "replace")
+            refusal: list[Effect] = [Refuse(client.key.number, why)] if here else []
+            return [*refusal, *self._remove([client], f"{client.member.name} got no state: {why}")]
+        client.ready, client.giver = True, None
+        return [Adopt(client.key.number, given.state)] if here else []
+
+    # -- what follows ---------------------------------------------------------------------------
+
+    def _remove(self, gone: Iterable[Client], why: str) -> list[Effect]:
+        """Out of their groups: one view for each group, in the order of the groups."""
+        by_group: dict[str, list[Client]] = {}
+        for client in gone:
+            by_group.setdefault(client.group, []).append(client)
+        effects: list[Effect] = []
+        for group in [name for name in self._groups if name in by_group]:
+            inside, out = self._groups[group], by_group[group]
+            for client in out:
+                del inside[client.key], self._clients[client.key]
+            view = self._next_view(group, (), tuple(client.member for client in out), why)
+            if not inside:
+                del self._groups[group], self._here[group]
+                continue
+            effects += self._pair(group)
+            if self._here[group]:
+                effects.append(Install(self._here[group], view, ()))
+        return effects
+
+    def _next_view(
+        self, group: str, joined: tuple[Member, ...], left: tuple[Member, ...], why: str
+    ) -> View:
+        inside = self._groups[group]
+        self.place += 1
+        self._here[group] = tuple(key.number for key in inside if key.daemon == self.me)
+        members = tuple(client.member for client in inside.values())
+        return View(members, f"{self.life}.{self.place}", joined, left, self.place, detail=why)
+
+    def _pair(self, group: str) -> list[Effect]:
+        """Who waits for the state has a giver in the group, or begins without it. A state that is
+        asked for again is that of this place, not of the first."""
+        inside = self._groups[group]
+        effects: list[Effect] = []
+        for client in inside.values():
+            if client.ready or client.giver in inside:
+                continue
+            able = (each for each in inside.values() if each.ready and each.with_state)
+            giver = next(able, None)
+            here = client.key.daemon == self.me
+            if giver is None:
+                client.ready, client.giver = True, None
+                effects += [Release(client.key.number)] if here else []
+                continue
+            client.giver, client.asked = giver.key, self.place
+            if here:
+                effects.append(Await(client.key.number))
+            if giver.key.daemon == self.me:
+                key = records.state_key(client.key, client.asked)
+                effects.append(Ask(giver.key.number, key))
+        return effects
+
+    # -- for a daemon that comes later ----------------------------------------------------------
+
+    def snapshot(self) -> bytes:
+        limits = self.limits
+        writer = Writer().u16(SNAPSHOT_VERSION).text(self.life).u64(self.place)
+        writer.u32(limits.groups_count_max).u32(limits.members_count_max)
+        writer.u32(limits.clients_count_max).u32(len(self._clients))
+        for inside in self._groups.values():
+            for client in inside.values():
+                writer.member(client.key.daemon).u64(client.key.number).member(client.member)
+                writer.text(client.group).u8(client.with_state | client.ready << 1)
+                writer.u64(client.asked).u8(client.giver is not None)
+                if client.giver is not None:
+                    writer.member(client.giver.daemon).u64(client.giver.number)
+        return writer.done()
+
+    @classmethod
+    def restored(cls, me: Member, octets: bytes) -> Registry:
+        reader = Reader(octets)
+        if reader.u16() != SNAPSHOT_VERSION:
+            raise BadPacket("version")
+        life, place = reader.text(), reader.u64()
+        found = cls(me, Limits(reader.u32(), reader.u32(), reader.u32()))
+        found.life, found.place = life, place
+        for _ in range(reader.u32()):
+            key, member = Key(reader.member(), reader.u64()), reader.member()
+            group, flags, asked = reader.text(), reader.u8(), reader.u64()
+            giver = Key(reader.member(), reader.u64()) if reader.u8() else None
+            client = Client(key, member, group, bool(flags & 1), member_octets(member))
+            client.ready, client.giver, client.asked = bool(flags & 2), giver, asked
+            found._clients[key] = found._groups.setdefault(group, {}).setdefault(key, client)
+        reader.done()
+        for group, inside in found._groups.items():
+            found._here[group] = tuple(key.number for key in inside if key.daemon == me)
+        return found
+
+
+def ordered(level: ServiceLevel) -> bool:
+    """Whether messages of this level have a place in the total order."""
+    return not isinstance(level, Service) or level >= Service.AGREED

@@ -1,0 +1,448 @@
+"""The site process: the one member of its machine in the ring, and the server of its clients."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import unisono
+from unisono import config as configs
+from unisono.client import frames
+from unisono.client.frames import SLACK_OCTETS, Hello, Kind, Welcome
+from unisono.client.where import Door, door
+from unisono.config import Config
+from unisono.core import Offer
+from unisono.daemon import records
+from unisono.daemon.listening import Doors
+from unisono.daemon.registry import (
+    Adopt,
+    Ask,
+    Await,
+    Deliver,
+    Effect,
+    Install,
+    Limits,
+    Part,
+    Refuse,
+    Registry,
+    Release,
+)
+from unisono.daemon.session import Bounds, Session
+from unisono.errors import BadPacket, Misuse, Stopped, UnisonoError
+from unisono.group import Group
+from unisono.model import Address, Member, Message, Service, ServiceLevel, View
+from unisono.net.stream import Item, Rejoined, Stable
+
+PROTOCOL = "mtp"
+RING = "unisono"
+NOBODY = Member("nobody", Address("0.0.0.0", 0), 0)
+"""Until the ring has let us in."""
+BATCH_COUNT_MAX = 512
+"""Records that are worked through before the clients are written to."""
+CLOSE_S = 5.0
+
+log = logging.getLogger("unisono.daemon")
+
+
+class Daemon:
+    """A member of the ring that many local clients share. Enter it; `serve` until it ends."""
+
+    def __init__(
+        self,
+        listen: str | Sequence[str],
+        ring: str | None = None,
+        *,
+        config: str | Path | None = None,
+        bounds: Bounds | None = None,
+        limits: Limits | None = None,
+        mode: int = 0o600,
+        **options: Any,
+    ) -> None:
+        """`listen` at these doors; `ring` and `options` are what `unisono.join` takes."""
+        self._config = ring_config(ring, config, options)
+        self._offer = offer_of(self._config.protocol)
+        self._control = control_level(self._offer)
+        asked = self._config.service
+        self._default = (
+            configs.check_service(configs.service_level(asked), self._offer, ())
+            if asked
+            else configs.default_service(self._offer)
+        )
+        self.bounds = replace(
+            bounds or Bounds(), message_octets_max=self._config.message_octets_max
+        )
+        self.counts: Counter[str] = Counter()
+        self.octets = 0
+        texts = [listen] if isinstance(listen, str) else listen
+        self._asked_doors = [door(text) for text in texts]
+        if not self._asked_doors:
+            raise Misuse("the daemon listens nowhere: write listen='unix:/path'")
+        self._mode = mode
+        self._limits = limits or Limits()
+        self._registry = Registry(NOBODY, self._limits)
+        self._doors = Doors()
+        self._numbers = itertools.count(1)
+        self._sessions: dict[int, Session] = {}
+        self._dirty: dict[int, Session] = {}
+        self._reader: asyncio.Task[None] | None = None
+        self._group: Group | None = None
+        self._changed = asyncio.Event()
+
+    # -- coming and going -----------------------------------------------------------------------
+
+    async def __aenter__(self) -> Daemon:
+        try:
+            limit = self._config.message_octets_max + SLACK_OCTETS + records.HEAD_OCTETS_MAX
+            values = given(replace(self._config, message_octets_max=limit))
+            self._group = await unisono.join(
+                values.pop("group"), **values, snapshot=self._snapshot, restore=self._restore
+            )
+            self._registry.me = self._group.me
+            await self._doors.open(self._asked_doors, lambda: Session(self), self._mode)
+        except BaseException:
+            await self.close("the daemon did not start")
+            raise
+        self._reader = asyncio.create_task(self._read())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def serve(self) -> None:
+        """Until the ring is lost for good, which raises `Stopped`."""
+        assert self._reader is not None
+        await asyncio.shield(self._reader)
+
+    async def close(self, why: str = "the daemon was stopped") -> None:
+        """Tell the clients, leave the ring. Twice is no harm."""
+        self._doors.close()
+        for session in list(self._sessions.values()):
+            session.cut(why)
+        if self._reader is not None:
+            self._reader.cancel()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                if self._group is not None:
+                    await self._group.leave()
+                while self._sessions:
+                    self._changed.clear()
+                    await self._changed.wait()
+
+    # -- what is known --------------------------------------------------------------------------
+
+    @property
+    def ring(self) -> Group:
+        if self._group is None:
+            raise Stopped("the daemon has not started")
+        return self._group
+
+    @property
+    def at(self) -> tuple[Door, ...]:
+        """Where it listens, with the ports that the system chose."""
+        return self._doors.at
+
+    @property
+    def registry(self) -> Registry:
+        return self._registry
+
+    def counters(self) -> dict[str, int]:
+        """The ring's, and those of the clients."""
+        found = Counter(self.ring.counters())
+        found.update(self.counts)
+        found.update({f"registry.{name}": n for name, n in self._registry.counts.items()})
+        found["clients"] = len(self._sessions)
+        found["groups"] = len(self._registry.groups)
+        found["queued.octets"] = self.octets
+        return dict(sorted(found.items()))
+
+    # -- what sessions ask ----------------------------------------------------------------------
+
+    def opened(self, session: Session) -> int:
+        if len(self._sessions) >= self.bounds.clients_count_max:
+            self.counts["refused"] += 1
+            raise Misuse(
+                f"the daemon has its {self.bounds.clients_count_max} clients"
+                " (clients_count_max): let one leave first"
+            )
+        number = next(self._numbers)
+        self._sessions[number] = session
+        return number
+
+    def hailed(self, session: Session, hello: Hello) -> None:
+        if not configs.NAME.fullmatch(hello.name):
+            raise BadPacket("name")
+        told = Welcome(
+            self._registry.me.name,
+            self._registry.me.address,
+            self._offer.name,
+            self._default,
+            self._offer.services,
+            self._offer.resilient,
+            self.bounds.message_octets_max,
+        )
+        session.put(frames.welcome(told))
+        session.flush()
+
+    def closed(self, session: Session) -> None:
+        self._sessions.pop(session.number, None)
+        self._dirty.pop(session.number, None)
+        self._changed.set()
+
+    async def pump(self, session: Session) -> None:
+        """What the client said goes into the ring, in its order; its end is said last."""
+        left = False
+        try:
+            while not left and (found := await session.submitted()):
+                left = await self._take(session, found)
+        except BadPacket as error:
+            session.bad(error.reason)
+        except UnisonoError as error:
+            session.cut(str(error))
+        if left and session.group:
+            return  # `Part` will end it, at its place
+        if left:
+            session.part()
+        elif session.group:
+            with contextlib.suppress(UnisonoError):
+                record = records.gone(session.number, session.ending or "its connection ended")
+                await self.ring.multicast(record, self._control)
+
+    async def _take(self, session: Session, found: Sequence[tuple[int, memoryview]]) -> bool:
+        """Say all these; whether the client leaves with them."""
+        gathered: list[bytes] = []
+        level: ServiceLevel = self._control
+        octets = 0
+        for kind, body in found:
+            if kind == Kind.SUBMIT:
+                its_level, record = self._said(session, body)
+                if gathered and its_level != level:
+                    await self._say(session, gathered, level, octets)
+                    gathered, octets = [], 0
+                level = its_level
+            else:
+                if gathered:
+                    await self._say(session, gathered, level, octets)
+                    gathered, octets = [], 0
+                level, record = self._control, self._asked(session, kind, body)
+            gathered.append(record)
+            octets += len(body)
+            if kind == Kind.LEAVE:
+                if session.group:
+                    await self._say(session, gathered, level, octets)
+                return True
+        await self._say(session, gathered, level, octets)
+        return False
+
+    async def _say(
+        self, session: Session, gathered: list[bytes], level: ServiceLevel, octets: int
+    ) -> None:
+        await self.ring.multicast_many(gathered, level)
+        session.taken(octets)
+
+    def _said(self, session: Session, body: memoryview) -> tuple[ServiceLevel, bytes]:
+        submit = frames.read_submit(body)
+        lengths = frames.lengths_of(submit.run)
+        if max(lengths) > self.bounds.message_octets_max:
+            raise BadPacket("too_large")
+        hello = session.hello
+        assert hello is not None
+        stranger = None if session.group else (hello.name, hello.incarnation)
+        record = records.said(session.number, session.said_count, stranger, body)
+        session.said_count += len(lengths)
+        self.counts["submitted"] += len(lengths)
+        return submit.level, record
+
+    def _asked(self, session: Session, kind: int, body: memoryview) -> bytes:
+        if kind == Kind.JOIN:
+            asked = frames.read_join(body)
+            if session.group or not configs.NAME.fullmatch(asked.group):
+                raise BadPacket("join")
+            hello = session.hello
+            assert hello is not None
+            session.group, session.sheds = asked.group, asked.sheds
+            return records.joined(
+                session.number, asked.group, hello.name, hello.incarnation, asked.with_state
+            )
+        if kind == Kind.LEAVE:
+            return records.left(session.number)
+        if kind == Kind.STATE:
+            told = frames.read_state(body)
+            return records.given(told.key, told.state, told.failed)
+        raise BadPacket("kind")
+
+    # -- what the ring brings -------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        try:
+            async for batch in self.ring.batches(BATCH_COUNT_MAX):
+                for item in batch:
+                    self._hear(item)
+                self._flush()
+        except Stopped as stop:
+            await self.close(f"the daemon lost the ring: {stop.reason}")
+            raise
+
+    def _hear(self, item: Item) -> None:
+        if isinstance(item, Message):
+            for effect in self._registry.heard(item.sender, item.payload):
+                self._perform(effect)
+        elif isinstance(item, View):
+            for effect in self._registry.ring(item):
+                self._perform(effect)
+        elif isinstance(item, Rejoined):
+            self._registry = Registry(item.me, self._limits)
+            for session in list(self._sessions.values()):
+                session.cut(f"the daemon lost the ring and came back: {item.reason}; join again")
+        elif isinstance(item, Stable):
+            for message in item.messages:
+                self._stable(message)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Deliver(to, sender, number, seq, code, k, run, count):
+                frame = frames.deliver(Kind.DELIVER, sender, number, seq, code, k, run)
+                for each in to:
+                    self._put(each, frame, count)
+                self.counts["delivered"] += count * len(to)
+            case Install(to, view, new):
+                self._install(to, view, new)
+            case Ask(giver, key):
+                self._put(giver, frames.capture(key))
+            case Await(number):
+                if session := self._sessions.get(number):
+                    session.hold()
+            case Adopt(number, state):
+                self._release(number, state)
+            case Release(number):
+                self._release(number, None)
+            case Refuse(number, reason):
+                if session := self._sessions.get(number):
+                    session.cut(reason)
+            case Part(number):
+                if session := self._sessions.get(number):
+                    session.part()
+
+    def _install(self, to: tuple[int, ...], view: View, new: tuple[int, ...]) -> None:
+        """Those who wait for their state need all of it: what they had before may be dropped."""
+        change, whole = frames.view(view, whole=False), b""
+        for each in to:
+            session = self._sessions.get(each)
+            if session is not None and (each in new or session.holds):
+                whole = whole or frames.view(view, whole=True)
+                self._put(each, whole)
+            else:
+                self._put(each, change)
+
+    def _put(self, number: int, frame: bytes, count: int = 0) -> None:
+        session = self._sessions.get(number)
+        if session is not None:
+            session.put(frame, count)
+            self._dirty[number] = session
+
+    def _release(self, number: int, state: memoryview | None) -> None:
+        if session := self._sessions.get(number):
+            session.release(state)
+            self._dirty[number] = session
+
+    def _stable(self, message: Message) -> None:
+        """Ours, and as resilient as was asked: the client that said it is told."""
+        try:
+            record = records.read(message.payload)
+        except BadPacket:
+            return
+        session = self._sessions.get(record.number) if isinstance(record, records.Said) else None
+        if session is None or session.hello is None or not isinstance(record, records.Said):
+            return
+        me = Member(session.hello.name, self._registry.me.address, session.hello.incarnation)
+        code, k = frames.level_code(record.submit.level)
+        sender, run = frames.member_octets(me), record.submit.run
+        self._put(
+            session.number,
+            frames.deliver(Kind.STABLE, sender, record.before + 1, 0, code, k, run),
+        )
+
+    def _flush(self) -> None:
+        for session in self._dirty.values():
+            session.flush()
+        self._dirty.clear()
+        while self.octets > self.bounds.all_octets_max:
+            longest = max(self._sessions.values(), key=lambda each: each.queue_octets)
+            if not longest.queue_octets:
+                return
+            longest.cut(
+                f"the client has the longest of all queues, {longest.queue_octets} bytes, and"
+                f" together they have {self.octets} (all_octets_max={self.bounds.all_octets_max})"
+            )
+
+    # -- for daemons that come later ------------------------------------------------------------
+
+    def _snapshot(self) -> bytes:
+        return self._registry.snapshot()
+
+    def _restore(self, state: bytes) -> None:
+        before = self._registry
+        self._registry = Registry.restored(before.me, state)
+        for number in before.clients_of(before.me):
+            if session := self._sessions.get(number):
+                session.cut(
+                    "the daemon was apart from the ring and was handed its state: join again"
+                )
+
+
+def ring_config(ring: str | None, config: str | Path | None, options: Mapping[str, Any]) -> Config:
+    """How to join the ring: what was given, and for a daemon other defaults than for a member."""
+    named = "protocol" in options
+    if config is not None:
+        text = str(config)
+        named |= "protocol" in (
+            configs.from_url(text) if "://" in text else configs.from_toml(Path(config))
+        )
+    elif ring is None:
+        ring = RING
+    if ring is not None and "://" in ring:
+        named |= "protocol" in configs.from_url(ring)
+    read = configs.read(ring, config, options if named else {"protocol": PROTOCOL, **options})
+    if read.slow != "block":
+        raise Misuse(f"slow={read.slow!r}: a daemon reads its ring always; clients have a policy")
+    if read.daemon:
+        raise Misuse(f"daemon={read.daemon!r}: a daemon is a member of the ring itself")
+    return replace(read, rejoin=True)
+
+
+def given(config: Config) -> dict[str, Any]:
+    """What is not as it would be anyway."""
+    usual = Config()
+    values = {field.name: getattr(config, field.name) for field in fields(config)}
+    return {name: value for name, value in values.items() if value != getattr(usual, name)}
+
+
+def offer_of(protocol: str) -> Offer:
+    """The protocol of the ring, which must have one order for all."""
+    from unisono import protocols
+
+    offer = protocols.offer(protocol)
+    if "total_order" not in offer.laws:
+        able = [each.name for each in protocols.offers().values() if "total_order" in each.laws]
+        raise Misuse(
+            f"protocol {offer.name} has no total order, and daemons need one: use"
+            f" {' or '.join(able)}"
+        )
+    return offer
+
+
+def control_level(offer: Offer) -> ServiceLevel:
+    """Comings and goings are in the total order, whatever the clients ask for their messages."""
+    return min(level for level in offer.services if level >= Service.AGREED)

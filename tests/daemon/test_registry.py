@@ -1,0 +1,291 @@
+"""The registry: the same order brings the same groups everywhere, and each client its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.daemon.world import daemon, play
+from tests.rooms import tidy
+from unisono.client.frames import run_of, submit_head
+from unisono.daemon import records, registry
+from unisono.daemon.records import Joined, Key, Said
+from unisono.daemon.registry import (
+    Adopt,
+    Client,
+    Deliver,
+    Effect,
+    Install,
+    Limits,
+    Refuse,
+    Registry,
+)
+from unisono.model import Service, View
+
+D, E = daemon(0), daemon(1)
+
+
+def founded(limits: Limits | None = None) -> Registry:
+    found = Registry(D, limits)
+    found.ring(View((D, E), "first"))
+    return found
+
+
+def joined(number: int, name: str, group: str = "g", with_state: bool = False) -> bytes:
+    return records.joined(number, group, name, number, with_state)
+
+
+def said(number: int, *payloads: bytes, groups: Iterable[str] = ("g",), before: int = 0) -> bytes:
+    head = submit_head(Service.AGREED, tuple(groups))
+    return records.said(number, before, None, head + run_of(payloads))
+
+
+# -- what it does -------------------------------------------------------------------------------
+
+
+def test_a_client_comes_and_the_group_has_a_view_at_its_place() -> None:
+    me = founded()
+    (view,) = [e for e in me.heard(D, joined(1, "a")) if isinstance(e, Install)]
+    assert view.to == view.new == (1,)
+    assert view.view.id == f"{me.life}.1" and view.view.seq == 1
+    (view,) = [e for e in me.heard(E, joined(1, "b")) if isinstance(e, Install)]
+    assert view.to == (1,) and not view.new
+    assert [member.name for member in view.view.members] == ["a", "b"]
+    assert view.view.members[1].address == E.address
+
+
+def test_a_message_for_several_groups_has_one_place() -> None:
+    me = founded()
+    for number, group in enumerate("ghi", 1):
+        me.heard(D, joined(number, "a", group))
+    (found,) = me.heard(D, said(1, b"x", b"y", groups=("g", "h")))
+    assert isinstance(found, Deliver)
+    assert (found.to, found.seq, found.number, found.messages) == ((1, 2), 4, 1, 2)
+    (found,) = me.heard(D, said(3, b"z", groups=("i",)))
+    assert isinstance(found, Deliver) and found.seq == 6
+
+
+def test_all_clients_of_a_lost_daemon_go_at_one_place() -> None:
+    me = founded()
+    for number in (1, 2, 3):
+        me.heard(E, joined(number, f"e{number}", "gh"[number % 2]))
+        me.heard(D, joined(number, f"d{number}", "gh"[number % 2]))
+    views = [e.view for e in me.ring(View((D,), "without E")) if isinstance(e, Install)]
+    assert [[who.name for who in view.left] for view in views] == [["e1", "e3"], ["e2"]]
+    assert all("daemon d1 is gone" in view.detail for view in views)
+
+
+@pytest.mark.parametrize(
+    ("limits", "second", "words"),
+    [
+        (Limits(), joined(2, "a"), "name a is taken in group g"),
+        (Limits(groups_count_max=1), joined(2, "b", "h"), "its 1 groups"),
+        (Limits(members_count_max=1), joined(2, "b"), "group g has its 1 members"),
+        (Limits(clients_count_max=1), joined(2, "b", "h"), "its 1 clients"),
+        (Limits(), joined(1, "b"), "is in group g already"),
+    ],
+)
+def test_at_each_bound_a_join_is_refused_with_a_reason(
+    limits: Limits, second: bytes, words: str
+) -> None:
+    me = founded(limits)
+    me.heard(D, joined(1, "a"))
+    before = me.snapshot()
+    (refusal,) = me.heard(D, second)
+    assert isinstance(refusal, Refuse) and words in refusal.reason
+    assert me.snapshot() == before
+
+
+def test_a_message_below_agreed_takes_no_place() -> None:
+    me = founded()
+    me.heard(D, joined(1, "a"))
+    head = submit_head(Service.FIFO, ("g",))
+    (found,) = me.heard(D, records.said(1, 0, None, head + run_of([b"x"])))
+    assert isinstance(found, Deliver) and found.seq == 0 and me.place == 1
+
+
+@given(st.binary(max_size=200))
+def test_hostile_bytes_are_counted_or_are_records(octets: bytes) -> None:
+    me = founded()
+    me.heard(D, joined(1, "a"))
+    for each in (octets, b"\x01\x04" + octets, b"\x01\x05" + octets, joined(3, "c") + b"?"):
+        before, dropped = me.snapshot(), sum(me.counts.values())
+        effects = me.heard(E, each)
+        assert effects or me.snapshot() == before or sum(me.counts.values()) > dropped
+    assert me.counts["drop.record_long"] >= 1
+
+
+def test_the_registry_knows_no_clock_dice_socket_file_or_log() -> None:
+    for module in (registry, records):
+        source = Path(str(module.__file__)).read_text()
+        names = {origin.split(".")[0] for _, origin, _ in tidy.imports(source, "x.y", False)}
+        assert not names & tidy.IMPURE_MODULES
+
+
+# -- any order ----------------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 10**9))
+def test_any_history_is_the_same_everywhere(seed: int) -> None:
+    play(seed)
+
+
+def test_histories_have_in_them_what_they_should() -> None:
+    """State was given, also by a second giver; groups ended; daemons came and went."""
+    worlds = [play(seed) for seed in range(40)]
+    readers = [reader for world in worlds for reader in world.readers.values()]
+    assert sum(reader.restored for reader in readers) > 50
+    assert sum(bool(reader.refused) for reader in readers) > 20
+    assert sum(reader.parted for reader in readers) > 20
+    late = [world.registries[world.alive[0]].counts["drop.late_state"] for world in worlds]
+    assert sum(late) > 5
+    assert any(len(world.applied) > 5 for world in worlds)
+
+
+# -- the check can fail -------------------------------------------------------------------------
+
+
+class ForgetsTheSecondGroup(Registry):
+    def _said(self, daemon: Any, said: Said) -> list[Effect]:
+        submit = said.submit._replace(groups=said.submit.groups[:1])
+        return super()._said(daemon, said._replace(submit=submit))
+
+
+class KeepsTheDead(Registry):
+    def ring(self, view: View) -> list[Effect]:
+        keep = self.clients_of(self.me)[:1]
+        members = tuple(key.daemon for key in self._clients if key.number in keep)
+        return super().ring(View((*view.members, *members), view.id)) if keep else []
+
+
+class AsksNobodyElse(Registry):
+    """When the giver dies, the one who waits goes on waiting."""
+
+    def _pair(self, group: str) -> list[Effect]:
+        waiting = [c for c in self._groups[group].values() if c.giver is not None]
+        for client in waiting:
+            client.ready = True
+        effects = super()._pair(group)
+        for client in waiting:
+            client.ready = False
+        return effects
+
+
+class BelievesStrangers(Registry):
+    """Lets a client that is in no group speak as a member."""
+
+    def _said(self, daemon: Any, said: Said) -> list[Effect]:
+        if Key(daemon, said.number) not in self._clients:
+            said = said._replace(stranger=("ghost", 1))
+        return super()._said(daemon, said)
+
+
+class CountsOnlyItsOwn(Registry):
+    def _said(self, daemon: Any, said: Said) -> list[Effect]:
+        before = self.place
+        effects = super()._said(daemon, said)
+        if not effects:
+            self.place = before
+        return effects
+
+
+class ForgetsThePlace(Registry):
+    @classmethod
+    def restored(cls, me: Any, octets: bytes) -> Registry:
+        found = super().restored(me, octets)
+        found.place = 0
+        return found
+
+
+class ForgetsWhoWaits(Registry):
+    @classmethod
+    def restored(cls, me: Any, octets: bytes) -> Registry:
+        found = super().restored(me, octets)
+        for client in found._clients.values():
+            client.ready = True
+        return found
+
+
+class LetsNamesBeTakenTwice(Registry):
+    def _why_not(self, key: Key, joined: Joined) -> str:
+        why = super()._why_not(key, joined)
+        return "" if "taken" in why else why
+
+
+class AsksThoseWhoWait(Registry):
+    """Takes a state from a client that has none yet."""
+
+    def _pair(self, group: str) -> list[Effect]:
+        inside: dict[Key, Client] = self._groups[group]
+        waiting = [c for c in inside.values() if not c.ready and c.giver is not None]
+        for client in waiting:
+            client.ready = True
+        effects = super()._pair(group)
+        for client in waiting:
+            client.ready = client.giver not in inside
+        return effects
+
+
+class AdoptsLate(Registry):
+    """Holds nothing back for who waits for its state."""
+
+    def _pair(self, group: str) -> list[Effect]:
+        return [e for e in super()._pair(group) if type(e).__name__ != "Await"]
+
+
+MUTANTS = [
+    ForgetsTheSecondGroup,
+    KeepsTheDead,
+    AsksNobodyElse,
+    BelievesStrangers,
+    CountsOnlyItsOwn,
+    ForgetsThePlace,
+    ForgetsWhoWaits,
+    LetsNamesBeTakenTwice,
+    AsksThoseWhoWait,
+    AdoptsLate,
+]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda each: each.__name__)
+def test_a_planted_bug_is_found(mutant: type[Registry]) -> None:
+    for seed in range(60):
+        try:
+            play(seed, mutant)
+        except (AssertionError, KeyError):
+            return
+    pytest.fail(f"{mutant.__name__} was not found in 60 histories")
+
+
+def test_a_state_of_another_place_or_from_another_daemon_is_dropped() -> None:
+    me = founded()
+    me.heard(E, joined(1, "a", with_state=True))
+    me.heard(D, joined(1, "b", with_state=True))
+    for key, daemon_ in (
+        (records.state_key(Key(D, 1), 1), E),
+        (records.state_key(Key(D, 1), 2), D),
+        (records.state_key(Key(E, 1), 2), E),
+        (records.state_key(Key(E, 7), 2), E),
+    ):
+        assert not me.heard(daemon_, records.given(key, b"x", failed=False))
+    assert me.counts["drop.late_state"] == 4
+    key = records.state_key(Key(D, 1), 2)
+    (found,) = me.heard(E, records.given(key, b"x", failed=False))
+    assert isinstance(found, Adopt) and bytes(found.state) == b"x"
+    assert not me.heard(E, records.given(key, b"y", failed=False)), "once"
+
+
+def test_who_gets_no_state_does_not_come_in() -> None:
+    me = founded()
+    me.heard(D, joined(1, "a", with_state=True))
+    me.heard(D, joined(2, "b", with_state=True))
+    key = records.state_key(Key(D, 2), 2)
+    refusal, view = me.heard(D, records.given(key, b"too large", failed=True))
+    assert isinstance(refusal, Refuse) and refusal.reason == "too large"
+    assert isinstance(view, Install) and view.to == (1,)

@@ -1,0 +1,351 @@
+"""A world of registries: one ordered input, several daemons that apply it at their own pace, and
+clients that read their streams, hand their state over, and keep what they heard."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from dataclasses import dataclass, field
+
+from unisono.client.frames import Hearing, Kind, Submit, deliver, run_of, submit_head
+from unisono.daemon import records
+from unisono.daemon.records import Key
+from unisono.daemon.registry import (
+    Adopt,
+    Ask,
+    Await,
+    Deliver,
+    Effect,
+    Install,
+    Limits,
+    Part,
+    Refuse,
+    Registry,
+    Release,
+)
+from unisono.model import Address, Member, Message, Service, View
+
+GROUPS = ("g", "h", "i")
+LEVELS = (Service.AGREED, Service.AGREED, Service.SAFE, Service.FIFO)
+
+
+def daemon(at: int) -> Member:
+    return Member(f"d{at}", Address("127.0.0.1", 7000 + at), at + 1)
+
+
+@dataclass(slots=True)
+class Reader:
+    """A client: its stream, and the application behind it."""
+
+    key: Key
+    name: str
+    group: str
+    with_state: bool
+    stream: deque[object] = field(default_factory=deque)
+    held: deque[object] | None = None
+    views: list[View] = field(default_factory=list)
+    heard: list[Message] = field(default_factory=list)
+    """Since its own first view."""
+    log: list[int] = field(default_factory=list)
+    """The application's state: the places of all messages of its group, as far as it knows."""
+    said: int = 0
+    refused: str = ""
+    parted: bool = False
+    restored: bool = False
+
+    def put(self, entry: object) -> None:
+        (self.stream if self.held is None else self.held).append(entry)
+
+    def read(self, world: World) -> None:
+        entry = self.stream.popleft()
+        if isinstance(entry, Message):
+            assert self.views, "a message before the first view"
+            self.heard.append(entry)
+            if entry.seq is not None:
+                self.log.append(entry.seq)
+        elif isinstance(entry, View):
+            self.views.append(entry)
+        elif isinstance(entry, Ask):
+            state = ",".join(map(str, self.log)).encode()
+            world.say(self.key.daemon, records.given(entry.key, state, failed=False))
+        elif isinstance(entry, Adopt):
+            assert not self.views and not self.log, "state after the first view"
+            self.log = [int(text) for text in bytes(entry.state).decode().split(",") if text]
+            self.restored = True
+
+
+class World:
+    """The order is a list; daemon `d` has applied `applied[d]` of it."""
+
+    def __init__(self, seed: int, made: type[Registry] = Registry, daemons: int = 3) -> None:
+        self.dice = random.Random(seed)
+        self.made = made
+        self.order: list[tuple[Member, bytes] | View] = []
+        self.lines: dict[Member, deque[bytes]] = {}
+        """What a daemon said and the ring has not ordered yet."""
+        self.registries: dict[Member, Registry] = {}
+        self.applied: dict[Member, int] = {}
+        self.readers: dict[Key, Reader] = {}
+        self.gone: set[Key] = set()
+        self.snapshots: dict[int, bytes] = {}
+        """By how much of the order was applied: all must have the same."""
+        self.views: dict[str, View] = {}
+        self.alive: list[Member] = []
+        self.number = 0
+        self._hearing = Hearing()
+        for at in range(daemons):
+            self.enter(daemon(at))
+
+    # -- the ring -------------------------------------------------------------------------------
+
+    def view(self) -> None:
+        self.order.append(View(tuple(self.alive), f"ring-{len(self.order)}"))
+
+    def enter(self, who: Member) -> None:
+        """A daemon comes, and is handed the state at its place."""
+        if not self.alive:
+            self.registries[who] = self.made(who, Limits(groups_count_max=3, members_count_max=5))
+        else:
+            giver = self.alive[0]
+            self.settle(giver)
+            state = self.registries[giver].snapshot()
+            self.registries[who] = self.made.restored(who, state)
+        self.applied[who] = len(self.order)
+        self.lines[who] = deque()
+        self.alive.append(who)
+        self.view()
+
+    def crash(self, who: Member) -> None:
+        """A daemon dies, and its clients are cut off. What it said last may be lost."""
+        for _ in range(self.dice.randint(0, len(self.lines[who]))):
+            self.order.append((who, self.lines[who].popleft()))
+        self.alive.remove(who)
+        del self.lines[who], self.registries[who]
+        self.gone |= {key for key in self.readers if key.daemon == who}
+        self.view()
+
+    def say(self, who: Member, record: bytes) -> None:
+        if who in self.lines:
+            self.lines[who].append(record)
+
+    def arrange(self, who: Member) -> None:
+        if self.lines[who]:
+            self.order.append((who, self.lines[who].popleft()))
+
+    def apply(self, who: Member) -> None:
+        at, registry = self.applied[who], self.registries[who]
+        if at == len(self.order):
+            return
+        entry = self.order[at]
+        if isinstance(entry, View):
+            effects = registry.ring(entry)
+        else:
+            effects = registry.heard(*entry)
+        self.applied[who] = at + 1
+        for effect in effects:
+            self.perform(who, effect)
+        state = registry.snapshot()
+        assert self.snapshots.setdefault(at + 1, state) == state, f"{who} differs after {entry}"
+
+    def settle(self, who: Member) -> None:
+        while self.applied[who] < len(self.order):
+            self.apply(who)
+
+    def perform(self, who: Member, effect: Effect) -> None:
+        reader = lambda number: self.readers[Key(who, number)]  # noqa: E731
+        if isinstance(effect, Deliver):
+            frame = deliver(Kind.DELIVER, *effect[1:6], effect.run)
+            for number in effect.to:
+                for message in self._hearing.messages(memoryview(frame)[5:], ""):
+                    reader(number).put(message)
+        elif isinstance(effect, Install):
+            known = self.views.setdefault(effect.view.id, effect.view)
+            assert known == effect.view, "one id, one view"
+            for number in effect.to:
+                reader(number).put(effect.view)
+        elif isinstance(effect, Ask):
+            reader(effect.giver).put(effect)
+        elif isinstance(effect, Await):
+            if reader(effect.number).held is None:
+                reader(effect.number).held = deque()
+            else:
+                reader(effect.number).put(None)
+        elif isinstance(effect, Adopt | Release):
+            held, reader(effect.number).held = list(reader(effect.number).held or ()), None
+            if isinstance(effect, Adopt):
+                held = held[len(held) - held[::-1].index(None) :] if None in held else held
+                reader(effect.number).put(effect)
+            reader(effect.number).stream.extend(entry for entry in held if entry is not None)
+        elif isinstance(effect, Refuse):
+            reader(effect.number).refused = effect.reason
+            self.gone.add(Key(who, effect.number))
+        elif isinstance(effect, Part):
+            reader(effect.number).parted = True
+            self.gone.add(Key(who, effect.number))
+
+    # -- the clients ----------------------------------------------------------------------------
+
+    def join(self, who: Member) -> None:
+        self.number += 1
+        group = self.dice.choice(GROUPS)
+        name = f"c{self.dice.randint(1, 12)}"
+        with_state = self.dice.random() < 0.7
+        key = Key(who, self.number)
+        self.readers[key] = Reader(key, name, group, with_state)
+        self.say(who, records.joined(key.number, group, name, self.number, with_state))
+
+    def multicast(self, reader: Reader) -> None:
+        count = self.dice.randint(1, 3)
+        groups = self.dice.sample(GROUPS, self.dice.choice((1, 1, 2, 3)))
+        head = submit_head(self.dice.choice(LEVELS), groups)
+        run = run_of([f"{reader.name} {reader.said + i + 1}".encode() for i in range(count)])
+        stranger = (reader.name, 1) if self.dice.random() < 0.1 else None
+        self.say(
+            reader.key.daemon, records.said(reader.key.number, reader.said, stranger, head + run)
+        )
+        reader.said += count
+
+    def present(self) -> list[Reader]:
+        return [each for key, each in self.readers.items() if key not in self.gone]
+
+    def step(self) -> None:
+        dice, who = self.dice, self.dice.choice(self.alive)
+        present = self.present()
+        reader = dice.choice(present) if present else None
+        move = dice.random()
+        if move < 0.30:
+            self.arrange(who)
+        elif move < 0.55:
+            self.apply(who)
+        elif move < 0.62 or reader is None:
+            self.join(who)
+        elif move < 0.75:
+            self.multicast(reader)
+        elif move < 0.93:
+            if reader.stream:
+                reader.read(self)
+        elif move < 0.96:
+            self.gone.add(reader.key)
+            end = records.left if dice.random() < 0.5 else lambda n: records.gone(n, "died")
+            self.say(reader.key.daemon, end(reader.key.number))
+        elif move < 0.98 and len(self.alive) > 1:
+            self.crash(who)
+        elif len(self.alive) < 4:
+            self.enter(daemon(len(self.applied)))
+
+    def finish(self) -> None:
+        """Everything said is ordered, applied and read; the states that it brings too."""
+        for _ in range(10_000):
+            for who in self.alive:
+                while self.lines[who]:
+                    self.arrange(who)
+            for who in self.alive:
+                self.settle(who)
+            waiting = [each for each in self.present() if each.stream]
+            for reader in waiting:
+                while reader.stream:
+                    reader.read(self)
+            if not waiting and not any(self.lines.values()):
+                return
+        raise AssertionError("it never settles")
+
+
+class Twin:
+    """The same, slowly and naively: who hears what, computed from the order alone."""
+
+    def __init__(self, order: list[tuple[Member, bytes] | View], limits: Limits) -> None:
+        self.members: dict[str, list[tuple[Key, str]]] = {}
+        self.heard: dict[Key, list[tuple[bytes, int]]] = {}
+        """Payload and number, from the client's join on."""
+        for entry in order:
+            if isinstance(entry, View):
+                self._drop(lambda key, view=entry: key.daemon not in view.members)
+                continue
+            who, octets = entry
+            record = records.read(octets)
+            if isinstance(record, records.Joined):
+                self._join(Key(who, record.number), record, limits)
+            elif isinstance(record, records.Left | records.Gone):
+                gone = Key(who, record.number)
+                self._drop(lambda key, gone=gone: key == gone)
+            elif isinstance(record, records.Said):
+                self._say(Key(who, record.number), record)
+
+    def _join(self, key: Key, record: records.Joined, limits: Limits) -> None:
+        inside = self.members.get(record.group, [])
+        new = not inside and len(self.members) >= limits.groups_count_max
+        taken = any(name == record.name for _, name in inside)
+        if not new and not taken and len(inside) < limits.members_count_max:
+            self.members.setdefault(record.group, []).append((key, record.name))
+            self.heard[key] = []
+
+    def _drop(self, gone: object) -> None:
+        assert callable(gone)
+        kept = {
+            group: [each for each in inside if not gone(each[0])]
+            for group, inside in self.members.items()
+        }
+        self.members = {group: inside for group, inside in kept.items() if inside}
+
+    def _say(self, key: Key, record: records.Said) -> None:
+        known = any(key == each for inside in self.members.values() for each, _ in inside)
+        if record.stranger is None and not known:
+            return
+        for group in record.submit.groups:
+            for each, _ in self.members.get(group, ()):
+                self.heard[each] += cut(record.submit, record.before)
+
+
+def cut(submit: Submit, before: int) -> list[tuple[bytes, int]]:
+    sender = Member("x", Address("127.0.0.1", 1), 1)
+    frame = deliver(Kind.DELIVER, _octets(sender), before + 1, 0, 4, 0, submit.run)
+    found = Hearing().messages(memoryview(frame)[5:], "")
+    return [(message.payload, message.number) for message in found]
+
+
+def _octets(member: Member) -> bytes:
+    from unisono.client.frames import member_octets
+
+    return member_octets(member)
+
+
+def play(seed: int, made: type[Registry] = Registry, steps: int = 400) -> World:
+    """A random history, and all that must hold of it."""
+    world = World(seed, made)
+    for _ in range(steps):
+        world.step()
+    world.finish()
+    check(world)
+    return world
+
+
+def check(world: World) -> None:
+    twin = Twin(world.order, Limits(groups_count_max=3, members_count_max=5))
+    registry = world.registries[world.alive[0]]
+    present = {each.key: each for each in world.present()}
+    inside = {key: group for group, all_ in twin.members.items() for key, _ in all_}
+    for group in GROUPS:
+        names = [name for _, name in twin.members.get(group, ())]
+        assert [member.name for member in registry.members(group)] == names
+    logs: dict[str, set[tuple[int, ...]]] = {}
+    by_place: dict[int, tuple[Member, int, bytes]] = {}
+    for key, reader in present.items():
+        if key not in inside:
+            continue
+        assert reader.held is None, f"{key} waits for a state for ever"
+        assert reader.views[-1].members == registry.members(inside[key])
+        expected = twin.heard[key]
+        heard = [(message.payload, message.number) for message in reader.heard]
+        if reader.restored:
+            assert heard == expected[len(expected) - len(heard) :], key
+        else:
+            assert heard == expected, key
+        for message in reader.heard:
+            if message.seq is not None:
+                what = (message.sender, message.number, message.payload)
+                assert by_place.setdefault(message.seq, what) == what, "one place, one message"
+        places = [view.seq for view in reader.views]
+        assert places == sorted(set(places)), "views in their order"
+        if reader.with_state:
+            logs.setdefault(inside[key], set()).add(tuple(reader.log))
+    assert all(len(each) == 1 for each in logs.values()), "all that hand state over hold the same"
