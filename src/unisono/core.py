@@ -179,6 +179,14 @@ class Reach:
 
 
 @dataclass(frozen=True, slots=True)
+class Warn:
+    """The member goes on, but somebody should know this: it cannot do its work for now, and
+    why. An empty text takes the last one back."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Depart:
     """The clean leave is done; the core is finished."""
 
@@ -202,6 +210,7 @@ Effect: TypeAlias = (
     | Adopt
     | Persist
     | Reach
+    | Warn
     | Depart
     | Fail
 )
@@ -264,9 +273,14 @@ def unlabelled(packet: Buffer) -> str:
     return ""
 
 
-def all_alike(index: int, options: Mapping[str, int]) -> Mapping[str, int]:
+def all_alike(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, int]:
     """For a protocol in which nobody has a role beforehand."""
     return options
+
+
+def no_quorum(options: Mapping[str, int]) -> int:
+    """For a protocol in which any part may go on."""
+    return 0
 
 
 def no_advice(options: Mapping[str, int]) -> str:
@@ -294,9 +308,12 @@ class Offer:
     label: Callable[[Buffer], str] = unlabelled
     """A sealed packet in a few words, as `nak 5.2-5.4`, for those who look at a trace. Never
     raises: bytes that are no packet have no words."""
-    appoint: Callable[[int, Mapping[str, int]], Mapping[str, int]] = all_alike
-    """The options of the n-th process (from 0) of a group that is started as a whole, given those
-    that all share: for protocols in which a process is told its role beforehand."""
+    appoint: Callable[[int, int, Mapping[str, int]], Mapping[str, int]] = all_alike
+    """The options of the n-th process (from 0) of a group that is started as a whole, given how
+    many it has and the options that all share: for protocols in which a process is told its role,
+    or the size of the group, beforehand."""
+    quorum: Callable[[Mapping[str, int]], int] = no_quorum
+    """How many members a view has at least, given a process's options: 0 is no such promise."""
     advice: Callable[[Mapping[str, int]], str] = no_advice
     """What to do, in a sentence, when a process with these options was let in by nobody."""
     swarm: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

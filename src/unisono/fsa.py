@@ -151,6 +151,10 @@ class Machine:
         if on is Expired:
             timer = event.timer
             on = timer[0] if isinstance(timer, tuple) else timer
+        self.take(on, event, out)
+
+    def take(self, on: On, event: Any, out: list[Effect]) -> None:
+        """As `fire`, for an event that goes by a name of the paper's own."""
         if not self._follow((self.state, on), event, out):
             raise AssertionError(
                 f"{self.figure.name}: {self.state.name} on {name_of(on)} undecided"

@@ -56,7 +56,7 @@ def test_a_second_demo_replaces_the_first_as_json(tmp_path: Path) -> None:
 
 
 def test_each_member_is_started_with_its_role_in_every_life(tmp_path: Path) -> None:
-    def first_is_master(index: int, options: Mapping[str, int]) -> Mapping[str, int]:
+    def first_is_master(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, int]:
         return {**options, "master": int(index == 0)}
 
     roles = replace(offer("rmcast"), appoint=first_is_master)

@@ -138,7 +138,7 @@ class Stage:
                     seed=len(self.actors) * 100 + actor.incarnation + ord(name[0]),
                     packet_octets_max=self._options.get("packet", 1400),
                     with_state=bool(state),
-                    options=self._offer.appoint(actor.index, options),
+                    options=self._offer.appoint(actor.index, len(self.actors), options),
                 )
             )
             actor.lives.append(actor.inner)

@@ -56,7 +56,7 @@ def test_roles_go_by_the_order_of_start(monkeypatch: pytest.MonkeyPatch) -> None
         told.append((str(setting.me), setting.options))
         return rmcast.make(Setting(setting.me, setting.group, setting.seed))
 
-    def ranked(index: int, options: Mapping[str, int]) -> Mapping[str, int]:
+    def ranked(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, int]:
         return {**options, "rank": index}
 
     ranks = replace(rmcast, make=make, appoint=ranked)

@@ -228,7 +228,7 @@ def test_each_node_is_told_its_role_and_keeps_it(lives: list[Diary]) -> None:
             super().__init__(setting)
             told.append((str(setting.me), setting.options))
 
-    def first_is_master(index: int, options: Mapping[str, int]) -> Mapping[str, int]:
+    def first_is_master(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, int]:
         return {**options, "master": int(index == 0)}
 
     weather = Weather(fault_us=SECOND, schedule=(FaultEvent("crash", 500_000, 100_000, (0,)),))

@@ -93,7 +93,9 @@ class Troupe:
         self, offer: Offer, options: Mapping[str, int], names: Sequence[str], trace: Path
     ) -> None:
         self._protocol = offer.name
-        self._roles = {name: offer.appoint(at, options) for at, name in enumerate(names)}
+        self._roles = {
+            name: offer.appoint(at, len(names), options) for at, name in enumerate(names)
+        }
         """The options of each; every life of a name has the same."""
         self._names = names
         self._trace = trace

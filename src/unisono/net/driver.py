@@ -27,6 +27,7 @@ from unisono.core import (
     Received,
     Send,
     Stabilize,
+    Warn,
 )
 from unisono.model import Address, Message, Packets, View
 from unisono.net.timers import Timers
@@ -84,6 +85,8 @@ class Driver:
         self._end: tuple[str | None] | None = None
         self._farewell: Event | None = None
         self.ended_by_core = False
+        self.warning = ""
+        """Why the member cannot do its work for now; nothing while it can."""
 
     def start(self, *events: Event) -> None:
         self.endpoint.attach(self._loop, self._heard)
@@ -213,10 +216,19 @@ class Driver:
                     self._persist(record)
             case Reach(hops):
                 self.endpoint.reach(hops)
+            case Warn(text):
+                self._warn(text)
             case Depart():
                 self._finish(None)
             case Fail(reason):
                 self._finish(reason)
+
+    def _warn(self, text: str) -> None:
+        if text and text != self.warning:
+            log.warning("member %s: %s", self.core.me, text)
+        elif self.warning and not text:
+            log.warning("member %s goes on", self.core.me)
+        self.warning = text
 
     def _finish(self, reason: str | None) -> None:
         if self._end is None:

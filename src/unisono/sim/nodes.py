@@ -269,7 +269,7 @@ class Node:
             packet_octets_max=world.weather.packet_octets_max,
             window_octets_max=world.weather.window_octets_max,
             with_state=world.with_state,
-            options=world.offer.appoint(self.index, world.plan.options),
+            options=world.options_of(self.index),
         )
         life = Life(world, self, member, world.tapped(setting, self.clock))
         self.life = life

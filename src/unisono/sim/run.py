@@ -22,6 +22,7 @@ WORLD_LAWS: Final = {
     "no_crash": "a core never raises",
     "no_livelock": "a group never works without end on the spot",
     "packet_size": "no packet is larger than the path carries",
+    "quorum": "no part of a group goes on that is smaller than its protocol promises",
     "state": "an adopted state ends where the joiner's cut says, in the same order for all",
 }
 """Laws that the world judges itself, since no row of the trace shows them."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -299,7 +299,16 @@ class World:
             node.heal()
         self.changed()
 
+    def options_of(self, index: int) -> Mapping[str, int]:
+        """What the process of a node is told, all its lives the same."""
+        return self.offer.appoint(index, self.plan.nodes, self.plan.options)
+
     def installed(self, life: Life) -> None:
+        least = self.offer.quorum(self.options_of(life.node.index))
+        view = life.view
+        if view is not None and len(view.members) < least:
+            text = f"view {view.id} has {len(view.members)} members, fewer than {least}"
+            self.broken("quorum", text, life)
         self.changed()
 
     def lost(self) -> None:

@@ -12,7 +12,7 @@ from unisono.protocols.mtp.parameters import DEFAULTS
 from unisono.protocols.mtp.words import label
 
 
-def appoint(index: int, options: Mapping[str, int]) -> Mapping[str, int]:
+def appoint(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, int]:
     """The first processes are the masters."""
     masters = options.get("masters", DEFAULTS["masters"])
     return {**options, "master": index + 1 if index < masters else 0}
