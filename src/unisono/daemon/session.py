@@ -19,7 +19,7 @@ from unisono.errors import BadPacket
 
 WRITE_OCTETS = 256 << 10
 """So much is handed to the system at once."""
-BYE_S = 5.0
+BYE_S = 60.0
 """So long a client may take to read why it was cut off."""
 HELLO_S = 10.0
 NEAR = 2
@@ -171,7 +171,9 @@ class Session(asyncio.Protocol):
             log.exception("client %s: internal error", self)
             self.cut(f"internal error of the daemon: {type(error).__name__}: {error}")
         finally:
-            self._site.closed(self)
+            self._pumping = None
+            if self.lost:
+                self._site.closed(self)
 
     def _tell(self) -> asyncio.Transport:
         assert self._transport is not None

@@ -47,6 +47,8 @@ NOBODY = Member("nobody", Address("0.0.0.0", 0), 0)
 """Until the ring has let us in."""
 BATCH_COUNT_MAX = 512
 """Records that are worked through before the clients are written to."""
+TURN_OCTETS = 256 << 10
+"""So much is routed before the sockets have their turn."""
 CLOSE_S = 5.0
 
 log = logging.getLogger("unisono.daemon")
@@ -288,8 +290,13 @@ class Daemon:
     async def _read(self) -> None:
         try:
             async for batch in self.ring.batches(BATCH_COUNT_MAX):
+                octets = self.counts["delivered.octets"]
                 for item in batch:
                     self._hear(item)
+                    if self.counts["delivered.octets"] - octets >= TURN_OCTETS:
+                        octets = self.counts["delivered.octets"]
+                        self._flush()
+                        await asyncio.sleep(0)
                 self._flush()
         except Stopped as stop:
             await self.close(f"the daemon lost the ring: {stop.reason}")
@@ -317,6 +324,7 @@ class Daemon:
                 for each in to:
                     self._put(each, frame, count)
                 self.counts["delivered"] += count * len(to)
+                self.counts["delivered.octets"] += len(frame)
             case Install(to, view, new):
                 self._install(to, view, new)
             case Ask(giver, key):

@@ -1,0 +1,345 @@
+"""The bounds of a daemon, and what happens at each: nobody else is ever stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import unisono
+from tests.daemon.stage import (
+    RING,
+    daemon,
+    daemon_process,
+    daemons,
+    eventually,
+    heard,
+    joining,
+    messages,
+    of_size,
+    role,
+    stopped,
+    told,
+)
+from tests.net.ear import free_port
+from unisono.client import frames
+from unisono.client.frames import Cutter, Kind
+from unisono.daemon import Bounds, Daemon, Limits
+
+pytestmark = pytest.mark.real
+
+KILO = b"x" * 1000
+
+
+class Raw:
+    """A client that speaks, or misspeaks, and reads only when told to."""
+
+    def __init__(self, place: Path, *first: bytes) -> None:
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.settimeout(20)
+        self.socket.connect(f"{place}/d0")
+        if first:
+            self.socket.sendall(b"".join(first))
+
+    async def rest(self) -> list[tuple[int, bytes]]:
+        """All frames until the daemon closes the connection."""
+        return await asyncio.get_running_loop().run_in_executor(None, self._rest)
+
+    def _rest(self) -> list[tuple[int, bytes]]:
+        cutter, found = Cutter(1 << 28), []
+        with contextlib.suppress(ConnectionError):
+            while octets := self.socket.recv(1 << 16):
+                found += [(kind, bytes(body)) for kind, body in cutter.feed(octets)]
+        self.socket.close()
+        return found
+
+
+def member(name: str, group: str = "g", sheds: bool = False) -> bytes:
+    return frames.hello(name, 1) + frames.join(group, False, sheds)
+
+
+@pytest.mark.rule("RNG-1")
+def test_a_full_qsub_makes_the_application_wait_and_loses_nothing() -> None:
+    async def story(place: Path) -> None:
+        bounds = Bounds(submit_octets_max=1 << 15)
+        said = waited = behind = 0
+        numbers: list[int] = []
+
+        async def say(a: Any) -> None:
+            nonlocal said
+            for _ in range(400):
+                await a.multicast_many([b"%d " % (said + i) + KILO for i in range(10)])
+                said += 10
+
+        async with (
+            daemons(place, bounds=bounds, window_octets_max=1 << 16) as (one,),
+            joining(place, "a", window_octets_max=1 << 16) as a,
+            asyncio.TaskGroup() as tasks,
+        ):
+            tasks.create_task(say(a))
+            while len(numbers) < 4000:
+                (message,) = await messages(a, 1)
+                assert message.payload == b"%d " % len(numbers) + KILO
+                numbers.append(message.number)
+                waited += a.counters()["multicast.waiting"]
+                behind = max(behind, said - len(numbers))
+            assert numbers == list(range(1, 4001))
+            assert one.counts["submit.full"] > 10, "QSUB was full"
+            assert waited > 10, "the application waited"
+            assert behind < 2000, "for what could not be taken"
+
+    told(story)
+
+
+@pytest.mark.rule("RNG-1")
+def test_a_daemon_that_stands_still_makes_its_application_wait() -> None:
+    async def story(place: Path) -> None:
+        with daemon_process(place, 0, free_port()) as process:
+            a = await joining(place, "a", window_octets_max=1 << 16)
+            process.process.send_signal(signal.SIGSTOP)
+            said = 0
+
+            async def say() -> None:
+                nonlocal said
+                while said < 3000:
+                    await a.multicast(b"%d " % said + KILO)
+                    said += 1
+
+            saying = asyncio.create_task(say())
+            await eventually(lambda: a.counters()["multicast.waiting"] == 1)
+            before = said
+            with pytest.raises(unisono.Full):
+                a.multicast_nowait(b"now")
+            await asyncio.sleep(0.3)
+            assert before == said < 3000, "it waits"
+            process.process.send_signal(signal.SIGCONT)
+            assert await heard(a, 3000) == [b"%d " % i + KILO for i in range(3000)]
+            await saying
+            await a.leave()
+
+    told(story)
+
+
+@contextlib.contextmanager
+def flooding(a: Any, count: int = 10**9) -> Iterator[asyncio.Task[None]]:
+    async def say() -> None:
+        for at in range(count):
+            await a.multicast_many([b"%d " % (10 * at + i) + KILO for i in range(10)])
+
+    task = asyncio.create_task(say())
+    try:
+        yield task
+    finally:
+        task.cancel()
+
+
+def test_a_client_that_does_not_read_is_cut_off_and_stops_nobody() -> None:
+    async def story(place: Path) -> None:
+        async with daemons(place, bounds=Bounds(queue_octets_max=1 << 20)) as (one,):
+            a = await joining(place, "a")
+            raw = Raw(place, member("slow"))
+            await of_size(a, 2)
+            with flooding(a, 400) as saying:
+                found = await heard(a, 4000)
+                await saying
+            assert found == [b"%d " % i + KILO for i in range(4000)]
+            assert one.counts["cut"] == 1
+            await eventually(lambda: len(a.members) == 1)
+            assert "reads too slowly" in a.view.detail
+            *told_, (kind, reason) = await raw.rest()
+            assert kind == Kind.BYE and b"queue_octets_max=1048576" in reason
+            kinds = [kind for kind, _ in told_]
+            assert kinds[0] == Kind.WELCOME and set(kinds[1:]) == {Kind.VIEW, Kind.DELIVER}
+            await a.leave()
+
+    told(story)
+
+
+def test_a_group_that_is_not_iterated_is_told_why_it_was_cut_off() -> None:
+    async def story(place: Path) -> None:
+        async with daemons(place, bounds=Bounds(queue_octets_max=1 << 21)):
+            a = await joining(place, "a")
+            b = await joining(place, "b", queue_octets_max=1 << 16)
+            await of_size(a, 2)
+            with flooding(a):
+                await asyncio.gather(of_size(a, 1))
+            heard_ = []
+            with pytest.raises(unisono.Stopped, match="reads too slowly"):
+                async for item in b:
+                    if isinstance(item, unisono.Message):
+                        heard_.append(item.number)
+            assert heard_ == list(range(1, len(heard_) + 1)), "all up to a place"
+            await a.leave()
+
+    told(story)
+
+
+def test_a_client_that_sheds_loses_the_oldest_and_is_told_how_many() -> None:
+    async def story(place: Path) -> None:
+        async with daemons(place, bounds=Bounds(queue_octets_max=1 << 21)) as (one,):
+            a = await joining(place, "a")
+            raw = Raw(place, member("slow", sheds=True))
+            await of_size(a, 2)
+            with flooding(a, 800):
+                await messages(a, 8000)
+            assert not one.counts["cut"] and one.counts["shed"] > 1000
+            reading = asyncio.create_task(raw.rest())
+            await one.close()
+            numbers: list[int] = []
+            hearing = frames.Hearing()
+            for kind, body in await reading:
+                if kind == Kind.SHED:
+                    numbers += [0] * frames.read_shed(memoryview(body))
+                elif kind == Kind.DELIVER:
+                    numbers += [each.number for each in hearing.messages(memoryview(body), "")]
+            assert len(numbers) <= 8000
+            gaps = [number for at, number in enumerate(numbers, 1) if number not in (0, at)]
+            assert not gaps, "what is there is at its place"
+
+    told(story)
+
+
+def test_all_queues_together_are_bounded_too() -> None:
+    async def story(place: Path) -> None:
+        async with daemons(place, bounds=Bounds(all_octets_max=1 << 20)) as (one,):
+            a = await joining(place, "a")
+            raws = [Raw(place, member(f"slow{i}")) for i in range(3)]
+            await of_size(a, 4)
+            with flooding(a):
+                await of_size(a, 1)
+            assert one.counts["cut"] == 3
+            reasons = [(await raw.rest())[-1][1] for raw in raws]
+            assert all(b"all_octets_max=1048576" in reason for reason in reasons)
+            await a.leave()
+
+    told(story)
+
+
+BAD = {
+    "nothing of ours": (b"GET / HTTP/1.1\r\n\r\n", b"frame_length"),
+    "no magic": (frames.frame(Kind.HELLO, b"????\0\1"), b"foreign"),
+    "another version": (frames.frame(Kind.HELLO, frames.MAGIC + b"\0\x63"), b"version"),
+    "no hello": (frames.join("g", False, False), b"foreign"),
+    "a name that is none": (frames.hello("a b", 1), b"name"),
+    "a group that is none": (frames.hello("a", 1) + frames.join("a b", False, False), b"join"),
+    "two joins": (member("a") + frames.join("h", False, False), b"join"),
+    "an unknown kind": (frames.hello("a", 1) + frames.frame(Kind.LEFT), b"kind"),
+    "a run that lies": (
+        frames.hello("a", 1)
+        + frames.frame(Kind.SUBMIT, frames.submit_head(4, ("g",)), b"\0\1\0\0\0\x09x"),  # type: ignore[arg-type]
+        b"run",
+    ),
+    "no group": (
+        frames.hello("a", 1) + frames.submit(frames.submit_head(unisono.AGREED, ()), [b"x"]),
+        b"groups",
+    ),
+    "too long": (frames.hello("a", 1) + b"\x7f\xff\xff\xff\3", b"frame_length"),
+    "too large": (
+        frames.hello("a", 1)
+        + frames.submit(frames.submit_head(unisono.AGREED, ("g",)), [bytes(5000)]),
+        b"too_large",
+    ),
+    "a level that is not offered": (
+        frames.hello("a", 1)
+        + frames.submit(frames.submit_head(unisono.Resilient(2), ("g",)), [b"x"]),
+        b"does not offer resilient",
+    ),
+    "a state nobody asked for, that is none": (
+        member("b") + frames.frame(Kind.STATE, b"\0"),
+        b"malformed",
+    ),
+}
+
+
+def test_bad_frames_end_that_client_with_a_reason_and_no_other() -> None:
+    async def story(place: Path) -> None:
+        async with daemons(place, message_octets_max=4000), joining(place, "good") as good:
+            for what, (octets, word) in BAD.items():
+                *_, (kind, reason) = await Raw(place, octets).rest()
+                assert kind == Kind.BYE and word in reason, (what, reason)
+            Raw(place, member("c") + b"\0\0").socket.close()
+            await good.multicast(b"still here")
+            await eventually(lambda: len(good.members) == 1)
+            assert await heard(good, 1) == [b"still here"]
+
+    told(story)
+
+
+def test_too_many_clients_are_refused() -> None:
+    async def story(place: Path) -> None:
+        options: Any = {"bounds": Bounds(clients_count_max=2), "limits": Limits(groups_count_max=1)}
+        async with daemons(place, **options), joining(place, "a"):
+            with pytest.raises(unisono.Stopped, match="the ring has its 1 groups"):
+                await joining(place, "b", "h")
+            async with joining(place, "b"):
+                with pytest.raises(unisono.Stopped, match=r"its 2 clients \(clients_count_max\)"):
+                    await joining(place, "c")
+            await (await joining(place, "c")).leave()
+
+    told(story)
+
+
+def test_doors_are_checked() -> None:
+    async def story(place: Path) -> None:
+        async with daemons(place) as (one,):
+            with pytest.raises(unisono.Misuse, match="a daemon listens there already"):
+                await daemon(place, 0, free_port()).__aenter__()
+            assert (place / "d0").stat().st_mode & 0o777 == 0o600
+            assert str(one.at[0]) == f"unix:{place}/d0"
+        assert not (place / "d0").exists(), "it takes away what it made"
+        (place / "d0").write_text("mine")
+        with pytest.raises(unisono.Misuse, match="a file that is no socket"):
+            await daemon(place, 0, free_port()).__aenter__()
+        (place / "d0").unlink()
+        with contextlib.closing(socket.socket(socket.AF_UNIX)) as dead:
+            dead.bind(f"{place}/d0")
+        async with daemons(place), joining(place, "a"):
+            pass  # what a dead daemon left is taken over
+
+    told(story)
+    with pytest.raises(unisono.Misuse, match="rmcast has no total order"):
+        Daemon("/x", protocol="rmcast")
+    with pytest.raises(unisono.Misuse, match="listens nowhere"):
+        Daemon([])
+    with pytest.raises(unisono.Misuse, match="slow='shed'"):
+        Daemon("/x", slow="shed")
+    with pytest.raises(unisono.Misuse, match="unknown option"):
+        asyncio.run(Daemon("/x", protocol=RING, nonsense=1).__aenter__())
+
+
+def test_a_foreign_word_in_the_ring_disturbs_nobody() -> None:
+    async def story(place: Path) -> None:
+        port = free_port()
+        state: Any = {"snapshot": lambda: b"", "restore": lambda octets: None}
+        async with (
+            daemon(place, 0, port, 2) as one,
+            joining(place, "a") as a,
+            unisono.join(
+                "ring", protocol=RING, name="x", port=port, **role(1, 2), **state
+            ) as foreign,
+        ):
+            await foreign.multicast(b"hello?")
+            await foreign.multicast(b"")
+            await a.multicast(b"x")
+            assert await heard(a, 1) == [b"x"]
+            await eventually(lambda: one.counters()["registry.drop.record_malformed"] == 2)
+
+    told(story)
+
+
+def test_a_reason_reaches_who_waits() -> None:
+    async def story(place: Path) -> None:
+        async with daemons(place) as (one,):
+            a = await joining(place, "a")
+            waiting = asyncio.create_task(stopped(a))
+            await asyncio.sleep(0.05)
+            await one.close("maintenance")
+            assert await waiting == "maintenance"
+
+    told(story)

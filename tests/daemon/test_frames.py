@@ -1,0 +1,129 @@
+"""The frames of the local socket: they come back as they were; hostile bytes are refused."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unisono.client import frames
+from unisono.client.frames import Cutter, Hearing, Kind, Welcome
+from unisono.errors import BadPacket
+from unisono.model import Address, Member, Resilient, Service, View
+
+names = st.text("abc.-", min_size=1, max_size=64)
+levels = st.sampled_from([*Service, Resilient(0), Resilient(3), Resilient(Resilient.ALL)])
+members = st.builds(
+    Member,
+    names,
+    st.builds(Address, st.just("127.0.0.1"), st.integers(0, 65535)),
+    st.integers(0, 2**31 - 1),
+)
+payloads = st.lists(st.binary(max_size=50), min_size=1, max_size=20)
+
+
+def body_of(octets: bytes) -> tuple[int, memoryview]:
+    ((kind, body),) = Cutter(1 << 20).feed(octets)
+    return kind, body
+
+
+@given(st.lists(st.binary(max_size=300), max_size=20), st.lists(st.integers(1, 400), max_size=50))
+def test_frames_come_whole_however_they_are_cut(bodies: list[bytes], cuts: list[int]) -> None:
+    stream = b"".join(frames.frame(Kind.ADOPT, body) for body in bodies)
+    cutter, found = Cutter(1 << 20), []
+    for octets in [*cuts, len(stream)]:
+        piece, stream = stream[:octets], stream[octets:]
+        found += [(kind, bytes(body)) for kind, body in cutter.feed(piece)]
+    assert found == [(Kind.ADOPT, body) for body in bodies]
+
+
+def test_a_frame_over_the_bound_is_refused_before_it_has_come() -> None:
+    for octets in (b"\0\0\0\0\1", b"\0\0\x04\x01\1", b"GET / HTTP/1.1\r\n"):
+        with pytest.raises(BadPacket, match="frame_length"):
+            list(Cutter(1024).feed(octets))
+
+
+@given(levels, st.lists(names, min_size=1, max_size=5, unique=True), payloads)
+def test_a_submit_comes_back(level: Any, groups: list[str], messages: list[bytes]) -> None:
+    kind, body = body_of(frames.submit(frames.submit_head(level, groups), messages))
+    found = frames.read_submit(body)
+    assert kind == Kind.SUBMIT
+    assert (found.level, found.groups) == (level, tuple(groups))
+    assert frames.lengths_of(found.run) == tuple(map(len, messages))
+
+
+@given(members, levels, st.integers(1, 2**60), st.integers(0, 2**60), payloads)
+def test_a_run_comes_back_as_messages(
+    sender: Member, level: Any, number: int, seq: int, messages: list[bytes]
+) -> None:
+    run = frames.run_of(messages)
+    octets = frames.deliver(
+        Kind.DELIVER, frames.member_octets(sender), number, seq, *frames.level_code(level), run
+    )
+    found = Hearing().messages(body_of(octets)[1], "v")
+    assert [message.payload for message in found] == messages
+    assert [message.number for message in found] == list(range(number, number + len(messages)))
+    assert {message.sender for message in found} == {sender}
+    assert {message.service for message in found} == {level}
+    assert found[-1].seq == (seq + len(messages) - 1 if seq else None)
+
+
+@given(st.lists(members, min_size=2, max_size=6, unique=True), st.integers(1, 99))
+def test_a_view_comes_back_whole_or_as_a_change(who: list[Member], seq: int) -> None:
+    before = View(tuple(who[:-1]), "1")
+    after = View((*who[1:],), "2", (who[-1],), (who[0],), seq, detail="why")
+    for whole in (True, False):
+        octets = body_of(frames.view(after, whole))[1]
+        assert frames.read_view(octets, before) == after
+    with pytest.raises(BadPacket):
+        frames.read_view(body_of(frames.view(after, whole=False))[1], None)
+
+
+def test_the_rest_comes_back() -> None:
+    assert frames.read_hello(body_of(frames.hello("a", 7))[1]) == ("a", 7)
+    assert frames.read_join(body_of(frames.join("g", True, False))[1]) == ("g", True, False)
+    told = Welcome(
+        "d", Address("::1", 1), "mtp", Service.AGREED, (Service.FIFO, Service.AGREED), True, 99
+    )
+    assert frames.read_welcome(body_of(frames.welcome(told))[1]) == told
+    assert frames.read_bye(body_of(frames.bye("x" * 2000))[1]) == "x" * 1000
+    assert frames.read_shed(body_of(frames.shed(5))[1]) == 5
+    key, state, failed = frames.read_state(body_of(frames.state(b"k", b"state"))[1])
+    assert (key, bytes(state), failed) == (b"k", b"state", False)
+
+
+READERS: list[Any] = [
+    frames.read_hello,
+    frames.read_join,
+    frames.read_submit,
+    frames.read_state,
+    frames.read_welcome,
+    frames.read_bye,
+    frames.read_shed,
+    frames.lengths_of,
+    lambda body: frames.read_view(body, None),
+    lambda body: Hearing().messages(body, ""),
+]
+
+
+@given(st.binary(max_size=120), st.sampled_from(READERS))
+def test_hostile_bytes_are_refused_and_nothing_else(octets: bytes, read: Any) -> None:
+    for each in (octets, frames.MAGIC + octets, b"\4\0\0\0\0\1" + octets):
+        with contextlib.suppress(BadPacket):
+            read(memoryview(each))
+
+
+@given(st.lists(st.integers(0, 90_000), max_size=30))
+def test_runs_are_bounded_and_lose_nothing(sizes: list[int]) -> None:
+    messages = [bytes(size) for size in sizes]
+    runs: list[Any] = []
+    frames.cut_into_runs(messages, runs.append)
+    assert [each for run in runs for each in run] == messages
+    for run in runs:
+        assert len(run) == 1 or sum(map(len, run)) <= frames.RUN_OCTETS
+    runs.clear()
+    frames.cut_into_runs([b""] * 10_000, runs.append)
+    assert max(map(len, runs)) <= frames.RUN_COUNT_MAX
