@@ -6,8 +6,9 @@ from unisono.core import Offer
 from unisono.errors import Misuse
 from unisono.protocols.mtp import OFFER as MTP
 from unisono.protocols.rmcast import OFFER as RMCAST
+from unisono.protocols.ring import OFFER as RING
 
-_CATALOGUE = {offer.name: offer for offer in (RMCAST, MTP)}
+_CATALOGUE = {offer.name: offer for offer in (RMCAST, MTP, RING)}
 
 
 def offers() -> dict[str, Offer]:

@@ -1,0 +1,57 @@
+"""Ring: a virtual token circles a logical ring, and a majority goes on through any fault."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from unisono.core import Offer
+from unisono.model import Service
+from unisono.protocols.ring.core import GO_ON, Site
+from unisono.protocols.ring.parameters import DEFAULTS
+
+
+def appoint(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, int]:
+    """Who is started as one of so many knows how many there are."""
+    return {"sites": count, **options}
+
+
+def quorum(options: Mapping[str, int]) -> int:
+    sites = options.get("sites", 0)
+    return sites // 2 + 1 if sites else 0
+
+
+def advice(options: Mapping[str, int]) -> str:
+    """A group whose size is known begins with its majority."""
+    sites = options.get("sites", 0)
+    if sites < 2:
+        return ""
+    return f"too few of sites={sites} are heard: start at least {sites // 2 + 1} of them"
+
+
+OFFER: Final = Offer(
+    name="ring",
+    make=Site,
+    title="a virtual token on a logical ring, safe delivery, a majority goes on",
+    services=tuple(Service),
+    laws=(
+        "no_creation",
+        "no_duplication",
+        "fifo",
+        "causal",
+        "total_order",
+        "agreement",
+        "validity",
+        "virtual_synchrony",
+        "view_order",
+        "self_inclusion",
+        "safe",
+        "progress",
+    ),
+    options=DEFAULTS,
+    on_split="the majority goes on, the rest block and merge back",
+    requests=(GO_ON,),
+    appoint=appoint,
+    quorum=quorum,
+    advice=advice,
+)

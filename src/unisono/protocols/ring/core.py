@@ -1,0 +1,459 @@
+"""The site process: takes events, lets the four machines at them, and gathers what follows.
+
+[RNG-20] Internal events come first, then timers, then packets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from unisono.core import (
+    EVERYONE,
+    Arm,
+    Captured,
+    Congested,
+    Depart,
+    Disarm,
+    Effect,
+    Event,
+    Expired,
+    Fail,
+    Join,
+    Leave,
+    Multicast,
+    Persist,
+    Received,
+    Request,
+    Restart,
+    Send,
+    Setting,
+)
+from unisono.errors import BadPacket
+from unisono.fsa import Machine
+from unisono.model import Member
+from unisono.parts.door import Door
+from unisono.protocols.ring.codes import KINDS, Code, Timer
+from unisono.protocols.ring.entrance import Entrance
+from unisono.protocols.ring.figures import (
+    COORDINATOR,
+    RECEIVE,
+    REFORMATION,
+    SEND,
+    Coordinator,
+    Receive,
+    Reformation,
+)
+from unisono.protocols.ring.ordering import Ordering
+from unisono.protocols.ring.packets import (
+    HEADER_OCTETS,
+    PROTOCOL,
+    Delegate,
+    Flag,
+    Header,
+    Packet,
+    Person,
+    StateAsk,
+    StatePiece,
+    Token,
+    Told,
+    Version,
+    code_of,
+    key_of,
+    read,
+)
+from unisono.protocols.ring.parameters import Parameters
+from unisono.protocols.ring.reform import Reform
+from unisono.protocols.ring.repair import Repair
+from unisono.protocols.ring.ring import NO_RECORD, Record, Ring, Seat, read_record
+from unisono.protocols.ring.speech import Speech
+from unisono.protocols.ring.stream import Stream
+from unisono.protocols.ring.token import TokenWork
+from unisono.wire import Writer
+
+STEPS_MAX: Final = 10_000
+"""Internal events after one of the world's: more is a machine that never settles."""
+GO_ON: Final = "go_on"
+
+
+class Site:
+    """A member of a ring: see the README beside this file for the paper."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.me = setting.me
+        self.key = key_of(setting.me)
+        self.packet_octets_max = setting.packet_octets_max
+        self.parameters = Parameters.of(setting.options)
+        self.door = Door(PROTOCOL, KINDS, setting.group)
+        self.ordering = Ordering(self.key, setting.message_octets_max)
+        self.speech = Speech(setting, self.key, self.parameters.turn_packets)
+        self.stream = Stream(setting.me)
+        self.token = TokenWork(self)
+        self.repair = Repair(self)
+        self.reform = Reform(self)
+        self.entrance = Entrance(self, setting.seed, setting.with_state)
+        self.send = Machine(SEND, self)
+        self.receive = Machine(RECEIVE, self)
+        self.coordinator = Machine(COORDINATOR, self)
+        self.reformation = Machine(REFORMATION, self)
+        self.now_us = 0
+        self.ring = Ring()
+        """The last one accepted."""
+        self.in_force = False
+        """It is, and we work by it."""
+        self.was_in_force = False
+        """It has been."""
+        self.memory = False
+        """We have what was said on it."""
+        self.record = NO_RECORD
+        self.seen = 0
+        """The highest number of a version that was heard of."""
+        self.congested = False
+        self.leaving = False
+        self.released = False
+        self.taken = 0
+        """Turns that were read."""
+        self._verdict: str | None = None
+        self._over = False
+        self._joined = False
+        self._stack: list[tuple[Code, Any]] = []
+        self._deadlines: dict[Timer, int] = {}
+
+    # -- the contract ------------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return self.door.counts
+
+    def room(self) -> int:
+        """While the application cannot take more, it may not say more: it would hear it too."""
+        if self.leaving or self.congested or not self.memory or not self.stream.has_view:
+            return 0
+        return self.speech.room()
+
+    def walked(self) -> Mapping[str, int]:
+        found: dict[str, int] = {}
+        for machine in (self.send, self.receive, self.coordinator, self.reformation):
+            for name, count in machine.walked.items():
+                found[f"{machine.figure.name}: {name}"] = count
+        return found
+
+    def step(self, now_us: int, event: Event) -> list[Effect]:
+        out: list[Effect] = []
+        if self._over:
+            return out
+        self.now_us = now_us
+        if isinstance(event, Received):
+            self._expire_overdue(out)
+            for envelope in self.door.admit(event.packets):
+                try:
+                    packet = read(envelope.kind, envelope.life, envelope.body)
+                except BadPacket as bad:
+                    self.door.drop(bad.reason)
+                    continue
+                self._hear(packet, out)
+                if self._stack:
+                    self._settle(out)
+        elif isinstance(event, Expired):
+            self._deadlines.pop(event.timer, None)  # type: ignore[call-overload]
+            self._expire(event.timer, out)
+        else:
+            self._obey(event, out)
+        self._settle(out)
+        self._conclude(out)
+        return out
+
+    def _obey(self, event: Event, out: list[Effect]) -> None:
+        """What the application wants."""
+        if isinstance(event, Multicast):
+            self.speech.say(event.messages, event.service)
+            self.push(Code.RB_DATA_RQU)
+        elif isinstance(event, Join):
+            if not self._joined:
+                self._joined = True
+                self.push(Code.E_INIT)
+        elif isinstance(event, Restart):
+            for octets in event.stable:
+                try:
+                    self.record = max(self.record, read_record(octets))
+                except BadPacket:
+                    self.door.drop("record")
+            self.seen = max(self.seen, self.record.version.number)
+        elif isinstance(event, Leave):
+            if not self.leaving:
+                self.entrance.leave(out)
+        elif isinstance(event, Congested):
+            self.congested = event.on
+        elif isinstance(event, Captured):
+            self.entrance.keep_state(event)
+        elif isinstance(event, Request) and event.what == GO_ON:
+            # [RNG-13] The majority condition is changed for the part we are in.
+            self.reform.override = not self.is_normal()
+
+    # -- events ------------------------------------------------------------------------------------
+
+    def push(self, code: Code, packet: Any = None) -> None:
+        """What one machine tells another; told before anything else happens."""
+        self._stack.append((code, packet))
+
+    def _settle(self, out: list[Effect]) -> None:
+        for _ in range(STEPS_MAX):
+            if not self._stack:
+                return
+            code, packet = self._stack.pop(0)
+            self._route(code, packet, out)
+        raise AssertionError("the machines never settle")
+
+    def _route(self, code: Code, packet: Any, out: list[Effect]) -> None:
+        """The machine whose event it is."""
+        if code is Code.E_REFEND:
+            self.receive.take(code, packet, out)
+            self.send.take(code, packet, out)
+        elif code is Code.E_REFSTART:
+            self.in_force = False
+            self.receive.take(code, packet, out)
+            self.send.take(code, packet, out)
+        elif code in _OF_SEND:
+            self.send.take(code, packet, out)
+        elif code is Code.E_COORDINATOR:
+            if not self.is_normal():
+                self.coordinator.take(code, packet, out)
+        elif code is Code.E_ABORT_REF:
+            if self.was_in_force:
+                self.reformation.take(code, packet, out)
+            else:
+                self.reformation.take(Code.E_INIT, packet, out)
+        elif code is Code.E_INIT:
+            if not self.is_normal():
+                self.reformation.take(code, packet, out)
+        elif self.coordinator.state is not Coordinator.INIT:
+            self.coordinator.take(code, packet, out)
+        elif self.receive.state is not Receive.INIT:
+            self.receive.take(code, packet, out)
+        else:
+            self.reformation.take(code, packet, out)
+
+    def is_normal(self) -> bool:
+        return self.receive.state is not Receive.INIT and self.in_force
+
+    def reformation_waits(self) -> bool:
+        quiet = self.coordinator.state is Coordinator.INIT and not self.is_normal()
+        return quiet and self.reformation.state is Reformation.INIT
+
+    def _expire_overdue(self, out: list[Effect]) -> None:
+        """[RNG-20] Timers before packets."""
+        due = [timer for timer, at_us in self._deadlines.items() if at_us <= self.now_us]
+        for timer in due:
+            if timer in self._deadlines:
+                self.disarm(timer, out)
+                self._expire(timer, out)
+                self._settle(out)
+
+    def _expire(self, timer: Any, out: list[Effect]) -> None:
+        if timer is Timer.LEAVE:
+            self.entrance.insist(out)
+        elif timer is Timer.T_SEND:
+            self.send.take(timer, None, out)
+        elif timer is Timer.REPAIR and self.entrance.waits_for_state():
+            self.entrance.ask_state(out)
+            self.repair.ask(out)
+        elif timer is Timer.T_RT or timer is Timer.REPAIR:
+            self.receive.take(timer, None, out)
+        elif timer is Timer.T_TS:
+            self.coordinator.take(timer, None, out)
+        else:
+            self.reformation.take(timer, None, out)
+
+    def _hear(self, packet: Packet, out: list[Effect]) -> None:
+        """A packet, after what every packet tells."""
+        header = packet.header
+        if header.sender == self.key:
+            self.door.drop("own")
+            return
+        if header.version.number > self.seen:
+            self.seen = header.version.number
+        if isinstance(packet, Person):
+            self.seen = max(self.seen, packet.attempt, packet.seen)
+            if packet.member.name == self.me.name and packet.member < self.me:
+                self.door.drop("former")
+                return
+        elif isinstance(packet, Told):
+            self.reform.told(packet)
+            return
+        if header.version == self.ring.version and self.in_force:
+            self._note(packet, header, out)
+        if isinstance(packet, StateAsk):
+            self.entrance.give_state(packet, out)
+        elif isinstance(packet, StatePiece):
+            self.entrance.take_state(packet, out)
+        elif isinstance(packet, Delegate):
+            self.send.take(Code.DATA_BC_RQU, packet, out)
+        else:
+            self._route(code_of(packet), packet, out)
+
+    def _note(self, packet: Packet, header: Header, out: list[Effect]) -> None:
+        """Of our ring: what its sender has, and that it lives."""
+        if not isinstance(packet, Token) or not packet.again:
+            self.ordering.note(header.sender, header.s, header.k)
+        if self.token.tries and key_of(self.token.holder()) == header.sender:
+            self.token.tries = 0
+        code = getattr(packet, "code", None)
+        if code is Code.FAST_ACK:
+            self.token.acked(out)
+
+    # -- turns -------------------------------------------------------------------------------------
+
+    def take(self, packet: Token, out: list[Effect]) -> None:
+        """A packet of a turn, from its holder or again from another."""
+        ring, s = self.ring, packet.header.s
+        at = s % len(ring.seats)
+        holder = key_of(ring.seats[at].member) if packet.again else packet.header.sender
+        if not packet.again and ring.index.get(holder) != at:
+            self.door.drop("turn")
+            return
+        if s > self.ordering.highest:
+            self.repair.reveal(packet.header.sender)
+        self.ordering.take(packet, holder)
+        self.advance(out)
+
+    def advance(self, out: list[Effect]) -> None:
+        """Read what is in order now."""
+        ordering = self.ordering
+        if self.taken == ordering.S:
+            return
+        while self.taken < ordering.S:
+            self.taken += 1
+            turn = ordering.window.get(self.taken)
+            assert turn is not None
+            heard = ordering.hear(turn)
+            for reason in ordering.drops:
+                self.door.drop(reason)
+            ordering.drops.clear()
+            self.stream.hear(heard)
+            self.token.note(heard, turn)
+            if turn.holder != self.key:
+                self.speech.heard(ordering.locals.get(self.key, 0), turn.s)
+                if turn.flags & Flag.ACK and self.in_force:
+                    self.token.acknowledge(turn, out)
+        if self.in_force:
+            self.push(Code.E_ACK)
+
+    def restart_reading(self) -> None:
+        self.taken = self.ordering.S
+
+    # -- rings -------------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> Version:
+        """The highest that we accepted, in this life or a former one."""
+        return max(self.ring.version, self.record.version)
+
+    def my_seat(self) -> Seat | None:
+        at = self.ring.index.get(self.key)
+        return None if at is None else self.ring.seats[at]
+
+    def accept(self, ring: Ring, out: list[Effect]) -> None:
+        """[RNG Phase-2] The ring is ours, though it is not in force yet."""
+        self.ring = ring
+        self.in_force = self.was_in_force = False
+        self.record = Record(ring.version, tuple(member.name for member in ring.members))
+        out.append(Persist(self.record.octets()))
+        if not self.memory:
+            self.ordering.start_anew()
+        if not self.memory or not self.stream.has_view:
+            self.stream.begin_again()
+        self.ordering.enter(ring)
+        self.taken = self.ordering.S
+        self.speech.new_ring()
+        self.repair.forget()
+        seat = self.my_seat()
+        self.memory = seat is None or not seat.waits
+
+    def install(self, out: list[Effect]) -> None:
+        """[RESUME] The ring is in force: the application hears of it."""
+        self.in_force = self.was_in_force = True
+        self.reform.calm(out)
+        self.reform.suspects.clear()
+        self.disarm(Timer.T_REF_RT, out)
+        if self.my_seat() is None:
+            self.in_force = False
+            self.released = True
+            return
+        self.stream.change(self.ring, self.entrance.is_giver())
+        self.entrance.new_ring(out)
+
+    # -- what follows from a burst -----------------------------------------------------------------
+
+    def _conclude(self, out: list[Effect]) -> None:
+        ordering = self.ordering
+        if self.in_force:
+            ordering.settle()
+        self.speech.settle(ordering.safe)
+        if not self.congested and self.memory and self.stream.has_view:
+            self.stream.pump(ordering.safe, out)
+        if self.leaving and not self.released:
+            self.entrance.quit(out)
+        if self._verdict is not None:
+            self._end(Fail(self._verdict), out)
+        elif self.released:
+            if not self.congested:
+                self._end(Depart(), out)
+
+    def doom(self, reason: str) -> None:
+        self._verdict = self._verdict or reason
+
+    def _end(self, effect: Effect, out: list[Effect]) -> None:
+        self._over = True
+        out.extend(Disarm(timer) for timer in self._deadlines)
+        out.append(effect)
+
+    # -- timers and packets ------------------------------------------------------------------------
+
+    def arm(self, timer: Timer, after_us: int, out: list[Effect]) -> None:
+        self._deadlines[timer] = self.now_us + after_us
+        out.append(Arm(timer, after_us))
+
+    def disarm(self, timer: Timer, out: list[Effect]) -> None:
+        if self._deadlines.pop(timer, None) is not None:
+            out.append(Disarm(timer))
+
+    def person(self, code: Code, attempt: int, bits: int, other: Member | None = None) -> Person:
+        header = self._header()
+        sites = self.parameters.sites
+        return Person(code, header, attempt, bits, self.me, self.seen, other, sites)
+
+    def _header(self) -> Header:
+        version = self.version
+        return Header(version, self.key, self.key, 0, self.ordering.S, self.ordering.safe)
+
+    def seal(self, code: Code, body: bytes) -> bytes:
+        return self.door.seal(code, body, self.version.leader)
+
+    def sealed(self, code: Code, body: bytes) -> bytes:
+        return self.seal(code, self._header().octets(HEADER_OCTETS + len(body)) + body)
+
+    def to(self, member: Member, code: Code, body: bytes, out: list[Effect]) -> None:
+        out.append(Send((member.address,), [self.sealed(code, body)]))
+
+    def to_all(self, members: Iterable[Member], code: Code, body: bytes, out: list[Effect]) -> None:
+        to = tuple(member.address for member in members)
+        if to:
+            out.append(Send(to, [self.sealed(code, body)]))
+
+    def to_many(
+        self, member: Member, code: Code, bodies: Sequence[bytes], out: list[Effect]
+    ) -> None:
+        if bodies:
+            out.append(Send((member.address,), [self.sealed(code, body) for body in bodies]))
+
+    def everyone(self, code: Code, body: bytes, out: list[Effect]) -> None:
+        out.append(Send(EVERYONE, [self.sealed(code, body)]))
+
+    def tell(self, member: Member, code: Code, reason: str, out: list[Effect]) -> None:
+        self.to(member, code, Writer().text(reason).member(member).done(), out)
+
+    def refuse(self, member: Member, reason: str, out: list[Effect]) -> None:
+        self.tell(member, Code.REFUSE, reason, out)
+
+
+_OF_SEND: Final = frozenset((Code.E_ACK, Code.E_SENDABLE, Code.RB_DATA_RQU))

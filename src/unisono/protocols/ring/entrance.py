@@ -1,0 +1,347 @@
+"""Coming and going: the request to join, the answer at the token, the state, and the leave."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Final
+
+from unisono.core import Adopt, Captured, Effect
+from unisono.model import Member
+from unisono.parts.transfer import Giver, Taker
+from unisono.protocols.ring.codes import Code, Timer
+from unisono.protocols.ring.packets import (
+    HEADER_OCTETS,
+    NO_VERSION,
+    STATE,
+    STATE_OCTETS,
+    Bits,
+    Control,
+    Person,
+    StateAsk,
+    StatePiece,
+    Token,
+    Version,
+    key_of,
+)
+from unisono.wire import ENVELOPE_OCTETS, Writer
+
+if TYPE_CHECKING:
+    from unisono.protocols.ring.core import Site
+
+JOINERS_MAX: Final = 64
+PATIENCE: Final = 8
+"""A request to join or to leave counts for so many T_REFORM."""
+ASKS_MAX: Final = 64
+LEAVE_ROUNDS: Final = 60
+
+
+class Entrance:
+    """Who wants in, who wants out, and what a newcomer is given."""
+
+    def __init__(self, core: Site, seed: int, with_state: bool) -> None:
+        self._core = core
+        self._dice = Random(seed)
+        self._with_state = with_state
+        self.target: Member | None = None
+        """The coordinator of a ring that goes on without us."""
+        self._asked = 0
+        self._joiners: dict[str, tuple[Person, int]] = {}
+        self._leavers: dict[str, tuple[Member, int]] = {}
+        self._absent_us: dict[str, int] = {}
+        self._giver: Giver | None = None
+        self._giver_of = NO_VERSION
+        self._taker: Taker | None = None
+        self.has_quit = False
+        """Everything of ours is with everyone, and we said goodbye."""
+        self._quit_us = 0
+
+    # -- wanting in --------------------------------------------------------------------------------
+
+    @property
+    def wants_state(self) -> bool:
+        return self._with_state and not self._core.memory
+
+    def wait(self, out: list[Effect]) -> None:
+        """[T_REFORM] Listen for a ring, or for somebody who forms one."""
+        core = self._core
+        core.disarm(Timer.T_REF_RT, out)
+        if self.target is not None or not core.memory:
+            self._say_join(out)
+        self._arm(out)
+
+    def _arm(self, out: list[Effect]) -> None:
+        base = self._core.parameters.t_reform_us
+        self._core.arm(Timer.T_REFORM, base + self._dice.randrange(base), out)
+
+    def may_ask_again(self) -> bool:
+        return self.target is not None and self._asked < self._core.parameters.tries
+
+    def ask(self, out: list[Effect]) -> None:
+        self._asked += 1
+        self._say_join(out)
+        self._arm(out)
+
+    def _say_join(self, out: list[Effect]) -> None:
+        """[MEMBER_JOIN] To everyone: the coordinator is among them, whoever it is."""
+        core = self._core
+        bits = Bits.MEMORY * core.memory | Bits.STATE * self.wants_state
+        packet = core.person(Code.MEMBER_JOIN, 0, bits)
+        core.everyone(Code.MEMBER_JOIN, packet.body(), out)
+
+    def hear_of(self, packet: Person | Token, out: list[Effect]) -> None:
+        """A ring goes on, and we are not on it: ask to join."""
+        core = self._core
+        if isinstance(packet, Person):
+            leader = packet.other or packet.member
+        else:
+            leader = None
+        fresh = self.target is None
+        self._asked = 0
+        if leader is not None:
+            self.target = leader
+        elif fresh:
+            self.target = core.me  # Known to exist; who leads it will answer.
+        if fresh and core.reformation_waits():
+            self._say_join(out)
+            self._arm(out)
+
+    def settled(self, out: list[Effect]) -> None:
+        """Somebody invited, or we do."""
+        self.target = None
+        self._asked = 0
+        self._core.disarm(Timer.T_REFORM, out)
+
+    # -- letting in --------------------------------------------------------------------------------
+
+    def _is_usher(self) -> bool:
+        """The first on the ring that is not leaving."""
+        core = self._core
+        for seat in core.ring.seats:
+            if seat.member.name not in self._leavers:
+                return seat.member == core.me
+        return core.ring.seats[0].member == core.me if core.ring.seats else False
+
+    def note_join(self, packet: Person, out: list[Effect]) -> None:
+        """[RNG-14] Kept in mind until the token is here; answered with version and S."""
+        core = self._core
+        member = packet.member
+        for known in core.ring.members:
+            if known.name != member.name:
+                continue
+            if known == member and packet.has(Bits.MEMORY):
+                break  # It fell out of this very ring.
+            if known.address != member.address and known.incarnation >= member.incarnation:
+                if self._is_usher():
+                    core.refuse(member, f"the name {member.name} is taken", out)
+                return
+            if known.incarnation > member.incarnation:
+                core.tell(member, Code.STALE, "a later life of this member has come", out)
+                return
+            core.reform.suspects.add(key_of(known))
+        if not self._is_usher():
+            return
+        if len(core.ring.seats) + len(self._joiners) >= core.parameters.members_count_max:
+            if member.name not in {m.name for m in core.ring.members}:
+                most = core.parameters.members_count_max
+                core.refuse(member, f"the group is full: members_count_max={most}", out)
+                return
+        if packet.sites != core.parameters.sites:
+            mine, theirs = core.parameters.sites, packet.sites
+            core.refuse(member, f"the group has sites={mine}, this process sites={theirs}", out)
+            return
+        fresh = not self.has_changes()
+        if len(self._joiners) < JOINERS_MAX or member.name in self._joiners:
+            self._joiners[member.name] = (packet, core.now_us)
+        answer = core.person(Code.RING_INFO, 0, Bits.IN_FORCE, core.ring.leader)
+        core.to(member, Code.RING_INFO, answer.body(), out)
+        self._wake(fresh, out)
+
+    def _wake(self, fresh: bool, out: list[Effect]) -> None:
+        core = self._core
+        if core.token.is_here():
+            core.push(Code.E_SENDABLE)
+        elif fresh or core.token.wait_us() > 0:
+            core.token.forward(out)
+
+    def has_changes(self) -> bool:
+        if not (self._joiners or self._leavers or self._absent_us) or not self._is_usher():
+            return False
+        self._tidy()
+        return bool(self._joiners or self._leavers or self.forgotten())
+
+    def _tidy(self) -> None:
+        core = self._core
+        oldest_us = core.now_us - PATIENCE * core.parameters.t_reform_us
+        for name in [n for n, (_, when_us) in self._joiners.items() if when_us < oldest_us]:
+            del self._joiners[name]
+        for name in [n for n, (_, when_us) in self._leavers.items() if when_us < oldest_us]:
+            del self._leavers[name]
+
+    def expected(self) -> set[str]:
+        """Names that are to answer an invitation, beside those on the ring."""
+        return set(self._joiners)
+
+    # -- who is gone -------------------------------------------------------------------------------
+
+    def left_names(self) -> set[str]:
+        """Who said goodbye and answers no more is not missed."""
+        return set(self._leavers)
+
+    def forgotten(self) -> set[str]:
+        """Members that failed so long ago that they are no longer counted."""
+        core = self._core
+        after_us = core.parameters.forget_us
+        if core.parameters.sites or not after_us:
+            return set()
+        limit_us = core.now_us - after_us
+        return {name for name, since_us in self._absent_us.items() if since_us < limit_us}
+
+    def note_quit(self, packet: Person, out: list[Effect]) -> None:
+        """[RNG-15] It leaves, and the ring closes without it."""
+        core = self._core
+        if core.ring.member(packet.header.sender) is None:
+            return
+        fresh = not self.has_changes()
+        self._leavers[packet.member.name] = (packet.member, core.now_us)
+        if self._is_usher():
+            self._wake(fresh, out)
+
+    def leaver(self, packet: Control) -> Member | None:
+        """One that left with this ring and did not hear that it is in force."""
+        for member, _ in self._leavers.values():
+            if key_of(member) == packet.header.sender:
+                return member
+        return None
+
+    def new_ring(self, out: list[Effect]) -> None:
+        """A ring is in force: whom it holds has come, whom it lacks is absent."""
+        core = self._core
+        names = {member.name for member in core.ring.members}
+        self._joiners = {n: j for n, j in self._joiners.items() if n not in names}
+        self._leavers = {n: j for n, j in self._leavers.items() if n in names}
+        absent = {seat.member.name for seat in core.ring.absent}
+        self._absent_us = {n: self._absent_us.get(n, core.now_us) for n in sorted(absent)}
+        self.settled(out)
+        self._taker = None
+        seat = core.my_seat()
+        if seat is not None and seat.waits:
+            self._taker = Taker()
+            self.ask_state(out)
+
+    # -- wanting out -------------------------------------------------------------------------------
+
+    def leave(self, out: list[Effect]) -> None:
+        core = self._core
+        core.leaving = True
+        if not core.stream.has_view or not core.memory:
+            core.released = True
+            return
+        core.arm(Timer.LEAVE, core.parameters.t_reform_us, out)
+        self.quit(out)
+
+    def quit(self, out: list[Effect]) -> None:
+        """[QUIT] Once everything of ours is with everyone."""
+        core = self._core
+        if not core.speech.is_settled() or not core.is_normal():
+            return
+        if core.now_us - self._quit_us < core.parameters.t_reform_us // 2 and self.has_quit:
+            return
+        self._quit_us = core.now_us
+        self.has_quit = True
+        if len(core.ring.seats) == 1:
+            core.released = len(core.stream) == 0
+            return
+        self._leavers[core.me.name] = (core.me, core.now_us)
+        packet = core.person(Code.QUIT, 0, 0)
+        core.everyone(Code.QUIT, packet.body(), out)
+
+    def insist(self, out: list[Effect]) -> None:
+        core = self._core
+        self._rounds += 1
+        if self._rounds > LEAVE_ROUNDS:
+            core.doom("left before the others had taken over")
+            return
+        core.arm(Timer.LEAVE, core.parameters.t_reform_us, out)
+        self.quit(out)
+
+    def be_released(self, packet: Control) -> None:
+        """[RELEASE] Too few remain for a ring, but they have everything."""
+        core = self._core
+        if self.has_quit and packet.header.s == core.ordering.S:
+            self.depart()
+
+    def depart(self) -> None:
+        """Those who stay have all that we have: it may be delivered."""
+        core = self._core
+        core.ordering.safe = max(core.ordering.safe, core.ordering.S)
+        core.released = True
+
+    _rounds = 0
+
+    # -- the state ---------------------------------------------------------------------------------
+
+    def is_giver(self) -> bool:
+        """[RNG-16] The first on the ring that was there before hands over the state."""
+        core = self._core
+        if not any(seat.waits for seat in core.ring.seats):
+            return False
+        for seat in core.ring.seats:
+            if seat.old:
+                return seat.member == core.me
+        return False
+
+    def keep_state(self, event: Captured) -> None:
+        if isinstance(event.key, Version):
+            octets = self._core.packet_octets_max - ENVELOPE_OCTETS - HEADER_OCTETS - STATE_OCTETS
+            self._giver, self._giver_of = Giver(event.state, octets), event.key
+
+    def ask_state(self, out: list[Effect]) -> None:
+        """Ask for what has not come; also when nothing comes."""
+        core = self._core
+        if self._taker is None:
+            return
+        for offset, count in self._taker.ask_again():
+            self._ask(offset, count, out)
+        core.arm(Timer.REPAIR, core.parameters.t_rt_us, out)
+
+    def _ask(self, offset: int, count: int, out: list[Effect]) -> None:
+        core = self._core
+        for seat in core.ring.seats:
+            if seat.old:
+                body = Writer().u64(offset).u16(min(count, ASKS_MAX)).done()
+                core.to(seat.member, Code.STATE_ASK, body, out)
+                return
+
+    def give_state(self, packet: StateAsk, out: list[Effect]) -> None:
+        core = self._core
+        member = core.ring.member(packet.header.sender)
+        if self._giver is None or self._giver_of != packet.header.version or member is None:
+            return
+        pieces = self._giver.pieces(packet.offset, min(packet.pieces, ASKS_MAX))
+        if not pieces and not self._giver.octets:
+            pieces = [(0, memoryview(b""))]
+        bodies = [STATE.pack(self._giver.octets, at) + bytes(piece) for at, piece in pieces]
+        core.to_many(member, Code.STATE, bodies, out)
+
+    def take_state(self, packet: StatePiece, out: list[Effect]) -> None:
+        core = self._core
+        if self._taker is None or packet.header.version != core.ring.version:
+            return
+        self._taker.take(packet.total, packet.offset, packet.piece)
+        if self._taker.is_done():
+            state = self._taker.state()
+            self._taker = None
+            core.memory = True
+            out.append(Adopt(state))
+            return
+        ahead = self._taker.ask_ahead()
+        if ahead is not None:
+            self._ask(*ahead, out)
+        elif self._taker.has_run_dry:
+            self.ask_state(out)
+
+    def waits_for_state(self) -> bool:
+        return self._taker is not None
+
+    def forget_giver(self) -> None:
+        self._giver = None

@@ -1,0 +1,310 @@
+"""QDAT and QSUS: turns as they come, in order, and what everybody has of them.
+
+[RNG-5] A turn that is next goes to QDAT, an early one waits in QSUS until the gap closes; both are
+one window here, whose unbroken row ends at S.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from unisono.errors import BadPacket
+from unisono.model import Buffer, Member, Message, Service
+from unisono.parts.packing import joined
+from unisono.parts.window import Window
+from unisono.protocols.ring.packets import WHOLE, Flag, Range, Token, key_of
+from unisono.protocols.ring.ring import Ring
+from unisono.protocols.ring.turn import GOES_ON, MORE, SERVICE, Run, read_runs
+
+AHEAD_MAX: Final = 256
+"""Turns beyond S that are kept; later ones are asked for again when their time comes."""
+RANGES_MAX: Final = 64
+"""Gaps that are asked for at once."""
+HISTORY_ROUNDS: Final = 2
+"""So many rounds of turns are kept that everyone has: for one that was away for a moment."""
+HISTORY_OCTETS: Final = 1 << 20
+"""But not beyond this."""
+
+_SERVICES: Final = tuple(Service)
+
+
+@dataclass(slots=True)
+class Turn:
+    """A turn with all its packets, as it can be sent again."""
+
+    s: int
+    holder: int
+    flags: int
+    pieces: list[Buffer]
+    octets: int
+
+
+@dataclass(slots=True)
+class Incoming:
+    """A turn of which packets are missing."""
+
+    holder: int
+    flags: int
+    pieces: list[Buffer | None]
+    missing: int
+
+
+@dataclass(slots=True)
+class Heard:
+    """What a turn says to the application, once it may be delivered."""
+
+    s: int
+    messages: list[Message]
+    octets: int
+    safe: bool
+    """It waits until everyone has it."""
+
+
+@dataclass(slots=True)
+class Growing:
+    """A large message of which the last piece has not come."""
+
+    number: int
+    service: int
+    pieces: list[Buffer]
+    octets: int
+
+
+class Ordering:
+    """S, K and the turns of one member."""
+
+    def __init__(self, key: int, message_octets_max: int) -> None:
+        self.key = key
+        self._message_octets_max = message_octets_max
+        self.window: Window[Turn] = Window()
+        self._incoming: dict[int, Incoming] = {}
+        self._history_octets = 0
+        self.ring = Ring()
+        self.K: list[int] = []
+        """By position: the last turn that each is known to have."""
+        self.safe = 0
+        """k: everyone has the turns up to here."""
+        self.highest = 0
+        """The highest turn that was heard of."""
+        self.place = 0
+        self.locals: dict[int, int] = {}
+        """ls by originator: its last message that was ordered."""
+        self._growing: dict[int, Growing] = {}
+        self._members: dict[int, Member] = {}
+        self.drops: list[str] = []
+
+    @property
+    def S(self) -> int:
+        return self.window.received
+
+    # -- a new ring ------------------------------------------------------------------------------
+
+    def enter(self, ring: Ring) -> None:
+        """[RNG Phase-2] All on the ring have the turns up to its base. What lies beyond belongs to
+        nobody, and large messages begin anew."""
+        if ring.base > self.S:  # A newcomer: what was before is not for it.
+            self.window = Window(ring.base)
+            self._history_octets = 0
+        self.window.cut(ring.base)
+        self._incoming.clear()
+        self._growing.clear()
+        self.ring = ring
+        self.K = [ring.base] * len(ring.seats)
+        self.safe = max(self.safe, ring.base)
+        self.highest = ring.base
+        self.place = ring.place
+        self._members = {key: ring.seats[at].member for key, at in ring.index.items()}
+        self.locals = {key_of(seat.member): seat.local for seat in (*ring.absent, *ring.seats)}
+        self._forget()
+
+    def start_anew(self) -> None:
+        """Nothing is left of what was: a new group begins."""
+        self.window = Window()
+        self._history_octets = 0
+        self.place = self.safe = self.highest = 0
+        self.locals = {}
+        self._growing.clear()
+        self._incoming.clear()
+
+    def stand_still(self) -> None:
+        """[RNG Phase-1] What is not whole by now may be of a ring that is no more."""
+        self._incoming.clear()
+        self.window.cut(self.S)
+        self.highest = self.S
+
+    # -- turns -----------------------------------------------------------------------------------
+
+    def take(self, packet: Token, holder: int) -> None:
+        """A packet of a turn. It may complete it."""
+        s = packet.header.s
+        if s > self.highest:
+            self.highest = s
+        if s <= self.window.received or s > self.window.received + AHEAD_MAX:
+            return
+        if packet.of == 1:
+            if self.window.get(s) is None:
+                self._put(s, Turn(s, holder, packet.flags, [packet.piece], len(packet.piece)))
+            return
+        found = self._incoming.get(s)
+        if found is None:
+            if self.window.get(s) is not None:
+                return
+            found = Incoming(holder, packet.flags, [None] * packet.of, packet.of)
+            self._incoming[s] = found
+        if len(found.pieces) != packet.of or found.pieces[packet.at] is not None:
+            return
+        found.pieces[packet.at] = packet.piece
+        found.missing -= 1
+        if not found.missing:
+            del self._incoming[s]
+            pieces = [piece for piece in found.pieces if piece is not None]
+            self._put(s, Turn(s, holder, found.flags, pieces, sum(map(len, pieces))))
+
+    def _put(self, s: int, turn: Turn) -> None:
+        self.window.put(s, turn)
+        self._history_octets += turn.octets
+
+    def say(self, turn: Turn) -> None:
+        """Our own turn is in order at once."""
+        self.highest = max(self.highest, turn.s)
+        self._put(turn.s, turn)
+
+    def hear(self, turn: Turn) -> Heard:
+        """The turn that comes next, read: what it brings is the same at everyone, for the same
+        turns came before it everywhere."""
+        messages: list[Message] = []
+        try:
+            runs = read_runs(b"".join(turn.pieces) if len(turn.pieces) > 1 else turn.pieces[0])
+        except BadPacket as bad:
+            self.drops.append(bad.reason)
+            runs = []
+        for run in runs:
+            self._hear_run(run, messages)
+        octets = sum(len(message.payload) for message in messages)
+        return Heard(turn.s, messages, octets, bool(turn.flags & Flag.SAFE))
+
+    def _hear_run(self, run: Run, messages: list[Message]) -> None:
+        """[RNG-4] A delegate's run may come twice, or after a gap: whatever is not its
+        originator's next message is passed over."""
+        member = self._members.get(run.origin)
+        if member is None:
+            self.drops.append("origin")
+            return
+        number, have, view = run.first, self.locals.get(run.origin, 0), str(self.ring.version)
+        place = self.place
+        for mark, piece in zip(run.marks, run.pieces, strict=True):
+            if number == have + 1 and not mark & (MORE | GOES_ON):
+                have = number
+                place += 1
+                service = _SERVICES[mark & SERVICE]
+                messages.append(Message(member, bytes(piece), number, view, place, service))
+                self._growing.pop(run.origin, None)
+            elif number == have + 1:
+                whole = self._grow(run.origin, number, mark, piece)
+                if whole is not None:
+                    have = number
+                    place += 1
+                    service = _SERVICES[whole.service]
+                    payload = joined(whole.pieces)
+                    messages.append(Message(member, payload, number, view, place, service))
+            if not mark & MORE:
+                number += 1
+        self.place = place
+        self.locals[run.origin] = have
+
+    def _grow(self, origin: int, number: int, mark: int, piece: Buffer) -> Growing | None:
+        """A piece of a large message; the message when it was the last."""
+        if not mark & GOES_ON:
+            self._growing[origin] = Growing(number, mark & SERVICE, [piece], len(piece))
+            return None
+        found = self._growing.get(origin)
+        if found is None or found.number != number:
+            self.drops.append("fragment")
+            return None
+        found.pieces.append(piece)
+        found.octets += len(piece)
+        if found.octets > self._message_octets_max:
+            self.drops.append("too_large")
+            del self._growing[origin]
+            return None
+        return None if mark & MORE else self._growing.pop(origin)
+
+    # -- what everyone has -----------------------------------------------------------------------
+
+    def note(self, key: int, s: int, k: int) -> None:
+        """A packet of this ring: its sender has everything up to s, and knows that all have k."""
+        at = self.ring.index.get(key)
+        if at is not None and s > self.K[at]:
+            self.K[at] = s
+        if k > self.safe:
+            self.safe = k
+        if s > self.highest:
+            self.highest = s
+
+    def settle(self) -> None:
+        """[RNG-7, RNG-8] Both roads: by what the others' turns and acks tell us, or by k."""
+        at = self.ring.index.get(self.key)
+        if at is not None:
+            self.K[at] = self.S
+        if self.K:
+            self.safe = max(self.safe, min(self.K))
+        self._forget()
+
+    def _forget(self) -> None:
+        """[RNG-9] About a ring's worth is kept."""
+        keep = HISTORY_ROUNDS * max(1, len(self.ring.seats))
+        window = self.window
+        limit = min(self.safe, self.S)
+        while window.floor < limit and (
+            window.floor < limit - keep or self._history_octets > HISTORY_OCTETS
+        ):
+            for turn in window.forget(window.floor + 1):
+                self._history_octets -= turn.octets
+
+    # -- repair ----------------------------------------------------------------------------------
+
+    def gaps(self) -> list[Range]:
+        """What is missing up to the highest turn that was heard of."""
+        ranges: list[Range] = []
+        last = min(self.highest, self.S + AHEAD_MAX)
+        for s in range(self.S + 1, last + 1):
+            if len(ranges) >= RANGES_MAX:
+                break
+            if self.window.get(s) is not None:
+                continue
+            found = self._incoming.get(s)
+            if found is None:
+                ranges.append((s, 0, WHOLE))
+                continue
+            start = -1
+            for index, piece in enumerate(found.pieces):
+                if piece is None and start < 0:
+                    start = index
+                elif piece is not None and start >= 0:
+                    ranges.append((s, start, index - 1))
+                    start = -1
+            if start >= 0:
+                ranges.append((s, start, WHOLE))
+        return ranges[:RANGES_MAX]
+
+    def has_gap(self) -> bool:
+        return self.highest > self.S
+
+    def pieces(self, ranges: Sequence[Range], count_max: int) -> list[tuple[Turn, int]]:
+        """Of what is asked for, what is here: turn and index of each packet."""
+        found: list[tuple[Turn, int]] = []
+        for s, first, last in ranges:
+            turn = self.window.get(s)
+            if turn is None:
+                continue
+            for index in range(first, min(last + 1, len(turn.pieces))):
+                if len(found) >= count_max:
+                    return found
+                found.append((turn, index))
+        return found
+
+    def has_from(self, s: int) -> bool:
+        """Whether one whose last turn is s can be sent all that follows."""
+        return s >= self.window.floor

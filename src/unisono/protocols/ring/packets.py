@@ -1,0 +1,295 @@
+"""The packets of the ring: what each carries, to bytes and back.
+
+[RNG-18] The paper's header is (protocolID, version, sender, mid, s, k, code, len, coordinator). Of
+these protocolID, code and coordinator stand in the envelope, which every datagram has.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple, TypeAlias
+
+from unisono.errors import BadPacket
+from unisono.model import Buffer, Member
+from unisono.protocols.ring.codes import Code
+from unisono.wire import Layout, Reader, Writer, tag_of
+
+PROTOCOL: Final = 3
+NUMBER_MAX: Final = 1 << 62
+ROUND_MAX: Final = 1 << 31
+WHOLE: Final = 0xFFFF
+"""As the last packet of a range: up to the end of the turn."""
+
+#                         version sender origin local  s    k   len
+HEADER: Final = Layout("IQQQQQI")
+HEADER_OCTETS: Final = HEADER.octets
+TURN: Final = Layout("HHB")
+TURN_OCTETS: Final = TURN.octets
+RANGE_OCTETS: Final = 8 + 2 + 2
+STATE: Final = Layout("QQ")
+STATE_OCTETS: Final = STATE.octets
+
+
+def key_of(member: Member) -> int:
+    """The short name under which packets speak of a member."""
+    return tag_of(f"{member.name}|{member.address}|{member.incarnation}")
+
+
+class Version(NamedTuple):
+    """[RNG Version] of a ring: rises with each attempt to form one, and names who formed it, so
+    that no two rings have the same."""
+
+    number: int
+    leader: int
+    """The coordinator's key."""
+
+    def __str__(self) -> str:
+        return f"{self.number}-{self.leader & 0xFFFFFF:06x}"
+
+
+NO_VERSION: Final = Version(0, 0)
+
+
+class Header(NamedTuple):
+    version: Version
+    sender: int
+    origin: int = 0
+    """mid.sid: whose message it is; another than the sender's for a delegate."""
+    local: int = 0
+    """mid.ls: that one's count."""
+    s: int = 0
+    """The turn; in a control packet, the last that its sender has."""
+    k: int = 0
+    """The safety parameter."""
+
+    def octets(self, length: int) -> bytes:
+        version = self.version.number
+        return HEADER.pack(version, self.sender, self.origin, self.local, self.s, self.k, length)
+
+
+class Flag:
+    """Bits of a turn."""
+
+    WANTED: Final = 1
+    """Somebody waits for the token."""
+    SAFE: Final = 2
+    """Something in it asks for atomicity."""
+    ACK: Final = 4
+    """Acknowledge it to the next holder."""
+
+
+class Token(NamedTuple):
+    """Packet `at` of `of` of turn `header.s`: TOKEN_BC, or again as RESEND_DATA."""
+
+    header: Header
+    at: int
+    of: int
+    flags: int
+    piece: Buffer
+    again: bool = False
+
+
+class Control(NamedTuple):
+    """A packet that is all header: FAST_ACK, RESUME, RESUME_RQU, NEWTR_ACK, TS_ALIVE_*, RELEASE."""
+
+    code: Code
+    header: Header
+
+
+class Bits:
+    """What a process says of itself when it asks or answers."""
+
+    MEMORY: Final = 1
+    """It has the messages and the state of its version."""
+    STATE: Final = 2
+    """It wants the application's state."""
+    LEAVING: Final = 4
+    OVERRIDE: Final = 8
+    """[RNG-13] Its operator wants the part it is in to go on."""
+    IN_FORCE: Final = 16
+    """It is in normal operation."""
+    AT_TOKEN: Final = 32
+    """It invites as the holder of the token."""
+
+
+class Person(NamedTuple):
+    """A process presents itself: MEMBER_JOIN, REF_INV_BC, RSP_POS, RSP_NEG, QUIT, RING_INFO."""
+
+    code: Code
+    header: Header
+    attempt: int
+    """The number of the version that is to be formed; in an answer, the one answered."""
+    bits: int
+    member: Member
+    seen: int = 0
+    """The highest number that it has heard of."""
+    other: Member | None = None
+    """In an answer: the coordinator of the ring that it is in, or whom it has promised."""
+    sites: int = 0
+
+    def has(self, bit: int) -> bool:
+        return bool(self.bits & bit)
+
+    def body(self) -> bytes:
+        out = Writer().u32(self.attempt).u8(self.bits).u32(self.seen).u16(self.sites)
+        out.member(self.member).u8(self.other is not None)
+        return (out.member(self.other) if self.other else out).done()
+
+
+class Abort(NamedTuple):
+    header: Header
+    attempt: int
+
+
+class CoordRequest(NamedTuple):
+    header: Header
+    suspect: int
+
+
+class RingPart(NamedTuple):
+    """NEWTR_BC: a part of the new ring's description, since it may be larger than a packet."""
+
+    header: Header
+    at: int
+    of: int
+    piece: Buffer
+
+
+class Delegate(NamedTuple):
+    """DATA_BC_RQU: a run of messages for the holder to multicast; none is only *I want it*."""
+
+    header: Header
+    piece: Buffer
+
+
+Range: TypeAlias = tuple[int, int, int]
+"""Of a turn, from one packet to another."""
+
+
+class ResendRequest(NamedTuple):
+    header: Header
+    ranges: tuple[Range, ...]
+
+
+class Told(NamedTuple):
+    """STALE and REFUSE: with the reason."""
+
+    code: Code
+    header: Header
+    reason: str
+    member: Member
+
+
+class StateAsk(NamedTuple):
+    header: Header
+    offset: int
+    pieces: int
+
+
+class StatePiece(NamedTuple):
+    header: Header
+    total: int
+    offset: int
+    piece: Buffer
+
+
+Packet: TypeAlias = (
+    Token
+    | Control
+    | Person
+    | Abort
+    | CoordRequest
+    | RingPart
+    | Delegate
+    | ResendRequest
+    | Told
+    | StateAsk
+    | StatePiece
+)
+
+PERSONS: Final = frozenset(
+    (
+        Code.MEMBER_JOIN,
+        Code.REF_INV_BC,
+        Code.RSP_POS,
+        Code.RSP_NEG,
+        Code.QUIT,
+        Code.RING_INFO,
+    )
+)
+
+
+def code_of(packet: Packet) -> Code:
+    if isinstance(packet, Token):
+        return Code.RESEND_DATA if packet.again else Code.TOKEN_BC
+    if isinstance(packet, Control | Person | Told):
+        return packet.code
+    return _CODES[type(packet)]
+
+
+_CODES: Final[dict[type, Code]] = {
+    Abort: Code.ABORT_BC_RQU,
+    CoordRequest: Code.COORD_RQU,
+    RingPart: Code.NEWTR_BC,
+    Delegate: Code.DATA_BC_RQU,
+    ResendRequest: Code.RESEND_RQU,
+    StateAsk: Code.STATE_ASK,
+    StatePiece: Code.STATE,
+}
+
+
+def read(kind: int, life: int, body: memoryview) -> Packet:
+    """The packet, or `BadPacket`. Numbers so large that reckoning with them would overflow a
+    field are nobody's."""
+    number, sender, origin, local, s, k, length = HEADER.read(body)
+    if length != len(body):
+        raise BadPacket("length")
+    if max(s, k, local) > NUMBER_MAX or number > ROUND_MAX:
+        raise BadPacket("malformed")
+    header = Header(Version(number, life), sender, origin, local, s, k)
+    code = Code(kind)
+    rest = body[HEADER_OCTETS:]
+    if code is Code.TOKEN_BC or code is Code.RESEND_DATA:
+        index, count, flags = TURN.read(rest)
+        if index >= count:
+            raise BadPacket("malformed")
+        return Token(header, index, count, flags, rest[TURN_OCTETS:], code is Code.RESEND_DATA)
+    if code is Code.DATA_BC_RQU:
+        return Delegate(header, rest)
+    if code is Code.STATE:
+        total, offset = STATE.read(rest)
+        return StatePiece(header, total, offset, rest[STATE_OCTETS:])
+    return _read_small(code, header, Reader(rest))
+
+
+def _read_small(code: Code, header: Header, reader: Reader) -> Packet:
+    packet: Packet
+    if code in PERSONS:
+        attempt, bits, seen, sites = reader.u32(), reader.u8(), reader.u32(), reader.u16()
+        if max(attempt, seen) > ROUND_MAX:
+            raise BadPacket("malformed")
+        member = reader.member()
+        other = reader.member() if reader.u8() else None
+        if key_of(member) != header.sender:
+            raise BadPacket("malformed")
+        packet = Person(code, header, attempt, bits, member, seen, other, sites)
+    elif code is Code.ABORT_BC_RQU:
+        packet = Abort(header, reader.u32())
+    elif code is Code.COORD_RQU:
+        packet = CoordRequest(header, reader.u64())
+    elif code is Code.NEWTR_BC:
+        index, count = reader.u8(), reader.u8()
+        if index >= count:
+            raise BadPacket("malformed")
+        packet = RingPart(header, index, count, reader.raw(reader.left()))
+    elif code is Code.RESEND_RQU:
+        flat = reader.rows("QHH")
+        ranges = tuple((flat[i], flat[i + 1], flat[i + 2]) for i in range(0, len(flat), 3))
+        packet = ResendRequest(header, ranges)
+    elif code is Code.STALE or code is Code.REFUSE:
+        packet = Told(code, header, reader.text(), reader.member())
+    elif code is Code.STATE_ASK:
+        packet = StateAsk(header, reader.u64(), reader.u16())
+    else:
+        packet = Control(code, header)
+    reader.done()
+    return packet

@@ -1,0 +1,119 @@
+"""The timers and bounds that may be set, and presets of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from unisono.errors import Misuse
+
+DEFAULTS: Final[Mapping[str, int]] = {
+    "sites": 0,
+    "t_send_us": 2_000,
+    "t_rt_us": 20_000,
+    "tries": 12,
+    "t_reform_us": 100_000,
+    "t_ref_rt_us": 200_000,
+    "t_ts_us": 30_000,
+    "idle_us": 1_000_000,
+    "turn_packets": 128,
+    "forget_us": 60_000_000,
+    "members_count_max": 64,
+}
+"""What may be set: the same at every member. `sites` is N, the number of processes that the whole
+group has; 0 is *those that came*."""
+
+PRESETS: Final[Mapping[str, Mapping[str, int]]] = {
+    "lan": DEFAULTS,
+    "loopback": {
+        **DEFAULTS,
+        "t_send_us": 500,
+        "t_rt_us": 3_000,
+        "tries": 12,
+        "t_reform_us": 30_000,
+        "t_ref_rt_us": 40_000,
+        "t_ts_us": 6_000,
+    },
+    "wan": {
+        **DEFAULTS,
+        "t_send_us": 20_000,
+        "t_rt_us": 300_000,
+        "tries": 8,
+        "t_reform_us": 1_000_000,
+        "t_ref_rt_us": 2_000_000,
+        "t_ts_us": 500_000,
+    },
+    "paper": {
+        **DEFAULTS,
+        "t_send_us": 500_000,
+        "t_rt_us": 1_000_000,
+        "tries": 2,
+        "t_reform_us": 2_000_000,
+        "t_ref_rt_us": 4_000_000,
+        "t_ts_us": 1_000_000,
+        "idle_us": 500_000,
+        "turn_packets": 1,
+        "forget_us": 0,
+    },
+}
+"""For `join(..., **PRESETS["loopback"])`. [RNG Timers] `paper` has C = 2, T_SEND = 0.5 s and T_RT =
+1 s, one packet a turn, and counts who failed for good."""
+
+SITES_MAX: Final = 256
+HOUR_US: Final = 3_600_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """The settings of one member."""
+
+    sites: int
+    t_send_us: int
+    """Γ + δ: the least that a holder with nothing to say waits once the ring has gone quiet."""
+    t_rt_us: int
+    """δ + Δ + T: the turn that is expected should have come by then."""
+    tries: int
+    """C: so often is a silent holder asked before it is suspected."""
+    t_reform_us: int
+    """Who waits for an invitation waits so long, or up to twice, and then invites."""
+    t_ref_rt_us: int
+    t_ts_us: int
+    idle_us: int
+    """The most that a holder with nothing to say waits."""
+    turn_packets: int
+    """The most that a turn carries."""
+    forget_us: int
+    """Where `sites` is 0: a member that failed is no longer counted after this; 0 is never."""
+    members_count_max: int
+
+    @staticmethod
+    def of(options: Mapping[str, int]) -> Parameters:
+        for name, value in options.items():
+            if name not in DEFAULTS:
+                raise Misuse(f"ring has no option {name!r}; it has: {', '.join(DEFAULTS)}")
+            if value < 0:
+                raise Misuse(f"ring option {name} must not be negative, got {value}")
+        chosen = {**DEFAULTS, **options}
+        _between(chosen, "sites", 0, SITES_MAX)
+        for name in ("t_send_us", "t_rt_us", "t_reform_us", "t_ref_rt_us", "t_ts_us", "idle_us"):
+            _between(chosen, name, 100, HOUR_US)
+        _between(chosen, "tries", 1, 1000)
+        _between(chosen, "turn_packets", 1, 4096)
+        _between(chosen, "members_count_max", 1, SITES_MAX)
+        if chosen["sites"] > chosen["members_count_max"]:
+            raise Misuse(
+                f"ring option sites={chosen['sites']} is over"
+                f" members_count_max={chosen['members_count_max']}"
+            )
+        if chosen["idle_us"] < chosen["t_send_us"]:
+            raise Misuse(
+                f"ring option idle_us must be at least t_send_us={chosen['t_send_us']},"
+                f" got {chosen['idle_us']}"
+            )
+        return Parameters(**chosen)
+
+
+def _between(chosen: Mapping[str, int], name: str, least: int, most: int) -> None:
+    if not least <= chosen[name] <= most:
+        raise Misuse(f"ring option {name} must be {least} to {most}, got {chosen[name]}")

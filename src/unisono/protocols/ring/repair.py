@@ -1,0 +1,123 @@
+"""[RNG-6] Repair in both directions: a gap is asked for, and who is seen to be behind is helped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from unisono.core import Effect, Send
+from unisono.model import Member
+from unisono.protocols.ring.codes import Code, Timer
+from unisono.protocols.ring.ordering import Turn
+from unisono.protocols.ring.packets import (
+    HEADER_OCTETS,
+    TURN,
+    TURN_OCTETS,
+    WHOLE,
+    Control,
+    Header,
+    ResendRequest,
+)
+from unisono.wire import Writer
+
+if TYPE_CHECKING:
+    from unisono.protocols.ring.core import Site
+
+RESEND_MAX: Final = 128
+"""Packets that one request brings; the rest is asked for again."""
+
+
+class Repair:
+    """What one member asks for, and sends again."""
+
+    def __init__(self, core: Site) -> None:
+        self._core = core
+        self._revealed = 0
+        """The key of the one whose turn showed the gap."""
+        self._rounds = 0
+        self._helped: dict[int, tuple[int, int]] = {}
+        """By key: up to where it was helped, and when."""
+
+    def reveal(self, sender: int) -> None:
+        self._revealed = sender
+        self._rounds = 0
+
+    def ask(self, out: list[Effect]) -> None:
+        """Ask the one whose turn revealed the gap; if that brings nothing, others that have it."""
+        core = self._core
+        ranges = core.ordering.gaps()
+        if not ranges:
+            return
+        self._rounds += 1
+        core.door.count("nak")
+        target = self._source()
+        flat = [value for each in ranges for value in each]
+        if target is not None:
+            core.to(target, Code.RESEND_RQU, Writer().rows("QHH", 3, flat).done(), out)
+        core.arm(Timer.REPAIR, core.parameters.t_rt_us // 2, out)
+
+    def _source(self) -> Member | None:
+        core = self._core
+        revealed = core.ring.member(self._revealed)
+        if self._rounds <= 2 and revealed is not None and revealed != core.me:
+            return revealed
+        next_s = core.ordering.S + 1
+        able = [
+            seat.member
+            for at, seat in enumerate(core.ring.seats)
+            if core.ordering.K[at] >= next_s and seat.member != core.me
+        ]
+        if not able:
+            able = [member for member in core.ring.members if member != core.me]
+        return able[self._rounds % len(able)] if able else None
+
+    def resend(self, packet: ResendRequest, out: list[Effect]) -> None:
+        core = self._core
+        member = core.ring.member(packet.header.sender)
+        if packet.header.version != core.ring.version or member is None:
+            core.door.drop("version")
+            return
+        found = core.ordering.pieces(packet.ranges, RESEND_MAX)
+        if any(turn.holder == core.key for turn, _ in found):
+            core.speech.lost()
+        self.send(member, found, out)
+
+    def send(self, to: Member, found: list[tuple[Turn, int]], out: list[Effect]) -> None:
+        core = self._core
+        if not found:
+            return
+        core.door.count("repair", len(found))
+        packets = []
+        for turn, index in found:
+            piece = turn.pieces[index]
+            header = Header(core.version, core.key, turn.holder, 0, turn.s, core.ordering.safe)
+            front = header.octets(HEADER_OCTETS + TURN_OCTETS + len(piece))
+            tail = TURN.pack(index, len(turn.pieces), turn.flags)
+            packets.append(core.seal(Code.RESEND_DATA, b"".join((front, tail, piece))))
+        out.append(Send((to.address,), packets))
+
+    def help(self, member: Member, key: int, s: int, out: list[Effect]) -> None:
+        """It has turns up to s only: send it what follows, but not the same again at once."""
+        core = self._core
+        upto = core.ordering.S
+        helped, when_us = self._helped.get(key, (0, 0))
+        if helped >= upto and core.now_us - when_us < core.parameters.t_rt_us // 2:
+            return
+        self._helped[key] = (upto, core.now_us)
+        ranges = [(turn, 0, WHOLE) for turn in range(s + 1, upto + 1)]
+        self.send(member, core.ordering.pieces(ranges, RESEND_MAX), out)
+
+    def say_alive(self, packet: Control, out: list[Effect]) -> None:
+        """[TS_ALIVE_RQU] The one who asks is behind, or we are, or we are slow."""
+        core = self._core
+        key = packet.header.sender
+        member = core.ring.member(key)
+        if packet.header.version != core.ring.version or member is None:
+            core.door.drop("version")
+            return
+        if packet.header.s < core.ordering.S:
+            self.help(member, key, packet.header.s, out)
+        core.to(member, Code.TS_ALIVE_RSP, b"", out)
+
+    def forget(self) -> None:
+        self._helped.clear()
+        self._rounds = 0

@@ -1,0 +1,154 @@
+"""R and G: the logical ring, the group behind it, and who may go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from unisono.errors import BadPacket
+from unisono.model import Buffer, Member
+from unisono.protocols.ring.packets import NO_VERSION, NUMBER_MAX, ROUND_MAX, Version, key_of
+from unisono.wire import Reader, Writer
+
+CHAIN_MAX: Final = 32
+"""Of so many former versions it is known where they ended."""
+
+
+class Seat(NamedTuple):
+    """[RNG Figure 3b] A place on the ring."""
+
+    member: Member
+    local: int = 0
+    """ls: of its messages, the last that was ordered before this ring."""
+    old: bool = True
+    """[RNG Figure 3a] vi > 0: it was in the group before."""
+    waits: bool = False
+    """It is to get the application's state."""
+
+
+class Link(NamedTuple):
+    """A version in the history of a ring, and the S with which it began."""
+
+    version: Version
+    base: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ring:
+    """A ring as its coordinator described it. The same at all that accepted it."""
+
+    version: Version = NO_VERSION
+    seats: tuple[Seat, ...] = ()
+    absent: tuple[Seat, ...] = ()
+    """In the group, but not on the ring: they failed, or are cut off."""
+    size: int = 0
+    """N: a majority is more than half of this."""
+    base: int = 0
+    """S when it was formed: all on it have the turns up to here."""
+    place: int = 0
+    """How many messages had been ordered by then."""
+    chain: tuple[Link, ...] = ()
+    """This version and those before it, the newest last."""
+    leader: Member | None = None
+    index: dict[int, int] = field(default_factory=dict, compare=False)
+    """Positions by key."""
+
+    def __post_init__(self) -> None:
+        self.index.update((key_of(seat.member), at) for at, seat in enumerate(self.seats))
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        return tuple(seat.member for seat in self.seats)
+
+    def holder(self, s: int) -> int:
+        """[RNG-2] The position of the one whose turn follows turn s: s ⊕ 1."""
+        return (s + 1) % len(self.seats)
+
+    def member(self, key: int) -> Member | None:
+        at = self.index.get(key)
+        return None if at is None else self.seats[at].member
+
+    def is_majority(self, names: Iterable[str]) -> bool:
+        """[RNG-12] More than half of the whole group. Who never was in it counts where the group
+        is said to be larger than what was seen of it."""
+        voting = set(names)
+        known = {seat.member.name for seat in (*self.seats, *self.absent)}
+        votes = len(voting & known)
+        votes += min(len(voting - known), max(0, self.size - len(known)))
+        return votes > self.size // 2
+
+    def ends(self, version: Version) -> int | None:
+        """The S with which a version of our history ended; None is *not of our history*. The
+        present one has not ended."""
+        for at, link in enumerate(self.chain):
+            if link.version == version:
+                return self.chain[at + 1].base if at + 1 < len(self.chain) else NUMBER_MAX
+        return None
+
+    # -- as bytes --------------------------------------------------------------------------------
+
+    def octets(self) -> bytes:
+        out = Writer().u16(self.size).u64(self.base).u64(self.place)
+        assert self.leader is not None
+        out.member(self.leader)
+        for seats in (self.seats, self.absent):
+            out.u16(len(seats))
+            for seat in seats:
+                out.member(seat.member).u64(seat.local).u8(seat.old | seat.waits << 1)
+        flat = [value for link in self.chain for value in (*link.version, link.base)]
+        return out.rows("IQQ", 3, flat).done()
+
+
+def read_ring(version: Version, octets: Buffer) -> Ring:
+    """The description again, or `BadPacket`."""
+    reader = Reader(octets)
+    size, base, place = reader.u16(), reader.u64(), reader.u64()
+    leader = reader.member()
+    seats, absent = _read_seats(reader), _read_seats(reader)
+    flat = reader.rows("IQQ")
+    reader.done()
+    chain = tuple(Link(Version(flat[i], flat[i + 1]), flat[i + 2]) for i in range(0, len(flat), 3))
+    names = [seat.member.name for seat in seats]
+    wrong = not seats or len(set(names)) != len(names) or max(base, place) > NUMBER_MAX
+    wrong |= (
+        any(seat.local > NUMBER_MAX for seat in (*seats, *absent))
+        or key_of(leader) != version.leader
+    )
+    wrong |= not chain or chain[-1] != Link(version, base) or len(chain) > CHAIN_MAX
+    wrong |= any(link.version.number > ROUND_MAX or link.base > NUMBER_MAX for link in chain)
+    if wrong:
+        raise BadPacket("malformed")
+    return Ring(version, seats, absent, size, base, place, chain, leader)
+
+
+def _read_seats(reader: Reader) -> tuple[Seat, ...]:
+    seats = []
+    for _ in range(reader.u16()):
+        member, local, bits = reader.member(), reader.u64(), reader.u8()
+        seats.append(Seat(member, local, bool(bits & 1), bool(bits & 2)))
+    return tuple(seats)
+
+
+class Record(NamedTuple):
+    """What a process keeps over a crash: the last version it accepted, and who was on that ring."""
+
+    version: Version
+    names: tuple[str, ...]
+
+    def octets(self) -> bytes:
+        out = Writer().u32(self.version.number).u64(self.version.leader).u16(len(self.names))
+        for name in self.names:
+            out.text(name)
+        return out.done()
+
+
+def read_record(octets: Buffer) -> Record:
+    reader = Reader(octets)
+    version = Version(reader.u32(), reader.u64())
+    names = tuple(reader.text() for _ in range(reader.u16()))
+    reader.done()
+    return Record(version, names)
+
+
+NO_RECORD: Final = Record(NO_VERSION, ())

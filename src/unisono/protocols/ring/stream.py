@@ -1,0 +1,94 @@
+"""What goes to the application, in its order: turns, views, and the places where state is taken.
+
+A reader that is slow, or a newcomer that waits for the state, holds it up; the ring goes on.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+from unisono.core import Capture, Deliver, Effect, Install
+from unisono.model import Member, Message, View
+from unisono.protocols.ring.ordering import Heard
+from unisono.protocols.ring.ring import Ring
+
+
+class Mark(NamedTuple):
+    """Here the application's state is taken, for those who join in this version."""
+
+    version: object
+
+
+class Stream:
+    """QCMT, up to the door."""
+
+    def __init__(self, me: Member) -> None:
+        self._me = me
+        self._items: deque[Heard | View | Mark] = deque()
+        self.octets = 0
+        """Of payload that waits."""
+        self._shown: tuple[Member, ...] = ()
+        self.has_view = False
+        """The application has seen one, or will."""
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def hear(self, heard: Heard) -> None:
+        if heard.messages:
+            self._items.append(heard)
+            self.octets += heard.octets + 32 * len(heard.messages)
+
+    def change(self, ring: Ring, captures: bool) -> None:
+        """[RNG-16] The ring, delivered as a membership message that says who is new."""
+        members = ring.members
+        before = set(self._shown)
+        first = not self.has_view
+        known = (*ring.seats, *ring.absent) if first else ()
+        cut = tuple((seat.member, seat.local) for seat in known if seat.local)
+        view = View(
+            members,
+            id=str(ring.version),
+            joined=tuple(seat.member for seat in ring.seats if seat.member not in before),
+            left=tuple(member for member in self._shown if member not in members),
+            seq=ring.place,
+            cut=cut,
+            detail=f"{len(members)} of {ring.size}",
+        )
+        self._shown = members
+        self.has_view = True
+        self._items.append(view)
+        if captures:
+            self._items.append(Mark(ring.version))
+
+    def begin_again(self) -> None:
+        """Nothing was delivered yet, and a later state will come."""
+        self._items.clear()
+        self.octets = 0
+        self._shown = ()
+        self.has_view = False
+
+    def drop_marks(self) -> None:
+        """Those for whom the state was to be taken are gone."""
+        self._items = deque(item for item in self._items if not isinstance(item, Mark))
+
+    def pump(self, safe: int, out: list[Effect]) -> None:
+        """Deliver what may be delivered."""
+        items = self._items
+        messages: list[Message] = []
+        while items:
+            item = items[0]
+            if isinstance(item, Heard):
+                if item.safe and item.s > safe:
+                    break
+                messages += item.messages
+                self.octets -= item.octets + 32 * len(item.messages)
+            else:
+                if messages:
+                    out.append(Deliver(messages))
+                    messages = []
+                out.append(Install(item) if isinstance(item, View) else Capture(item.version))
+            items.popleft()
+        if messages:
+            out.append(Deliver(messages))

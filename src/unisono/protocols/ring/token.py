@@ -1,0 +1,207 @@
+"""The virtual token: whose turn it is, how long a holder waits, and whether it still lives.
+
+[RNG-2] There is no token packet. Who has turn S knows that member (S+1) mod n holds the token.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from unisono.core import EVERYONE, Effect, Send
+from unisono.errors import BadPacket
+from unisono.model import Member
+from unisono.parts.packing import sliced
+from unisono.protocols.ring.codes import Code, Timer
+from unisono.protocols.ring.ordering import Heard, Turn
+from unisono.protocols.ring.packets import HEADER_OCTETS, TURN, TURN_OCTETS, Delegate, Flag, Header
+
+if TYPE_CHECKING:
+    from unisono.protocols.ring.core import Site
+
+BACKLOG_OCTETS: Final = 4 << 20
+"""A member whose application is so far behind keeps the token until it has caught up."""
+
+
+class TokenWork:
+    """What one member does with the token, and while it waits for it."""
+
+    def __init__(self, core: Site) -> None:
+        self._core = core
+        self.idle = 0
+        """Turns in a row in which nobody said anything."""
+        self.tries = 0
+        """How often the holder was asked, in vain, since it was last heard."""
+        self._wanted = False
+        self._ack_turn = 0
+        """The last turn that all were to acknowledge to its next holder."""
+
+    # -- whose turn ------------------------------------------------------------------------------
+
+    def is_here(self) -> bool:
+        core = self._core
+        ring = core.ring
+        return core.in_force and ring.index.get(core.key) == ring.holder(core.ordering.S)
+
+    def holder(self) -> Member:
+        core = self._core
+        return core.ring.seats[core.ring.holder(core.ordering.S)].member
+
+    def begin(self, out: list[Effect]) -> None:
+        """A new ring, or the old one goes on."""
+        self.idle = 0
+        self.tries = 0
+        self.look(out)
+
+    def stop(self, out: list[Effect]) -> None:
+        for timer in (Timer.T_SEND, Timer.T_RT, Timer.REPAIR):
+            self._core.disarm(timer, out)
+
+    def look(self, out: list[Effect]) -> None:
+        """A turn was taken: the token is at the next."""
+        core = self._core
+        self.tries = 0
+        if self.is_here():
+            core.disarm(Timer.T_RT, out)
+            core.push(Code.E_SENDABLE)
+        else:
+            core.disarm(Timer.T_SEND, out)
+            self._wanted = False
+            core.arm(Timer.T_RT, core.parameters.t_rt_us + self.wait_us(), out)
+            self.forward(out)
+
+    def note(self, heard: Heard, turn: Turn) -> None:
+        """What a turn tells about the pace."""
+        quiet = not turn.octets and not turn.flags & Flag.WANTED
+        self.idle = self.idle + 1 if quiet else 0
+        if turn.flags & Flag.ACK:
+            self._ack_turn = turn.s
+
+    # -- how long --------------------------------------------------------------------------------
+
+    def wait_us(self) -> int:
+        """How long the holder waits when it has nothing to say.
+
+        Not at all for the first rounds after somebody spoke, so that what was said becomes safe;
+        then, round by round, twice as long, up to `idle_us`.
+        """
+        # Deviates [RNG T_SEND]: the paper always waits T_SEND, and admits that NULL messages waste
+        # the network. Here a quiet ring slows down step by step, and any wish wakes it.
+        core = self._core
+        round_turns = len(core.ring.seats)
+        steps = self.idle // round_turns - 1
+        if steps < 0:
+            return 0
+        return min(core.parameters.idle_us, core.parameters.t_send_us << min(steps, 30))
+
+    def may_speak(self) -> bool:
+        core = self._core
+        return self.is_here() and core.speech.has_any() and not self._is_far_behind()
+
+    def _is_far_behind(self) -> bool:
+        """The application does not read: who holds the token stops all others by keeping it."""
+        core = self._core
+        return core.stream.octets > BACKLOG_OCTETS and (core.congested or not core.memory)
+
+    def _awaits_acks(self) -> bool:
+        """[RNG-8] Acks are on their way to us: what we say next will tell everyone k."""
+        ordering = self._core.ordering
+        return self._ack_turn == ordering.S and ordering.safe < ordering.S
+
+    def wait(self, out: list[Effect]) -> None:
+        """The token is here, and nothing to say."""
+        core = self._core
+        wait_us = self.wait_us()
+        if self._is_far_behind():
+            wait_us = core.parameters.t_rt_us
+        elif self._wanted and not self._is_far_behind():
+            wait_us = 0
+        elif self._awaits_acks():
+            wait_us = max(wait_us, core.parameters.t_send_us)
+        core.arm(Timer.T_SEND, wait_us, out)
+
+    def acked(self, out: list[Effect]) -> None:
+        """An acknowledgment came: with the last one everyone is told."""
+        core = self._core
+        if self._ack_turn == core.ordering.S and self.is_here():
+            core.ordering.settle()
+            if not self._awaits_acks():
+                core.arm(Timer.T_SEND, 0, out)
+
+    # -- the turn --------------------------------------------------------------------------------
+
+    def speak(self, out: list[Effect]) -> None:
+        """[RNG-2, RNG-3] One ordered multicast, NULL if there is nothing, and S is one more."""
+        core = self._core
+        core.disarm(Timer.T_SEND, out)
+        if self._is_far_behind():
+            core.arm(Timer.T_SEND, core.parameters.t_rt_us, out)
+            core.push(Code.E_ACK)
+            return
+        core.ordering.settle()
+        content, safe, more = core.speech.gather()
+        pieces = sliced(content, core.speech.piece_octets)
+        flags = Flag.WANTED * (more or self._wanted) | Flag.SAFE * safe
+        if safe and not more and len(core.ring.seats) > 2:
+            flags |= Flag.ACK
+        self._wanted = False
+        s, count = core.ordering.S + 1, len(pieces)
+        header = Header(
+            core.ring.version, core.key, core.key, core.speech.ordered, s, core.ordering.safe
+        )
+        packets = []
+        for index, piece in enumerate(pieces):
+            front = header.octets(HEADER_OCTETS + TURN_OCTETS + len(piece))
+            body = b"".join((front, TURN.pack(index, count, flags), piece))
+            packets.append(core.seal(Code.TOKEN_BC, body))
+        out.append(Send(EVERYONE, packets))
+        core.ordering.say(Turn(s, core.key, flags, pieces, sum(map(len, pieces))))
+        core.speech.said(s)
+        core.advance(out)
+
+    # -- for others ------------------------------------------------------------------------------
+
+    def forward(self, out: list[Effect]) -> None:
+        """[RNG-4] When the ring is quiet, what we have to say goes to the holder at once."""
+        core = self._core
+        if not core.in_force or self.is_here():
+            return
+        wants = core.entrance.has_changes()
+        if (core.speech.has_own() or wants) and self.wait_us() > 0:
+            body = core.speech.delegate()
+            core.to(self.holder(), Code.DATA_BC_RQU, body, out)
+
+    def entrust(self, packet: Delegate) -> None:
+        """Somebody asks the holder, us, to multicast; or only to pass the token on."""
+        core = self._core
+        if packet.header.version != core.ring.version:
+            core.door.drop("version")
+            return
+        try:
+            core.speech.entrust(packet)
+        except BadPacket as bad:
+            core.door.drop(bad.reason)
+            return
+        self._wanted = True
+        core.push(Code.E_SENDABLE)
+
+    def acknowledge(self, turn: Turn, out: list[Effect]) -> None:
+        """[RNG-8] To the next holder."""
+        core = self._core
+        if turn.flags & Flag.ACK and turn.s == core.ordering.S and not self.is_here():
+            core.to(self.holder(), Code.FAST_ACK, b"", out)
+
+    # -- is it alive -----------------------------------------------------------------------------
+
+    def ping(self, out: list[Effect]) -> None:
+        """[RNG T_RT] The turn did not come: ask its holder, and after that anyone, for some may
+        have it."""
+        core = self._core
+        self.tries += 1
+        core.arm(Timer.T_RT, core.parameters.t_rt_us, out)
+        asked = [self.holder()]
+        if self.tries > 1:
+            asked = [member for member in core.ring.members if member != core.me]
+        core.to_all(asked, Code.TS_ALIVE_RQU, b"", out)
+        if core.speech.has_own():
+            body = core.speech.delegate()
+            core.to(self.holder(), Code.DATA_BC_RQU, body, out)
