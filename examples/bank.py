@@ -13,6 +13,7 @@ import random
 import signal
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -35,14 +36,19 @@ class Accounts(Participant):
         self, name: str, coins: dict[str, int], kept: bytes, keep: Callable[[bytes], None]
     ) -> None:
         self.name = name
+        self.bank = ""
         self.coins = dict(coins)
-        self.kept: tuple[int, str] | None = tuple(json.loads(kept)) if kept else None
         self.differed = ""
+        self._kept = kept
         self._keep = keep
 
     @property
     def total(self) -> int:
         return sum(self.coins.values())
+
+    def begin(self, origin: str) -> None:
+        self.bank = origin
+        self._put("")
 
     def prepare(self, action: Action) -> str:
         try:
@@ -64,26 +70,21 @@ class Accounts(Participant):
             self._put(action.key)
 
     def snapshot(self) -> bytes:
-        return json.dumps(self.coins).encode()
+        return json.dumps([self.bank, self.coins]).encode()
 
     def restore(self, state: bytes, last: Last | None) -> None:
-        self.coins = json.loads(state)
-        mine = self.coins.get(self.name, 0)
-        if self.kept is not None:
-            coins, key = self.kept
+        self.bank, self.coins = json.loads(state)
+        bank, coins, key = json.loads(self._kept) if self._kept else ("", 0, "")
+        if bank == self.bank:  # and not one that is gone with all its members
             if last is not None and last.key != key and isinstance(last.outcome, Committed):
                 coins += int(last.operation)  # decided while we were down
-            if coins != mine:
-                self.differed = f"{self.name} kept {coins} coins, the group says {mine}"
+            if coins != self.coins[self.name]:
+                self.differed = f"{self.name} kept {coins} coins, not {self.coins[self.name]}"
         self._put(last.key if last is not None else "")
 
-    def found(self) -> None:
-        """A new bank opens, so what was kept is of another."""
-        self._put("")
-
     def _put(self, key: str) -> None:
-        self.kept = (self.coins.get(self.name, 0), key)
-        self._keep(json.dumps(self.kept).encode())
+        self._kept = json.dumps([self.bank, self.coins.get(self.name, 0), key]).encode()
+        self._keep(self._kept)
 
 
 # -- one member ------------------------------------------------------------------------------------
@@ -119,8 +120,19 @@ async def move(actions: Actions, pace_s: float) -> None:
             tell("stopped", why=stop.reason)
             return
         told = outcome.reason if isinstance(outcome, Aborted) else "done"
-        tell("moved", giver=giver, taker=taker, coins=coins, how=told)
+        tell("moved", giver=giver, taker=taker, coins=coins, how=told, longest_s=actions.longest_s)
         await asyncio.sleep(pace_s * random.random())
+
+
+async def watch(actions: Actions) -> None:
+    """Tell of each view, and when it came; the clock is the same for all processes here."""
+    told = None
+    while True:
+        with contextlib.suppress(unisono.Stopped):
+            if (view := actions.group.view) is not told:
+                told = view
+                tell("view", members=[str(each) for each in view.members], at_s=time.monotonic())
+        await asyncio.sleep(0.005)
 
 
 async def obey(actions: Actions, accounts: Accounts, moving: asyncio.Task[None]) -> None:
@@ -136,7 +148,7 @@ async def obey(actions: Actions, accounts: Accounts, moving: asyncio.Task[None])
             tell("table", **told, longest_s=actions.longest_s, counters=actions.counters())
 
 
-async def member(name: str, protocol: str, port: int, disk: str, pace_s: float) -> None:
+async def member(name: str, port: int, disk: str, pace_s: float) -> None:
     path = Path(disk, f"{name}.json") if disk else None
 
     def keep(kept: bytes) -> None:
@@ -146,16 +158,15 @@ async def member(name: str, protocol: str, port: int, disk: str, pace_s: float) 
 
     kept = path.read_bytes() if path is not None and path.exists() else b""
     accounts = Teller(name, dict.fromkeys(NAMES, COINS), kept, keep)
-    options = (
-        {"masters": 3, "master": (1, 2, 3, 0, 0)[NAMES.index(name)]} if protocol == "mtp" else {}
-    )
     async with Actions(accounts).join(
-        "bank", name=name, protocol=protocol, port=port, join_s=30, **options
+        "bank", name=name, protocol="ring", sites=len(NAMES), port=port, join_s=30
     ) as actions:
-        tell("joined", members=[each.name for each in actions.group.members])
+        tell("joined", me=str(actions.group.me))
         moving = asyncio.create_task(move(actions, pace_s))
+        watching = asyncio.create_task(watch(actions))
         await obey(actions, accounts, moving)
         moving.cancel()
+        watching.cancel()
 
 
 # -- all of them, and the one who kills -----------------------------------------------------------
@@ -167,6 +178,7 @@ class Life:
     def __init__(self, name: str, process: asyncio.subprocess.Process) -> None:
         self.name, self.process = name, process
         self.told: list[dict[str, Any]] = []
+        self.killed_s = 0.0
         self.reading = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
@@ -183,7 +195,7 @@ class Life:
         self.process.stdin.write(f"{word}\n".encode())
 
 
-async def until(done: Callable[[], bool], what: str, within_s: float = 60) -> None:
+async def until(done: Callable[[], Any], what: str, within_s: float = 60) -> None:
     for _ in range(int(within_s * 20)):
         if done():
             return
@@ -210,10 +222,15 @@ class Bank:
         self.now[name] = Life(name, process)
         self.lives.append(self.now[name])
 
-    async def joined(self, name: str) -> None:
-        await until(lambda: bool(self.now[name].of("joined")), f"{name} in the bank")
+    async def told(self, name: str, kind: str) -> None:
+        life = self.now[name]
+        done = lambda: life.of(kind) or life.process.returncode is not None  # noqa: E731
+        await until(done, f"{name} {kind}")
+        if life.process.returncode is not None:
+            raise SystemExit(f"{name} ended before it was {kind}")
 
     async def kill(self, name: str) -> None:
+        self.now[name].killed_s = time.monotonic()
         self.now[name].process.kill()
         await self.now[name].process.wait()
         await self.now[name].reading
@@ -251,8 +268,23 @@ async def kill_at_random(bank: Bank, seconds: float, every_s: float, count: int)
         for name in names:
             await bank.start(name)
         for name in names:
-            await bank.joined(name)
-            bank.say(f"{name} is back: {bank.now[name].of('restored') or 'with nothing'}")
+            await bank.told(name, "restored")
+            last = bank.now[name].of("restored")[0]["last"]
+            bank.say(f"{name} is back, and hears that it last agreed to {last}")
+
+
+def reformed_s(bank: Bank) -> float:
+    """The longest that it took until a member had a view without one that was killed."""
+    longest = 0.0
+    for gone in (life for life in bank.lives if life.killed_s and life.of("joined")):
+        who = gone.of("joined")[0]["me"]
+        for life in bank.lives:
+            views = life.of("view")
+            knew = [each for each in views if who in each["members"]]
+            after = [each["at_s"] for each in views if knew and each["at_s"] > knew[-1]["at_s"]]
+            if after and life is not gone:
+                longest = max(longest, after[0] - gone.killed_s)
+    return longest
 
 
 def judged(bank: Bank, tables: list[dict[str, Any]], disk: str) -> dict[str, Any]:
@@ -268,22 +300,21 @@ def judged(bank: Bank, tables: list[dict[str, Any]], disk: str) -> dict[str, Any
     totals = {
         each["total"] for life in bank.lives for each in (*life.of("done"), *life.of("restored"))
     }
-    purses = sum(json.loads(Path(disk, f"{name}.json").read_bytes())[0] for name in NAMES)
+    purses = sum(json.loads(Path(disk, f"{name}.json").read_bytes())[1] for name in NAMES)
     if totals != {total} or sum(tables[0]["coins"].values()) != total:
         wrong.append(f"the totals were {totals}, not {total}")
     if purses != total:
         wrong.append(f"{purses} coins on the disks, not {total}")
     wrong += [f"{key} ended both ways" for key, ways in outcomes.items() if len(ways) > 1]
     ends = Counter(next(iter(ways)) for ways in outcomes.values())
-    whys = Counter(
-        each["how"] for life in bank.lives for each in life.of("moved") if each["how"] != "done"
-    )
+    moved = [each for life in bank.lives for each in life.of("moved")]
     return {
         "kills": bank.kills,
         "done": ends["done"],
         "undone": ends["undone"],
-        "failed": sum(count for why, count in whys.items() if "failed before" in why),
-        "longest_s": round(max(each["longest_s"] for each in tables), 3),
+        "failed": sum("failed before" in each["how"] for each in moved),
+        "longest_s": round(max(each["longest_s"] for each in moved), 3),
+        "reformed_s": round(reformed_s(bank), 3),
         "total": sum(tables[0]["coins"].values()),
         "coins": tables[0]["coins"],
         "wrong": wrong,
@@ -291,21 +322,14 @@ def judged(bank: Bank, tables: list[dict[str, Any]], disk: str) -> dict[str, Any
 
 
 async def direct(told: argparse.Namespace) -> int:
-    arguments = [
-        "--protocol",
-        told.protocol,
-        "--port",
-        str(told.port),
-        "--pace-s",
-        str(told.pace_s),
-    ]
+    arguments = ["--port", str(told.port), "--pace-s", str(told.pace_s)]
     with tempfile.TemporaryDirectory() as disk:
         bank = Bank(arguments, disk, (lambda text: None) if told.json else print)
         try:
             for name in NAMES:
                 await bank.start(name)
             for name in NAMES:
-                await bank.joined(name)
+                await bank.told(name, "joined")
             await kill_at_random(bank, told.seconds, told.every_s, told.at_once)
             for life in bank.now.values():
                 life.order("quiet")
@@ -317,7 +341,8 @@ async def direct(told: argparse.Namespace) -> int:
     else:
         print(
             "{kills} kills; {done} transfers done, {undone} not, {failed} because somebody failed; "
-            "the longest took {longest_s} s; {total} coins: {coins}".format(**found)
+            "the longest took {longest_s} s, the longest reformation {reformed_s} s; "
+            "{total} coins: {coins}".format(**found)
         )
         print("\n".join(f"wrong: {each}" for each in found["wrong"]) or "nothing was wrong")
     return 1 if found["wrong"] else 0
@@ -326,7 +351,6 @@ async def direct(told: argparse.Namespace) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("name", nargs="?", choices=NAMES)
-    parser.add_argument("--protocol", default="mtp")
     parser.add_argument("--port", type=int, default=7411)
     parser.add_argument("--disk", default="", help="where a member keeps its own account")
     parser.add_argument("--pace-s", type=float, default=0.2)
@@ -336,7 +360,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     told = parser.parse_args()
     if told.name:
-        asyncio.run(member(told.name, told.protocol, told.port, told.disk, told.pace_s))
+        asyncio.run(member(told.name, told.port, told.disk, told.pace_s))
         return 0
     return asyncio.run(direct(told))
 

@@ -162,6 +162,8 @@ def test_an_import_that_points_the_right_way_is_not(module: str, source: str) ->
 )
 def test_an_impurity_is_told_in_a_pure_room_only(source: str) -> None:
     assert len(tidy.impurities(source, "unisono.protocols.ring.core")) == 1
+    assert len(tidy.impurities(source, "unisono.services.commit.table")) == 1
+    assert not tidy.impurities(source, "unisono.services.actions")
     assert not tidy.impurities(source, "unisono.net.udp")
 
 

@@ -36,7 +36,6 @@ class Teller:
         self.outcomes: dict[str, Outcome] = {}
         self.adopted = False
         self.asked: list[str] = []
-        self.seen = 0
 
     def _keep(self, kept: bytes) -> None:
         self.scene.records[:] = [kept]
@@ -45,9 +44,6 @@ class Teller:
         return self._do(self.replica.hear(message))
 
     def see(self, view: View) -> Sequence[bytes]:
-        self.seen += 1
-        if self.seen == 1 and not self.adopted:
-            self.accounts.found()
         return self._do(self.replica.see(view))
 
     def prompt(self) -> Sequence[bytes]:

@@ -37,12 +37,17 @@ def view_of(*members: Member) -> View:
 
 
 class Noting(Participant):
-    """Notes what it is asked and told; says no to operations that say so."""
+    """Notes what it is asked and told; says no to operations that say so.
 
-    def __init__(self) -> None:
+    All keep the history. What was done by its own name, each also keeps on a disk of its own."""
+
+    def __init__(self, name: str, disk: list[str]) -> None:
+        self.name, self.disk = name, disk
         self.prepared: list[str] = []
         self.history: list[tuple[str, bool]] = []
         self.last: Last | None = None
+        self.learned = False
+        """It had missed an outcome, and was told on its return."""
 
     def prepare(self, action: Action) -> str:
         self.prepared.append(action.key)
@@ -50,6 +55,8 @@ class Noting(Participant):
 
     def commit(self, action: Action) -> None:
         self.history.append((action.key, True))
+        if self.name in action.operations:
+            self.disk.append(action.key)
 
     def abort(self, action: Action, reason: str) -> None:
         self.history.append((action.key, False))
@@ -60,6 +67,10 @@ class Noting(Participant):
     def restore(self, state: bytes, last: Last | None) -> None:
         self.history = list(eval(state))
         self.last = last
+        missed = last is not None and isinstance(last.outcome, Committed)
+        if missed and last is not None and self.disk[-1:] != [last.key]:
+            self.disk.append(last.key)
+            self.learned = True
 
 
 @dataclass
@@ -97,6 +108,8 @@ class Order:
         self.alive: dict[str, Life] = {}
         self.all: list[Life] = []
         self.incarnations: dict[str, int] = {}
+        self.disks: dict[str, list[str]] = {}
+        self.asked: dict[str, tuple[str, ...]] = {}
         for name in names:
             self._born(name)
         self._put(view_of(*self.members))
@@ -108,7 +121,8 @@ class Order:
     def _born(self, name: str) -> Life:
         self.incarnations[name] = self.incarnations.get(name, 0) + 1
         me = someone(name, self.incarnations[name])
-        life = Life(me, self._replica_of(Noting(), self._limits))
+        noting = Noting(name, self.disks.setdefault(name, []))
+        life = Life(me, self._replica_of(noting, self._limits))
         life.replica.live(me)
         self.alive[name] = life
         self.all.append(life)
@@ -128,6 +142,7 @@ class Order:
 
     def ask(self, name: str, key: str, *names: str, no: bool = False) -> None:
         operation = b"no" if no else b"do"
+        self.asked[key] = names
         self.say(name, written(Ask(key, dict.fromkeys(names, operation))))
 
     def read(self, name: str, count: int = 1) -> None:
@@ -193,5 +208,8 @@ class Order:
             for key, outcome in life.outcomes.items():
                 done = isinstance(outcome, Committed)
                 assert seen.setdefault(key, done) == done, f"{key} ended both ways"
-        for life in self.alive.values():
+        for name, life in self.alive.items():
             assert not life.replica.table.open, "nothing blocks"
+            done = [key for key, committed in life.noted.history if committed]
+            mine = [key for key in done if name in self.asked[key]]
+            assert self.disks[name] == mine, "a disk that outlived its process has it all, once"

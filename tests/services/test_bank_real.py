@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from tests.cli.running import ENVIRONMENT, ROOT, free_port
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.xdist_group("bank")]
 
+PAGE = ROOT / "docs" / "ACTIONS.md"
 SOAK_S = float(os.environ.get("UNISONO_BANK_S") or 120)
 
 
@@ -45,3 +48,15 @@ def test_money_moves_for_two_minutes_of_kills() -> None:
     found = bank(SOAK_S, within_s=SOAK_S * 2 + 120)
     print(found)
     assert found["kills"] >= SOAK_S / 10 and found["done"] >= SOAK_S, found
+
+
+@pytest.mark.rule("RNG-23")
+def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
+    (program,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+    path = tmp_path / "notary.py"
+    path.write_text(program.replace('protocol="ring"', f'protocol="ring", port={free_port()}'))
+    done = subprocess.run(
+        [sys.executable, str(path)], capture_output=True, text=True, timeout=60, env=ENVIRONMENT
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("done: ann-") and done.stdout.endswith("Committed()\n")

@@ -20,6 +20,10 @@ class Participant:
     open and the outcomes that are remembered.
     """
 
+    def begin(self, origin: str) -> None:
+        """The group begins with us, so there is no state to take over. `origin` is the same for all
+        who begin it, and another for every group: what is kept on a disk may be of a former one."""
+
     def prepare(self, action: Action) -> str | Awaitable[str]:
         """Our vote: what stands against it, or nothing for yes. From a yes to the outcome, the
         operation must stay possible, whatever happens to this process. May be asked twice."""

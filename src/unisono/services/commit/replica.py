@@ -29,6 +29,7 @@ class Replica:
         self.table = Table(limits)
         self.participant = participant
         self.me: Member | None = None
+        self._is_new = True
 
     def live(self, me: Member) -> None:
         """A life begins: before anything is heard in it."""
@@ -38,6 +39,9 @@ class Replica:
         return self._follow(self.table.hear(message))
 
     def see(self, view: View) -> list[Duty]:
+        if self._is_new:
+            self._is_new = False
+            self.participant.begin(" ".join((view.id, *sorted(map(str, view.members)))))
         return self._follow(self.table.see(view))
 
     def vote(self, key: str, objection: str) -> bytes:
@@ -52,6 +56,7 @@ class Replica:
         """Take over the group's state, and learn what a former life of our name has missed."""
         table, _, rest = state.partition(b"\n")
         self.table.adopt(table)
+        self._is_new = False
         me = self.me
         self.participant.restore(rest, self.table.last.get(me.name) if me else None)
         return [Prepare(action) for action in self.table.awaits(me)] if me else []
