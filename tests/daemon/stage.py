@@ -19,7 +19,6 @@ from typing import Any
 import unisono
 from tests.cli.running import ENVIRONMENT, ROOT, UNISONO, until
 from tests.net.ear import free_port
-from unisono import protocols
 from unisono.daemon import Daemon
 from unisono.daemon.site import PROTOCOL
 from unisono.group import Group
@@ -35,15 +34,13 @@ def told(story: Callable[[Path], Coroutine[Any, Any, None]]) -> None:
         asyncio.run(asyncio.wait_for(story(Path(place)), STORY_S))
 
 
-def role(at: int, count: int) -> dict[str, int]:
-    """The options of the n-th daemon; the size of the ring is what comes."""
-    found = dict(protocols.offer(RING).appoint(at, count, {}))
-    found.pop("sites", None)
-    return found
+def role(at: int) -> dict[str, int]:
+    """The options of the n-th daemon, where the protocol wants somebody to begin."""
+    return {"master": int(at == 0)} if RING == "mtp" else {}
 
 
-def daemon(place: Path, at: int, port: int, count: int = 1, **options: Any) -> Daemon:
-    keywords = {**role(at, count), "name": f"d{at}", "port": port, "protocol": RING, **options}
+def daemon(place: Path, at: int, port: int, **options: Any) -> Daemon:
+    keywords = {**role(at), "name": f"d{at}", "port": port, "protocol": RING, **options}
     return Daemon(f"unix:{place}/d{at}", "ring", **keywords)
 
 
@@ -54,7 +51,7 @@ async def daemons(place: Path, count: int = 1, **options: Any) -> AsyncIterator[
     async with contextlib.AsyncExitStack() as stack:
         found = []
         for at in range(count):
-            made = daemon(place, at, port, count, **options)
+            made = daemon(place, at, port, **options)
             found.append(await stack.enter_async_context(made))
         await eventually(lambda: all(len(each.ring.members) == count for each in found))
         yield found
@@ -152,10 +149,10 @@ class Teller:
 
 
 @contextlib.contextmanager
-def daemon_process(place: Path, at: int, port: int, count: int = 1, *more: str) -> Iterator[Teller]:
+def daemon_process(place: Path, at: int, port: int, *more: str) -> Iterator[Teller]:
     command = [*UNISONO, "daemon", "--listen", f"unix:{place}/d{at}", "--ring", "ring", "--json"]
     command += ["--name", f"d{at}", "--port", str(port), "--protocol", RING, *more]
-    for name, value in role(at, count).items():
+    for name, value in role(at).items():
         command += ["--option", f"{name}={value}"]
     teller = Teller(*command)
     try:

@@ -30,7 +30,7 @@ from tests.daemon.stage import (
 from tests.net.ear import free_port
 from unisono.client import frames
 from unisono.client.frames import Cutter, Kind
-from unisono.daemon import Bounds, Daemon, Limits
+from unisono.daemon import Bounds, Daemon, Limits, records
 
 pytestmark = pytest.mark.real
 
@@ -250,7 +250,8 @@ BAD = {
         + frames.submit(frames.submit_head(unisono.Resilient(2), ("g",)), [b"x"]),
         b"does not offer resilient",
     ),
-    "a state nobody asked for, that is none": (
+    "a state that nobody asked for": (member("b") + frames.state(b"k", b"x"), b"state"),
+    "a state that is none": (
         member("b") + frames.frame(Kind.STATE, b"\0"),
         b"malformed",
     ),
@@ -318,17 +319,64 @@ def test_a_foreign_word_in_the_ring_disturbs_nobody() -> None:
         port = free_port()
         state: Any = {"snapshot": lambda: b"", "restore": lambda octets: None}
         async with (
-            daemon(place, 0, port, 2) as one,
+            daemon(place, 0, port) as one,
             joining(place, "a") as a,
-            unisono.join(
-                "ring", protocol=RING, name="x", port=port, **role(1, 2), **state
-            ) as foreign,
+            unisono.join("ring", protocol=RING, name="x", port=port, **role(1), **state) as foreign,
         ):
             await foreign.multicast(b"hello?")
             await foreign.multicast(b"")
             await a.multicast(b"x")
             assert await heard(a, 1) == [b"x"]
             await eventually(lambda: one.counters()["registry.drop.record_malformed"] == 2)
+
+    told(story)
+
+
+def test_a_ring_that_is_lost_for_good_ends_the_daemon_with_the_reason() -> None:
+    async def story(place: Path) -> None:
+        async with daemons(place) as (one,):
+            a = await joining(place, "a")
+            one.ring._abandon("the net is gone")
+            with pytest.raises(unisono.Stopped, match="the net is gone"):
+                await one.serve()
+            assert await stopped(a) == "the daemon lost the ring: the net is gone"
+
+    told(story)
+
+
+def test_a_state_of_another_version_is_told() -> None:
+    async def story(place: Path) -> None:
+        port = free_port()
+        state: Any = {"snapshot": lambda: b"?!", "restore": lambda octets: None}
+        first = unisono.join("ring", protocol=RING, name="x", port=port, **role(0), **state)
+        async with first as x:
+            giving = asyncio.create_task(_drained(x))
+            async with daemon(place, 0, port, **role(1)) as one:
+                with pytest.raises(unisono.Stopped, match="the ring's state is none of ours"):
+                    await one.serve()
+            giving.cancel()
+
+    told(story)
+
+
+async def _drained(group: Any) -> None:
+    async for _ in group.batches():
+        pass
+
+
+def test_who_said_it_is_told_that_it_is_stable() -> None:
+    async def story(place: Path) -> None:
+        async with daemons(place) as (one,), joining(place, "a") as a:
+            await of_size(a, 1)
+            level = unisono.Resilient(2)
+            body = frames.submit_head(level, ("g",)) + frames.run_of([b"x", b"y"])
+            record = records.said(1, 4, None, body)
+            one._hear(unisono.Stable((unisono.Message(one.ring.me, record, 1),)))
+            one._flush()
+            item = await anext(a)
+            assert isinstance(item, unisono.Stable)
+            found = [(each.sender, each.payload, each.number) for each in item.messages]
+            assert found == [(a.me, b"x", 5), (a.me, b"y", 6)]
 
     told(story)
 

@@ -18,6 +18,7 @@ from tests.daemon.stage import (
     joining,
     messages,
     of_size,
+    role,
     stopped,
     told,
 )
@@ -214,9 +215,9 @@ def test_a_state_that_is_too_large_is_told_to_who_joins() -> None:
 def test_a_daemon_that_comes_later_knows_the_groups() -> None:
     async def story(place: Path) -> None:
         port = free_port()
-        async with daemon(place, 0, port, 2) as d0, joining(place, "a") as a:
+        async with daemon(place, 0, port) as d0, joining(place, "a") as a:
             await a.multicast(b"before")
-            async with daemon(place, 1, port, 2) as d1, joining(place, "b", at=1) as b:
+            async with daemon(place, 1, port) as d1, joining(place, "b", at=1) as b:
                 assert [who.name for who in b.view.members] == ["a", "b"]
                 await a.multicast(b"after")
                 assert await heard(b, 1) == [b"after"]
@@ -305,7 +306,7 @@ def test_tcp_on_loopback_serves_as_well() -> None:
             "ring",
             protocol=RING,
             port=free_port(),
-            **({"master": 1} if RING == "mtp" else {}),
+            **role(0),
         )
         async with both:
             tcp, unix = both.at

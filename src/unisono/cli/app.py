@@ -97,6 +97,10 @@ def cat(
         str | None, typer.Option(metavar="HOST:PORT", help="What others are told instead.")
     ] = None,
     protocol: Annotated[str | None, typer.Option(help="By default rmcast.")] = None,
+    daemon: Annotated[
+        str | None,
+        typer.Option(metavar="WHERE", help="Join through the daemon there, as unix:/path."),
+    ] = None,
     service: Annotated[str | None, typer.Option(help="Of the lines: fifo, causal, …")] = None,
     option: Options = None,
     config: Annotated[
@@ -146,6 +150,7 @@ def cat(
         bind=bind,
         advertise=advertise,
         protocol=protocol,
+        daemon=daemon,
         service=service,
         options=options_of(option) if option else None,
         config=config,
@@ -279,7 +284,9 @@ def daemon(
     advertise: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="What others are told instead.")
     ] = None,
-    protocol: Annotated[str | None, typer.Option(help="One with a total order.")] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="By default ring; it needs a total order.")
+    ] = None,
     service: Annotated[str | None, typer.Option(help="Of messages that ask for none.")] = None,
     option: Options = None,
     config: Annotated[

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import resource
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,10 +14,13 @@ from typing import Any
 
 from unisono.cli import INTERRUPTED, OK, STOPPED, refuse
 from unisono.daemon import Bounds, Daemon
-from unisono.errors import Misuse, Stopped
+from unisono.errors import Misuse, Stopped, UnisonoError
 from unisono.model import View
 
 WATCH_S = 0.2
+FILES_BESIDES = 64
+"""Descriptors for all that is not a client."""
+GO_ON = "go_on"
 
 
 def daemon(
@@ -44,6 +48,16 @@ def _mode(text: str) -> int:
     return mode
 
 
+def _allow_files(clients: int) -> None:
+    """A socket for each client, where the system lets us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = clients + FILES_BESIDES
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 class _Run:
     """From the start to a signal, or to the end of the ring."""
 
@@ -57,6 +71,7 @@ class _Run:
         self._main = asyncio.current_task()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._signalled, number)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._go_on)
         serving = False
         try:
             async with self._daemon as site:
@@ -83,6 +98,13 @@ class _Run:
         if self._main is not None:
             self._main.cancel()
             self._main = None
+
+    def _go_on(self) -> None:
+        """The operator's word that this part of a split ring may go on."""
+        try:
+            self._daemon.ring.request(GO_ON)
+        except UnisonoError as error:
+            logging.warning("%s", error)
 
     async def _watch(self) -> None:
         """Who is in the ring, when it changes."""

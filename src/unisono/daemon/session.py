@@ -97,6 +97,8 @@ class Session(asyncio.Protocol):
         self.group = ""
         self.sheds = False
         self.said_count = 0
+        self.asked: set[bytes] = set()
+        """The states that it was asked for."""
         self.ending = ""
         """Why nothing more is read or delivered."""
         self.lost = False

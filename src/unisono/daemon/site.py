@@ -41,7 +41,7 @@ from unisono.group import Group
 from unisono.model import Address, Member, Message, Service, ServiceLevel, View
 from unisono.net.stream import Item, Rejoined, Stable
 
-PROTOCOL = "mtp"
+PROTOCOL = "ring"
 RING = "unisono"
 NOBODY = Member("nobody", Address("0.0.0.0", 0), 0)
 """Until the ring has let us in."""
@@ -133,7 +133,7 @@ class Daemon:
         self._doors.close()
         for session in list(self._sessions.values()):
             session.cut(why)
-        if self._reader is not None:
+        if self._reader is not None and self._reader is not asyncio.current_task():
             self._reader.cancel()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S):
@@ -282,6 +282,9 @@ class Daemon:
             return records.left(session.number)
         if kind == Kind.STATE:
             told = frames.read_state(body)
+            if told.key not in session.asked:
+                raise BadPacket("state")
+            session.asked.discard(told.key)
             return records.given(told.key, told.state, told.failed)
         raise BadPacket("kind")
 
@@ -328,7 +331,9 @@ class Daemon:
             case Install(to, view, new):
                 self._install(to, view, new)
             case Ask(giver, key):
-                self._put(giver, frames.capture(key))
+                if session := self._sessions.get(giver):
+                    session.asked.add(key)
+                    self._put(giver, frames.capture(key))
             case Await(number):
                 if session := self._sessions.get(number):
                     session.hold()
@@ -402,7 +407,10 @@ class Daemon:
 
     def _restore(self, state: bytes) -> None:
         before = self._registry
-        self._registry = Registry.restored(before.me, state)
+        try:
+            self._registry = Registry.restored(before.me, state)
+        except BadPacket:
+            raise Stopped("the ring's state is none of ours: is it all one version?") from None
         for number in before.clients_of(before.me):
             if session := self._sessions.get(number):
                 session.cut(

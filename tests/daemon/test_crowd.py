@@ -1,0 +1,180 @@
+"""Many clients in many groups on three daemons, some of them killed under load: for the others
+nothing is lost and nothing is out of order."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.running import until
+from tests.daemon.stage import Teller, daemon_process, python
+from tests.net.ear import free_port
+
+pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.xdist_group("crowd")]
+
+DAEMONS = 3
+
+
+@dataclass(frozen=True)
+class Size:
+    clients: int
+    groups: int
+    killed: int
+    processes: int
+    """Of those who are not killed."""
+    seconds: float
+    batch: int
+    pause_s: float
+    octets: int = 100
+
+
+SMALL = Size(clients=40, groups=10, killed=4, processes=3, seconds=4, batch=5, pause_s=0.25)
+FULL = Size(
+    clients=200,
+    groups=50,
+    killed=20,
+    processes=6,
+    seconds=float(os.environ.get("UNISONO_SECONDS", "40")),
+    batch=10,
+    pause_s=0.5,
+)
+
+
+def cast_of(size: Size, place: Path, dice: random.Random) -> tuple[list[Any], list[list[Any]]]:
+    """Those who will be killed, and the others by process. Each is in a group; every third says
+    all it says to another group too."""
+    everyone = []
+    for at in range(size.clients):
+        own, other = f"g{at % size.groups}", f"g{(at + 1) % size.groups}"
+        everyone.append(
+            {
+                "name": f"c{at}",
+                "group": own,
+                "to": [own, other] if at % 3 == 0 else [own],
+                "daemon": f"unix:{place}/d{dice.randrange(DAEMONS)}",
+            }
+        )
+    killed = dice.sample(everyone, size.killed)
+    others = [each for each in everyone if each not in killed]
+    return killed, [others[at :: size.processes] for at in range(size.processes)]
+
+
+def play(size: Size, seed: int) -> dict[str, Any]:
+    dice = random.Random(seed)
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="uni")))
+        port = free_port()
+        daemons = [stack.enter_context(daemon_process(place, at, port)) for at in range(DAEMONS)]
+        until(lambda: all(len(each.wait("ring")["daemons"]) == 3 for each in daemons), 60)
+        killed, others = cast_of(size, place, dice)
+
+        def crowd(clients: Sequence[Any]) -> Teller:
+            orders = {"batch": size.batch, "pause_s": size.pause_s, "octets": size.octets}
+            process = python("tests.daemon.crowd", clients=clients, **orders)
+            stack.callback(process.close)
+            return process
+
+        victims = [crowd([each]) for each in killed]
+        crowds = [crowd(each) for each in others]
+        for each in (*victims, *crowds):
+            each.wait("joined", 120)
+        for each in (*victims, *crowds):
+            each.order("talk")
+        end = time.monotonic() + size.seconds
+        pause_s = size.seconds / (size.killed + 1)
+        for victim in victims:
+            time.sleep(pause_s * dice.uniform(0.5, 1.0))
+            victim.kill()
+        time.sleep(max(0.0, end - time.monotonic()))
+        for each in crowds:
+            each.order("silence")
+        for each in crowds:
+            each.wait("silent", 120)
+        settle(crowds, 120)
+        took_s = time.monotonic() - began
+        reports = []
+        for at, each in enumerate(crowds):
+            each.order(f"report {place}/report{at}")
+            each.wait("reported")
+            reports += json.loads((place / f"report{at}").read_text())
+        for each in daemons:
+            each.process.terminate()
+        counters = [each.wait("ended")["counters"] for each in daemons]
+    told = check(size, reports, {each["name"] for each in killed})
+    cut = sum(each.get("cut", 0) for each in counters)
+    assert not sum(each.get("shed", 0) for each in counters)
+    return {**told, "seconds": round(took_s, 1), "cut": cut}
+
+
+def settle(crowds: Sequence[Teller], within_s: float) -> None:
+    """Until nothing more comes to anybody."""
+    end, before, still = time.monotonic() + within_s, None, 0
+    while still < 4:
+        counts = []
+        for each in crowds:
+            asked = len(each.of("count"))
+            each.order("count")
+            until(lambda each=each, asked=asked: len(each.of("count")) > asked, 60, "a count")
+            counts.append(each.of("count")[-1])
+        still = still + 1 if counts == before else 0
+        before = counts
+        assert time.monotonic() < end, counts
+        time.sleep(0.25)
+
+
+def check(size: Size, reports: Sequence[Any], killed: set[str]) -> dict[str, Any]:
+    assert len(reports) == size.clients - size.killed
+    assert not [each["name"] for each in reports if each["ended"] or each["wrong"]], reports
+    by_place: dict[int, tuple[str, int]] = {}
+    heard_of_killed: dict[str, set[int]] = {}
+    messages = 0
+    for group in {each["group"] for each in reports}:
+        inside = [each for each in reports if each["group"] == group]
+        log = [tuple(entry) for entry in inside[0]["log"]]
+        messages += len(log)
+        for each in inside[1:]:
+            assert [tuple(entry) for entry in each["log"]] == log, f"{each['name']} in {group}"
+        places = [seq for seq, _, _ in log]
+        assert places == sorted(set(places)), "in order, and once"
+        for seq, sender, number in log:
+            assert by_place.setdefault(seq, (sender, number)) == (sender, number)
+        numbers: dict[str, list[int]] = {}
+        for _, sender, number in log:
+            numbers.setdefault(sender, []).append(number)
+        for sender, found in numbers.items():
+            assert found == list(range(1, len(found) + 1)), f"{sender} in {group}: a hole"
+            if sender.split("#")[0] in killed:
+                heard_of_killed.setdefault(sender, set()).add(len(found))
+        for each in reports:
+            if group in each["to"] and each["said"]:
+                assert len(numbers.get(each["me"], ())) == each["said"], f"{each['name']} lost"
+        # The last views are the same, and those who were killed are in none of them.
+        (last,) = {json.dumps(each["views"][-1]) for each in inside}
+        assert not killed & set(json.loads(last)[1])
+    assert all(len(counts) == 1 for counts in heard_of_killed.values()), "in all groups, or in none"
+    return {
+        "messages": len(by_place),
+        "deliveries": sum(len(each["log"]) for each in reports),
+        "of_killed": sum(max(counts) for counts in heard_of_killed.values()),
+    }
+
+
+def test_killed_clients_take_nothing_with_them() -> None:
+    print(play(SMALL, 1))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_twenty_of_two_hundred_clients_killed_under_load_take_nothing_with_them() -> None:
+    print(play(FULL, 2))
