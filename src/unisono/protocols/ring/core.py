@@ -295,8 +295,9 @@ class Site:
         """Of our ring: what its sender has, and that it lives."""
         if not isinstance(packet, Token) or not packet.again:
             self.ordering.note(header.sender, header.s, header.k)
-        if self.token.tries and key_of(self.token.holder()) == header.sender:
-            self.token.tries = 0
+        if self.token.tries and not isinstance(packet, Person):
+            if key_of(self.token.holder()) == header.sender:
+                self.token.tries = 0
         code = getattr(packet, "code", None)
         if code is Code.FAST_ACK:
             self.token.acked(out)

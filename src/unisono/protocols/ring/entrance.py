@@ -91,6 +91,8 @@ class Entrance:
     def hear_of(self, packet: Person | Token, out: list[Effect]) -> None:
         """A ring goes on, and we are not on it: ask to join."""
         core = self._core
+        if packet.header.version < core.version:
+            return
         if isinstance(packet, Person):
             leader = packet.other or packet.member
         else:
@@ -128,8 +130,10 @@ class Entrance:
         for known in core.ring.members:
             if known.name != member.name:
                 continue
-            if known == member and packet.has(Bits.MEMORY):
-                break  # It fell out of this very ring.
+            if known == member:
+                if packet.header.version == core.ring.version:
+                    core.to(member, Code.RESUME, b"", out)  # It never heard that.
+                break
             if known.address != member.address and known.incarnation >= member.incarnation:
                 if self._is_usher():
                     core.refuse(member, f"the name {member.name} is taken", out)

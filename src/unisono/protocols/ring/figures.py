@@ -183,12 +183,12 @@ def another_ring_is_in_force_there(me: Site, packet: Person) -> bool:
     return packet.header.version > me.version
 
 
-def it_is_my_new_ring_after_all(me: Site, packet: Person) -> bool:
+def it_is_my_new_ring_after_all(me: Site, packet: Any) -> bool:
     return me.reform.is_in_force_elsewhere(packet)
 
 
-def it_is_better(me: Site, packet: Person) -> bool:
-    return me.reform.is_better(packet)
+def it_knows_more(me: Site, packet: Person) -> bool:
+    return me.reform.should_win(packet)
 
 
 # -- do: Send -------------------------------------------------------------------------------------
@@ -509,10 +509,13 @@ REFORMATION: Final = Figure("reformation", start=F.INIT, arrows=(
     Arrow(F.INIT,    Code.REF_INV_BC,   i_should_lead,           deny_and_stand,      F.INIT),
     Arrow(F.INIT,    Code.REF_INV_BC,   always,                  deny,                F.INIT),
     Arrow(F.INIT,    Code.TOKEN_BC,     my_ring_goes_on,         return_to_ring,      F.INIT),
+    Arrow(F.INIT,    Code.TOKEN_BC,     it_is_my_new_ring_after_all, install,         F.INIT),
     Arrow(F.INIT,    Code.TOKEN_BC,     a_later_ring_goes_on,    hear_of_ring,        F.INIT),
     Arrow(F.INIT,    Code.TOKEN_BC,     always,                  stay,                F.INIT),
     Arrow(F.INIT,    Code.RSP_NEG,      it_is_my_new_ring_after_all, install,         F.INIT),
     Arrow(F.INIT,    Code.RSP_NEG,      always,                  stay,                F.INIT),
+    Arrow(F.INIT,    Code.RESUME,       it_is_my_new_ring_after_all, install,         F.INIT),
+    Arrow(F.INIT,    Code.RESUME,       always,                  stay,                F.INIT),
     Arrow(F.INIT,    Code.RING_INFO,    always,                  hear_of_ring,        F.INIT),
 
     Arrow(F.W_TR,    Timer.T_REF_RT,    always,                  wait_for_invitation, F.INIT),
@@ -539,7 +542,7 @@ REFORMATION: Final = Figure("reformation", start=F.INIT, arrows=(
     *(Arrow((F.INIT, F.W_TR, F.W_RSU), on, always, stay, None) for on in _LATE_IN_REFORMATION),
     Arrow((F.INIT, F.W_TR, F.W_RSU), Code.RELEASE, always,       be_released,         None),
     *(Arrow(F.INIT, on, always, stay, None) for on in (
-        Timer.T_REF_RT, Code.RESEND_DATA, Code.NEWTR_BC, Code.ABORT_BC_RQU, Code.RESUME)),
+        Timer.T_REF_RT, Code.RESEND_DATA, Code.NEWTR_BC, Code.ABORT_BC_RQU)),
     *(Arrow(F.W_TR, on, always, stay, None) for on in (
         Code.E_INIT, Code.E_ABORT_REF, Timer.T_REFORM, Code.TOKEN_BC, Code.RSP_NEG, Code.RING_INFO,
         Code.RESUME)),
@@ -564,7 +567,7 @@ COORDINATOR: Final = Figure("coordinator", start=C.INIT, arrows=(
     Arrow(C.W_RSP,   Timer.T_TS,        always,                  invite,              C.W_RSP),
     Arrow(C.W_RSP,   Code.RSP_NEG,      my_ring_is_in_force,     abort,               C.INIT),
     Arrow(C.W_RSP,   Code.RSP_NEG,      another_ring_is_in_force, go_and_join,        C.INIT),
-    Arrow(C.W_RSP,   Code.RSP_NEG,      it_is_better,            vote_for_it,         C.INIT),
+    Arrow(C.W_RSP,   Code.RSP_NEG,      it_knows_more,           vote_for_it,         C.INIT),
     Arrow(C.W_RSP,   Code.RSP_NEG,      always,                  note_denial,         C.W_RSP),
     Arrow(C.W_RSP,   Code.RING_INFO,    another_ring_is_in_force_there, go_and_join,  C.INIT),
     Arrow(C.W_RSP,   Code.RING_INFO,    always,                  stay,                C.W_RSP),

@@ -28,7 +28,7 @@ from unisono.protocols.ring.packets import (
     Version,
     key_of,
 )
-from unisono.protocols.ring.ring import CHAIN_MAX, Link, Ring, Seat, read_ring
+from unisono.protocols.ring.ring import CHAIN_MAX, NO_RECORD, Link, Ring, Seat, read_ring
 from unisono.wire import ENVELOPE_OCTETS, Writer
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ class Reform:
         self._parts: dict[int, RingPart] = {}
         self._parts_of = NO_VERSION
         self.override = False
+        self._outbid = False
+        """Somebody has promised a higher version than ours."""
         self._warned = False
 
     # -- R1 to R3 ----------------------------------------------------------------------------------
@@ -82,6 +84,12 @@ class Reform:
 
     def is_better(self, packet: Person) -> bool:
         return self.key(packet) > self.my_key()
+
+    def should_win(self, packet: Person) -> bool:
+        """One that denies and has what it speaks of. Who only has heard of more is not waited for:
+        it is the majority that must agree."""
+        same = packet.header.version == self._core.version
+        return (same or packet.has(Bits.MEMORY)) and self.is_better(packet)
 
     # -- somebody invites ------------------------------------------------------------------------
 
@@ -213,7 +221,7 @@ class Reform:
         if core.key in ring.index:
             seat = ring.seats[ring.index[core.key]]
             return seat.old == core.memory and (not core.memory or ring.base == core.ordering.S)
-        return core.leaving and ring.base == core.ordering.S
+        return core.entrance.has_quit and ring.base == core.ordering.S
 
     def leaves_out(self, packet: RingPart) -> bool:
         ring = self._offered(packet)
@@ -283,7 +291,8 @@ class Reform:
         """[REF_INV_BC] Begin, or ask again those that did not answer."""
         core = self._core
         leads = self.promised.leader == core.key and self.promised > core.ring.version
-        if not leads or core.seen > self.promised.number:
+        if not leads or self._outbid or core.seen > self.promised.number:
+            self._outbid = False
             if core.seen >= ROUND_MAX:
                 core.doom("no version is left")
                 return
@@ -316,9 +325,7 @@ class Reform:
 
     def _founding(self) -> Ring:
         core = self._core
-        if core.record.names:
-            return Ring(size=len(core.record.names))
-        return Ring(size=core.parameters.sites)
+        return Ring(size=core.parameters.sites or len(core.record.names))
 
     def count_in(self, packet: Person, out: list[Effect]) -> None:
         """[RSP_POS] It comes along. What it lacks is sent to it; if that cannot be, it is told."""
@@ -573,11 +580,12 @@ class Reform:
             and core.ring.member(packet.header.sender) is not None
         )
 
-    def is_in_force_elsewhere(self, packet: Person) -> bool:
+    def is_in_force_elsewhere(self, packet: Person | Token | Control) -> bool:
         """We accepted this ring, and were never told that it is in force: it is."""
         core = self._core
+        told = not isinstance(packet, Person) or packet.has(Bits.IN_FORCE)
         return (
-            packet.has(Bits.IN_FORCE)
+            told
             and packet.header.version == core.ring.version
             and core.ring.version.number > 0
             and not core.was_in_force
@@ -595,12 +603,19 @@ class Reform:
     def note_denial(self, packet: Person) -> None:
         """A ring of a lower version is in force: if it has the majority, ours was forgotten."""
         core = self._core
-        if Version(packet.attempt, core.key) != self.promised or not packet.has(Bits.IN_FORCE):
+        if Version(packet.attempt, core.key) != self.promised:
+            return
+        if not packet.has(Bits.IN_FORCE):
+            self._outbid = True
             return
         self._denials[packet.member.name] = packet.header.version
         same = {n for n, version in self._denials.items() if version == packet.header.version}
-        if self._quorum.size and self._quorum.is_majority(same):
+        if not self._quorum.size or not self._quorum.is_majority(same):
+            return
+        if core.memory:
             core.doom("the group began anew without this member")
+        else:
+            core.record = NO_RECORD  # What it told of is no more.
 
     def told(self, packet: Told) -> None:
         core = self._core
