@@ -28,10 +28,11 @@ _KEYWORDS: Final[dict[str, str]] = {
         DATA: "data message msg fragment",
         REPAIR: "repair repaired retransmit retransmission retransmitted resend resent again",
         NAK: "nak nack naks missing ask",
-        REFUSAL: "deny denied denial refuse refused refusal reject rejected expel expelled",
+        REFUSAL: "deny denied denial refuse refused refusal reject rejected expel expelled neg"
+        " stale",
         TOKEN: "token request grant granted ack acks acknowledge release pass order propose",
         JOIN: "join seek find welcome confirm confirmed admit leave bye quit reform suggest agree"
-        " commit install view merge stand support",
+        " commit install view merge stand support invite pos newtr resume coord info abort",
         STATE: "state snapshot transfer roster",
         QUIET: "beat heartbeat empty announce alive idle report seat status probe ping pong hello",
     }.items()

@@ -9,6 +9,7 @@ from unisono.core import Offer
 from unisono.model import Service
 from unisono.protocols.ring.core import GO_ON, Site
 from unisono.protocols.ring.parameters import DEFAULTS
+from unisono.protocols.ring.words import label
 
 
 def appoint(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, int]:
@@ -51,6 +52,7 @@ OFFER: Final = Offer(
     options=DEFAULTS,
     on_split="the majority goes on, the rest block and merge back",
     requests=(GO_ON,),
+    label=label,
     appoint=appoint,
     quorum=quorum,
     advice=advice,

@@ -1,0 +1,160 @@
+"""The ring's words for its packets: the paper's names in short, and never an exception."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from unisono.draw.words import JOIN, NAK, QUIET, REFUSAL, REPAIR, STATE, TOKEN, category
+from unisono.model import Address, Member
+from unisono.protocols import offers
+from unisono.protocols.ring import packets
+from unisono.protocols.ring.codes import KINDS, Code
+from unisono.protocols.ring.packets import (
+    HEADER_OCTETS,
+    PROTOCOL,
+    TURN,
+    WHOLE,
+    Bits,
+    Header,
+    Person,
+    Version,
+    key_of,
+)
+from unisono.protocols.ring.turn import MORE, Run, write_runs
+from unisono.protocols.ring.words import label
+from unisono.wire import ENVELOPE_OCTETS, Writer, seal
+
+A = Member("a", Address("10.0.0.1", 7000), 1)
+KEY = key_of(A)
+VERSION = Version(5, KEY)
+HEADER = Header(VERSION, KEY, KEY, 0, 12, 11)
+
+
+def person(code: Code) -> bytes:
+    return Person(code, HEADER, 6, Bits.MEMORY, A, 6, A, 3).body()
+
+
+def turn(at: int, of: int, piece: bytes) -> bytes:
+    return TURN.pack(at, of, 0) + piece
+
+
+def ranges(*asked: tuple[int, int, int]) -> bytes:
+    return Writer().rows("QHH", 3, [value for each in asked for value in each]).done()
+
+
+def run(first: int, *marks: int) -> bytes:
+    return b"".join(write_runs([Run(KEY, first, marks, [b"x"] * len(marks))]))
+
+
+def told(reason: str) -> bytes:
+    return Writer().text(reason).member(A).done()
+
+
+PACKETS = {
+    "token 12": (Code.TOKEN_BC, turn(0, 1, run(1, 4))),
+    "token 12 null": (Code.TOKEN_BC, turn(0, 1, b"")),
+    "token 12.0": (Code.TOKEN_BC, turn(0, 3, b"xxx")),
+    "token 12.2 end": (Code.TOKEN_BC, turn(2, 3, b"x")),
+    "resend 12": (Code.RESEND_DATA, turn(0, 1, run(1, 4))),
+    "resend 12 null": (Code.RESEND_DATA, turn(0, 1, b"")),
+    "resend 12.3": (Code.RESEND_DATA, turn(3, 5, b"x")),
+    "ask 12": (Code.RESEND_RQU, ranges((12, 0, WHOLE))),
+    "ask 12.3-12.5": (Code.RESEND_RQU, ranges((12, 3, 5))),
+    "ask 12.3 13.1 on 14": (Code.RESEND_RQU, ranges((12, 3, 3), (13, 1, WHOLE), (14, 0, WHOLE))),
+    "delegate 4": (Code.DATA_BC_RQU, run(4, 4)),
+    "delegate 4-6": (Code.DATA_BC_RQU, run(4, 4, 4, 5)),
+    "delegate 7": (Code.DATA_BC_RQU, run(7, 4 | MORE)),
+    "delegate": (Code.DATA_BC_RQU, b""),
+    "fast_ack 12": (Code.FAST_ACK, b""),
+    "alive?": (Code.TS_ALIVE_RQU, b""),
+    "alive": (Code.TS_ALIVE_RSP, b""),
+    "resume 5": (Code.RESUME, b""),
+    "resume? 5": (Code.RESUME_RQU, b""),
+    "newtr_ack 5": (Code.NEWTR_ACK, b""),
+    "release": (Code.RELEASE, b""),
+    "join": (Code.MEMBER_JOIN, person(Code.MEMBER_JOIN)),
+    "invite 6": (Code.REF_INV_BC, person(Code.REF_INV_BC)),
+    "pos 6 s=12": (Code.RSP_POS, person(Code.RSP_POS)),
+    "neg 6": (Code.RSP_NEG, person(Code.RSP_NEG)),
+    "info 5 s=12": (Code.RING_INFO, person(Code.RING_INFO)),
+    "quit": (Code.QUIT, person(Code.QUIT)),
+    "abort 6": (Code.ABORT_BC_RQU, Writer().u32(6).done()),
+    "coord": (Code.COORD_RQU, Writer().u64(KEY).done()),
+    "newtr 5": (Code.NEWTR_BC, Writer().u8(0).u8(1).raw(b"ring").done()),
+    "newtr 5.1": (Code.NEWTR_BC, Writer().u8(1).u8(2).raw(b"ring").done()),
+    "stale: gone": (Code.STALE, told("gone")),
+    "refuse: full": (Code.REFUSE, told("full")),
+    "state_ask from 20": (Code.STATE_ASK, Writer().u64(20).u16(4).done()),
+    "state 20-24 of 90": (Code.STATE, packets.STATE.pack(90, 20) + b"12345"),
+    "state 0 of 0": (Code.STATE, packets.STATE.pack(0, 0)),
+}
+
+
+def body(words: str) -> bytes:
+    rest = PACKETS[words][1]
+    return HEADER.octets(HEADER_OCTETS + len(rest)) + rest
+
+
+def packet(words: str) -> bytes:
+    return seal(PROTOCOL, PACKETS[words][0], 77, VERSION.leader, body(words))
+
+
+@pytest.mark.parametrize("words", PACKETS)
+def test_a_packet_has_its_words(words: str) -> None:
+    assert label(packet(words)) == words
+    assert label(memoryview(bytearray(packet(words)))) == words
+
+
+def test_every_kind_of_packet_is_shown_here() -> None:
+    assert {code.value for code, _ in PACKETS.values()} == set(KINDS)
+
+
+def test_the_catalogue_has_the_words() -> None:
+    assert offers()["ring"].label is label
+
+
+@pytest.mark.parametrize(
+    ("drawn_as", "words"),
+    [
+        (TOKEN, "token 12 null"),
+        (TOKEN, "fast_ack 12"),
+        (REPAIR, "resend 12.3"),
+        (NAK, "ask 12.3-12.5"),
+        (JOIN, "join"),
+        (JOIN, "invite 6"),
+        (JOIN, "pos 6 s=12"),
+        (JOIN, "coord"),
+        (JOIN, "newtr 5"),
+        (JOIN, "newtr_ack 5"),
+        (JOIN, "resume 5"),
+        (JOIN, "quit"),
+        (STATE, "state_ask from 20"),
+        (STATE, "state 20-24 of 90"),
+        (QUIET, "alive?"),
+        (QUIET, "alive"),
+        (REFUSAL, "neg 6"),
+        (REFUSAL, "stale: gone"),
+        (REFUSAL, "refuse: full"),
+    ],
+)
+def test_the_words_choose_how_it_is_drawn(drawn_as: str, words: str) -> None:
+    assert words in PACKETS and category(words) == drawn_as
+
+
+def test_what_is_no_packet_has_no_words() -> None:
+    good, dice = packet("alive"), Random(3)
+    assert label(b"") == label(good[:20]) == label(good[:-1]) == label(b"\0" * 60) == ""
+    for kind in (0, Code.E_ACK, Code.RB_DATA_RQU, 99):
+        assert label(seal(PROTOCOL, kind, 77, 1, body("alive"))) == "", "no such kind on the wire"
+    assert label(seal(PROTOCOL + 1, Code.RESUME, 77, 1, good[ENVELOPE_OCTETS:])) == ""
+    for words, (code, _) in PACKETS.items():
+        for _ in range(100):
+            rest = bytearray(PACKETS[words][1])
+            for _ in range(dice.randrange(3)):
+                if rest:
+                    rest[dice.randrange(len(rest))] ^= 1 << dice.randrange(8)
+            rest = rest[: dice.randrange(len(rest) + 1)]
+            whole = HEADER.octets(HEADER_OCTETS + len(rest)) + bytes(rest)
+            label(seal(PROTOCOL, code, 77, VERSION.leader, whole))
