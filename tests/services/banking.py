@@ -8,14 +8,16 @@ from examples.bank import Accounts
 from unisono.model import Message, Service, ServiceLevel, View
 from unisono.services.commit import (
     Ask,
+    Begun,
     Committed,
     Decided,
+    Duty,
     Outcome,
     Prepare,
     Replica,
+    Say,
     written,
 )
-from unisono.services.commit.replica import Duty
 from unisono.sim.acting import Lived, Play, Scene
 
 COINS = 100
@@ -36,6 +38,10 @@ class Teller:
         self.outcomes: dict[str, Outcome] = {}
         self.adopted = False
         self.asked: list[str] = []
+        self.longest_us = 0
+        """From the begin of an action to its outcome, at most."""
+        self.views: list[tuple[int, View]] = []
+        self._begun_us: dict[str, int] = {}
 
     def _keep(self, kept: bytes) -> None:
         self.scene.records[:] = [kept]
@@ -44,6 +50,7 @@ class Teller:
         return self._do(self.replica.hear(message))
 
     def see(self, view: View) -> Sequence[bytes]:
+        self.views.append((self.scene.now_us(), view))
         return self._do(self.replica.see(view))
 
     def prompt(self) -> Sequence[bytes]:
@@ -75,7 +82,14 @@ class Teller:
             if isinstance(duty, Prepare):
                 objection = self.accounts.prepare(duty.action)
                 said.append(self.replica.vote(duty.action.key, objection))
+            elif isinstance(duty, Say):
+                said.append(duty.payload)
+            elif isinstance(duty, Begun):
+                self._begun_us[duty.action.key] = self.scene.now_us()
             elif isinstance(duty, Decided):
+                now_us = self.scene.now_us()
+                took_us = now_us - self._begun_us.pop(duty.action.key, now_us)
+                self.longest_us = max(self.longest_us, took_us)
                 assert duty.action.key not in self.outcomes, "decided once"
                 self.outcomes[duty.action.key] = duty.outcome
         return said
@@ -89,6 +103,8 @@ def judge(lives: Sequence[Lived], service: ServiceLevel) -> Iterable[str]:
     outcomes: dict[str, tuple[bool, str]] = {}
     for each in lives:
         teller: Teller = each.application
+        if min(teller.accounts.coins.values()) < 0:
+            yield f"{each.me} holds an account below nothing"
         if each.alive or service == Service.SAFE:
             if teller.accounts.total != total:
                 yield f"{each.me} counts {teller.accounts.total} coins, not {total}"

@@ -15,15 +15,16 @@ from unisono.services.commit import (
     Ask,
     Committed,
     Decided,
+    Duty,
     Last,
     Limits,
     Outcome,
     Participant,
     Prepare,
     Replica,
+    Say,
     written,
 )
-from unisono.services.commit.replica import Duty
 
 Item = Message | View
 
@@ -80,6 +81,8 @@ class Life:
     inbox: deque[Item] = field(default_factory=deque)
     pending: deque[Action] = field(default_factory=deque)
     """What it has to prepare and has not yet."""
+    words: deque[bytes] = field(default_factory=deque)
+    """What it has to say and has not yet."""
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     said: int = 0
 
@@ -92,6 +95,8 @@ class Life:
         for duty in duties:
             if isinstance(duty, Prepare):
                 self.pending.append(duty.action)
+            elif isinstance(duty, Say):
+                self.words.append(duty.payload)
             elif isinstance(duty, Decided):
                 assert duty.action.key not in self.outcomes
                 self.outcomes[duty.action.key] = duty.outcome
@@ -106,6 +111,8 @@ class Order:
         self.items: list[Item] = []
         self._replica_of, self._limits = replica_of, limits
         self.alive: dict[str, Life] = {}
+        self.apart: dict[str, tuple[Life, int]] = {}
+        """Who is cut off with its memory, and since which place of the order."""
         self.all: list[Life] = []
         self.incarnations: dict[str, int] = {}
         self.disks: dict[str, list[str]] = {}
@@ -153,8 +160,11 @@ class Order:
             life.do(take(item))  # type: ignore[operator]
 
     def vote(self, name: str) -> bool:
-        """The oldest vote that is due, if one is."""
+        """The oldest word or vote that is due, if one is."""
         life = self.alive[name]
+        if life.words:
+            self.say(name, life.words.popleft())
+            return True
         if not life.pending:
             return False
         action = life.pending.popleft()
@@ -167,6 +177,19 @@ class Order:
         gone.inbox.clear()
         self._put(view_of(*self.members))
         return gone
+
+    def cut_off(self, name: str) -> None:
+        """It is taken for gone, and hears nothing any more."""
+        life = self.alive.pop(name)
+        self.apart[name] = (life, len(self.items))
+        self._put(view_of(*self.members))
+
+    def merge(self, name: str) -> None:
+        """It is heard again, with its memory: it gets the messages it missed, but not the views."""
+        life, since = self.apart.pop(name)
+        life.inbox.extend(item for item in self.items[since:] if isinstance(item, Message))
+        self.alive[name] = life
+        self._put(view_of(*self.members))
 
     def come_back(self, name: str) -> Life:
         """A new life, given the state of one that has read all that stands before its view."""
@@ -185,7 +208,9 @@ class Order:
         return self.come_back(name)
 
     def finish(self) -> None:
-        """All read and vote until nothing is left to do."""
+        """All come together, and read and vote until nothing is left to do."""
+        for name in list(self.apart):
+            self.merge(name)
         for _ in range(10_000):
             busy = False
             for name, life in self.alive.items():

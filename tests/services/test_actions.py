@@ -24,7 +24,7 @@ from unisono.services.actions import (
 
 pytestmark = [pytest.mark.real, pytest.mark.xdist_group("actions")]
 
-PROTOCOL = "mtp"
+PROTOCOL = "ring"
 
 
 class Noting(Participant):
@@ -63,8 +63,6 @@ class Some:
     def joining(
         self, name: str, actions: Actions, **options: Any
     ) -> AbstractAsyncContextManager[Actions]:
-        if PROTOCOL == "mtp":
-            options = {"master": int(name == "a"), **options}
         return actions.join("acts", name=name, protocol=PROTOCOL, port=self._port, **options)
 
     async def add(self, name: str, **more: Any) -> Actions:
@@ -227,7 +225,7 @@ def test_what_others_say_in_the_group_is_passed_over() -> None:
 
 def test_who_is_stopped_comes_back_and_its_callers_hear_the_outcome() -> None:
     async def story(port: int) -> None:
-        async with members(port, "ab") as some:
+        async with members(port, "abc") as some:
             a, b = some.actions["a"], some.actions["b"]
             gate = asyncio.Event()
 
@@ -256,7 +254,7 @@ def test_an_outcome_that_is_forgotten_is_an_error(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("unisono.group.REJOIN_PAUSE_S", 2.0)
 
     async def story(port: int) -> None:
-        async with members(port, "ab", limits=Limits(outcomes_count_max=2)) as some:
+        async with members(port, "abc", limits=Limits(outcomes_count_max=2)) as some:
             a, b = some.actions["a"], some.actions["b"]
             life = b.group._life
             assert life is not None

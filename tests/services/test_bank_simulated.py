@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import pytest
 
 from tests.services.banking import BANK, Teller, judge
-from unisono.model import ServiceLevel, View
-from unisono.services.commit import Committed, Decided, Table
+from unisono.model import Member, ServiceLevel, View
+from unisono.services.commit import (
+    Aborted,
+    Committed,
+    Duty,
+    Notice,
+    Replica,
+    Table,
+    Vote,
+)
 from unisono.services.commit.table import Step
-from unisono.sim import Plan, campaign, run
+from unisono.sim import FaultEvent, Plan, Weather, campaign, run
 from unisono.sim.acting import Lived, Play, Scene
 from unisono.sim.campaign import Summary
 
-PROTOCOL = "mtp"
+PROTOCOL = "ring"
 SEEDS = int(os.environ.get("UNISONO_BANK_SEEDS") or 1000)
 COMMON = Plan(protocol=PROTOCOL, application=BANK)
 
@@ -79,22 +87,31 @@ def test_over_some_seeds_everything_happens() -> None:
 class Forgiving(Table):
     """Waits for the vote of one that has failed."""
 
-    def _is_gone(self, name: str, incarnation: int) -> bool:
-        return False
+    def _noticed(self, notice: Notice) -> list[Step]:
+        return []
 
 
-class Apart(Table):
-    """Who hears of a failure takes the action for done if it has agreed itself."""
+class Apart(Replica):
+    """Takes the word of a view for a failure, and not the order's."""
 
-    who = ""
+    def see(self, view: View) -> list[Duty]:
+        names = {member.name for member in view.members}
+        steps: list[Step] = []
+        for entry in list(self.table.open.values()):
+            if not names.issuperset(entry.awaited) and self.me == view.members[-1]:
+                steps += self.table._decide(entry, Aborted("failed"))
+        return [*super().see(view), *self._follow(steps)]
 
-    def see(self, view: View) -> list[Step]:
-        return [
-            Decided(step.action, Committed())
-            if isinstance(step, Decided) and self.who in step.action.operations
-            else step
-            for step in super().see(view)
-        ]
+
+class Eager(Table):
+    """Does not wait for the last vote."""
+
+    def _voted(self, vote: Vote, sender: Member) -> list[Step]:
+        found = super()._voted(vote, sender)
+        entry = self.open.get(vote.key)
+        if entry is not None and len(entry.awaited) == 1 and sender.name < entry.awaited[0]:
+            return [*found, *self._decide(entry, Committed()), *self._begin()]
+        return found
 
 
 def forgiving(scene: Scene) -> Teller:
@@ -103,18 +120,63 @@ def forgiving(scene: Scene) -> Teller:
     return found
 
 
-def apart(scene: Scene) -> Teller:
+class ApartTeller(Teller):
+    replica_of = Apart
+
+
+def eager(scene: Scene) -> Teller:
     found = Teller(scene)
-    table = found.replica.table = Apart()
-    table.who = scene.me.name
+    found.replica.table = Eager()
     return found
 
 
-@pytest.mark.parametrize("make", [forgiving, apart])
-def test_a_planted_bug_is_found(make: object) -> None:
-    play = Play(make, judge)  # type: ignore[arg-type]
+@pytest.mark.parametrize("make", [eager, ApartTeller])
+def test_a_planted_bug_is_found(make: Callable[[Scene], Teller]) -> None:
     for seed in range(20):
-        plan = replace(COMMON, seed=seed, faults="crash", application=play, progress_us=6_000_000)
+        plan = replace(COMMON, seed=seed, faults="crash", application=Play(make, judge))
         if "application" in run(plan).broken:
             return
     raise AssertionError("twenty seeds did not show it")
+
+
+# -- how long --------------------------------------------------------------------------------------
+
+DOWN_US = 5_000_000
+LIVES: list[Lived] = []
+
+
+def noted(lives: Sequence[Lived], service: ServiceLevel) -> Iterable[str]:
+    LIVES[:] = lives
+    return judge(lives, service)
+
+
+def times_s(make: Callable[[Scene], Teller], seed: int) -> tuple[float, float]:
+    """A holder is killed amid transfers and stays down: the longest that an action took, and the
+    reformation."""
+    crash = FaultEvent("crash", 2_000_000 + seed * 7_777, DOWN_US, (seed % 4 + 1,))
+    weather = Weather(fault_us=8_000_000, schedule=(crash,))
+    plan = replace(COMMON, seed=seed, messages=400, weather=weather, application=Play(make, noted))
+    outcome = run(plan)
+    assert not outcome.violations, outcome.violations
+    (gone,) = [each.me for each in LIVES if not each.alive]
+    tellers: list[Teller] = [each.application for each in LIVES if each.alive]
+    without = [
+        next(at_us for at_us, view in teller.views if at_us > crash.at_us and gone not in view)
+        for teller in tellers
+        if teller.scene.me.name != gone.name
+    ]
+    longest_us = max(teller.longest_us for teller in tellers)
+    return longest_us / 1e6, (max(without) - crash.at_us) / 1e6
+
+
+@pytest.mark.slow
+@pytest.mark.rule("RNG-22", "RNG-23")
+def test_no_action_is_blocked_longer_than_the_reformation() -> None:
+    for seed in range(6):
+        longest_s, reformed_s = times_s(teller, seed)
+        assert longest_s < reformed_s + 0.3 < DOWN_US / 1e6
+
+
+@pytest.mark.slow
+def test_a_commit_that_waits_for_who_is_down_is_blocked_that_long() -> None:
+    assert max(times_s(forgiving, seed) for seed in range(6))[0] > DOWN_US / 1e6 / 2

@@ -16,29 +16,36 @@ from unisono.model import Member, Message, View
 from unisono.services.commit import (
     Aborted,
     Ask,
+    Asked,
     Begun,
     Committed,
     Decided,
+    Duty,
     Limits,
+    Notice,
     Participant,
     Replica,
+    Say,
     Table,
     Vote,
+    read,
     written,
 )
-from unisono.services.commit.table import Open, Outcome, Step
+from unisono.services.commit.table import Step
+from unisono.services.commit.words import Word
 
 NAMES = "abcd"
 A, B, C = map(someone, "abc")
 
 
-def told(table: Table, *items: Message | View) -> list[tuple[str, str]]:
+def told(table: Table, *messages: Message) -> list[tuple[str, str]]:
     """What begins and what is decided, in a few words."""
     found = []
-    for item in items:
-        for step in table.see(item) if isinstance(item, View) else table.hear(item):
+    for message in messages:
+        for step in table.hear(message):
             how = type(step.outcome).__name__ if isinstance(step, Decided) else "Begun"
-            found.append((step.action.key, how))
+            if not isinstance(step, Asked):
+                found.append((step.action.key, how))
     return found
 
 
@@ -50,10 +57,8 @@ def vote(who: Member, key: str, objection: str = "") -> Message:
     return Message(who, written(Vote(key, objection)), 1)
 
 
-def table(*members: Member, limits: Limits | None = None) -> Table:
-    found = Table(limits)
-    found.see(view_of(*members))
-    return found
+def gone(name: str, key: str) -> Message:
+    return Message(A, written(Notice(key, name, "failed before its vote")), 1)
 
 
 # -- one action ------------------------------------------------------------------------------------
@@ -61,7 +66,7 @@ def table(*members: Member, limits: Limits | None = None) -> Table:
 
 @pytest.mark.rule("RNG-23")
 def test_it_commits_at_the_last_yes_and_nobody_says_the_outcome() -> None:
-    assert told(table(A, B, C), ask(C, "x", "a", "b"), vote(B, "x"), vote(A, "x")) == [
+    assert told(Table(), ask(C, "x", "a", "b"), vote(B, "x"), vote(A, "x")) == [
         ("x", "Begun"),
         ("x", "Committed"),
     ]
@@ -69,7 +74,7 @@ def test_it_commits_at_the_last_yes_and_nobody_says_the_outcome() -> None:
 
 @pytest.mark.rule("RNG-23")
 def test_it_aborts_at_the_first_no_and_later_votes_are_late() -> None:
-    here = table(A, B, C)
+    here = Table()
     assert told(here, ask(A, "x", "a", "b"), vote(B, "x", "no"), vote(A, "x")) == [
         ("x", "Begun"),
         ("x", "Aborted"),
@@ -79,44 +84,96 @@ def test_it_aborts_at_the_first_no_and_later_votes_are_late() -> None:
 
 @pytest.mark.rule("RNG-22", "RNG-23")
 def test_a_failure_before_the_vote_aborts_and_one_after_it_does_not() -> None:
-    before = told(table(A, B, C), ask(A, "x", "a", "b"), view_of(A, C), vote(A, "x"))
-    assert before == [("x", "Begun"), ("x", "Aborted")]
-    after = told(table(A, B, C), ask(A, "x", "a", "b"), vote(B, "x"), view_of(A, C), vote(A, "x"))
+    before = Table()
+    found = told(before, ask(A, "x", "a", "b"), gone("b", "x"), vote(B, "x"), vote(A, "x"))
+    assert found == [("x", "Begun"), ("x", "Aborted")], "a vote after the failure is too late"
+    assert before.outcomes["x"] == Aborted("b failed before its vote")
+    after = told(Table(), ask(A, "x", "a", "b"), vote(B, "x"), gone("b", "x"), vote(A, "x"))
     assert after == [("x", "Begun"), ("x", "Committed")]
+
+
+def test_votes_that_do_not_count() -> None:
+    here = Table()
+    told(here, ask(A, "x", "a", "b"), ask(A, "y", "b"))
+    assert told(here, vote(C, "x"), vote(A, "x"), vote(A, "x"), vote(A, "x", "no")) == []
+    assert told(here, vote(B, "y"), vote(A, "unknown"), gone("c", "x"), gone("a", "x")) == []
+    assert here.counts == {"stray": 4, "late": 3}
+
+
+# -- who says that somebody failed -----------------------------------------------------------------
+
+
+def notices(duties: list[Duty]) -> list[Word | None]:
+    return [read(duty.payload) for duty in duties if isinstance(duty, Say)]
+
+
+def replica(me: Member) -> Replica:
+    found = Replica(Participant())
+    found.live(me)
+    found.see(view_of(A, B, C))
+    return found
+
+
+@pytest.mark.rule("RNG-22")
+def test_the_first_of_the_view_puts_a_failure_into_the_order_once_for_each_action() -> None:
+    for me, says in ((A, True), (C, False)):
+        here = replica(me)
+        for message in (ask(C, "x", "a", "b"), ask(C, "y", "b", "c"), ask(C, "z", "c")):
+            assert not notices(here.hear(message))
+        here.hear(vote(B, "x"))
+        found = notices(here.see(view_of(A, C)))
+        assert found == ([Notice("y", "b", "failed before its vote")] if says else [])
+
+
+@pytest.mark.rule("RNG-22")
+def test_if_the_one_who_would_say_it_fails_too_another_does() -> None:
+    here = replica(B)
+    here.hear(ask(C, "x", "a", "c"))
+    assert not notices(here.see(view_of(A, B)))
+    assert notices(here.see(view_of(B))) == [
+        Notice("x", name, "failed before its vote") for name in "ac"
+    ]
+
+
+def test_who_is_not_there_is_not_waited_for() -> None:
+    here = replica(A)
+    found = notices(here.hear(ask(C, "x", "a", "z")))
+    assert found == [Notice("x", "z", "is not in the group")]
 
 
 @pytest.mark.rule("RNG-23")
 def test_without_its_initiator_an_action_goes_on() -> None:
-    found = told(table(A, B, C), ask(C, "x", "a", "b"), view_of(A, B), vote(A, "x"), vote(B, "x"))
-    assert found[-1] == ("x", "Committed")
+    order = Order("abc")
+    order.ask("c", "x", "a", "b")
+    order.fail("c")
+    order.finish()
+    order.check()
+    assert order.alive["a"].outcomes == {"x": Committed()}
 
 
-def test_a_new_life_of_a_participant_is_a_failure_of_the_old() -> None:
-    again = someone("b", 2)
-    here = table(A, B, C)
-    assert told(here, ask(A, "x", "a", "b"), vote(A, "x"), view_of(A, again, C)) == [
-        ("x", "Begun"),
-        ("x", "Aborted"),
-    ]
-    assert told(here, ask(A, "y", "b"), vote(B, "y"), vote(again, "y")) == [
-        ("y", "Begun"),
-        ("y", "Committed"),
-    ]
-    assert here.counts["stray"] == 1, "the vote of the life that is gone"
+def test_a_new_life_that_nobody_missed_votes_for_the_old() -> None:
+    order = Order("abc")
+    order.ask("c", "x", "a", "b")
+    order.read("b", 9)
+    back = order.replace("b")
+    assert back.pending
+    order.finish()
+    order.check()
+    assert back.outcomes == {"x": Committed()}
 
 
-def test_who_is_not_there_is_not_waited_for() -> None:
-    here = table(A, B)
-    assert told(here, ask(A, "x", "a", "z")) == [("x", "Aborted")]
-    assert here.outcomes["x"] == Aborted("z is not in the group")
-
-
-def test_votes_that_do_not_count() -> None:
-    here = table(A, B, C)
-    told(here, ask(A, "x", "a", "b"))
-    assert told(here, vote(C, "x"), vote(A, "x"), vote(A, "x"), vote(A, "x", "no")) == []
-    assert told(here, vote(A, "unknown")) == []
-    assert here.counts == {"stray": 3, "late": 1}
+@pytest.mark.rule("RNG-22")
+def test_who_was_cut_off_and_came_back_with_its_memory_finds_the_same() -> None:
+    order = Order("abc")
+    order.ask("c", "x", "a", "b")
+    order.read("b", 9)
+    order.cut_off("b")
+    order.read("a", 9)
+    assert order.vote("a"), "the notice"
+    order.merge("b")
+    order.finish()
+    order.check()
+    assert order.alive["b"].outcomes == {"x": Aborted("b failed before its vote")}
 
 
 # -- several ---------------------------------------------------------------------------------------
@@ -124,11 +181,11 @@ def test_votes_that_do_not_count() -> None:
 
 @pytest.mark.rule("RNG-23")
 def test_competing_requests_run_in_the_order_and_others_beside_them() -> None:
-    here = table(A, B, C)
+    here = Table()
     found = told(here, ask(A, "x", "a", "b"), ask(B, "y", "b", "c"), ask(C, "z", "c"))
     assert found == [("x", "Begun")], "y waits for x, z for y"
     assert told(here, ask(C, "w", "a")) == []
-    assert told(here, vote(B, "y")) == [] and here.counts["late"] == 1
+    assert told(here, vote(B, "y")) == [] and here.counts["stray"] == 1
     found = told(here, vote(A, "x"), vote(B, "x"))
     assert found == [("x", "Committed"), ("y", "Begun"), ("w", "Begun")]
     assert told(here, vote(B, "y", "no")) == [("y", "Aborted"), ("z", "Begun")]
@@ -136,20 +193,20 @@ def test_competing_requests_run_in_the_order_and_others_beside_them() -> None:
 
 @pytest.mark.rule("RNG-23")
 def test_two_that_want_the_same_two_do_not_deadlock() -> None:
-    here = table(A, B)
+    here = Table()
     told(here, ask(A, "x", "a", "b"), ask(B, "y", "b", "a"))
     assert told(here, vote(A, "x"), vote(B, "x")) == [("x", "Committed"), ("y", "Begun")]
     assert told(here, vote(A, "y"), vote(B, "y")) == [("y", "Committed")]
 
 
 def test_a_request_that_comes_twice_counts_once() -> None:
-    here = table(A, B)
+    here = Table()
     told(here, ask(A, "x", "a"), ask(A, "x", "a"), vote(A, "x"), ask(B, "x", "a", "b"))
     assert here.counts == {"repeated": 2, "committed": 1} and not here.open
 
 
 def test_bounds() -> None:
-    here = table(A, B, limits=Limits(open_count_max=2, outcomes_count_max=3, names_count_max=1))
+    here = Table(Limits(open_count_max=2, outcomes_count_max=3, names_count_max=1))
     assert told(here, ask(A, "x", "a"), ask(A, "y", "a"), ask(A, "z", "a"))[-1] == ("z", "Aborted")
     assert here.outcomes["z"] == Aborted("2 actions are open already")
     told(here, vote(A, "x"), vote(A, "y"), ask(A, "u", "b"), vote(B, "u"))
@@ -158,7 +215,7 @@ def test_bounds() -> None:
 
 
 def test_what_is_not_ours_is_passed_over_and_counted() -> None:
-    here = table(A)
+    here = Table()
     for payload in (b"", b"hello", b"unisono.action/1 ", b'unisono.action/1 {"ask":3,"do":{}}'):
         assert told(here, Message(A, payload, 1)) == []
     assert here.counts == {"foreign": 2, "bad": 2}
@@ -168,14 +225,15 @@ def test_what_is_not_ours_is_passed_over_and_counted() -> None:
 
 
 def test_a_table_is_handed_over_whole() -> None:
-    here = table(A, B, C, limits=Limits(open_count_max=7))
+    here = Table(Limits(open_count_max=7))
     told(here, ask(A, "x", "a", "b"), vote(A, "x"), ask(A, "y", "b"), ask(A, "z", "q"))
     told(here, ask(C, "u", "c"), vote(C, "u"))
     there = Table()
     there.adopt(here.state())
     assert there.state() == here.state() and there.limits.open_count_max == 7
     for each in (here, there):
-        assert told(each, view_of(A, B), vote(B, "x")) == [("x", "Committed"), ("y", "Begun")]
+        found = told(each, gone("q", "z"), vote(B, "x"))
+        assert found == [("z", "Aborted"), ("x", "Committed"), ("y", "Begun")]
     assert there.state() == here.state()
 
 
@@ -216,8 +274,8 @@ def test_what_a_former_life_voted_for_is_decided_in_the_next() -> None:
 
 # -- any interleaving ------------------------------------------------------------------------------
 
-KINDS = ("ask", "read", "vote", "work", "fail", "return", "replace", "noise")
-WEIGHTS = (8, 8, 6, 10, 2, 4, 1, 1)
+KINDS = "ask read vote work fail return replace cut merge noise".split()
+WEIGHTS = (8, 8, 6, 10, 2, 4, 1, 2, 4, 1)
 NAME = st.sampled_from(NAMES)
 SOME = st.lists(NAME, min_size=1, max_size=3, unique=True)
 MOVES = st.one_of(
@@ -229,6 +287,8 @@ MOVES = st.one_of(
     st.tuples(st.just("fail"), NAME),
     st.tuples(st.just("return"), NAME),
     st.tuples(st.just("replace"), NAME),
+    st.tuples(st.just("cut"), NAME),
+    st.tuples(st.just("merge"), NAME),
     st.tuples(st.just("noise"), NAME, st.binary(max_size=8)),
 )
 
@@ -252,10 +312,15 @@ def play(moves: list[Any], replica_of: type[Replica] = Replica) -> Order:
     order = Order(NAMES, replica_of)
     for number, (kind, name, *more) in enumerate(moves):
         here = name in order.alive
-        if kind == "return" and not here:
+        if name in order.apart:
+            if kind == "merge":
+                order.merge(name)
+        elif kind == "return" and not here:
             order.come_back(name)
-        elif not here or (kind in ("fail", "replace") and len(order.alive) == 1):
+        elif not here or (kind in ("fail", "replace", "cut") and len(order.alive) == 1):
             continue
+        elif kind == "cut":
+            order.cut_off(name)
         elif kind == "ask":
             order.ask(name, f"k{number}", *more[0], no=more[1] == 0)
         elif kind == "read":
@@ -303,7 +368,7 @@ def test_no_participant_runs_two_at_once(moves: list[Any]) -> None:
         def hear(self, message: Message) -> Any:
             found = super().hear(message)
             running = [each for each in self.table.open.values() if each.begun]
-            names = [name for each in running for name in each.lives]
+            names = [name for each in running for name in each.action.operations]
             assert len(names) == len(set(names))
             return found
 
@@ -325,15 +390,31 @@ class Hasty(Replica):
 class Forgiving(Table):
     """Passes over a failure: the vote of the failed may yet come, and would be counted."""
 
-    def _is_gone(self, name: str, incarnation: int) -> bool:
-        return False
+    def _noticed(self, notice: Notice) -> list[Step]:
+        return []
 
 
-class Names(Table):
-    """Takes a participant that came back for the one that was there."""
+class Late(Table):
+    """Counts a vote after the failure of its voter, if it knows that the vote was on its way."""
 
-    def _is_gone(self, name: str, incarnation: int) -> bool:
-        return name not in self._present
+    def _noticed(self, notice: Notice) -> list[Step]:
+        entry = self.open.get(notice.key)
+        if entry is not None and entry.yes:
+            return []
+        return super()._noticed(notice)
+
+
+class Seeing(Replica):
+    """Takes a failure from the view and not from the order: who was cut off has missed it."""
+
+    def see(self, view: View) -> list[Duty]:
+        names = {member.name for member in view.members}
+        steps: list[Step] = []
+        for entry in list(self.table.open.values()):
+            if not names.issuperset(entry.awaited):
+                steps += self.table._decide(entry, Aborted("failed"))
+        super().see(view)
+        return self._follow(steps + self.table._begin())
 
 
 class Crossed(Table):
@@ -342,12 +423,12 @@ class Crossed(Table):
     def _begin(self) -> list[Step]:
         first: dict[str, str] = {}
         for key, entry in self.open.items():
-            for name in entry.lives:
+            for name in entry.action.operations:
                 if name in "ac" or name not in first or not self.open[first[name]].begun:
                     first[name] = first.get(name, key) if name in "ac" else key
         steps: list[Step] = []
         for key, entry in self.open.items():
-            if not entry.begun and all(first[name] == key for name in entry.lives):
+            if not entry.begun and all(first[name] == key for name in entry.action.operations):
                 entry.begun = True
                 steps.append(Begun(entry.action))
         return steps
@@ -371,11 +452,11 @@ class Careless(Table):
 
 
 class Forgetful(Table):
-    """Does not keep an outcome for those who have failed since they agreed."""
+    """Keeps no outcome for who failed after it had agreed."""
 
-    def _decide(self, entry: Open, outcome: Outcome) -> list[Step]:
-        found = super()._decide(entry, outcome)
-        self.last = {name: each for name, each in self.last.items() if name in self._present}
+    def _noticed(self, notice: Notice) -> list[Step]:
+        found = super()._noticed(notice)
+        self.last.pop(notice.name, None)
         return found
 
 
@@ -395,8 +476,8 @@ def with_table(kind: type[Table]) -> type[Replica]:
 
 @pytest.mark.parametrize(
     "planted",
-    [Hasty, *map(with_table, (Forgiving, Names, Crossed, Own, Careless, Forgetful))],
-    ids=["Hasty", "Forgiving", "Names", "Crossed", "Own", "Careless", "Forgetful"],
+    [Hasty, Seeing, *map(with_table, (Forgiving, Late, Crossed, Own, Careless, Forgetful))],
+    ids=["Hasty", "Seeing", "Forgiving", "Late", "Crossed", "Own", "Careless", "Forgetful"],
 )
 def test_a_planted_bug_is_found(planted: type[Replica]) -> None:
     with pytest.raises(AssertionError):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unisono.errors import Misuse
-from unisono.services.commit import Ask, BadWord, Vote, read, written
+from unisono.services.commit import Ask, BadWord, Notice, Vote, read, written
 from unisono.services.commit.words import MARK, OPERATIONS_OCTETS_MAX, PAYLOAD_OCTETS_MAX
 
 NAMES = st.text("abcXYZ019._@+-", min_size=1, max_size=64)
@@ -18,10 +18,11 @@ ASKS = st.builds(
     Ask, KEYS, st.dictionaries(NAMES, st.binary(max_size=200), min_size=1, max_size=64)
 )
 VOTES = st.builds(Vote, KEYS, st.text(max_size=200))
+NOTICES = st.builds(Notice, KEYS, NAMES, st.text(max_size=200))
 
 
-@given(st.one_of(ASKS, VOTES))
-def test_words_round_trip(word: Ask | Vote) -> None:
+@given(st.one_of(ASKS, VOTES, NOTICES))
+def test_words_round_trip(word: Ask | Vote | Notice) -> None:
     payload = written(word)
     assert read(payload) == word and len(payload) <= PAYLOAD_OCTETS_MAX
 
@@ -70,6 +71,9 @@ def test_hostile_json_is_a_word_or_a_bad_one(
         b'{"ask":"k","do":{"a":"ZG8="},"more":1}',
         b'{"vote":"k","no":null}',
         b'{"vote":"","no":""}',
+        b'{"gone":"a b","from":"k","why":"x"}',
+        b'{"gone":"a","from":"k","why":1}',
+        b'{"gone":"a","from":"k"}',
         b'{"vote":"k","no":"' + b"x" * 201 + b'"}',
         b"[" * 50_000,
         b" " * PAYLOAD_OCTETS_MAX,

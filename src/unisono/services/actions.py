@@ -27,14 +27,16 @@ from unisono.services.commit import (
     Begun,
     Committed,
     Decided,
+    Duty,
     Last,
     Limits,
     Outcome,
     Participant,
+    Prepare,
     Replica,
+    Say,
     written,
 )
-from unisono.services.commit.replica import Duty, Prepare
 from unisono.services.commit.words import checked
 
 __all__ = [
@@ -80,7 +82,7 @@ class Actions:
         self._group: Group | None = None
         self._level: Service = Service.SAFE
         self._awaited: dict[str, _Awaited] = {}
-        self._votes: asyncio.Queue[bytes] = asyncio.Queue()
+        self._words: asyncio.Queue[bytes] = asyncio.Queue()
         self._preparing: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._renewed = False
@@ -166,11 +168,11 @@ class Actions:
                 awaited.outcome.set_exception(Stopped(reason))
 
     def _renew(self, item: unisono.Rejoined) -> None:
-        """Another life: votes of the former count no more."""
+        """Another life: what the former was about to say is not said."""
         self._renewed = True
         self._replica.live(item.me)
-        while not self._votes.empty():
-            self._votes.get_nowait()
+        while not self._words.empty():
+            self._words.get_nowait()
 
     def _restore(self, state: bytes) -> None:
         self._renewed = True
@@ -181,7 +183,9 @@ class Actions:
 
     def _do(self, duties: list[Duty]) -> None:
         for duty in duties:
-            if isinstance(duty, Prepare):
+            if isinstance(duty, Say):
+                self._words.put_nowait(duty.payload)
+            elif isinstance(duty, Prepare):
                 self._prepare(duty.action)
             elif isinstance(duty, Begun):
                 self._begun_s[duty.action.key] = time.monotonic()
@@ -224,13 +228,13 @@ class Actions:
     def _vote(self, key: str, objection: object) -> None:
         if not isinstance(objection, str):
             objection = f"prepare() returned {type(objection).__name__}, not a text"
-        self._votes.put_nowait(self._replica.vote(key, objection))
+        self._words.put_nowait(self._replica.vote(key, objection))
 
     async def _speak(self) -> None:
-        """Votes wait here for room in the group's window, so that the reader need not."""
+        """What waits for room in the group's window waits here, so that the reader need not."""
         with contextlib.suppress(Stopped):
             while True:
-                await self.group.multicast(await self._votes.get(), self._level)
+                await self.group.multicast(await self._words.get(), self._level)
 
     # -- asking ---------------------------------------------------------------------------------
 

@@ -57,6 +57,8 @@ class Scene:
     records: list[bytes]
     """What earlier lives of the node appended, and this one may: safe over a crash, not over
     amnesia."""
+    now_us: Callable[[], int]
+    """The world's time, to measure with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +84,13 @@ class Acting:
     """A life's application, and the words that it has still to say."""
 
     def __init__(self, life: Life, play: Play, roll: Random) -> None:
-        names = tuple(each.name for each in life.world.nodes)
+        world, records = life.world, life.node.records
+        names = tuple(each.name for each in world.nodes)
         self._life = life
-        self.application = play.make(Scene(life.me, names, roll, life.node.records))
+        self.application = play.make(Scene(life.me, names, roll, records, lambda: world.now_us))
         self._words: deque[bytes] = deque()
         self._posted = False
-        life.world.lives.append(life)
+        world.lives.append(life)
 
     def hear(self, messages: Sequence[Message]) -> None:
         for message in messages:

@@ -7,8 +7,17 @@ from typing import TypeAlias
 
 from unisono.model import Member, Message, View
 from unisono.services.commit.participant import Participant
-from unisono.services.commit.table import Action, Begun, Committed, Decided, Limits, Step, Table
-from unisono.services.commit.words import Vote, written
+from unisono.services.commit.table import (
+    Action,
+    Asked,
+    Begun,
+    Committed,
+    Decided,
+    Limits,
+    Step,
+    Table,
+)
+from unisono.services.commit.words import Notice, Vote, written
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,31 +27,53 @@ class Prepare:
     action: Action
 
 
-Duty: TypeAlias = Begun | Prepare | Decided
+@dataclass(frozen=True, slots=True)
+class Say:
+    """Multicast this."""
+
+    payload: bytes
+
+
+Duty: TypeAlias = Asked | Begun | Decided | Prepare | Say
 
 
 class Replica:
     """Hears the order, tells the participant of outcomes as they fall, and names what is to be
-    prepared. The caller asks `prepare` of the participant and multicasts the vote."""
+    prepared and said. The caller asks `prepare` of the participant and multicasts the vote."""
 
     def __init__(self, participant: Participant, limits: Limits | None = None) -> None:
         self.table = Table(limits)
         self.participant = participant
         self.me: Member | None = None
+        self._names: frozenset[str] | None = None
         self._is_new = True
 
     def live(self, me: Member) -> None:
         """A life begins: before anything is heard in it."""
         self.me = me
+        self._names = None
 
     def hear(self, message: Message) -> list[Duty]:
         return self._follow(self.table.hear(message))
 
     def see(self, view: View) -> list[Duty]:
+        """A view decides nothing: who it shows gone is put into the order, where all find it."""
         if self._is_new:
             self._is_new = False
             self.participant.begin(" ".join((view.id, *sorted(map(str, view.members)))))
-        return self._follow(self.table.see(view))
+        # One says it; if that one fails too, a view without it follows, and another does.
+        speaks = self.me == min(view.members)
+        self._names = frozenset(member.name for member in view.members) if speaks else None
+        actions = [entry.action for entry in self.table.open.values()]
+        return [said for each in actions for said in self._notices(each, "failed before its vote")]
+
+    def _notices(self, action: Action, reason: str) -> list[Say]:
+        names = self._names
+        entry = self.table.open.get(action.key)
+        if names is None or entry is None:
+            return []
+        gone = [name for name in entry.awaited if name not in names]
+        return [Say(written(Notice(action.key, name, reason))) for name in gone]
 
     def vote(self, key: str, objection: str) -> bytes:
         """Our vote, to be multicast."""
@@ -59,21 +90,19 @@ class Replica:
         self._is_new = False
         me = self.me
         self.participant.restore(rest, self.table.last.get(me.name) if me else None)
-        return [Prepare(action) for action in self.table.awaits(me)] if me else []
+        return [Prepare(action) for action in self.table.awaits(me.name)] if me else []
 
     def _follow(self, steps: list[Step]) -> list[Duty]:
         duties: list[Duty] = []
         for step in steps:
             duties.append(step)
-            if isinstance(step, Begun):
-                if self._is_ours(step.action):
+            if isinstance(step, Asked):
+                duties += self._notices(step.action, "is not in the group")
+            elif isinstance(step, Begun):
+                if self.me is not None and self.me.name in step.action.operations:
                     duties.append(Prepare(step.action))
             elif isinstance(step.outcome, Committed):
                 self.participant.commit(step.action)
             else:
                 self.participant.abort(step.action, step.outcome.reason)
         return duties
-
-    def _is_ours(self, action: Action) -> bool:
-        entry, me = self.table.open.get(action.key), self.me
-        return entry is not None and me is not None and entry.lives.get(me.name) == me.incarnation

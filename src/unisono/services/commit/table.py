@@ -1,10 +1,13 @@
-"""The table of actions: a function of the group's order alone, so the same at every member.
+"""The table of actions: a function of the group's messages in their order, so the same at all.
 
 A request takes its place where it is delivered. It begins as soon as no earlier request that is
 still open shares a participant with it; so competing requests run one after another, in the order,
-and cannot wait for each other in a circle. Each participant votes by a message; the action commits
-at the last missing yes, and aborts at the first no or at the view that shows a participant gone
-before its vote, whichever stands first in the order. [RNG, dynamic actions]
+and cannot wait for each other in a circle. Each participant votes by a message, and for one that
+failed a survivor puts a notice into the order. The action commits at the last missing yes, and
+aborts at the first no or notice, whichever stands first. [RNG, dynamic actions]
+
+Views are not read here: a member that was cut off and came back with its memory has missed some,
+but no message.
 """
 
 from __future__ import annotations
@@ -16,8 +19,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, TypeAlias
 
 from unisono.errors import Misuse
-from unisono.model import Member, Message, View
-from unisono.services.commit.words import Ask, BadWord, Vote, packed, read, unpacked
+from unisono.model import Member, Message
+from unisono.services.commit.words import Ask, BadWord, Notice, Vote, packed, read, unpacked
 
 FORM: Final = 1
 """Of the state that is handed over."""
@@ -61,6 +64,13 @@ Outcome: TypeAlias = Committed | Aborted
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """It has its place, and runs or waits."""
+
+    action: Action
+
+
+@dataclass(frozen=True, slots=True)
 class Begun:
     """It is the participants' turn to prepare and vote."""
 
@@ -75,7 +85,7 @@ class Decided:
     outcome: Outcome
 
 
-Step: TypeAlias = Begun | Decided
+Step: TypeAlias = Asked | Begun | Decided
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +102,17 @@ class Open:
     """An action between its request and its outcome."""
 
     action: Action
-    lives: dict[str, int]
-    """The incarnation of each participant when the request was delivered: only that life votes."""
     begun: bool = False
     yes: set[str] = field(default_factory=set)
 
     @property
     def awaited(self) -> list[str]:
         """Who has not voted."""
-        return [name for name in self.lives if name not in self.yes]
+        return [name for name in self.action.operations if name not in self.yes]
 
 
 class Table:
-    """A member's copy. Give it every message and every view, in the order of the stream."""
+    """A member's copy. Give it every message, in the order of the stream."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
@@ -117,7 +125,6 @@ class Table:
         self.last: dict[str, Last] = {}
         self.decided_count = 0
         """Since the group began."""
-        self._present: dict[str, int] = {}
 
     # -- the order ------------------------------------------------------------------------------
 
@@ -133,40 +140,25 @@ class Table:
             return []
         if isinstance(word, Ask):
             return self._asked(word, message.sender)
-        return self._voted(word, message.sender)
-
-    def see(self, view: View) -> list[Step]:
-        """A view at its place: who is gone without a vote has failed all that awaits it."""
-        self._present = {}
-        for member in view.members:
-            known = self._present.get(member.name, member.incarnation)
-            self._present[member.name] = max(known, member.incarnation)
-        steps: list[Step] = []
-        for entry in list(self.open.values()):
-            gone = [name for name in entry.awaited if self._is_gone(name, entry.lives[name])]
-            if gone:
-                steps += self._decide(entry, Aborted(f"{gone[0]} failed before its vote"))
-        return steps + self._begin()
+        if isinstance(word, Vote):
+            return self._voted(word, message.sender)
+        return self._noticed(word)
 
     def _asked(self, ask: Ask, sender: Member) -> list[Step]:
         if ask.key in self.open or ask.key in self.outcomes:
             self.counts["repeated"] += 1
             return []
-        action = Action(ask.key, ask.operations, sender.name)
-        entry = Open(action, {name: self._present.get(name, 0) for name in ask.operations})
-        absent = [name for name in ask.operations if name not in self._present]
-        if absent:
-            return self._decide(entry, Aborted(f"{absent[0]} is not in the group"))
+        entry = Open(Action(ask.key, ask.operations, sender.name))
         if len(self.open) >= self.limits.open_count_max:
             return self._decide(entry, Aborted(f"{len(self.open)} actions are open already"))
         self.open[ask.key] = entry
-        return self._begin()
+        return [Asked(entry.action), *self._begin()]
 
     def _voted(self, vote: Vote, sender: Member) -> list[Step]:
         entry, name = self.open.get(vote.key), sender.name
-        if entry is None or not entry.begun:
+        if entry is None:
             self.counts["late"] += 1
-        elif entry.lives.get(name) != sender.incarnation or name in entry.yes:
+        elif not entry.begun or name not in entry.awaited:
             self.counts["stray"] += 1
         elif vote.objection:
             return self._decide(entry, Aborted(f"{name}: {vote.objection}")) + self._begin()
@@ -176,18 +168,23 @@ class Table:
                 return self._decide(entry, Committed()) + self._begin()
         return []
 
-    def _is_gone(self, name: str, incarnation: int) -> bool:
-        return self._present.get(name) != incarnation
+    def _noticed(self, notice: Notice) -> list[Step]:
+        """Who failed after its vote has voted; who failed before it will not."""
+        entry = self.open.get(notice.key)
+        if entry is None or notice.name not in entry.awaited:
+            self.counts["late"] += 1
+            return []
+        return self._decide(entry, Aborted(f"{notice.name} {notice.reason}")) + self._begin()
 
     def _begin(self) -> list[Step]:
         """Begin what no earlier open request competes with."""
         taken: set[str] = set()
         steps: list[Step] = []
         for entry in self.open.values():
-            if not entry.begun and taken.isdisjoint(entry.lives):
+            if not entry.begun and taken.isdisjoint(entry.action.operations):
                 entry.begun = True
                 steps.append(Begun(entry.action))
-            taken.update(entry.lives)
+            taken.update(entry.action.operations)
         return steps
 
     def _decide(self, entry: Open, outcome: Outcome) -> list[Step]:
@@ -198,24 +195,20 @@ class Table:
         self.outcomes[action.key] = outcome
         if len(self.outcomes) > self.limits.outcomes_count_max:
             del self.outcomes[next(iter(self.outcomes))]
-        for name in entry.lives:
+        for name, operation in action.operations.items():
             if name in entry.yes:
                 self.last.pop(name, None)
-                self.last[name] = Last(action.key, action.operations[name], outcome)
+                self.last[name] = Last(action.key, operation, outcome)
         while len(self.last) > self.limits.names_count_max:
             del self.last[next(iter(self.last))]
         return [Decided(action, outcome)]
 
     # -- handing over ---------------------------------------------------------------------------
 
-    def awaits(self, me: Member) -> list[Action]:
-        """What has begun and awaits the vote of this very life."""
+    def awaits(self, name: str) -> list[Action]:
+        """What has begun and awaits the vote of this name."""
         return [
-            entry.action
-            for entry in self.open.values()
-            if entry.begun
-            and entry.lives.get(me.name) == me.incarnation
-            and me.name not in entry.yes
+            entry.action for entry in self.open.values() if entry.begun and name in entry.awaited
         ]
 
     def state(self) -> bytes:
@@ -224,7 +217,6 @@ class Table:
             "form": FORM,
             "limits": asdict(self.limits),
             "decided": self.decided_count,
-            "present": sorted(self._present.items()),
             "open": [_open_told(entry) for entry in self.open.values()],
             "outcomes": [[key, _told(outcome)] for key, outcome in self.outcomes.items()],
             "last": [
@@ -242,7 +234,6 @@ class Table:
                 raise ValueError(f"its form is {told['form']}, ours {FORM}")
             found = Table(Limits(**told["limits"]))
             found.decided_count = int(told["decided"])
-            found._present = {name: int(incarnation) for name, incarnation in told["present"]}
             found.open = {each["key"]: _open(each) for each in told["open"]}
             found.outcomes = {key: _outcome(each) for key, each in told["outcomes"]}
             found.last = {
@@ -255,7 +246,6 @@ class Table:
             ) from None
         self.limits, self.decided_count = found.limits, found.decided_count
         self.open, self.outcomes, self.last = found.open, found.outcomes, found.last
-        self._present = found._present
 
 
 def _told(outcome: Outcome) -> str | None:
@@ -273,7 +263,6 @@ def _open_told(entry: Open) -> dict[str, Any]:
         "key": action.key,
         "do": packed(action.operations),
         "by": action.by,
-        "lives": entry.lives,
         "begun": entry.begun,
         "yes": sorted(entry.yes),
     }
@@ -281,4 +270,4 @@ def _open_told(entry: Open) -> dict[str, Any]:
 
 def _open(told: Mapping[str, Any]) -> Open:
     action = Action(told["key"], unpacked(told["do"]), told["by"])
-    return Open(action, dict(told["lives"]), bool(told["begun"]), set(told["yes"]))
+    return Open(action, bool(told["begun"]), set(told["yes"]))

@@ -1,5 +1,5 @@
-"""What is said about actions: a request and a vote, as bytes and back. There is no third word:
-the outcome is never said."""
+"""What is said about actions: a request, a vote, and the notice of a failure, as bytes and back.
+The outcome is never said."""
 
 from __future__ import annotations
 
@@ -48,7 +48,16 @@ class Vote:
     objection: str = ""
 
 
-Word: TypeAlias = Ask | Vote
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Of a participant that a view shows gone: it will not vote, so this counts as its no."""
+
+    key: str
+    name: str
+    reason: str
+
+
+Word: TypeAlias = Ask | Vote | Notice
 
 
 def checked(ask: Ask) -> Ask:
@@ -74,8 +83,10 @@ def written(word: Word) -> bytes:
     if isinstance(word, Ask):
         checked(word)
         told: dict[str, Any] = {"ask": word.key, "do": packed(word.operations)}
-    else:
+    elif isinstance(word, Vote):
         told = {"vote": word.key, "no": word.objection[:OBJECTION_LENGTH_MAX]}
+    else:
+        told = {"gone": word.name, "from": word.key, "why": word.reason[:OBJECTION_LENGTH_MAX]}
     return MARK + json.dumps(told, separators=(",", ":")).encode()
 
 
@@ -95,7 +106,9 @@ def read(payload: bytes) -> Word | None:
         return _ask(told["ask"], told["do"])
     if told.keys() == {"vote", "no"}:
         return _vote(told["vote"], told["no"])
-    raise BadWord("neither request nor vote")
+    if told.keys() == {"gone", "from", "why"}:
+        return _notice(told["gone"], told["from"], told["why"])
+    raise BadWord("neither request nor vote nor notice")
 
 
 def _ask(key: object, operations: object) -> Ask:
@@ -108,11 +121,23 @@ def _ask(key: object, operations: object) -> Ask:
 
 
 def _vote(key: object, objection: object) -> Vote:
-    if not isinstance(key, str) or not KEY.fullmatch(key) or not isinstance(objection, str):
-        raise BadWord("a vote of the wrong shape")
-    if len(objection) > OBJECTION_LENGTH_MAX:
-        raise BadWord("an objection without end")
-    return Vote(key, objection)
+    return Vote(_text(key, KEY), _short(objection))
+
+
+def _notice(name: object, key: object, reason: object) -> Notice:
+    return Notice(_text(key, KEY), _text(name, NAME), _short(reason))
+
+
+def _text(told: object, form: re.Pattern[str]) -> str:
+    if not isinstance(told, str) or not form.fullmatch(told):
+        raise BadWord("a name or key of the wrong shape")
+    return told
+
+
+def _short(told: object) -> str:
+    if not isinstance(told, str) or len(told) > OBJECTION_LENGTH_MAX:
+        raise BadWord("a reason of the wrong shape")
+    return told
 
 
 def packed(operations: Mapping[str, bytes]) -> dict[str, str]:
