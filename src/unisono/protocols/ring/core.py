@@ -372,6 +372,9 @@ class Site:
 
     def install(self, out: list[Effect]) -> None:
         """[RESUME] The ring is in force: the application hears of it."""
+        # Deviates [RNG Phase-2]: the old messages are committed here, where the ring is known to be
+        # in force, and not when it is received: until then another may be formed instead.
+        self.ordering.safe = max(self.ordering.safe, self.ring.base)
         self.in_force = self.was_in_force = True
         self.reform.calm(out)
         self.reform.suspects.clear()

@@ -12,6 +12,7 @@ from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.packets import (
     HEADER_OCTETS,
     NO_VERSION,
+    STALE_REASON,
     STATE,
     STATE_OCTETS,
     Bits,
@@ -143,6 +144,10 @@ class Entrance:
                 return
             core.reform.suspects.add(key_of(known))
         if not self._is_usher():
+            return
+        behind = packet.has(Bits.MEMORY) and packet.header.version < core.ring.version
+        if behind and not core.reform.can_go_on(packet):
+            core.tell(member, Code.STALE, STALE_REASON, out)
             return
         if len(core.ring.seats) + len(self._joiners) >= core.parameters.members_count_max:
             if member.name not in {m.name for m in core.ring.members}:

@@ -112,7 +112,6 @@ class Ordering:
         self._growing.clear()
         self.ring = ring
         self.K = [ring.base] * len(ring.seats)
-        self.safe = max(self.safe, ring.base)
         self.highest = ring.base
         self.place = ring.place
         self._members = {key: ring.seats[at].member for key, at in ring.index.items()}

@@ -14,6 +14,7 @@ from unisono.protocols.ring.codes import Code
 from unisono.wire import Layout, Reader, Writer, tag_of
 
 PROTOCOL: Final = 3
+STALE_REASON: Final = "the ring has gone on without this member"
 NUMBER_MAX: Final = 1 << 62
 ROUND_MAX: Final = 1 << 31
 WHOLE: Final = 0xFFFF

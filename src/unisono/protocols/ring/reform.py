@@ -17,6 +17,7 @@ from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.packets import (
     NO_VERSION,
     ROUND_MAX,
+    STALE_REASON,
     Abort,
     Bits,
     Control,
@@ -58,6 +59,8 @@ class Reform:
         """The reformation is begun as the holder: nobody failed."""
         self.suspects: set[int] = set()
         self.answers: dict[str, Person] = {}
+        self._stale: dict[str, Member] = {}
+        """Those who answered, and cannot go on from where they are."""
         self.accepted: set[int] = set()
         self._denials: dict[str, Version] = {}
         self._quorum = Ring()
@@ -299,6 +302,7 @@ class Reform:
             core.seen += 1
             self.promised, self.leader = Version(core.seen, core.key), core.me
             self.answers.clear()
+            self._stale.clear()
             self.accepted.clear()
             self._denials.clear()
             if not leads:
@@ -307,6 +311,7 @@ class Reform:
                 self._quorum = core.ring if core.ring.seats else self._founding()
         core.entrance.settled(out)
         self.rounds += 1
+        self._ask_stale_to_return(out)
         bits = Bits.MEMORY * core.memory | Bits.AT_TOKEN * self.at_token
         packet = core.person(Code.REF_INV_BC, self.promised.number, bits)
         core.everyone(Code.REF_INV_BC, packet.body(), out)
@@ -315,6 +320,16 @@ class Reform:
         if self.rounds == BLOCKED_ROUNDS and core.stream.has_view:
             self._warned = True
             out.append(Warn(self._why_blocked()))
+
+    def _ask_stale_to_return(self, out: list[Effect]) -> None:
+        """Some that answered cannot go on as they are. They are asked to join anew only where there
+        is no other way, for until a ring is in force nobody's memory is to be lost."""
+        core = self._core
+        complete = set(self._complete())
+        if self.rounds > 2 * BLOCKED_ROUNDS and not self._is_majority(complete):
+            if self._is_majority(complete | self._stale.keys()):
+                for member in self._stale.values():
+                    core.tell(member, Code.STALE, STALE_REASON, out)
 
     def _why_blocked(self) -> str:
         here = len(self._complete())
@@ -339,17 +354,17 @@ class Reform:
         if name == core.me.name:
             core.refuse(packet.member, f"the name {name} is taken", out)
             return
-        if packet.has(Bits.MEMORY) and not self._can_go_on(packet):
+        if packet.has(Bits.MEMORY) and not self.can_go_on(packet):
             self.answers.pop(name, None)
-            reason = "the ring has gone on without this member"
-            core.tell(packet.member, Code.STALE, reason, out)
+            self._stale[name] = packet.member
             return
         self.answers[name] = packet
+        self._stale.pop(name, None)
         self.override |= packet.has(Bits.OVERRIDE)
         if not self._is_complete(packet):
             core.repair.help(packet.member, packet.header.sender, packet.header.s, out)
 
-    def _can_go_on(self, packet: Person) -> bool:
+    def can_go_on(self, packet: Person) -> bool:
         """Whether all it has is in our order, and all it lacks is here and of its own ring."""
         core = self._core
         if not core.memory or packet.header.sender not in core.ordering.locals:
