@@ -20,7 +20,7 @@ import unisono
 from tests.cli.running import ENVIRONMENT, ROOT, UNISONO, until
 from tests.net.ear import free_port
 from unisono.daemon import Daemon
-from unisono.daemon.site import PROTOCOL
+from unisono.daemon.settings import PROTOCOL
 from unisono.group import Group
 
 RING = os.environ.get("UNISONO_RING") or PROTOCOL

@@ -230,10 +230,10 @@ BAD = {
     "a group that is none": (frames.hello("a", 1) + frames.join("a b", False, False), b"join"),
     "two joins": (member("a") + frames.join("h", False, False), b"join"),
     "an unknown kind": (frames.hello("a", 1) + frames.frame(Kind.LEFT), b"kind"),
-    "a run that lies": (
+    "a bundle that lies": (
         frames.hello("a", 1)
         + frames.frame(Kind.SUBMIT, frames.submit_head(4, ("g",)), b"\0\1\0\0\0\x09x"),  # type: ignore[arg-type]
-        b"run",
+        b"bundle",
     ),
     "no group": (
         frames.hello("a", 1) + frames.submit(frames.submit_head(unisono.AGREED, ()), [b"x"]),
@@ -369,7 +369,7 @@ def test_who_said_it_is_told_that_it_is_stable() -> None:
         async with daemons(place) as (one,), joining(place, "a") as a:
             await of_size(a, 1)
             level = unisono.Resilient(2)
-            body = frames.submit_head(level, ("g",)) + frames.run_of([b"x", b"y"])
+            body = frames.submit_head(level, ("g",)) + frames.bundle_of([b"x", b"y"])
             record = records.said(1, 4, None, body)
             one._hear(unisono.Stable((unisono.Message(one.ring.me, record, 1),)))
             one._flush()

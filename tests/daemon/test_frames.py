@@ -52,16 +52,16 @@ def test_a_submit_comes_back(level: Any, groups: list[str], messages: list[bytes
     found = frames.read_submit(body)
     assert kind == Kind.SUBMIT
     assert (found.level, found.groups) == (level, tuple(groups))
-    assert frames.lengths_of(found.run) == tuple(map(len, messages))
+    assert frames.lengths_of(found.bundle) == tuple(map(len, messages))
 
 
 @given(members, levels, st.integers(1, 2**60), st.integers(0, 2**60), payloads)
-def test_a_run_comes_back_as_messages(
+def test_a_bundle_comes_back_as_messages(
     sender: Member, level: Any, number: int, seq: int, messages: list[bytes]
 ) -> None:
-    run = frames.run_of(messages)
+    bundle = frames.bundle_of(messages)
     octets = frames.deliver(
-        Kind.DELIVER, frames.member_octets(sender), number, seq, *frames.level_code(level), run
+        Kind.DELIVER, frames.member_octets(sender), number, seq, *frames.level_code(level), bundle
     )
     found = Hearing().messages(body_of(octets)[1], "v")
     assert [message.payload for message in found] == messages
@@ -117,13 +117,13 @@ def test_hostile_bytes_are_refused_and_nothing_else(octets: bytes, read: Any) ->
 
 
 @given(st.lists(st.integers(0, 90_000), max_size=30))
-def test_runs_are_bounded_and_lose_nothing(sizes: list[int]) -> None:
+def test_bundles_are_bounded_and_lose_nothing(sizes: list[int]) -> None:
     messages = [bytes(size) for size in sizes]
-    runs: list[Any] = []
-    frames.cut_into_runs(messages, runs.append)
-    assert [each for run in runs for each in run] == messages
-    for run in runs:
-        assert len(run) == 1 or sum(map(len, run)) <= frames.RUN_OCTETS
-    runs.clear()
-    frames.cut_into_runs([b""] * 10_000, runs.append)
-    assert max(map(len, runs)) <= frames.RUN_COUNT_MAX
+    bundles: list[Any] = []
+    frames.cut_into_bundles(messages, bundles.append)
+    assert [each for bundle in bundles for each in bundle] == messages
+    for bundle in bundles:
+        assert len(bundle) == 1 or sum(map(len, bundle)) <= frames.BUNDLE_OCTETS
+    bundles.clear()
+    frames.cut_into_bundles([b""] * 10_000, bundles.append)
+    assert max(map(len, bundles)) <= frames.BUNDLE_COUNT_MAX

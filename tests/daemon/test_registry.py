@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.daemon.world import daemon, play
 from tests.rooms import tidy
-from unisono.client.frames import run_of, submit_head
+from unisono.client.frames import bundle_of, submit_head
 from unisono.daemon import records, registry
 from unisono.daemon.records import Joined, Key, Said
 from unisono.daemon.registry import (
@@ -42,7 +42,7 @@ def joined(number: int, name: str, group: str = "g", with_state: bool = False) -
 
 def said(number: int, *payloads: bytes, groups: Iterable[str] = ("g",), before: int = 0) -> bytes:
     head = submit_head(Service.AGREED, tuple(groups))
-    return records.said(number, before, None, head + run_of(payloads))
+    return records.said(number, before, None, head + bundle_of(payloads))
 
 
 # -- what it does -------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ def test_a_message_below_agreed_takes_no_place() -> None:
     me = founded()
     me.heard(D, joined(1, "a"))
     head = submit_head(Service.FIFO, ("g",))
-    (found,) = me.heard(D, records.said(1, 0, None, head + run_of([b"x"])))
+    (found,) = me.heard(D, records.said(1, 0, None, head + bundle_of([b"x"])))
     assert isinstance(found, Deliver) and found.seq == 0 and me.place == 1
 
 

@@ -7,7 +7,7 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 
-from unisono.client.frames import Hearing, Kind, Submit, deliver, run_of, submit_head
+from unisono.client.frames import Hearing, Kind, Submit, bundle_of, deliver, submit_head
 from unisono.daemon import records
 from unisono.daemon.records import Key
 from unisono.daemon.registry import (
@@ -154,7 +154,7 @@ class World:
     def perform(self, who: Member, effect: Effect) -> None:
         reader = lambda number: self.readers[Key(who, number)]  # noqa: E731
         if isinstance(effect, Deliver):
-            frame = deliver(Kind.DELIVER, *effect[1:6], effect.run)
+            frame = deliver(Kind.DELIVER, *effect[1:6], effect.bundle)
             for number in effect.to:
                 for message in self._hearing.messages(memoryview(frame)[5:], ""):
                     reader(number).put(message)
@@ -198,10 +198,10 @@ class World:
         count = self.dice.randint(1, 3)
         groups = self.dice.sample(GROUPS, self.dice.choice((1, 1, 2, 3)))
         head = submit_head(self.dice.choice(LEVELS), groups)
-        run = run_of([f"{reader.name} {reader.said + i + 1}".encode() for i in range(count)])
+        bundle = bundle_of([f"{reader.name} {reader.said + i + 1}".encode() for i in range(count)])
         stranger = (reader.name, 1) if self.dice.random() < 0.1 else None
         self.say(
-            reader.key.daemon, records.said(reader.key.number, reader.said, stranger, head + run)
+            reader.key.daemon, records.said(reader.key.number, reader.said, stranger, head + bundle)
         )
         reader.said += count
 
@@ -298,7 +298,7 @@ class Twin:
 
 def cut(submit: Submit, before: int) -> list[tuple[bytes, int]]:
     sender = Member("x", Address("127.0.0.1", 1), 1)
-    frame = deliver(Kind.DELIVER, _octets(sender), before + 1, 0, 4, 0, submit.run)
+    frame = deliver(Kind.DELIVER, _octets(sender), before + 1, 0, 4, 0, submit.bundle)
     found = Hearing().messages(memoryview(frame)[5:], "")
     return [(message.payload, message.number) for message in found]
 

@@ -1,7 +1,7 @@
 """The frames of the local socket: what a client and its daemon say, to bytes and back.
 
-A frame is its length, its kind and a body. Messages travel in *runs*: what one client said to the
-same groups at the same level, side by side. A run goes through both daemons uncut.
+A frame is its length, its kind and a body. Messages travel in *bundles*: what one client said to
+the same groups at the same level, side by side. A bundle goes through both daemons uncut.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ VERSION: Final = 1
 NAME_OCTETS_MAX: Final = 64
 GROUPS_COUNT_MAX: Final = 64
 """Groups that one message may be for."""
-RUN_OCTETS: Final = 64 << 10
-"""A run is closed when it has so much; a larger message is a run of its own."""
-RUN_COUNT_MAX: Final = 4096
+BUNDLE_OCTETS: Final = 64 << 10
+"""A bundle is closed when it has so much; a larger message is a bundle of its own."""
+BUNDLE_COUNT_MAX: Final = 4096
 SLACK_OCTETS: Final = 64 << 10
 """What a frame may have besides payload: the groups, the lengths of the messages."""
 HELLO_OCTETS_MAX: Final = 1024
@@ -102,7 +102,7 @@ class Cutter:
         self._rest = bytearray(whole[at:])
 
 
-# -- levels, groups, runs -----------------------------------------------------------------------
+# -- levels, groups, bundles --------------------------------------------------------------------
 
 
 def level_code(level: ServiceLevel) -> tuple[int, int]:
@@ -120,7 +120,7 @@ def level_of(code: int, k: int) -> ServiceLevel:
         raise BadPacket("level") from None
 
 
-def run_of(messages: Sequence[Buffer]) -> bytes:
+def bundle_of(messages: Sequence[Buffer]) -> bytes:
     """Their lengths, then the messages."""
     writer = Writer().rows("I", 1, [len(message) for message in messages])
     for message in messages:
@@ -128,12 +128,12 @@ def run_of(messages: Sequence[Buffer]) -> bytes:
     return writer.done()
 
 
-def lengths_of(run: memoryview) -> tuple[int, ...]:
+def lengths_of(bundle: memoryview) -> tuple[int, ...]:
     """Checked: at least one message, and as many bytes as they say."""
-    reader = Reader(run)
+    reader = Reader(bundle)
     lengths = reader.rows("I")
-    if not 1 <= len(lengths) <= RUN_COUNT_MAX or sum(lengths) != reader.left():
-        raise BadPacket("run")
+    if not 1 <= len(lengths) <= BUNDLE_COUNT_MAX or sum(lengths) != reader.left():
+        raise BadPacket("bundle")
     return lengths
 
 
@@ -202,7 +202,7 @@ def read_join(body: memoryview) -> Join:
 class Submit(NamedTuple):
     level: ServiceLevel
     groups: tuple[str, ...]
-    run: memoryview
+    bundle: memoryview
 
 
 def submit_head(level: ServiceLevel, groups: Sequence[str]) -> bytes:
@@ -215,11 +215,11 @@ def submit_head(level: ServiceLevel, groups: Sequence[str]) -> bytes:
 
 
 def submit(head: bytes, messages: Sequence[Buffer]) -> bytes:
-    return frame(Kind.SUBMIT, head, run_of(messages))
+    return frame(Kind.SUBMIT, head, bundle_of(messages))
 
 
 def read_submit(body: memoryview) -> Submit:
-    """Head and run; whether the run is sound is asked with `lengths_of`."""
+    """Head and bundle; whether the bundle is sound is asked with `lengths_of`."""
     reader = Reader(body)
     level = level_of(reader.u8(), reader.u32())
     groups = _groups(reader)
@@ -315,16 +315,16 @@ def member_octets(member: Member) -> bytes:
 
 
 def deliver(
-    kind: Kind, sender: bytes, number: int, seq: int, code: int, k: int, run: Buffer
+    kind: Kind, sender: bytes, number: int, seq: int, code: int, k: int, bundle: Buffer
 ) -> bytes:
-    """A run at its place: as heard, or as a notice that it is stable. `sender` is a member's
+    """A bundle at its place: as heard, or as a notice that it is stable. `sender` is a member's
     bytes; `seq` of the first message, or 0 where there is no order."""
     head = _HEARD.pack(seq, number, code, k)
-    return frame(kind, head, len(sender).to_bytes(2, "big"), sender, run)
+    return frame(kind, head, len(sender).to_bytes(2, "big"), sender, bundle)
 
 
 class Hearing:
-    """Runs back into messages. Remembers senders, so that each is read once."""
+    """Bundles back into messages. Remembers senders, so that each is read once."""
 
     def __init__(self) -> None:
         self._senders: dict[bytes, Member] = {}
@@ -333,12 +333,12 @@ class Hearing:
         seq, number, code, k = _HEARD.read(body)
         reader = Reader(body[_HEARD.octets :])
         sender = self._sender(bytes(reader.blob()))
-        run = reader.raw(reader.left())
-        lengths, level = lengths_of(run), level_of(code, k)
-        at = len(run) - sum(lengths)
+        bundle = reader.raw(reader.left())
+        lengths, level = lengths_of(bundle), level_of(code, k)
+        at = len(bundle) - sum(lengths)
         found = []
         for offset, octets in enumerate(lengths):
-            payload = bytes(run[at : at + octets])
+            payload = bytes(bundle[at : at + octets])
             place = seq + offset if seq else None
             found.append(Message(sender, payload, number + offset, view_id, place, level))
             at += octets
@@ -375,12 +375,12 @@ def read_shed(body: memoryview) -> int:
     return count
 
 
-def cut_into_runs(messages: Sequence[bytes], close: Callable[[Sequence[bytes]], None]) -> None:
-    """Hand the messages to `close`, a run at a time."""
+def cut_into_bundles(messages: Sequence[bytes], close: Callable[[Sequence[bytes]], None]) -> None:
+    """Hand the messages to `close`, a bundle at a time."""
     start = octets = 0
     for at, message in enumerate(messages):
-        full = octets and octets + len(message) > RUN_OCTETS
-        if full or at - start >= RUN_COUNT_MAX:
+        full = octets and octets + len(message) > BUNDLE_OCTETS
+        if full or at - start >= BUNDLE_COUNT_MAX:
             close(messages[start:at])
             start, octets = at, 0
         octets += max(1, len(message))

@@ -229,10 +229,12 @@ class Link(asyncio.Protocol):
             if len(self._heads) >= frames.SENDERS_COUNT_MAX:
                 self._heads.clear()
             head = self._heads[to] = frames.submit_head(to.level, to.groups)
-        runs: list[bytes] = []
-        frames.cut_into_runs(messages, lambda run: runs.append(frames.submit(head, run)))
+        bundles: list[bytes] = []
+        frames.cut_into_bundles(
+            messages, lambda bundle: bundles.append(frames.submit(head, bundle))
+        )
         self._counts["out.message"] += len(messages)
-        self._write(b"".join(runs) if len(runs) > 1 else runs[0])
+        self._write(b"".join(bundles) if len(bundles) > 1 else bundles[0])
         self._above.stepped()
 
     def _congested(self, on: bool) -> None:

@@ -135,7 +135,7 @@ def read(octets: Buffer) -> Record:
         reader = Reader(body[_SAID.octets :])
         stranger = _named(reader) if strange else None
         submit = read_submit(reader.raw(reader.left()))
-        return Said(number, before, stranger, submit, len(lengths_of(submit.run)))
+        return Said(number, before, stranger, submit, len(lengths_of(submit.bundle)))
     reader = Reader(body[_FRONT.octets :])
     found: Record
     if kind == Kind.JOIN:

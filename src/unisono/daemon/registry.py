@@ -54,7 +54,7 @@ class Client:
 
 
 class Deliver(NamedTuple):
-    """Hand this run to these clients."""
+    """Hand this bundle to these clients."""
 
     to: tuple[int, ...]
     sender: bytes
@@ -62,7 +62,7 @@ class Deliver(NamedTuple):
     seq: int
     code: int
     k: int
-    run: memoryview
+    bundle: memoryview
     messages: int
 
 
@@ -170,7 +170,7 @@ class Registry:
         return self._apply[type(record)](daemon, record)
 
     def _said(self, daemon: Member, said: Said) -> list[Effect]:
-        level, groups, run = said.submit
+        level, groups, bundle = said.submit
         if said.stranger is not None:
             name, incarnation = said.stranger
             sender = member_octets(Member(name, daemon.address, incarnation))
@@ -191,7 +191,9 @@ class Registry:
             to = tuple(number for group in groups for number in self._here.get(group, ()))
         if not to:
             return []
-        return [Deliver(to, sender, said.before + 1, seq, *level_code(level), run, said.messages)]
+        return [
+            Deliver(to, sender, said.before + 1, seq, *level_code(level), bundle, said.messages)
+        ]
 
     def _joined(self, daemon: Member, joined: Joined) -> list[Effect]:
         key = Key(daemon, joined.number)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,9 +17,8 @@ from unisono import config as configs
 from unisono.client import frames
 from unisono.client.frames import SLACK_OCTETS, Hello, Kind, Welcome
 from unisono.client.where import Door, door
-from unisono.config import Config
-from unisono.core import Offer
 from unisono.daemon import records
+from unisono.daemon.intake import Intake
 from unisono.daemon.listening import Doors
 from unisono.daemon.registry import (
     Adopt,
@@ -36,13 +34,12 @@ from unisono.daemon.registry import (
     Release,
 )
 from unisono.daemon.session import Bounds, Session
-from unisono.errors import BadPacket, Misuse, Stopped, UnisonoError
+from unisono.daemon.settings import control_level, given, offer_of, ring_config
+from unisono.errors import BadPacket, Misuse, Stopped
 from unisono.group import Group
-from unisono.model import Address, Member, Message, Service, ServiceLevel, View
+from unisono.model import Address, Member, Message, View
 from unisono.net.stream import Item, Rejoined, Stable
 
-PROTOCOL = "ring"
-RING = "unisono"
 NOBODY = Member("nobody", Address("0.0.0.0", 0), 0)
 """Until the ring has let us in."""
 BATCH_COUNT_MAX = 512
@@ -50,8 +47,6 @@ BATCH_COUNT_MAX = 512
 TURN_OCTETS = 256 << 10
 """So much is routed before the sockets have their turn."""
 CLOSE_S = 5.0
-
-log = logging.getLogger("unisono.daemon")
 
 
 class Daemon:
@@ -108,6 +103,8 @@ class Daemon:
                 values.pop("group"), **values, snapshot=self._snapshot, restore=self._restore
             )
             self._registry.me = self._group.me
+            limit = self.bounds.message_octets_max
+            self._intake = Intake(self._group, self._control, limit, self.counts)
             await self._doors.open(self._asked_doors, lambda: Session(self), self._mode)
         except BaseException:
             await self.close("the daemon did not start")
@@ -204,89 +201,7 @@ class Daemon:
         self._changed.set()
 
     async def pump(self, session: Session) -> None:
-        """What the client said goes into the ring, in its order; its end is said last."""
-        left = False
-        try:
-            while not left and (found := await session.submitted()):
-                left = await self._take(session, found)
-        except BadPacket as error:
-            session.bad(error.reason)
-        except UnisonoError as error:
-            session.cut(str(error))
-        if left and session.group:
-            return  # `Part` will end it, at its place
-        if left:
-            session.part()
-        elif session.group:
-            with contextlib.suppress(UnisonoError):
-                record = records.gone(session.number, session.ending or "its connection ended")
-                await self.ring.multicast(record, self._control)
-
-    async def _take(self, session: Session, found: Sequence[tuple[int, memoryview]]) -> bool:
-        """Say all these; whether the client leaves with them."""
-        gathered: list[bytes] = []
-        level: ServiceLevel = self._control
-        octets = 0
-        for kind, body in found:
-            if kind == Kind.SUBMIT:
-                its_level, record = self._said(session, body)
-                if gathered and its_level != level:
-                    await self._say(session, gathered, level, octets)
-                    gathered, octets = [], 0
-                level = its_level
-            else:
-                if gathered:
-                    await self._say(session, gathered, level, octets)
-                    gathered, octets = [], 0
-                level, record = self._control, self._asked(session, kind, body)
-            gathered.append(record)
-            octets += len(body)
-            if kind == Kind.LEAVE:
-                if session.group:
-                    await self._say(session, gathered, level, octets)
-                return True
-        await self._say(session, gathered, level, octets)
-        return False
-
-    async def _say(
-        self, session: Session, gathered: list[bytes], level: ServiceLevel, octets: int
-    ) -> None:
-        await self.ring.multicast_many(gathered, level)
-        session.taken(octets)
-
-    def _said(self, session: Session, body: memoryview) -> tuple[ServiceLevel, bytes]:
-        submit = frames.read_submit(body)
-        lengths = frames.lengths_of(submit.run)
-        if max(lengths) > self.bounds.message_octets_max:
-            raise BadPacket("too_large")
-        hello = session.hello
-        assert hello is not None
-        stranger = None if session.group else (hello.name, hello.incarnation)
-        record = records.said(session.number, session.said_count, stranger, body)
-        session.said_count += len(lengths)
-        self.counts["submitted"] += len(lengths)
-        return submit.level, record
-
-    def _asked(self, session: Session, kind: int, body: memoryview) -> bytes:
-        if kind == Kind.JOIN:
-            asked = frames.read_join(body)
-            if session.group or not configs.NAME.fullmatch(asked.group):
-                raise BadPacket("join")
-            hello = session.hello
-            assert hello is not None
-            session.group, session.sheds = asked.group, asked.sheds
-            return records.joined(
-                session.number, asked.group, hello.name, hello.incarnation, asked.with_state
-            )
-        if kind == Kind.LEAVE:
-            return records.left(session.number)
-        if kind == Kind.STATE:
-            told = frames.read_state(body)
-            if told.key not in session.asked:
-                raise BadPacket("state")
-            session.asked.discard(told.key)
-            return records.given(told.key, told.state, told.failed)
-        raise BadPacket("kind")
+        await self._intake.pump(session)
 
     # -- what the ring brings -------------------------------------------------------------------
 
@@ -322,8 +237,8 @@ class Daemon:
 
     def _perform(self, effect: Effect) -> None:
         match effect:
-            case Deliver(to, sender, number, seq, code, k, run, count):
-                frame = frames.deliver(Kind.DELIVER, sender, number, seq, code, k, run)
+            case Deliver(to, sender, number, seq, code, k, bundle, count):
+                frame = frames.deliver(Kind.DELIVER, sender, number, seq, code, k, bundle)
                 for each in to:
                     self._put(each, frame, count)
                 self.counts["delivered"] += count * len(to)
@@ -381,10 +296,10 @@ class Daemon:
             return
         me = Member(session.hello.name, self._registry.me.address, session.hello.incarnation)
         code, k = frames.level_code(record.submit.level)
-        sender, run = frames.member_octets(me), record.submit.run
+        sender, bundle = frames.member_octets(me), record.submit.bundle
         self._put(
             session.number,
-            frames.deliver(Kind.STABLE, sender, record.before + 1, 0, code, k, run),
+            frames.deliver(Kind.STABLE, sender, record.before + 1, 0, code, k, bundle),
         )
 
     def _flush(self) -> None:
@@ -416,49 +331,3 @@ class Daemon:
                 session.cut(
                     "the daemon was apart from the ring and was handed its state: join again"
                 )
-
-
-def ring_config(ring: str | None, config: str | Path | None, options: Mapping[str, Any]) -> Config:
-    """How to join the ring: what was given, and for a daemon other defaults than for a member."""
-    named = "protocol" in options
-    if config is not None:
-        text = str(config)
-        named |= "protocol" in (
-            configs.from_url(text) if "://" in text else configs.from_toml(Path(config))
-        )
-    elif ring is None:
-        ring = RING
-    if ring is not None and "://" in ring:
-        named |= "protocol" in configs.from_url(ring)
-    read = configs.read(ring, config, options if named else {"protocol": PROTOCOL, **options})
-    if read.slow != "block":
-        raise Misuse(f"slow={read.slow!r}: a daemon reads its ring always; clients have a policy")
-    if read.daemon:
-        raise Misuse(f"daemon={read.daemon!r}: a daemon is a member of the ring itself")
-    return replace(read, rejoin=True)
-
-
-def given(config: Config) -> dict[str, Any]:
-    """What is not as it would be anyway."""
-    usual = Config()
-    values = {field.name: getattr(config, field.name) for field in fields(config)}
-    return {name: value for name, value in values.items() if value != getattr(usual, name)}
-
-
-def offer_of(protocol: str) -> Offer:
-    """The protocol of the ring, which must have one order for all."""
-    from unisono import protocols
-
-    offer = protocols.offer(protocol)
-    if "total_order" not in offer.laws:
-        able = [each.name for each in protocols.offers().values() if "total_order" in each.laws]
-        raise Misuse(
-            f"protocol {offer.name} has no total order, and daemons need one: use"
-            f" {' or '.join(able)}"
-        )
-    return offer
-
-
-def control_level(offer: Offer) -> ServiceLevel:
-    """Comings and goings are in the total order, whatever the clients ask for their messages."""
-    return min(level for level in offer.services if level >= Service.AGREED)

@@ -1,0 +1,168 @@
+"""What the page about the daemon shows is run, and so is the command and the example."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from tests.cli.running import ENVIRONMENT, ROOT, refused, unisono, until
+from tests.daemon.stage import Teller, daemon_process
+from tests.net.ear import free_port
+from unisono.cli.app import app
+from unisono.client.frames import Kind
+
+pytestmark = pytest.mark.real
+
+PAGE = (ROOT / "docs" / "DAEMON.md").read_text()
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PROGRAMS = [block for kind, block in BLOCK.findall(PAGE) if kind == "python"]
+LINES = [line for kind, block in BLOCK.findall(PAGE) if kind == "sh" for line in block.splitlines()]
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="uni") as found:
+        yield Path(found)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_command_line_of_the_page_is_accepted(line: str) -> None:
+    words = shlex.split(line)
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands[words[1]].make_context(words[1], words[2:])
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=["join", "connect", "daemon"])
+def test_a_program_of_the_page_runs(program: str, place: Path) -> None:
+    path = "d9" if "Daemon(" in program else "d0"
+    body = program.replace("/tmp/unisono.sock", f"{place}/{path}")
+    body = body.replace("bounds=", f"port={free_port()}, bounds=")
+    source = "import asyncio\nimport unisono\nasync def main():\n"
+    source += textwrap.indent(body, "    ") + "asyncio.run(main())\n"
+    with daemon_process(place, 0, free_port()):
+        done = subprocess.run(
+            [sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=False
+        )
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_frame_is_on_the_page() -> None:
+    for kind in Kind:
+        assert f"| {kind} {kind.name} |" in PAGE, kind
+
+
+def test_the_example_runs(place: Path) -> None:
+    program = [sys.executable, "-u", str(ROOT / "examples" / "site.py"), f"{place}/d0"]
+    with daemon_process(place, 0, free_port()):
+        listeners = {
+            room: subprocess.Popen(
+                [*program, "listen", room, "2"],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                env=ENVIRONMENT,
+            )
+            for room in ("kitchen", "garden")
+        }
+        try:
+            for room, process in listeners.items():
+                assert process.stdout is not None
+                assert process.stdout.readline().startswith(f"in {room}: ")
+            for words in ("dinner is ready", "come"):
+                subprocess.run([*program, "say", "kitchen,garden", words], timeout=60, check=True)
+            for process in listeners.values():
+                out, _ = process.communicate(timeout=60)
+                assert out == "speaker: dinner is ready\nspeaker: come\n"
+                assert process.returncode == 0
+        finally:
+            for process in listeners.values():
+                process.kill()
+                process.wait(10)
+
+
+def test_lines_go_through_a_daemon(place: Path) -> None:
+    with daemon_process(place, 0, free_port()):
+        cat = ["cat", "orders", "--daemon", f"unix:{place}/d0", "--name", "a", "--settle", "0"]
+        found = unisono(*cat, "--linger", "0", stdin=b"one\ntwo\n")
+    assert found.returncode == 0, found.stderr
+    assert found.stdout.splitlines()[-2:] == ["a: one", "a: two"]
+
+
+def test_mistakes_on_the_command_line_get_one_line(place: Path) -> None:
+    listen = ("daemon", "--listen", f"unix:{place}/x")
+    refused(unisono("daemon"), "listens nowhere")
+    refused(unisono("daemon", "--listen", "here"), "write unix:/path")
+    refused(unisono("daemon", "--listen", "tcp:192.168.1.1:7401"), "clients are local")
+    refused(unisono(*listen, "--protocol", "rmcast"), "has no total order", "mtp", "ring")
+    refused(unisono(*listen, "--mode", "9"), "write permissions as 600")
+    refused(unisono(*listen, "--service", "resilient(2)"), "does not offer")
+    refused(
+        unisono("daemon", "--listen", f"unix:{place}/no/x", "--port", str(free_port())),
+        "cannot listen",
+    )
+    refused(unisono("cat", "g", "--daemon", f"{place}/x"), "no daemon answers", code=3)
+    with daemon_process(place, 0, free_port()):
+        again = ("daemon", "--listen", f"unix:{place}/d0", "--port", str(free_port()))
+        refused(unisono(*again), "a daemon listens there already")
+
+
+def test_a_daemon_tells_people_what_it_does(place: Path) -> None:
+    line = [sys.executable, "-m", "unisono", "daemon", "--listen", f"{place}/d0"]
+    process = subprocess.Popen(
+        [*line, "--port", str(free_port()), "--name", "d0"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == f"listening: unix:{place}/d0\n"
+        assert process.stdout.readline().startswith("ring: ")
+        process.send_signal(2)
+        assert process.stdout.read() == "ended\n"
+        assert process.wait(30) == 130
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+def test_a_client_imports_neither_protocols_nor_anything_heavy(place: Path) -> None:
+    source = f"""
+import asyncio, sys, unisono
+async def main():
+    async with unisono.join("g", daemon="{place}/d0") as group:
+        await group.multicast(b"x")
+        async for event in group:
+            if isinstance(event, unisono.Message):
+                break
+        async with unisono.connect("{place}/d0") as connection:
+            await connection.send("g", b"y")
+asyncio.run(main())
+heavy = ("pyarrow", "pyspark", "typer", "rich", "unisono.protocols", "unisono.daemon")
+print([name for name in heavy if name in sys.modules])
+"""
+    with daemon_process(place, 0, free_port()):
+        done = subprocess.run(
+            [sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=False
+        )
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_a_second_daemon_is_told_of_in_the_ring(place: Path) -> None:
+    port = free_port()
+
+    def names(teller: Teller) -> list[str]:
+        views = teller.of("ring")
+        return sorted(views[-1]["daemons"]) if views else []
+
+    with daemon_process(place, 0, port) as one, daemon_process(place, 1, port) as two:
+        until(lambda: names(one) == names(two) == ["d0", "d1"], 60)
