@@ -322,6 +322,8 @@ class Site:
         ordering = self.ordering
         if self.taken == ordering.S:
             return
+        if not self.was_in_force and self.taken < ordering.S:
+            self._show_ring()  # Who said this was on the ring, and so it was in force.
         while self.taken < ordering.S:
             self.taken += 1
             turn = ordering.window.get(self.taken)
@@ -372,10 +374,9 @@ class Site:
 
     def install(self, out: list[Effect]) -> None:
         """[RESUME] The ring is in force: the application hears of it."""
-        # Deviates [RNG Phase-2]: the old messages are committed here, where the ring is known to be
-        # in force, and not when it is received: until then another may be formed instead.
-        self.ordering.safe = max(self.ordering.safe, self.ring.base)
-        self.in_force = self.was_in_force = True
+        if not self.was_in_force:
+            self._show_ring()
+        self.in_force = True
         self.reform.calm(out)
         self.reform.suspects.clear()
         self.disarm(Timer.T_REF_RT, out)
@@ -383,8 +384,16 @@ class Site:
             self.in_force = False
             self.released = True
             return
-        self.stream.change(self.ring, self.entrance.is_giver())
         self.entrance.new_ring(out)
+
+    def _show_ring(self) -> None:
+        """[RNG-16] What was said before is committed, and the application hears of the ring."""
+        # Deviates [RNG Phase-2]: the old messages are committed here, where the ring is known to be
+        # in force, and not when it is received: until then another may be formed instead.
+        self.was_in_force = True
+        self.ordering.safe = max(self.ordering.safe, self.ring.base)
+        if self.my_seat() is not None:
+            self.stream.change(self.ring, self.entrance.is_giver())
 
     # -- what follows from a burst -----------------------------------------------------------------
 

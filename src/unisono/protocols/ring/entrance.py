@@ -280,10 +280,9 @@ class Entrance:
             self.depart()
 
     def depart(self) -> None:
-        """Those who stay have all that we have: it may be delivered."""
-        core = self._core
-        core.ordering.safe = max(core.ordering.safe, core.ordering.S)
-        core.released = True
+        """Those who stay have all that we have, but no ring that could say so: what more comes to
+        light when they form one, we shall not hear."""
+        self._core.doom("left when too few remained for the ring to go on")
 
     _rounds = 0
 
