@@ -1,7 +1,7 @@
 """A bank without a centre: each member holds an account, and money moves between them by actions,
 all or nothing, while members are killed and come back. The total never changes.
 
-python examples/bank.py                  five members here, one killed every other second
+python examples/bank.py                  five members here, one or two killed every other second
 python examples/bank.py ann              one of them: run bob, cay, dan and eve in other terminals
 """
 
@@ -353,10 +353,10 @@ def main() -> int:
     parser.add_argument("name", nargs="?", choices=NAMES)
     parser.add_argument("--port", type=int, default=7411)
     parser.add_argument("--disk", default="", help="where a member keeps its own account")
-    parser.add_argument("--pace-s", type=float, default=0.2)
+    parser.add_argument("--pace-s", type=float, default=0.1)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--every-s", type=float, default=2)
-    parser.add_argument("--at-once", type=int, default=1, help="so many are killed together")
+    parser.add_argument("--at-once", type=int, default=2, help="so many are killed together")
     parser.add_argument("--json", action="store_true")
     told = parser.parse_args()
     if told.name:

@@ -46,12 +46,16 @@ class Replica:
         self.participant = participant
         self.me: Member | None = None
         self._names: frozenset[str] | None = None
+        """Of the view, where it is ours to say who is gone."""
+        self._noticed: set[tuple[str, str]] = set()
+        """What this life has said of open actions: its own words reach the order."""
         self._is_new = True
 
     def live(self, me: Member) -> None:
         """A life begins: before anything is heard in it."""
         self.me = me
         self._names = None
+        self._noticed.clear()
 
     def hear(self, message: Message) -> list[Duty]:
         return self._follow(self.table.hear(message))
@@ -72,8 +76,10 @@ class Replica:
         entry = self.table.open.get(action.key)
         if names is None or entry is None:
             return []
-        gone = [name for name in entry.awaited if name not in names]
-        return [Say(written(Notice(action.key, name, reason))) for name in gone]
+        gone = {(action.key, name) for name in entry.awaited if name not in names}
+        new = sorted(gone - self._noticed)
+        self._noticed |= gone
+        return [Say(written(Notice(key, name, reason))) for key, name in new]
 
     def vote(self, key: str, objection: str) -> bytes:
         """Our vote, to be multicast."""
@@ -101,8 +107,14 @@ class Replica:
             elif isinstance(step, Begun):
                 if self.me is not None and self.me.name in step.action.operations:
                     duties.append(Prepare(step.action))
-            elif isinstance(step.outcome, Committed):
-                self.participant.commit(step.action)
             else:
-                self.participant.abort(step.action, step.outcome.reason)
+                self._decided(step)
         return duties
+
+    def _decided(self, step: Decided) -> None:
+        action, outcome = step.action, step.outcome
+        self._noticed.difference_update((action.key, name) for name in action.operations)
+        if isinstance(outcome, Committed):
+            self.participant.commit(action)
+        else:
+            self.participant.abort(action, outcome.reason)
