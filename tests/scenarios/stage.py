@@ -29,12 +29,15 @@ from unisono.core import (
     Multicast,
     Persist,
     Received,
+    Request,
     Restart,
     Send,
     Setting,
+    Warn,
 )
+from unisono.fsa import Machine
 from unisono.laws import LAWS
-from unisono.model import Address, Member, View
+from unisono.model import Address, Member, Service, View
 from unisono.protocols import offer
 from unisono.trace.history import History
 from unisono.trace.record import Row
@@ -77,6 +80,15 @@ class Actor:
         """What its cores made safe; the next life is told."""
 
 
+def states(actor: Actor) -> dict[str, str]:
+    """The state of the core's machine; of several machines, each one's by its figure's name."""
+    inside = vars(actor.inner)
+    if "machine" in inside:
+        return {"": inside["machine"].state.name}
+    machines = [each for each in inside.values() if isinstance(each, Machine)]
+    return {machine.figure.name: machine.state.name for machine in machines}
+
+
 class Stage:
     """Reads commands, one a line, and tells what happened."""
 
@@ -94,6 +106,8 @@ class Stage:
         self._paused: set[str] = set()
         self._options: dict[str, int] = {}
         self._offer = offer("rmcast")
+        self._service: Service | None = None
+        self._watched: tuple[str, ...] = ()
 
     # -- the script ---------------------------------------------------------------------------
 
@@ -156,8 +170,17 @@ class Stage:
         self._multicast(name, [b"x" * int(octets)])
 
     def _multicast(self, name: str, payloads: list[bytes]) -> None:
-        """With the strongest service on offer: the laws of order look at nothing weaker."""
-        self._step(self.actors[name], Multicast(payloads, max(self._offer.services)))
+        """With the strongest service on offer, unless another was chosen: the laws of order look
+        at nothing weaker."""
+        service = max(self._offer.services) if self._service is None else self._service
+        self._step(self.actors[name], Multicast(payloads, service))
+
+    def do_service(self, name: str) -> None:
+        """What is said from now on asks for this."""
+        self._service = Service[name.upper()]
+
+    def do_request(self, name: str, what: str, argument: str = "0") -> None:
+        self._step(self.actors[name], Request(what, int(argument)))
 
     def do_leave(self, name: str) -> None:
         self._step(self.actors[name], Leave())
@@ -208,6 +231,10 @@ class Stage:
     def do_show(self, *words: str) -> None:
         """Tell of the packets whose label begins with one of these words, as they are sent."""
         self._show = words
+
+    def do_watch(self, *machines: str) -> None:
+        """Of a core with several machines, tell of these as they change."""
+        self._watched = machines
 
     def do_pause(self, name: str) -> None:
         self._paused.add(name)
@@ -262,8 +289,8 @@ class Stage:
     def do_state(self, *names: str) -> None:
         for name in names or tuple(self.actors):
             actor = self.actors[name]
-            inside = actor.inner.machine.state.name if actor.core is not None else "crashed"
-            self.say(f"{name} is {inside}")
+            inside = " ".join(f"{which} {state}".strip() for which, state in states(actor).items())
+            self.say(f"{name} is {inside if actor.core is not None else 'crashed'}")
 
     def do_counts(self, name: str, *prefixes: str) -> None:
         counts = self.actors[name].inner.counts
@@ -272,10 +299,12 @@ class Stage:
                 self.say(f"{name} {key} {counts[key]}")
 
     def do_held(self, name: str) -> None:
-        """How many chunks, or messages, the member still holds for others."""
+        """How many chunks, messages, or turns, the member still holds for others."""
         inner = self.actors[name].inner
         if self._offer.name == "mtp":
             held = len(inner.outlet.held)
+        elif self._offer.name == "ring":
+            held = len(inner.ordering.window)
         else:
             held = sum(len(peer.window) for peer in inner.roster.peers.values())
         self.say(f"{name} holds {held}")
@@ -293,11 +322,11 @@ class Stage:
         core: Core | None = actor.core
         if core is None:
             return
-        before = actor.inner.machine.state.name
+        before = states(actor)
         effects = core.step(self.now_us, event)
-        after = actor.inner.machine.state.name
-        if before != after:
-            self.say(f"{actor.name}: {before} > {after}")
+        for which, after in states(actor).items():
+            if before[which] != after and (not which or which in self._watched):
+                self.say(f"{actor.name}: {which} {before[which]} > {after}".replace(":  ", ": "))
         for effect in effects:
             self._perform(actor, effect)
 
@@ -329,6 +358,8 @@ class Stage:
             case Adopt(state):
                 actor.log = state.decode().split()
                 self.say(f"{actor.name} adopts [{state.decode()}]")
+            case Warn(text):
+                self.say(f"{actor.name} warns: {text}" if text else f"{actor.name} warns no more")
             case Fail(reason):
                 self.say(f"{actor.name} stops: {reason}")
             case Depart():
