@@ -86,6 +86,8 @@ class Timer(Enum):
     """The new ring, or the word to resume, did not come."""
     T_TS = auto()
     """The coordinator has waited long enough for answers."""
+    # Deviates [RNG Timer management]: the paper has five, and one of them on at a time. These two
+    # are ours, and several may be on.
     REPAIR = auto()
     """What was asked for did not come: ask again."""
     LEAVE = auto()

@@ -194,6 +194,8 @@ class Site:
 
     def push(self, code: Code, packet: Any = None) -> None:
         """What one machine tells another; told before anything else happens."""
+        # Deviates [RNG Event stack]: first in, first out. A stack would tell a machine to begin
+        # before the others were told to stop.
         self._stack.append((code, packet))
 
     def _settle(self, out: list[Effect]) -> None:

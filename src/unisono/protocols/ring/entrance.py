@@ -84,6 +84,8 @@ class Entrance:
 
     def _say_join(self, out: list[Effect]) -> None:
         """[MEMBER_JOIN] To everyone: the coordinator is among them, whoever it is."""
+        # Deviates [RNG Join]: the paper asks the coordinator that a packet named. It may be dead or
+        # leaving, so the first on the ring that stays lets in.
         core = self._core
         bits = Bits.MEMORY * core.memory | Bits.STATE * self.wants_state
         packet = core.person(Code.MEMBER_JOIN, 0, bits)
@@ -250,6 +252,8 @@ class Entrance:
 
     def quit(self, out: list[Effect]) -> None:
         """[QUIT] Once everything of ours is with everyone."""
+        # Deviates [RNG Member leave]: the paper's member says so and is gone. Here it stays until a
+        # ring without it is in force, or it is released.
         core = self._core
         if not core.speech.is_settled() or not core.is_normal():
             return

@@ -248,6 +248,8 @@ def ask(me: Site, event: object, out: list[Effect]) -> None:
 
 
 def ping(me: Site, event: object, out: list[Effect]) -> None:
+    # Deviates [RNG Figure 7]: the text lets Send ping the holder on T_SEND, and Figure 8 lets
+    # Receive find the fault on T_RT. Here it is Receive and T_RT alone.
     me.token.ping(out)
 
 
@@ -413,6 +415,8 @@ def go_and_join(me: Site, packet: Any, out: list[Effect]) -> None:
 
 
 def vote_for_it(me: Site, packet: Person, out: list[Effect]) -> None:
+    # Deviates [RNG Negative ack]: the paper tells all members who the new coordinator is. Here the
+    # attempt is called off, and the one that knows more invites by itself.
     me.reform.give_up(out)
     me.push(Code.E_INIT)
 

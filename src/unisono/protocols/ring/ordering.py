@@ -22,6 +22,8 @@ AHEAD_MAX: Final = 256
 """Turns beyond S that are kept; later ones are asked for again when their time comes."""
 RANGES_MAX: Final = 64
 """Gaps that are asked for at once."""
+# Deviates [RNG Memory]: the paper keeps the last n messages, safe or not. Here nothing is forgotten
+# before all have it.
 HISTORY_ROUNDS: Final = 2
 """So many rounds of turns are kept that everyone has: for one that was away for a moment."""
 HISTORY_OCTETS: Final = 1 << 20

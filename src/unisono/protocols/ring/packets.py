@@ -35,6 +35,8 @@ def key_of(member: Member) -> int:
     return tag_of(f"{member.name}|{member.address}|{member.incarnation}")
 
 
+# Deviates [RNG Version]: the paper's is a number that rises with each change of R. Two coordinators
+# may count to the same one, so here it names its coordinator and rises with each attempt.
 class Version(NamedTuple):
     """[RNG Version] of a ring: rises with each attempt to form one, and names who formed it, so
     that no two rings have the same."""

@@ -82,6 +82,7 @@ class Reform:
     def key(packet: Person) -> Key:
         """[RNG-10] R1: the higher version; R2: then the higher S; R3: then the higher site id.
         Between R1 and R2: who has the messages of a version before who has forgotten them."""
+        # Deviates [RNG R2]: in the paper nobody comes back without its memory.
         memory = packet.has(Bits.MEMORY)
         return packet.header.version, memory, packet.header.s if memory else 0, packet.member
 
@@ -105,6 +106,8 @@ class Reform:
 
     def knows_enough(self, packet: Person) -> bool:
         """R1 and R2: it has all that we have. R3 is for two that both invite."""
+        # Deviates [RNG R3]: in the paper it decides here too, so that only the highest site id of
+        # those that know the same could ever coordinate.
         return self.key(packet)[:3] >= self.my_key()[:3]
 
     def is_worthier(self, packet: Person) -> bool:
@@ -366,6 +369,8 @@ class Reform:
 
     def can_go_on(self, packet: Person) -> bool:
         """Whether all it has is in our order, and all it lacks is here and of its own ring."""
+        # Deviates [RNG Merge]: the paper sends again whatever a returning process lacks, and does
+        # not ask whether it has what the others never had.
         core = self._core
         if not core.memory or packet.header.sender not in core.ordering.locals:
             return False
@@ -477,6 +482,8 @@ class Reform:
 
     def form(self, out: list[Effect]) -> None:
         """[NEWTR_BC] R' of those who acknowledged: the coordinator is P0."""
+        # Deviates [RNG Ring creation]: who was on the ring before keeps its place among the others.
+        # The paper seats them as their answers come.
         core = self._core
         complete = {n: e for n, e in self._complete().items() if not e.has(Bits.LEAVING)}
         founding = not core.memory
@@ -547,6 +554,8 @@ class Reform:
 
     def may_resume(self, rounds: int = 3) -> bool:
         """A majority of the group before, and of the group after, has accepted."""
+        # Deviates [RNG Figure 11]: the paper waits for all on the new ring, and says nothing of one
+        # that answered and died.
         core = self._core
         if self.rounds < rounds:
             return False

@@ -56,6 +56,8 @@ class Repair:
         core.arm(Timer.REPAIR, core.parameters.t_rt_us // 2, out)
 
     def _source(self) -> Member | None:
+        # Deviates [RNG Retransmission]: the paper asks the sender that revealed the gap; it may be
+        # dead, so the third time somebody else is asked.
         core = self._core
         revealed = core.ring.member(self._revealed)
         if self._rounds <= 2 and revealed is not None and revealed != core.me:

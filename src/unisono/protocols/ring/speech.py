@@ -112,6 +112,8 @@ class Speech:
 
     def gather(self) -> tuple[list[Buffer], bool, bool]:
         """The content of our turn; whether something in it must be safe; whether more waits."""
+        # Deviates [RNG Ordered]: all that has gathered is one turn, up to `turn_packets` packets of
+        # many messages. The paper's turn is one message.
         room = self.burst * self.piece_octets - 2
         runs: list[Run] = []
         while self._delegates and len(runs) < RUNS_MAX - 1:

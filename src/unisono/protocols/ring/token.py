@@ -162,6 +162,8 @@ class TokenWork:
 
     def forward(self, out: list[Effect]) -> None:
         """[RNG-4] When the ring is quiet, what we have to say goes to the holder at once."""
+        # Deviates [RNG Fast]: the paper forwards what its application calls urgent. Here everything
+        # is urgent on a quiet ring, and on a busy one the token comes soon enough.
         core = self._core
         if not core.in_force or self.is_here():
             return
