@@ -158,8 +158,9 @@ async def member(name: str, port: int, disk: str, pace_s: float) -> None:
 
     kept = path.read_bytes() if path is not None and path.exists() else b""
     accounts = Teller(name, dict.fromkeys(NAMES, COINS), kept, keep)
+    stable = str(Path(disk, f"{name}.ring")) if disk else ""
     async with Actions(accounts).join(
-        "bank", name=name, protocol="ring", sites=len(NAMES), port=port, join_s=30
+        "bank", name=name, protocol="ring", sites=len(NAMES), port=port, stable=stable, join_s=30
     ) as actions:
         tell("joined", me=str(actions.group.me))
         moving = asyncio.create_task(move(actions, pace_s))
