@@ -234,7 +234,7 @@ def _typed(key: str, value: Any) -> Any:
         if isinstance(value, Mapping):
             return dict(value)
         raise Misuse(f"options={value!r}: write a table of names and numbers")
-    if key in ("trace", "stable") and isinstance(value, os.PathLike):
+    if key in ("trace", "stable", "daemon") and isinstance(value, os.PathLike):
         return os.fspath(value)
     if key == "service" and isinstance(value, Service | Resilient):
         return value.name.lower() if isinstance(value, Service) else f"resilient({value.k})"

@@ -10,7 +10,7 @@ import random
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +36,12 @@ class Size:
     batch: int
     pause_s: float
     octets: int = 100
+    kills_daemon: bool = False
+    """The last daemon dies in the middle, and its clients with it."""
 
 
 SMALL = Size(clients=40, groups=10, killed=4, processes=3, seconds=4, batch=5, pause_s=0.25)
+ORPHANS = replace(SMALL, clients=36, groups=9, killed=2, kills_daemon=True)
 FULL = Size(
     clients=200,
     groups=50,
@@ -93,9 +96,11 @@ def play(size: Size, seed: int) -> dict[str, Any]:
             each.order("talk")
         end = time.monotonic() + size.seconds
         pause_s = size.seconds / (size.killed + 1)
-        for victim in victims:
+        for at, victim in enumerate(victims):
             time.sleep(pause_s * dice.uniform(0.5, 1.0))
             victim.kill()
+            if size.kills_daemon and at == len(victims) // 2:
+                daemons.pop().kill()
         time.sleep(max(0.0, end - time.monotonic()))
         for each in crowds:
             each.order("silence")
@@ -111,10 +116,25 @@ def play(size: Size, seed: int) -> dict[str, Any]:
         for each in daemons:
             each.process.terminate()
         counters = [each.wait("ended")["counters"] for each in daemons]
-    told = check(size, reports, {each["name"] for each in killed})
-    cut = sum(each.get("cut", 0) for each in counters)
     assert not sum(each.get("shed", 0) for each in counters)
-    return {**told, "seconds": round(took_s, 1), "cut": cut}
+    dead = {each["name"] for each in killed}
+    if size.kills_daemon:
+        orphans = [each for each in reports if each["ended"]]
+        assert orphans and all("is gone" in each["ended"] for each in orphans)
+        dead |= {each["name"] for each in orphans}
+        reports = [each for each in reports if not each["ended"]]
+        check_beginnings(orphans, reports)
+    told = check(reports, dead)
+    assert len(reports) + len(dead) == size.clients
+    return {**told, "seconds": round(took_s, 1)}
+
+
+def check_beginnings(orphans: Sequence[Any], reports: Sequence[Any]) -> None:
+    """Those who lost their daemon had heard what the others heard, up to a place."""
+    logs = {each["group"]: each["log"] for each in reports}
+    for each in orphans:
+        if each["group"] in logs:
+            assert each["log"] == logs[each["group"]][: len(each["log"])], each["name"]
 
 
 def settle(crowds: Sequence[Teller], within_s: float) -> None:
@@ -133,8 +153,7 @@ def settle(crowds: Sequence[Teller], within_s: float) -> None:
         time.sleep(0.25)
 
 
-def check(size: Size, reports: Sequence[Any], killed: set[str]) -> dict[str, Any]:
-    assert len(reports) == size.clients - size.killed
+def check(reports: Sequence[Any], killed: set[str]) -> dict[str, Any]:
     assert not [each["name"] for each in reports if each["ended"] or each["wrong"]], reports
     by_place: dict[int, tuple[str, int]] = {}
     heard_of_killed: dict[str, set[int]] = {}
@@ -172,6 +191,10 @@ def check(size: Size, reports: Sequence[Any], killed: set[str]) -> dict[str, Any
 
 def test_killed_clients_take_nothing_with_them() -> None:
     print(play(SMALL, 1))
+
+
+def test_a_killed_daemon_takes_only_its_own_clients_with_it() -> None:
+    print(play(ORPHANS, 3))
 
 
 @pytest.mark.soak

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, overload
@@ -22,7 +23,7 @@ def join(
     group: str | None = None,
     /,
     *,
-    daemon: str,
+    daemon: str | os.PathLike[str],
     config: str | Path | None = None,
     snapshot: Callable[[], bytes] | None = None,
     restore: Callable[[bytes], None] | None = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Generator, Iterable, Sequence
 from types import TracebackType
 from typing import Any, cast
@@ -22,7 +23,7 @@ WINDOW_OCTETS_MAX = 1 << 20
 
 
 def connect(
-    daemon: str, *, name: str = "", connect_s: float = 10.0, close_s: float = 5.0
+    daemon: str | os.PathLike[str], *, name: str = "", connect_s: float = 10.0, close_s: float = 5.0
 ) -> Connecting:
     """Connect: `async with connect("unix:/path") as connection`, or await it."""
     if name and not NAME.fullmatch(name):

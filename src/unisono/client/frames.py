@@ -39,6 +39,7 @@ REASON_COUNT_MAX: Final = 1000
 SENDERS_COUNT_MAX: Final = 4096
 
 _FRONT: Final = Layout("IB")
+FRONT_OCTETS: Final = _FRONT.octets
 _HEARD: Final = Layout("QQBI")
 _RESILIENT: Final = 6
 """The code of `Resilient(k)`, after those of the plain levels; k is written with 2 added."""

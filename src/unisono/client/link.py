@@ -78,6 +78,7 @@ class Link(asyncio.Protocol):
         self._connecting: asyncio.Task[None] | None = None
         self._heads: dict[To, bytes] = {}
         self._leaving = False
+        self._congested = False
         self._counts: Counter[str] = Counter()
 
     @property
@@ -128,6 +129,7 @@ class Link(asyncio.Protocol):
         half = self._window_octets_max // 2
         self._transport.set_write_buffer_limits(high=half, low=half // 2)
         self._write(frames.hello(self._name, self._incarnation) + self._first)
+        self._hold_back()
 
     def connection_lost(self, error: Exception | None) -> None:
         why = f" ({error})" if error else ""
@@ -212,15 +214,16 @@ class Link(asyncio.Protocol):
         if isinstance(event, Multicast):
             self._submit(event.messages, cast(To, event.service))
         elif isinstance(event, Congested):
-            self._congested(event.on)
+            self._congested = event.on
+            self._hold_back()
         elif isinstance(event, Leave):
             self.leave()
         elif isinstance(event, Captured):
             self._write(frames.state(cast(bytes, event.key), event.state))
 
     def fail(self, reason: str, farewell: Event | None = None) -> None:
-        if farewell is not None:
-            self.feed(farewell)
+        if isinstance(farewell, Leave):
+            self._write(frames.frame(Kind.LEAVE))
         self._end(reason)
 
     def _submit(self, messages: Sequence[bytes], to: To) -> None:
@@ -237,13 +240,14 @@ class Link(asyncio.Protocol):
         self._write(b"".join(bundles) if len(bundles) > 1 else bundles[0])
         self._above.stepped()
 
-    def _congested(self, on: bool) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            with contextlib.suppress(RuntimeError):
-                if on:
-                    self._transport.pause_reading()
-                else:
-                    self._transport.resume_reading()
+    def _hold_back(self) -> None:
+        """While the reader is slow, what comes stays in the socket."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        if self._congested:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
 
     def _captured(self, key: Hashable, state: bytes) -> None:
         assert isinstance(key, bytes)

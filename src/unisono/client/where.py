@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -35,8 +36,9 @@ class Tcp:
 Door: TypeAlias = Unix | Tcp
 
 
-def door(text: str) -> Door:
+def door(text: str | os.PathLike[str]) -> Door:
     """`unix:/path`, `/path` or `tcp:127.0.0.1:7401`."""
+    text = os.fspath(text) if isinstance(text, os.PathLike) else text
     if not isinstance(text, str):
         raise Misuse(f"daemon={text!r}: {WRITE}")
     if text.startswith("tcp:"):

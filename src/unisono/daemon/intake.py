@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections import Counter
 from collections.abc import Sequence
 
 from unisono import config as configs
 from unisono.client import frames
-from unisono.client.frames import Kind
+from unisono.client.frames import FRONT_OCTETS, Kind
 from unisono.daemon import records
 from unisono.daemon.session import Session
 from unisono.errors import BadPacket, UnisonoError
 from unisono.group import Group
 from unisono.model import ServiceLevel
+
+log = logging.getLogger("unisono.daemon")
 
 
 class Intake:
@@ -38,6 +41,9 @@ class Intake:
             session.bad(error.reason)
         except UnisonoError as error:
             session.cut(str(error))
+        except Exception as error:  # our mistake, and this one client's misfortune
+            log.exception("client %s: internal error", session)
+            session.cut(f"internal error of the daemon: {type(error).__name__}: {error}")
         if left and session.group:
             return  # `Part` will end it, at its place
         if left:
@@ -65,7 +71,7 @@ class Intake:
                     gathered, octets = [], 0
                 level, record = self._control, self._asked(session, kind, body)
             gathered.append(record)
-            octets += len(body)
+            octets += len(body) + FRONT_OCTETS
             if kind == Kind.LEAVE:
                 if session.group:
                     await self._say(session, gathered, level, octets)

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Final, NamedTuple, TypeAlias
+from dataclasses import dataclass, fields
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from unisono.client.frames import level_code, member_octets
 from unisono.daemon import records
 from unisono.daemon.records import Given, Gone, Joined, Key, Left, Said
-from unisono.errors import BadPacket
+from unisono.errors import BadPacket, Misuse
 from unisono.model import Buffer, Member, Service, ServiceLevel, View
 from unisono.wire import Reader, Writer, tag_of
 
 SNAPSHOT_VERSION: Final = 1
+MEMBERS_COUNT_MAX: Final = 16_384
+"""As many as the frame of a view holds, whatever their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,11 @@ class Limits:
     """In one group."""
     clients_count_max: int = 65_535
     """In all groups."""
+
+    def __post_init__(self) -> None:
+        check_positive(self)
+        if self.members_count_max > MEMBERS_COUNT_MAX:
+            raise Misuse(f"members_count_max: give at most {MEMBERS_COUNT_MAX}")
 
 
 @dataclass(slots=True)
@@ -336,6 +343,13 @@ class Registry:
         for group, inside in found._groups.items():
             found._here[group] = tuple(key.number for key in inside if key.daemon == me)
         return found
+
+
+def check_positive(bounds: Any) -> None:
+    for field in fields(bounds):
+        value = getattr(bounds, field.name)
+        if not isinstance(value, int) or value <= 0:
+            raise Misuse(f"{field.name}={value!r}: give a whole number above 0")
 
 
 def ordered(level: ServiceLevel) -> bool:

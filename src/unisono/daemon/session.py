@@ -8,13 +8,13 @@ with a reason or, if it asked for that, its oldest messages are shed and it is t
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter, deque
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, cast
 
 from unisono.client import frames
-from unisono.client.frames import HELLO_OCTETS_MAX, SLACK_OCTETS, Cutter, Hello, Kind
+from unisono.client.frames import FRONT_OCTETS, HELLO_OCTETS_MAX, SLACK_OCTETS, Cutter, Hello, Kind
+from unisono.daemon.registry import check_positive
 from unisono.errors import BadPacket
 
 WRITE_OCTETS = 256 << 10
@@ -24,8 +24,6 @@ BYE_S = 60.0
 HELLO_S = 10.0
 NEAR = 2
 """A queue is read again, or may be filled again, when it is down to one in so many."""
-
-log = logging.getLogger("unisono.daemon")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +40,9 @@ class Bounds:
     all_octets_max: int = 1 << 30
     """All QCMTs: beyond it, the client with the longest is cut off."""
     message_octets_max: int = 64 << 20
+
+    def __post_init__(self) -> None:
+        check_positive(self)
 
 
 class Entry(NamedTuple):
@@ -145,7 +146,7 @@ class Session(asyncio.Protocol):
                     self._hail(kind, body)
                 else:
                     self._submitted.append((kind, body))
-                    self._submitted_octets += len(body)
+                    self._submitted_octets += len(body) + FRONT_OCTETS
         except BadPacket as error:
             self.bad(error.reason)
             return
@@ -169,9 +170,6 @@ class Session(asyncio.Protocol):
     async def _pump(self) -> None:
         try:
             await self._site.pump(self)
-        except Exception as error:
-            log.exception("client %s: internal error", self)
-            self.cut(f"internal error of the daemon: {type(error).__name__}: {error}")
         finally:
             self._pumping = None
             if self.lost:
@@ -322,7 +320,8 @@ class Session(asyncio.Protocol):
             return
         self._forget()
         self._last(frames.bye(reason), reason)
-        self._site.counts["cut"] += 1
+        if self.number:
+            self._site.counts["cut"] += 1
 
     def part(self) -> None:
         """The client is out, as it asked: all it was to hear goes before the last word."""
