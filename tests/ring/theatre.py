@@ -206,6 +206,20 @@ def at_rest(room: Room, by: str = "") -> int:
     return next(S(room, name) for name, actor in room.actors.items() if actor.core is not None)
 
 
+LAWS = "check total_order agreement virtual_synchrony view_order self_inclusion safe"
+
+
+def lawful(room: Room) -> None:
+    """Nothing that happened so far breaks a law."""
+    assert "broken" not in room.obey(LAWS)
+
+
+def leader_of(room: Room) -> str:
+    """P0, as the first that lives sees it."""
+    alive = [name for name, actor in room.actors.items() if actor.core is not None]
+    return ring_order(room, alive[0])[0]
+
+
 def step(room: Stage, name: str, event: Event) -> list[Effect]:
     """One step of the bare core, its effects not performed."""
     return site(room, name).step(room.now_us, event)
