@@ -1,0 +1,119 @@
+"""What may be set on a ring, the presets, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.ring.theatre import gather, started
+from unisono.errors import Misuse
+from unisono.protocols import offer
+from unisono.protocols.ring.parameters import DEFAULTS, PRESETS, SITES_MAX, Parameters
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_a_preset_is_a_setting_that_works(name: str) -> None:
+    preset = PRESETS[name]
+    assert preset.keys() == DEFAULTS.keys()
+    parameters = Parameters.of(preset)
+    assert parameters.t_send_us < parameters.t_rt_us <= parameters.t_reform_us
+    assert parameters.t_ts_us <= parameters.t_ref_rt_us, "a coordinator ends before it is given up"
+    assert parameters.t_send_us <= parameters.idle_us
+    room = started("a", "b", "c", **{**preset, "sites": 3})
+    room.obey("join a b c")
+    gather(room, *"abc", late_ms=20_000)
+
+
+@pytest.mark.rule("RNG-21")
+def test_the_papers_numbers_are_a_preset() -> None:
+    """C = 2, T_SEND = 0.5 s, T_RT = 1 s; a turn is a packet, and who failed counts for good."""
+    paper = PRESETS["paper"]
+    assert (paper["tries"], paper["t_send_us"], paper["t_rt_us"]) == (2, 500_000, 1_000_000)
+    assert (paper["turn_packets"], paper["forget_us"]) == (1, 0)
+    assert paper["idle_us"] == paper["t_send_us"], "a quiet holder always waits T_SEND"
+
+
+def test_a_longer_way_has_longer_timers() -> None:
+    loopback, lan, wan = (Parameters.of(PRESETS[name]) for name in ("loopback", "lan", "wan"))
+    for name in ("t_send_us", "t_rt_us", "t_reform_us", "t_ref_rt_us", "t_ts_us"):
+        assert getattr(loopback, name) < getattr(lan, name) < getattr(wan, name)
+    assert PRESETS["lan"] == DEFAULTS
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"speed": 1}, "ring has no option 'speed'; it has: sites, t_send_us, t_rt_us, tries"),
+        ({"tries": -1}, "tries must not be negative, got -1"),
+        ({"tries": 0}, "tries must be 1 to 1000, got 0"),
+        ({"tries": 1001}, "tries must be 1 to 1000"),
+        ({"sites": SITES_MAX + 1}, "sites must be 0 to 256"),
+        ({"sites": 65}, "sites=65 is over members_count_max=64"),
+        ({"t_send_us": 99}, "t_send_us must be 100 to"),
+        ({"t_rt_us": 0}, "t_rt_us must be 100 to"),
+        ({"t_reform_us": 1}, "t_reform_us must be 100 to"),
+        ({"t_ref_rt_us": 1}, "t_ref_rt_us must be 100 to"),
+        ({"t_ts_us": 3_600_000_001}, "t_ts_us must be 100 to"),
+        ({"idle_us": 1_000}, "idle_us must be at least t_send_us=2000, got 1000"),
+        ({"turn_packets": 0}, "turn_packets must be 1 to 4096, got 0"),
+        ({"turn_packets": 4097}, "turn_packets must be 1 to 4096"),
+        ({"members_count_max": 0}, "members_count_max must be 1 to 256"),
+        ({"members_count_max": 257}, "members_count_max must be 1 to 256"),
+        ({"forget_us": -5}, "forget_us must not be negative"),
+    ],
+)
+def test_options_out_of_bounds_say_what_to_write(options: dict[str, int], words: str) -> None:
+    with pytest.raises(Misuse, match=words):
+        Parameters.of(options)
+
+
+def test_the_defaults_are_a_setting() -> None:
+    assert Parameters.of({}) == Parameters.of(DEFAULTS)
+    assert offer("ring").options == DEFAULTS
+
+
+@given(st.integers(0, 64), st.integers(100, 10**6), st.integers(1, 1000), st.integers(1, 4096))
+def test_what_is_within_bounds_can_be_set(sites: int, us: int, tries: int, packets: int) -> None:
+    chosen = {"sites": sites, "t_rt_us": us, "tries": tries, "turn_packets": packets}
+    found = Parameters.of(chosen)
+    assert (found.sites, found.t_rt_us, found.tries, found.turn_packets) == (
+        (sites, us, tries, packets)
+    )
+
+
+# -- the size of the group ----------------------------------------------------------------------
+
+
+def test_who_is_started_as_one_of_many_knows_how_many() -> None:
+    ring = offer("ring")
+    assert ring.appoint(2, 5, {"tries": 3}) == {"sites": 5, "tries": 3}
+    assert ring.appoint(2, 5, {"sites": 0}) == {"sites": 0}, "unless it is said otherwise"
+
+
+@pytest.mark.parametrize(("sites", "least"), [(0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (5, 3)])
+def test_the_quorum_is_more_than_half_of_the_group(sites: int, least: int) -> None:
+    assert offer("ring").quorum({"sites": sites}) == least
+
+
+def test_who_waits_in_vain_is_told_how_many_are_needed() -> None:
+    ring = offer("ring")
+    assert ring.advice({"sites": 5}) == "too few of sites=5 are heard: start at least 3 of them"
+    assert ring.advice({"sites": 1}) == ring.advice({}) == ""
+
+
+def test_a_group_of_another_size_is_not_joined() -> None:
+    room = started("a", "b", "c", sites=3)
+    room.obey("join a b c")
+    gather(room, *"abc")
+    room._options["sites"] = 4
+    said = room.obey("start ring d\njoin d\nadvance 500ms")
+    assert "d stops: the group has sites=3, this process sites=4" in said
+
+
+def test_a_full_group_refuses() -> None:
+    room = started("a", "b", sites=0, members_count_max=2)
+    room.obey("join a b")
+    gather(room, *"ab")
+    said = room.obey("start ring c\njoin c\nadvance 800ms")
+    assert "c stops: the group is full: members_count_max=2" in said
