@@ -35,8 +35,8 @@ def told(story: Callable[[Path], Coroutine[Any, Any, None]]) -> None:
 
 
 def role(at: int) -> dict[str, int]:
-    """The options of the n-th daemon, where the protocol wants somebody to begin."""
-    return {"master": int(at == 0)} if RING == "mtp" else {}
+    """The options of the n-th daemon: who begins, or patience with a busy machine."""
+    return {"master": int(at == 0)} if RING == "mtp" else {"tries": 60}
 
 
 def daemon(place: Path, at: int, port: int, **options: Any) -> Daemon:

@@ -17,6 +17,7 @@ import typer.main
 from tests.cli.running import ENVIRONMENT, ROOT, refused, unisono, until
 from tests.daemon.stage import Teller, daemon_process
 from tests.net.ear import free_port
+from unisono.cli import run
 from unisono.cli.app import app
 from unisono.client.frames import Kind
 
@@ -97,18 +98,30 @@ def test_lines_go_through_a_daemon(place: Path) -> None:
     assert found.stdout.splitlines()[-2:] == ["a: one", "a: two"]
 
 
-def test_mistakes_on_the_command_line_get_one_line(place: Path) -> None:
-    listen = ("daemon", "--listen", f"unix:{place}/x")
-    refused(unisono("daemon"), "listens nowhere")
-    refused(unisono("daemon", "--listen", "here"), "write unix:/path")
-    refused(unisono("daemon", "--listen", "tcp:192.168.1.1:7401"), "clients are local")
-    refused(unisono(*listen, "--protocol", "rmcast"), "has no total order", "mtp", "ring")
-    refused(unisono(*listen, "--mode", "9"), "write permissions as 600")
-    refused(unisono(*listen, "--service", "resilient(2)"), "does not offer")
-    refused(
-        unisono("daemon", "--listen", f"unix:{place}/no/x", "--port", str(free_port())),
-        "cannot listen",
-    )
+MISTAKES = [
+    ("daemon", "listens nowhere"),
+    ("daemon --listen here", "write unix:/path"),
+    ("daemon --listen tcp:192.168.1.1:7401", "clients are local"),
+    ("daemon --listen PLACE/x --protocol rmcast", "has no total order, and daemons need one"),
+    ("daemon --listen PLACE/x --mode 9", "write permissions as 600"),
+    ("daemon --listen PLACE/x --service resilient(2)", "does not offer"),
+    ("daemon --listen PLACE/x --option nonsense=1", "unknown option"),
+    ("daemon --listen PLACE/no/x", "there is no directory"),
+    ("daemon --listen PLACE", "a file that is no socket"),
+    ("cat g --daemon PLACE/x --peers 127.0.0.1:1", "is the daemon's business"),
+]
+
+
+@pytest.mark.parametrize(("line", "words"), MISTAKES)
+def test_a_mistake_on_the_command_line_gets_one_line(
+    line: str, words: str, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(line.replace("PLACE", str(place)).split()) == 2
+    out, err = capsys.readouterr()
+    assert not out and words in err and err.count("\n") == 1
+
+
+def test_a_daemon_that_is_not_there_or_there_already_is_told(place: Path) -> None:
     refused(unisono("cat", "g", "--daemon", f"{place}/x"), "no daemon answers", code=3)
     with daemon_process(place, 0, free_port()):
         again = ("daemon", "--listen", f"unix:{place}/d0", "--port", str(free_port()))

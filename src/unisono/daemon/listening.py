@@ -40,7 +40,7 @@ class Doors:
             raise
 
     async def _unix(self, door: Unix, made: Callable[[], asyncio.Protocol], mode: int) -> Door:
-        _check_free(door)
+        check_free(door)
         loop = asyncio.get_running_loop()
         before = os.umask(0o777 & ~mode)
         try:
@@ -73,8 +73,13 @@ class Doors:
         self._paths.clear()
 
 
-def _check_free(door: Unix) -> None:
+def check_free(door: Door) -> None:
     """A path that a dead daemon left is taken over; one that answers is not."""
+    if isinstance(door, Tcp):
+        return
+    folder = os.path.dirname(door.path)
+    if not os.path.isdir(folder):
+        raise Misuse(f"cannot listen at {door}: there is no directory {folder}")
     try:
         kind = os.stat(door.path).st_mode
     except FileNotFoundError:

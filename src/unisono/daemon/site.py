@@ -19,7 +19,7 @@ from unisono.client.frames import SLACK_OCTETS, Hello, Kind, Welcome
 from unisono.client.where import Door, door
 from unisono.daemon import records
 from unisono.daemon.intake import Intake
-from unisono.daemon.listening import Doors
+from unisono.daemon.listening import Doors, check_free
 from unisono.daemon.registry import (
     Adopt,
     Ask,
@@ -96,6 +96,8 @@ class Daemon:
     # -- coming and going -----------------------------------------------------------------------
 
     async def __aenter__(self) -> Daemon:
+        for each in self._asked_doors:
+            check_free(each)  # before the ring is troubled
         try:
             limit = self._config.message_octets_max + SLACK_OCTETS + records.HEAD_OCTETS_MAX
             values = given(replace(self._config, message_octets_max=limit))
