@@ -11,7 +11,7 @@ STAMP  := $(VENV)/.set-up
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint check rules soak explore bench clean
+.PHONY: help setup demo test lint check rules soak explore bench curves clean
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -43,6 +43,9 @@ explore: setup  ## every interleaving of MTP's agreement in small webs: a quarte
 
 bench: setup  ## throughput and latency on real sockets
 	@$(BIN)/unisono bench
+
+curves: setup  ## the curves of the ring's paper, measured here, for docs/BENCHMARKS.md: minutes
+	@$(BIN)/unisono bench paper --out docs/figures
 
 clean:  ## remove .venv and everything that was made
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

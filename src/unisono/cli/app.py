@@ -21,9 +21,9 @@ app = typer.Typer(
 DAY_S = 86_400
 
 
-def finite(value: float) -> float:
+def finite(value: float | None) -> float | None:
     """A range of the parser's lets pass what is no number at all."""
-    if not math.isfinite(value):
+    if value is not None and not math.isfinite(value):
         raise typer.BadParameter(f"{value} is not a number of seconds")
     return value
 
@@ -336,14 +336,41 @@ def daemon(
 
 @app.command()
 def bench(
-    what: Annotated[str, typer.Argument(help="raw: one sender, two receivers, no order.")] = "raw",
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="raw: one sender, two receivers, no order; or paper: the curves of the ring's."
+        ),
+    ] = "raw",
     seconds: Annotated[
-        float, typer.Option(min=0.1, max=60, callback=finite, help="Of each round.")
-    ] = 1.0,
-    rounds: Annotated[int, typer.Option(min=1, max=100, help="How many.")] = 3,
+        float | None,
+        typer.Option(min=0.1, max=60, callback=finite, help="raw: of each round; by default 1."),
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, max=100, help="raw: how many; by default 3.")
+    ] = None,
+    protocol: Annotated[
+        str | None, typer.Option(help="paper: with a total order; by default ring.")
+    ] = None,
+    option: Options = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="paper: for drawings; by default unisono-paper."),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="paper: half a minute and small groups.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
-    """Throughput on real sockets of this machine."""
+    """Throughput and delay on real sockets of this machine."""
     from unisono.cli.bench import bench as run_bench
 
-    raise typer.Exit(run_bench(what, seconds, rounds, as_json))
+    options = given(
+        seconds=seconds,
+        rounds=rounds,
+        protocol=protocol,
+        option=option or None,
+        out=out,
+        quick=quick or None,
+    )
+    raise typer.Exit(run_bench(what, options, as_json))

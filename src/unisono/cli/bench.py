@@ -1,22 +1,46 @@
-"""`unisono bench`: throughput on real sockets of this machine."""
+"""`unisono bench`: throughput and delay on real sockets of this machine."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 from unisono.cli import OK
 from unisono.cli.show import err, out, print_json
 from unisono.errors import Misuse
 
-KINDS = ("raw",)
+OF_RAW = ("seconds", "rounds")
+OF_PAPER = ("protocol", "option", "out", "quick")
+KINDS = {"raw": OF_RAW, "paper": OF_PAPER}
+"""The benchmarks, each with its own options."""
+RAW_S, RAW_ROUNDS = 1.0, 3
+PAPER_OUT = Path("unisono-paper")
 
 
-def bench(what: str, seconds: float, rounds: int, as_json: bool) -> int:
+def bench(what: str, given: Mapping[str, Any], as_json: bool) -> int:
+    """Run the one asked for, with the options that were written."""
     if what not in KINDS:
         raise Misuse(f"no benchmark {what!r}: write one of {', '.join(KINDS)}")
-    from unisono.net.bench import raw
+    if misplaced := [name for name in given if name not in KINDS[what]]:
+        other = next(kind for kind, known in KINDS.items() if misplaced[0] in known)
+        raise Misuse(f"--{misplaced[0]} is for `unisono bench {other}`, not for {what}")
+    if what == "raw":
+        return raw(given.get("seconds", RAW_S), given.get("rounds", RAW_ROUNDS), as_json)
+    from unisono.cli.paper import paper
+    from unisono.cli.words import options_of
+
+    options = options_of(given.get("option", ()))
+    directory = given.get("out", PAPER_OUT)
+    return paper(given.get("protocol", "ring"), options, directory, "quick" in given, as_json)
+
+
+def raw(seconds: float, rounds: int, as_json: bool) -> int:
+    from unisono.net.bench import raw as measure
 
     console = err()
     tell = None if as_json else (lambda words: console.print(f"[dim]{words}[/]"))
-    found = raw(seconds, rounds, tell)
+    found = measure(seconds, rounds, tell)
     if as_json:
         print_json(found)
         return OK

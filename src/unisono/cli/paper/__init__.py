@@ -1,0 +1,164 @@
+"""`unisono bench paper`: the five curves of the ring's paper, measured here and drawn."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import signal
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from unisono.cli import OK, STOPPED, TERMINATED, refuse
+from unisono.cli.paper.crew import Samples, measured
+from unisono.cli.paper.ethernet import Stuck, simulated
+from unisono.cli.paper.page import calculated, keep, rows
+from unisono.cli.paper.plan import (
+    FULL,
+    MEASURED,
+    QUICK,
+    SIMULATED,
+    Curves,
+    Effort,
+    Figure,
+    as_json,
+    figures_for,
+    points,
+    summed_up,
+)
+from unisono.cli.show import err, out, print_json, status
+from unisono.core import Offer
+from unisono.errors import Misuse
+from unisono.protocols import offer as offered
+
+BUSY = 0.5
+"""A load, before it begins, that is told with the figures."""
+
+Tell = Callable[[str], None]
+
+
+def paper(
+    protocol: str, options: Mapping[str, int], directory: Path, quick: bool, json: bool
+) -> int:
+    offer = offered(protocol)
+    if unknown := sorted(options.keys() - offer.options.keys()):
+        known = ", ".join(sorted(offer.options)) or "none"
+        raise Misuse(f"{protocol} has no option {unknown[0]!r}; it has: {known}")
+    figures, effort = figures_for(offer), QUICK if quick else FULL
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    with status("the members start …") as moving:
+
+        def tell(words: str) -> None:
+            if moving is not None:
+                moving.update(f"{words} …")
+
+        try:
+            samples, missing = asyncio.run(_measured(offer, options, figures, effort, tell))
+        except asyncio.CancelledError:
+            return TERMINATED
+        imagined, stuck = _simulated(offer, options, figures, effort, tell)
+    if not samples:
+        return refuse(f"nothing was measured: {missing[0]}", STOPPED)
+    curves = _curves(samples, MEASURED) | _curves(imagined, SIMULATED)
+    missing += stuck
+    about = _about(protocol, quick, load)
+    found = {
+        "protocol": protocol,
+        "options": dict(options),
+        "quick": quick,
+        "about": about,
+        "figures": as_json(figures, curves),
+        "missing": missing,
+    }
+    written = keep(directory, figures, curves, found, about)
+    if json:
+        print_json(found)
+        return OK
+    _show(figures, curves, about)
+    for each in missing:
+        err().print(f"[yellow]not measured:[/] {each}")
+    out().print(f"written: {', '.join(map(str, written))}")
+    return OK
+
+
+async def _measured(
+    offer: Offer,
+    options: Mapping[str, int],
+    figures: tuple[Figure, ...],
+    effort: Effort,
+    tell: Tell,
+) -> tuple[Samples, list[str]]:
+    if (me := asyncio.current_task()) is not None:
+        # So that the members are ended too.
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, me.cancel)
+    return await measured(offer, options, figures, effort, tell)
+
+
+def _simulated(
+    offer: Offer,
+    options: Mapping[str, int],
+    figures: tuple[Figure, ...],
+    effort: Effort,
+    tell: Tell,
+) -> tuple[Samples, list[str]]:
+    found: Samples = {}
+    stuck = []
+    for count in effort.members:
+        for point in points(figures, count):
+            tell(f"simulated: {point}")
+            try:
+                samples = simulated(offer, as_in_the_paper(offer, options), point, effort)
+            except Stuck as why:
+                stuck.append(f"simulated: {point}: {why}")
+                continue
+            if samples:
+                found[point] = samples
+    return found, stuck
+
+
+def as_in_the_paper(offer: Offer, options: Mapping[str, int]) -> Mapping[str, int]:
+    """On the paper's network the ring has the paper's timers, and one packet a turn."""
+    if offer.name != "ring":
+        return options
+    from unisono.protocols.ring.parameters import PRESETS
+
+    return {**PRESETS["paper"], **options}
+
+
+def _curves(samples: Samples, origin: str) -> Curves:
+    curves: Curves = {}
+    for point in sorted(samples, key=lambda each: each.members):
+        curve = curves.setdefault((point.figure.number, origin, point.octets), [])
+        curve.append(summed_up(point.members, samples[point]))
+    return curves
+
+
+def _about(protocol: str, quick: bool, load: float) -> str:
+    """Where, with what and when, in one line."""
+    cores, when = os.cpu_count() or 1, time.strftime("%Y-%m-%d")
+    short = "a quick run of " if quick else ""
+    machine = f"{cores} core{'s' * (cores > 1)}, {platform.system()} {platform.machine()}"
+    if load >= BUSY:
+        machine += f", which others kept busy (load {load:.1f})"
+    return f"{short}{protocol}, {machine}, Python {platform.python_version()}, {when}"
+
+
+def _show(figures: tuple[Figure, ...], curves: Curves, about: str) -> None:
+    from rich.table import Table
+
+    screen = out()
+    screen.print(f"[bold]paper[/]  {about}; medians")
+    for figure in figures:
+        head, body = rows(figure, curves, spread=False)
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        for name in head:
+            shorter = name.replace(", simulated", "\nsim.").replace(", ", "\n")
+            table.add_column(shorter, justify="left" if name == head[-1] else "right")
+        for row in body:
+            table.add_row(*row)
+        screen.print(f"\n[bold]Figure {figure.number}[/]  {figure.title}, {figure.unit}")
+        screen.print(table)
+        if told := calculated(figure):
+            screen.print(f"[dim]{told}[/]")
+    screen.print()
