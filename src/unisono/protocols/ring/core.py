@@ -259,7 +259,7 @@ class Site:
         elif timer is Timer.REPAIR and self.entrance.waits_for_state():
             self.entrance.ask_state(out)
             self.repair.ask(out)
-        elif timer is Timer.T_RT or timer is Timer.REPAIR:
+        elif timer is Timer.T_RT or (timer is Timer.REPAIR and self.in_force):
             self.receive.take(timer, None, out)
         elif timer is Timer.T_TS:
             self.coordinator.take(timer, None, out)
@@ -380,6 +380,7 @@ class Site:
             self._show_ring()
         self.in_force = True
         self.reform.calm(out)
+        self.reform.override = False
         self.reform.suspects.clear()
         self.disarm(Timer.T_REF_RT, out)
         if self.my_seat() is None:

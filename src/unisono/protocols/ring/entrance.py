@@ -137,7 +137,8 @@ class Entrance:
                 if packet.header.version == core.ring.version:
                     core.to(member, Code.RESUME, b"", out)  # It never heard that.
                 break
-            if known.address != member.address and known.incarnation >= member.incarnation:
+            elsewhere = known.address.host != member.address.host
+            if elsewhere or known.incarnation == member.incarnation:
                 if self._is_usher():
                     core.refuse(member, f"the name {member.name} is taken", out)
                 return

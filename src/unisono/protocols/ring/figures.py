@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         CoordRequest,
         Delegate,
         Person,
+        ResendRequest,
         RingPart,
         Token,
     )
@@ -247,6 +248,10 @@ def ask(me: Site, event: object, out: list[Effect]) -> None:
     me.repair.ask(out)
 
 
+def look_for_it(me: Site, event: object, out: list[Effect]) -> None:
+    me.repair.look(out)
+
+
 def ping(me: Site, event: object, out: list[Effect]) -> None:
     # Deviates [RNG Figure 7]: the text lets Send ping the holder on T_SEND, and Figure 8 lets
     # Receive find the fault on T_RT. Here it is Receive and T_RT alone.
@@ -334,6 +339,10 @@ def take_repair(me: Site, packet: Token, out: list[Effect]) -> None:
     me.reform.take_repair(packet, out)
 
 
+def ask_the_leader(me: Site, event: object, out: list[Effect]) -> None:
+    me.reform.ask_leader(out)
+
+
 def accept(me: Site, packet: RingPart, out: list[Effect]) -> None:
     me.reform.accept_offer(packet, out)
 
@@ -374,6 +383,10 @@ def invite(me: Site, event: object, out: list[Effect]) -> None:
 
 def count_in(me: Site, packet: Person, out: list[Effect]) -> None:
     me.reform.count_in(packet, out)
+
+
+def resend_to_follower(me: Site, packet: ResendRequest, out: list[Effect]) -> None:
+    me.reform.resend(packet, out)
 
 
 def send_ring(me: Site, event: object, out: list[Effect]) -> None:
@@ -470,7 +483,7 @@ RECEIVE: Final = Figure("receive", start=R.INIT, arrows=(
     Arrow(RECEIVING, Code.TOKEN_BC,     it_is_the_expected_ring, take,                None),
     Arrow(RECEIVING, Code.TOKEN_BC,     a_later_ring_goes_on,    follow_the_later,    R.INIT),
     Arrow(RECEIVING, Code.TOKEN_BC,     always,                  ignore,              None),
-    Arrow(R.NORMAL,  None,              there_is_a_gap,          ask,                 R.RESEND),
+    Arrow(R.NORMAL,  None,              there_is_a_gap,          look_for_it,         R.RESEND),
     Arrow(R.RESEND,  None,              the_gap_is_closed,       go_on,               R.NORMAL),
     Arrow(RECEIVING, Code.RESEND_DATA,  it_is_the_expected_ring, take,                None),
     Arrow(RECEIVING, Code.RESEND_DATA,  always,                  ignore,              None),
@@ -526,6 +539,7 @@ REFORMATION: Final = Figure("reformation", start=F.INIT, arrows=(
     Arrow(F.W_TR,    Code.REF_INV_BC,   it_is_worthy,            promise,             F.W_TR),
     Arrow(F.W_TR,    Code.REF_INV_BC,   always,                  deny,                F.W_TR),
     Arrow(F.W_TR,    Code.RESEND_DATA,  always,                  take_repair,         F.W_TR),
+    Arrow(F.W_TR,    Timer.REPAIR,      always,                  ask_the_leader,      F.W_TR),
     Arrow(F.W_TR,    Code.NEWTR_BC,     it_lists_me,             accept,              F.W_RSU),
     Arrow(F.W_TR,    Code.NEWTR_BC,     it_is_without_me,        wait_for_invitation, F.INIT),
     Arrow(F.W_TR,    Code.NEWTR_BC,     always,                  stay,                F.W_TR),
@@ -546,18 +560,18 @@ REFORMATION: Final = Figure("reformation", start=F.INIT, arrows=(
     *(Arrow((F.INIT, F.W_TR, F.W_RSU), on, always, stay, None) for on in _LATE_IN_REFORMATION),
     Arrow((F.INIT, F.W_TR, F.W_RSU), Code.RELEASE, always,       be_released,         None),
     *(Arrow(F.INIT, on, always, stay, None) for on in (
-        Timer.T_REF_RT, Code.RESEND_DATA, Code.NEWTR_BC, Code.ABORT_BC_RQU)),
+        Timer.T_REF_RT, Timer.REPAIR, Code.RESEND_DATA, Code.NEWTR_BC, Code.ABORT_BC_RQU)),
     *(Arrow(F.W_TR, on, always, stay, None) for on in (
         Code.E_INIT, Code.E_ABORT_REF, Timer.T_REFORM, Code.TOKEN_BC, Code.RSP_NEG, Code.RING_INFO,
         Code.RESUME)),
     *(Arrow(F.W_RSU, on, always, stay, None) for on in (
-        Code.E_INIT, Code.E_ABORT_REF, Timer.T_REFORM, Code.RSP_NEG, Code.RING_INFO,
+        Code.E_INIT, Code.E_ABORT_REF, Timer.T_REFORM, Timer.REPAIR, Code.RSP_NEG, Code.RING_INFO,
         Code.RESEND_DATA, Code.ABORT_BC_RQU)),
 ))
 
 _LATE_IN_COORDINATION: Final = (
     Code.MEMBER_JOIN, Code.FAST_ACK, Code.RESUME, Code.RESUME_RQU, Code.ABORT_BC_RQU,
-    Code.COORD_RQU, Code.TS_ALIVE_RQU, Code.TS_ALIVE_RSP, Code.RESEND_RQU, Code.RESEND_DATA,
+    Code.COORD_RQU, Code.TS_ALIVE_RQU, Code.TS_ALIVE_RSP, Code.RESEND_DATA,
     Code.QUIT, Code.RELEASE, Code.NEWTR_BC)
 WORKING: Final = (C.W_RSP, C.W_REF)
 
@@ -565,6 +579,7 @@ COORDINATOR: Final = Figure("coordinator", start=C.INIT, arrows=(
     #     from       on                 when                     do                   to
     Arrow(C.INIT,    Code.E_COORDINATOR, always,                 invite,              C.W_RSP),
     Arrow(C.W_RSP,   Code.RSP_POS,      always,                  count_in,            C.W_RSP),
+    Arrow(C.W_RSP,   Code.RESEND_RQU,   always,                  resend_to_follower,  C.W_RSP),
     Arrow(C.W_RSP,   None,              all_answered,            send_ring,           C.W_REF),
     Arrow(C.W_RSP,   Timer.T_TS,        the_majority_answered,   send_ring,           C.W_REF),
     Arrow(C.W_RSP,   Timer.T_TS,        too_few_would_remain,    release,             C.W_RSP),
@@ -591,9 +606,9 @@ COORDINATOR: Final = Figure("coordinator", start=C.INIT, arrows=(
     Arrow(WORKING,   Code.E_COORDINATOR, always,                 stay,                None),
     Arrow(C.W_RSP,   Code.NEWTR_ACK,    always,                  stay,                C.W_RSP),
     *(Arrow(C.W_REF, on, always, stay, None) for on in (
-        Code.RSP_POS, Code.RSP_NEG, Code.RING_INFO)),
+        Code.RSP_POS, Code.RSP_NEG, Code.RING_INFO, Code.RESEND_RQU)),
     *(Arrow(C.INIT, on, always, stay, None) for on in (
         Code.RSP_POS, Code.RSP_NEG, Code.RING_INFO, Code.REF_INV_BC, Code.TOKEN_BC, Code.NEWTR_ACK,
-        Timer.T_TS, *_LATE_IN_COORDINATION)),
+        Code.RESEND_RQU, Timer.T_TS, *_LATE_IN_COORDINATION)),
 ))
 # fmt: on

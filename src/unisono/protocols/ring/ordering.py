@@ -135,6 +135,10 @@ class Ordering:
         self.window.cut(self.S)
         self.highest = self.S
 
+    def expect(self, s: int) -> None:
+        """The one who leads has the turns up to here."""
+        self.highest = max(self.S, s)
+
     # -- turns -----------------------------------------------------------------------------------
 
     def take(self, packet: Token, holder: int) -> None:
@@ -291,7 +295,16 @@ class Ordering:
         return ranges[:RANGES_MAX]
 
     def has_gap(self) -> bool:
-        return self.highest > self.S
+        """A turn was heard of that is not here."""
+        return self.highest > self.window.received
+
+    def is_lost(self) -> bool:
+        """What is missing will not come by itself: something that was sent after it is here."""
+        s = self.window.received + 1
+        if self.highest > s:
+            return True
+        found = self._incoming.get(s)
+        return found is not None and found.pieces[-1] is not None
 
     def pieces(self, ranges: Sequence[Range], count_max: int) -> list[tuple[Turn, int]]:
         """Of what is asked for, what is here: turn and index of each packet."""

@@ -17,6 +17,8 @@ PROTOCOL: Final = 3
 STALE_REASON: Final = "the ring has gone on without this member"
 NUMBER_MAX: Final = 1 << 62
 ROUND_MAX: Final = 1 << 31
+TURN_PACKETS_MAX: Final = 8192
+"""No turn has more."""
 WHOLE: Final = 0xFFFF
 """As the last packet of a range: up to the end of the turn."""
 
@@ -253,7 +255,7 @@ def read(kind: int, life: int, body: memoryview) -> Packet:
     rest = body[HEADER_OCTETS:]
     if code is Code.TOKEN_BC or code is Code.RESEND_DATA:
         index, count, flags = TURN.read(rest)
-        if index >= count:
+        if index >= count or count > TURN_PACKETS_MAX:
             raise BadPacket("malformed")
         return Token(header, index, count, flags, rest[TURN_OCTETS:], code is Code.RESEND_DATA)
     if code is Code.DATA_BC_RQU:

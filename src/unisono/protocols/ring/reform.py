@@ -23,12 +23,14 @@ from unisono.protocols.ring.packets import (
     Control,
     CoordRequest,
     Person,
+    ResendRequest,
     RingPart,
     Token,
     Told,
     Version,
     key_of,
 )
+from unisono.protocols.ring.parameters import SITES_MAX
 from unisono.protocols.ring.ring import CHAIN_MAX, NO_RECORD, Link, Ring, Seat, read_ring
 from unisono.wire import ENVELOPE_OCTETS, Writer
 
@@ -153,10 +155,14 @@ class Reform:
         if attempt != self.promised:
             self.promised, self.leader = attempt, packet.member
             core.ordering.stand_still()
+        if core.memory:
+            core.ordering.expect(packet.header.s)
         self.rounds = 0
         core.entrance.settled(out)
         core.arm(Timer.T_REF_RT, core.parameters.t_ref_rt_us, out)
         self.answer(out)
+        if core.memory and core.ordering.has_gap():
+            core.arm(Timer.REPAIR, core.parameters.t_ts_us // 2, out)
 
     def answer(self, out: list[Effect]) -> None:
         core = self._core
@@ -174,8 +180,24 @@ class Reform:
             return
         before = core.ordering.S
         core.take(packet, out)
-        if before < core.ordering.S and not core.ordering.has_gap():
+        if core.ordering.has_gap():
+            core.arm(Timer.REPAIR, core.parameters.t_ts_us // 2, out)
+        elif core.ordering.S > before:
             self.answer(out)
+
+    def ask_leader(self, out: list[Effect]) -> None:
+        """Some of it did not come."""
+        core = self._core
+        if self.leader is not None and core.ordering.has_gap():
+            core.repair.ask_of(self.leader, out)
+            core.arm(Timer.REPAIR, core.parameters.t_ts_us // 2, out)
+
+    def resend(self, packet: ResendRequest, out: list[Effect]) -> None:
+        """To one that comes along, and only to such: of another's history we have nothing."""
+        core = self._core
+        for each in self.answers.values():
+            if each.header.sender == packet.header.sender and each.has(Bits.MEMORY):
+                core.repair.send_ranges(each.member, packet.ranges, out)
 
     def is_given_up(self, packet: Abort) -> bool:
         attempt = Version(packet.attempt, packet.header.sender)
@@ -352,10 +374,11 @@ class Reform:
             return
         name = packet.member.name
         known = self.answers.get(name)
-        if known is not None and known.member.incarnation > packet.member.incarnation:
-            return
-        if name == core.me.name:
+        if name == core.me.name or (known is not None and self._is_namesake(known, packet)):
             core.refuse(packet.member, f"the name {name} is taken", out)
+            return
+        if known is None and len(self.answers) + len(self._stale) >= SITES_MAX:
+            core.door.drop("crowd")
             return
         if packet.has(Bits.MEMORY) and not self.can_go_on(packet):
             self.answers.pop(name, None)
@@ -366,6 +389,12 @@ class Reform:
         self.override |= packet.has(Bits.OVERRIDE)
         if not self._is_complete(packet):
             core.repair.help(packet.member, packet.header.sender, packet.header.s, out)
+
+    @staticmethod
+    def _is_namesake(known: Person, packet: Person) -> bool:
+        """Another of the same name has answered: elsewhere, or a later life of the same."""
+        mine, its = known.member, packet.member
+        return mine.address.host != its.address.host or mine.incarnation > its.incarnation
 
     def can_go_on(self, packet: Person) -> bool:
         """Whether all it has is in our order, and all it lacks is here and of its own ring."""
@@ -632,7 +661,8 @@ class Reform:
         if not packet.has(Bits.IN_FORCE):
             self._outbid = True
             return
-        self._denials[packet.member.name] = packet.header.version
+        if len(self._denials) < SITES_MAX:
+            self._denials[packet.member.name] = packet.header.version
         same = {n for n, version in self._denials.items() if version == packet.header.version}
         if not self._quorum.size or not self._quorum.is_majority(same):
             return

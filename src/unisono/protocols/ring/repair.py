@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from unisono.core import Effect, Send
@@ -10,11 +11,13 @@ from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.ordering import Turn
 from unisono.protocols.ring.packets import (
     HEADER_OCTETS,
+    RANGE_OCTETS,
     TURN,
     TURN_OCTETS,
     WHOLE,
     Control,
     Header,
+    Range,
     ResendRequest,
 )
 from unisono.wire import Writer
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 RESEND_MAX: Final = 128
 """Packets that one request brings; the rest is asked for again."""
+HELP_MAX: Final = 32
+"""Packets that one who is behind is sent without asking."""
 
 
 class Repair:
@@ -41,6 +46,14 @@ class Repair:
         self._revealed = sender
         self._rounds = 0
 
+    def look(self, out: list[Effect]) -> None:
+        """There is a gap. It may be that the rest is only on its way."""
+        core = self._core
+        if core.ordering.is_lost():
+            self.ask(out)
+        else:
+            core.arm(Timer.REPAIR, core.parameters.t_send_us, out)
+
     def ask(self, out: list[Effect]) -> None:
         """Ask the one whose turn revealed the gap; if that brings nothing, others that have it."""
         core = self._core
@@ -48,12 +61,17 @@ class Repair:
         if not ranges:
             return
         self._rounds += 1
-        core.door.count("nak")
         target = self._source()
-        flat = [value for each in ranges for value in each]
         if target is not None:
-            core.to(target, Code.RESEND_RQU, Writer().rows("QHH", 3, flat).done(), out)
+            self.ask_of(target, out)
         core.arm(Timer.REPAIR, core.parameters.t_rt_us // 2, out)
+
+    def ask_of(self, target: Member, out: list[Effect]) -> None:
+        core = self._core
+        core.door.count("nak")
+        most = (core.speech.piece_octets - 2) // RANGE_OCTETS
+        flat = [value for each in core.ordering.gaps()[:most] for value in each]
+        core.to(target, Code.RESEND_RQU, Writer().rows("QHH", 3, flat).done(), out)
 
     def _source(self) -> Member | None:
         # Deviates [RNG Retransmission]: the paper asks the sender that revealed the gap; it may be
@@ -78,10 +96,14 @@ class Repair:
         if packet.header.version != core.ring.version or member is None:
             core.door.drop("version")
             return
-        found = core.ordering.pieces(packet.ranges, RESEND_MAX)
+        self.send_ranges(member, packet.ranges, out)
+
+    def send_ranges(self, to: Member, ranges: Sequence[Range], out: list[Effect]) -> None:
+        core = self._core
+        found = core.ordering.pieces(ranges, RESEND_MAX)
         if any(turn.holder == core.key for turn, _ in found):
             core.speech.lost()
-        self.send(member, found, out)
+        self.send(to, found, out)
 
     def send(self, to: Member, found: list[tuple[Turn, int]], out: list[Effect]) -> None:
         core = self._core
@@ -106,7 +128,7 @@ class Repair:
             return
         self._helped[key] = (upto, core.now_us)
         ranges = [(turn, 0, WHOLE) for turn in range(s + 1, upto + 1)]
-        self.send(member, core.ordering.pieces(ranges, RESEND_MAX), out)
+        self.send(member, core.ordering.pieces(ranges, HELP_MAX), out)
 
     def say_alive(self, packet: Control, out: list[Effect]) -> None:
         """[TS_ALIVE_RQU] The one who asks is behind, or we are, or we are slow."""

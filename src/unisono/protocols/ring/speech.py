@@ -58,6 +58,8 @@ class Speech:
         self._burst_max = burst_max
         self.burst = min(burst_max, 32)
         """Packets of a turn, as many as get through."""
+        self._was_lost = False
+        """Some of the last were asked for again."""
 
     # -- what is said ----------------------------------------------------------------------------
 
@@ -114,6 +116,9 @@ class Speech:
         """The content of our turn; whether something in it must be safe; whether more waits."""
         # Deviates [RNG Ordered]: all that has gathered is one turn, up to `turn_packets` packets of
         # many messages. The paper's turn is one message.
+        if not self._was_lost:
+            self.burst = min(self._burst_max, self.burst + max(1, self.burst // 8))
+        self._was_lost = False
         room = self.burst * self.piece_octets - 2
         runs: list[Run] = []
         while self._delegates and len(runs) < RUNS_MAX - 1:
@@ -193,7 +198,6 @@ class Speech:
 
     def lost(self) -> None:
         """Our turn did not get through: say less in one."""
-        self.burst = max(min(BURST_MIN, self._burst_max), self.burst * 3 // 4)
-
-    def went_well(self) -> None:
-        self.burst = min(self._burst_max, self.burst + max(1, self.burst // 8))
+        if not self._was_lost:
+            self._was_lost = True
+            self.burst = max(min(BURST_MIN, self._burst_max), self.burst * 3 // 4)
