@@ -14,15 +14,15 @@ from tests.daemon.world import daemon, play
 from tests.rooms import tidy
 from unisono.client.frames import bundle_of, submit_head
 from unisono.daemon import records, registry
-from unisono.daemon.records import Joined, Key, Said
+from unisono.daemon.records import Joined, Key, Lost, Said
 from unisono.daemon.registry import (
     Adopt,
     Client,
+    Cut,
     Deliver,
     Effect,
     Install,
     Limits,
-    Refuse,
     Registry,
 )
 from unisono.model import Service, View
@@ -31,9 +31,7 @@ D, E = daemon(0), daemon(1)
 
 
 def founded(limits: Limits | None = None) -> Registry:
-    found = Registry(D, limits)
-    found.ring(View((D, E), "first"))
-    return found
+    return Registry(D, limits)
 
 
 def joined(number: int, name: str, group: str = "g", with_state: bool = False) -> bytes:
@@ -75,7 +73,11 @@ def test_all_clients_of_a_lost_daemon_go_at_one_place() -> None:
     for number in (1, 2, 3):
         me.heard(E, joined(number, f"e{number}", "gh"[number % 2]))
         me.heard(D, joined(number, f"d{number}", "gh"[number % 2]))
-    views = [e.view for e in me.ring(View((D,), "without E")) if isinstance(e, Install)]
+    (record,) = me.ring(View((D,), "without E"))
+    me.heard(E, joined(4, "later"))
+    views = [e.view for e in me.heard(D, record) if isinstance(e, Install)]
+    assert not me.heard(D, record), "once"
+    assert me.clients_of(E) == (4,), "who came later, with a daemon that came back, stays"
     assert [[who.name for who in view.left] for view in views] == [["e1", "e3"], ["e2"]]
     assert all("daemon d1 is gone" in view.detail for view in views)
 
@@ -97,7 +99,7 @@ def test_at_each_bound_a_join_is_refused_with_a_reason(
     me.heard(D, joined(1, "a"))
     before = me.snapshot()
     (refusal,) = me.heard(D, second)
-    assert isinstance(refusal, Refuse) and words in refusal.reason
+    assert isinstance(refusal, Cut) and words in refusal.reason
     assert me.snapshot() == before
 
 
@@ -157,11 +159,28 @@ class ForgetsTheSecondGroup(Registry):
         return super()._said(daemon, said._replace(submit=submit))
 
 
-class KeepsTheDead(Registry):
-    def ring(self, view: View) -> list[Effect]:
-        keep = self.clients_of(self.me)[:1]
-        members = tuple(key.daemon for key in self._clients if key.number in keep)
-        return super().ring(View((*view.members, *members), view.id)) if keep else []
+class TrustsViews(Registry):
+    """Takes clients out where a view is seen, and not where all hear of it."""
+
+    def ring(self, view: View) -> list[bytes]:
+        gone = [c for c in self._clients.values() if c.key.daemon not in view.members]
+        self._remove(gone, "gone")
+        return super().ring(view)
+
+
+class SaysNothingOfTheLost(Registry):
+    def ring(self, view: View) -> list[bytes]:
+        return []
+
+
+class TakesOutWhoCameLater(Registry):
+    def _lost(self, daemon: Any, lost: Lost) -> list[Effect]:
+        return super()._lost(daemon, lost._replace(last=lost.last + 2 * (daemon == self.me)))
+
+
+class KeepsItsOwnWhenItWasLost(Registry):
+    def _lost(self, daemon: Any, lost: Lost) -> list[Effect]:
+        return [] if lost.daemon == self.me else super()._lost(daemon, lost)
 
 
 class AsksNobodyElse(Registry):
@@ -241,7 +260,10 @@ class AdoptsLate(Registry):
 
 MUTANTS = [
     ForgetsTheSecondGroup,
-    KeepsTheDead,
+    TrustsViews,
+    SaysNothingOfTheLost,
+    TakesOutWhoCameLater,
+    KeepsItsOwnWhenItWasLost,
     AsksNobodyElse,
     BelievesStrangers,
     CountsOnlyItsOwn,
@@ -287,5 +309,5 @@ def test_who_gets_no_state_does_not_come_in() -> None:
     me.heard(D, joined(2, "b", with_state=True))
     key = records.state_key(Key(D, 2), 2)
     refusal, view = me.heard(D, records.given(key, b"too large", failed=True))
-    assert isinstance(refusal, Refuse) and refusal.reason == "too large"
+    assert isinstance(refusal, Cut) and refusal.reason == "too large"
     assert isinstance(view, Install) and view.to == (1,)

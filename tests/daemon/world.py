@@ -1,5 +1,8 @@
-"""A world of registries: one ordered input, several daemons that apply it at their own pace, and
-clients that read their streams, hand their state over, and keep what they heard."""
+"""A world of registries: one order of messages, daemons that apply it at their own pace, and
+clients that read their streams, hand their state over, and keep what they heard.
+
+Views of the ring are not in the order: each daemon sees them somewhere, and one that was apart for
+a while, and comes back, sees none of those without it."""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ from unisono.daemon.registry import (
     Adopt,
     Ask,
     Await,
+    Cut,
     Deliver,
     Effect,
     Install,
     Limits,
     Part,
-    Refuse,
     Registry,
     Release,
 )
@@ -75,12 +78,14 @@ class Reader:
 
 
 class World:
-    """The order is a list; daemon `d` has applied `applied[d]` of it."""
+    """The order is a list; daemon `d` has applied `applied[d]` of it, and sees `seen[d]` next."""
 
     def __init__(self, seed: int, made: type[Registry] = Registry, daemons: int = 3) -> None:
         self.dice = random.Random(seed)
         self.made = made
-        self.order: list[tuple[Member, bytes] | View] = []
+        self.order: list[tuple[Member, bytes]] = []
+        self.seen: dict[Member, deque[View]] = {}
+        self.apart: set[Member] = set()
         self.lines: dict[Member, deque[bytes]] = {}
         """What a daemon said and the ring has not ordered yet."""
         self.registries: dict[Member, Registry] = {}
@@ -98,16 +103,38 @@ class World:
 
     # -- the ring -------------------------------------------------------------------------------
 
+    def together(self) -> list[Member]:
+        return [who for who in self.alive if who not in self.apart]
+
     def view(self) -> None:
-        self.order.append(View(tuple(self.alive), f"ring-{len(self.order)}"))
+        """All that happened before it is heard before it is seen."""
+        for who in self.together():
+            self.settle(who)
+            self.seen[who].append(View(tuple(self.together()), f"ring-{len(self.order)}"))
+
+    def look(self, who: Member) -> None:
+        if self.seen[who]:
+            for record in self.registries[who].ring(self.seen[who].popleft()):
+                self.say(who, record)
+
+    def part(self, who: Member) -> None:
+        """It is cut off: the others see that, and it hears nothing until it is back."""
+        self.apart.add(who)
+        self.view()
+
+    def come_back(self, who: Member) -> None:
+        self.apart.discard(who)
+        self.view()
 
     def enter(self, who: Member) -> None:
         """A daemon comes, and is handed the state at its place."""
         if not self.alive:
+            self.seen[who] = deque()
             self.registries[who] = self.made(who, Limits(groups_count_max=3, members_count_max=5))
         else:
-            giver = self.alive[0]
+            giver = self.together()[0]
             self.settle(giver)
+            self.seen[who] = deque()
             state = self.registries[giver].snapshot()
             self.registries[who] = self.made.restored(who, state)
         self.applied[who] = len(self.order)
@@ -120,6 +147,7 @@ class World:
         for _ in range(self.dice.randint(0, len(self.lines[who]))):
             self.order.append((who, self.lines[who].popleft()))
         self.alive.remove(who)
+        self.apart.discard(who)
         del self.lines[who], self.registries[who]
         self.gone |= {key for key in self.readers if key.daemon == who}
         self.view()
@@ -137,10 +165,7 @@ class World:
         if at == len(self.order):
             return
         entry = self.order[at]
-        if isinstance(entry, View):
-            effects = registry.ring(entry)
-        else:
-            effects = registry.heard(*entry)
+        effects = registry.heard(*entry)
         self.applied[who] = at + 1
         for effect in effects:
             self.perform(who, effect)
@@ -176,7 +201,7 @@ class World:
                 held = held[len(held) - held[::-1].index(None) :] if None in held else held
                 reader(effect.number).put(effect)
             reader(effect.number).stream.extend(entry for entry in held if entry is not None)
-        elif isinstance(effect, Refuse):
+        elif isinstance(effect, Cut):
             reader(effect.number).refused = effect.reason
             self.gone.add(Key(who, effect.number))
         elif isinstance(effect, Part):
@@ -209,7 +234,7 @@ class World:
         return [each for key, each in self.readers.items() if key not in self.gone]
 
     def step(self) -> None:
-        dice, who = self.dice, self.dice.choice(self.alive)
+        dice, who = self.dice, self.dice.choice(self.together())
         present = self.present()
         reader = dice.choice(present) if present else None
         move = dice.random()
@@ -228,15 +253,23 @@ class World:
             self.gone.add(reader.key)
             end = records.left if dice.random() < 0.5 else lambda n: records.gone(n, "died")
             self.say(reader.key.daemon, end(reader.key.number))
-        elif move < 0.98 and len(self.alive) > 1:
-            self.crash(who)
+        elif move < 0.97 and len(self.together()) > 1:
+            (self.crash if dice.random() < 0.5 else self.part)(who)
+        elif move < 0.98 and self.apart:
+            self.come_back(dice.choice(sorted(self.apart)))
+        elif move < 0.99:
+            self.look(who)
         elif len(self.alive) < 4:
             self.enter(daemon(len(self.applied)))
 
     def finish(self) -> None:
         """Everything said is ordered, applied and read; the states that it brings too."""
+        for who in sorted(self.apart):
+            self.come_back(who)
         for _ in range(10_000):
             for who in self.alive:
+                while self.seen[who]:
+                    self.look(who)
                 while self.lines[who]:
                     self.arrange(who)
             for who in self.alive:
@@ -245,7 +278,11 @@ class World:
             for reader in waiting:
                 while reader.stream:
                     reader.read(self)
-            if not waiting and not any(self.lines.values()):
+            if (
+                not waiting
+                and not any(self.lines.values())
+                and not any(self.seen[who] for who in self.alive)
+            ):
                 return
         raise AssertionError("it never settles")
 
@@ -253,21 +290,19 @@ class World:
 class Twin:
     """The same, slowly and naively: who hears what, computed from the order alone."""
 
-    def __init__(self, order: list[tuple[Member, bytes] | View], limits: Limits) -> None:
+    def __init__(self, order: list[tuple[Member, bytes]], limits: Limits) -> None:
         self.members: dict[str, list[tuple[Key, str]]] = {}
         self.heard: dict[Key, list[tuple[bytes, int]]] = {}
         """Payload and number, from the client's join on."""
-        for entry in order:
-            if isinstance(entry, View):
-                self._drop(lambda key, view=entry: key.daemon not in view.members)
-                continue
-            who, octets = entry
+        for who, octets in order:
             record = records.read(octets)
             if isinstance(record, records.Joined):
                 self._join(Key(who, record.number), record, limits)
             elif isinstance(record, records.Left | records.Gone):
                 gone = Key(who, record.number)
                 self._drop(lambda key, gone=gone: key == gone)
+            elif isinstance(record, records.Lost):
+                self._drop(lambda key, lost=record: key[0] == lost[0] and key[1] <= lost[1])
             elif isinstance(record, records.Said):
                 self._say(Key(who, record.number), record)
 
@@ -323,6 +358,7 @@ def check(world: World) -> None:
     twin = Twin(world.order, Limits(groups_count_max=3, members_count_max=5))
     registry = world.registries[world.alive[0]]
     present = {each.key: each for each in world.present()}
+    assert all(registry.clients_of(who) == () for who in world.applied if who not in world.alive)
     inside = {key: group for group, all_ in twin.members.items() for key, _ in all_}
     for group in GROUPS:
         names = [name for _, name in twin.members.get(group, ())]

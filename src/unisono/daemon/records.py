@@ -1,5 +1,5 @@
 """What daemons say to each other in the ring: a client came, left, died, said something, gave its
-state. As bytes and back; the sender of a record is the daemon that the client is at."""
+state; a daemon is lost. To bytes and back; the sender is the daemon that the client is at."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ class Kind(IntEnum):
     GONE = 3
     SAID = 4
     STATE = 5
+    LOST = 6
 
 
 class Key(NamedTuple):
@@ -71,7 +72,15 @@ class Given(NamedTuple):
     failed: bool
 
 
-Record: TypeAlias = Joined | Left | Gone | Said | Given
+class Lost(NamedTuple):
+    """A daemon is not in the ring's view any more, and neither are its clients up to this number.
+    Those that it has when it comes back have higher ones."""
+
+    daemon: Member
+    last: int
+
+
+Record: TypeAlias = Joined | Left | Gone | Said | Given | Lost
 
 
 def _front(kind: Kind, number: int) -> bytes:
@@ -110,6 +119,10 @@ def given(key: bytes, state: Buffer, failed: bool) -> bytes:
     return writer.raw(state).done()
 
 
+def lost(daemon: Member, last: int) -> bytes:
+    return Writer().raw(_front(Kind.LOST, last)).member(daemon).done()
+
+
 def _read_given(reader: Reader) -> Given:
     failed, inner = bool(reader.u8()), Reader(reader.blob())
     to, asked = Key(inner.member(), inner.u64()), inner.u64()
@@ -145,6 +158,8 @@ def read(octets: Buffer) -> Record:
         found = Left(number)
     elif kind == Kind.GONE:
         found = Gone(number, reader.text())
+    elif kind == Kind.LOST:
+        found = Lost(reader.member(), number)
     elif kind == Kind.STATE:
         return _read_given(reader)
     else:

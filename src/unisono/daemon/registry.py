@@ -1,8 +1,12 @@
 """Who is in which group, as the ring's one order tells it. Pure: the same input in the same order
 brings the same views with the same ids at every daemon, and what is to be done for its clients.
 
-A place is counted for each view and for each message that is in the total order. A daemon that
-comes later is handed a snapshot and counts on from there.
+Only messages of the ring decide. A view of the ring does not, since a daemon that was apart for a
+while may come back and be sent each message that it missed, but no view without it: who sees that
+a daemon is gone says so, and all take its clients out at the place of the first who did.
+
+A place is counted for each view of a group and for each message that is in the total order. A
+daemon that comes later is handed a snapshot and counts on from there.
 """
 
 from __future__ import annotations
@@ -14,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from unisono.client.frames import level_code, member_octets
 from unisono.daemon import records
-from unisono.daemon.records import Given, Gone, Joined, Key, Left, Said
+from unisono.daemon.records import Given, Gone, Joined, Key, Left, Lost, Said
 from unisono.errors import BadPacket, Misuse
 from unisono.model import Buffer, Member, Service, ServiceLevel, View
 from unisono.wire import Reader, Writer, tag_of
@@ -108,8 +112,8 @@ class Release(NamedTuple):
     number: int
 
 
-class Refuse(NamedTuple):
-    """The client does not come in."""
+class Cut(NamedTuple):
+    """The client is not in a group, or not any more: it is told why."""
 
     number: int
     reason: str
@@ -121,7 +125,7 @@ class Part(NamedTuple):
     number: int
 
 
-Effect: TypeAlias = Deliver | Install | Ask | Await | Adopt | Release | Refuse | Part
+Effect: TypeAlias = Deliver | Install | Ask | Await | Adopt | Release | Cut | Part
 
 
 class Registry:
@@ -144,6 +148,7 @@ class Registry:
             Left: self._left,
             Gone: self._gone,
             Given: self._given,
+            Lost: self._lost,
         }
 
     def members(self, group: str) -> tuple[Member, ...]:
@@ -158,14 +163,14 @@ class Registry:
 
     # -- input ----------------------------------------------------------------------------------
 
-    def ring(self, view: View) -> list[Effect]:
-        """The ring's own view: the clients of daemons that are gone are gone, at this one place."""
-        if not self.life:
-            self.life = f"{tag_of(f'{view.id} {view.members[0]}') >> 32:08x}"
+    def ring(self, view: View) -> list[bytes]:
+        """What is to be said in the ring after this view of it: which daemons are gone."""
         there = set(view.members)
-        gone = [client for client in self._clients.values() if client.key.daemon not in there]
-        names = sorted({client.key.daemon.name for client in gone})
-        return self._remove(gone, f"daemon {', '.join(names)} is gone")
+        last: dict[Member, int] = {}
+        for daemon, number in self._clients:
+            if daemon not in there:
+                last[daemon] = max(number, last.get(daemon, 0))
+        return [records.lost(daemon, number) for daemon, number in last.items()]
 
     def heard(self, daemon: Member, octets: Buffer) -> list[Effect]:
         """A record of a daemon's. What is no record is counted, and nothing else."""
@@ -206,7 +211,9 @@ class Registry:
         key = Key(daemon, joined.number)
         if why := self._why_not(key, joined):
             self.counts["refused"] += 1
-            return [Refuse(key.number, why)] if daemon == self.me else []
+            return [Cut(key.number, why)] if daemon == self.me else []
+        if not self.life:
+            self.life = f"{tag_of(f'{daemon} {daemon.address} {joined.number}') >> 32:08x}"
         member = Member(joined.name, daemon.address, joined.incarnation)
         client = Client(key, member, joined.group, joined.with_state, member_octets(member))
         client.ready = not joined.with_state
@@ -241,6 +248,19 @@ class Registry:
         client = self._clients.get(Key(daemon, gone.number))
         return self._remove([client], f"{client.member.name}: {gone.why}") if client else []
 
+    def _lost(self, daemon: Member, lost: Lost) -> list[Effect]:
+        """All of them at this one place. Who says it again changes nothing."""
+        gone = [
+            client
+            for key, client in self._clients.items()
+            if key.daemon == lost.daemon and key.number <= lost.last
+        ]
+        effects = self._remove(gone, f"daemon {lost.daemon.name} is gone")
+        if lost.daemon == self.me:
+            why = "the daemon was apart from the ring, which went on without it: join again"
+            effects = [*(Cut(client.key.number, why) for client in gone), *effects]
+        return effects
+
     def _given(self, daemon: Member, given: Given) -> list[Effect]:
         client = self._clients.get(given.to)
         asked = client and client.giver and (client.giver.daemon, client.asked)
@@ -250,7 +270,7 @@ class Registry:
         here = client.key.daemon == self.me
         if given.failed:
             why = bytes(given.state).decode("utf-8", "replace")
-            refusal: list[Effect] = [Refuse(client.key.number, why)] if here else []
+            refusal: list[Effect] = [Cut(client.key.number, why)] if here else []
             return [*refusal, *self._remove([client], f"{client.member.name} got no state: {why}")]
         client.ready, client.giver = True, None
         return [Adopt(client.key.number, given.state)] if here else []

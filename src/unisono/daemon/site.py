@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -24,18 +25,18 @@ from unisono.daemon.registry import (
     Adopt,
     Ask,
     Await,
+    Cut,
     Deliver,
     Effect,
     Install,
     Limits,
     Part,
-    Refuse,
     Registry,
     Release,
 )
 from unisono.daemon.session import Bounds, Session
 from unisono.daemon.settings import control_level, given, offer_of, ring_config
-from unisono.errors import BadPacket, Misuse, Stopped
+from unisono.errors import BadPacket, Misuse, Stopped, UnisonoError
 from unisono.group import Group
 from unisono.model import Address, Member, Message, View
 from unisono.net.stream import Item, Rejoined, Stable
@@ -47,6 +48,8 @@ BATCH_COUNT_MAX = 512
 TURN_OCTETS = 256 << 10
 """So much is routed before the sockets have their turn."""
 CLOSE_S = 5.0
+
+log = logging.getLogger("unisono.daemon")
 
 
 class Daemon:
@@ -90,6 +93,8 @@ class Daemon:
         self._sessions: dict[int, Session] = {}
         self._dirty: dict[int, Session] = {}
         self._reader: asyncio.Task[None] | None = None
+        self._saying: asyncio.Task[None] | None = None
+        self._unsaid: Sequence[bytes] = ()
         self._group: Group | None = None
         self._changed = asyncio.Event()
 
@@ -134,6 +139,8 @@ class Daemon:
             session.cut(why)
         if self._reader is not None and self._reader is not asyncio.current_task():
             self._reader.cancel()
+        if self._saying is not None:
+            self._saying.cancel()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S):
                 if self._group is not None:
@@ -227,8 +234,7 @@ class Daemon:
             for effect in self._registry.heard(item.sender, item.payload):
                 self._perform(effect)
         elif isinstance(item, View):
-            for effect in self._registry.ring(item):
-                self._perform(effect)
+            self._say(self._registry.ring(item))
         elif isinstance(item, Rejoined):
             self._registry = Registry(item.me, self._limits)
             for session in list(self._sessions.values()):
@@ -236,6 +242,23 @@ class Daemon:
         elif isinstance(item, Stable):
             for message in item.messages:
                 self._stable(message)
+
+    def _say(self, found: Sequence[bytes]) -> None:
+        """Beside the reading, which never waits. What was not said when the ring changes again is
+        found anew."""
+        self._unsaid = found
+        if found and self._saying is None:
+            self._saying = asyncio.create_task(self._speak())
+
+    async def _speak(self) -> None:
+        try:
+            while found := self._unsaid:
+                self._unsaid = ()
+                await self.ring.multicast_many(found, self._control)
+        except UnisonoError as error:
+            log.warning("could not say which daemons are gone: %s", error)
+        finally:
+            self._saying = None
 
     def _perform(self, effect: Effect) -> None:
         match effect:
@@ -258,7 +281,7 @@ class Daemon:
                 self._release(number, state)
             case Release(number):
                 self._release(number, None)
-            case Refuse(number, reason):
+            case Cut(number, reason):
                 if session := self._sessions.get(number):
                     session.cut(reason)
             case Part(number):
