@@ -20,6 +20,7 @@ MINE = (
     "docs/NETWORK.md",
     "docs/DRAWING.md",
     "docs/MTP.md",
+    "docs/RING.md",
     "docs/DAEMON.md",
 )
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
