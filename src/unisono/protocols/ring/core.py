@@ -5,12 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from unisono.core import (
-    EVERYONE,
-    Arm,
     Captured,
     Congested,
     Depart,
@@ -26,28 +24,21 @@ from unisono.core import (
     Received,
     Request,
     Restart,
-    Send,
     Setting,
 )
 from unisono.errors import BadPacket
 from unisono.fsa import Machine
-from unisono.model import Member
-from unisono.parts.door import Door
-from unisono.protocols.ring.codes import KINDS, Code, Timer
+from unisono.protocols.ring.codes import Code, Timer
+from unisono.protocols.ring.desk import Desk
 from unisono.protocols.ring.entrance import Entrance
 from unisono.protocols.ring.figures import (
     COORDINATOR,
     RECEIVE,
     REFORMATION,
     SEND,
-    Coordinator,
-    Receive,
-    Reformation,
 )
-from unisono.protocols.ring.ordering import Ordering
+from unisono.protocols.ring.leading import Leading
 from unisono.protocols.ring.packets import (
-    HEADER_OCTETS,
-    PROTOCOL,
     Delegate,
     Flag,
     Header,
@@ -57,57 +48,46 @@ from unisono.protocols.ring.packets import (
     StatePiece,
     Token,
     Told,
-    Version,
     code_of,
     key_of,
     read,
 )
-from unisono.protocols.ring.parameters import Parameters
-from unisono.protocols.ring.reform import Reform
 from unisono.protocols.ring.repair import Repair
-from unisono.protocols.ring.ring import NO_RECORD, Record, Ring, Seat, read_record
+from unisono.protocols.ring.ring import Record, Ring, Seat, read_record
 from unisono.protocols.ring.speech import Speech
+from unisono.protocols.ring.states import Coordinator, Receive, Reformation
 from unisono.protocols.ring.stream import Stream
 from unisono.protocols.ring.token import TokenWork
-from unisono.wire import Writer
 
 STEPS_MAX: Final = 10_000
 """Internal events after one of the world's: more is a machine that never settles."""
+BEFORE_MAX: Final = 8
 GO_ON: Final = "go_on"
 
 
-class Site:
+class Site(Desk):
     """A member of a ring: see the README beside this file for the paper."""
 
     def __init__(self, setting: Setting) -> None:
-        self.me = setting.me
-        self.key = key_of(setting.me)
-        self.packet_octets_max = setting.packet_octets_max
-        self.parameters = Parameters.of(setting.options)
-        self.door = Door(PROTOCOL, KINDS, setting.group)
-        self.ordering = Ordering(self.key, setting.message_octets_max)
+        super().__init__(setting)
         self.speech = Speech(setting, self.key, self.parameters.turn_packets)
         self.stream = Stream(setting.me)
         self.token = TokenWork(self)
         self.repair = Repair(self)
-        self.reform = Reform(self)
+        self.reform = Leading(self)
         self.entrance = Entrance(self, setting.seed, setting.with_state)
         self.send = Machine(SEND, self)
         self.receive = Machine(RECEIVE, self)
         self.coordinator = Machine(COORDINATOR, self)
         self.reformation = Machine(REFORMATION, self)
-        self.now_us = 0
-        self.ring = Ring()
-        """The last one accepted."""
+        self.before: tuple[Ring, ...] = ()
+        """Those accepted before it since the last that is known to have been in force."""
         self.in_force = False
         """It is, and we work by it."""
         self.was_in_force = False
         """It has been."""
         self.memory = False
         """We have what was said on it."""
-        self.record = NO_RECORD
-        self.seen = 0
-        """The highest number of a version that was heard of."""
         self.congested = False
         self.leaving = False
         self.released = False
@@ -116,8 +96,7 @@ class Site:
         self._verdict: str | None = None
         self._over = False
         self._joined = False
-        self._stack: list[tuple[Code, Any]] = []
-        self._deadlines: dict[Timer, int] = {}
+        self._internal: list[tuple[Code, Any]] = []
 
     # -- the contract ------------------------------------------------------------------------------
 
@@ -152,10 +131,10 @@ class Site:
                     self.door.drop(bad.reason)
                     continue
                 self._hear(packet, out)
-                if self._stack:
+                if self._internal:
                     self._settle(out)
         elif isinstance(event, Expired):
-            self._deadlines.pop(event.timer, None)  # type: ignore[call-overload]
+            self.deadlines.pop(event.timer, None)  # type: ignore[call-overload]
             self._expire(event.timer, out)
         else:
             self._obey(event, out)
@@ -196,13 +175,13 @@ class Site:
         """What one machine tells another; told before anything else happens."""
         # Deviates [RNG Event stack]: first in, first out. A stack would tell a machine to begin
         # before the others were told to stop.
-        self._stack.append((code, packet))
+        self._internal.append((code, packet))
 
     def _settle(self, out: list[Effect]) -> None:
         for _ in range(STEPS_MAX):
-            if not self._stack:
+            if not self._internal:
                 return
-            code, packet = self._stack.pop(0)
+            code, packet = self._internal.pop(0)
             self._route(code, packet, out)
         raise AssertionError("the machines never settle")
 
@@ -244,9 +223,9 @@ class Site:
 
     def _expire_overdue(self, out: list[Effect]) -> None:
         """[RNG-20] Timers before packets."""
-        due = [timer for timer, at_us in self._deadlines.items() if at_us <= self.now_us]
+        due = [timer for timer, at_us in self.deadlines.items() if at_us <= self.now_us]
         for timer in due:
-            if timer in self._deadlines:
+            if timer in self.deadlines:
                 self.disarm(timer, out)
                 self._expire(timer, out)
                 self._settle(out)
@@ -348,10 +327,9 @@ class Site:
 
     # -- rings -------------------------------------------------------------------------------------
 
-    @property
-    def version(self) -> Version:
-        """The highest that we accepted, in this life or a former one."""
-        return max(self.ring.version, self.record.version)
+    def founding(self) -> Ring:
+        """Before there is a ring: only how many there are to be."""
+        return Ring(size=self.parameters.sites or len(self.record.names))
 
     def my_seat(self) -> Seat | None:
         at = self.ring.index.get(self.key)
@@ -359,6 +337,9 @@ class Site:
 
     def accept(self, ring: Ring, out: list[Effect]) -> None:
         """[RNG Phase-2] The ring is ours, though it is not in force yet."""
+        if self.ring.seats:
+            self.before = (*self.before, self.ring)[-BEFORE_MAX:]
+        founding = len(ring.chain) == 1
         self.ring = ring
         self.in_force = self.was_in_force = False
         self.record = Record(ring.version, tuple(member.name for member in ring.members))
@@ -371,8 +352,7 @@ class Site:
         self.taken = self.ordering.S
         self.speech.new_ring()
         self.repair.forget()
-        seat = self.my_seat()
-        self.memory = seat is None or not seat.waits
+        self.memory = self.memory or founding
 
     def install(self, out: list[Effect]) -> None:
         """[RESUME] The ring is in force: the application hears of it."""
@@ -394,8 +374,11 @@ class Site:
         # Deviates [RNG Phase-2]: the old messages are committed here, where the ring is known to be
         # in force, and not when it is received: until then another may be formed instead.
         self.was_in_force = True
+        self.before = ()
+        seat = self.my_seat()
+        self.memory = self.memory or seat is None or not seat.waits
         self.ordering.safe = max(self.ordering.safe, self.ring.base)
-        if self.my_seat() is not None:
+        if seat is not None:
             self.stream.change(self.ring, self.entrance.is_giver())
 
     # -- what follows from a burst -----------------------------------------------------------------
@@ -420,56 +403,8 @@ class Site:
 
     def _end(self, effect: Effect, out: list[Effect]) -> None:
         self._over = True
-        out.extend(Disarm(timer) for timer in self._deadlines)
+        out.extend(Disarm(timer) for timer in self.deadlines)
         out.append(effect)
-
-    # -- timers and packets ------------------------------------------------------------------------
-
-    def arm(self, timer: Timer, after_us: int, out: list[Effect]) -> None:
-        self._deadlines[timer] = self.now_us + after_us
-        out.append(Arm(timer, after_us))
-
-    def disarm(self, timer: Timer, out: list[Effect]) -> None:
-        if self._deadlines.pop(timer, None) is not None:
-            out.append(Disarm(timer))
-
-    def person(self, code: Code, attempt: int, bits: int, other: Member | None = None) -> Person:
-        header = self._header()
-        sites = self.parameters.sites
-        return Person(code, header, attempt, bits, self.me, self.seen, other, sites)
-
-    def _header(self) -> Header:
-        version = self.version
-        return Header(version, self.key, self.key, 0, self.ordering.S, self.ordering.safe)
-
-    def seal(self, code: Code, body: bytes) -> bytes:
-        return self.door.seal(code, body, self.version.leader)
-
-    def sealed(self, code: Code, body: bytes) -> bytes:
-        return self.seal(code, self._header().octets(HEADER_OCTETS + len(body)) + body)
-
-    def to(self, member: Member, code: Code, body: bytes, out: list[Effect]) -> None:
-        out.append(Send((member.address,), [self.sealed(code, body)]))
-
-    def to_all(self, members: Iterable[Member], code: Code, body: bytes, out: list[Effect]) -> None:
-        to = tuple(member.address for member in members)
-        if to:
-            out.append(Send(to, [self.sealed(code, body)]))
-
-    def to_many(
-        self, member: Member, code: Code, bodies: Sequence[bytes], out: list[Effect]
-    ) -> None:
-        if bodies:
-            out.append(Send((member.address,), [self.sealed(code, body) for body in bodies]))
-
-    def everyone(self, code: Code, body: bytes, out: list[Effect]) -> None:
-        out.append(Send(EVERYONE, [self.sealed(code, body)]))
-
-    def tell(self, member: Member, code: Code, reason: str, out: list[Effect]) -> None:
-        self.to(member, code, Writer().text(reason).member(member).done(), out)
-
-    def refuse(self, member: Member, reason: str, out: list[Effect]) -> None:
-        self.tell(member, Code.REFUSE, reason, out)
 
 
 _OF_SEND: Final = frozenset((Code.E_ACK, Code.E_SENDABLE, Code.RB_DATA_RQU))

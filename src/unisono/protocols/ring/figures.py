@@ -1,447 +1,106 @@
 """The paper's four machines as tables of arrows: Figures 7 to 12.
 
-Each has the paper's three states. Packets and timers go to Send and Receive in normal operation,
-to Reformation or Coordinator otherwise; what one machine tells another is an internal event.
+Packets and timers go to Send and Receive in normal operation, to Reformation or Coordinator
+otherwise; what one machine tells another is an internal event.
 """
 
 from __future__ import annotations
 
-from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from unisono.fsa import Arrow, Figure, always, stay
 from unisono.protocols.ring.codes import Code, Timer
-
-if TYPE_CHECKING:
-    from unisono.core import Effect
-    from unisono.protocols.ring.core import Site
-    from unisono.protocols.ring.packets import (
-        Abort,
-        Control,
-        CoordRequest,
-        Delegate,
-        Person,
-        ResendRequest,
-        RingPart,
-        Token,
-    )
-
-
-class Send(Enum):
-    INIT = auto()
-    """No ring, or it is being reformed."""
-    NORMAL = auto()
-    """All expected turns came; if the token is here, speak."""
-    WAITACK = auto()
-    """Spoken; the next turn is expected."""
-
-
-class Receive(Enum):
-    INIT = auto()
-    NORMAL = auto()
-    RESEND = auto()
-    """A gap shows; what is missing was asked for."""
-
-
-class Coordinator(Enum):
-    INIT = auto()
-    W_RSP = auto()
-    """Invited; waits for responses."""
-    W_REF = auto()
-    """Sent the new ring; waits for acknowledgments."""
-
-
-class Reformation(Enum):
-    INIT = auto()
-    """Waits for an invitation."""
-    W_TR = auto()
-    """Answered one; waits for the new token ring."""
-    W_RSU = auto()
-    """Has the new ring; waits for the word to resume."""
-
-
-# -- when -----------------------------------------------------------------------------------------
-
-
-def i_have_something_to_say(me: Site, event: object) -> bool:
-    return me.token.may_speak()
-
-
-def somebody_wants_in_or_out(me: Site, event: object) -> bool:
-    return me.entrance.has_changes()
-
-
-def all_is_quiet(me: Site, event: object) -> bool:
-    return me.token.wait_us() > 0
-
-
-def the_token_is_here(me: Site, event: object) -> bool:
-    return me.token.is_here()
-
-
-def it_is_the_expected_ring(me: Site, packet: Token) -> bool:
-    return packet.header.version == me.ring.version
-
-
-def a_later_ring_goes_on(me: Site, packet: Token) -> bool:
-    return packet.header.version > me.version
-
-
-def there_is_a_gap(me: Site, event: object) -> bool:
-    return me.ordering.has_gap()
-
-
-def the_gap_is_closed(me: Site, event: object) -> bool:
-    return not me.ordering.has_gap()
-
-
-def the_holder_is_silent(me: Site, event: object) -> bool:
-    return me.token.tries >= me.parameters.tries
-
-
-def i_agree(me: Site, packet: Person) -> bool:
-    return me.reform.agrees(packet)
-
-
-def i_should_lead(me: Site, packet: Person) -> bool:
-    return me.reform.should_lead(packet)
-
-
-def it_is_silent_here_too(me: Site, packet: CoordRequest) -> bool:
-    return me.reform.confirms(packet)
-
-
-def a_ring_is_known(me: Site, event: object) -> bool:
-    return me.entrance.may_ask_again()
-
-
-def it_is_worthy(me: Site, packet: Person) -> bool:
-    return me.reform.is_worthy(packet)
-
-
-def it_is_worthier(me: Site, packet: Person) -> bool:
-    return me.reform.is_worthier(packet)
-
-
-def my_ring_goes_on(me: Site, packet: Any) -> bool:
-    return me.reform.may_return(packet)
-
-
-def it_gives_up(me: Site, packet: Abort) -> bool:
-    return me.reform.is_given_up(packet)
-
-
-def it_lists_me(me: Site, packet: RingPart) -> bool:
-    return me.reform.offers(packet)
-
-
-def it_is_without_me(me: Site, packet: RingPart) -> bool:
-    return me.reform.leaves_out(packet)
-
-
-def it_is_my_new_ring(me: Site, packet: Any) -> bool:
-    version: object = packet.header.version
-    return version == me.ring.version
-
-
-def i_asked_enough(me: Site, event: object) -> bool:
-    return me.reform.rounds >= me.parameters.tries
-
-
-def all_answered(me: Site, event: object) -> bool:
-    return me.reform.everyone_answered()
-
-
-def the_majority_answered(me: Site, event: object) -> bool:
-    return me.reform.may_form()
-
-
-def too_few_would_remain(me: Site, event: object) -> bool:
-    return me.reform.may_release()
-
-
-def all_accepted(me: Site, event: object) -> bool:
-    return me.reform.everyone_accepted()
-
-
-def the_majority_accepted(me: Site, event: object) -> bool:
-    return me.reform.may_resume()
-
-
-def nobody_accepts(me: Site, event: object) -> bool:
-    return me.reform.rounds >= 2 * me.parameters.tries
-
-
-def my_ring_is_in_force(me: Site, packet: Person) -> bool:
-    return me.reform.tells_of_my_ring(packet)
-
-
-def another_ring_is_in_force(me: Site, packet: Person) -> bool:
-    return me.reform.tells_of_another(packet)
-
-
-def another_ring_is_in_force_there(me: Site, packet: Person) -> bool:
-    return packet.header.version > me.version
-
-
-def it_is_my_new_ring_after_all(me: Site, packet: Any) -> bool:
-    return me.reform.is_in_force_elsewhere(packet)
-
-
-def it_knows_more(me: Site, packet: Person) -> bool:
-    return me.reform.should_win(packet)
-
-
-# -- do: Send -------------------------------------------------------------------------------------
-
-
-def open_shop(me: Site, event: object, out: list[Effect]) -> None:
-    me.token.begin(out)
-
-
-def speak(me: Site, event: object, out: list[Effect]) -> None:
-    me.token.speak(out)
-
-
-def wait_for_more(me: Site, event: object, out: list[Effect]) -> None:
-    me.token.wait(out)
-
-
-def reform_at_the_token(me: Site, event: object, out: list[Effect]) -> None:
-    me.reform.at_token = True
-    me.push(Code.E_REFSTART)
-    me.push(Code.E_COORDINATOR)
-
-
-def look_for_the_token(me: Site, event: object, out: list[Effect]) -> None:
-    me.token.look(out)
-
-
-def forward(me: Site, event: object, out: list[Effect]) -> None:
-    me.token.forward(out)
-
-
-def speak_for_it(me: Site, packet: Delegate, out: list[Effect]) -> None:
-    me.token.entrust(packet)
-
-
-def pass_over(me: Site, packet: Delegate, out: list[Effect]) -> None:
-    me.door.drop("no_token")
-
-
-def close_shop(me: Site, event: object, out: list[Effect]) -> None:
-    me.token.stop(out)
-
-
-# -- do: Receive ----------------------------------------------------------------------------------
-
-
-def take(me: Site, packet: Token, out: list[Effect]) -> None:
-    me.take(packet, out)
-
-
-def ignore(me: Site, packet: Any, out: list[Effect]) -> None:
-    me.door.drop("version")
-
-
-def ask(me: Site, event: object, out: list[Effect]) -> None:
-    me.repair.ask(out)
-
-
-def look_for_it(me: Site, event: object, out: list[Effect]) -> None:
-    me.repair.look(out)
-
-
-def ping(me: Site, event: object, out: list[Effect]) -> None:
-    # Deviates [RNG Figure 7]: the text lets Send ping the holder on T_SEND, and Figure 8 lets
-    # Receive find the fault on T_RT. Here it is Receive and T_RT alone.
-    me.token.ping(out)
-
-
-def suspect(me: Site, event: object, out: list[Effect]) -> None:
-    me.reform.suspect(out)
-
-
-def yield_to_it(me: Site, packet: Person, out: list[Effect]) -> None:
-    me.push(Code.E_REFSTART)
-    me.push(Code.REF_INV_BC, packet)
-
-
-def lead_instead(me: Site, packet: Person, out: list[Effect]) -> None:
-    me.reform.deny(packet, out)
-    me.push(Code.E_REFSTART)
-    me.push(Code.E_COORDINATOR)
-
-
-def deny(me: Site, packet: Person, out: list[Effect]) -> None:
-    me.reform.deny(packet, out)
-
-
-def coordinate(me: Site, packet: object, out: list[Effect]) -> None:
-    me.reform.suspect_holder()
-    me.push(Code.E_REFSTART)
-    me.push(Code.E_COORDINATOR)
-
-
-def follow_the_later(me: Site, packet: Any, out: list[Effect]) -> None:
-    me.push(Code.E_REFSTART)
-    me.push(Code.E_INIT)
-
-
-def note_join(me: Site, packet: Person, out: list[Effect]) -> None:
-    me.entrance.note_join(packet, out)
-
-
-def note_quit(me: Site, packet: Person, out: list[Effect]) -> None:
-    me.entrance.note_quit(packet, out)
-
-
-def say_alive(me: Site, packet: Control, out: list[Effect]) -> None:
-    me.repair.say_alive(packet, out)
-
-
-def resend(me: Site, packet: Any, out: list[Effect]) -> None:
-    me.repair.resend(packet, out)
-
-
-def say_resume(me: Site, packet: Control, out: list[Effect]) -> None:
-    me.reform.say_resume(packet, out)
-
-
-def acknowledge_again(me: Site, packet: RingPart, out: list[Effect]) -> None:
-    me.reform.acknowledge(packet, out)
-
-
-def go_on(me: Site, event: object, out: list[Effect]) -> None:
-    """The row is unbroken again."""
-
-
-# -- do: Reformation ------------------------------------------------------------------------------
-
-
-def wait_for_invitation(me: Site, event: object, out: list[Effect]) -> None:
-    me.entrance.wait(out)
-
-
-def ask_to_join(me: Site, event: object, out: list[Effect]) -> None:
-    me.entrance.ask(out)
-
-
-def stand(me: Site, event: object, out: list[Effect]) -> None:
-    me.push(Code.E_COORDINATOR)
-
-
-def promise(me: Site, packet: Person, out: list[Effect]) -> None:
-    me.reform.promise(packet, out)
-
-
-def take_repair(me: Site, packet: Token, out: list[Effect]) -> None:
-    me.reform.take_repair(packet, out)
-
-
-def ask_the_leader(me: Site, event: object, out: list[Effect]) -> None:
-    me.reform.ask_leader(out)
-
-
-def accept(me: Site, packet: RingPart, out: list[Effect]) -> None:
-    me.reform.accept_offer(packet, out)
-
-
-def install(me: Site, event: object, out: list[Effect]) -> None:
-    me.install(out)
-    me.push(Code.E_REFEND)
-
-
-def ask_resume(me: Site, event: object, out: list[Effect]) -> None:
-    me.reform.ask_resume(out)
-
-
-def return_to_ring(me: Site, event: object, out: list[Effect]) -> None:
-    me.reform.return_to_ring(out)
-    me.push(Code.E_REFEND)
-
-
-def be_released(me: Site, packet: Control, out: list[Effect]) -> None:
-    me.entrance.be_released(packet)
-
-
-def deny_and_stand(me: Site, packet: Person, out: list[Effect]) -> None:
-    me.reform.deny(packet, out)
-    me.push(Code.E_COORDINATOR)
-
-
-def hear_of_ring(me: Site, packet: Any, out: list[Effect]) -> None:
-    me.entrance.hear_of(packet, out)
-
-
-# -- do: Coordinator ------------------------------------------------------------------------------
-
-
-def invite(me: Site, event: object, out: list[Effect]) -> None:
-    me.reform.invite(out)
-
-
-def count_in(me: Site, packet: Person, out: list[Effect]) -> None:
-    me.reform.count_in(packet, out)
-
-
-def resend_to_follower(me: Site, packet: ResendRequest, out: list[Effect]) -> None:
-    me.reform.resend(packet, out)
-
-
-def send_ring(me: Site, event: object, out: list[Effect]) -> None:
-    me.reform.form(out)
-
-
-def send_ring_again(me: Site, event: object, out: list[Effect]) -> None:
-    me.reform.say_ring(out)
-
-
-def release(me: Site, event: object, out: list[Effect]) -> None:
-    me.reform.release(out)
-
-
-def note_ack(me: Site, packet: Control, out: list[Effect]) -> None:
-    me.reform.accepted.add(packet.header.sender)
-
-
-def resume(me: Site, event: object, out: list[Effect]) -> None:
-    me.reform.resume(out)
-    me.install(out)
-    me.push(Code.E_REFEND)
-
-
-def give_up(me: Site, event: object, out: list[Effect]) -> None:
-    me.reform.give_up(out)
-    me.push(Code.E_INIT)
-
-
-def abort(me: Site, packet: Person, out: list[Effect]) -> None:
-    me.reform.give_up(out)
-    me.push(Code.E_ABORT_REF)
-
-
-def go_and_join(me: Site, packet: Any, out: list[Effect]) -> None:
-    me.reform.give_up(out)
-    me.entrance.hear_of(packet, out)
-    me.push(Code.E_INIT)
-
-
-def vote_for_it(me: Site, packet: Person, out: list[Effect]) -> None:
-    # Deviates [RNG Negative ack]: the paper tells all members who the new coordinator is. Here the
-    # attempt is called off, and the one that knows more invites by itself.
-    me.reform.give_up(out)
-    me.push(Code.E_INIT)
-
-
-def yield_as_coordinator(me: Site, packet: Person, out: list[Effect]) -> None:
-    me.reform.give_up(out)
-    me.push(Code.REF_INV_BC, packet)
-
-
-def note_denial(me: Site, packet: Person, out: list[Effect]) -> None:
-    me.reform.note_denial(packet)
-
+from unisono.protocols.ring.deeds import (
+    abort,
+    accept,
+    acknowledge_again,
+    ask,
+    ask_resume,
+    ask_the_leader,
+    ask_to_join,
+    be_released,
+    close_shop,
+    coordinate,
+    count_in,
+    deny,
+    deny_and_stand,
+    follow_the_later,
+    forward,
+    give_up,
+    go_and_join,
+    go_on,
+    hear_of_ring,
+    ignore,
+    install,
+    invite,
+    lead_instead,
+    look_for_it,
+    look_for_the_token,
+    note_ack,
+    note_denial,
+    note_join,
+    note_quit,
+    open_shop,
+    pass_over,
+    ping,
+    promise,
+    reform_at_the_token,
+    release,
+    resend,
+    resend_to_follower,
+    resume,
+    return_to_ring,
+    say_alive,
+    say_resume,
+    send_ring,
+    send_ring_again,
+    speak,
+    speak_for_it,
+    stand,
+    suspect,
+    take,
+    take_repair,
+    vote_for_it,
+    wait_for_invitation,
+    wait_for_more,
+    yield_as_coordinator,
+    yield_to_it,
+)
+from unisono.protocols.ring.states import Coordinator, Receive, Reformation, Send
+from unisono.protocols.ring.whens import (
+    a_later_ring_goes_on,
+    a_ring_is_known,
+    all_accepted,
+    all_answered,
+    all_is_quiet,
+    another_ring_is_in_force,
+    another_ring_is_in_force_there,
+    i_agree,
+    i_asked_enough,
+    i_have_something_to_say,
+    i_should_lead,
+    it_gives_up,
+    it_is_my_new_ring,
+    it_is_my_new_ring_after_all,
+    it_is_silent_here_too,
+    it_is_the_expected_ring,
+    it_is_without_me,
+    it_is_worthier,
+    it_is_worthy,
+    it_knows_more,
+    it_lists_me,
+    my_ring_goes_on,
+    my_ring_is_in_force,
+    nobody_accepts,
+    somebody_wants_in_or_out,
+    the_gap_is_closed,
+    the_holder_is_silent,
+    the_majority_accepted,
+    the_majority_answered,
+    the_token_is_here,
+    there_is_a_gap,
+    too_few_would_remain,
+)
 
 # fmt: off
 S, R, C, F = Send, Receive, Coordinator, Reformation

@@ -1,0 +1,90 @@
+"""The desk of a site: its timers, and the packets that it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from unisono.core import EVERYONE, Arm, Disarm, Effect, Send, Setting
+from unisono.model import Member
+from unisono.parts.door import Door
+from unisono.protocols.ring.codes import KINDS, Code, Timer
+from unisono.protocols.ring.ordering import Ordering
+from unisono.protocols.ring.packets import HEADER_OCTETS, PROTOCOL, Header, Person, Version, key_of
+from unisono.protocols.ring.parameters import Parameters
+from unisono.protocols.ring.ring import NO_RECORD, Ring
+from unisono.wire import Writer
+
+
+class Desk:
+    """What every packet of one member says of it."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.me = setting.me
+        self.key = key_of(setting.me)
+        self.packet_octets_max = setting.packet_octets_max
+        self.parameters = Parameters.of(setting.options)
+        self.door = Door(PROTOCOL, KINDS, setting.group)
+        self.ordering = Ordering(self.key, setting.message_octets_max)
+        self.now_us = 0
+        self.ring = Ring()
+        """The last one accepted."""
+        self.record = NO_RECORD
+        """The last one accepted, in this life or a former one."""
+        self.seen = 0
+        """The highest number of a version that was heard of."""
+        self.deadlines: dict[Timer, int] = {}
+
+    @property
+    def version(self) -> Version:
+        """The highest that we accepted."""
+        return max(self.ring.version, self.record.version)
+
+    # -- timers ------------------------------------------------------------------------------------
+
+    def arm(self, timer: Timer, after_us: int, out: list[Effect]) -> None:
+        self.deadlines[timer] = self.now_us + after_us
+        out.append(Arm(timer, after_us))
+
+    def disarm(self, timer: Timer, out: list[Effect]) -> None:
+        if self.deadlines.pop(timer, None) is not None:
+            out.append(Disarm(timer))
+
+    # -- packets -----------------------------------------------------------------------------------
+
+    def person(self, code: Code, attempt: int, bits: int, other: Member | None = None) -> Person:
+        header = self._header()
+        sites = self.parameters.sites
+        return Person(code, header, attempt, bits, self.me, self.seen, other, sites)
+
+    def _header(self) -> Header:
+        version = self.version
+        return Header(version, self.key, self.key, 0, self.ordering.S, self.ordering.safe)
+
+    def seal(self, code: Code, body: bytes) -> bytes:
+        return self.door.seal(code, body, self.version.leader)
+
+    def sealed(self, code: Code, body: bytes) -> bytes:
+        return self.seal(code, self._header().octets(HEADER_OCTETS + len(body)) + body)
+
+    def to(self, member: Member, code: Code, body: bytes, out: list[Effect]) -> None:
+        out.append(Send((member.address,), [self.sealed(code, body)]))
+
+    def to_all(self, members: Iterable[Member], code: Code, body: bytes, out: list[Effect]) -> None:
+        to = tuple(member.address for member in members)
+        if to:
+            out.append(Send(to, [self.sealed(code, body)]))
+
+    def to_many(
+        self, member: Member, code: Code, bodies: Sequence[bytes], out: list[Effect]
+    ) -> None:
+        if bodies:
+            out.append(Send((member.address,), [self.sealed(code, body) for body in bodies]))
+
+    def everyone(self, code: Code, body: bytes, out: list[Effect]) -> None:
+        out.append(Send(EVERYONE, [self.sealed(code, body)]))
+
+    def tell(self, member: Member, code: Code, reason: str, out: list[Effect]) -> None:
+        self.to(member, code, Writer().text(reason).member(member).done(), out)
+
+    def refuse(self, member: Member, reason: str, out: list[Effect]) -> None:
+        self.tell(member, Code.REFUSE, reason, out)

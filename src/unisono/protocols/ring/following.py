@@ -1,0 +1,192 @@
+"""The one who follows: promises, takes what it lacks, accepts the new ring, and resumes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from unisono.core import Effect
+from unisono.errors import BadPacket
+from unisono.protocols.ring.codes import Code, Timer
+from unisono.protocols.ring.election import Election
+from unisono.protocols.ring.packets import (
+    NO_VERSION,
+    Abort,
+    Bits,
+    Control,
+    Person,
+    RingPart,
+    Token,
+    Told,
+    Version,
+)
+from unisono.protocols.ring.ring import Ring, read_ring
+
+if TYPE_CHECKING:
+    from unisono.protocols.ring.core import Site
+
+PARTS_MAX: Final = 64
+"""Packets that describe a ring."""
+
+
+class Following(Election):
+    """[RNG Figure 10] What the Reformation machine of one member does."""
+
+    def __init__(self, core: Site) -> None:
+        super().__init__(core)
+        self.rounds = 0
+        """How often the same was asked."""
+        self.override = False
+        """[RNG-13] The operator wants this part to go on."""
+        self._parts: dict[int, RingPart] = {}
+        self._parts_of = NO_VERSION
+
+    # -- phase 1: a promise ------------------------------------------------------------------------
+
+    def promise(self, packet: Person, out: list[Effect]) -> None:
+        """[RSP_POS] From now on nothing of the old ring is taken, but what the coordinator sends
+        again, so that what we say of our S stays true."""
+        core = self._core
+        attempt = Version(packet.attempt, packet.header.sender)
+        if attempt != self.promised:
+            self.promised, self.leader = attempt, packet.member
+            core.ordering.stand_still()
+        if core.memory:
+            core.ordering.expect(packet.header.s)
+        self.rounds = 0
+        core.entrance.settled(out)
+        core.arm(Timer.T_REF_RT, core.parameters.t_ref_rt_us, out)
+        self.answer(out)
+        if core.memory and core.ordering.has_gap():
+            core.arm(Timer.REPAIR, core.parameters.t_ts_us // 2, out)
+
+    def answer(self, out: list[Effect]) -> None:
+        core = self._core
+        if self.leader is not None:
+            bits = Bits.MEMORY * core.memory | Bits.STATE * core.entrance.wants_state
+            bits |= Bits.LEAVING * core.entrance.has_quit | Bits.OVERRIDE * self.override
+            answer = core.person(Code.RSP_POS, self.promised.number, bits)
+            core.to(self.leader, Code.RSP_POS, answer.body(), out)
+
+    def take_repair(self, packet: Token, out: list[Effect]) -> None:
+        """[RNG Phase-1] The coordinator sends what we lack."""
+        core = self._core
+        if packet.header.sender != self.promised.leader or not core.memory:
+            core.door.drop("repair")
+            return
+        before = core.ordering.S
+        core.take(packet, out)
+        if core.ordering.has_gap():
+            core.arm(Timer.REPAIR, core.parameters.t_ts_us // 2, out)
+        elif before < core.ordering.S:
+            self.answer(out)
+
+    def ask_leader(self, out: list[Effect]) -> None:
+        """Some of it did not come."""
+        core = self._core
+        if self.leader is not None and core.ordering.has_gap():
+            core.repair.ask_of(self.leader, out)
+            core.arm(Timer.REPAIR, core.parameters.t_ts_us // 2, out)
+
+    def is_given_up(self, packet: Abort) -> bool:
+        attempt = Version(packet.attempt, packet.header.sender)
+        return attempt == self.promised and self._core.was_in_force
+
+    def may_return(self, packet: Token) -> bool:
+        """Our ring goes on, and we have promised nothing beyond it."""
+        core = self._core
+        return (
+            packet.header.version == core.ring.version
+            and core.was_in_force
+            and self.promised <= core.ring.version
+        )
+
+    def return_to_ring(self, out: list[Effect]) -> None:
+        """What was promised will never be: the ring as it was."""
+        core = self._core
+        self.promised = core.ring.version
+        self.suspects.clear()
+        core.entrance.settled(out)
+        core.disarm(Timer.T_REF_RT, out)
+        core.in_force = True
+
+    # -- phase 2: the new ring ---------------------------------------------------------------------
+
+    def _offered(self, packet: RingPart) -> Ring | None:
+        """The ring, once all parts of it are here."""
+        version = packet.header.version
+        if version != self.promised or packet.of > PARTS_MAX:
+            return None
+        if version != self._parts_of:
+            self._parts_of, self._parts = version, {}
+        self._parts[packet.at] = packet
+        if len(self._parts) < packet.of:
+            return None
+        try:
+            pieces = [self._parts[index].piece for index in range(packet.of)]
+            return read_ring(version, b"".join(pieces))
+        except (BadPacket, KeyError):
+            self._core.door.drop("malformed")
+            return None
+
+    def offers(self, packet: RingPart) -> bool:
+        """It is the one promised, whole, and we have all that it stands on."""
+        core = self._core
+        ring = self._offered(packet)
+        if ring is None:
+            return False
+        if core.key in ring.index:
+            seat = ring.seats[ring.index[core.key]]
+            return seat.old == core.memory and (not core.memory or ring.base == core.ordering.S)
+        return core.entrance.has_quit and ring.base == core.ordering.S
+
+    def leaves_out(self, packet: RingPart) -> bool:
+        ring = self._offered(packet)
+        return ring is not None and not self.offers(packet)
+
+    def accept_offer(self, packet: RingPart, out: list[Effect]) -> None:
+        ring = self._offered(packet)
+        assert ring is not None
+        self._core.accept(ring, out)
+        self.rounds = 0
+        self._core.arm(Timer.T_REF_RT, self._core.parameters.t_ref_rt_us // 2, out)
+        self.acknowledge(packet, out)
+
+    def acknowledge(self, packet: RingPart, out: list[Effect]) -> None:
+        core = self._core
+        if packet.header.version == core.ring.version and core.ring.leader is not None:
+            core.to(core.ring.leader, Code.NEWTR_ACK, b"", out)
+
+    def ask_resume(self, out: list[Effect]) -> None:
+        """[RESUME_RQU] The word may be lost: the coordinator, or anyone on the ring, has it."""
+        core = self._core
+        self.rounds += 1
+        core.arm(Timer.T_REF_RT, core.parameters.t_ref_rt_us // 2, out)
+        asked = {core.ring.leader, *core.ring.members} - {core.me, None}
+        core.to_all(sorted(m for m in asked if m is not None), Code.RESUME_RQU, b"", out)
+
+    def say_resume(self, packet: Control, out: list[Effect]) -> None:
+        core = self._core
+        if packet.header.version == core.ring.version:
+            member = core.ring.member(packet.header.sender) or core.entrance.leaver(packet)
+            if member is not None:
+                core.to(member, Code.RESUME, b"", out)
+
+    def is_in_force_elsewhere(self, packet: Person | Token | Control) -> bool:
+        """We accepted this ring, and were never told that it is in force: it is."""
+        core = self._core
+        told = not isinstance(packet, Person) or packet.has(Bits.IN_FORCE)
+        return (
+            told
+            and packet.header.version == core.ring.version
+            and core.ring.version.number > 0
+            and not core.was_in_force
+            and self.promised <= core.ring.version
+        )
+
+    def told(self, packet: Told) -> None:
+        core = self._core
+        if packet.member != core.me:
+            return
+        refused = packet.code is Code.REFUSE and not core.stream.has_view
+        if refused or (packet.code is Code.STALE and not core.is_normal()):
+            core.doom(packet.reason)

@@ -1,0 +1,38 @@
+"""The four machines' states: three each, as in the paper."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+
+class Send(Enum):
+    INIT = auto()
+    """No ring, or it is being reformed."""
+    NORMAL = auto()
+    """All expected turns came; if the token is here, speak."""
+    WAITACK = auto()
+    """Spoken; the next turn is expected."""
+
+
+class Receive(Enum):
+    INIT = auto()
+    NORMAL = auto()
+    RESEND = auto()
+    """A gap shows; what is missing was asked for."""
+
+
+class Coordinator(Enum):
+    INIT = auto()
+    W_RSP = auto()
+    """Invited; waits for responses."""
+    W_REF = auto()
+    """Sent the new ring; waits for acknowledgments."""
+
+
+class Reformation(Enum):
+    INIT = auto()
+    """Waits for an invitation."""
+    W_TR = auto()
+    """Answered one; waits for the new token ring."""
+    W_RSU = auto()
+    """Has the new ring; waits for the word to resume."""
