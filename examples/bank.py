@@ -75,7 +75,7 @@ class Accounts(Participant):
     def restore(self, state: bytes, last: Last | None) -> None:
         self.bank, self.coins = json.loads(state)
         bank, coins, key = json.loads(self._kept) if self._kept else ("", 0, "")
-        if bank == self.bank:  # and not one that is gone with all its members
+        if self._kept and bank == self.bank:  # and not of one that is gone with all its members
             if last is not None and last.key != key and isinstance(last.outcome, Committed):
                 coins += int(last.operation)  # decided while we were down
             if coins != self.coins[self.name]:

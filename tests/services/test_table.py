@@ -237,6 +237,26 @@ def test_a_table_is_handed_over_whole() -> None:
     assert there.state() == here.state()
 
 
+def test_a_new_group_is_told_by_its_first_request() -> None:
+    class Begins(Participant):
+        def __init__(self) -> None:
+            self.origins: list[str] = []
+
+        def begin(self, origin: str) -> None:
+            self.origins.append(origin)
+
+    first, early, later = (Replica(Begins()) for _ in range(3))
+    early.adopt(first.state())
+    for each in (first, early):
+        for message in (vote(A, "x"), ask(B, "x", "a"), ask(C, "y", "a")):
+            each.hear(message)
+    later.adopt(first.state())
+    later.hear(ask(A, "z", "a"))
+    told = [each.participant.origins for each in (first, early, later)]  # type: ignore[attr-defined]
+    assert told == [["b#1/1"], ["b#1/1"], []]
+    assert later.table.origin == "b#1/1"
+
+
 @pytest.mark.parametrize("state", [b"", b"[]", b"{}", b'{"form":9}', b"\xff"])
 def test_a_state_that_is_none_is_refused(state: bytes) -> None:
     with pytest.raises(Misuse, match="no table of actions"):

@@ -21,8 +21,9 @@ class Participant:
     """
 
     def begin(self, origin: str) -> None:
-        """The group begins with us, so there is no state to take over. `origin` is the same for all
-        who begin it, and another for every group: what is kept on a disk may be of a former one."""
+        """The first request of a new group is here: nothing was handed over or done before it.
+        `origin` is the same for all, and another for every group: what is kept on a disk may be of
+        a former one, whose members are all gone."""
 
     def prepare(self, action: Action) -> str | Awaitable[str]:
         """Our vote: what stands against it, or nothing for yes. From a yes to the outcome, the

@@ -49,7 +49,6 @@ class Replica:
         """Of the view, where it is ours to say who is gone."""
         self._noticed: set[tuple[str, str]] = set()
         """What this life has said of open actions: its own words reach the order."""
-        self._is_new = True
 
     def live(self, me: Member) -> None:
         """A life begins: before anything is heard in it."""
@@ -58,13 +57,13 @@ class Replica:
         self._noticed.clear()
 
     def hear(self, message: Message) -> list[Duty]:
-        return self._follow(self.table.hear(message))
+        before, steps = self.table.origin, self.table.hear(message)
+        if self.table.origin != before:
+            self.participant.begin(self.table.origin)
+        return self._follow(steps)
 
     def see(self, view: View) -> list[Duty]:
         """A view decides nothing: who it shows gone is put into the order, where all find it."""
-        if self._is_new:
-            self._is_new = False
-            self.participant.begin(" ".join((view.id, *sorted(map(str, view.members)))))
         # One says it; if that one fails too, a view without it follows, and another does.
         speaks = self.me == min(view.members)
         self._names = frozenset(member.name for member in view.members) if speaks else None
@@ -93,7 +92,6 @@ class Replica:
         """Take over the group's state, and learn what a former life of our name has missed."""
         table, _, rest = state.partition(b"\n")
         self.table.adopt(table)
-        self._is_new = False
         me = self.me
         self.participant.restore(rest, self.table.last.get(me.name) if me else None)
         return [Prepare(action) for action in self.table.awaits(me.name)] if me else []

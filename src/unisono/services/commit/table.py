@@ -125,6 +125,8 @@ class Table:
         self.last: dict[str, Last] = {}
         self.decided_count = 0
         """Since the group began."""
+        self.origin = ""
+        """The first request of the group, by its sender's life: no other group has the same."""
 
     # -- the order ------------------------------------------------------------------------------
 
@@ -139,6 +141,7 @@ class Table:
             self.counts["foreign"] += 1
             return []
         if isinstance(word, Ask):
+            self.origin = self.origin or f"{message.sender}/{message.number}"
             return self._asked(word, message.sender)
         if isinstance(word, Vote):
             return self._voted(word, message.sender)
@@ -216,6 +219,7 @@ class Table:
         told = {
             "form": FORM,
             "limits": asdict(self.limits),
+            "origin": self.origin,
             "decided": self.decided_count,
             "open": [_open_told(entry) for entry in self.open.values()],
             "outcomes": [[key, _told(outcome)] for key, outcome in self.outcomes.items()],
@@ -233,7 +237,7 @@ class Table:
             if told["form"] != FORM:
                 raise ValueError(f"its form is {told['form']}, ours {FORM}")
             found = Table(Limits(**told["limits"]))
-            found.decided_count = int(told["decided"])
+            found.origin, found.decided_count = str(told["origin"]), int(told["decided"])
             found.open = {each["key"]: _open(each) for each in told["open"]}
             found.outcomes = {key: _outcome(each) for key, each in told["outcomes"]}
             found.last = {
@@ -244,7 +248,8 @@ class Table:
             raise Misuse(
                 f"the state that was handed over is no table of actions: {error}"
             ) from None
-        self.limits, self.decided_count = found.limits, found.decided_count
+        self.limits, self.origin = found.limits, found.origin
+        self.decided_count = found.decided_count
         self.open, self.outcomes, self.last = found.open, found.outcomes, found.last
 
 
