@@ -151,6 +151,12 @@ class Group:
         """Why the member is no longer in the group; nothing while it is."""
         return self._ended
 
+    @property
+    def blocked(self) -> str:
+        """Why the member waits though it is in the group, as a minority does; empty while it can
+        work."""
+        return self._life.driver.warning if self._life is not None else ""
+
     def counters(self) -> dict[str, int]:
         """What happened so far, over all lives of this group: packets by kind, drops by reason."""
         found = self._past.copy()
