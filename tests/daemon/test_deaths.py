@@ -212,7 +212,6 @@ def test_a_daemon_that_slept_too_long_comes_back_and_so_do_its_clients() -> None
             await eventually(lambda: all(tally.lines == wanted for tally in tallies))
             assert not tallies[0].lives and not tallies[1].lives
             assert "join again" in tallies[2].lives[0].reason
-            print(tallies[2].lives[0].reason)
             for group in groups:
                 await group.leave()
             await asyncio.gather(*tasks)
