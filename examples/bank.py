@@ -2,7 +2,8 @@
 all or nothing, while members are killed and come back. The total never changes.
 
 python examples/bank.py                  five members here, one or two killed every other second
-python examples/bank.py ann              one of them: run bob, cay, dan and eve in other terminals
+python examples/bank.py ann              one of them: run bob, cay, dan and eve in other terminals,
+                                         three at least, for a majority of the five goes on
 """
 
 import argparse
@@ -20,7 +21,15 @@ from pathlib import Path
 from typing import Any
 
 import unisono
-from unisono.services.actions import Aborted, Action, Actions, Committed, Last, Participant
+from unisono.services.actions import (
+    Aborted,
+    Action,
+    Actions,
+    Committed,
+    Last,
+    Participant,
+    Uncertain,
+)
 
 NAMES = ("ann", "bob", "cay", "dan", "eve")
 COINS = 100
@@ -116,6 +125,9 @@ async def move(actions: Actions, pace_s: float) -> None:
         coins = random.randint(1, COINS // 2)
         try:
             outcome = await actions.run({giver: b"%d" % -coins, taker: b"%d" % coins})
+        except Uncertain as error:
+            tell("uncertain", why=str(error))
+            continue
         except unisono.Stopped as stop:
             tell("stopped", why=stop.reason)
             return
@@ -136,11 +148,11 @@ async def watch(actions: Actions) -> None:
 
 
 async def obey(actions: Actions, accounts: Accounts, moving: asyncio.Task[None]) -> None:
-    """Words on standard input: `quiet`, `table`, `leave`."""
+    """Words on standard input, to its end: `quiet`, `table`, `leave`."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    while (word := (await reader.readline()).decode().strip()) != "leave":
+    while (line := await reader.readline()) and (word := line.decode().strip()) != "leave":
         if word == "quiet":
             moving.cancel()
         elif word == "table":
@@ -361,7 +373,11 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     told = parser.parse_args()
     if told.name:
-        asyncio.run(member(told.name, told.port, told.disk, told.pace_s))
+        try:
+            asyncio.run(member(told.name, told.port, told.disk, told.pace_s))
+        except unisono.UnisonoError as error:
+            print(error, file=sys.stderr)
+            return 1
         return 0
     return asyncio.run(direct(told))
 

@@ -303,6 +303,15 @@ def test_a_participant_whose_commit_fails_leaves() -> None:
     told(story)
 
 
+def test_an_agreed_order_will_do() -> None:
+    async def story(port: int) -> None:
+        actions = Actions(Noting())
+        async with actions.join("acts", name="a", protocol="mtp", master=1, port=port):
+            assert await actions.run(both("a")) == Committed()
+
+    told(story)
+
+
 def test_without_one_order_there_are_no_actions() -> None:
     async def story(port: int) -> None:
         actions = Actions(Noting())
