@@ -1,0 +1,510 @@
+"""Every single fault at every state of every machine of the ring, in every role: what follows.
+
+    python -m tests.ring.faults --rewrite
+
+runs them all and writes `docs/RING-FAULTS.md`. A run is made twice: first to see when a process is
+in a state and a role, then with the fault right after that instant. The same seed is the same run
+up to there.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from unisono.core import Effect, Event, Setting
+from unisono.fsa import Machine
+from unisono.protocols.ring import OFFER
+from unisono.protocols.ring.core import Site
+from unisono.protocols.ring.figures import (
+    COORDINATOR,
+    RECEIVE,
+    REFORMATION,
+    SEND,
+    Coordinator,
+    Receive,
+    Reformation,
+    Send,
+)
+from unisono.protocols.ring.packets import Version
+from unisono.protocols.ring.parameters import DEFAULTS
+from unisono.protocols.ring.ring import Ring
+from unisono.sim import FaultEvent, Link, Outcome, Plan, Weather, run
+from unisono.sim.plan import CALM, node_name
+from unisono.trace.history import History, message_of
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "RING-FAULTS.md"
+FIGURES: Final = (SEND, RECEIVE, COORDINATOR, REFORMATION)
+SIZES: Final = (5, 3)
+SEED: Final = 7
+MS: Final = 1000
+WARM_US: Final = 350 * MS
+"""By then a ring stands, and works."""
+FAULT_US: Final = 2_600 * MS
+"""By then the struck one is back by itself, and the world heals what nobody has broken."""
+MESSAGES: Final = 130
+SUSPECT_US: Final = DEFAULTS["t_rt_us"] * DEFAULTS["tries"]
+"""Who is silent for this long while it holds the token is suspected."""
+SHORT_US: Final = SUSPECT_US // 3
+LONG_US: Final = SUSPECT_US * 7
+"""Long enough for the others to go on without it, whatever it was about to do."""
+
+# -- the roles, the stories, the strikes ----------------------------------------------------------
+
+MEMBER, HOLDER, P0 = "member", "holder", "coordinator"
+CANDIDATE, FOLLOWER, WAITING, NEWCOMER = "candidate", "follower", "waiting", "newcomer"
+ROLES: Final = {
+    MEMBER: "on the ring; the token is elsewhere",
+    HOLDER: "on the ring, and the token is here",
+    P0: "first on the ring: it formed it, and lets others in; the token is elsewhere",
+    CANDIDATE: "was on the ring; invites the others and forms the next",
+    FOLLOWER: "was on the ring; has promised to follow a candidate",
+    WAITING: "was on the ring; has stopped, and waits for an invitation",
+    NEWCOMER: "has not been on a ring in this life yet, or has not got the state yet",
+}
+
+
+class Story(NamedTuple):
+    """What goes on when the fault strikes."""
+
+    words: str
+    roles: tuple[str, ...]
+    """Those that are looked for in it."""
+    gaps: bool = False
+    """What is looked for is Receive in RESEND; else it is everything but that."""
+    from_us: int = WARM_US
+    late: bool = False
+    """The last node comes late."""
+    killed: tuple[int, ...] = ()
+    """These die first, and return."""
+    link: Link = CALM
+
+    @property
+    def schedule(self) -> tuple[FaultEvent, ...]:
+        return (FaultEvent("crash", WARM_US, LONG_US, self.killed),) if self.killed else ()
+
+
+STORIES: Final = (
+    Story("the group is founded", (NEWCOMER,), from_us=0),
+    Story("the ring works", (MEMBER, HOLDER, P0)),
+    Story("turns overtake", (MEMBER, P0), gaps=True, link=Link(spread_us=1500)),
+    Story("one more joins", (NEWCOMER, CANDIDATE, FOLLOWER), late=True),
+    Story("another was killed", (WAITING, CANDIDATE, FOLLOWER), killed=(2,)),
+)
+
+
+class Strike(NamedTuple):
+    words: str
+    kind: str
+    for_us: int
+
+
+STRIKES: Final = (
+    Strike("killed", "crash", LONG_US),
+    Strike("paused, short", "pause", SHORT_US),
+    Strike("paused, long", "pause", LONG_US),
+    Strike("cut off", "split", LONG_US),
+)
+
+
+# -- watching -------------------------------------------------------------------------------------
+
+
+class Standing(NamedTuple):
+    """The states of the four machines, and the role."""
+
+    send: str
+    receive: str
+    coordinator: str
+    reformation: str
+    role: str
+
+    def states(self) -> Iterator[tuple[str, str]]:
+        """Each machine with its state."""
+        names = (figure.name for figure in FIGURES)
+        return zip(names, self[: len(FIGURES)], strict=True)
+
+
+class Sight(NamedTuple):
+    """A node in a standing, first at this time."""
+
+    at_us: int
+    node: int
+    standing: Standing
+
+
+class Watcher:
+    """What the sites of one run were seen in."""
+
+    def __init__(self, struck: Sight | None = None) -> None:
+        self.sights: list[Sight] = []
+        """Each standing that lasted beyond its instant, and the moments of speaking."""
+        self.met = False
+        """The one that is struck was in its standing then."""
+        self.rings: dict[Version, Ring] = {}
+        """That were in force, in the order in which they were first seen."""
+        self.before: tuple[Ring, int] | None = None
+        """The highest ring before the fault, and the highest S on it."""
+        self._struck = struck
+        self._last: dict[str, Sight] = {}
+
+    def see(self, now_us: int, site: Site, spoke: bool) -> None:
+        name = site.me.name
+        last = self._last.get(name)
+        if last is not None and last.at_us + 1 < now_us:
+            self.sights.append(last)
+        self._last[name] = sight = Sight(now_us, ord(name) - ord("a"), standing_of(site))
+        self.met |= sight == self._struck
+        if spoke:
+            # WAITACK ends within the step in which it begins: what was said is then under way.
+            said = sight._replace(standing=_speaking(site, sight.standing))
+            self.met |= said == self._struck
+            self.sights.append(said)
+        if site.in_force:
+            self.rings.setdefault(site.ring.version, site.ring)
+            if self._struck is None or now_us <= self._struck.at_us:
+                mine = (site.ring, site.ordering.S)
+                known = self.before or mine
+                self.before = max(known, mine, key=lambda each: (each[0].version, each[1]))
+
+    def make(self, setting: Setting) -> Site:
+        site = Watched(setting)
+        site.watcher = self
+        return site
+
+
+class Watched(Site):
+    """A site whose states are told after each step."""
+
+    watcher: Watcher
+
+    def step(self, now_us: int, event: Event) -> list[Effect]:
+        before = _spoken(self.send)
+        effects = super().step(now_us, event)
+        self.watcher.see(now_us, self, _spoken(self.send) > before)
+        return effects
+
+
+_SPEAKING: Final = tuple(
+    step.name for steps in SEND.index.values() for step in steps if step.to is Send.WAITACK
+)
+
+
+def _spoken(machine: Machine) -> int:
+    return sum(machine.walked.get(name, 0) for name in _SPEAKING)
+
+
+def _speaking(site: Site, after: Standing) -> Standing:
+    role = after.role
+    if role != NEWCOMER:
+        role = P0 if site.ring.seats[0].member == site.me else HOLDER
+    return after._replace(send=Send.WAITACK.name, role=role)
+
+
+def standing_of(site: Site) -> Standing:
+    return Standing(
+        site.send.state.name,
+        site.receive.state.name,
+        site.coordinator.state.name,
+        site.reformation.state.name,
+        _role_of(site),
+    )
+
+
+def _role_of(site: Site) -> str:
+    if not site.stream.has_view or not site.memory:
+        return NEWCOMER
+    if site.is_normal():
+        if site.token.is_here():
+            return HOLDER
+        return P0 if site.ring.seats[0].member == site.me else MEMBER
+    if site.coordinator.state is not Coordinator.INIT:
+        return CANDIDATE
+    return WAITING if site.reformation.state is Reformation.INIT else FOLLOWER
+
+
+# -- running --------------------------------------------------------------------------------------
+
+
+def _run(nodes: int, story: Story, faults: tuple[FaultEvent, ...], watcher: Watcher) -> Outcome:
+    weather = Weather(
+        fault_us=FAULT_US,
+        schedule=story.schedule + faults,
+        starts_us=(0,) * (nodes - 1) + (WARM_US,) if story.late else (),
+        link=story.link,
+        burst_max=1,
+        large_ppm=0,
+    )
+    offer = replace(OFFER, make=watcher.make)
+    plan = Plan(protocol="ring", nodes=nodes, seed=SEED, messages=MESSAGES, weather=weather)
+    return run(replace(plan, offer=offer))
+
+
+class Case(NamedTuple):
+    """Where a fault strikes; each kind of it does."""
+
+    nodes: int
+    story: Story
+    sight: Sight
+
+    @property
+    def at_us(self) -> int:
+        return self.sight.at_us + 1
+
+
+@cache
+def cases(nodes: int, story: Story) -> tuple[Case, ...]:
+    """The first time that each machine is seen in each state and role that the story looks for."""
+    watcher = Watcher()
+    calm = _run(nodes, story, (), watcher)
+    assert not calm.broken, f"{story.words}: {calm.violations}"
+    found: dict[tuple[str, str, str], Case] = {}
+    for sight in sorted(watcher.sights):
+        standing = sight.standing
+        gap = standing.receive == Receive.RESEND.name
+        wanted = standing.role in story.roles and gap == story.gaps
+        if wanted and sight.at_us >= story.from_us and sight.node not in story.killed:
+            for machine, state in standing.states():
+                found.setdefault((machine, state, standing.role), Case(nodes, story, sight))
+    return tuple(dict.fromkeys(found.values()))
+
+
+class Happened(NamedTuple):
+    """What followed."""
+
+    broken: tuple[str, ...]
+    """Laws, that all end in one ring among them."""
+    again_us: int
+    """From the fault until every survivor has delivered something said after it; -1 is never."""
+    views: int
+    """Different ones that were installed after the fault."""
+    first: str
+    """Who formed the first of them."""
+    same_life: bool
+
+
+def strike(case: Case, how: Strike) -> Happened:
+    node = case.sight.node
+    others = tuple(each for each in range(case.nodes) if each != node)
+    to = others if how.kind == "split" else ()
+    event = FaultEvent(how.kind, case.at_us, how.for_us, (node,), to)
+    watcher = Watcher(case.sight)
+    outcome = _run(case.nodes, case.story, (event,), watcher)
+    assert watcher.met, "up to the fault it is the same run"
+    history = outcome.history
+    assert history is not None
+    return Happened(
+        outcome.broken,
+        _again_us(case, history),
+        _views(case, history),
+        _first(case, watcher),
+        _same_life(case, history),
+    )
+
+
+def _again_us(case: Case, history: History) -> int:
+    away = {case.sight.node, *case.story.killed, *((case.nodes - 1,) if case.story.late else ())}
+    waiting = {node_name(node) for node in range(case.nodes) if node not in away}
+    late = [row for row in history.rows if row.t_us >= case.at_us]
+    said = {message_of(row) for row in late if row.kind == "send"}
+    for row in late:
+        if row.kind == "deliver" and row.node in waiting and message_of(row) in said:
+            waiting.discard(row.node)
+            if not waiting:
+                return row.t_us - case.at_us
+    return -1
+
+
+def _views(case: Case, history: History) -> int:
+    rows = [row for row in history.rows if row.kind == "view"]
+    return len({r.view for r in rows} - {r.view for r in rows if r.t_us < case.at_us})
+
+
+def _first(case: Case, watcher: Watcher) -> str:
+    """Who formed the first ring after the fault, by its place on the one before."""
+    before, s = watcher.before or (Ring(), 0)
+    later = [ring for version, ring in watcher.rings.items() if version > before.version]
+    if not later or later[0].leader is None:
+        return ""
+    name = later[0].leader.name
+    if name == node_name(case.sight.node):
+        return "itself"
+    names = [member.name for member in before.members]
+    if names and name == names[before.holder(s) - 1]:
+        return "prior"
+    return "P0" if names and name == names[0] else "another"
+
+
+def _same_life(case: Case, history: History) -> bool:
+    rows = [row for row in history.rows if row.node == node_name(case.sight.node)]
+    then = max(row.incarnation for row in rows if row.t_us < case.at_us)
+    return then == max(row.incarnation for row in rows)
+
+
+# -- the page -------------------------------------------------------------------------------------
+
+Results = Mapping[Case, tuple[Happened, ...]]
+"""One for each kind of strike."""
+
+
+def results(nodes: int, story: Story) -> Results:
+    return {case: tuple(strike(case, how) for how in STRIKES) for case in cases(nodes, story)}
+
+
+class Row(NamedTuple):
+    """A row of the table."""
+
+    machine: str
+    state: str
+    role: str
+    story: str
+    cells: tuple[str, ...]
+
+    def line(self) -> str:
+        return f"| {' | '.join((*self[:4], *self.cells))} |"
+
+
+def rows(told: Results) -> list[Row]:
+    """By machine and state, as it was first seen. Machines that are in theirs at the same instant
+    share a run."""
+    found: dict[tuple[str, ...], Row] = {}
+    for case, each in told.items():
+        role, words, cells = case.sight.standing.role, case.story.words, tuple(map(cell, each))
+        for machine, state in case.sight.standing.states():
+            if not case.story.gaps or machine == RECEIVE.name:
+                row = Row(machine, state, role, words, cells)
+                found.setdefault(row[:4], row)
+    return sorted(found.values(), key=_place)
+
+
+def _place(row: Row) -> tuple[int, ...]:
+    machines = {figure.name: figure for figure in FIGURES}
+    states = [state.name for state in machines[row.machine].states()]
+    stories = [story.words for story in STORIES]
+    return (
+        list(machines).index(row.machine),
+        states.index(row.state),
+        list(ROLES).index(row.role),
+        stories.index(row.story),
+    )
+
+
+def cell(happened: Happened) -> str:
+    if happened.broken:
+        return f"**broken: {', '.join(happened.broken)}**"
+    tens = -(-happened.again_us // (10 * MS)) * 10
+    by = f" by {happened.first}" if happened.first else ""
+    rings = {0: "no ring", 1: f"1 ring{by}"}.get(happened.views, f"{happened.views} rings, 1st{by}")
+    return f"{tens} ms; {rings}; {'same' if happened.same_life else 'new'} life"
+
+
+INTRODUCTION: Final = """# What a fault does to a ring
+
+Generated by `python -m tests.ring.faults --rewrite`, by running each of them;
+`tests/ring/test_faults.py` fails when a run ends otherwise than it says here. The protocol is in
+[RING](RING.md), what a simulated run is in [SIMULATION](SIMULATION.md).
+
+A process of a ring is four machines, each in one of three states. Here one process is struck the
+first time that it is seen in a state and a role, by one of four faults:
+
+{strikes}
+
+A holder is suspected after {suspect_ms} ms of silence. Messages are safe, and said by everyone all
+the time.
+
+| role | a process that |
+|---|---|
+{roles}
+
+**Every run ends in one ring of all, with every law kept**, and no ring was in force that is not a
+majority. A cell says three things:
+
+- how long after the fault every survivor had delivered something that was said after it;
+- how many rings were formed after the fault, those that take back who was struck or killed among
+  them, and who formed the first: `itself`, the struck one; `prior`, the one before the holder of
+  the token; `P0`, the first on the ring; or `another`;
+- whether the struck process went on in the same life, or came back as a new incarnation.
+
+Machines that are in their states at the same instant share a run, and so a cell. `WAITACK` ends in
+the step in which it begins: the fault comes right after that step, when the turn is under way and
+nobody has it yet. Who holds the token lacks no turn, so there is no `RESEND` as holder. *Turns
+overtake* one another where delays differ more than turns take: that is what makes a gap here.
+
+Of a ring of three of which *another was killed*, one more fault leaves no majority: what is left
+delivers nothing until one of the two is back.
+"""
+
+
+def page(told: Mapping[int, list[Row]]) -> str:
+    strikes = [
+        f"- *killed*: it comes back after {LONG_US // MS} ms, as a new incarnation;",
+        f"- *paused, short*: for {SHORT_US // MS} ms, less than it takes to be suspected;",
+        f"- *paused, long*: for {LONG_US // MS} ms; it goes on believing that nothing happened;",
+        f"- *cut off*: nothing reaches it or leaves it for {LONG_US // MS} ms.",
+    ]
+    parts = [
+        INTRODUCTION.format(
+            strikes="\n".join(strikes),
+            suspect_ms=SUSPECT_US // MS,
+            roles="\n".join(f"| {role} | {words} |" for role, words in ROLES.items()),
+        )
+    ]
+    head = ["machine", "state", "as", "while", *(how.words for how in STRIKES)]
+    for nodes, table in told.items():
+        lines = (row.line() for row in table)
+        parts.append(f"## A ring of {nodes}\n")
+        parts.append("\n".join((f"| {' | '.join(head)} |", "|---" * len(head) + "|", *lines)))
+        parts.append("")
+    return "\n".join(parts)
+
+
+def read_page(text: str) -> dict[int, list[Row]]:
+    """The tables of the page again."""
+    found: dict[int, list[Row]] = {}
+    for line in text.splitlines():
+        if line.startswith("## A ring of "):
+            found[int(line.split()[-1])] = []
+        words = [word.strip() for word in line.strip("|").split("|")]
+        if found and len(words) == 4 + len(STRIKES) and words[0] in {f.name for f in FIGURES}:
+            machine, state, role, story, *cells = words
+            found[list(found)[-1]].append(Row(machine, state, role, story, tuple(cells)))
+    return found
+
+
+def outcome(cell: str) -> str:
+    """A cell without its time."""
+    return cell.partition("; ")[2]
+
+
+def _rows_of(work: tuple[int, Story]) -> list[Row]:
+    return rows(results(*work))
+
+
+def everything(jobs: int) -> dict[int, list[Row]]:
+    todo = [(nodes, story) for nodes in SIZES for story in STORIES]
+    found: dict[int, list[Row]] = {nodes: [] for nodes in SIZES}
+    with ProcessPoolExecutor(jobs) as pool:
+        for (nodes, _), each in zip(todo, pool.map(_rows_of, todo), strict=True):
+            found[nodes].extend(each)
+    return {nodes: sorted(each, key=_place) for nodes, each in found.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="What a fault does to a ring, by running it.")
+    parser.add_argument("--rewrite", action="store_true", help=f"write docs/{PAGE.name}")
+    parser.add_argument("--jobs", type=int, default=2)
+    asked = parser.parse_args()
+    text = page(everything(asked.jobs))
+    if asked.rewrite:
+        PAGE.write_text(text)
+    else:
+        print(text)
+
+
+if __name__ == "__main__":
+    main()
