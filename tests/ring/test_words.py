@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from unisono.draw.words import JOIN, NAK, QUIET, REFUSAL, REPAIR, STATE, TOKEN, category
+from unisono.draw.words import DATA, JOIN, NAK, QUIET, REFUSAL, REPAIR, STATE, TOKEN, category
 from unisono.model import Address, Member
 from unisono.protocols import offers
 from unisono.protocols.ring import packets
@@ -120,6 +120,7 @@ def test_the_catalogue_has_the_words() -> None:
     [
         (TOKEN, "token 12 null"),
         (TOKEN, "fast_ack 12"),
+        (DATA, "delegate 4-6"),
         (REPAIR, "resend 12.3"),
         (NAK, "ask 12.3-12.5"),
         (JOIN, "join"),

@@ -25,7 +25,7 @@ OTHER: Final = "other"
 _KEYWORDS: Final[dict[str, str]] = {
     word: category
     for category, words in {
-        DATA: "data message msg fragment",
+        DATA: "data message msg fragment delegate",
         REPAIR: "repair repaired retransmit retransmission retransmitted resend resent again",
         NAK: "nak nack naks missing ask",
         REFUSAL: "deny denied denial refuse refused refusal reject rejected expel expelled neg"
