@@ -1,0 +1,68 @@
+"""Simulated rings: seeds that once failed, and a few fresh ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ring.soaking import SEEDS, soak
+from unisono.sim.plan import Plan
+from unisono.sim.run import run
+
+# By faults: nodes and seed. What each of them found is told where it was mended.
+KEPT = {
+    "none": ((8, 12), (8, 26)),
+    "loss": ((6, 24), (7, 39), (7, 46), (8, 19)),
+    "crash": ((8, 5), (8, 47), (9, 13), (9, 27)),
+    "partition": ((5, 58),),
+    "chaos": (
+        *((8, 40), (9, 97), (8, 250), (9, 363), (8, 376)),
+        *((4, 400), (9, 503), (9, 860), (9, 1140)),
+    ),
+}
+CASES = [(faults, nodes, seed) for faults, rows in KEPT.items() for nodes, seed in rows]
+
+
+def nodes_of(seed: int) -> int:
+    return 3 + seed % 7
+
+
+@pytest.mark.parametrize(("faults", "nodes", "seed"), CASES)
+def test_a_seed_that_once_failed_holds(faults: str, nodes: int, seed: int) -> None:
+    outcome = run(Plan(protocol="ring", nodes=nodes, seed=seed, faults=faults, messages=200))
+    assert outcome.violations == (), outcome.replay
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(40_000, 40_060, 10))
+def test_the_laws_hold_under_chaos(first: int) -> None:
+    """3 to 9 members, who know how many they are or who do not."""
+    for seed in range(first, first + 10):
+        options = {"sites": 0} if seed % 3 == 0 else {}
+        plan = Plan(
+            protocol="ring", nodes=nodes_of(seed), seed=seed, faults="chaos", messages=60,
+            options=options,
+        )  # fmt: skip
+        outcome = run(plan)
+        assert outcome.violations == (), outcome.replay
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("faults", ["none", "loss", "crash", "partition"])
+def test_the_laws_hold_under_every_profile(faults: str) -> None:
+    for seed in range(50_000, 50_006):
+        plan = Plan(protocol="ring", nodes=nodes_of(seed), seed=seed, faults=faults, messages=60)
+        outcome = run(plan)
+        assert outcome.violations == (), outcome.replay
+
+
+@soak
+@pytest.mark.parametrize("faults", ["loss", "crash", "partition"])
+def test_a_tenth_as_many_seeds_of_one_kind_of_fault_break_no_law(faults: str) -> None:
+    """Chaos is soaked for all protocols alike; these are the ring's own weather."""
+    for seed in range(60_000, 60_000 + SEEDS // 10):
+        options = {"sites": 0} if seed % 2 else {}
+        plan = Plan(
+            protocol="ring", nodes=nodes_of(seed), seed=seed, faults=faults, options=options
+        )
+        outcome = run(plan)
+        assert outcome.violations == (), outcome.replay
