@@ -25,6 +25,7 @@ from unisono.sim.acting import Lived, Play, Scene
 from unisono.sim.campaign import Summary
 
 PROTOCOL = "ring"
+ASKED = os.environ.get("UNISONO_PROTOCOL") or PROTOCOL
 SEEDS = int(os.environ.get("UNISONO_BANK_SEEDS") or 1000)
 COMMON = Plan(protocol=PROTOCOL, application=BANK)
 
@@ -54,6 +55,7 @@ def test_seeds_that_once_failed(seed: int, nodes: int) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.skipif(ASKED != "ring", reason=f"{ASKED} is soaked")
 @pytest.mark.timeout(0)
 def test_the_bank_survives_a_thousand_seeds_of_chaos() -> None:
     summary = bank(range(SEEDS), 2)
