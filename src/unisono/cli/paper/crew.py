@@ -23,7 +23,7 @@ from unisono.cli.troupe import HOST, Trouble, free_ports, has_multicast
 from unisono.core import Offer
 from unisono.sim.plan import node_name
 
-WINDOW_OCTETS: Final = 1 << 18
+WINDOW_OCTETS: Final = 1 << 17
 """What a sender has under way: enough to keep a ring busy, and soon gone when it stops."""
 READY_S, ANSWER_S, END_S = 40.0, 20.0, 5.0
 AHEAD_S: Final = 0.05

@@ -13,6 +13,8 @@ from unisono.cli.paper.plan import MEASURED, RATE, SIMULATED, Curves, Figure, Su
 from unisono.errors import Misuse
 
 PAGE: Final = "BENCHMARKS.md"
+OF_THE_PAGE: Final = "ring"
+"""The protocol that the page is about."""
 BEGIN: Final = "<!-- unisono bench paper: begin; what follows is written by the command -->"
 END: Final = "<!-- unisono bench paper: end -->"
 
@@ -33,7 +35,11 @@ def keep(
         path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         written.append(path)
         for page in (out / PAGE, out.parent / PAGE):
-            if page.is_file() and _fill(page, out, figures, curves, found, about):
+            if (
+                name == OF_THE_PAGE
+                and page.is_file()
+                and _fill(page, out, figures, curves, found, about)
+            ):
                 written.append(page)
     except OSError as error:
         raise Misuse(f"cannot write {out}: {error.strerror}; give --out another") from None
