@@ -25,7 +25,9 @@ from unisono.group import Group
 
 RING = os.environ.get("UNISONO_RING") or PROTOCOL
 """The protocol of the daemons under test."""
-STORY_S = 60
+STORY_S = 120
+JOIN_S = 40.0
+"""Machines that run tests are busy."""
 
 
 def told(story: Callable[[Path], Coroutine[Any, Any, None]]) -> None:
@@ -40,7 +42,14 @@ def role(at: int) -> dict[str, int]:
 
 
 def daemon(place: Path, at: int, port: int, **options: Any) -> Daemon:
-    keywords = {**role(at), "name": f"d{at}", "port": port, "protocol": RING, **options}
+    keywords = {
+        **role(at),
+        "join_s": JOIN_S,
+        "name": f"d{at}",
+        "port": port,
+        "protocol": RING,
+        **options,
+    }
     return Daemon(f"unix:{place}/d{at}", "ring", **keywords)
 
 
@@ -58,10 +67,11 @@ async def daemons(place: Path, count: int = 1, **options: Any) -> AsyncIterator[
 
 
 def joining(place: Path, name: str, group: str = "g", at: int = 0, **options: Any) -> Any:
+    options.setdefault("join_s", JOIN_S)
     return unisono.join(group, daemon=f"{place}/d{at}", name=name, **options)
 
 
-async def eventually(done: Callable[[], bool], within_s: float = 30) -> None:
+async def eventually(done: Callable[[], bool], within_s: float = 60) -> None:
     async with asyncio.timeout(within_s):
         while not done():
             await asyncio.sleep(0.005)
@@ -148,9 +158,17 @@ class Teller:
                     pipe.close()
 
 
+def patient(place: Path) -> str:
+    """A file that lets the ring be slow to form."""
+    file = place / "ring.toml"
+    file.write_text(f'[group]\ngroup = "ring"\njoin_s = {JOIN_S}\n')
+    return str(file)
+
+
 @contextlib.contextmanager
 def daemon_process(place: Path, at: int, port: int, *more: str) -> Iterator[Teller]:
     command = [*UNISONO, "daemon", "--listen", f"unix:{place}/d{at}", "--ring", "ring", "--json"]
+    command += ["--config", patient(place)]
     command += ["--name", f"d{at}", "--port", str(port), "--protocol", RING, *more]
     for name, value in role(at).items():
         command += ["--option", f"{name}={value}"]

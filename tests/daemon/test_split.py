@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.namespaces import do, inside
 from tests.cli.running import UNISONO
-from tests.daemon.stage import RING, Teller, eventually, joining, told
+from tests.daemon.stage import RING, Teller, eventually, joining, patient, told
 from tests.daemon.test_deaths import Tally
 
 pytestmark = [pytest.mark.root, pytest.mark.real, pytest.mark.slow]
@@ -53,7 +53,17 @@ class Space:
 def daemon_in(space: Space, place: Path, at: int, sites: int) -> Teller:
     peers = ",".join(f"127.0.0.1:{port}" for port in PORTS)
     command = [*inside(space.name), *UNISONO, "daemon", "--listen", f"unix:{place}/d{at}"]
-    command += ["--json", "--name", f"d{at}", "--peers", peers, "--bind", peers.split(",")[at]]
+    command += [
+        "--json",
+        "--config",
+        patient(place),
+        "--name",
+        f"d{at}",
+        "--peers",
+        peers,
+        "--bind",
+        peers.split(",")[at],
+    ]
     options = ["--option", "tries=40", "--option", f"sites={sites}"]
     return Teller(*command, "--protocol", RING, *options)
 
@@ -86,7 +96,7 @@ def test_a_daemon_that_was_apart_agrees_with_the_others_again(sites: int) -> Non
             await eventually(lambda: len(tallies[0].lines) == len(tallies[1].lines) == 20)
             assert not tallies[2].lines, "the few hear nothing"
             space.heal()
-            await eventually(lambda: bool(tallies[2].lives) and len(groups[2].members) == 3, 50)
+            await eventually(lambda: bool(tallies[2].lives) and len(groups[2].members) == 3)
             assert "join again" in tallies[2].lives[0].reason
             await saying
             await groups[2].multicast(b"back")

@@ -39,7 +39,6 @@ class Bounds:
     """Frames in QCMT."""
     all_octets_max: int = 1 << 30
     """All QCMTs: beyond it, the client with the longest is cut off."""
-    message_octets_max: int = 64 << 20
 
     def __post_init__(self) -> None:
         check_positive(self)
@@ -60,6 +59,7 @@ class Site(Protocol):
     """What a session needs of its daemon."""
 
     bounds: Bounds
+    message_octets_max: int
     counts: Counter[str]
     octets: int
     """In all QCMTs."""
@@ -162,7 +162,7 @@ class Session(asyncio.Protocol):
         self.hello = frames.read_hello(body)
         if self._late is not None:
             self._late.cancel()
-        self._cutter.octets_max = self._site.bounds.message_octets_max + SLACK_OCTETS
+        self._cutter.octets_max = self._site.message_octets_max + SLACK_OCTETS
         self._site.hailed(self, self.hello)
         if not self.ending:
             self._pumping = asyncio.get_running_loop().create_task(self._pump())

@@ -76,9 +76,8 @@ class Daemon:
             if asked
             else configs.default_service(self._offer)
         )
-        self.bounds = replace(
-            bounds or Bounds(), message_octets_max=self._config.message_octets_max
-        )
+        self.bounds = bounds or Bounds()
+        self.message_octets_max = self._config.message_octets_max
         self.counts: Counter[str] = Counter()
         self.octets = 0
         texts = [listen] if isinstance(listen, str) else listen
@@ -104,14 +103,13 @@ class Daemon:
         for each in self._asked_doors:
             check_free(each)  # before the ring is troubled
         try:
-            limit = self._config.message_octets_max + SLACK_OCTETS + records.HEAD_OCTETS_MAX
+            limit = self.message_octets_max + SLACK_OCTETS + records.HEAD_OCTETS_MAX
             values = given(replace(self._config, message_octets_max=limit))
             self._group = await unisono.join(
                 values.pop("group"), **values, snapshot=self._snapshot, restore=self._restore
             )
             self._registry.me = self._group.me
-            limit = self.bounds.message_octets_max
-            self._intake = Intake(self._group, self._control, limit, self.counts)
+            self._intake = Intake(self._group, self._control, self.message_octets_max, self.counts)
             await self._doors.open(self._asked_doors, lambda: Session(self), self._mode)
         except BaseException:
             await self.close("the daemon did not start")
@@ -199,7 +197,7 @@ class Daemon:
             self._default,
             self._offer.services,
             self._offer.resilient,
-            self.bounds.message_octets_max,
+            self.message_octets_max,
         )
         session.put(frames.welcome(told))
         session.flush()
