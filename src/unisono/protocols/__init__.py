@@ -5,8 +5,8 @@ from __future__ import annotations
 from unisono.core import Offer
 from unisono.errors import Misuse
 from unisono.protocols.mtp import OFFER as MTP
-from unisono.protocols.rmcast import OFFER as RMCAST
 from unisono.protocols.ring import OFFER as RING
+from unisono.protocols.rmcast import OFFER as RMCAST
 
 _CATALOGUE = {offer.name: offer for offer in (RMCAST, MTP, RING)}
 
