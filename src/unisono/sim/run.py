@@ -22,6 +22,7 @@ WORLD_LAWS: Final = {
     "no_crash": "a core never raises",
     "no_livelock": "a group never works without end on the spot",
     "packet_size": "no packet is larger than the path carries",
+    "place": "a message is delivered in the view that it says",
     "quorum": "no part of a group goes on that is smaller than its protocol promises",
     "state": "an adopted state ends where the joiner's cut says, in the same order for all",
 }

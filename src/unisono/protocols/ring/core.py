@@ -20,7 +20,6 @@ from unisono.core import (
     Join,
     Leave,
     Multicast,
-    Persist,
     Received,
     Request,
     Restart,
@@ -44,6 +43,7 @@ from unisono.protocols.ring.packets import (
     Header,
     Packet,
     Person,
+    RingPart,
     StateAsk,
     StatePiece,
     Token,
@@ -53,7 +53,7 @@ from unisono.protocols.ring.packets import (
     read,
 )
 from unisono.protocols.ring.repair import Repair
-from unisono.protocols.ring.ring import Record, Ring, Seat, read_record
+from unisono.protocols.ring.ring import NO_RECORD, Ring, Seat, read_record
 from unisono.protocols.ring.speech import Speech
 from unisono.protocols.ring.states import Coordinator, Receive, Reformation
 from unisono.protocols.ring.stream import Stream
@@ -154,10 +154,13 @@ class Site(Desk):
         elif isinstance(event, Restart):
             for octets in event.stable:
                 try:
-                    self.record = max(self.record, read_record(octets))
+                    known = read_record(octets)
                 except BadPacket:
                     self.door.drop("record")
-            self.seen = max(self.seen, self.record.version.number)
+                    continue
+                pledged = max(self.record.pledged, known.pledged)
+                self.record = max(self.record, known)._replace(pledged=pledged)
+            self.seen = max(self.seen, self.record.version.number, self.record.pledged.number)
         elif isinstance(event, Leave):
             if not self.leaving:
                 self.entrance.leave(out)
@@ -247,6 +250,8 @@ class Site(Desk):
 
     def _hear(self, packet: Packet, out: list[Effect]) -> None:
         """A packet, after what every packet tells."""
+        if self.released:
+            return
         header = packet.header
         if header.sender == self.key:
             self.door.drop("own")
@@ -263,6 +268,8 @@ class Site(Desk):
             return
         if header.version == self.ring.version and self.in_force:
             self._note(packet, header, out)
+        if isinstance(packet, RingPart):
+            self.reform.gather(packet)
         if isinstance(packet, StateAsk):
             self.entrance.give_state(packet, out)
         elif isinstance(packet, StatePiece):
@@ -313,6 +320,8 @@ class Site(Desk):
             for reason in ordering.drops:
                 self.door.drop(reason)
             ordering.drops.clear()
+            if ordering.is_broken:
+                self.doom("a message is larger than message_octets_max allows here")
             self.stream.hear(heard)
             self.token.note(heard, turn)
             if turn.holder != self.key:
@@ -338,12 +347,13 @@ class Site(Desk):
     def accept(self, ring: Ring, out: list[Effect]) -> None:
         """[RNG Phase-2] The ring is ours, though it is not in force yet."""
         if self.ring.seats:
-            self.before = (*self.before, self.ring)[-BEFORE_MAX:]
+            before = (*self.before, self.ring)
+            self.before = (before[0], *before[1:][1 - BEFORE_MAX :])
         founding = len(ring.chain) == 1
         self.ring = ring
         self.in_force = self.was_in_force = False
-        self.record = Record(ring.version, tuple(member.name for member in ring.members))
-        out.append(Persist(self.record.octets()))
+        names = {member.name for each in (*self.before, ring) for member in each.members}
+        self.keep(out, version=ring.version, names=tuple(sorted(names)))
         if not self.memory:
             self.ordering.start_anew()
         if not self.memory or not self.stream.has_view:
@@ -354,10 +364,20 @@ class Site(Desk):
         self.repair.forget()
         self.memory = self.memory or founding
 
+    def forget_ring(self) -> None:
+        """As if we had never accepted one."""
+        self.ring, self.before = Ring(), ()
+        self.record = NO_RECORD._replace(pledged=self.record.pledged)
+        self.memory = self.was_in_force = False
+        self.ordering.start_anew()
+        self.restart_reading()
+        self.stream.begin_again()
+
     def install(self, out: list[Effect]) -> None:
         """[RESUME] The ring is in force: the application hears of it."""
         if not self.was_in_force:
             self._show_ring()
+            self.keep(out, names=tuple(member.name for member in self.ring.members))
         self.in_force = True
         self.reform.calm(out)
         self.reform.override = False

@@ -176,7 +176,8 @@ def accept(me: Site, packet: RingPart, out: list[Effect]) -> None:
 
 def install(me: Site, event: object, out: list[Effect]) -> None:
     me.install(out)
-    me.push(Code.E_REFEND)
+    if me.in_force:
+        me.push(Code.E_REFEND)
 
 
 def ask_resume(me: Site, event: object, out: list[Effect]) -> None:
@@ -195,6 +196,12 @@ def be_released(me: Site, packet: Control, out: list[Effect]) -> None:
 def deny_and_stand(me: Site, packet: Person, out: list[Effect]) -> None:
     me.reform.deny(packet, out)
     me.push(Code.E_COORDINATOR)
+
+
+def escape(me: Site, packet: Token, out: list[Effect]) -> None:
+    me.reform.free()
+    me.entrance.hear_of(packet, out)
+    me.entrance.wait(out)
 
 
 def hear_of_ring(me: Site, packet: Any, out: list[Effect]) -> None:
@@ -234,8 +241,7 @@ def note_ack(me: Site, packet: Control, out: list[Effect]) -> None:
 
 def resume(me: Site, event: object, out: list[Effect]) -> None:
     me.reform.resume(out)
-    me.install(out)
-    me.push(Code.E_REFEND)
+    install(me, event, out)
 
 
 def give_up(me: Site, event: object, out: list[Effect]) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-from unisono.core import EVERYONE, Arm, Disarm, Effect, Send, Setting
+from unisono.core import EVERYONE, Arm, Disarm, Effect, Persist, Send, Setting
 from unisono.model import Member
 from unisono.parts.door import Door
 from unisono.protocols.ring.codes import KINDS, Code, Timer
@@ -29,7 +30,7 @@ class Desk:
         self.ring = Ring()
         """The last one accepted."""
         self.record = NO_RECORD
-        """The last one accepted, in this life or a former one."""
+        """What is kept over a crash."""
         self.seen = 0
         """The highest number of a version that was heard of."""
         self.deadlines: dict[Timer, int] = {}
@@ -38,6 +39,11 @@ class Desk:
     def version(self) -> Version:
         """The highest that we accepted."""
         return max(self.ring.version, self.record.version)
+
+    def keep(self, out: list[Effect], **changes: Any) -> None:
+        """On stable storage, before anything that follows from it is sent."""
+        self.record = self.record._replace(**changes)
+        out.append(Persist(self.record.octets()))
 
     # -- timers ------------------------------------------------------------------------------------
 
@@ -85,6 +91,11 @@ class Desk:
 
     def tell(self, member: Member, code: Code, reason: str, out: list[Effect]) -> None:
         self.to(member, code, Writer().text(reason).member(member).done(), out)
+
+    def refuse_sites(self, packet: Person, out: list[Effect]) -> None:
+        mine, theirs = self.parameters.sites, packet.sites
+        reason = f"the group has sites={mine}, this process sites={theirs}"
+        self.refuse(packet.member, reason, out)
 
     def refuse(self, member: Member, reason: str, out: list[Effect]) -> None:
         self.tell(member, Code.REFUSE, reason, out)

@@ -29,7 +29,9 @@ class Election:
     def __init__(self, core: Site) -> None:
         self._core = core
         self.promised = NO_VERSION
-        """[REF_INV_BC] The highest version that an answer was given for."""
+        """[REF_INV_BC] The version that was promised last, while it may still come about."""
+        self.repeated = 0
+        """How often it was promised again."""
         self.leader: Member | None = None
         """Who is to form it."""
         self.at_token = False
@@ -71,8 +73,20 @@ class Election:
         """Whether an invitation may be answered with a promise."""
         attempt = Version(packet.attempt, packet.header.sender)
         if attempt == self.promised:
-            return True
-        return attempt > self.promised and self.knows_enough(packet)
+            patient = self.repeated <= self._core.parameters.tries
+            return patient and attempt > self._core.ring.version
+        return attempt > self._core.record.pledged and self.knows_enough(packet)
+
+    def pledge(self, attempt: Version, leader: Member, out: list[Effect]) -> None:
+        """From now on no lower one is promised, not even in a later life."""
+        self.promised, self.leader = attempt, leader
+        self.repeated = 0
+        self._core.keep(out, pledged=attempt)
+        self._core.ordering.stand_still()
+
+    def free(self) -> None:
+        """What was promised will not be; but nothing below it either."""
+        self.promised, self.leader = self._core.ring.version, None
 
     def is_worthier(self, packet: Person) -> bool:
         """Whether we, who invite, yield to another who does."""
@@ -98,7 +112,7 @@ class Election:
         attempt = Version(packet.attempt, packet.header.sender)
         if core.is_normal():
             return core.token.tries > 0
-        return attempt > self.promised and not core.entrance.target
+        return attempt > core.record.pledged and not core.entrance.target
 
     def deny(self, packet: Person, out: list[Effect]) -> None:
         """[RSP_NEG] With what we know better."""

@@ -48,6 +48,8 @@ class Entrance:
         self._asked = 0
         self._joiners: dict[str, tuple[Person, int]] = {}
         self._leavers: dict[str, tuple[Member, int]] = {}
+        self._left: dict[int, Member] = {}
+        """Those who left with the last change, by key."""
         self._absent_us: dict[str, int] = {}
         self._giver: Giver | None = None
         self._giver_of = NO_VERSION
@@ -55,6 +57,7 @@ class Entrance:
         self.has_quit = False
         """Everything of ours is with everyone, and we said goodbye."""
         self._quit_us = 0
+        self._quit_rounds = 0
 
     # -- wanting in --------------------------------------------------------------------------------
 
@@ -158,8 +161,7 @@ class Entrance:
                 core.refuse(member, f"the group is full: members_count_max={most}", out)
                 return
         if packet.sites != core.parameters.sites:
-            mine, theirs = core.parameters.sites, packet.sites
-            core.refuse(member, f"the group has sites={mine}, this process sites={theirs}", out)
+            core.refuse_sites(packet, out)
             return
         fresh = not self.has_changes()
         if len(self._joiners) < JOINERS_MAX or member.name in self._joiners:
@@ -220,17 +222,17 @@ class Entrance:
 
     def leaver(self, packet: Control) -> Member | None:
         """One that left with this ring and did not hear that it is in force."""
-        for member, _ in self._leavers.values():
-            if key_of(member) == packet.header.sender:
-                return member
-        return None
+        return self._left.get(packet.header.sender)
 
     def new_ring(self, out: list[Effect]) -> None:
         """A ring is in force: whom it holds has come, whom it lacks is absent."""
         core = self._core
         names = {member.name for member in core.ring.members}
         self._joiners = {n: j for n, j in self._joiners.items() if n not in names}
+        self._left = {key_of(m): m for n, (m, _) in self._leavers.items() if n not in names}
         self._leavers = {n: j for n, j in self._leavers.items() if n in names}
+        if not self.is_giver():
+            self._giver = None
         absent = {seat.member.name for seat in core.ring.absent}
         self._absent_us = {n: self._absent_us.get(n, core.now_us) for n in sorted(absent)}
         self.settled(out)
@@ -271,8 +273,8 @@ class Entrance:
 
     def insist(self, out: list[Effect]) -> None:
         core = self._core
-        self._rounds += 1
-        if self._rounds > LEAVE_ROUNDS:
+        self._quit_rounds += 1
+        if self._quit_rounds > LEAVE_ROUNDS:
             core.doom("left before the others had taken over")
             return
         core.arm(Timer.LEAVE, core.parameters.t_reform_us, out)
@@ -288,8 +290,6 @@ class Entrance:
         """Those who stay have all that we have, but no ring that could say so: what more comes to
         light when they form one, we shall not hear."""
         self._core.doom("left when too few remained for the ring to go on")
-
-    _rounds = 0
 
     # -- the state ---------------------------------------------------------------------------------
 
@@ -355,6 +355,3 @@ class Entrance:
 
     def waits_for_state(self) -> bool:
         return self._taker is not None
-
-    def forget_giver(self) -> None:
-        self._giver = None

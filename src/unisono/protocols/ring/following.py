@@ -39,6 +39,7 @@ class Following(Election):
         """[RNG-13] The operator wants this part to go on."""
         self._parts: dict[int, RingPart] = {}
         self._parts_of = NO_VERSION
+        self._offered: Ring | None = None
 
     # -- phase 1: a promise ------------------------------------------------------------------------
 
@@ -48,8 +49,8 @@ class Following(Election):
         core = self._core
         attempt = Version(packet.attempt, packet.header.sender)
         if attempt != self.promised:
-            self.promised, self.leader = attempt, packet.member
-            core.ordering.stand_still()
+            self.pledge(attempt, packet.member, out)
+        self.repeated += 1
         if core.memory:
             core.ordering.expect(packet.header.s)
         self.rounds = 0
@@ -103,7 +104,8 @@ class Following(Election):
     def return_to_ring(self, out: list[Effect]) -> None:
         """What was promised will never be: the ring as it was."""
         core = self._core
-        self.promised = core.ring.version
+        self.free()
+        self.override = False
         self.suspects.clear()
         core.entrance.settled(out)
         core.disarm(Timer.T_REF_RT, out)
@@ -111,27 +113,32 @@ class Following(Election):
 
     # -- phase 2: the new ring ---------------------------------------------------------------------
 
-    def _offered(self, packet: RingPart) -> Ring | None:
-        """The ring, once all parts of it are here."""
+    def gather(self, packet: RingPart) -> None:
+        """A part of the ring that was promised; with the last, the ring."""
         version = packet.header.version
         if version != self.promised or packet.of > PARTS_MAX:
-            return None
+            return
         if version != self._parts_of:
-            self._parts_of, self._parts = version, {}
+            self._parts_of, self._parts, self._offered = version, {}, None
         self._parts[packet.at] = packet
-        if len(self._parts) < packet.of:
-            return None
+        if len(self._parts) < packet.of or self._offered is not None:
+            return
         try:
             pieces = [self._parts[index].piece for index in range(packet.of)]
-            return read_ring(version, b"".join(pieces))
+            self._offered = read_ring(version, b"".join(pieces))
         except (BadPacket, KeyError):
             self._core.door.drop("malformed")
-            return None
+            self._parts = {}
+
+    def offered(self, packet: RingPart) -> Ring | None:
+        """The ring that was promised, once all of it is here."""
+        promised = packet.header.version == self.promised == self._parts_of
+        return self._offered if promised else None
 
     def offers(self, packet: RingPart) -> bool:
         """It is the one promised, whole, and we have all that it stands on."""
         core = self._core
-        ring = self._offered(packet)
+        ring = self.offered(packet)
         if ring is None:
             return False
         if core.key in ring.index:
@@ -140,11 +147,11 @@ class Following(Election):
         return core.entrance.has_quit and ring.base == core.ordering.S
 
     def leaves_out(self, packet: RingPart) -> bool:
-        ring = self._offered(packet)
+        ring = self.offered(packet)
         return ring is not None and not self.offers(packet)
 
     def accept_offer(self, packet: RingPart, out: list[Effect]) -> None:
-        ring = self._offered(packet)
+        ring = self.offered(packet)
         assert ring is not None
         self._core.accept(ring, out)
         self.rounds = 0

@@ -59,25 +59,29 @@ class Leading(Following):
                 core.doom("no version is left")
                 return
             core.seen += 1
-            self.promised, self.leader = Version(core.seen, core.key), core.me
+            self.pledge(Version(core.seen, core.key), core.me, out)
             self.answers.clear()
             self._stale.clear()
             self.accepted.clear()
             self._denials.clear()
             if not leads:
                 self.rounds = 0
-                core.ordering.stand_still()
                 rings = (*core.before, core.ring) if core.ring.seats else ()
                 self._quorums = rings or (core.founding(),)
         core.entrance.settled(out)
         self.rounds += 1
+        if self.rounds > 2 * BLOCKED_ROUNDS and not core.parameters.sites:
+            if core.ring.seats and not core.stream.has_view:
+                # A group of no known size that never began here: whoever is there begins it.
+                core.forget_ring()
+                self._quorums = (core.founding(),)
         self._ask_stale_to_return(out)
         bits = Bits.MEMORY * core.memory | Bits.AT_TOKEN * self.at_token
         packet = core.person(Code.REF_INV_BC, self.promised.number, bits)
         core.everyone(Code.REF_INV_BC, packet.body(), out)
         wait_us = core.parameters.t_ts_us << min(self.rounds - 1, 6)
         core.arm(Timer.T_TS, min(wait_us, core.parameters.t_ref_rt_us // 2), out)
-        if self.rounds == BLOCKED_ROUNDS and core.stream.has_view:
+        if self.rounds == BLOCKED_ROUNDS:
             self._warned = True
             out.append(Warn(self._why_blocked()))
 
@@ -109,6 +113,9 @@ class Leading(Following):
         if name == core.me.name or (known is not None and self._is_namesake(known, packet)):
             core.refuse(packet.member, f"the name {name} is taken", out)
             return
+        if packet.sites != core.parameters.sites:
+            core.refuse_sites(packet, out)
+            return
         if known is None and len(self.answers) + len(self._stale) >= SITES_MAX:
             core.door.drop("crowd")
             return
@@ -118,7 +125,6 @@ class Leading(Following):
             return
         self.answers[name] = packet
         self._stale.pop(name, None)
-        self.override |= packet.has(Bits.OVERRIDE)
         if not self._is_complete(packet):
             core.repair.help(packet.member, packet.header.sender, packet.header.s, out)
 
@@ -168,11 +174,15 @@ class Leading(Following):
         """[RNG-12] And, for one that remembers a ring but nothing of what was said on it: all of
         that ring are here, and none remembers more."""
         core = self._core
-        if self.override:
+        if self.is_overridden():
             return True
         if not core.memory and core.record.names:
             return names >= set(core.record.names)
         return self._has_quorums(names)
+
+    def is_overridden(self) -> bool:
+        """[RNG-13] Our operator, or that of one who comes along, wants this part to go on."""
+        return self.override or any(each.has(Bits.OVERRIDE) for each in self.answers.values())
 
     def _has_quorums(self, names: set[str]) -> bool:
         """More than half of each: of the last ring that was in force, and of any after it of which
@@ -207,7 +217,7 @@ class Leading(Following):
     def _would_stand(self, staying: set[str]) -> bool:
         """The new ring is a majority of what the group will then be."""
         size = self._size(staying)
-        return self.override or len(staying) > size // 2
+        return self.is_overridden() or len(staying) > size // 2
 
     def may_release(self) -> bool:
         """Some want to leave, and so few would remain that no ring can be formed: let them go."""
@@ -234,7 +244,7 @@ class Leading(Following):
     def _size(self, staying: set[str]) -> int:
         """N of the new ring. [RNG-13] The operator's word makes it what is left."""
         core = self._core
-        if self.override:
+        if self.is_overridden():
             return len(staying)
         sites = core.parameters.sites
         if sites:
@@ -246,11 +256,14 @@ class Leading(Following):
         core = self._core
         gone = {name for name, each in self._complete().items() if each.has(Bits.LEAVING)}
         gone |= core.entrance.left_names() | core.entrance.forgotten()
-        return tuple(
+        absent = [
             Seat(seat.member, core.ordering.locals.get(key_of(seat.member), 0))
             for seat in (*core.ring.seats, *core.ring.absent)
             if seat.member.name not in staying and seat.member.name not in gone
-        )
+        ]
+        # No more than there are sites: who was replaced is no longer counted.
+        most = (core.parameters.sites or core.parameters.members_count_max) - len(staying)
+        return tuple(absent[: max(0, most)])
 
     def form(self, out: list[Effect]) -> None:
         """[NEWTR_BC] R' of those who acknowledged: the coordinator is P0."""
@@ -280,7 +293,7 @@ class Leading(Following):
         ring = Ring(
             version,
             tuple(seats),
-            self._absent(staying) if not self.override else (),
+            self._absent(staying) if not self.is_overridden() else (),
             self._size(staying),
             base,
             place,
@@ -331,7 +344,7 @@ class Leading(Following):
             return False
         names = self._accepting()
         on_ring = len([key for key in core.ring.index if key in self.accepted])
-        return (self.override or self._has_quorums(names)) and on_ring > core.ring.size // 2
+        return (self.is_overridden() or self._has_quorums(names)) and on_ring > core.ring.size // 2
 
     def resume(self, out: list[Effect]) -> None:
         core = self._core
@@ -339,7 +352,6 @@ class Leading(Following):
         core.disarm(Timer.T_TS, out)
         self.suspects.clear()
         self.at_token = False
-        self.override = False
         self.calm(out)
 
     def calm(self, out: list[Effect]) -> None:
@@ -357,7 +369,7 @@ class Leading(Following):
         if self.promised.leader == core.key and self.promised > core.ring.version:
             body = Writer().u32(self.promised.number).done()
             core.everyone(Code.ABORT_BC_RQU, body, out)
-            self.promised, self.leader = core.ring.version, None
+            self.free()
         self.answers.clear()
 
     def tells_of_my_ring(self, packet: Person) -> bool:
@@ -393,4 +405,5 @@ class Leading(Following):
         if core.memory:
             core.doom("the group began anew without this member")
         else:
-            core.record = NO_RECORD  # What it told of is no more.
+            # What it told of is no more.
+            core.record = NO_RECORD._replace(pledged=core.record.pledged)

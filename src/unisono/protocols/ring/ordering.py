@@ -96,6 +96,8 @@ class Ordering:
         self._growing: dict[int, Growing] = {}
         self._members: dict[int, Member] = {}
         self.drops: list[str] = []
+        self.is_broken = False
+        """Others deliver a message that is too large for us: we cannot go on."""
 
     @property
     def S(self) -> int:
@@ -232,7 +234,7 @@ class Ordering:
         found.octets += len(piece)
         if found.octets > self._message_octets_max:
             self.drops.append("too_large")
-            del self._growing[origin]
+            self.is_broken = True
             return None
         return None if mark & MORE else self._growing.pop(origin)
 

@@ -127,7 +127,9 @@ class Repair:
         if helped >= upto and core.now_us - when_us < core.parameters.t_rt_us // 2:
             return
         self._helped[key] = (upto, core.now_us)
-        ranges = [(turn, 0, WHOLE) for turn in range(s + 1, upto + 1)]
+        first = max(s, core.ordering.window.floor) + 1
+        last = min(upto, first + HELP_MAX)
+        ranges = [(turn, 0, WHOLE) for turn in range(first, last + 1)]
         self.send(member, core.ordering.pieces(ranges, HELP_MAX), out)
 
     def say_alive(self, packet: Control, out: list[Effect]) -> None:

@@ -131,13 +131,19 @@ def _read_seats(reader: Reader) -> tuple[Seat, ...]:
 
 
 class Record(NamedTuple):
-    """What a process keeps over a crash: the last version it accepted, and who was on that ring."""
+    """What a process keeps over a crash."""
 
     version: Version
+    """The last that it accepted."""
     names: tuple[str, ...]
+    """Who was on that ring, and on those before it down to the last one known to have been in
+    force: any of these may remember."""
+    pledged: Version = NO_VERSION
+    """The highest that it promised."""
 
     def octets(self) -> bytes:
-        out = Writer().u32(self.version.number).u64(self.version.leader).u16(len(self.names))
+        out = Writer().u32(self.version.number).u64(self.version.leader)
+        out.u32(self.pledged.number).u64(self.pledged.leader).u16(len(self.names))
         for name in self.names:
             out.text(name)
         return out.done()
@@ -146,9 +152,10 @@ class Record(NamedTuple):
 def read_record(octets: Buffer) -> Record:
     reader = Reader(octets)
     version = Version(reader.u32(), reader.u64())
+    pledged = Version(reader.u32(), reader.u64())
     names = tuple(reader.text() for _ in range(reader.u16()))
     reader.done()
-    return Record(version, names)
+    return Record(version, names, pledged)
 
 
 NO_RECORD: Final = Record(NO_VERSION, ())

@@ -21,6 +21,7 @@ from unisono.protocols.ring.turn import (
     ROW_OCTETS,
     RUN_OCTETS,
     RUNS_MAX,
+    SERVICE,
     Run,
     read_runs,
     write_runs,
@@ -54,6 +55,8 @@ class Speech:
         self._flight: deque[tuple[int, int]] = deque()
         """Turns of ours that not everyone has, with what they cost."""
         self._flight_octets = 0
+        self._said_octets = 0
+        """Of our messages, what the turn at hand has placed."""
         self._delegates: deque[Run] = deque()
         self._burst_max = burst_max
         self.burst = min(burst_max, 32)
@@ -130,7 +133,7 @@ class Speech:
         own = self._gather_own(room)
         if own is not None:
             runs.append(own)
-        safe = any(mark & 7 == Service.SAFE for run in runs for mark in run.marks)
+        safe = any(mark & SERVICE == Service.SAFE for run in runs for mark in run.marks)
         return write_runs(runs), safe, bool(self._queue or self._delegates)
 
     def _gather_own(self, room: int) -> Run | None:
@@ -169,8 +172,6 @@ class Speech:
         self._queue_octets -= cost
         self._flight_octets += cost
         self._said_octets += cost
-
-    _said_octets = 0
 
     def said(self, s: int) -> None:
         """What was gathered is turn s."""

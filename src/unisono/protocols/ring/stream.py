@@ -69,10 +69,6 @@ class Stream:
         self._shown = ()
         self.has_view = False
 
-    def drop_marks(self) -> None:
-        """Those for whom the state was to be taken are gone."""
-        self._items = deque(item for item in self._items if not isinstance(item, Mark))
-
     def pump(self, safe: int, out: list[Effect]) -> None:
         """Deliver what may be delivered."""
         items = self._items

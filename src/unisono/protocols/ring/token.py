@@ -62,7 +62,10 @@ class TokenWork:
         self.tries = 0
         if self.is_here():
             core.disarm(Timer.T_RT, out)
-            core.push(Code.E_SENDABLE)
+            if len(core.ring.seats) == 1 and core.speech.has_any():
+                core.arm(Timer.T_SEND, 0, out)  # Alone: one turn a step, and the world in between.
+            else:
+                core.push(Code.E_SENDABLE)
         else:
             core.disarm(Timer.T_SEND, out)
             self._wanted = False
@@ -113,7 +116,7 @@ class TokenWork:
         wait_us = self.wait_us()
         if self._is_far_behind():
             wait_us = core.parameters.t_rt_us
-        elif self._wanted and not self._is_far_behind():
+        elif self._wanted:
             wait_us = 0
         elif self._awaits_acks():
             wait_us = max(wait_us, core.parameters.t_send_us)
@@ -189,7 +192,7 @@ class TokenWork:
     def acknowledge(self, turn: Turn, out: list[Effect]) -> None:
         """[RNG-8] To the next holder."""
         core = self._core
-        if turn.flags & Flag.ACK and turn.s == core.ordering.S and not self.is_here():
+        if turn.s == core.ordering.S and not self.is_here():
             core.to(self.holder(), Code.FAST_ACK, b"", out)
 
     # -- is it alive -----------------------------------------------------------------------------

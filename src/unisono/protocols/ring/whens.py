@@ -17,15 +17,11 @@ def somebody_wants_in_or_out(me: Site, event: object) -> bool:
     return me.entrance.has_changes()
 
 
-def all_is_quiet(me: Site, event: object) -> bool:
-    return me.token.wait_us() > 0
-
-
 def the_token_is_here(me: Site, event: object) -> bool:
     return me.token.is_here()
 
 
-def it_is_the_expected_ring(me: Site, packet: Token) -> bool:
+def it_is_my_ring(me: Site, packet: Token) -> bool:
     return packet.header.version == me.ring.version
 
 
@@ -85,11 +81,6 @@ def it_is_without_me(me: Site, packet: RingPart) -> bool:
     return me.reform.leaves_out(packet)
 
 
-def it_is_my_new_ring(me: Site, packet: Any) -> bool:
-    version: object = packet.header.version
-    return version == me.ring.version
-
-
 def i_asked_enough(me: Site, event: object) -> bool:
     return me.reform.rounds >= me.parameters.tries
 
@@ -126,11 +117,7 @@ def another_ring_is_in_force(me: Site, packet: Person) -> bool:
     return me.reform.tells_of_another(packet)
 
 
-def another_ring_is_in_force_there(me: Site, packet: Person) -> bool:
-    return packet.header.version > me.version
-
-
-def it_is_my_new_ring_after_all(me: Site, packet: Any) -> bool:
+def it_is_in_force_after_all(me: Site, packet: Any) -> bool:
     return me.reform.is_in_force_elsewhere(packet)
 
 
