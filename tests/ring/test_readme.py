@@ -83,15 +83,22 @@ def pushed(function: Callable[..., Any], owner: type, seen: set[str]) -> Iterato
         return
     seen.add(function.__qualname__)
     for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
-        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        if not isinstance(node, ast.Call):
             continue
         path = ast.unparse(node.func).split(".")
         if path[-1] == "push":
             yield ast.unparse(node.args[0]).removeprefix("Code.")
             continue
-        found = resolved(path, owner)
+        found = resolved(path, owner) if path[1:] else beside(function, path[0])
         if found is not None:
             yield from pushed(*found, seen)
+
+
+def beside(function: Callable[..., Any], name: str) -> tuple[Callable[..., Any], type] | None:
+    """Another function of the same module."""
+    other = function.__globals__.get(name)
+    same = inspect.isfunction(other) and other.__module__ == function.__module__
+    return (other, Site) if same else None
 
 
 def resolved(path: list[str], owner: type) -> tuple[Callable[..., Any], type] | None:
@@ -174,6 +181,18 @@ def test_the_machines_tell_each_other_what_the_papers_figure_says() -> None:
         ("CF", "coordinator", "reformation", "E_ABORT_REF"),
     ):
         assert code in found[source, target], letters
+
+
+def test_the_rows_that_the_readme_names_are_rows() -> None:
+    text = README.read_text(encoding="utf-8")
+    names = {
+        each.__name__
+        for figure in FIGURES.values()
+        for arrow in figure.arrows
+        for each in (arrow.when, arrow.do)
+    }
+    shown = re.findall(r"\[`(\w+)`\]", text) + re.findall(r" / `(\w+)`", text)
+    assert len(shown) > 40 and not set(shown) - names, sorted(set(shown) - names)
 
 
 def test_the_readme_names_every_file_event_timer_and_option() -> None:
