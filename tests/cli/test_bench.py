@@ -44,7 +44,8 @@ def some_curves() -> Curves:
 
 
 def found_of(curves: Curves) -> dict[str, object]:
-    return {"protocol": "ring", "figures": as_json(FIGURES, curves), "missing": []}
+    figures = as_json(FIGURES, curves)
+    return {"protocol": "ring", "figures": figures, "missing": [], "repeated": ["once"]}
 
 
 # -- a run ---------------------------------------------------------------------------------------
@@ -178,6 +179,7 @@ def test_the_page_is_filled_between_its_marks_and_nowhere_else(tmp_path: Path) -
     assert "old" not in text
     for number in NUMBERS:
         assert f"(figures/ring-paper-{number}.svg)" in text
+    assert "Begun again with a new group: once." in text
     for printed in ("1,400 at 0 B", "1.5 at 64 B, 2.9 at 1 KB", "571 for 1 KB", "250 for 1 KB"):
         assert printed in text
     keep(tmp_path / "figures", FIGURES, curves, found_of(curves), "here")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from unisono.cli import OK, STOPPED, TERMINATED, refuse
-from unisono.cli.paper.crew import Samples, measured
+from unisono.cli.paper.crew import Found, Samples, measured
 from unisono.cli.paper.ethernet import Stuck, simulated
 from unisono.cli.paper.page import calculated, keep, rows
 from unisono.cli.paper.plan import (
@@ -54,14 +54,14 @@ def paper(
                 moving.update(f"{words} …")
 
         try:
-            samples, missing = asyncio.run(_measured(offer, options, figures, effort, tell))
+            real = asyncio.run(_measured(offer, options, figures, effort, tell))
         except asyncio.CancelledError:
             return TERMINATED
         imagined, stuck = _simulated(offer, options, figures, effort, tell)
-    if not samples:
-        return refuse(f"nothing was measured: {missing[0]}", STOPPED)
-    curves = _curves(samples, MEASURED) | _curves(imagined, SIMULATED)
-    missing += stuck
+    if not real.samples:
+        return refuse(f"nothing was measured: {real.missing[0]}", STOPPED)
+    curves = _curves(real.samples, MEASURED) | _curves(imagined, SIMULATED)
+    missing = real.missing + stuck
     about = _about(protocol, quick, load)
     found = {
         "protocol": protocol,
@@ -70,12 +70,15 @@ def paper(
         "about": about,
         "figures": as_json(figures, curves),
         "missing": missing,
+        "repeated": real.repeated,
     }
     written = keep(directory, figures, curves, found, about)
     if json:
         print_json(found)
         return OK
     _show(figures, curves, about)
+    for each in real.repeated:
+        err().print(f"[yellow]begun again:[/] {each}")
     for each in missing:
         err().print(f"[yellow]not measured:[/] {each}")
     out().print(f"written: {', '.join(map(str, written))}")
@@ -88,7 +91,7 @@ async def _measured(
     figures: tuple[Figure, ...],
     effort: Effort,
     tell: Tell,
-) -> tuple[Samples, list[str]]:
+) -> Found:
     if (me := asyncio.current_task()) is not None:
         # So that the members are ended too.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, me.cancel)

@@ -8,7 +8,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from unisono.cli.paper.plan import (
     RATE,
@@ -33,6 +33,16 @@ LINE_OCTETS_MAX: Final = 1 << 20
 
 Tell = Callable[[str], None]
 Samples = dict[Point, list[float]]
+
+
+class Found(NamedTuple):
+    """What came of it."""
+
+    samples: Samples
+    missing: list[str]
+    """In words, what could not be measured."""
+    repeated: list[str]
+    """Why a group was given up and another started: what it had not told yet was asked again."""
 
 
 class Crew:
@@ -155,10 +165,9 @@ async def measured(
     figures: Sequence[Figure],
     effort: Effort,
     tell: Tell,
-) -> tuple[Samples, list[str]]:
-    """All points, round by round, and in words what could not be measured."""
-    samples: Samples = {}
-    missing: list[str] = []
+) -> Found:
+    """All points, round by round."""
+    found = Found({}, [], [])
     end_s = time.monotonic() + effort.within_s
     for turn in range(effort.rounds):
 
@@ -173,11 +182,12 @@ async def measured(
                     break
                 try:
                     crew = Crew(offer, options, count)
-                    why = await _round(crew, left, effort, samples, end_s, tell_round)
+                    why = await _round(crew, left, effort, found.samples, end_s, tell_round)
                 except Trouble as trouble:
                     why = str(trouble)
-            missing += [f"{point}: {why}" for point in left]
-    return samples, missing
+                    found.repeated.append(f"{left[0]}: {why}")
+            found.missing.extend(f"{point}: {why}" for point in left)
+    return found
 
 
 async def _round(

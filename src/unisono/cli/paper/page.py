@@ -70,6 +70,8 @@ def _fill(
         parts.append("\n".join(_table(figure, curves)))
     if found["missing"]:
         parts.append("Not measured: " + "; ".join(found["missing"]) + ".")
+    if found["repeated"]:
+        parts.append("Begun again with a new group: " + "; ".join(found["repeated"]) + ".")
     page.write_text("\n\n".join((before + begin, *parts, end + after)), encoding="utf-8")
     return True
 
