@@ -21,19 +21,11 @@ from unisono.core import Effect, Event, Setting
 from unisono.fsa import Machine
 from unisono.protocols.ring import OFFER
 from unisono.protocols.ring.core import Site
-from unisono.protocols.ring.figures import (
-    COORDINATOR,
-    RECEIVE,
-    REFORMATION,
-    SEND,
-    Coordinator,
-    Receive,
-    Reformation,
-    Send,
-)
+from unisono.protocols.ring.figures import COORDINATOR, RECEIVE, REFORMATION, SEND
 from unisono.protocols.ring.packets import Version
 from unisono.protocols.ring.parameters import DEFAULTS
 from unisono.protocols.ring.ring import Ring
+from unisono.protocols.ring.states import Coordinator, Receive, Reformation, Send
 from unisono.sim import FaultEvent, Link, Outcome, Plan, Weather, run
 from unisono.sim.plan import CALM, node_name
 from unisono.trace.history import History, message_of
@@ -184,9 +176,9 @@ class Watched(Site):
     watcher: Watcher
 
     def step(self, now_us: int, event: Event) -> list[Effect]:
-        before = _spoken(self.send)
+        before = spoken(self.send)
         effects = super().step(now_us, event)
-        self.watcher.see(now_us, self, _spoken(self.send) > before)
+        self.watcher.see(now_us, self, spoken(self.send) > before)
         return effects
 
 
@@ -195,7 +187,7 @@ _SPEAKING: Final = tuple(
 )
 
 
-def _spoken(machine: Machine) -> int:
+def spoken(machine: Machine) -> int:
     return sum(machine.walked.get(name, 0) for name in _SPEAKING)
 
 
@@ -231,7 +223,9 @@ def _role_of(site: Site) -> str:
 # -- running --------------------------------------------------------------------------------------
 
 
-def _run(nodes: int, story: Story, faults: tuple[FaultEvent, ...], watcher: Watcher) -> Outcome:
+def _run(
+    nodes: int, story: Story, seed: int, faults: tuple[FaultEvent, ...], watcher: Watcher
+) -> Outcome:
     weather = Weather(
         fault_us=FAULT_US,
         schedule=story.schedule + faults,
@@ -241,7 +235,7 @@ def _run(nodes: int, story: Story, faults: tuple[FaultEvent, ...], watcher: Watc
         large_ppm=0,
     )
     offer = replace(OFFER, make=watcher.make)
-    plan = Plan(protocol="ring", nodes=nodes, seed=SEED, messages=MESSAGES, weather=weather)
+    plan = Plan(protocol="ring", nodes=nodes, seed=seed, messages=MESSAGES, weather=weather)
     return run(replace(plan, offer=offer))
 
 
@@ -250,6 +244,7 @@ class Case(NamedTuple):
 
     nodes: int
     story: Story
+    seed: int
     sight: Sight
 
     @property
@@ -258,11 +253,11 @@ class Case(NamedTuple):
 
 
 @cache
-def cases(nodes: int, story: Story) -> tuple[Case, ...]:
+def cases(nodes: int, story: Story, seed: int = SEED) -> tuple[Case, ...]:
     """The first time that each machine is seen in each state and role that the story looks for."""
     watcher = Watcher()
-    calm = _run(nodes, story, (), watcher)
-    assert not calm.broken, f"{story.words}: {calm.violations}"
+    calm = _run(nodes, story, seed, (), watcher)
+    assert not calm.broken, f"{story.words}, seed {seed}: {calm.violations}"
     found: dict[tuple[str, str, str], Case] = {}
     for sight in sorted(watcher.sights):
         standing = sight.standing
@@ -270,7 +265,7 @@ def cases(nodes: int, story: Story) -> tuple[Case, ...]:
         wanted = standing.role in story.roles and gap == story.gaps
         if wanted and sight.at_us >= story.from_us and sight.node not in story.killed:
             for machine, state in standing.states():
-                found.setdefault((machine, state, standing.role), Case(nodes, story, sight))
+                found.setdefault((machine, state, standing.role), Case(nodes, story, seed, sight))
     return tuple(dict.fromkeys(found.values()))
 
 
@@ -294,7 +289,7 @@ def strike(case: Case, how: Strike) -> Happened:
     to = others if how.kind == "split" else ()
     event = FaultEvent(how.kind, case.at_us, how.for_us, (node,), to)
     watcher = Watcher(case.sight)
-    outcome = _run(case.nodes, case.story, (event,), watcher)
+    outcome = _run(case.nodes, case.story, case.seed, (event,), watcher)
     assert watcher.met, "up to the fault it is the same run"
     history = outcome.history
     assert history is not None
@@ -352,8 +347,9 @@ Results = Mapping[Case, tuple[Happened, ...]]
 """One for each kind of strike."""
 
 
-def results(nodes: int, story: Story) -> Results:
-    return {case: tuple(strike(case, how) for how in STRIKES) for case in cases(nodes, story)}
+def results(nodes: int, story: Story, seed: int = SEED) -> Results:
+    found = cases(nodes, story, seed)
+    return {case: tuple(strike(case, how) for how in STRIKES) for case in found}
 
 
 class Row(NamedTuple):
@@ -440,6 +436,26 @@ delivers nothing until one of the two is back.
 """
 
 
+REAL: Final = """## Real processes
+
+`make soak PROTOCOL=ring` does the like to processes of the operating system.
+
+`tests/cli/test_ring_namespaces.py` puts seven members into seven network namespaces, and for two
+minutes under load kills them, stops them (`SIGSTOP`) and cuts them off from each other (`nft`), ten
+times, as a seed says (`UNISONO_SEED`). Then all heals, one view of seven comes about, and the
+traces are verified: every law is kept, every view is a majority and all of them stand in one row,
+and whatever any life has delivered as safe, every member that lives has delivered, from its first
+view on. A ring of three is so treated in every run of the tests.
+
+`tests/cli/test_ring_holder.py` kills the holder of the token in a ring of three under load. Seen
+from outside the token is gone before the signal comes, so the process kills itself, by `SIGKILL`,
+in the step that brought it the token, before anything of that step has left. What is measured is
+the time without a delivery at the slower of the two that are left, twenty times. Two busy cores
+gave a median of 283 ms (263 to 367) with the preset `lan`, of which 240 are the suspicion, and of
+86 ms (51 to 233) with `loopback`.
+"""
+
+
 def page(told: Mapping[int, list[Row]]) -> str:
     strikes = [
         f"- *killed*: it comes back after {LONG_US // MS} ms, as a new incarnation;",
@@ -460,7 +476,7 @@ def page(told: Mapping[int, list[Row]]) -> str:
         parts.append(f"## A ring of {nodes}\n")
         parts.append("\n".join((f"| {' | '.join(head)} |", "|---" * len(head) + "|", *lines)))
         parts.append("")
-    return "\n".join(parts)
+    return "\n".join((*parts, REAL))
 
 
 def read_page(text: str) -> dict[int, list[Row]]:

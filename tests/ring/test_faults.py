@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ProcessPoolExecutor
+
 import pytest
 
 from tests.ring import faults
 from tests.ring.faults import FIGURES, LONG_US, SIZES, STORIES, STRIKES, Story
+from tests.ring.soaking import soak
+
+SOAK_SEEDS = int(os.environ.get("UNISONO_SEEDS") or 3000) // 100
+"""Each is struck some hundred times."""
 
 LATE_US = LONG_US + 500_000
 """Where no majority is left, one is back after LONG_US, and has to find the others."""
@@ -25,14 +32,35 @@ def test_every_fault_ends_in_one_ring_as_the_page_says(
 ) -> None:
     told = faults.results(nodes, story)
     assert told, "nobody was struck"
-    for case, each in told.items():
-        for how, happened in zip(STRIKES, each, strict=True):
-            where = f"{nodes} nodes, {story.words}, {how.words}: {case.sight}"
-            assert not happened.broken, where
-            assert 0 <= happened.again_us < LATE_US, where
+    assert not wrong(told)
     now = [outcomes(row) for row in faults.rows(told)]
     then = [outcomes(row) for row in page[nodes] if row.story == story.words]
     assert now == then, "python -m tests.ring.faults --rewrite"
+
+
+def wrong(told: faults.Results) -> list[str]:
+    """Those that did not end in one ring, or not soon enough."""
+    return [
+        f"{case.nodes} nodes, seed {case.seed}, {case.story.words}, {how.words} at {case.sight}:"
+        f" {happened}"
+        for case, each in told.items()
+        for how, happened in zip(STRIKES, each, strict=True)
+        if happened.broken or not 0 <= happened.again_us < LATE_US
+    ]
+
+
+@soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("nodes", SIZES)
+def test_every_fault_of_many_seeds_ends_in_one_ring(nodes: int) -> None:
+    todo = [(nodes, story, seed) for seed in range(SOAK_SEEDS) for story in STORIES]
+    runs, found = 0, list[str]()
+    with ProcessPoolExecutor(2) as pool:
+        for told in pool.map(faults.results, *zip(*todo, strict=True)):
+            runs += len(told) * len(STRIKES)
+            found += wrong(told)
+    print(f"{nodes} nodes: {runs} faults")
+    assert not found, "\n".join(found)
 
 
 def outcomes(row: faults.Row) -> tuple[str, ...]:
