@@ -34,6 +34,10 @@ def test_clients_of_two_daemons_hear_one_stream_and_leave_cleanly() -> None:
             view = await of_size(a, 2)
             assert view == b.view and [who.name for who in a.members] == ["a", "b"]
             assert view.joined == (b.me,) and a.protocol == RING and a.stopped is None
+            for name, what in vars(unisono.Group).items():
+                if isinstance(what, property):
+                    getattr(a, name)  # all that a member knows, a client knows
+            assert a.blocked == ""
             assert await a.multicast(b"one") == 1
             assert await b.multicast_many([b"two", b"three"]) == 2
             assert a.multicast_nowait(b"four") == 2

@@ -91,6 +91,7 @@ def test_a_daemon_that_was_apart_agrees_with_the_others_again(sites: int) -> Non
             space.cut(PORTS[2])
             saying = asyncio.create_task(groups[2].multicast(b"from the few", "safe"))
             await eventually(lambda: len(groups[0].members) == len(groups[1].members) == 2)
+            await eventually(lambda: "members are heard" in groups[2].blocked)
             for i in range(20):
                 await groups[i % 2].multicast(b"%d" % i)
             await eventually(lambda: len(tallies[0].lines) == len(tallies[1].lines) == 20)
@@ -99,6 +100,7 @@ def test_a_daemon_that_was_apart_agrees_with_the_others_again(sites: int) -> Non
             await eventually(lambda: bool(tallies[2].lives) and len(groups[2].members) == 3)
             assert "join again" in tallies[2].lives[0].reason
             await saying
+            await eventually(lambda: not any(group.blocked for group in groups))
             await groups[2].multicast(b"back")
             await eventually(lambda: all(tally.lines[-1:] == [b"back"] for tally in tallies))
             assert tallies[0].lines == tallies[1].lines == tallies[2].lines

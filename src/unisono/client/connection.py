@@ -83,6 +83,11 @@ class Connection:
         """Why nothing can be sent any more; nothing while it can."""
         return self._ended
 
+    @property
+    def blocked(self) -> str:
+        """Why the daemon waits though it is in the ring; empty while it can work."""
+        return self._link.warning
+
     def counters(self) -> dict[str, int]:
         found = self._link.counts()
         found["send.waiting"] = self._speaker.waiting_count

@@ -62,6 +62,7 @@ class Kind(IntEnum):
     SHED = 23
     STABLE = 24
     LEFT = 25
+    BLOCKED = 26
 
 
 def frame(kind: Kind, *parts: Buffer) -> bytes:
@@ -285,6 +286,11 @@ def bye(reason: str) -> bytes:
 
 def read_bye(body: memoryview) -> str:
     return bytes(body).decode("utf-8", "replace")
+
+
+def blocked(why: str) -> bytes:
+    """Why the daemon waits though it is in the ring; empty when it does no longer."""
+    return frame(Kind.BLOCKED, why[:REASON_COUNT_MAX].encode())
 
 
 def view(told: View, whole: bool) -> bytes:

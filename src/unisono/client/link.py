@@ -67,6 +67,8 @@ class Link(asyncio.Protocol):
         self.finished = self.counted = False
         self.driver = self.core = self
         self.welcome: Welcome | None = None
+        self.warning = ""
+        """Why the daemon waits, as a minority does."""
         self._door, self._above = door, above
         self._name, self._incarnation = name, incarnation
         self._window_octets_max = window_octets_max
@@ -180,6 +182,8 @@ class Link(asyncio.Protocol):
         elif kind == Kind.STABLE:
             id_ = self._view.id if self._view else ""
             entries.append(Stable(tuple(self._hearing.messages(body, id_))))
+        elif kind == Kind.BLOCKED:
+            self.warning = frames.read_bye(body)
         elif kind == Kind.SHED:
             entries.append(Shed(frames.read_shed(body)))
         elif kind == Kind.CAPTURE:

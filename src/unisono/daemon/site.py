@@ -48,6 +48,7 @@ BATCH_COUNT_MAX = 512
 TURN_OCTETS = 256 << 10
 """So much is routed before the sockets have their turn."""
 CLOSE_S = 5.0
+WATCH_S = 0.25
 
 log = logging.getLogger("unisono.daemon")
 
@@ -94,6 +95,8 @@ class Daemon:
         self._reader: asyncio.Task[None] | None = None
         self._saying: asyncio.Task[None] | None = None
         self._unsaid: Sequence[bytes] = ()
+        self._blocked = ""
+        self._watching: asyncio.Task[None] | None = None
         self._group: Group | None = None
         self._changed = asyncio.Event()
 
@@ -115,6 +118,7 @@ class Daemon:
             await self.close("the daemon did not start")
             raise
         self._reader = asyncio.create_task(self._read())
+        self._watching = asyncio.create_task(self._watch())
         return self
 
     async def __aexit__(
@@ -137,8 +141,9 @@ class Daemon:
             session.cut(why)
         if self._reader is not None and self._reader is not asyncio.current_task():
             self._reader.cancel()
-        if self._saying is not None:
-            self._saying.cancel()
+        for task in (self._saying, self._watching):
+            if task is not None:
+                task.cancel()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S):
                 if self._group is not None:
@@ -200,6 +205,8 @@ class Daemon:
             self.message_octets_max,
         )
         session.put(frames.welcome(told))
+        if self._blocked:
+            session.put(frames.blocked(self._blocked))
         session.flush()
 
     def closed(self, session: Session) -> None:
@@ -240,6 +247,17 @@ class Daemon:
         elif isinstance(item, Stable):
             for message in item.messages:
                 self._stable(message)
+
+    async def _watch(self) -> None:
+        """When the ring is blocked, as a minority is, the clients are told; and when it is not."""
+        while True:
+            if self.ring.blocked != self._blocked:
+                self._blocked = self.ring.blocked
+                for session in list(self._sessions.values()):
+                    if session.hello is not None:
+                        session.put(frames.blocked(self._blocked))
+                        session.flush()
+            await asyncio.sleep(WATCH_S)
 
     def _say(self, found: Sequence[bytes]) -> None:
         """Beside the reading, which never waits. What was not said when the ring changes again is
