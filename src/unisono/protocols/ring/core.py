@@ -362,6 +362,7 @@ class Site(Desk):
         self.taken = self.ordering.S
         self.speech.new_ring()
         self.repair.forget()
+        self.entrance.forget_state()
         self.memory = self.memory or founding
 
     def forget_ring(self) -> None:

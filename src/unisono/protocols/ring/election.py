@@ -74,7 +74,8 @@ class Election:
         attempt = Version(packet.attempt, packet.header.sender)
         if attempt == self.promised:
             patient = self.repeated <= self._core.parameters.tries
-            return patient and attempt > self._core.ring.version
+            fresh = attempt > self._core.ring.version
+            return patient and fresh and self.knows_enough(packet)
         return attempt > self._core.record.pledged and self.knows_enough(packet)
 
     def pledge(self, attempt: Version, leader: Member, out: list[Effect]) -> None:

@@ -236,11 +236,14 @@ class Entrance:
         absent = {seat.member.name for seat in core.ring.absent}
         self._absent_us = {n: self._absent_us.get(n, core.now_us) for n in sorted(absent)}
         self.settled(out)
-        self._taker = None
         seat = core.my_seat()
         if seat is not None and seat.waits:
             self._taker = Taker()
             self.ask_state(out)
+
+    def forget_state(self) -> None:
+        """What was on its way is of an earlier place."""
+        self._taker = None
 
     # -- wanting out -------------------------------------------------------------------------------
 

@@ -53,6 +53,8 @@ class Leading(Following):
         """[REF_INV_BC] Begin, or ask again those that did not answer."""
         core = self._core
         leads = self.promised.leader == core.key and self.promised > core.ring.version
+        if leads:
+            self._ask_stale_to_return(out)
         if not leads or self._outbid or core.seen > self.promised.number:
             self._outbid = False
             if core.seen >= ROUND_MAX:
@@ -75,7 +77,6 @@ class Leading(Following):
                 # A group of no known size that never began here: whoever is there begins it.
                 core.forget_ring()
                 self._quorums = (core.founding(),)
-        self._ask_stale_to_return(out)
         bits = Bits.MEMORY * core.memory | Bits.AT_TOKEN * self.at_token
         packet = core.person(Code.REF_INV_BC, self.promised.number, bits)
         core.everyone(Code.REF_INV_BC, packet.body(), out)
@@ -90,10 +91,18 @@ class Leading(Following):
         is no other way, for until a ring is in force nobody's memory is to be lost."""
         core = self._core
         complete = set(self._complete())
-        if self.rounds > 2 * BLOCKED_ROUNDS and not self._is_majority(complete):
-            if self._is_majority(complete | self._stale.keys()):
-                for member in self._stale.values():
-                    core.tell(member, Code.STALE, STALE_REASON, out)
+        if self.rounds <= 2 * BLOCKED_ROUNDS or self._is_majority(complete):
+            return
+        if not self._stale or not self._is_majority(complete | self._stale.keys()):
+            return
+        if core.memory:
+            for member in self._stale.values():
+                core.tell(member, Code.STALE, STALE_REASON, out)
+        else:
+            # All who could remember more are here, and have forgotten: who remembers less leads.
+            core.forget_ring()
+            self._quorums = (core.founding(),)
+            self._outbid = True
 
     def _why_blocked(self) -> str:
         here = len(self._complete())
