@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.ring.theatre import gather, started
 from unisono.errors import Misuse
 from unisono.protocols import offer
+from unisono.protocols.ring.codes import Code
 from unisono.protocols.ring.parameters import DEFAULTS, PRESETS, SITES_MAX, Parameters
 
 
@@ -117,3 +118,20 @@ def test_a_full_group_refuses() -> None:
     gather(room, *"ab")
     said = room.obey("start ring c\njoin c\nadvance 800ms")
     assert "c stops: the group is full: members_count_max=2" in said
+
+
+TOO_MANY = pytest.mark.xfail(strict=True, reason="a piece of a large message fills two packets")
+
+
+@pytest.mark.parametrize(
+    "most", [pytest.param(1, marks=TOO_MANY), pytest.param(2, marks=TOO_MANY), 3, 8]
+)
+def test_a_turn_has_no_more_packets_than_set(most: int) -> None:
+    room = started("a", "b", "c", turn_packets=most, packet=400)
+    room.obey("join a b c")
+    gather(room, *"abc")
+    room.hush()
+    room.obey("shout a 9000\nshout b 9000\nsay c one two three\nadvance 400ms")
+    parts = [sent.packet.of for sent in room.of(Code.TOKEN_BC)]
+    assert max(parts) == most
+    assert all(len(room.heard[name]) == 5 for name in "abc")

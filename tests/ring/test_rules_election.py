@@ -29,8 +29,8 @@ from unisono.core import Join as Joining
 from unisono.core import Restart
 from unisono.model import Address, Member
 from unisono.protocols.ring.codes import Code, Timer
-from unisono.protocols.ring.packets import NO_VERSION, Bits, Version
-from unisono.protocols.ring.ring import Record, read_record
+from unisono.protocols.ring.packets import NO_VERSION, Bits, Version, key_of
+from unisono.protocols.ring.ring import read_record
 
 # -- RNG-10 creation and election ---------------------------------------------------------------
 
@@ -234,6 +234,14 @@ def test_a_suspect_that_answers_the_invitation_is_on_the_new_ring() -> None:
 
 
 @pytest.mark.rule("RNG-12")
+@pytest.mark.xfail(strict=True, reason="room() does not look whether the ring is in force")
+def test_who_is_blocked_takes_nothing_more_from_its_application() -> None:
+    """As docs/ARCHITECTURE.md has it: a minority that blocks has `room()` 0."""
+    room = halved()
+    assert [site(room, name).room() for name in "abcd"] == [0, 0, 0, 0]
+
+
+@pytest.mark.rule("RNG-12")
 def test_the_majority_is_of_the_whole_group_and_not_of_the_last_ring() -> None:
     """Of five, two die; of the three, one dies: two are most of the ring, and block."""
     room = quiet("a", "b", "c", "d", "e")
@@ -280,7 +288,22 @@ def test_a_process_that_comes_back_remembers_its_version() -> None:
     """R1 needs it: who forgot could win with an older ring."""
     room = together("a", "b", "c")
     record = read_record(room.actors["a"].records[-1])
-    assert record == Record(site(room, "a").ring.version, tuple(ring_order(room)))
+    assert record.version == site(room, "a").ring.version
+    assert record.names == tuple(ring_order(room))
     room.obey("crash a\nmake a")
     step(room, "a", Restart(tuple(room.actors["a"].records)))
     assert site(room, "a").version == record.version
+
+
+@pytest.mark.rule("RNG-10")
+def test_a_promise_is_kept_over_a_crash() -> None:
+    """Who comes back answers no lower version than the one it had promised."""
+    room = started("a", "b", "c", sites=3)
+    room.obey("join a")
+    other = Member("b", Address("10.0.0.2", 7000), 1)
+    room._step(room.actors["a"], handed(room, "b", invitation(other, NO_VERSION, 0, 7, 0)))
+    assert read_record(room.actors["a"].records[-1]).pledged == Version(7, key_of(other))
+    room.obey("crash a\njoin a")
+    low = invitation(Member("c", Address("10.0.0.3", 7000), 1), NO_VERSION, 0, 6, 0)
+    said = packets_in(step(room, "a", handed(room, "c", low)))
+    assert [p.code for _, p in said] == [Code.RSP_NEG]

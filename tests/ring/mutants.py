@@ -1,0 +1,248 @@
+"""Bugs to plant in the ring, each with the law it breaks and the weather that shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from unisono.core import Effect
+from unisono.protocols.ring.codes import Timer
+from unisono.protocols.ring.core import Site
+from unisono.protocols.ring.entrance import Entrance
+from unisono.protocols.ring.leading import Leading
+from unisono.protocols.ring.ordering import Ordering
+from unisono.protocols.ring.packets import Token
+from unisono.protocols.ring.repair import Repair
+from unisono.protocols.ring.ring import Ring
+from unisono.protocols.ring.stream import Stream
+from unisono.protocols.ring.token import TokenWork
+
+Patch = pytest.MonkeyPatch
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A bug, and how it is found."""
+
+    plant: Callable[[Patch], None]
+    law: str
+    faults: str
+    first: int = 0
+    """The seed to begin with, so that few are needed."""
+
+    @property
+    def name(self) -> str:
+        return self.plant.__name__
+
+
+def safe_delivered_on_receipt(patch: Patch) -> None:
+    """What should wait until everyone has it does not."""
+    pump = Stream.pump
+    patch.setattr(Stream, "pump", lambda self, safe, out: pump(self, 1 << 60, out))
+
+
+def k_taken_as_the_most(patch: Patch) -> None:
+    """Safe is what somebody has."""
+    settle = Ordering.settle
+
+    def hasty(self: Any) -> None:
+        settle(self)
+        self.safe = max((self.safe, *self.K))
+
+    patch.setattr(Ordering, "settle", hasty)
+
+
+def majority_not_needed(patch: Patch) -> None:
+    """Whoever is there goes on."""
+    patch.setattr(Ring, "is_majority", lambda self, names: True)
+    patch.setattr(Leading, "_size", lambda self, staying: len(staying))
+
+
+def base_ignored(patch: Patch) -> None:
+    """A new ring is accepted, and offered, though turns of the old one are missing."""
+    offers = Leading.offers
+
+    def careless(self: Any, packet: Any) -> bool:
+        ring = self.offered(packet)
+        core = self._core
+        return offers(self, packet) or (ring is not None and core.memory and core.key in ring.index)
+
+    patch.setattr(Leading, "offers", careless)
+    patch.setattr(Leading, "_is_complete", lambda self, packet: True)
+    patch.setattr(Leading, "_is_complete_then", lambda self, packet: True)
+
+
+def cut_of_a_newcomer_wrong(patch: Patch) -> None:
+    """It is told that the streams of the others begin one later."""
+    change = Stream.change
+
+    def late(self: Any, ring: Any, captures: bool) -> None:
+        change(self, ring, captures)
+        items = list(self._items)
+        at = max(at for at, item in enumerate(items) if hasattr(item, "cut"))
+        view: Any = items[at]
+        self._items[at] = replace(view, cut=tuple((who, n + 1) for who, n in view.cut))
+
+    patch.setattr(Stream, "change", late)
+
+
+def leaver_departs_early(patch: Patch) -> None:
+    """It says goodbye and is gone, whatever the others lack."""
+
+    def abrupt(self: Any, out: list[Effect]) -> None:
+        self._core.leaving = True
+        self._core.released = True
+
+    patch.setattr(Entrance, "leave", abrupt)
+
+
+def history_forgotten_too_early(patch: Patch) -> None:
+    """What one has read itself is thrown away, though others lack it."""
+    forget = Ordering._forget
+
+    def at_once(self: Any) -> None:
+        forget(self)
+        self.window.forget(self.S)
+
+    patch.setattr(Ordering, "_forget", at_once)
+
+
+def place_not_taken_over(patch: Patch) -> None:
+    """After a change everyone counts on from what it has itself."""
+    enter = Ordering.enter
+
+    def own(self: Any, ring: Any) -> None:
+        place = self.place
+        enter(self, ring)
+        self.place = place
+
+    patch.setattr(Ordering, "enter", own)
+
+
+def gaps_never_asked_for(patch: Patch) -> None:
+    patch.setattr(Repair, "ask", lambda self, out: None)
+    patch.setattr(Repair, "help", lambda self, member, key, s, out: None)
+    patch.setattr(Repair, "look", lambda self, out: None, raising=False)
+
+
+def nobody_stands(patch: Patch) -> None:
+    """Who hears no invitation waits for ever."""
+    arm = Site.arm
+
+    def but_one(self: Any, timer: Timer, after_us: int, out: list[Effect]) -> None:
+        if timer is not Timer.T_REFORM or not self.stream.has_view:
+            arm(self, timer, after_us, out)
+
+    patch.setattr(Site, "arm", but_one)
+
+
+def state_of_another_place(patch: Patch) -> None:
+    """The state that is handed over is that of the last newcomer."""
+    keep = Entrance.keep_state
+    last: dict[int, Any] = {}
+
+    def stale(self: Any, event: Any) -> None:
+        before = last.get(id(self), event)
+        last[id(self)] = event
+        keep(self, replace(event, state=before.state))
+
+    patch.setattr(Entrance, "keep_state", stale)
+
+
+def two_holders_at_a_time(patch: Patch) -> None:
+    """Now and then the one after the holder speaks too, and its turn is taken."""
+
+    def generous(self: Any) -> bool:
+        core = self._core
+        at = core.ring.index.get(core.key)
+        holder = core.ring.holder(core.ordering.S) if core.ring.seats else -1
+        if not core.in_force or core.ordering.S % 9 != 4:
+            return bool(core.in_force and at == holder)
+        return at in (holder, (holder + 1) % len(core.ring.seats))
+
+    def from_anyone(self: Any, packet: Token, out: list[Effect]) -> None:
+        self.ordering.take(packet, packet.header.sender)
+        self.advance(out)
+
+    patch.setattr(TokenWork, "is_here", generous)
+    patch.setattr(Site, "take", from_anyone)
+
+
+def others_bytes(patch: Patch) -> None:
+    hear = Ordering.hear
+
+    def garbled(self: Any, turn: Any) -> Any:
+        heard = hear(self, turn)
+        heard.messages[:] = [
+            m._replace(payload=m.payload + b"!") if m.number == 5 else m for m in heard.messages
+        ]
+        return heard
+
+    patch.setattr(Ordering, "hear", garbled)
+
+
+def view_without_oneself(patch: Patch) -> None:
+    change = Stream.change
+
+    def selfless(self: Any, ring: Any, captures: bool) -> None:
+        change(self, ring, captures)
+        at = max(at for at, item in enumerate(self._items) if hasattr(item, "cut"))
+        view: Any = self._items[at]
+        if len(view.members) > 2:
+            members = tuple(member for member in view.members if member != self._me)
+            self._items[at] = replace(view, members=members)
+
+    patch.setattr(Stream, "change", selfless)
+
+
+def last_first(patch: Patch) -> None:
+    """One member reads a turn from its end."""
+    hear = Ordering.hear
+
+    def backwards(self: Any, turn: Any) -> Any:
+        heard = hear(self, turn)
+        if self.ring.index.get(self.key) == 1:
+            heard.messages.reverse()
+        return heard
+
+    patch.setattr(Ordering, "hear", backwards)
+
+
+def view_before_what_was_said(patch: Patch) -> None:
+    """One member is told of a change before the messages that came before it."""
+    change = Stream.change
+
+    def hasty(self: Any, ring: Any, captures: bool) -> None:
+        before = len(self._items)
+        change(self, ring, captures)
+        if before and ring.members[0] != self._me and self.has_view:
+            self._items.rotate(len(self._items) - before)
+
+    patch.setattr(Stream, "change", hasty)
+
+
+IN_A_STORY = [
+    Mutant(safe_delivered_on_receipt, "safe", "none"),
+    Mutant(k_taken_as_the_most, "safe", "none"),
+]
+"""For these two members have to die with what only they have; chaos seldom finds it."""
+
+MUTANTS = [
+    Mutant(majority_not_needed, "quorum", "partition"),
+    Mutant(base_ignored, "virtual_synchrony", "chaos", 11),
+    Mutant(cut_of_a_newcomer_wrong, "no_creation", "chaos"),
+    Mutant(leaver_departs_early, "validity", "chaos", 1),
+    Mutant(history_forgotten_too_early, "progress", "loss"),
+    Mutant(place_not_taken_over, "total_order", "chaos"),
+    Mutant(gaps_never_asked_for, "progress", "loss"),
+    Mutant(nobody_stands, "progress", "partition", 13),
+    Mutant(state_of_another_place, "state", "chaos"),
+    Mutant(two_holders_at_a_time, "total_order", "none"),
+    Mutant(others_bytes, "no_creation", "none"),
+    Mutant(view_without_oneself, "self_inclusion", "none"),
+    Mutant(last_first, "fifo", "none"),
+    Mutant(view_before_what_was_said, "virtual_synchrony", "chaos", 1),
+]
