@@ -91,10 +91,10 @@ def lived(*faults: FaultEvent, nodes: int = 2, **more: object) -> World:
     return world
 
 
-def born(make: type[Diary], nodes: int = 1, laws: tuple[str, ...] = ()) -> World:
+def born(make: type[Diary], nodes: int = 1, laws: tuple[str, ...] = (), quorum: int = 0) -> World:
     """A short world of such cores."""
     weather = Weather(fault_us=1000)
-    offer = replace(FLOOD, make=make, laws=laws)
+    offer = replace(FLOOD, make=make, laws=laws, quorum=lambda options: quorum)
     plan = Plan(protocol="x", offer=offer, nodes=nodes, messages=0, weather=weather)
     Diary.lives = []
     world = World(replace(plan, progress_us=1000), weather, offer, Service.FIFO)
@@ -304,3 +304,39 @@ def test_packets_to_an_unknown_address_are_counted() -> None:
             return [lost] if isinstance(event, Join) else []
 
     assert born(Lost).counts["sent_nowhere"] == 1
+
+
+# -- views that may not be, and messages in the wrong one ------------------------------------------
+
+
+@pytest.mark.parametrize("least, found", [(0, []), (1, []), (2, ["quorum", "quorum"])])
+def test_a_view_of_fewer_than_the_protocol_promises_is_a_violation(
+    least: int, found: list[str]
+) -> None:
+    """Each of two goes on alone."""
+    world = born(Diary, nodes=2, quorum=least)
+    assert [each.law for each in world.found] == found
+    if found:
+        assert world.found[0].text == "view alone has 1 members, fewer than 2"
+
+
+@pytest.mark.parametrize("said, found", [("v", []), ("", []), ("w", ["place"])])
+def test_a_message_in_another_view_than_it_says_is_a_violation(said: str, found: list[str]) -> None:
+    class Misplaces(Diary):
+        def step(self, now_us: int, event: Event) -> list[Effect]:
+            if not isinstance(event, Join):
+                return []
+            message = Message(self.me, b"x", 1, view=said)
+            return [Install(View((self.me,), id="v")), Deliver([message])]
+
+    assert [each.law for each in born(Misplaces).found] == found
+
+
+def test_a_message_of_a_view_before_any_view_is_a_violation() -> None:
+    class Hasty(Diary):
+        def step(self, now_us: int, event: Event) -> list[Effect]:
+            hasty = isinstance(event, Join)
+            return [Deliver([Message(self.me, b"x", 1, view="v")])] if hasty else []
+
+    world = born(Hasty)
+    assert [(each.law, each.text) for each in world.found] == [("place", "a#1:1 of view v in none")]
