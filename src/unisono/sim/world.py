@@ -256,7 +256,7 @@ class World:
     def delivered_here(self, life: Life, messages: Sequence[Message]) -> None:
         self.delivered += len(messages)
         view = life.view.id if life.view is not None else ""
-        for message in messages:
+        for message in messages if "virtual_synchrony" in self.offer.laws else ():
             if message.view and message.view != view:
                 text = (
                     f"{message.sender}:{message.number} of view {message.view} in {view or 'none'}"

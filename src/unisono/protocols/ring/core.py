@@ -27,6 +27,7 @@ from unisono.core import (
 )
 from unisono.errors import BadPacket
 from unisono.fsa import Machine
+from unisono.model import Member
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.desk import Desk
 from unisono.protocols.ring.entrance import Entrance
@@ -105,8 +106,9 @@ class Site(Desk):
         return self.door.counts
 
     def room(self) -> int:
-        """While the application cannot take more, it may not say more: it would hear it too."""
-        if self.leaving or self.congested or not self.memory or not self.stream.has_view:
+        """While the application cannot take more, it may not say more: it would hear it too. Nor
+        while there is no ring: nobody knows whether one will come that we are on."""
+        if self.leaving or self.congested or not self.memory or not self.in_force:
             return 0
         return self.speech.room()
 
@@ -260,7 +262,7 @@ class Site(Desk):
             self.seen = header.version.number
         if isinstance(packet, Person):
             self.seen = max(self.seen, packet.attempt, packet.seen)
-            if packet.member.name == self.me.name and packet.member < self.me:
+            if self._is_former(packet.member):
                 self.door.drop("former")
                 return
         elif isinstance(packet, Told):
@@ -279,10 +281,18 @@ class Site(Desk):
         else:
             self._route(code_of(packet), packet, out)
 
+    def _is_former(self, member: Member) -> bool:
+        """An earlier life of ours."""
+        same = member.name == self.me.name and member.address.host == self.me.address.host
+        return same and member.incarnation < self.me.incarnation
+
     def _note(self, packet: Packet, header: Header, out: list[Effect]) -> None:
         """Of our ring: what its sender has, and that it lives."""
-        if not isinstance(packet, Token) or not packet.again:
+        if not isinstance(packet, Token):
             self.ordering.note(header.sender, header.s, header.k)
+        elif self.ring.index.get(header.sender) == header.s % len(self.ring.seats):
+            if not packet.again:
+                self.ordering.note(header.sender, header.s, header.k)
         if self.token.tries and not isinstance(packet, Person):
             if key_of(self.token.holder()) == header.sender:
                 self.token.tries = 0
@@ -310,6 +320,7 @@ class Site(Desk):
         ordering = self.ordering
         if self.taken == ordering.S:
             return
+        ours = True
         if not self.was_in_force and self.taken < ordering.S:
             self._show_ring()  # Who said this was on the ring, and so it was in force.
         while self.taken < ordering.S:
@@ -325,10 +336,11 @@ class Site(Desk):
             self.stream.hear(heard)
             self.token.note(heard, turn)
             if turn.holder != self.key:
+                ours = False
                 self.speech.heard(ordering.locals.get(self.key, 0), turn.s)
                 if turn.flags & Flag.ACK and self.in_force:
                     self.token.acknowledge(turn, out)
-        if self.in_force:
+        if self.in_force and (not ours or len(self.ring.seats) == 1):
             self.push(Code.E_ACK)
 
     def restart_reading(self) -> None:

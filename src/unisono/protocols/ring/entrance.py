@@ -34,6 +34,8 @@ PATIENCE: Final = 8
 """A request to join or to leave counts for so many T_REFORM."""
 ASKS_MAX: Final = 64
 LEAVE_ROUNDS: Final = 60
+BLOCKED_ROUNDS: Final = 10
+"""Who wants to leave and is in no ring waits so many T_REFORM for one."""
 
 
 class Entrance:
@@ -47,6 +49,8 @@ class Entrance:
         """The coordinator of a ring that goes on without us."""
         self._asked = 0
         self._joiners: dict[str, tuple[Person, int]] = {}
+        self._namesakes: dict[str, tuple[Member, int]] = {}
+        """Those who asked under a name that is on the ring, and since when."""
         self._leavers: dict[str, tuple[Member, int]] = {}
         self._left: dict[int, Member] = {}
         """Those who left with the last change, by key."""
@@ -58,6 +62,7 @@ class Entrance:
         """Everything of ours is with everyone, and we said goodbye."""
         self._quit_us = 0
         self._quit_rounds = 0
+        self._blocked_rounds = 0
 
     # -- wanting in --------------------------------------------------------------------------------
 
@@ -133,6 +138,9 @@ class Entrance:
         """[RNG-14] Kept in mind until the token is here; answered with version and S."""
         core = self._core
         member = packet.member
+        if member.name == core.me.name:
+            core.refuse(member, f"the name {member.name} is taken by {core.me}", out)
+            return
         for known in core.ring.members:
             if known.name != member.name:
                 continue
@@ -147,6 +155,8 @@ class Entrance:
                 return
             if known.incarnation > member.incarnation:
                 core.tell(member, Code.STALE, "a later life of this member has come", out)
+                return
+            if not self._is_certain(member):
                 return
             core.reform.suspects.add(key_of(known))
         if not self._is_usher():
@@ -169,6 +179,17 @@ class Entrance:
         answer = core.person(Code.RING_INFO, 0, Bits.IN_FORCE, core.ring.leader)
         core.to(member, Code.RING_INFO, answer.body(), out)
         self._wake(fresh, out)
+
+    def _is_certain(self, member: Member) -> bool:
+        """It has the name of one on the ring. If that one lives it has refused the name by now; if
+        not, this one asks again."""
+        known, since_us = self._namesakes.get(member.name, (None, 0))
+        if known != member:
+            if len(self._namesakes) >= JOINERS_MAX:
+                self._namesakes.clear()
+            self._namesakes[member.name] = member, self._core.now_us
+            return False
+        return self._core.now_us - since_us >= self._core.parameters.t_reform_us // 2
 
     def _wake(self, fresh: bool, out: list[Effect]) -> None:
         core = self._core
@@ -277,7 +298,8 @@ class Entrance:
     def insist(self, out: list[Effect]) -> None:
         core = self._core
         self._quit_rounds += 1
-        if self._quit_rounds > LEAVE_ROUNDS:
+        self._blocked_rounds = 0 if core.is_normal() else self._blocked_rounds + 1
+        if self._quit_rounds > LEAVE_ROUNDS or self._blocked_rounds > BLOCKED_ROUNDS:
             core.doom("left before the others had taken over")
             return
         core.arm(Timer.LEAVE, core.parameters.t_reform_us, out)
@@ -292,7 +314,12 @@ class Entrance:
     def depart(self) -> None:
         """Those who stay have all that we have, but no ring that could say so: what more comes to
         light when they form one, we shall not hear."""
-        self._core.doom("left when too few remained for the ring to go on")
+        core = self._core
+        if {member.name for member in core.ring.members} <= self._leavers.keys():
+            core.ordering.safe = max(core.ordering.safe, core.ordering.S)
+            core.released = True  # Nobody stays.
+        else:
+            core.doom("left when too few remained for the ring to go on")
 
     # -- the state ---------------------------------------------------------------------------------
 

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from unisono.protocols.ring.core import Site
 
 PART_OCTETS_MIN: Final = 200
+SLOW_ROUNDS: Final = 3
+"""So many invitations are for those who do not answer."""
+PATIENT_ROUNDS: Final = 6
+"""Where nobody is suspected, or some are not complete."""
 BLOCKED_ROUNDS: Final = 8
 """After so many invitations in vain the operator is told."""
 
@@ -105,10 +109,11 @@ class Leading(Following):
             self._outbid = True
 
     def _why_blocked(self) -> str:
-        here = len(self._complete())
-        size = max(ring.size for ring in self._quorums)
+        names = set(self._complete())
+        lacking = [ring for ring in self._quorums if not ring.is_majority(names)]
+        ring = (lacking or self._quorums)[0]
         return (
-            f"blocked: {here} of {size} members are heard, and more than half are"
+            f"blocked: {ring.votes(names)} of {ring.size} members are heard, and more than half are"
             " needed; start the others again, or let this part go on with request('go_on')"
         )
 
@@ -123,7 +128,7 @@ class Leading(Following):
             core.refuse(packet.member, f"the name {name} is taken", out)
             return
         if packet.sites != core.parameters.sites:
-            core.refuse_sites(packet, out)
+            core.door.drop("sites")  # Who is wrong is told by the ring, once there is one.
             return
         if known is None and len(self.answers) + len(self._stale) >= SITES_MAX:
             core.door.drop("crowd")
@@ -134,6 +139,7 @@ class Leading(Following):
             return
         self.answers[name] = packet
         self._stale.pop(name, None)
+        self.suspects.discard(packet.header.sender)
         if not self._is_complete(packet):
             core.repair.help(packet.member, packet.header.sender, packet.header.s, out)
 
@@ -213,8 +219,8 @@ class Leading(Following):
     def may_form(self) -> bool:
         """[T_TS] Those who were slow had their chance."""
         core = self._core
-        incomplete = len(self.answers) + 1 > len(self._complete())
-        if self.rounds < (4 if incomplete else 2) and core.ring.seats:
+        patient = self.at_token or len(self.answers) + 1 > len(self._complete())
+        if self.rounds < (PATIENT_ROUNDS if patient else SLOW_ROUNDS) and core.ring.seats:
             return False
         return self._may_form()
 

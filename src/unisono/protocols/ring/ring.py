@@ -70,13 +70,15 @@ class Ring:
         return None if at is None else self.seats[at].member
 
     def is_majority(self, names: Iterable[str]) -> bool:
-        """[RNG-12] More than half of the whole group. Who never was in it counts where the group
-        is said to be larger than what was seen of it."""
+        """[RNG-12] More than half of the whole group."""
+        return self.votes(names) > self.size // 2
+
+    def votes(self, names: Iterable[str]) -> int:
+        """Who never was in the group counts where it is said to be larger than what was seen."""
         voting = set(names)
         known = {seat.member.name for seat in (*self.seats, *self.absent)}
         votes = len(voting & known)
-        votes += min(len(voting - known), max(0, self.size - len(known)))
-        return votes > self.size // 2
+        return votes + min(len(voting - known), max(0, self.size - len(known)))
 
     def ends(self, version: Version) -> int | None:
         """The S with which a version of our history ended; None is *not of our history*. The

@@ -124,25 +124,26 @@ class Speech:
         self._was_lost = False
         room = self.burst * self.piece_octets - 2
         runs: list[Run] = []
+        own = room // 2 if self._queue else 0
         while self._delegates and len(runs) < RUNS_MAX - 1:
-            if runs and self._delegates[0].octets > room:
+            if runs and self._delegates[0].octets > room - own:
                 break
             run = self._delegates.popleft()
             room -= run.octets
             runs.append(run)
-        own = self._gather_own(room)
-        if own is not None:
-            runs.append(own)
+        mine = self._gather_own(room)
+        if mine is not None:
+            runs.append(mine)
         safe = any(mark & SERVICE == Service.SAFE for run in runs for mark in run.marks)
         return write_runs(runs), safe, bool(self._queue or self._delegates)
 
     def _gather_own(self, room: int) -> Run | None:
-        """From the queue, at least something; it has its place as soon as it is said."""
+        """From the queue; what is whole has its place as soon as it is said."""
         queue, first = self._queue, self.ordered + 1
         pieces: list[Buffer] = []
         marks: list[int] = []
         room -= RUN_OCTETS
-        least = BURST_MIN * self.piece_octets // 2
+        least = self.piece_octets // 4
         while queue and len(pieces) < COUNT_MAX:
             payload, service = queue[0]
             rest = len(payload) - self._offset
@@ -154,13 +155,12 @@ class Speech:
                 room -= rest
                 self._settle_head()
                 continue
-            if pieces and (rest <= least or room < least):
+            if room < least:
                 break
-            size = max(room, least)
             mark = service | MORE | (GOES_ON if self._offset else 0)
-            pieces.append(memoryview(payload)[self._offset : self._offset + size])
+            pieces.append(memoryview(payload)[self._offset : self._offset + room])
             marks.append(mark)
-            self._offset += size
+            self._offset += room
             break
         return Run(self._key, first, marks, pieces) if pieces else None
 

@@ -18,6 +18,8 @@ from unisono.protocols.ring.packets import HEADER_OCTETS, TURN, TURN_OCTETS, Del
 if TYPE_CHECKING:
     from unisono.protocols.ring.core import Site
 
+ASK_ALL: Final = 4
+"""Of so many times that the holder is asked, once everyone is."""
 BACKLOG_OCTETS: Final = 4 << 20
 """A member whose application is so far behind keeps the token until it has caught up."""
 
@@ -69,7 +71,7 @@ class TokenWork:
         else:
             core.disarm(Timer.T_SEND, out)
             self._wanted = False
-            core.arm(Timer.T_RT, core.parameters.t_rt_us + self.wait_us(), out)
+            self._expect(out)
             self.forward(out)
 
     def note(self, heard: Heard, turn: Turn) -> None:
@@ -160,6 +162,14 @@ class TokenWork:
         core.ordering.say(Turn(s, core.key, flags, pieces, sum(map(len, pieces))))
         core.speech.said(s)
         core.advance(out)
+        if len(core.ring.seats) > 1:
+            self._expect(out)
+
+    def _expect(self, out: list[Effect]) -> None:
+        """[T_RT] The next turn should come by then."""
+        core = self._core
+        self.tries = 0
+        core.arm(Timer.T_RT, core.parameters.t_rt_us + self.wait_us(), out)
 
     # -- for others ------------------------------------------------------------------------------
 
@@ -204,7 +214,7 @@ class TokenWork:
         self.tries += 1
         core.arm(Timer.T_RT, core.parameters.t_rt_us, out)
         asked = [self.holder()]
-        if self.tries > 1:
+        if self.tries % ASK_ALL == 2:
             asked = [member for member in core.ring.members if member != core.me]
         core.to_all(asked, Code.TS_ALIVE_RQU, b"", out)
         if core.speech.has_own():
