@@ -13,7 +13,7 @@ from unisono.sim.campaign import Summary
 SOAK_SEEDS = int(os.environ.get("UNISONO_SEEDS") or 3000)
 SOAK_ONLY = os.environ.get("UNISONO_PROTOCOL")
 SOAKED = [offer(SOAK_ONLY).name] if SOAK_ONLY else sorted(offers())
-NODES = {"mtp": (3, 9)}
+NODES = {"mtp": (3, 9), "ring": (3, 9)}
 """How many nodes a soaked run has, where it is not 3 to 7: a replicated master takes some."""
 
 
