@@ -87,7 +87,7 @@ def test_one_that_is_alone_lets_the_world_in_between_its_turns() -> None:
         assert S(room, "a") == s + more, "one turn a step"
         effects = step(room, "a", Expired(Timer.T_SEND))
         assert armed_in(effects)[Timer.T_SEND] == 0, "and the next as soon as may be"
-        assert len(delivered_in(effects)) == 1
+        assert 0 < len(delivered_in(effects)) <= 2, "no more than a packet holds"
 
 
 def test_help_is_no_more_than_what_is_kept() -> None:

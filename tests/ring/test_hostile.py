@@ -68,7 +68,7 @@ LARGEST = (b"\xff", b"\x7f\xff", b"\x3f\xff", b"\x80", b"\x00")
 
 def every_packet() -> list[bytes]:
     """What a ring of five says in a life full of trouble."""
-    room = started(*"abcde", sites=0, state=1)
+    room = started(*"abcde", sites=0, state=1, tries=12)
     room.obey("join a b c d\nadvance 400ms\nsay a one\nshout b 5000\nadvance 40ms")
     room.obey("lose 2 b > c token\nlose 2 a > d token\nlose 2 d > b token\nsay b two\nsay d three")
     room.obey("advance 60ms\njoin e\nadvance 300ms")
