@@ -13,7 +13,7 @@ import unisono
 
 
 class Counter:
-    """Adding is the same in any order, so causal order is all that it takes."""
+    """Adding is the same in any order, so any protocol will do."""
 
     def __init__(self) -> None:
         self.value = 0

@@ -11,7 +11,7 @@ import unisono
 
 async def main(name: str) -> None:
     heard = set()
-    async with unisono.join("orders", name=name, protocol="rmcast") as group:
+    async with unisono.join("orders", name=name) as group:
         async for event in group:  # one ordered stream
             match event:
                 case unisono.View(members):

@@ -21,6 +21,8 @@ from unisono.net.stream import SLOW, Slow
 from unisono.net.udp import BUFFER_OCTETS, SEND_QUEUE_OCTETS_MAX
 from unisono.net.where import Where
 
+PROTOCOL = "ring"
+"""What who does not choose gets: one order for all, and no role to be given."""
 MULTICAST, PORT = "239.192.77.1", 7400
 """An address of the organisation-local scope, and a port, that need no permission."""
 LOOPBACK = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
@@ -43,7 +45,7 @@ class Config:
     group: str = ""
     name: str = ""
     """The member's own name; by default host and process id."""
-    protocol: str = "rmcast"
+    protocol: str = PROTOCOL
     service: str = ""
     """Of messages that say nothing else; by default the protocol's strongest, at most agreed."""
     multicast: str = ""
@@ -135,7 +137,7 @@ def from_toml(path: Path) -> dict[str, Any]:
 
 
 def from_url(text: str) -> dict[str, Any]:
-    """`unisono://239.1.2.3:7400/orders?protocol=rmcast` or `unisono+peers://a:7400,b:7400/orders`."""
+    """`unisono://239.1.2.3:7400/orders?protocol=mtp` or `unisono+peers://a:7400,b:7400/orders`."""
     # By hand, because a list of hosts is no host to the library's parser.
     match = URL.fullmatch(text)
     if match is None or match["scheme"] not in SCHEMES:

@@ -121,6 +121,7 @@ def test_without_anything_to_read_it_still_hears() -> None:
 def test_members_that_start_together_hear_all_though_their_input_waits_already() -> None:
     port = str(free_port())
     arguments = ("cat", "pipes", "--port", port, "--json", "--expect", "9", "--linger", "1")
+    arguments += ("--settle", "4")  # The last may start that much later on a busy machine.
     processes = {
         name: subprocess.Popen(
             [*UNISONO, *arguments, "--name", name],

@@ -136,7 +136,9 @@ def test_the_caller_s_mistakes_are_told() -> None:
                 await a.multicast_many([b"", bytes(11)])
             with pytest.raises(unisono.Misuse, match="encode it first"):
                 await a.multicast("text")  # type: ignore[arg-type]
-            with pytest.raises(unisono.Misuse, match="does not offer causal: use mtp or rmcast"):
+            with pytest.raises(
+                unisono.Misuse, match="does not offer causal: use mtp or ring or rmcast"
+            ):
                 await a.multicast(b"x", unisono.CAUSAL)
             with pytest.raises(unisono.Misuse, match="does not offer resilient"):
                 await a.multicast(b"x", unisono.Resilient(unisono.MAJORITY))

@@ -28,7 +28,9 @@ def test_the_reach_of_multicasts_is_set_on_the_socket() -> None:
 @pytest.mark.real
 def test_a_request_that_the_protocol_does_not_know_says_what_it_knows() -> None:
     async def ask() -> None:
-        async with unisono.join("requests", port=7478, detect_us=80_000) as group:
+        async with unisono.join(
+            "requests", protocol="rmcast", port=7478, detect_us=80_000
+        ) as group:
             with pytest.raises(
                 unisono.Misuse, match="rmcast knows no request 'lock'; it knows: none"
             ):

@@ -53,7 +53,7 @@ def given(**options: Any) -> dict[str, Any]:
 
 @app.command()
 def demo(
-    protocol: Protocol = "rmcast",
+    protocol: Protocol = "ring",
     option: Options = None,
     out: Annotated[
         Path, typer.Option(help="Where trace, tables and report go; a former demo is replaced.")
@@ -96,7 +96,7 @@ def cat(
     advertise: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="What others are told instead.")
     ] = None,
-    protocol: Annotated[str | None, typer.Option(help="By default rmcast.")] = None,
+    protocol: Annotated[str | None, typer.Option(help="By default ring.")] = None,
     daemon: Annotated[
         str | None,
         typer.Option(metavar="WHERE", help="Join through the daemon there, as unix:/path."),
@@ -163,7 +163,7 @@ def cat(
 
 @app.command()
 def sim(
-    protocol: Annotated[str | None, typer.Option(help="By default rmcast.")] = None,
+    protocol: Annotated[str | None, typer.Option(help="By default ring.")] = None,
     nodes: Annotated[
         str | None, typer.Option(metavar="N", help="By default 5; with --seeds also a range, 3:7.")
     ] = None,
