@@ -14,6 +14,7 @@ from unisono.core import Effect
 from unisono.model import Member
 from unisono.protocols.ring.codes import Code
 from unisono.protocols.ring.packets import NO_VERSION, Bits, CoordRequest, Person, Version, key_of
+from unisono.protocols.ring.parameters import ROUNDS_MAX
 from unisono.wire import Writer
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ class Election:
         """Whether an invitation may be answered with a promise."""
         attempt = Version(packet.attempt, packet.header.sender)
         if attempt == self.promised:
-            patient = self.repeated <= self._core.parameters.tries
+            patient = self.repeated <= ROUNDS_MAX
             fresh = attempt > self._core.ring.version
             return patient and fresh and self.knows_enough(packet)
         return attempt > self._core.record.pledged and self.knows_enough(packet)

@@ -24,6 +24,7 @@ from unisono.protocols.ring.packets import (
     Version,
     key_of,
 )
+from unisono.protocols.ring.parameters import ROUNDS_MAX
 from unisono.wire import ENVELOPE_OCTETS, Writer
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Entrance:
         self._core.arm(Timer.T_REFORM, base + self._dice.randrange(base), out)
 
     def may_ask_again(self) -> bool:
-        return self.target is not None and self._asked < self._core.parameters.tries
+        return self.target is not None and self._asked < ROUNDS_MAX
 
     def ask(self, out: list[Effect]) -> None:
         self._asked += 1
@@ -249,7 +250,7 @@ class Entrance:
         """A ring is in force: whom it holds has come, whom it lacks is absent."""
         core = self._core
         names = {member.name for member in core.ring.members}
-        self._joiners = {n: j for n, j in self._joiners.items() if n not in names}
+        self._joiners.clear()  # Who did not come along asks again if it lives.
         self._left = {key_of(m): m for n, (m, _) in self._leavers.items() if n not in names}
         self._leavers = {n: j for n, j in self._leavers.items() if n in names}
         if not self.is_giver():

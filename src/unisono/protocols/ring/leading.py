@@ -219,8 +219,12 @@ class Leading(Following):
     def may_form(self) -> bool:
         """[T_TS] Those who were slow had their chance."""
         core = self._core
-        patient = self.at_token or len(self.answers) + 1 > len(self._complete())
-        if self.rounds < (PATIENT_ROUNDS if patient else SLOW_ROUNDS) and core.ring.seats:
+        complete = self._complete()
+        patient = self.at_token or len(self.answers) + 1 > len(complete)
+        missing = {seat.member.name for seat in core.ring.seats} - complete.keys()
+        if missing and self.rounds < (PATIENT_ROUNDS if patient else SLOW_ROUNDS):
+            return False
+        if core.ring.seats and self.rounds < 2:
             return False
         return self._may_form()
 

@@ -60,6 +60,8 @@ PRESETS: Final[Mapping[str, Mapping[str, int]]] = {
 1 s, one packet a turn, and counts who failed for good."""
 
 SITES_MAX: Final = 256
+ROUNDS_MAX: Final = 12
+"""So often is the same asked of one that does not answer, in a reformation."""
 HOUR_US: Final = 3_600_000_000
 
 

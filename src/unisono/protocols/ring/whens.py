@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from unisono.protocols.ring.parameters import ROUNDS_MAX
+
 if TYPE_CHECKING:
     from unisono.protocols.ring.core import Site
     from unisono.protocols.ring.packets import Abort, CoordRequest, Person, RingPart, Token
@@ -82,7 +84,7 @@ def it_is_without_me(me: Site, packet: RingPart) -> bool:
 
 
 def i_asked_enough(me: Site, event: object) -> bool:
-    return me.reform.rounds >= me.parameters.tries
+    return me.reform.rounds >= ROUNDS_MAX // 2
 
 
 def all_answered(me: Site, event: object) -> bool:
@@ -106,7 +108,7 @@ def the_majority_accepted(me: Site, event: object) -> bool:
 
 
 def nobody_accepts(me: Site, event: object) -> bool:
-    return me.reform.rounds >= 2 * me.parameters.tries
+    return me.reform.rounds >= ROUNDS_MAX
 
 
 def my_ring_is_in_force(me: Site, packet: Person) -> bool:
