@@ -104,7 +104,7 @@ def cat(
     service: Annotated[str | None, typer.Option(help="Of the lines: fifo, causal, …")] = None,
     option: Options = None,
     config: Annotated[
-        str | None, typer.Option(metavar="FILE", help="TOML with a table [group], or a URL.")
+        str | None, typer.Option(metavar="FILE", help="TOML with a table \\[group], or a URL.")
     ] = None,
     rejoin: Annotated[
         bool | None, typer.Option("--rejoin", help="Come back when stopped.", show_default=False)
@@ -290,7 +290,7 @@ def daemon(
     service: Annotated[str | None, typer.Option(help="Of messages that ask for none.")] = None,
     option: Options = None,
     config: Annotated[
-        str | None, typer.Option(metavar="FILE", help="TOML with a table [group], or a URL.")
+        str | None, typer.Option(metavar="FILE", help="TOML with a table \\[group], or a URL.")
     ] = None,
     clients: Annotated[
         int | None, typer.Option(min=1, max=60_000, help="How many at most; by default 1024.")

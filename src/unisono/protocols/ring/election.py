@@ -59,8 +59,9 @@ class Election:
     def should_win(self, packet: Person) -> bool:
         """One that denies and has what it speaks of. Who only has heard of more is not waited for:
         it is the majority that must agree."""
-        same = packet.header.version == self._core.version
-        return (same or packet.has(Bits.MEMORY)) and self.is_better(packet)
+        core = self._core
+        equal = packet.header.version == core.version or not core.memory
+        return (equal or packet.has(Bits.MEMORY)) and self.is_better(packet)
 
     def knows_enough(self, packet: Person) -> bool:
         """R1 and R2: it has all that we have. R3 is for two that both invite."""

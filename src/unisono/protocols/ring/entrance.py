@@ -83,6 +83,10 @@ class Entrance:
         base = self._core.parameters.t_reform_us
         self._core.arm(Timer.T_REFORM, base + self._dice.randrange(base), out)
 
+    def jitter(self, wait_us: int) -> int:
+        """A little more, so that two that compete do not go on in step."""
+        return wait_us + self._dice.randrange(1 + wait_us // 4)
+
     def may_ask_again(self) -> bool:
         return self.target is not None and self._asked < ROUNDS_MAX
 

@@ -85,7 +85,8 @@ class Leading(Following):
         packet = core.person(Code.REF_INV_BC, self.promised.number, bits)
         core.everyone(Code.REF_INV_BC, packet.body(), out)
         wait_us = core.parameters.t_ts_us << min(self.rounds - 1, 6)
-        core.arm(Timer.T_TS, min(wait_us, core.parameters.t_ref_rt_us // 2), out)
+        wait_us = core.entrance.jitter(min(wait_us, core.parameters.t_ref_rt_us // 2))
+        core.arm(Timer.T_TS, wait_us, out)
         if self.rounds == BLOCKED_ROUNDS:
             self._warned = True
             out.append(Warn(self._why_blocked()))
