@@ -85,7 +85,9 @@ class Leading(Following):
         packet = core.person(Code.REF_INV_BC, self.promised.number, bits)
         core.everyone(Code.REF_INV_BC, packet.body(), out)
         wait_us = core.parameters.t_ts_us << min(self.rounds - 1, 6)
-        wait_us = core.entrance.jitter(min(wait_us, core.parameters.t_ref_rt_us // 2))
+        wait_us = min(wait_us, core.parameters.t_ref_rt_us // 2)
+        if self.rounds > 1:
+            wait_us = core.entrance.jitter(wait_us)
         core.arm(Timer.T_TS, wait_us, out)
         if self.rounds == BLOCKED_ROUNDS:
             self._warned = True
