@@ -76,7 +76,7 @@ class Leading(Following):
                 self._quorums = rings or (core.founding(),)
         core.entrance.settled(out)
         self.rounds += 1
-        if self.rounds > 2 * BLOCKED_ROUNDS and not core.parameters.sites:
+        if self.rounds > BLOCKED_ROUNDS and not core.parameters.sites:
             if core.ring.seats and not core.stream.has_view:
                 # A group of no known size that never began here: whoever is there begins it.
                 core.forget_ring()
@@ -98,7 +98,7 @@ class Leading(Following):
         is no other way, for until a ring is in force nobody's memory is to be lost."""
         core = self._core
         complete = set(self._complete())
-        if self.rounds <= 2 * BLOCKED_ROUNDS or self._is_majority(complete):
+        if self.rounds <= BLOCKED_ROUNDS or self._is_majority(complete):
             return
         if not self._stale or not self._is_majority(complete | self._stale.keys()):
             return
