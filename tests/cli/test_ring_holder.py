@@ -4,21 +4,16 @@ deliver again."""
 from __future__ import annotations
 
 import contextlib
-import json
-import queue
 import random
 import statistics
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any
 
 import pytest
 
-from tests.cli.running import ROOT, free_port, until
+from tests.cli.running import free_port, until
+from tests.hold import Hold
 from tests.ring.soaking import soak
 from unisono.protocols.ring.parameters import PRESETS
 
@@ -32,52 +27,11 @@ WORK_S = 0.5
 """So long all three work before one is killed, and the two after it."""
 
 
-class Process:
+class Process(Hold):
     """A test's hold on one member."""
 
     def __init__(self, orders: dict[str, Any]) -> None:
-        self.name = str(orders["name"])
-        self._told: list[dict[str, Any]] = []
-        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.ring.mortal", json.dumps(orders)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=ROOT,
-        )
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._lines.put(line)
-
-    def __enter__(self) -> Process:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait(10)
-        assert self.process.stdin is not None
-        with contextlib.suppress(OSError):
-            self.process.stdin.close()
-
-    def order(self, word: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{word}\n".encode())
-        self.process.stdin.flush()
-
-    def of(self, kind: str) -> list[dict[str, Any]]:
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self._told.append(json.loads(self._lines.get_nowait()))
-        return [each for each in self._told if each["kind"] == kind]
+        super().__init__(str(orders["name"]), "tests.ring.mortal", orders)
 
     def next(self, kind: str, word: str) -> dict[str, Any]:
         """What it tells of this kind when it is given the word."""

@@ -7,24 +7,19 @@ were given the same state and heard the same messages after it tell the same dig
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import queue
 import random
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import unisono
+from tests.hold import Hold
 from unisono.model import Message, View
 
-ROOT = Path(__file__).resolve().parents[2]
 HASH_OCTETS = 16
 LARGE_OCTETS_MAX = 1 << 20
 
@@ -182,57 +177,12 @@ class Playing:
         )
 
 
-class Process:
+class Process(Hold):
     """A test's hold on one such process."""
 
     def __init__(self, orders: Mapping[str, Any], before: Sequence[str] = ()) -> None:
-        self.name = orders["join"]["name"]
-        self.told: list[dict[str, Any]] = []
         self.began = time.monotonic()
-        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self.process = subprocess.Popen(
-            [*before, sys.executable, "-m", "tests.mtp.process", json.dumps(orders)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=ROOT,
-        )
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._lines.put(line)
-
-    def __enter__(self) -> Process:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self.process.poll() is None:
-            self.kill()
-        assert self.process.stdin is not None
-        with contextlib.suppress(OSError):
-            self.process.stdin.close()
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(10)
-
-    def order(self, word: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{word}\n".encode())
-        self.process.stdin.flush()
-
-    def of(self, kind: str) -> list[dict[str, Any]]:
-        """What it told of this kind, so far."""
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self.told.append(json.loads(self._lines.get_nowait()))
-        return [each for each in self.told if each["kind"] == kind]
+        super().__init__(orders["join"]["name"], "tests.mtp.process", orders, before)
 
     def ask(self, within_s: float = 30) -> dict[str, Any]:
         """How it is now."""
