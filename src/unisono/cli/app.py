@@ -34,6 +34,14 @@ Options = Annotated[
     list[str] | None, typer.Option(metavar="K=V", help="Of the protocol; may be repeated.")
 ]
 Detail = Annotated[bool, typer.Option("--detail", help="Trace packets too, for draw.")]
+Port = Annotated[int | None, typer.Option(help="Of the multicast address; with peers, the own.")]
+Bind = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Of the own socket.")]
+Advertise = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="What others are told instead.")
+]
+ConfigFile = Annotated[
+    str | None, typer.Option(metavar="FILE", help="TOML with a table \\[group], or a URL.")
+]
 TraceDir = Annotated[Path, typer.Argument(help="The directory that --trace wrote.")]
 
 
@@ -83,19 +91,13 @@ def cat(
         str | None,
         typer.Option(metavar="ADDRESS", help="Of the interface that carries the group."),
     ] = None,
-    port: Annotated[
-        int | None, typer.Option(help="Of the multicast address; with peers, the own.")
-    ] = None,
+    port: Port = None,
     peers: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT,…", help="The members, where there is no multicast."),
     ] = None,
-    bind: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Of the own socket.")
-    ] = None,
-    advertise: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="What others are told instead.")
-    ] = None,
+    bind: Bind = None,
+    advertise: Advertise = None,
     protocol: Annotated[str | None, typer.Option(help="By default ring.")] = None,
     daemon: Annotated[
         str | None,
@@ -103,9 +105,7 @@ def cat(
     ] = None,
     service: Annotated[str | None, typer.Option(help="Of the lines: fifo, causal, …")] = None,
     option: Options = None,
-    config: Annotated[
-        str | None, typer.Option(metavar="FILE", help="TOML with a table \\[group], or a URL.")
-    ] = None,
+    config: ConfigFile = None,
     rejoin: Annotated[
         bool | None, typer.Option("--rejoin", help="Come back when stopped.", show_default=False)
     ] = None,
@@ -271,27 +271,19 @@ def daemon(
         str | None,
         typer.Option(metavar="ADDRESS", help="Of the interface that carries the ring."),
     ] = None,
-    port: Annotated[
-        int | None, typer.Option(help="Of the multicast address; with peers, the own.")
-    ] = None,
+    port: Port = None,
     peers: Annotated[
         str | None,
         typer.Option(metavar="HOST:PORT,…", help="The daemons, where there is no multicast."),
     ] = None,
-    bind: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Of the own socket.")
-    ] = None,
-    advertise: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="What others are told instead.")
-    ] = None,
+    bind: Bind = None,
+    advertise: Advertise = None,
     protocol: Annotated[
         str | None, typer.Option(help="By default ring; it needs a total order.")
     ] = None,
     service: Annotated[str | None, typer.Option(help="Of messages that ask for none.")] = None,
     option: Options = None,
-    config: Annotated[
-        str | None, typer.Option(metavar="FILE", help="TOML with a table \\[group], or a URL.")
-    ] = None,
+    config: ConfigFile = None,
     clients: Annotated[
         int | None, typer.Option(min=1, max=60_000, help="How many at most; by default 1024.")
     ] = None,
