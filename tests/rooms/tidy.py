@@ -41,13 +41,16 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "sim": frozenset(("model", "core", "wire", "errors", "protocols", "trace", "laws")),
     "net": frozenset(("model", "core", "wire", "errors", "parts")),
     "config": frozenset(("net", "core", "model", "errors")),
-    "group": frozenset(("config", "net", "protocols", "trace", "core", "model", "errors")),
+    "chronicle": frozenset(("wire", "model", "errors")),
+    "group": frozenset("config chronicle net protocols trace core model errors".split()),
     "client": frozenset(("group", "config", "net", "core", "wire", "model", "errors")),
     "daemon": frozenset(
         """unisono client group config net protocols core wire model errors""".split()
     ),
     "services": frozenset(("unisono", "group", "model", "errors")),
-    "spark": frozenset(("trace", "laws", "model", "errors")),
+    "log": frozenset(("model", "wire", "errors")),
+    "feed": frozenset("unisono client group config net log wire model errors".split()),
+    "spark": frozenset("feed log draw sim protocols trace laws model errors".split()),
     # The public face hands out names of the rooms a program needs, never what is for people.
     "unisono": frozenset(
         ("client", "config", "group", "net", "protocols", "core", "model", "errors")
