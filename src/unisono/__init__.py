@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from unisono.client import Connection, LocalGroup, connect, join
     from unisono.config import Config
-    from unisono.errors import BadPacket, BadTrace, Misuse, Stopped, TooLarge, UnisonoError
+    from unisono.errors import (
+        BadPacket,
+        BadTrace,
+        Forgotten,
+        Misuse,
+        Stopped,
+        TooLarge,
+        UnisonoError,
+    )
     from unisono.group import Full, Group, Joining, Rejoined, Shed, Stable
     from unisono.model import Address, Member, Message, Resilient, Service, View
 
@@ -23,7 +31,10 @@ __version__ = "0.1.0"
 _HOMES = {
     "client": ("Connection", "LocalGroup", "connect", "join"),
     "config": ("Config",),
-    "errors": ("BadPacket", "BadTrace", "Misuse", "Stopped", "TooLarge", "UnisonoError"),
+    "errors": (
+        *("BadPacket", "BadTrace", "Forgotten"),
+        *("Misuse", "Stopped", "TooLarge", "UnisonoError"),
+    ),
     "group": ("Full", "Group", "Joining", "Rejoined", "Shed", "Stable"),
     "model": ("Address", "Member", "Message", "Resilient", "Service", "View"),
     "model.Service": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "SAFE"),
@@ -45,6 +56,7 @@ __all__ = [
     "BadTrace",
     "Config",
     "Connection",
+    "Forgotten",
     "Full",
     "Group",
     "Joining",

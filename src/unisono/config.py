@@ -82,6 +82,11 @@ class Config:
     leave_s: float = 5.0
     rejoin: bool = False
     """Come back as a new incarnation when the member is stopped."""
+    fed: bool = False
+    """The group feeds a log or a Spark stream: its messages have places, rows of sinks come once.
+    All members say the same."""
+    retain_octets: int = 16 << 20
+    """Of a fed group: how much of the past each member keeps for those who were away."""
     stable: str = ""
     """The file of the protocol's stable storage."""
     trace: str = ""

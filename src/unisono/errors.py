@@ -31,5 +31,9 @@ class Stopped(UnisonoError):
         self.reason = reason
 
 
+class Forgotten(UnisonoError):
+    """What is asked for is past, and nobody keeps it any more."""
+
+
 class TooLarge(Misuse):
     """A message over the group's limit; the text names the limit."""

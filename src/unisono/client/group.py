@@ -15,6 +15,7 @@ from unisono.config import NAME, Config
 from unisono.core import Core, Offer, Setting
 from unisono.errors import Misuse, UnisonoError
 from unisono.group import Group, Joining
+from unisono.group.fed import check_ordered
 from unisono.model import Buffer, Resilient, Service, ServiceLevel, View
 from unisono.net.identity import new_incarnation
 from unisono.net.life import Life
@@ -22,7 +23,7 @@ from unisono.net.stream import Entry, Rejoined
 
 OWN: Final = frozenset(
     """group name service daemon slow queue_count_max queue_octets_max message_octets_max
-    window_octets_max join_s leave_s rejoin""".split()
+    window_octets_max join_s leave_s rejoin fed retain_octets""".split()
 )
 """What a client may set. All else is the daemon's business."""
 
@@ -92,6 +93,12 @@ class LocalGroup(Group):
         message = self._checked(payload)
         return self._speaker.say_nowait((message,), len(message), self._addressed(service, to))
 
+    async def _speak(
+        self, payloads: Sequence[bytes], service: ServiceLevel | str | None = None
+    ) -> int:
+        how = self._addressed(service, None)
+        return await self._speaker.say(payloads, sum(map(len, payloads)), how)
+
     def _addressed(
         self, service: ServiceLevel | str | None, to: str | Sequence[str] | None
     ) -> ServiceLevel:
@@ -104,6 +111,8 @@ class LocalGroup(Group):
 
     def _level(self, service: ServiceLevel | str | None) -> ServiceLevel:
         level = checked_level(service, self._offer)
+        if self.config.fed:
+            check_ordered(level, self.protocol)
         if len(self._levels) < 64 and service is not None:
             self._levels[service] = level
         return level
@@ -119,6 +128,8 @@ class LocalGroup(Group):
         try:
             asked = self.config.service
             self._levels[None] = self._level(asked) if asked else welcome.default
+            if self.config.fed:
+                check_ordered(self._levels[None], welcome.protocol)
         except UnisonoError as error:
             if self._first_view is not None and not self._first_view.done():
                 self._first_view.set_exception(error)

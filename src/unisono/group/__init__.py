@@ -6,17 +6,18 @@ import asyncio
 import logging
 import os
 import random
-import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from unisono import config as configs
 from unisono.config import Config
-from unisono.core import Congested, Core, Leave, Offer, Request, Setting
+from unisono.core import Congested, Leave, Offer, Request, Setting
 from unisono.errors import Misuse, Stopped, TooLarge, UnisonoError
+from unisono.group.fed import HEADER_OCTETS_MAX, Fed, Feeding, check_ordered
+from unisono.group.traced import Traced
 from unisono.model import Buffer, Member, ServiceLevel, View
 from unisono.net import where
 from unisono.net.identity import default_name, new_incarnation
@@ -59,9 +60,13 @@ def join(
         offer = protocols.offer(read.protocol)
     if (snapshot is None) != (restore is None):
         raise Misuse("snapshot= and restore= go together: every member may have to do either")
-    if snapshot is not None and read.slow == "shed":
-        raise Misuse("slow='shed' loses messages, so there is no state to hand over: use 'block'")
+    check_shedding(read, snapshot is not None)
     return Joining(Group(read, offer, snapshot, restore))
+
+
+def check_shedding(config: Config, with_state: bool) -> None:
+    if config.slow == "shed" and (with_state or config.fed):
+        raise Misuse("slow='shed' loses messages, so there is no state to hand over: use 'block'")
 
 
 class Joining:
@@ -85,7 +90,7 @@ class Joining:
         await self._group.leave()
 
 
-class Group:
+class Group(Feeding):
     """A member's hold on its group. Iterate it, in one place, for messages, views and notices."""
 
     def __init__(
@@ -103,8 +108,10 @@ class Group:
         self._levels[None] = (
             self._level(config.service) if config.service else configs.default_service(offer)
         )
+        if config.fed:
+            check_ordered(self._levels[None], offer.name)
         self._name = config.name or default_name()
-        self._with_state = snapshot is not None
+        self._with_state = snapshot is not None or config.fed
         self._life: Life | None = None
         self._view: View | None = None
         self._first_view: asyncio.Future[None] | None = None
@@ -116,15 +123,11 @@ class Group:
         self._past: Counter[str] = Counter()
         self._remembered: deque[bytes] = deque(maxlen=RECORDS_COUNT_MAX)
         self._speaker = Speaker()
-        self._stream = Stream(
-            config.slow,
-            config.queue_count_max,
-            config.queue_octets_max,
-            self._congested,
-            self._overflowed,
-            snapshot,
-            restore,
-        )
+        bounds = (config.slow, config.queue_count_max, config.queue_octets_max)
+        told = (*bounds, self._congested, self._overflowed, snapshot, restore)
+        if config.fed:
+            self._fed = Fed(config.retain_octets, self._speak, lambda: (self.me, self.view))
+        self._stream = self._fed.stream(*told) if self._fed is not None else Stream(*told)
 
     # -- what is known --------------------------------------------------------------------------
 
@@ -166,6 +169,8 @@ class Group:
         found["shed"] += self._stream.shed_count
         found["stream.waiting"] = len(self._stream)
         found["multicast.waiting"] = self._speaker.waiting_count
+        if self._fed is not None:
+            found.update(self._fed.counts())
         return dict(sorted(found.items()))
 
     # -- speaking -------------------------------------------------------------------------------
@@ -211,7 +216,13 @@ class Group:
                 f"the message has {len(payload)} bytes, over the group's limit"
                 f" message_octets_max={self.config.message_octets_max}: split it or raise the limit"
             )
-        return payload
+        return self._fed.sealed(payload) if self._fed is not None else payload
+
+    async def _speak(
+        self, payloads: Sequence[bytes], service: ServiceLevel | str | None = None
+    ) -> int:
+        """Say what is sealed already."""
+        return await self._speaker.say(payloads, sum(map(len, payloads)), self._ready(service))
 
     def _ready(self, service: ServiceLevel | str | None) -> ServiceLevel:
         if self._ended is not None:
@@ -228,6 +239,8 @@ class Group:
         level = configs.service_level("" if service is None else service)
         if level not in self._offer.services:
             configs.check_service(level, self._offer, _catalogue())
+        if self.config.fed:
+            check_ordered(level, self.protocol)
         if len(self._levels) < 64 and service is not None:
             self._levels[service] = level
         return level
@@ -318,7 +331,7 @@ class Group:
     def _made(self, me: Member, endpoint: Endpoint) -> Life:
         core, ledger = self._offer.make(self._setting(me, endpoint)), None
         if self.config.trace:
-            ledger = _Traced(core, self._offer, self.config)
+            ledger = Traced(core, self._offer, self.config)
             core = ledger.core
         told = (self._stream, self._speaker, self._installed, self._life_ended)
         return Life(endpoint, core, *told, self._remembered, self.config.stable, ledger)
@@ -329,7 +342,8 @@ class Group:
             group=self.config.group,
             seed=int.from_bytes(os.urandom(8), "big") >> 1,
             packet_octets_max=min(self.config.packet_octets_max, endpoint.packet_octets_max),
-            message_octets_max=self.config.message_octets_max,
+            message_octets_max=self.config.message_octets_max
+            + (HEADER_OCTETS_MAX if self._fed is not None else 0),
             window_octets_max=self.config.window_octets_max,
             with_state=self._with_state,
             options=self._options,
@@ -366,6 +380,8 @@ class Group:
         self._ended = self._ended or text
         self._speaker.end(Stopped(self._ended))
         self._stream.end(error.reason if error else None)
+        if self._fed is not None:
+            self._fed.recalls.close()
         if self._first_view is not None and not self._first_view.done():
             self._first_view.set_exception(Stopped(self._ended))
             self._first_view.exception()  # seen, even if nobody waits any more
@@ -416,27 +432,6 @@ class Group:
             if life is not None:
                 life.close()
             self._finish("left the group", None)
-
-
-class _Traced:
-    """A core under the tap, and the file its rows go to."""
-
-    def __init__(self, core: Core, offer: Offer, config: Config) -> None:
-        try:
-            from unisono.trace.files import TraceFile
-            from unisono.trace.tap import Tap
-        except ImportError as error:
-            missing = error.name or "pyarrow"
-            raise Misuse(f"trace= needs {missing}: pip install 'unisono[trace]'") from None
-        run, me = config.run or config.group, core.me
-        self._file = TraceFile(config.trace, run, me.name, me.incarnation)
-        self.core = Tap(
-            core, offer.name, config.group, self._file, config.detail, label=offer.label
-        )
-        self.flush, self.close = self._file.flush, self._file.close
-
-    def stopped(self, reason: str) -> None:
-        self.core.note(time.monotonic_ns() // 1000, "leave", reason)
 
 
 def _catalogue() -> Iterable[Offer]:
