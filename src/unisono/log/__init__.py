@@ -1,0 +1,12 @@
+"""A durable log of batches by place: one writer, many readers, SQLite underneath.
+
+Blobs are opaque here; who writes them knows what they are.
+"""
+
+from __future__ import annotations
+
+from unisono.log.reader import LogReader
+from unisono.log.record import BadLog, Batch, Bounds, Dropped, Trimmed
+from unisono.log.writer import Log
+
+__all__ = ["BadLog", "Batch", "Bounds", "Dropped", "Log", "LogReader", "Trimmed"]

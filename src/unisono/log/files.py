@@ -1,0 +1,230 @@
+"""The file under a log: where it lies, what is in it, and how it is opened and salvaged."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from unisono.errors import Misuse
+from unisono.log.record import BadLog, Batch, checksum
+
+FILE: Final = "log.sqlite"
+LOCK: Final = "lock"
+APPLICATION: Final = 0x554E4C47
+"""`UNLG`, in the header of the file: so that no other SQLite file is taken for a log."""
+VERSION: Final = 1
+HEADER: Final = b"SQLite format 3\0"
+BUSY_S: Final = 20.0
+DAMAGED_COUNT_MAX: Final = 100
+
+TABLES: Final = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE batch (
+    first INTEGER PRIMARY KEY, last INTEGER NOT NULL, rows INTEGER NOT NULL,
+    octets INTEGER NOT NULL, t_us INTEGER NOT NULL, crc INTEGER NOT NULL, blob BLOB NOT NULL);
+CREATE INDEX span ON batch (first, last, octets, t_us);
+"""
+INSERT: Final = "INSERT INTO batch VALUES (?, ?, ?, ?, ?, ?, ?)"
+SET: Final = "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+
+log = logging.getLogger("unisono.log")
+
+
+def row_of(batch: Batch) -> tuple[int, int, int, int, int, int, bytes]:
+    octets = len(batch.blob)
+    return (*batch[:2], batch.rows, octets, batch.t_us, checksum(batch), batch.blob)
+
+
+def batch_of(row: tuple[int, int, int, int, int, bytes], path: Path) -> Batch:
+    """From first, last, rows, t_us, crc, blob; what does not fit its checksum is refused."""
+    first, last, rows, t_us, crc, blob = row
+    batch = Batch(first, last, blob, rows, t_us)
+    if not isinstance(blob, bytes) or checksum(batch) != crc:
+        raise BadLog(f"{path}: the batch of places {first} to {last} does not fit its checksum")
+    return batch
+
+
+def lock_of(directory: Path) -> int:
+    """The right to write here, held by the descriptor as long as the process lives."""
+    directory.mkdir(parents=True, exist_ok=True)
+    handle = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise Misuse(
+            f"{directory}: another process writes this log; a log has one writer"
+        ) from None
+    return handle
+
+
+def opened_to_write(directory: Path, durable: bool) -> sqlite3.Connection:
+    """The file, made when it is not there, salvaged when it is damaged."""
+    path = directory / FILE
+    _check_header(path)
+    try:
+        connection = _connect(path)
+        try:
+            if _is_new(connection):
+                _make(connection)
+            _check_kind(connection, path)
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            if mode != "wal":
+                raise BadLog(f"{path}: this file system lets SQLite keep no write-ahead log")
+            connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            connection.execute("SELECT count(last) FROM batch INDEXED BY span").fetchone()
+            connection.execute("SELECT count(*) FROM meta").fetchone()
+        except BaseException:
+            connection.close()
+            raise
+    except sqlite3.DatabaseError as error:
+        if "malformed" not in str(error):
+            raise bad(path, error) from None
+        salvage(path)
+        return opened_to_write(directory, durable)
+    return connection
+
+
+def opened_to_read(directory: Path) -> sqlite3.Connection:
+    """The file as others may be writing it."""
+    path = directory / FILE
+    if not path.is_file():
+        raise BadLog(f"{directory}: there is no log here, which would be a file {FILE}")
+    _check_header(path)
+    place = quote(str(path.resolve()))
+    try:
+        connection = _connect(f"file:{place}?mode=ro")
+        try:
+            _check_kind(connection, path)
+        except sqlite3.OperationalError:
+            # Nobody writes, and here neither may we, not even what readers share.
+            connection.close()
+            connection = _connect(f"file:{place}?immutable=1")
+            _check_kind(connection, path)
+    except sqlite3.DatabaseError as error:
+        raise bad(path, error) from None
+    return connection
+
+
+def _connect(path: Path | str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        path,
+        timeout=BUSY_S,
+        isolation_level=None,
+        check_same_thread=False,
+        uri=isinstance(path, str),
+    )
+
+
+def bad(path: Path, error: sqlite3.Error) -> BadLog:
+    return BadLog(f"{path}: SQLite says: {error}")
+
+
+def _check_header(path: Path) -> None:
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(HEADER))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise BadLog(f"{path}: {error.strerror}") from None
+    if start and start != HEADER:
+        raise BadLog(f"{path} is not a log of Unisono: move it away, or name another directory")
+
+
+def _is_new(connection: sqlite3.Connection) -> bool:
+    return not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+
+
+def _make(connection: sqlite3.Connection) -> None:
+    # What the header says is written before the first transaction of the write-ahead log.
+    connection.executescript(
+        f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};"
+        f"PRAGMA journal_mode = WAL; BEGIN; {TABLES} COMMIT;"
+    )
+
+
+def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
+    if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
+        raise BadLog(f"{path} is not a log of Unisono: move it away, or name another directory")
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if version != VERSION:
+        raise BadLog(f"{path} is a log of version {version}, and this reads version {VERSION}")
+    connection.execute("SELECT 1 FROM batch LIMIT 1").fetchone()
+
+
+# -- salvage ------------------------------------------------------------------------------------
+
+
+def salvage(path: Path) -> int:
+    """Put a new file in the place of a damaged one, with the batches before the damage. The old
+    one stays beside it. Returns how many batches were kept."""
+    fresh = path.with_name(f"{path.name}.salvage")
+    _remove(fresh)
+    with _closing(_connect(fresh)) as target, _closing(_connect(path)) as source:
+        _make(target)
+        try:
+            # Without this SQLite does not look into a file that is shorter than it should be.
+            source.execute("PRAGMA writable_schema = ON")
+            meta = source.execute("SELECT key, value FROM meta").fetchall()
+        except sqlite3.DatabaseError as error:
+            raise BadLog(f"{path} is damaged beyond salvage ({error}): move it away") from None
+        target.execute("BEGIN")
+        target.executemany(SET, meta)
+        kept = last = 0
+        for batch in _until_damage(source, path):
+            target.execute(INSERT, row_of(batch))
+            kept, last = kept + 1, batch.last
+        target.execute("COMMIT")
+        target.execute("PRAGMA journal_mode = DELETE")
+    aside = next(
+        name
+        for at in range(DAMAGED_COUNT_MAX)
+        if not (name := path.with_name(f"{path.name}.damaged-{at}")).exists()
+    )
+    path.rename(aside)
+    for ending in ("-wal", "-shm"):
+        beside = path.with_name(path.name + ending)
+        if beside.exists():
+            beside.rename(aside.with_name(aside.name + ending))
+    fresh.rename(path)
+    log.warning(
+        "%s was damaged: %d batches up to place %d are kept, what came after is dropped;"
+        " the damaged file is %s",
+        *(path, kept, last, aside.name),
+    )
+    return kept
+
+
+def _until_damage(source: sqlite3.Connection, path: Path) -> Iterator[Batch]:
+    rows = "SELECT first, last, rows, t_us, crc, blob FROM batch NOT INDEXED ORDER BY first"
+    before = 0
+    try:
+        for row in source.execute(rows):
+            batch = batch_of(row, path)
+            if batch.first <= before:
+                return
+            before = batch.last
+            yield batch
+    except (sqlite3.DatabaseError, BadLog):
+        return
+
+
+@contextmanager
+def _closing(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def _remove(path: Path) -> None:
+    for ending in ("", "-wal", "-shm", "-journal"):
+        path.with_name(path.name + ending).unlink(missing_ok=True)

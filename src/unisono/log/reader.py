@@ -1,0 +1,102 @@
+"""Reads a log while another thread or process may be writing it."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from unisono.log import files
+from unisono.log.record import Batch, Bounds, Trimmed
+
+PAGE_OCTETS = 4 << 20
+PAGE_COUNT_MAX = 1024
+
+_META = "SELECT key, value FROM meta WHERE key IN ('first', 'end', 'last')"
+_PAGE = """
+SELECT first, last, rows, t_us, crc, blob FROM batch
+WHERE first >= coalesce((SELECT max(first) FROM batch WHERE first <= ?1), ?1) AND first <= ?2
+ORDER BY first LIMIT ?3
+"""
+
+
+class LogReader:
+    """A reader of its own: it holds nobody up, and nobody holds it up."""
+
+    def __init__(self, directory: Path | str) -> None:
+        self._path = Path(directory) / files.FILE
+        self._connection = files.opened_to_read(Path(directory))
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        with self._lock:
+            self._connection.close()
+
+    def bounds(self) -> Bounds:
+        with self._lock, self._at_one_time():
+            return self._bounds()
+
+    def meta(self) -> dict[str, str]:
+        """What the writer keeps beside the batches, and the log's own bounds as text."""
+        with self._lock, self._at_one_time():
+            return dict(self._connection.execute("SELECT key, value FROM meta"))
+
+    def page(
+        self, first: int, last: int, octets_max: int = PAGE_OCTETS, count_max: int = PAGE_COUNT_MAX
+    ) -> list[Batch]:
+        """The first batches that hold any of these places, as many as the bounds let through but
+        at least one. The outer ones may hold more than was asked for."""
+        with self._lock, self._at_one_time():
+            begins = self._bounds().first
+            if first < begins and last >= first:
+                raise Trimmed(first, begins)
+            found: list[Batch] = []
+            octets = 0
+            for row in self._connection.execute(_PAGE, (first, last, count_max + 1)):
+                if row[1] < first:
+                    continue
+                found.append(files.batch_of(row, self._path))
+                octets += len(found[-1].blob)
+                if octets >= octets_max or len(found) >= count_max:
+                    break
+            return found
+
+    def read(self, first: int, last: int) -> Iterator[Batch]:
+        """All batches that hold any of these places, in order, a page at a time: nothing is held
+        between two pages, so what is trimmed meanwhile raises `Trimmed`."""
+        while first <= last:
+            page = self.page(first, last)
+            if not page:
+                return
+            yield from page
+            first = page[-1].last + 1
+
+    def _bounds(self) -> Bounds:
+        known = dict(self._connection.execute(_META).fetchall())
+        first = int(known.get("first", 1))
+        end = int(known.get("end", first - 1))
+        return Bounds(first, end, int(known.get("last", end)))
+
+    def _at_one_time(self) -> _Snapshot:
+        return _Snapshot(self._connection, self._path)
+
+
+class _Snapshot:
+    """All reads within see the log as it was at one moment."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+
+    def __enter__(self) -> None:
+        try:
+            self._connection.execute("BEGIN")
+        except sqlite3.Error as error:
+            raise files.bad(self._path, error) from None
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("COMMIT")
+        if isinstance(error, sqlite3.Error):
+            raise files.bad(self._path, error) from None

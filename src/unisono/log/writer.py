@@ -1,0 +1,293 @@
+"""Writes a log: appends that wait together become durable together."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from unisono.errors import Misuse
+from unisono.log import files
+from unisono.log.record import BadLog, Batch, Bounds, Dropped
+from unisono.log.spans import Spans, spans_of
+
+PLACE_MAX = (1 << 62) - 1
+TAIL_COUNT = 64
+"""So many of the last batches are checked when a log is opened: what a torn write would spoil."""
+TRIM_COUNT_MAX = 100_000
+OWN_META = frozenset(("first", "end", "last"))
+
+log = logging.getLogger("unisono.log")
+
+
+class _Waiting:
+    """An append that waits for its turn, or has had it."""
+
+    def __init__(self, batches: Sequence[Batch], meta: Mapping[str, str | None]) -> None:
+        self.batches = batches
+        self.meta = meta
+        self.done = False
+        self.error: Exception | None = None
+
+
+class Log:
+    """The one writer of a log. Its methods may be called from any thread."""
+
+    def __init__(self, directory: Path | str, *, durable: bool = True) -> None:
+        """`durable=False` lets the last commits be lost when the machine, not the process, dies."""
+        self.directory = Path(directory)
+        self._lock_handle = files.lock_of(self.directory)
+        self._waiting: list[_Waiting] = []
+        self._queue = threading.Lock()
+        self._writing = threading.Lock()
+        self.commits = 0
+        """Transactions so far."""
+        try:
+            self._connection = files.opened_to_write(self.directory, durable)
+            try:
+                self._recall()
+            except BaseException:
+                self._connection.close()
+                raise
+        except BaseException:
+            os.close(self._lock_handle)
+            raise
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        with self._writing:
+            if self._lock_handle >= 0:
+                self._connection.close()
+                os.close(self._lock_handle)
+                self._lock_handle = -1
+
+    # -- what is there --------------------------------------------------------------------------
+
+    @property
+    def path(self) -> Path:
+        return self.directory / files.FILE
+
+    @property
+    def first(self) -> int:
+        return self._spans.first
+
+    @property
+    def end(self) -> int:
+        """Everything from `first` to here is there."""
+        return self._spans.end
+
+    @property
+    def last(self) -> int:
+        return self._spans.last
+
+    @property
+    def bounds(self) -> Bounds:
+        spans = self._spans
+        return Bounds(spans.first, spans.end, spans.last)
+
+    @property
+    def octets(self) -> int:
+        """Of all blobs."""
+        return self._octets
+
+    def holes(self) -> list[tuple[int, int]]:
+        """Places that are missing before `last`, first and last of each hole."""
+        return self._spans.holes()
+
+    def meta(self, key: str) -> str | None:
+        return self._meta.get(key)
+
+    def _recall(self) -> None:
+        """What the file holds; a bad tail is dropped, and said so."""
+        try:
+            self._meta = dict(self._connection.execute("SELECT key, value FROM meta").fetchall())
+            self._drop_bad_tail()
+            held = self._connection.execute(
+                "SELECT first, last, octets FROM batch INDEXED BY span ORDER BY first"
+            ).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise files.bad(self.path, error) from None
+        for key in OWN_META & self._meta.keys():
+            if not self._meta[key].isdigit():
+                raise BadLog(f"{self.path}: {key} is {self._meta[key]!r}, which is no place")
+        spans = spans_of(int(self._meta.get("first", 1)), (row[:2] for row in held))
+        if spans is None:
+            raise BadLog(f"{self.path}: two batches hold the same place; move the log away")
+        self._spans = spans
+        self._octets: int = sum(row[2] for row in held)
+        said = Bounds(spans.first, int(self._meta.get("end", 0)), int(self._meta.get("last", 0)))
+        if "end" in self._meta and said != self.bounds:
+            self._transact([], {}, spans)
+
+    def _drop_bad_tail(self) -> None:
+        newest = self._connection.execute(
+            "SELECT first, last, rows, t_us, crc, blob FROM batch ORDER BY first DESC LIMIT ?",
+            (TAIL_COUNT,),
+        ).fetchall()
+        bad = []
+        for row in newest:
+            try:
+                files.batch_of(row, self.path)
+            except BadLog:
+                bad.append(row[0])
+        if not bad:
+            return
+        dropped = [row[:2] for row in newest if row[0] >= min(bad)]
+        self._connection.execute("DELETE FROM batch WHERE first >= ?", (min(bad),))
+        log.warning(
+            "%s: %d batches at the end, places %d to %d, are dropped: the batch at %d does not fit"
+            " its checksum",
+            *(self.path, len(dropped), min(bad), dropped[0][1], min(bad)),
+        )
+
+    # -- appending ------------------------------------------------------------------------------
+
+    def append(
+        self, batches: Iterable[Batch] = (), meta: Mapping[str, str | None] | None = None
+    ) -> None:
+        """Make these batches and this knowledge durable, all or nothing; a value of nothing
+        forgets its key. Appends that wait while another is written share one transaction."""
+        mine = _Waiting([*batches], dict(meta or {}))
+        self._check(mine)
+        with self._queue:
+            self._waiting.append(mine)
+        with self._writing:
+            if not mine.done:
+                self._commit()
+        if mine.error is not None:
+            raise mine.error
+
+    def _check(self, mine: _Waiting) -> None:
+        for batch in mine.batches:
+            if not 1 <= batch.first <= batch.last <= PLACE_MAX:
+                raise Misuse(f"a batch for places {batch.first} to {batch.last}: they begin at 1")
+            if not isinstance(batch.blob, bytes):
+                raise Misuse(f"a blob is bytes, not {type(batch.blob).__name__}")
+        if taken := OWN_META & mine.meta.keys():
+            raise Misuse(f"the log itself keeps {', '.join(sorted(taken))}: take another key")
+
+    def _commit(self) -> None:
+        with self._queue:
+            taken, self._waiting = self._waiting, []
+        spans = self._spans.copy()
+        now_us = time.time_ns() // 1000
+        batches: list[Batch] = []
+        meta: dict[str, str | None] = {}
+        joined = []
+        for each in taken:
+            each.done = True
+            trial = spans.copy()
+            try:
+                for batch in each.batches:
+                    if (place := trial.overlap(batch.first, batch.last)) is not None:
+                        raise Misuse(f"place {place} was appended before: a log is not rewritten")
+                    trial.add(batch.first, batch.last)
+            except Misuse as error:
+                each.error = error
+                continue
+            spans = trial
+            batches += (b if b.t_us else b._replace(t_us=now_us) for b in each.batches)
+            meta |= each.meta
+            joined.append(each)
+        try:
+            if joined:
+                self._transact(batches, meta, spans)
+        except Exception as error:  # each of those that wait must hear of it
+            for each in joined:
+                each.error = error
+
+    def _transact(
+        self, batches: Sequence[Batch], meta: Mapping[str, str | None], spans: Spans
+    ) -> None:
+        own = {"first": str(spans.first), "end": str(spans.end), "last": str(spans.last)}
+        connection = self._connection
+        if self._lock_handle < 0:
+            raise Misuse(f"{self.directory}: the log is closed")
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany(files.INSERT, map(files.row_of, batches))
+            for key, value in {**meta, **own}.items():
+                if value is None:
+                    connection.execute("DELETE FROM meta WHERE key = ?", (key,))
+                else:
+                    connection.execute(files.SET, (key, value))
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise files.bad(self.path, error) from None
+        self.commits += 1
+        for key, value in {**meta, **own}.items():
+            if value is None:
+                self._meta.pop(key, None)
+            else:
+                self._meta[key] = value
+        self._spans = spans
+        self._octets += sum(len(batch.blob) for batch in batches)
+
+    # -- retention ------------------------------------------------------------------------------
+
+    def trim(
+        self,
+        octets_max: int | None = None,
+        age_s: float | None = None,
+        now_us: int | None = None,
+    ) -> Dropped | None:
+        """Drop the oldest batches while there is more than this, or while they are older. Says
+        what was dropped, to the caller and to the operator; the log's first place remembers it."""
+        with self._writing:
+            return self._trim(octets_max, age_s, now_us or time.time_ns() // 1000)
+
+    def _trim(self, octets_max: int | None, age_s: float | None, now_us: int) -> Dropped | None:
+        oldest_us = None if age_s is None else now_us - int(age_s * 1e6)
+        octets, reason, last = 0, "", 0
+        rows = self._connection.execute(
+            "SELECT last, octets, t_us FROM batch INDEXED BY span ORDER BY first LIMIT ?",
+            (TRIM_COUNT_MAX,),
+        )
+        for row_last, row_octets, t_us in rows:
+            if octets_max is not None and self._octets - octets > octets_max:
+                reason = f"the log had more than {octets_max} bytes"
+            elif oldest_us is not None and t_us < oldest_us:
+                reason = f"they were older than {age_s:g} s"
+            else:
+                break
+            octets, last = octets + row_octets, row_last
+        if not last:
+            return None
+        dropped = Dropped(self.first, last, octets, reason)
+        spans = self._spans.copy()
+        spans.drop_before(last + 1)
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.execute("DELETE FROM batch WHERE first <= ?", (last,))
+            for key, value in zip(("first", "end", "last"), _bounds_of(spans), strict=True):
+                self._connection.execute(files.SET, (key, str(value)))
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise files.bad(self.path, error) from None
+        self._spans = spans
+        self._octets -= octets
+        log.info("%s: dropped %s", self.directory, dropped)
+        return dropped
+
+
+def _bounds_of(spans: Spans) -> Bounds:
+    return Bounds(spans.first, spans.end, spans.last)

@@ -1,0 +1,330 @@
+"""The log keeps what was appended, at its place, and says what it does not have."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unisono.errors import Misuse
+from unisono.log import BadLog, Batch, Bounds, Log, LogReader, Trimmed
+from unisono.log.spans import Spans
+
+
+def batch(first: int, last: int | None = None, octets: int = 10, t_us: int = 0) -> Batch:
+    last = last or first
+    return Batch(first, last, random.Random(first).randbytes(octets), last - first + 1, t_us)
+
+
+def filled(directory: Path, count: int = 10, octets: int = 10) -> None:
+    with Log(directory, durable=False) as log:
+        log.append(batch(at, octets=octets) for at in range(1, count + 1))
+
+
+def firsts(directory: Path, first: int = 1, last: int = 1 << 60) -> list[int]:
+    reader = LogReader(directory)
+    try:
+        return [each.first for each in reader.read(first, last)]
+    finally:
+        reader.close()
+
+
+def test_what_was_appended_is_read_back(tmp_path: Path) -> None:
+    with Log(tmp_path) as log:
+        log.append([batch(1, 3), batch(4)], {"life": "x"})
+        log.append([batch(5, 9)])
+        assert log.bounds == Bounds(1, 9, 9)
+    reader = LogReader(tmp_path)
+    assert [each[:4] for each in reader.read(1, 9)] == [
+        each[:4] for each in (batch(1, 3), batch(4), batch(5, 9))
+    ]
+    assert [each.first for each in reader.read(2, 4)] == [1, 4]
+    assert [each.first for each in reader.read(6, 6)] == [5]
+    assert list(reader.read(10, 20)) == []
+    assert reader.meta()["life"] == "x"
+    assert all(each.t_us > 1e15 for each in reader.read(1, 9))
+    reader.close()
+
+
+def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
+    filled(tmp_path)
+    with Log(tmp_path) as log:
+        assert log.bounds == Bounds(1, 10, 10)
+        assert log.octets == 100
+        log.append([batch(11)], {"a": "1", "b": "2"})
+        log.append([], {"a": None})
+    with Log(tmp_path) as log:
+        assert (log.end, log.meta("a"), log.meta("b")) == (11, None, "2")
+
+
+def test_holes_are_known_and_filled(tmp_path: Path) -> None:
+    with Log(tmp_path, durable=False) as log:
+        log.append([batch(1, 2), batch(6, 7), batch(10)])
+        assert log.bounds == Bounds(1, 2, 10)
+        assert log.holes() == [(3, 5), (8, 9)]
+    with Log(tmp_path, durable=False) as log:
+        assert log.holes() == [(3, 5), (8, 9)]
+        log.append([batch(3, 5)])
+        assert log.bounds == Bounds(1, 7, 10)
+        log.append([batch(8, 9)])
+        assert log.bounds == Bounds(1, 10, 10)
+        assert not log.holes()
+
+
+@pytest.mark.parametrize("span", [(1, 1), (2, 4), (5, 6), (4, 9), (7, 7), (1, 20)])
+def test_a_place_is_written_once(tmp_path: Path, span: tuple[int, int]) -> None:
+    with Log(tmp_path, durable=False) as log:
+        log.append([batch(1, 2), batch(6, 7)])
+        with pytest.raises(Misuse, match="was appended before"):
+            log.append([batch(30), batch(*span)], {"a": "1"})
+        assert log.last == 7, "all of it or nothing"
+        assert log.meta("a") is None
+    assert firsts(tmp_path) == [1, 6]
+
+
+@pytest.mark.parametrize("bad", [Batch(0, 0, b""), Batch(2, 1, b""), Batch(1, 1 << 63, b"")])
+def test_places_begin_at_one(tmp_path: Path, bad: Batch) -> None:
+    with Log(tmp_path) as log, pytest.raises(Misuse, match="begin at 1"):
+        log.append([bad])
+
+
+def test_what_the_log_keeps_itself_is_not_the_callers(tmp_path: Path) -> None:
+    with Log(tmp_path) as log, pytest.raises(Misuse, match="keeps end"):
+        log.append([], {"end": "7"})
+
+
+def test_appends_that_wait_together_share_a_transaction(tmp_path: Path) -> None:
+    with Log(tmp_path, durable=False) as log:
+        log._writing.acquire()  # as if one were being written
+        threads = [threading.Thread(target=log.append, args=([batch(at)],)) for at in range(1, 9)]
+        for thread in threads:
+            thread.start()
+        while len(log._waiting) < len(threads):
+            pass
+        log._writing.release()
+        for thread in threads:
+            thread.join()
+        assert log.end == 8
+        assert log.commits == 1
+
+
+def test_one_of_those_that_wait_may_be_wrong(tmp_path: Path) -> None:
+    told: list[str] = []
+
+    def say(log: Log, first: int) -> None:
+        try:
+            log.append([batch(first)])
+        except Misuse as error:
+            told.append(str(error))
+
+    with Log(tmp_path, durable=False) as log:
+        log.append([batch(1)])
+        log._writing.acquire()
+        threads = [threading.Thread(target=say, args=(log, at)) for at in (1, 2, 3)]
+        for thread in threads:
+            thread.start()
+        while len(log._waiting) < len(threads):
+            pass
+        log._writing.release()
+        for thread in threads:
+            thread.join()
+        assert told == ["place 1 was appended before: a log is not rewritten"]
+        assert log.end == 3
+
+
+def test_one_writer_at_a_time(tmp_path: Path) -> None:
+    with Log(tmp_path), pytest.raises(Misuse, match="one writer"):
+        Log(tmp_path)
+    Log(tmp_path).close()
+
+
+def test_a_closed_log_says_so(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.close()
+    with pytest.raises(Misuse, match="closed"):
+        log.append([batch(1)])
+
+
+WRITER = """
+import sys, time
+from unisono.log import Batch, Log
+log = Log(sys.argv[1])
+for at in range(1, 100_000):
+    log.append([Batch(at, at, b"%d" % at, 1)], {"upto": str(at)})
+    print(at, flush=True)
+"""
+
+
+@pytest.mark.real
+def test_another_process_reads_while_it_is_written_and_killed(tmp_path: Path) -> None:
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE)
+    assert writer.stdout is not None
+    told = 0
+    for line in writer.stdout:
+        told = int(line)
+        if told == 20:
+            assert len(firsts(tmp_path)) >= 20
+        if told == 60:
+            break
+    writer.kill()
+    told = max([told, *map(int, writer.stdout.read().split())])
+    writer.wait()
+    with Log(tmp_path) as log:
+        assert log.end >= told, "what was said to be durable is there"
+        assert log.meta("upto") == str(log.end), "a batch and what is known of it are one"
+        assert not log.holes()
+        assert firsts(tmp_path) == list(range(1, log.end + 1))
+
+
+# Retention.
+
+
+def test_the_oldest_are_dropped_by_size(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    filled(tmp_path, 10, octets=100)
+    caplog.set_level("INFO", "unisono.log")
+    with Log(tmp_path) as log:
+        assert log.trim(octets_max=1000) is None
+        dropped = log.trim(octets_max=750)
+        assert dropped is not None
+        assert (dropped.first, dropped.last, dropped.octets) == (1, 3, 300)
+        assert "more than 750 bytes" in dropped.reason
+        assert "places 1 to 3" in caplog.text
+        assert log.bounds == Bounds(4, 10, 10)
+        assert log.octets == 700
+    reader = LogReader(tmp_path)
+    with pytest.raises(Trimmed, match="places 2 to 3 were dropped") as error:
+        list(reader.read(2, 9))
+    assert error.value.begins == 4
+    assert [each.first for each in reader.read(4, 9)] == [4, 5, 6, 7, 8, 9]
+    with Log(tmp_path) as log:
+        assert log.bounds == Bounds(4, 10, 10)
+
+
+def test_the_oldest_are_dropped_by_age_and_a_hole_stays_one(tmp_path: Path) -> None:
+    with Log(tmp_path) as log:
+        log.append([batch(1, 3, t_us=1_000_000), batch(6, 7, t_us=9_000_000)])
+        dropped = log.trim(age_s=5, now_us=10_000_000)
+        assert dropped is not None
+        assert (dropped.first, dropped.last) == (1, 3)
+        assert log.bounds == Bounds(4, 3, 7)
+        assert log.holes() == [(4, 5)]
+        with pytest.raises(Misuse, match="before"):
+            log.append([batch(3)])
+        assert log.trim(age_s=5, now_us=20_000_000) is not None
+        assert log.bounds == Bounds(8, 7, 7)
+
+
+# Damage.
+
+
+def test_another_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "log.sqlite").write_text("a letter to the editor")
+    for opened in (Log, LogReader):
+        with pytest.raises(BadLog, match="not a log of Unisono"):
+            opened(tmp_path)
+
+
+def test_another_database_is_refused(tmp_path: Path) -> None:
+    other = sqlite3.connect(tmp_path / "log.sqlite")
+    other.execute("CREATE TABLE t (x)")
+    other.close()
+    for opened in (Log, LogReader):
+        with pytest.raises(BadLog, match="not a log of Unisono"):
+            opened(tmp_path)
+
+
+def test_no_log_is_no_log(tmp_path: Path) -> None:
+    with pytest.raises(BadLog, match="no log here"):
+        LogReader(tmp_path)
+
+
+def test_a_later_version_is_refused(tmp_path: Path) -> None:
+    filled(tmp_path)
+    other = sqlite3.connect(tmp_path / "log.sqlite")
+    other.execute("PRAGMA user_version = 9")
+    other.close()
+    with pytest.raises(BadLog, match="version 9"):
+        Log(tmp_path)
+
+
+def test_a_truncated_file_keeps_what_was_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    filled(tmp_path, 200, octets=3000)
+    path = tmp_path / "log.sqlite"
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.truncate(size // 2 // 4096 * 4096 + 100)
+    with pytest.raises(BadLog, match="malformed"):
+        LogReader(tmp_path).bounds()
+    with Log(tmp_path) as log:
+        assert 20 < log.end < 200
+        assert "was damaged" in caplog.text
+        assert f"up to place {log.end}" in caplog.text
+        log.append([batch(log.end + 1)])
+        assert firsts(tmp_path) == list(range(1, log.end + 1))
+    assert (tmp_path / "log.sqlite.damaged-0").exists()
+
+
+def test_a_bad_tail_is_dropped_and_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    filled(tmp_path, 100)
+    other = sqlite3.connect(tmp_path / "log.sqlite")
+    other.execute("UPDATE batch SET blob = x'00' WHERE first = 98")
+    other.commit()
+    other.close()
+    with pytest.raises(BadLog, match="places 98 to 98 does not fit"):
+        firsts(tmp_path)
+    with Log(tmp_path) as log:
+        assert log.bounds == Bounds(1, 97, 97)
+        assert "places 98 to 100" in caplog.text
+    assert firsts(tmp_path) == list(range(1, 98))
+    assert LogReader(tmp_path).bounds() == Bounds(1, 97, 97)
+
+
+def test_an_old_batch_that_is_bad_is_named(tmp_path: Path) -> None:
+    filled(tmp_path, 100)
+    other = sqlite3.connect(tmp_path / "log.sqlite")
+    other.execute("UPDATE batch SET last = 3 WHERE first = 2")
+    other.execute("UPDATE batch SET blob = x'00' WHERE first = 5")
+    other.commit()
+    other.close()
+    with pytest.raises(BadLog, match="two batches"):
+        Log(tmp_path)
+    with pytest.raises(BadLog, match="places 5 to 5"):
+        LogReader(tmp_path).page(5, 7)
+
+
+# The clever part equals its slow twin.
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 60), st.integers(0, 5)), max_size=25),
+    st.integers(1, 40),
+)
+def test_spans_are_a_set_of_places(wanted: list[tuple[int, int]], drop: int) -> None:
+    spans, held = Spans(), set[int]()
+    for first, more in wanted:
+        places = set(range(first, first + more + 1))
+        assert spans.overlap(first, first + more) == min(places & held, default=None)
+        if not places & held:
+            spans.add(first, first + more)
+            held |= places
+    first = 1
+    for _ in range(2):
+        end = first - 1
+        while end + 1 in held:
+            end += 1
+        last = max([*held, end])
+        assert (spans.end, spans.last) == (end, last)
+        missing = {place for a, b in spans.holes() for place in range(a, b + 1)}
+        assert missing == set(range(end + 1, last + 1)) - held
+        first = drop
+        spans.drop_before(drop)
+        held = {place for place in held if place >= drop}
