@@ -258,6 +258,50 @@ def pipeline(
 
 
 @app.command()
+def sweep(
+    seeds: Annotated[str, typer.Option(metavar="A:B", help="Each seed from A to B - 1.")],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where traces, tables and report go; or are.")
+    ],
+    protocol: Annotated[
+        str, typer.Option(metavar="NAME,…", help="Or all of the catalogue.")
+    ] = "all",
+    nodes: Annotated[
+        str | None, typer.Option(metavar="A-B", help="Drawn by seed; by default 3-7.")
+    ] = None,
+    faults: Annotated[
+        str | None, typer.Option(help="none, loss, crash, partition or chaos, the default.")
+    ] = None,
+    messages: Annotated[int | None, typer.Option(help="Of each run; by default 200.")] = None,
+    service: Annotated[str | None, typer.Option(help="By default the strongest on offer.")] = None,
+    option: Options = None,
+    detail: Detail = False,
+    keep: Annotated[
+        str, typer.Option(help="Traces: all, or failed for those of failed runs alone.")
+    ] = "all",
+    master: Annotated[str, typer.Option(help="Spark's master.")] = "local[*]",
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="K=V", help="A Spark setting; may be repeated.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Thousands of simulated runs on Spark, judged there; failed seeds with their replay lines."""
+    from unisono.cli.sweep import sweep as run_sweep
+
+    words = given(
+        protocol=protocol,
+        seeds=seeds,
+        nodes=nodes,
+        faults=faults,
+        messages=messages,
+        service=service,
+        options=option,
+        detail=detail or None,
+    )
+    raise typer.Exit(run_sweep(words, out, keep, master, conf or (), as_json))
+
+
+@app.command()
 def daemon(
     listen: Annotated[
         list[str] | None,

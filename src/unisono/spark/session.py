@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CONF_DIR = Path(__file__).parent / "conf"
+RAISED = re.compile(
+    r"(?!py4j|org|java|pyspark)[A-Za-z_][\w.]*(?:Error|Exception|Misuse|BadTrace): "
+)
+"""The last line of a Python traceback."""
+WORDS_MAX = 300
 
 QUIET = {
     "spark.ui.enabled": "false",
@@ -57,6 +63,16 @@ def open_session(
     for name, value in settings.items():
         builder = builder.config(name, as_text(value))
     return builder.getOrCreate()
+
+
+def in_words(error: BaseException) -> str:
+    """What Spark says, on a line: its errors are pages long. A task's own last words go first."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    raised = [line for line in lines if RAISED.match(line)]
+    said = (raised or lines or [type(error).__name__])[-1 if raised else 0]
+    if match := re.match(r"ModuleNotFoundError: No module named '([\w.]+)'", said):
+        return f"the tasks' Python has no {match[1]}; see docs/CLUSTER.md for what to ship"
+    return re.sub(r"^unisono\.errors\.\w+: ", "", said)[:WORDS_MAX]
 
 
 def on_this_machine(master: str) -> bool:

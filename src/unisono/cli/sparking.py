@@ -1,0 +1,64 @@
+"""What the commands that work on Spark share: the master, its settings, the session."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from unisono.errors import Misuse, UnisonoError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MASTER: Final = re.compile(
+    r"local(\[(\*|[1-9]\d{0,3})(,\d+)?\])?|local-cluster\[.+\]|spark://.+:\d+|yarn|k8s://.+"
+)
+SMALL_OCTETS: Final = 64 << 20
+QUICK: Final[Mapping[str, str | int | bool]] = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.adaptive.enabled": False,
+    "spark.sql.shuffle.partitions": 2,
+    "spark.default.parallelism": 2,
+}
+"""For a small trace: what is spent on compiling and planning well is never earned back."""
+
+
+def check_master(master: str) -> None:
+    if not MASTER.fullmatch(master):
+        raise Misuse(f"--master {master!r}: write local[*], spark://HOST:PORT, yarn or k8s://URL")
+
+
+def conf_of(texts: Iterable[str]) -> dict[str, str]:
+    """Spark's own settings as `--conf NAME=VALUE` has them; the last of a name counts."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not re.fullmatch(r"spark\.[\w.-]+", name):
+            raise Misuse(f"--conf {text!r}: write it as spark.name=value")
+        found[name] = value
+    return found
+
+
+@contextmanager
+def session_on(
+    master: str, app: str, conf: Mapping[str, str], octets: int
+) -> Iterator[SparkSession]:
+    """A session for so much data, stopped afterwards. `conf` wins over what we think fit."""
+    from unisono.spark.session import in_words, open_session
+
+    check_master(master)
+    ours = QUICK if octets < SMALL_OCTETS else {}
+    try:
+        session = open_session(master, app, **{**ours, **conf})
+    except UnisonoError:
+        raise
+    except Exception as error:
+        raise Misuse(
+            f"no Spark session on --master {master!r} ({in_words(error)}): try local[*]"
+        ) from None
+    try:
+        yield session
+    finally:
+        session.stop()
