@@ -1,0 +1,115 @@
+"""A simulated group that is fed: its members keep chronicles, and sinks say their rows again."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+from unisono import chronicle
+from unisono.chronicle import Chronicle, Rows
+from unisono.model import Message, ServiceLevel, View
+from unisono.sim.acting import Lived, Play, Scene
+
+QUERIES, PARTITIONS, ROWS = 2, 2, 5
+
+
+def row_text(query: str, partition: int, epoch: int, row: int) -> bytes:
+    return f"{query} {partition} {epoch} {row}".encode()
+
+
+class Scribe:
+    """One life: what it was told, each with its place; and tasks of queries that it runs, from
+    their first row on each time, whatever was said before."""
+
+    chronicler = Chronicle
+
+    def __init__(self, scene: Scene) -> None:
+        self.chronicle = self.chronicler(retain_octets=2000)
+        self.dice = scene.dice
+        self.me = scene.me
+        self.told: list[tuple[str, int, bytes]] = []
+        """The group's life, place and payload."""
+        self.kept: list[str] = []
+        self.count = 0
+
+    def hear(self, message: Message) -> Sequence[bytes]:
+        heard = self.chronicle.hear(message)
+        if isinstance(heard, Message):
+            assert heard.seq is not None
+            self.told.append((self.chronicle.life, heard.seq, heard.payload))
+            past = self.chronicle.messages(1, heard.seq)
+            if [each.seq for each in past] != list(range(heard.seq - len(past) + 1, heard.seq + 1)):
+                self.kept.append(f"the past of {heard.seq} has holes")
+        return ()
+
+    def see(self, view: View) -> Sequence[bytes]:
+        self.chronicle.see(view)
+        return ()
+
+    def prompt(self) -> Sequence[bytes]:
+        self.count += 1
+        if self.dice.random() < 0.5:
+            text = f"{self.me}:{self.count}".encode()
+            return [chronicle.plain(b"\xf5" + text if self.dice.random() < 0.2 else text)]
+        query, partition = f"q{self.dice.randrange(QUERIES)}", self.dice.randrange(PARTITIONS)
+        epoch, row = self.chronicle._writers.get((query, partition), (0, -1))
+        # The next epoch begins when the one before is done, at the earliest; the same again when
+        # nobody is told that it was done.
+        if row == ROWS - 1 and self.dice.random() < 0.6:
+            epoch += 1
+        payloads = [row_text(query, partition, epoch, n) for n in range(ROWS)]
+        whole = chronicle.rows(Rows(query, partition, epoch), 0, payloads)
+        return whole[: self.dice.randint(1, ROWS)] if self.dice.random() < 0.3 else whole
+
+    def state(self) -> bytes:
+        return self.chronicle.state()
+
+    def adopt(self, state: bytes) -> Sequence[bytes]:
+        self.chronicle.adopt(state)
+        return ()
+
+    def is_idle(self) -> bool:
+        return True
+
+
+def judge(lived: Sequence[Lived], service: ServiceLevel) -> Iterable[str]:
+    """One order and one place for all, and each row once."""
+    said: dict[tuple[str, int], bytes] = {}
+    for each in lived:
+        scribe: Scribe = each.application
+        yield from scribe.kept
+        last: dict[str, int] = {}
+        for life, place, payload in scribe.told:
+            if place != last.get(life, place - 1) + 1:
+                yield f"{each.me}: place {place} after {last[life]}"
+            last[life] = place
+            if said.setdefault((life, place), payload) != payload:
+                yield f"{each.me}: {payload!r} at {place}, elsewhere {said[life, place]!r}"
+    ends = {(s.chronicle.life, s.chronicle.place) for s in _of_alive(lived)}
+    if len(ends) > 1:
+        yield f"the living end at {sorted(ends)}"
+    yield from _rows_judged(said)
+
+
+def _of_alive(lived: Sequence[Lived]) -> list[Scribe]:
+    return [each.application for each in lived if each.alive]
+
+
+def _rows_judged(said: dict[tuple[str, int], bytes]) -> Iterable[str]:
+    """In one life of the group the rows of a writer come in order, none twice, none left out."""
+    last: dict[tuple[str, bytes, bytes], tuple[int, int]] = defaultdict(lambda: (-1, ROWS - 1))
+    begun: set[tuple[str, bytes, bytes]] = set()
+    for (life, place), payload in sorted(said.items()):
+        if not payload.startswith(b"q"):
+            continue
+        query, partition, *at = payload.split()
+        key, (epoch, row) = (life, query, partition), map(int, at)
+        before = last[key]
+        follows = before == (epoch, row - 1) or (row == 0 and before == (epoch - 1, ROWS - 1))
+        if key in begun and not follows:
+            yield f"{payload.decode()} at {place} after {before}"
+        begun.add(key)
+        last[key] = (epoch, row)
+
+
+FED = Play(Scribe, judge)

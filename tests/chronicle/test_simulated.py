@@ -1,0 +1,91 @@
+"""A fed group in simulated chaos: places, rows that come once, and that a bug there is seen."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+
+from tests.chronicle.scribes import FED, Scribe, judge
+from unisono.chronicle import Chronicle
+from unisono.model import Message
+from unisono.sim.acting import Play
+from unisono.sim.campaign import campaign
+from unisono.sim.plan import Plan
+from unisono.sim.run import run
+from unisono.wire import Reader
+
+SEEDS = int(os.environ.get("UNISONO_SEEDS", "1000"))
+
+
+def failures(protocol: str, seeds: range, jobs: int = 1) -> str:
+    plan = Plan(protocol=protocol, application=FED)
+    found = campaign(protocol, seeds, "chaos", (3, 7), jobs, messages=80, plan=plan)
+    return "\n".join(f"{each.replay}\n    {each.text}" for each in found.failures)
+
+
+@pytest.mark.parametrize("protocol", ["ring", "mtp"])
+def test_all_count_alike_and_rows_come_once(protocol: str) -> None:
+    assert not failures(protocol, range(12))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("protocol", ["ring", "mtp"])
+def test_all_count_alike_in_many_runs(protocol: str) -> None:
+    assert not failures(protocol, range(SEEDS), jobs=2)
+
+
+# -- it would be seen ----------------------------------------------------------------------------
+
+
+class Forgetful(Chronicle):
+    """Hands over no writers."""
+
+    def state(self) -> bytes:
+        kept, self._writers = self._writers, {}
+        try:
+            return super().state()
+        finally:
+            self._writers = kept
+
+
+class Gullible(Chronicle):
+    """Looks at the epoch of a row alone."""
+
+    def _row(self, reader: Reader) -> bytes | None:
+        query, partition, epoch, row = reader.text(), reader.u32(), reader.u64(), reader.u64()
+        if self._writers.get((query, partition), (-1, 0))[0] > epoch:
+            return None
+        self._writers[query, partition] = (epoch, row)
+        return bytes(reader.raw(reader.left()))
+
+
+class Counting(Chronicle):
+    """Counts what it drops."""
+
+    def hear(self, message: Message):  # type: ignore[no-untyped-def]
+        heard = super().hear(message)
+        self.place += heard is None
+        return heard
+
+
+class Newborn(Chronicle):
+    """Thinks that every group was founded when it came."""
+
+    def adopt(self, state: object) -> None:
+        pass
+
+
+def made(chronicler: type[Chronicle]) -> type[Scribe]:
+    return type("Made", (Scribe,), {"chronicler": chronicler})
+
+
+@pytest.mark.parametrize("bug", [Forgetful, Gullible, Counting, Newborn])
+def test_a_planted_bug_is_seen(bug: type[Chronicle]) -> None:
+    for seed in range(40):
+        plan = Plan(protocol="ring", nodes=5, seed=seed, faults="crash", messages=120)
+        if run(replace(plan, application=Play(made(bug), judge))).violations:
+            return
+    pytest.fail(f"{bug.__name__} was not seen")

@@ -1,0 +1,198 @@
+"""A fed group on real sockets: the same places for all, rows once, and the past recalled."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import unisono
+from tests.daemon.stage import daemons
+from tests.net.ear import free_port
+from unisono.group import Group
+
+pytestmark = pytest.mark.real
+
+
+def told(story: Callable[..., Coroutine[Any, Any, None]], *given: Any) -> None:
+    asyncio.run(asyncio.wait_for(story(*given), 60))
+
+
+def joining(port: int, name: str, **options: Any) -> unisono.Joining:
+    where = {"multicast": "239.192.77.9", "port": port, "join_s": 30}
+    return unisono.join("orders", name=name, fed=True, **{**where, **options})
+
+
+class Reader:
+    """Reads a group in the background, as an application does."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.items: list[Any] = []
+        self.task = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        async for item in self.group:
+            self.items.append(item)
+
+    @property
+    def placed(self) -> list[tuple[int | None, bytes]]:
+        return [(m.seq, m.payload) for m in self.items if isinstance(m, unisono.Message)]
+
+    async def upto(self, place: int) -> list[tuple[int | None, bytes]]:
+        while not self.placed or (self.placed[-1][0] or 0) < place:
+            await asyncio.sleep(0.01)
+        return self.placed
+
+
+@asynccontextmanager
+async def reading(*groups: Group) -> AsyncIterator[list[Reader]]:
+    readers = [Reader(group) for group in groups]
+    try:
+        yield readers
+    finally:
+        for reader in readers:
+            reader.task.cancel()
+
+
+def numbered(*payloads: bytes, start: int = 1) -> list[tuple[int, bytes]]:
+    return list(enumerate(payloads, start))
+
+
+def test_members_and_joiners_count_alike_and_hear_rows_once() -> None:
+    async def story(port: int) -> None:
+        async with joining(port, "a") as a, joining(port, "b") as b, reading(a, b) as (ra, rb):
+            await a.multicast_many([b"x", b"\xf5y"])
+            await a.multicast_rows("q", 0, 1, 0, [b"r0", b"r1"])
+            await ra.upto(4)
+            async with joining(port, "c") as c, reading(c) as (rc,):
+                # A task is retried elsewhere, and says all again.
+                await b.multicast_rows("q", 0, 1, 0, [b"r0", b"r1", b"r2"])
+                await c.multicast(b"z")
+                whole = numbered(b"x", b"\xf5y", b"r0", b"r1", b"r2", b"z")
+                assert await ra.upto(6) == await rb.upto(6) == whole
+                assert await rc.upto(6) == whole[4:]
+                assert a.life == b.life == c.life and len(a.life) == 32
+                assert b.counters()["fed.repeated"] == 2
+                past = [message async for part in c.recall(1, 4) for message in part]
+                assert [(m.seq, m.payload) for m in past] == whole[:4]
+                assert [m.sender for m in past] == [a.me] * 4
+                with pytest.raises(unisono.Forgotten, match="places 50 to 60"):
+                    await anext(c.recall(50, 60))
+                with pytest.raises(unisono.Misuse, match="the first is 1"):
+                    await anext(c.recall(0, 6))
+
+    told(story, free_port())
+
+
+def test_a_long_past_is_told_in_parts_and_only_as_far_as_it_is_kept() -> None:
+    async def story(port: int) -> None:
+        kept = {"retain_octets": 200 * 1064}
+        async with joining(port, "a", **kept) as a, reading(a) as (ra,):
+            await a.multicast_many([n.to_bytes(4, "big") + bytes(996) for n in range(1, 501)])
+            await ra.upto(500)
+            async with joining(port, "b", **kept) as b, reading(b):
+                parts = [part async for part in b.recall(1, 500)]
+                assert len(parts) > 1
+                past = [message for part in parts for message in part]
+                assert [m.seq for m in past] == list(range(301, 501))
+                assert all(int.from_bytes(m.payload[:4], "big") == m.seq for m in past)
+
+    told(story, free_port())
+
+
+class Shelf:
+    """An archive that has all from the beginning."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+    first = 1
+
+    @property
+    def last(self) -> int:
+        return len(self.kept)
+
+    @property
+    def kept(self) -> list[unisono.Message]:
+        return [item for item in self.items if isinstance(item, unisono.Message)]
+
+    def messages(self, first: int, last: int) -> list[unisono.Message]:
+        return self.kept[first - 1 : last]
+
+
+def test_an_archive_reaches_back_further() -> None:
+    async def story(port: int) -> None:
+        async with joining(port, "a", retain_octets=200) as a, reading(a) as (ra,):
+            a.archive = Shelf(ra.items)
+            await a.multicast_many([b"%d" % n for n in range(1, 101)])
+            await ra.upto(100)
+            async with joining(port, "b") as b, reading(b):
+                past = [m async for part in b.recall(1, 100) for m in part]
+                assert [(m.seq, m.payload) for m in past] == ra.placed
+
+    told(story, free_port())
+
+
+def test_the_application_s_own_state_is_handed_over_beside_it() -> None:
+    async def story(port: int) -> None:
+        states: list[bytes] = []
+
+        def keeping(name: str, own: bytes) -> unisono.Joining:
+            return joining(port, name, snapshot=lambda: own, restore=states.append)
+
+        async with keeping("a", b"of a") as a, reading(a) as (ra,):
+            await a.multicast(b"x")
+            await ra.upto(1)
+            async with keeping("b", b"of b") as b, reading(b) as (rb,):
+                await b.multicast(b"y")
+                assert await rb.upto(2) == [(2, b"y")]
+                assert states == [b"of a"]
+
+    told(story, free_port())
+
+
+def test_clients_of_a_daemon_count_alike(tmp_path: Path) -> None:
+    async def story(place: Path) -> None:
+        async with daemons(place):
+            through = {"daemon": f"{place}/d0", "fed": True, "join_s": 30}
+            async with (
+                unisono.join("orders", name="a", **through) as a,
+                reading(a) as (ra,),
+            ):
+                await a.multicast(b"x")
+                await a.multicast_rows("q", 0, 0, 0, [b"r0"])
+                await ra.upto(2)
+                async with unisono.join("orders", name="b", **through) as b, reading(b) as (rb,):
+                    await b.multicast_rows("q", 0, 0, 0, [b"r0", b"r1"])
+                    assert await rb.upto(3) == [(3, b"r1")]
+                    assert await ra.upto(3) == numbered(b"x", b"r0", b"r1")
+                    assert a.life == b.life
+                    past = [m async for part in b.recall(1, 2) for m in part]
+                    assert [(m.seq, m.payload) for m in past] == numbered(b"x", b"r0")
+
+    told(story, tmp_path)
+
+
+def test_what_a_fed_group_cannot_be() -> None:
+    with pytest.raises(unisono.Misuse, match="rmcast with service=causal has not; use ring or mtp"):
+        unisono.join("orders", protocol="rmcast", fed=True)
+    with pytest.raises(unisono.Misuse, match="shed"):
+        unisono.join("orders", fed=True, slow="shed")
+
+    async def story(port: int) -> None:
+        async with joining(port, "a") as a:
+            with pytest.raises(unisono.Misuse, match=r"does not|has not"):
+                await a.multicast(b"x", service="causal")
+        async with unisono.join("plain", multicast="239.192.77.9", port=port, join_s=30) as plain:
+            for asks in (lambda: plain.life, lambda: plain.recall(1, 2), lambda: plain.archive):
+                with pytest.raises(unisono.Misuse, match="fed=True"):
+                    asks()
+            with pytest.raises(unisono.Misuse, match="fed=True"):
+                await plain.multicast_rows("q", 0, 0, 0, [b"x"])
+
+    told(story, free_port())
