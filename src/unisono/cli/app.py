@@ -109,6 +109,10 @@ def cat(
     rejoin: Annotated[
         bool | None, typer.Option("--rejoin", help="Come back when stopped.", show_default=False)
     ] = None,
+    fed: Annotated[
+        bool | None,
+        typer.Option("--fed", help="The group has a feed; all members say so.", show_default=False),
+    ] = None,
     trace: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write what happens as a trace.")
     ] = None,
@@ -155,6 +159,7 @@ def cat(
         options=options_of(option) if option else None,
         config=config,
         rejoin=rejoin,
+        fed=fed,
         trace=trace,
         detail=detail or None,
     )
