@@ -1,1 +1,19 @@
-"""The pipeline: what groups did, read, checked and measured at scale by Apache Spark."""
+"""The pipeline on Spark: the laws as DataFrames, the measurements, the report; and groups as data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Make `unisono` a format that this session reads and writes."""
+    from unisono.spark.source import UnisonoSource
+
+    # Without this Spark refuses a Python source that can filter.
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    spark.dataSource.register(UnisonoSource)
