@@ -20,14 +20,16 @@ from tests.laws.doctoring import FILES, write_rows
 from tests.laws.stories import story, write_trace
 from tests.trace.test_files import BAD_ROWS, GOOD
 from unisono.errors import BadTrace, Misuse
-from unisono.laws import LAWS, judge_all
+from unisono.laws import judge_all
 from unisono.laws.verdict import verdict_json
 from unisono.protocols import offers
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
+from unisono.spark.measures import QUANTILES
+from unisono.spark.places import SUMMARY, TABLES
 from unisono.trace import files
 from unisono.trace.checks import AFTER_TORN
-from unisono.trace.files import SCHEMA, Trace, TraceFile, read_trace
+from unisono.trace.files import Trace, TraceFile, read_trace
 from unisono.trace.parquet import batch_of, writer_to
 
 pytestmark = pytest.mark.timeout(240)
@@ -171,6 +173,8 @@ def test_the_json_is_that_of_verify(made: tuple[Path, Any, list[str]]) -> None:
         "runs": {name: verdict_json(verdict) for name, verdict in sorted(plain.items())},
         "events": trace.events,
         "quarantined": len(trace.quarantined),
+        "processed": 3,
+        "skipped": 0,
     }
     assert result.kept
     assert said
@@ -195,7 +199,9 @@ def test_measures_are_those_of_plain_python(made: tuple[Path, Any, list[str]]) -
         assert row["views"] == sum(each.kind == "view" for each in rows)
         assert row["messages_per_s"] == pytest.approx(len(delivered) * 1e6 / span)
         assert row["mb_per_s"] == pytest.approx(sum(d.size or 0 for d in delivered) / span)
-        for name, part in {"p50_us": 0.5, "p90_us": 0.9, "p99_us": 0.99, "max_us": 1}.items():
+        assert row["octets"] == sum(d.size or 0 for d in delivered)
+        assert row["members"] == max(len(each.members or ()) for each in rows)
+        for name, part in QUANTILES.items():
             assert row[name] == late[math.ceil(part * len(late)) - 1], name
 
 
@@ -233,17 +239,20 @@ def test_the_tables_can_be_read_as_the_docs_say(spark: Any, made: tuple[Path, An
     exec(example, shown)
     assert shown["slowest"].count() == 10
     assert {"data", "beat"} <= {row.word for row in shown["sent"].collect()}
-    read = spark.read.parquet(shown["out"] + "/events")
-    assert read.count() == result.events
-    assert set(read.columns) == {"run", *SCHEMA.names}
-    for name in re.findall(r"^\| `(\w+)` \|", DOCS.read_text(), re.MULTILINE):
-        assert spark.read.parquet(f"{shown['out']}/{name}").columns
+    assert shown["edges"].count() > 50
+    assert spark.read.parquet(shown["out"] + "/bronze/events").count() == result.events
+    lines = re.findall(r"^\| `(\w+/\w+)` \|.*\| (.*) \|$", DOCS.read_text(), re.MULTILINE)
+    assert {name for name, _ in lines} == {*TABLES, SUMMARY}
+    for name, columns in lines:
+        told = re.findall(r"`(\w+)`", columns.partition(": `kept`")[0])
+        run = [] if name == SUMMARY else ["run"]
+        assert spark.read.parquet(f"{shown['out']}/{name}").columns == told + run, name
 
 
 def test_packets_are_told_apart(spark: Any, made: tuple[Path, Any, Any]) -> None:
     top, *_ = made
     rows = [row for rows in read_trace(top / "trace").runs.values() for row in rows]
-    packets = spark.read.parquet(str(top / "out" / "packets").replace("[x]*", "?x??"))
+    packets = spark.read.parquet(str(top / "out" / "silver" / "packets").replace("[x]*", "?x??"))
     for kind in ("packet_out", "packet_in"):
         wanted = [(r.digest, r.size, r.peer, r.detail) for r in rows if r.kind == kind]
         mine = packets.where(packets.kind == kind).select("digest", "size", "peer", "detail")
@@ -251,60 +260,42 @@ def test_packets_are_told_apart(spark: Any, made: tuple[Path, Any, Any]) -> None
         assert wanted and all(all(each) for each in wanted)
 
 
-def test_a_second_pipeline_replaces_the_first(spark: Any, made: tuple[Path, Any, Any]) -> None:
-    from unisono.spark.pipeline import TABLES, run_pipeline
-
-    top, *_ = made
-    out = top / "twice"
-    write_trace(story("a: view 1 a | send"), top / "small")
-    write_trace(story("a: view 1 a | send | a:1", run="other"), top / "small")
-    before = {key: spark.conf.get(key) for key in ("spark.sql.shuffle.partitions",)}
-    first = run_pipeline(spark, top / "small", out, {"story": ["validity"]})
-    assert not first.kept
-    second = run_pipeline(spark, top / "small" / "run=other", out, {"story": list(LAWS)})
-    assert second.kept
-    assert list(second.verdicts) == ["other"]
-    assert sorted(path.name for path in out.iterdir()) == sorted(
-        [*TABLES, "report.html", ".unisono-pipeline"]
-    )
-    assert [path.name for path in (out / "events").glob("run=*")] == ["run=other"]
-    assert before == {key: spark.conf.get(key) for key in before}
-
-
 # -- mistakes ------------------------------------------------------------------------------------
 
 
 def test_a_killed_pipeline_is_cleared_away_and_one_at_work_is_not(tmp_path: Path) -> None:
-    from unisono.spark.pipeline import MARK, _scratch
+    from unisono.spark.places import MARK, places
 
     old, foreign = tmp_path / ".pipeline-killed", tmp_path / ".pipeline-of-theirs"
     (old / "events").mkdir(parents=True)
     (old / MARK).touch()
     foreign.mkdir()
-    with _scratch(tmp_path) as scratch:
-        assert sorted(tmp_path.iterdir()) == sorted([scratch, foreign])
-        with pytest.raises(Misuse, match="another pipeline works there"), _scratch(tmp_path):
+    with places(tmp_path) as where:
+        assert sorted(tmp_path.iterdir()) == sorted([where.scratch, foreign])
+        with pytest.raises(Misuse, match="another pipeline works there"), places(tmp_path):
             pass
-        assert scratch.exists()
+        assert where.scratch.exists()
     assert list(tmp_path.iterdir()) == [foreign]
-    with _scratch(tmp_path) as scratch:
-        assert scratch.exists()
+    with places(tmp_path) as where:
+        assert where.scratch.exists()
 
 
 def test_mistakes_get_one_clear_line(spark: Any, tmp_path: Path) -> None:
-    from unisono.spark.pipeline import MARK, run_pipeline
+    from unisono.spark.pipeline import run_pipeline
+    from unisono.spark.places import MARK
 
     write_trace(story("a: view 1 a"), tmp_path / "trace")
     (tmp_path / "file").write_text("")
-    (tmp_path / "mine" / "events").mkdir(parents=True)
+    (tmp_path / "mine" / "gold").mkdir(parents=True)
     for name in ("page", "plain", "linked", "turned"):
         (tmp_path / name).mkdir()
     (tmp_path / "page" / "report.html").write_text("my own")
     # These three were ours once, and someone put other things in the places of tables.
     for name in ("plain", "linked", "turned"):
         (tmp_path / name / MARK).touch()
-    (tmp_path / "plain" / "views").write_text("my own")
-    (tmp_path / "linked" / "sends").symlink_to(tmp_path / "mine")
+    (tmp_path / "plain" / "silver").mkdir()
+    (tmp_path / "plain" / "silver" / "views").write_text("my own")
+    (tmp_path / "linked" / "bronze").symlink_to(tmp_path / "mine")
     (tmp_path / "turned" / "report.html").mkdir()
     cases: list[tuple[str, str, dict[str, list[str]], type[Exception], str]] = [
         ("none", "out", {}, BadTrace, "no such directory"),
@@ -312,10 +303,16 @@ def test_mistakes_get_one_clear_line(spark: Any, tmp_path: Path) -> None:
         ("mine", "out", {}, BadTrace, "no trace in it"),
         ("trace", "file", {}, Misuse, "cannot write there"),
         ("trace", "file/deeper", {}, Misuse, "cannot write there"),
-        ("trace", "mine", {}, Misuse, "mine/events is there already and is not of our making"),
+        ("trace", "mine", {}, Misuse, "mine/gold is there already and is not of our making"),
         ("trace", "page", {}, Misuse, "page/report.html is there already and is not of our making"),
-        ("trace", "plain", {}, Misuse, "plain/views is there already and is not of our making"),
-        ("trace", "linked", {}, Misuse, "linked/sends is there already and is not of our making"),
+        (
+            "trace",
+            "plain",
+            {},
+            Misuse,
+            "plain/silver/views is there already and is not of our making",
+        ),
+        ("trace", "linked", {}, Misuse, "linked/bronze is there already and is not of our making"),
         ("trace", "turned", {}, Misuse, "turned/report.html is there already"),
         ("trace", "out", {"story": ["gravity"]}, Misuse, "no law gravity"),
     ]
@@ -323,7 +320,7 @@ def test_mistakes_get_one_clear_line(spark: Any, tmp_path: Path) -> None:
         with pytest.raises(kind, match=why) as caught:
             run_pipeline(spark, tmp_path / source, tmp_path / out, claimed)
         assert "\n" not in str(caught.value)
-    assert list((tmp_path / "mine").iterdir()) == [tmp_path / "mine" / "events"]
+    assert list((tmp_path / "mine").iterdir()) == [tmp_path / "mine" / "gold"]
     assert (tmp_path / "page" / "report.html").read_text() == "my own"
     assert list((tmp_path / "page").iterdir()) == [tmp_path / "page" / "report.html"]
     assert not list(tmp_path.glob("out/.pipeline-*"))

@@ -9,7 +9,7 @@ parts matter. The files of a chain are read by one task, which knows what is mis
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -68,11 +68,14 @@ class Bronze(NamedTuple):
 
 
 def read_bronze(
-    session: SparkSession, directory: str | os.PathLike[str], alone: bool = False
+    session: SparkSession,
+    trace: str | os.PathLike[str] | Sequence[Found],
+    alone: bool = False,
 ) -> Bronze:
-    """Everything a trace directory holds. `BadTrace` when it is no trace at all. With `alone` one
-    task does it all, which for a small trace is much faster than sharing the work."""
-    files = trace_files(directory)
+    """Everything a trace directory holds, or these files of one, in their order. `BadTrace` when it
+    is no trace at all. With `alone` one task does it all, which for a small trace is much faster
+    than sharing the work."""
+    files = trace_files(trace) if isinstance(trace, str | os.PathLike) else list(trace)
     paths = [(index, found.name) for index, found in enumerate(files)]
     chains: dict[Path, list[tuple[int, bytearray, bool]]] = {}
     for index, found in enumerate(files):
@@ -89,9 +92,17 @@ def read_bronze(
 
 
 def _task_count(session: SparkSession, files: list[Found], chain_count: int) -> int:
-    octets = sum(found.path.stat().st_size for found in files if found.path.is_file())
+    octets = sum(octets_of(found.path) for found in files)
     cores = session.sparkContext.defaultParallelism
     return max(1, min(chain_count, max(cores, octets // FILE_OCTETS_A_TASK)))
+
+
+def octets_of(path: Path) -> int:
+    """How long a file is; none where there is no file, or no longer."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _rows_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -62,6 +62,7 @@ def _plain_lives(named: DataFrame) -> DataFrame:
     return named.groupBy(*HISTORY, "life", "node", "incarnation").agg(
         F.coalesce(F.min_by(said, ending), F.lit(ALIVE)).alias("end"),
         F.max(F.when(F.col("kind") == "send", F.col("number"))).alias("last_sent"),
+        F.coalesce(F.min_by("t_us", ending), F.max_by("t_us", "step")).alias("ended_us"),
     )
 
 

@@ -1,4 +1,4 @@
-"""What a run achieved: how fast messages were delivered, and how many.
+"""What a run achieved: how fast messages were delivered, how many, and what work it took.
 
 Latency is from the message's first send to its delivery, by the clocks of the trace: true in
 simulation and on one machine. Quantiles are exact: the smallest latency that at least this part of
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from unisono.spark.tables import HISTORY, Tables
@@ -17,45 +18,71 @@ from unisono.spark.tables import HISTORY, Tables
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-QUANTILES: Final = {"p50_us": 0.5, "p90_us": 0.9, "p99_us": 0.99, "max_us": 1.0}
+QUANTILES: Final = {
+    "p50_us": 0.5,
+    "p90_us": 0.9,
+    "p99_us": 0.99,
+    "p999_us": 0.999,
+    "max_us": 1.0,
+}
 CURVE: Final = (*(step / 50 for step in range(50)), 0.99, 0.995, 0.999, 1.0)
 """The quantiles at which a latency curve is drawn."""
-BINS: Final = 60
-"""How many points a curve over time has."""
-BIN_US_MIN: Final = 10_000
-"""None stands for less time than this."""
+TURNS: Final = {
+    "ring": r"\Asend: .*/speak--> WAITACK\z",
+    "mtp": r"/use_token-->",
+}
+"""By protocol, the arrows that a member walks when it comes to hold the token."""
+WORK: Final = (
+    "packets_out",
+    "octets_out",
+    "retransmissions",
+    "naks",
+    "drops",
+    "token_rotation_p50_us",
+    "token_rotation_max_us",
+)
+"""The measures of protocol work: null where it was not traced."""
+
+_WHOLE: Final = ["run", "protocol"]
+_NODE: Final = ["run", "protocol", "node"]
 
 
 def measures_of(tables: Tables) -> DataFrame:
     """By run and protocol, for the whole run (`node` is null) and for each node."""
     lives = _of_lives(tables)
-    whole = F.lit(None).cast("string").alias("node")
     rows = []
-    for keys in (["run", "protocol"], ["run", "protocol", "node"]):
+    for keys in (_WHOLE, _NODE):
         sums = lives.groupBy(*keys).agg(
+            F.max("members").alias("members"),
             *(F.sum(name).alias(name) for name in ("sent", "delivered", "views", "octets")),
             F.sum("span_us").alias("span_us"),
         )
         latency = tables.deliveries.where("latency_us IS NOT NULL").groupBy(*keys)
-        quantiles = latency.agg(*(_quantile(part, name) for name, part in QUANTILES.items()))
-        node = [F.col("node")] if "node" in keys else [whole]
+        quantiles = latency.agg(
+            *(quantile(part, "latency_us").alias(name) for name, part in QUANTILES.items())
+        )
         joined = sums.join(quantiles, keys, "left")
         rows.append(
             joined.select(
                 "run",
                 "protocol",
-                *node,
-                *("sent", "delivered", "views", "span_us"),
+                _node(keys),
+                *("members", "sent", "delivered", "views", "octets", "span_us"),
                 _rate(F.col("delivered")).alias("messages_per_s"),
                 _rate(F.col("octets") / 1e6).alias("mb_per_s"),
                 *QUANTILES,
             )
         )
-    return rows[0].union(rows[1])
+    return tables.union(rows[0], rows[1])
 
 
-def _quantile(part: float, name: str) -> Column:
-    return F.expr(f"percentile_disc({part}) WITHIN GROUP (ORDER BY latency_us)").alias(name)
+def _node(keys: list[str]) -> Column:
+    return F.col("node") if "node" in keys else F.lit(None).cast("string").alias("node")
+
+
+def quantile(part: float, column: str) -> Column:
+    disc = F.expr(f"percentile_disc({part}) WITHIN GROUP (ORDER BY {column})")
+    return disc.cast("bigint")
 
 
 def _rate(amount: Column) -> Column:
@@ -65,16 +92,17 @@ def _rate(amount: Column) -> Column:
 def _of_lives(tables: Tables) -> DataFrame:
     """One row a life: what it sent, delivered and installed, and how long it took."""
     sizes = {"sent": tables.sends, "delivered": tables.deliveries, "views": tables.views}
+    none = F.lit(None)
     told = None
     for kind, table in sizes.items():
-        size = F.lit(0) if kind == "views" else F.col("size")
-        when = F.lit(None) if kind == "views" else F.col("t_us")
+        view = kind == "views"
         rows = table.select(
             *HISTORY,
             *("life", "node"),
             F.lit(kind).alias("kind"),
-            size.cast("bigint").alias("size"),
-            when.cast("bigint").alias("t_us"),
+            (F.lit(0) if view else F.col("size")).cast("bigint").alias("size"),
+            (none if view else F.col("t_us")).cast("bigint").alias("t_us"),
+            (F.size("members") if view else none).cast("int").alias("members"),
         )
         told = rows if told is None else told.union(rows)
     assert told is not None
@@ -82,34 +110,60 @@ def _of_lives(tables: Tables) -> DataFrame:
     octets = F.sum(F.when(F.col("kind") == "delivered", F.col("size")).otherwise(0))
     span = F.coalesce(F.max("t_us") - F.min("t_us"), F.lit(0))
     return told.groupBy(*HISTORY, "life", "node").agg(
-        *counts, octets.alias("octets"), span.alias("span_us")
+        *counts,
+        octets.alias("octets"),
+        span.alias("span_us"),
+        F.max("members").alias("members"),
     )
 
 
-# -- curves for the report -----------------------------------------------------------------------
+# -- protocol work ---------------------------------------------------------------------------------
 
 
-def latency_curves(tables: Tables, by: str) -> DataFrame:
-    """`series, quantiles`: the latencies at the quantiles of `CURVE`, by run or by protocol."""
-    parts = ", ".join(map(str, CURVE))
-    curve = F.expr(f"percentile_disc(array({parts})) WITHIN GROUP (ORDER BY latency_us)")
-    timed = tables.deliveries.where("latency_us IS NOT NULL")
-    return timed.groupBy(F.col(by).alias("series")).agg(curve.alias("quantiles"))
-
-
-def rate_curves(tables: Tables, by: str) -> DataFrame:
-    """`series, bin, width_s, rate`: deliveries a second at a member, over the time since the run's
-    first delivery."""
-    starts = tables.deliveries.groupBy("run").agg(F.min("t_us").alias("start_us"))
-    timed = tables.deliveries.join(starts, "run").select(
-        F.col(by).alias("series"), "run", "node", (F.col("t_us") - F.col("start_us")).alias("at_us")
+def with_work(measures: DataFrame, tables: Tables) -> DataFrame:
+    """Adds the measures of protocol work; none was traced where a run and protocol has no row of
+    it."""
+    work = tables.union(_work_by(tables, _WHOLE), _work_by(tables, _NODE))
+    traced = work.where("node IS NULL").select(*_WHOLE, F.lit(True).alias("traced"))
+    work = work.withColumnRenamed("node", "at")
+    same = [measures[name] == work[name] for name in _WHOLE]
+    same.append(measures["node"].eqNullSafe(work["at"]))
+    joined = measures.join(work.drop("traced"), same, "left").select(
+        *(measures[name] for name in measures.columns), *WORK
     )
-    spans = timed.groupBy("series").agg(
-        F.greatest(F.max("at_us") + 1, F.lit(BINS * BIN_US_MIN)).alias("span_us"),
-        F.count_distinct("run", "node").alias("members"),
+    counted = [
+        F.coalesce(name, F.when(F.col("traced"), F.lit(0).cast("bigint"))).alias(name)
+        for name in WORK[:5]
+    ]
+    return joined.join(traced, _WHOLE, "left").select(*measures.columns, *counted, *WORK[5:])
+
+
+def _work_by(tables: Tables, keys: list[str]) -> DataFrame:
+    def total(kind: str, column: str) -> Column:
+        of_kind = F.when(F.col("kind") == kind, F.col(column)).otherwise(0)
+        return F.sum(of_kind.cast("bigint"))
+
+    counts = tables.packets.groupBy(*keys).agg(
+        F.count(F.when(F.col("kind") == "packet_out", 1)).alias("packets_out"),
+        total("packet_out", "size").alias("octets_out"),
+        total("repair", "number").alias("retransmissions"),
+        total("nak", "number").alias("naks"),
+        total("drop", "number").alias("drops"),
     )
-    width = F.col("span_us") / BINS
-    binned = timed.join(spans, "series").withColumn("bin", F.floor(F.col("at_us") / width))
-    counted = binned.groupBy("series", "bin", "span_us", "members").agg(F.count("*").alias("n"))
-    rate = F.col("n") * 1e6 / width / F.col("members")
-    return counted.select("series", "bin", (width / 1e6).alias("width_s"), rate.alias("rate"))
+    turns = _turns(tables.packets).groupBy(*keys)
+    rotation = turns.agg(
+        quantile(0.5, "apart_us").alias("token_rotation_p50_us"),
+        F.max("apart_us").alias("token_rotation_max_us"),
+    )
+    return counts.join(rotation, keys, "left").select(*_WHOLE, _node(keys), *WORK)
+
+
+def _turns(packets: DataFrame) -> DataFrame:
+    """`apart_us`: the time between a life's successive holdings of the token."""
+    held = F.lit(False)
+    for protocol, arrow in TURNS.items():
+        held = held | ((F.col("protocol") == protocol) & F.col("detail").rlike(arrow))
+    mine = Window.partitionBy(*HISTORY, "life").orderBy("step")
+    apart = F.col("t_us") - F.lag("t_us").over(mine)
+    turns = packets.where((F.col("kind") == "arrow") & held).withColumn("apart_us", apart)
+    return turns.where("apart_us IS NOT NULL")

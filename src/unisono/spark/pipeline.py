@@ -1,59 +1,62 @@
 """The pipeline: a trace directory in; tables, verdicts, measures and a page for people out.
 
-Everything is first written beside its place, and put there when all is done, table after table: a
-pipeline that fails leaves what the one before it wrote.
+Only runs that are new or have changed are read, judged and measured, in batches that are bounded in
+bytes; each batch is put in place run by run when it is done (`places`). What is about many runs
+together, the summary, the joint curves and the report, is made from the tables of the runs.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pyspark.sql import functions as F
 
 from unisono.errors import Misuse
-from unisono.laws import LAWS, Verdict, Violation
+from unisono.laws import LAWS, Verdict
 from unisono.laws.verdict import verdict_json
-from unisono.spark.bronze import read_bronze
+from unisono.spark import gold
+from unisono.spark.bronze import Bronze, read_bronze
+from unisono.spark.findings import curves_in, findings_in, runs_in, summary_in
 from unisono.spark.laws import Claims, claims_of, verdicts_of, violations_of
-from unisono.spark.measures import latency_curves, measures_of, rate_curves
-from unisono.spark.report import Curves, Findings, page
-from unisono.spark.tables import SILVER, tables_of
-from unisono.trace.files import trace_files
+from unisono.spark.measures import measures_of, with_work
+from unisono.spark.places import CURVES, REPORT, RUNS, SUMMARY, Places, folders_in, places
+from unisono.spark.report import page
+from unisono.spark.runs import (
+    OPEN,
+    Input,
+    batches_of,
+    changed,
+    gone,
+    inputs_in,
+    protocols_in,
+    word_of,
+)
+from unisono.spark.shelves import frame_in, stage, stage_whole
+from unisono.spark.tables import tables_of, with_parents
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from unisono.spark.tables import Tables
 
-TABLES: Final = ("events", *SILVER, "verdicts", "violations", "measures", "quarantine")
-REPORT: Final = "report.html"
-MARK: Final = ".unisono-pipeline"
-"""This file says that the tables beside it are ours to replace; in a scratch directory, that it is
-ours to remove."""
-SCRATCH: Final = ".pipeline-"
-
 ALONE_OCTETS: Final = 4 << 20
 """Of a smaller trace each step is one task: without exchanges all laws are a single stage."""
 SMALL_OCTETS: Final = 64 << 20
 """A smaller trace is work for few tasks."""
-SERIES_MAX: Final = 6
-"""More runs than this are drawn together by protocol."""
-QUARANTINE_SHOWN_MAX: Final = 200
+EVENTUAL: Final = ("agreement", "validity", "safe", "progress")
+"""The laws about what must come in the end: while a run goes on they blame nobody."""
 
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Result:
-    """What the pipeline found; the rest is in the tables."""
+    """What the pipeline found of the runs asked for; the rest is in the tables."""
 
     out: Path
     report: Path
@@ -63,17 +66,30 @@ class Result:
     """By run."""
     measures: list[dict[str, Any]] = field(default_factory=list)
     """One a run and protocol, in that order: the rows of the table `measures` without a node."""
+    processed: tuple[str, ...] = ()
+    """The runs that were new or had changed."""
+    skipped: int = 0
+    """How many were as they had been."""
+    open: frozenset[str] = frozenset()
+    """The runs of which a file has no end: they go on, or were cut short."""
+    summary: list[dict[str, Any]] = field(default_factory=list)
+    """The rows of the table `summary`: all runs there are, whichever were asked for."""
+    replays: dict[str, str] = field(default_factory=dict)
+    """By run, the command that makes it again, where it is known."""
 
     @property
     def kept(self) -> bool:
         return all(verdict.kept for verdict in self.verdicts.values())
 
     def as_json(self) -> dict[str, Any]:
-        """The object that `unisono pipeline --json` prints, of the shape of `verify --json`."""
+        """The object that `unisono pipeline --json` prints: that of `verify --json`, and how many
+        runs were done and left as they were."""
         return {
             "runs": {run: verdict_json(verdict) for run, verdict in self.verdicts.items()},
             "events": self.events,
             "quarantined": self.quarantined,
+            "processed": len(self.processed),
+            "skipped": self.skipped,
         }
 
 
@@ -83,187 +99,240 @@ def run_pipeline(
     out_dir: str | os.PathLike[str],
     claimed: Claims,
     progress: Progress | None = None,
+    *,
+    others: Sequence[str] = (),
+    everything: bool = False,
+    runs: Sequence[str] | None = None,
+    silver: bool = True,
+    going_on: bool = False,
 ) -> Result:
-    """Reads, tables, judges, measures and reports. `claimed` are the laws of each protocol;
-    `progress` is told what comes next, in a few words."""
+    """Reads, tables, judges, measures and reports what is new or has changed. `claimed` are the
+    laws of each protocol, `others` those of a protocol that is not named there; `progress` is told
+    what comes next, in a few words.
+
+    With `everything` all is done anew, and runs that are no longer there are dropped; `runs` are
+    the only ones to look at; without `silver` only gold and quarantine are written. With `going_on`
+    a run that has a file without an end is not blamed for what may still come.
+    """
+    if everything and runs:
+        raise Misuse("all runs or some: give --all or --run, not both")
     say = progress or (lambda words: None)
-    octets = sum(
-        found.path.stat().st_size for found in trace_files(trace_dir) if found.path.is_file()
-    )
-    claims = claims_of(session, claimed)
-    out = Path(out_dir)
-    with _scratch(out) as scratch, _suited(session, octets):
-        work = _Work(session, scratch, say, alone=octets < ALONE_OCTETS)
-        result = work.run(Path(trace_dir), out, claims, claimed)
-        say("putting the tables in place")
-        _put_in_place(scratch, out)
-    return result
+    inputs = inputs_in(trace_dir, runs)
+    claims_of(session, claimed)
+    with places(Path(out_dir)) as where:
+        asked = _Asked(claimed, tuple(others))
+        todo = list(inputs.values())
+        if not everything:
+            todo = changed(session, where.out, inputs, asked.laws, going_on)
+            if len(todo) < len(inputs):
+                say(f"{len(todo):,} of {len(inputs):,} runs are new or have changed")
+        batches = list(batches_of(todo))
+        for index, batch in enumerate(batches, 1):
+            part = f" (part {index:,} of {len(batches):,})" if len(batches) > 1 else ""
+            work = _Work(session, where, say, part, batch)
+            with _suited(session, work.octets):
+                work.run(asked, silver, going_on)
+            where.put_in_place(each.run for each in batch)
+        if everything:
+            where.drop(gone(folders_in(where.out, RUNS), inputs))
+        if where.stale:
+            say("putting the runs together")
+            with _suited(session, 0):
+                _put_together(session, where)
+        say("drawing the report")
+        where.put_report(page(findings_in(session, where.out), curves_in(session, where.out)))
+        return _result(session, where.out, inputs, todo)
+
+
+class _Asked(NamedTuple):
+    """Which laws are asked of whom."""
+
+    claimed: Claims
+    others: tuple[str, ...]
+
+    def laws(self, protocol: str) -> Sequence[str]:
+        return self.claimed.get(protocol, self.others)
+
+    def by(self, protocols: set[str]) -> dict[str, Sequence[str]]:
+        return {name: self.laws(name) for name in sorted(protocols | self.claimed.keys())}
+
+
+class _Judged(NamedTuple):
+    """What a judge finds; see `unisono.spark.laws` and `unisono.spark.measures`."""
+
+    violations: DataFrame
+    verdicts: DataFrame
+    measures: DataFrame
 
 
 class _Work:
-    """One pipeline at work: what all its stages need."""
+    """One batch of runs at work: what all its stages need."""
 
-    def __init__(self, session: SparkSession, scratch: Path, say: Progress, alone: bool) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        where: Places,
+        say: Progress,
+        part: str,
+        batch: Sequence[Input],
+    ) -> None:
         self.session = session
-        self.scratch = scratch
-        self.say = say
-        self.alone = alone
+        self.where = where
+        self.say: Progress = lambda words: say(words + part)
+        self.batch = batch
+        self.files = [found for each in batch for found in each.files]
+        self.octets = sum(each.octets for each in batch)
+        self.alone = self.octets < ALONE_OCTETS
 
     def keep(self, table: DataFrame, name: str) -> DataFrame:
         """Writes a table beside its place, and gives it back as read from there."""
-        where = f"file://{self.scratch / name}"
+        where = f"file://{self.where.kept(name)}"
         table.write.parquet(where)
         # The directory's name is a name, whatever brackets and stars are in it.
         read = self.session.read.schema(table.schema).option("__globPaths__", "false")
         kept = read.parquet(where)
         return kept.coalesce(1) if self.alone else kept
 
-    def run(self, trace: Path, out: Path, claims: DataFrame, claimed: Claims) -> Result:
+    def stage(self, table: str, rows: DataFrame, *order: str) -> None:
+        stage(self.where, table, rows, order, self.alone)
+
+    def run(self, asked: _Asked, silver: bool, going_on: bool) -> None:
         self.say("reading the trace")
-        bronze = read_bronze(self.session, trace, self.alone)
+        claimed = asked.by(protocols_in(self.session, self.files))
+        bronze = read_bronze(self.session, self.files, self.alone)
         bronze.checked.persist()
         try:
-            by_run = bronze.events.write.partitionBy("run")
-            by_run.parquet(f"file://{self.scratch / 'events'}")
-            quarantine = self.keep(bronze.quarantine, "quarantine")
+            self.stage("bronze/quarantine", bronze.quarantine, "path", "row")
+            if silver:
+                self.stage("bronze/events", bronze.events, "node", "incarnation", "step")
             self.say("making the tables")
             tables = tables_of(bronze.events, bronze.torn, self.keep, self.alone)
-            events = bronze.events.count()
+            counts = self.keep(_counts(bronze), "counts")
         finally:
             bronze.checked.unpersist()
+        if silver:
+            self._stage_silver(tables)
         self.say("judging")
-        wanted = [law for law in LAWS if any(law in laws for laws in claimed.values())]
-        violations = self.keep(violations_of(tables, claims, wanted), "violations")
-        verdicts = self.keep(verdicts_of(tables, claims, violations), "verdicts")
+        judged = self._judged(tables, claimed, counts, going_on)
+        self.stage(
+            "gold/violations", judged.violations, "law", "life", "message", "other", "detail"
+        )
+        self.stage("gold/verdicts", judged.verdicts, "law")
         self.say("measuring")
-        measures = self.keep(measures_of(tables).coalesce(1), "measures")
-        findings = self._findings(events, quarantine, verdicts, violations, measures)
-        self.say("drawing the report")
-        text = page(findings, self._curves(tables, len(findings.verdicts)))
-        (self.scratch / REPORT).write_text(text, encoding="utf-8")
-        whole = [row for row in findings.measures if row["node"] is None]
-        return Result(out, out / REPORT, events, findings.quarantined, findings.verdicts, whole)
+        measures = self.keep(with_work(judged.measures, tables), "measures")
+        self.stage("gold/measures", measures, "protocol", "node")
+        self.stage("gold/recoveries", gold.recoveries_of(tables), "protocol", "group", "life")
+        self._stage_curves(tables, measures)
+        self.stage(RUNS, self._runs(counts, judged.verdicts, claimed, going_on))
 
-    def _findings(
-        self,
-        events: int,
-        quarantine: DataFrame,
-        verdicts: DataFrame,
-        violations: DataFrame,
-        measures: DataFrame,
-    ) -> Findings:
-        told: dict[str, list[Violation]] = {}
-        for row in violations.collect():
-            found = Violation(row.law, row.run, row.life, row.message, row.other, row.detail)
-            told.setdefault(row.run, []).append(found)
-        laws: dict[str, dict[str, str]] = {}
-        for row in verdicts.collect():
-            laws.setdefault(row.run, {})[row.law] = row.verdict
-        return Findings(
-            verdicts={
-                run: Verdict({law: laws[run][law] for law in LAWS}, sorted(told.get(run, [])))
-                for run in sorted(laws)
-            },
-            measures=[
-                row.asDict()
-                for row in measures.orderBy("run", "protocol", "node").limit(100_000).collect()
-            ],
-            events=events,
-            quarantined=quarantine.count(),
-            quarantine=[
-                (row.path, row.row, row.reason)
-                for row in quarantine.orderBy("path", "row").limit(QUARANTINE_SHOWN_MAX).collect()
-            ],
+    def _judged(
+        self, tables: Tables, claimed: Claims, counts: DataFrame, going_on: bool
+    ) -> _Judged:
+        claims = claims_of(self.session, claimed)
+        wanted = [law for law in LAWS if any(law in laws for laws in claimed.values())]
+        found = violations_of(tables, claims, wanted)
+        if going_on:
+            laws = F.explode(F.array(*(F.lit(law) for law in EVENTUAL))).alias("law")
+            early = counts.where("NOT whole").select("run", laws)
+            found = found.join(early, ["run", "law"], "left_anti").select(*found.columns)
+        violations = self.keep(found, "violations")
+        verdicts = self.keep(verdicts_of(tables, claims, violations), "verdicts")
+        return _Judged(violations, verdicts, measures_of(tables))
+
+    def _stage_silver(self, tables: Tables) -> None:
+        sends = with_parents(tables.sends, tables.deliveries)
+        life = ("protocol", "group", "life", "step")
+        self.stage("silver/sends", sends, *life)
+        self.stage("silver/deliveries", tables.deliveries, *life)
+        self.stage("silver/views", tables.views, *life)
+        self.stage("silver/packets", tables.packets, *life)
+
+    def _stage_curves(self, tables: Tables, measures: DataFrame) -> None:
+        keys = gold.keys_of(measures)
+        latencies = self.keep(gold.latencies_of(tables, keys), "latencies")
+        self.stage("gold/latencies", latencies, "protocol", "latency_us")
+        curves = gold.latency_curves(latencies, ("run", *gold.KEYS))
+        self.stage("gold/latency_curves", curves, "protocol")
+        self.stage("gold/rate_curves", gold.rate_curves(tables, keys), "protocol", "bin")
+
+    def _runs(
+        self, counts: DataFrame, verdicts: DataFrame, claimed: Claims, going_on: bool
+    ) -> DataFrame:
+        """One row a run: what is known of it, and by what it is told from its former self."""
+        rows = [
+            (each.run, len(each.files), each.octets, each.fingerprint, each.replay)
+            for each in self.batch
+        ]
+        ddl = "run string, files int, octets bigint, fingerprint string, replay string"
+        told = self.session.createDataFrame(rows, ddl)
+        kept = verdicts.groupBy("run").agg((F.max(F.col("verdict") == "broken")).alias("broken"))
+        pairs = [(F.lit(name), F.lit(word_of(laws))) for name, laws in claimed.items()]
+        word = F.create_map(*(each for pair in pairs for each in pair))
+        rest = told.join(counts, "run", "left").join(kept, "run", "left")
+        print_ = F.col("fingerprint")
+        if going_on:
+            print_ = F.when(F.col("whole"), print_).otherwise(F.concat(F.lit(OPEN), print_))
+        return rest.select(
+            "run",
+            F.array_join("protocols", ", ").alias("protocol"),
+            *("protocols", "groups", "events", "quarantined", "files", "octets"),
+            (~F.col("broken")).alias("kept"),
+            *("whole", "replay"),
+            print_.alias("fingerprint"),
+            F.array_join(F.transform("protocols", lambda name: word[name]), " ").alias("asked"),
         )
 
-    def _curves(self, tables: Tables, runs: int) -> Curves:
-        by = "run" if runs <= SERIES_MAX else "protocol"
-        latency = latency_curves(tables, by).orderBy("series").limit(SERIES_MAX).collect()
-        shown = [row.series for row in latency]
-        rates: dict[str, dict[int, float]] = {name: {} for name in shown}
-        widths: dict[str, float] = {}
-        for row in rate_curves(tables, by).where(F.col("series").isin(shown)).collect():
-            rates[row.series][row.bin] = row.rate
-            widths[row.series] = row.width_s
-        # Time without a delivery has no row: it is drawn as the silence it was.
-        drawn = {
-            name: [((n + 0.5) * widths[name], bins.get(n, 0.0)) for n in range(max(bins) + 1)]
-            for name, bins in rates.items()
-        }
-        return Curves(by, {row.series: list(row.quantiles) for row in latency}, drawn)
+
+def _counts(bronze: Bronze) -> DataFrame:
+    """By run: who is in it, how many events, how many rows and files are in quarantine, and whether
+    each file has its end."""
+    sound = F.col("place").isNotNull() & F.col("reason").isNull()
+    cut = F.col("place").isNull() & (F.coalesce("torn", F.lit(False)) | F.col("after"))
+    return bronze.checked.groupBy("run").agg(
+        F.array_sort(F.collect_set(F.when(sound, F.col("protocol")))).alias("protocols"),
+        F.array_sort(F.collect_set(F.when(sound, F.col("group")))).alias("groups"),
+        F.count(F.when(sound, 1)).alias("events"),
+        F.count("reason").alias("quarantined"),
+        (F.count(F.when(cut, 1)) == 0).alias("whole"),
+    )
 
 
-# -- places --------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _scratch(out: Path) -> Iterator[Path]:
-    """A directory within the one for the results, gone afterwards."""
-    handle = -1
+def _put_together(session: SparkSession, where: Places) -> None:
+    """What is about many runs together, from the tables of the runs."""
+    latencies, rates, measures, recoveries, runs = (
+        frame_in(session, where.out, f"gold/{name}")
+        for name in ("latencies", "rate_curves", "measures", "recoveries", "runs")
+    )
+    curves = gold.latency_curves(latencies, gold.KEYS).persist()
     try:
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-            handle = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
-            stranger = _stranger(out)
-            if stranger:
-                raise Misuse(
-                    f"{stranger} is there already and is not of our making; give another --out"
-                )
-            if _locked(handle, out):
-                _sweep(out)
-            scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=out.resolve()))
-            (scratch / MARK).touch()
-        except OSError as error:
-            raise Misuse(
-                f"{out}: cannot write there: {error.strerror or error}; give another --out"
-            ) from None
-        try:
-            yield scratch
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+        stage_whole(where, CURVES[0], curves, gold.KEYS)
+        stage_whole(where, CURVES[1], gold.rate_curves_together(rates), (*gold.KEYS, "bin"))
+        summary = gold.summary_of(measures, runs, recoveries, curves)
+        stage_whole(where, SUMMARY, summary, gold.KEYS)
     finally:
-        if handle >= 0:
-            os.close(handle)
+        curves.unpersist()
+    where.put_together()
 
 
-def _stranger(out: Path) -> Path | None:
-    """What stands in the place of a result and is none: without our mark everything; with it, what
-    cannot be one, as a table is a directory and the report is a file."""
-    marked = (out / MARK).exists()
-    for name in (*TABLES, REPORT):
-        path = out / name
-        fits = path.is_file() if name == REPORT else path.is_dir() and not path.is_symlink()
-        if os.path.lexists(path) and not (marked and fits):
-            return path
-    return None
-
-
-def _locked(handle: int, out: Path) -> bool:
-    """Whether no other pipeline works in this directory, for as long as the handle is open. False
-    where the file system cannot tell."""
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise Misuse(f"{out}: another pipeline works there; wait, or give another --out") from None
-    except OSError:
-        return False
-    return True
-
-
-def _sweep(out: Path) -> None:
-    """Remove what pipelines that were killed have left."""
-    for path in out.glob(f"{SCRATCH}*"):
-        if (path / MARK).is_file() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _put_in_place(scratch: Path, out: Path) -> None:
-    (out / MARK).touch()
-    for name in TABLES:
-        if (out / name).exists():
-            shutil.rmtree(out / name)
-        (scratch / name).rename(out / name)
-    (scratch / REPORT).replace(out / REPORT)
+def _result(
+    session: SparkSession, out: Path, inputs: dict[str, Input], todo: Sequence[Input]
+) -> Result:
+    found = findings_in(session, out, list(inputs))
+    known = runs_in(session, out, list(inputs))
+    done = tuple(each.run for each in todo)
+    return Result(
+        out=out,
+        report=out / REPORT,
+        events=found.events,
+        quarantined=found.quarantined,
+        verdicts=found.verdicts,
+        measures=[row for row in found.measures if row["node"] is None],
+        processed=done,
+        skipped=len(inputs) - len(done),
+        open=frozenset(row["run"] for row in known if not row["whole"]),
+        summary=summary_in(out),
+        replays={row["run"]: row["replay"] for row in known if row["replay"]},
+    )
 
 
 @contextmanager

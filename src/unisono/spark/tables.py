@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 HISTORY: Final = lives.HISTORY
-SILVER: Final = ("sends", "deliveries", "views", "packets")
-"""The tables that are written."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +84,38 @@ def sends_of(named: DataFrame) -> DataFrame:
         "digest",
         F.coalesce(F.col("detail") == PROBE, F.lit(False)).alias("probe"),
     )
+
+
+def with_parents(sends: DataFrame, deliveries: DataFrame) -> DataFrame:
+    """Adds `message`, the message's name, and `parents`: the names of the messages it follows.
+
+    Its parents are the message that its sender sent just before, and of each other source the one
+    with the highest number that the sender delivered since then. All else that the sender knew when
+    it sent the message is before one of these: the parents of the parents and so on are all of it,
+    where messages of a source are delivered in their order."""
+    mine = Window.partitionBy(*HISTORY, "life").orderBy("step")
+    told = sends.select(*HISTORY, "life", "step", "number", F.lit(None).alias("source"))
+    heard = deliveries.where("source <> life")
+    rows = told.union(heard.select(*HISTORY, "life", "step", "number", "source"))
+    sent_before = F.count(F.when(F.col("source").isNull(), 1)).over(
+        mine.rowsBetween(Window.unboundedPreceding, -1)
+    )
+    rows = rows.withColumn("turn", sent_before)
+    newest = rows.where("source IS NOT NULL").groupBy(*HISTORY, "life", "turn", "source")
+    named = newest.agg(F.max("number").alias("number")).select(
+        *HISTORY, "life", "turn", F.concat_ws(":", "source", "number").alias("parent")
+    )
+    others = named.groupBy(*HISTORY, "life", "turn").agg(F.collect_list("parent").alias("others"))
+    previous = F.lag("message").over(mine)
+    placed = (
+        sends.withColumn("message", F.concat_ws(":", "life", "number"))
+        .withColumn("turn", (F.row_number().over(mine) - 1).cast("bigint"))
+        .withColumn("own", F.when(previous.isNotNull(), F.array(previous)))
+    )
+    joined = placed.join(others, [*HISTORY, "life", "turn"], "left")
+    none = F.array().cast("array<string>")
+    parents = F.array_sort(F.concat(F.coalesce("own", none), F.coalesce("others", none)))
+    return joined.select(*sends.columns, "message", parents.alias("parents"))
 
 
 def views_of(named: DataFrame) -> DataFrame:

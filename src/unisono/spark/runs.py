@@ -1,0 +1,166 @@
+"""Which runs there are to do: those that are new or have changed since they were judged.
+
+A run is told from its former self by the names, sizes and times of its files, and by the laws that
+were asked of its protocols. What is known of it stands in the table `gold/runs`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from unisono.errors import BadTrace
+from unisono.spark.places import RUNS, run_folder
+from unisono.spark.shelves import read_table
+from unisono.trace.files import Found, trace_files
+from unisono.trace.parquet import ParquetPart
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FORMAT: Final = 1
+"""Of the tables: those of another format are made anew."""
+OPEN: Final = "open "
+"""Before the fingerprint of a run that was judged while it went on."""
+BATCH_OCTETS: Final = 1 << 30
+BATCH_RUNS: Final = 20_000
+"""A batch is so much of trace files and so many runs, or one run that is larger."""
+REPLAY: Final = "replay.txt"
+REPLAY_OCTETS_MAX: Final = 4096
+LOOKED_INTO_MAX: Final = 500
+"""More files than this are looked into by tasks."""
+
+
+@dataclass(frozen=True)
+class Input:
+    """The files of one run, as they lie there now."""
+
+    run: str
+    files: tuple[Found, ...]
+    octets: int
+    fingerprint: str
+
+    @property
+    def replay(self) -> str | None:
+        """The command that makes this run again, where whoever made it left word of it."""
+        try:
+            with (self.files[0].path.parent / REPLAY).open("rb") as file:
+                text = file.read(REPLAY_OCTETS_MAX).decode("utf-8", "replace")
+        except OSError:
+            return None
+        return next((line.strip() for line in text.splitlines() if line.strip()), None)
+
+
+def inputs_in(
+    directory: str | os.PathLike[str], runs: Sequence[str] | None = None
+) -> dict[str, Input]:
+    """What a trace directory holds, by run; of all runs, or of those named. `BadTrace` when that is
+    nothing, or one of them is not there."""
+    files: dict[str, list[Found]] = {}
+    for found in trace_files(directory):
+        files.setdefault(found.run, []).append(found)
+    if runs:
+        missing = sorted(set(runs) - files.keys())
+        if missing:
+            known = ", ".join(sorted(files)[:5]) + (", …" if len(files) > 5 else "")
+            raise BadTrace(f"{directory}: no run {missing[0]!r} in it; there are {known}")
+        files = {run: files[run] for run in sorted(set(runs))}
+    return {run: _input(run, found) for run, found in sorted(files.items())}
+
+
+def _input(run: str, files: list[Found]) -> Input:
+    octets, digest = 0, blake2b(f"{FORMAT}".encode(), digest_size=12)
+    for found in files:
+        try:
+            about = found.path.stat()
+        except OSError:
+            # A link to nowhere, or gone since it was listed: reading it will say so.
+            digest.update(f"\n{found.name} -".encode())
+            continue
+        octets += about.st_size
+        digest.update(f"\n{found.name} {about.st_size} {about.st_mtime_ns}".encode())
+    return Input(run, tuple(files), octets, digest.hexdigest())
+
+
+def word_of(laws: Sequence[str]) -> str:
+    """The laws that are asked of a protocol, as one word to compare."""
+    return blake2b(" ".join(sorted(set(laws))).encode(), digest_size=4).hexdigest()
+
+
+def changed(
+    session: SparkSession,
+    out: Path,
+    inputs: Mapping[str, Input],
+    asked: Callable[[str], Sequence[str]],
+    going_on: bool = False,
+) -> list[Input]:
+    """The runs that the tables do not tell of, or not as they are now. `asked` are the laws of a
+    protocol. A run that was judged while it went on is to be judged again, unless it still does."""
+    known = read_table(session, out, RUNS, list(inputs))
+    if known.num_rows == 0:
+        return list(inputs.values())
+    columns = ["run", "fingerprint", "protocols", "asked"]
+    done = set()
+    for run, fingerprint, protocols, words in zip(
+        *(known.column(name).to_pylist() for name in columns), strict=True
+    ):
+        now = inputs.get(run)
+        if going_on:
+            fingerprint = fingerprint.removeprefix(OPEN)
+        same = now is not None and now.fingerprint == fingerprint
+        if same and words == " ".join(word_of(asked(name)) for name in protocols):
+            done.add(run)
+    return [each for run, each in inputs.items() if run not in done]
+
+
+def gone(folders: Sequence[Path], inputs: Mapping[str, Input]) -> list[str]:
+    """The folders of runs that the trace directory no longer has."""
+    there = {run_folder(run) for run in inputs}
+    return [folder.name for folder in folders if folder.name not in there]
+
+
+def batches_of(inputs: Sequence[Input]) -> Iterator[list[Input]]:
+    """The runs in batches that are bounded in bytes and in number."""
+    batch: list[Input] = []
+    octets = 0
+    for each in inputs:
+        if batch and (octets + each.octets > BATCH_OCTETS or len(batch) >= BATCH_RUNS):
+            yield batch
+            batch, octets = [], 0
+        batch.append(each)
+        octets += each.octets
+    if batch:
+        yield batch
+
+
+def protocols_in(session: SparkSession | None, files: Sequence[Found]) -> set[str]:
+    """The protocols that these files tell of. A file is of one life, so of one protocol: its first
+    rows say. Many files are looked into by tasks; without a session, only the first of them."""
+    paths = [os.fsencode(found.path) for found in files]
+    if session is None or len(paths) <= LOOKED_INTO_MAX:
+        return _protocols(paths[:LOOKED_INTO_MAX])
+    named = session.createDataFrame([(bytearray(path),) for path in paths], "at binary")
+    tasks = max(session.sparkContext.defaultParallelism, len(paths) // LOOKED_INTO_MAX)
+    told = named.repartition(tasks).mapInArrow(_look, "protocol string").distinct()
+    return {row.protocol for row in told.collect()}
+
+
+def _look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        names = sorted(_protocols(batch.column("at").to_pylist()))
+        yield pa.record_batch({"protocol": pa.array(names, pa.string())})
+
+
+def _protocols(paths: Sequence[bytes]) -> set[str]:
+    names: set[str] = set()
+    for path in paths:
+        table = next(iter(ParquetPart(Path(os.fsdecode(path))).tables()), None)
+        if table is not None:
+            names.update(name for name in table.column("protocol").unique().to_pylist() if name)
+    return names
