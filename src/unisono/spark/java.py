@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -154,13 +154,14 @@ def wrap(java: Path) -> Path:
     script = WRAPPER % shlex.quote(str(java))
     name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     try:
-        return _write_wrapper(_cache() / name, script)
+        return _write_wrapper(cache_folder() / name, script)
     except OSError:
         # No home, or a read-only one: a directory for this process alone will do.
         return _write_wrapper(Path(tempfile.mkdtemp(prefix="unisono-java-")), script)
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
+    """Where things of ours are kept that can be made anew."""
     chosen = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     # The XDG rules say that a relative path is to be ignored.
     return (chosen if chosen.is_absolute() else Path("~/.cache").expanduser()) / "unisono"
@@ -180,10 +181,11 @@ def _write_wrapper(home: Path, script: str) -> Path:
     return home
 
 
-def main() -> int:
-    """Prints what would be used."""
+def main(arguments: Sequence[str] = ()) -> int:
+    """Prints what would be used; with `--home`, what JAVA_HOME is to be for Spark's programs."""
     try:
-        print(find_java())
+        found = find_java()
+        print(found.home if "--home" in arguments else found)
     except Misuse as mistake:
         print(mistake, file=sys.stderr)
         return 1
@@ -191,4 +193,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from unisono.errors import Misuse
 from unisono.spark.java import find_java
+from unisono.spark.shipping import ship
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,10 +49,9 @@ def open_session(
         raise Misuse("the Spark pipeline needs pip install 'unisono[spark]'") from missing
 
     os.environ["JAVA_HOME"] = str(find_java().home)
-    # Workers would otherwise take whatever python3 is on PATH, without our packages.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_CONF_DIR", str(CONF_DIR))
+    _set_python(conf)
+    if not _is_set_up(os.environ.get("SPARK_HOME")):
+        os.environ.setdefault("SPARK_CONF_DIR", str(CONF_DIR))
 
     settings: dict[str, str | int | bool] = dict(QUIET)
     if on_this_machine(master):
@@ -62,7 +63,25 @@ def open_session(
     builder = SparkSession.builder.master(master).appName(app)
     for name, value in settings.items():
         builder = builder.config(name, as_text(value))
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    if not is_local(master):
+        ship(session)
+    return session
+
+
+def _is_set_up(home: str | None) -> bool:
+    """Whether this installation of Spark has settings of its own, which ours would hide."""
+    return bool(home) and (Path(str(home)) / "conf" / "spark-defaults.conf").is_file()
+
+
+def _set_python(conf: Mapping[str, str | int | bool]) -> None:
+    """Workers would otherwise take whatever python3 is on PATH, without our packages."""
+    if chosen := conf.get("spark.pyspark.python"):
+        # Spark reads this setting in a program that it starts itself; here it goes by the
+        # environment.
+        os.environ["PYSPARK_PYTHON"] = str(chosen)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 
 
 def in_words(error: BaseException) -> str:
@@ -78,6 +97,11 @@ def in_words(error: BaseException) -> str:
 def on_this_machine(master: str) -> bool:
     """Whether every process of this master runs here."""
     return master.startswith(("local", "spark://127.0.0.1", "spark://localhost"))
+
+
+def is_local(master: str) -> bool:
+    """Whether the tasks run within this machine's one JVM."""
+    return master == "local" or master.startswith("local[")
 
 
 def as_text(value: str | int | bool) -> str:

@@ -224,7 +224,7 @@ def _failure(told: Told, verdict: Verdict | None) -> Failure | None:
             broken |= found
     if not broken:
         return None
-    laws = tuple(sorted(broken))
+    laws = tuple(sorted(broken, key=lambda law: (law in (UNJUDGED, DIFFERS), law)))
     return Failure(told.run, told.protocol, told.seed, told.nodes, laws, why, told.replay)
 
 
