@@ -192,6 +192,10 @@ class Chronicle:
             del self._writers[next(iter(self._writers))]
         return bytes(reader.raw(reader.left()))
 
+    def heard(self, query: str, partition: int) -> tuple[int, int] | None:
+        """The last epoch and row of this partition; nothing when none is known."""
+        return self._writers.get((query, partition))
+
     # -- the past -----------------------------------------------------------------------------
 
     def _keep(self, message: Message) -> None:

@@ -415,3 +415,7 @@ def bench(
         quick=quick or None,
     )
     raise typer.Exit(run_bench(what, options, as_json))
+
+
+# Commands with so many options that they stand in files of their own.
+from unisono.cli import feeding as feeding  # noqa: E402

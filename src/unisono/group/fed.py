@@ -131,6 +131,16 @@ class Feeding(ABC):
         messages = words.rows(Rows(query, partition, epoch), first_row, given)
         return await self._speak(messages, service) if messages else 0
 
+    def rows_heard(self, query: str, partition: int) -> tuple[int, int] | None:
+        """The last epoch and row of a sink's partition that the group has ordered, as far as it
+        is known here: what a sink needs to know before it forgets them."""
+        return self._told().chronicle.heard(query, partition)
+
+    @property
+    def place(self) -> int:
+        """Of the last ordered message; the stream may not have come to it yet."""
+        return self._told().chronicle.place
+
     def recall(self, first: int, last: int) -> AsyncIterator[list[Message]]:
         """Messages with these places that others still have, in order: for a member that was
         away. Read the stream meanwhile. It begins later than `first` when nobody has the beginning

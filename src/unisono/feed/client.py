@@ -1,0 +1,256 @@
+"""Reads a feed, and writes rows to its group: plain calls, with patience while it restarts."""
+
+from __future__ import annotations
+
+import random
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from unisono.errors import BadPacket, Misuse, UnisonoError
+from unisono.feed import rows, talk
+from unisono.feed.talk import Kind, Why
+from unisono.log.record import Trimmed
+
+PATIENCE_S: Final = 60.0
+CONNECT_S: Final = 3.0
+ANSWER_S: Final = 15.0
+"""A feed that says nothing for so long is held for gone, and asked again."""
+TAKE_S: Final = 60.0
+"""So long may the group take to order what a writer says."""
+PAUSE_S, PAUSE_MAX_S = 0.05, 1.0
+
+T = TypeVar("T")
+
+
+class FeedGone(UnisonoError):
+    """No feed answered within the patience one has."""
+
+
+class Known(NamedTuple):
+    """What a feed has: the log's bounds, and the base of each life of its group."""
+
+    first: int
+    end: int
+    last: int
+    group: str
+    life: str
+    bases: dict[str, int]
+
+
+class _Refused(Exception):
+    def __init__(self, told: dict[str, Any]) -> None:
+        super().__init__(told.get("text", "refused"))
+        self.why = told.get("why")
+        self.told = told
+
+
+class FeedClient:
+    """One of the feeds named, and the next when that one is gone. Not for several threads."""
+
+    def __init__(
+        self,
+        where: str,
+        patience_s: float = PATIENCE_S,
+        bases: Mapping[str, int] | None = None,
+    ) -> None:
+        """`bases` are those of another feed of the group: one that counts otherwise is refused."""
+        self.where = where
+        self.patience_s = patience_s
+        self._addresses = talk.addresses(where)
+        self._at = 0
+        self._socket: socket.socket | None = None
+        self._bases = dict(bases or {})
+
+    def __enter__(self) -> FeedClient:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    # -- asking -----------------------------------------------------------------------------------
+
+    def bounds(self) -> Known:
+        """What the feed has now."""
+        return self._patiently(self._bounds_once)
+
+    def status(self) -> dict[str, Any]:
+        return self._patiently(lambda: self._asked({"do": "status"}))
+
+    def read(self, after: int, upto: int) -> Iterator[pa.RecordBatch]:
+        """The rows with `after` < place <= `upto`, in order, in batches as the log holds them. A
+        feed that is not there yet is waited for; one that goes away is resumed, or the next."""
+        at = after
+        deadline = self._deadline()
+        pause_s = PAUSE_S
+        while at < upto:
+            try:
+                self._send(talk.told(Kind.ASK, do="read", after=at, upto=upto))
+                while (batch := self._next_rows()) is not None:
+                    if batch.num_rows:
+                        at = batch.column(0)[-1].as_py()
+                        yield batch
+                    deadline, pause_s = self._deadline(), PAUSE_S
+                return
+            except (OSError, EOFError, BadPacket, _Refused) as error:
+                pause_s = self._again(error, deadline, pause_s)
+
+    def _next_rows(self) -> pa.RecordBatch | None:
+        kind, body = self._receive()
+        if kind is Kind.ROWS:
+            return rows.decoded(body)
+        self._check(kind, body, Kind.END)
+        return None
+
+    def write(
+        self, query: str, partition: int, epoch: int, first_row: int, payloads: Sequence[bytes]
+    ) -> int:
+        """Say rows to the group, each once whatever is repeated; returns when the feed has all of
+        them in its log, with a place at or after the last of them."""
+        place = 0
+        for start, part in _parts(payloads):
+            batch = pa.record_batch([pa.array(part, pa.binary())], schema=talk.INTAKE)
+            asked = {
+                "do": "rows",
+                "query": query,
+                "partition": partition,
+                "epoch": epoch,
+                "first_row": first_row + start,
+            }
+            body = batch.serialize().to_pybytes()
+            place = self._patiently(lambda a=asked, b=body: self._write_once(a, b))  # type: ignore[misc]
+        return place
+
+    def _write_once(self, asked: dict[str, Any], body: bytes) -> int:
+        self._send(talk.told(Kind.ASK, **asked) + talk.frame(Kind.ROWS, body))
+        assert self._socket is not None
+        self._socket.settimeout(TAKE_S)
+        return int(self._answer()["place"])
+
+    def _bounds_once(self) -> Known:
+        told = self._asked({"do": "bounds"})
+        bases = {life: base for life, base, _ in told["stretches"]}
+        return Known(told["first"], told["end"], told["last"], told["group"], told["life"], bases)
+
+    def _asked(self, asked: dict[str, Any]) -> dict[str, Any]:
+        self._send(talk.told(Kind.ASK, **asked))
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        kind, body = self._receive()
+        return self._check(kind, body, Kind.ANSWER)
+
+    def _check(self, kind: Kind, body: bytes, wanted: Kind) -> dict[str, Any]:
+        told = talk.said(body)
+        if kind is Kind.REFUSED:
+            raise _Refused(told)
+        if kind is not wanted:
+            raise BadPacket("kind")
+        return told
+
+    # -- patience ---------------------------------------------------------------------------------
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self.patience_s
+
+    def _patiently(self, once: Callable[[], T]) -> T:
+        deadline, pause_s = self._deadline(), PAUSE_S
+        while True:
+            try:
+                return once()
+            except (OSError, EOFError, BadPacket, _Refused) as error:
+                pause_s = self._again(error, deadline, pause_s)
+
+    def _again(self, error: Exception, deadline: float, pause_s: float) -> float:
+        """Wait before the next try, at the next feed; or raise what it comes to."""
+        if isinstance(error, _Refused):
+            if error.why == Why.TRIMMED:
+                raise Trimmed(int(error.told["first"]), int(error.told["begins"])) from None
+            if error.why == Why.MISUSE:
+                raise Misuse(str(error)) from None
+            if error.why not in talk.PASSING:
+                raise UnisonoError(f"the feed at {self._here()}: {error}") from None
+        here = self._here()
+        self.close()
+        if time.monotonic() + pause_s >= deadline:
+            reason = getattr(error, "strerror", None) or str(error) or "it hung up"
+            raise FeedGone(
+                f"no feed answers at {self.where} within {self.patience_s:g} s: the last one"
+                f" tried was {here}: {reason}"
+            ) from None
+        self._at = (self._at + 1) % len(self._addresses)
+        time.sleep(pause_s * random.uniform(0.5, 1.0))
+        return min(PAUSE_MAX_S, pause_s * 2)
+
+    def _here(self) -> str:
+        host, port = self._addresses[self._at]
+        return f"{host}:{port}"
+
+    # -- the socket -------------------------------------------------------------------------------
+
+    def _send(self, octets: bytes) -> None:
+        if self._socket is None:
+            made = socket.create_connection(self._addresses[self._at], CONNECT_S)
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket = made
+            made.settimeout(ANSWER_S)
+            made.sendall(talk.HELLO)
+            self._compare()
+        self._socket.settimeout(ANSWER_S)
+        self._socket.sendall(octets)
+
+    def _compare(self) -> None:
+        """Feeds of one group may stand for each other only where they count alike."""
+        known = self._bounds_once()
+        for life, base in self._bases.items():
+            if known.bases.get(life, base) != base:
+                self.close()
+                raise UnisonoError(
+                    f"the feed at {self._here()} has other places for the same messages (life"
+                    f" {life}): it cannot stand for the one that was read before"
+                )
+        self._bases |= known.bases
+
+    def _receive(self) -> tuple[Kind, bytes]:
+        kind, length = talk.front_read(self._octets(talk.FRONT_OCTETS))
+        return kind, self._octets(length)
+
+    def _octets(self, count: int) -> bytes:
+        assert self._socket is not None
+        whole = bytearray(count)
+        view = memoryview(whole)
+        while view:
+            got = self._socket.recv_into(view)
+            if not got:
+                raise EOFError("it hung up")
+            view = view[got:]
+        return bytes(whole)
+
+
+def _parts(payloads: Sequence[bytes]) -> Iterator[tuple[int, list[bytes]]]:
+    """Rows in parts of moderate size, each with the number of its first."""
+    part: list[bytes] = []
+    start = octets = 0
+    for at, payload in enumerate(payloads):
+        full = octets + len(payload) > talk.ROWS_OCTETS or len(part) >= talk.ROWS_COUNT_MAX
+        if part and full:
+            yield start, part
+            part, start, octets = [], at, 0
+        part.append(payload)
+        octets += len(payload)
+    if part:
+        yield start, part

@@ -1,0 +1,174 @@
+"""The rows of a feed: messages, views and gaps as Arrow record batches, to bytes and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from unisono.errors import UnisonoError
+from unisono.model import Address, Member, Message, Service, ServiceLevel, View, level_named
+
+MESSAGE, VIEW, GAP = "message", "view", "gap"
+SCHEMA: Final = pa.schema(
+    [
+        ("place", pa.int64()),
+        ("kind", pa.string()),
+        ("group", pa.string()),
+        ("life", pa.string()),
+        ("sender", pa.string()),
+        ("sender_incarnation", pa.int32()),
+        ("number", pa.int64()),
+        ("view", pa.string()),
+        ("service", pa.string()),
+        ("payload", pa.binary()),
+        ("members", pa.list_(pa.field("element", pa.string()))),
+        ("detail", pa.string()),
+        ("t_us", pa.int64()),
+    ]
+)
+COMPRESSED_OCTETS_MIN: Final = 4096
+"""Smaller batches are not worth the codec's own words."""
+ROWS_MAX, OCTETS_MAX = 65_536, 32 << 20
+"""Of a batch that is put together for a reader."""
+NOWHERE: Final = Address("0.0.0.0", 0)
+"""A log does not say where a member was."""
+
+_LZ4: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+_PLAIN: Final = pa.ipc.IpcWriteOptions()
+_SCHEMA_OCTETS: Final = SCHEMA.serialize().size
+"""With which a stream begins."""
+
+
+class BadRows(UnisonoError, ValueError):
+    """Bytes that are no rows of a feed."""
+
+
+# -- making ---------------------------------------------------------------------------------------
+
+
+def messages_rows(
+    messages: Sequence[Message], base: int, group: str, life: str, t_us: int
+) -> pa.RecordBatch:
+    """Messages of one life in a row, whose places are `base` and their own."""
+    count = len(messages)
+    columns = zip(*messages, strict=True)
+    senders, payloads, numbers, views, seqs, services = columns
+    no_text = pa.nulls(count, pa.string())
+    return pa.record_batch(
+        [
+            pa.array([base + seq for seq in seqs], pa.int64()),
+            pa.repeat(pa.scalar(MESSAGE), count),
+            pa.repeat(pa.scalar(group), count),
+            pa.repeat(pa.scalar(life), count),
+            pa.array([sender[0] for sender in senders], pa.string()),
+            pa.array([sender[2] for sender in senders], pa.int32()),
+            pa.array(numbers, pa.int64()),
+            pa.array(views, pa.string()),
+            pa.array(map(service_text, services), pa.string()),
+            pa.array(payloads, pa.binary()),
+            pa.nulls(count, SCHEMA.field("members").type),
+            no_text,
+            pa.repeat(pa.scalar(t_us, pa.int64()), count),
+        ],
+        schema=SCHEMA,
+    )
+
+
+def row(**cells: Any) -> pa.RecordBatch:
+    """One row; what is not given is null."""
+    return pa.RecordBatch.from_pylist([cells], schema=SCHEMA)
+
+
+def view_cells(view: View, place: int, group: str, life: str, t_us: int) -> dict[str, Any]:
+    """A view's row stands before the message that has the same place."""
+    joined = ", ".join(map(str, view.joined))
+    left = ", ".join(map(str, view.left))
+    told = [f"joined {joined}" if joined else "", f"left {left}" if left else "", view.detail]
+    return {
+        "place": place,
+        "kind": VIEW,
+        "group": group,
+        "life": life,
+        "view": view.id,
+        "members": list(map(str, view.members)),
+        "detail": "; ".join(filter(None, told)) or None,
+        "t_us": t_us,
+    }
+
+
+def together(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    return pa.concat_batches(batches)
+
+
+def service_text(level: ServiceLevel) -> str:
+    return level.name.lower() if isinstance(level, Service) else f"resilient({level.k})"
+
+
+# -- bytes ----------------------------------------------------------------------------------------
+
+
+def encoded(rows: pa.RecordBatch) -> bytes:
+    """As one message of Arrow's stream format; the schema is known."""
+    options = _LZ4 if rows.nbytes >= COMPRESSED_OCTETS_MIN else _PLAIN
+    writer = pa.BufferOutputStream()
+    with pa.ipc.new_stream(writer, SCHEMA, options=options) as stream:
+        stream.write_batch(rows)
+        end = writer.tell()
+    return bytes(memoryview(writer.getvalue())[_SCHEMA_OCTETS:end])
+
+
+def decoded(blob: bytes | memoryview, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
+    try:
+        return pa.ipc.read_record_batch(pa.py_buffer(blob), schema)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise BadRows(f"bytes that are no rows of a feed: {error}") from None
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def cut(rows: pa.RecordBatch, after: int, upto: int) -> pa.RecordBatch:
+    """The rows with `after` < place <= `upto`; they stand in the order of their places."""
+    places = rows.column(0)
+    start = pc.sum(pc.less_equal(places, after)).as_py() or 0
+    end = pc.sum(pc.less_equal(places, upto)).as_py() or 0
+    return rows.slice(start, end - start)
+
+
+def gathered(
+    batches: Iterable[pa.RecordBatch], rows_max: int = ROWS_MAX, octets_max: int = OCTETS_MAX
+) -> Iterator[pa.RecordBatch]:
+    """Small batches put together into larger ones, in order; empty ones are left out."""
+    waiting: list[pa.RecordBatch] = []
+    rows = octets = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        if waiting and (rows + batch.num_rows > rows_max or octets + batch.nbytes > octets_max):
+            yield together(waiting)
+            waiting, rows, octets = [], 0, 0
+        waiting.append(batch)
+        rows += batch.num_rows
+        octets += batch.nbytes
+    if waiting:
+        yield together(waiting)
+
+
+def messages_of(rows: pa.RecordBatch, base: int) -> list[Message]:
+    """The messages among the rows, as their group told them."""
+    found = []
+    names = ("place", "kind", "sender", "sender_incarnation", "number", "view", "service")
+    columns = [rows.column(name).to_pylist() for name in (*names, "payload")]
+    for place, kind, sender, incarnation, number, view, service, payload in zip(
+        *columns, strict=True
+    ):
+        if kind == MESSAGE:
+            who = Member(sender, NOWHERE, incarnation)
+            level = level_named(service) or Service.AGREED
+            found.append(Message(who, payload, number, view or "", place - base, level))
+    return found

@@ -1,0 +1,228 @@
+"""The feed's door: bounds, ranges, status, and rows for the group, over TCP.
+
+Reads of the log happen in threads, so that the member beside them goes on answering its group; a
+reader that is slow holds up nobody but itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+from unisono.errors import BadPacket, Misuse, Stopped, UnisonoError
+from unisono.feed import rows, talk
+from unisono.feed.talk import Kind, Why
+from unisono.log import Bounds, LogReader, Trimmed
+
+READERS_COUNT_MAX: Final = 256
+"""Connections; one more is told to come later."""
+THREADS: Final = 4
+IDLE_S: Final = 600.0
+"""Who asks nothing for so long is shut out, and may connect again."""
+ASKING_S: Final = 60.0
+"""A frame that has begun must have come within so long."""
+SILENT_S: Final = 120.0
+"""A reader that takes nothing for so long is shut out."""
+
+log = logging.getLogger("unisono.feed")
+
+Take = Callable[[str, int, int, int, list[bytes]], Awaitable[int]]
+
+
+class Server:
+    """Serves one log. `take` is told a writer's rows and returns when they are in the log."""
+
+    def __init__(
+        self,
+        directory: str,
+        bounds: Callable[[], Bounds],
+        status: Callable[[], dict[str, Any]],
+        take: Take,
+    ) -> None:
+        self._directory = directory
+        self._bounds = bounds
+        self._status = status
+        self._take = take
+        self._threads = ThreadPoolExecutor(THREADS, "feed")
+        self._server: asyncio.Server | None = None
+        self._talks: set[asyncio.Task[None]] = set()
+        self.counts: Counter[str] = Counter()
+
+    async def open(self, host: str, port: int) -> int:
+        """Listen; returns the port, which is a free one where 0 was asked for."""
+        try:
+            self._server = await asyncio.start_server(self._met, host, port, backlog=256)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise Misuse(f"cannot listen at {host}:{port}: {reason}") from None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for task in self._talks:
+            task.cancel()
+        await asyncio.gather(*self._talks, return_exceptions=True)
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    @property
+    def readers_count(self) -> int:
+        return len(self._talks)
+
+    # -- one connection ---------------------------------------------------------------------------
+
+    async def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._talks.add(task)
+        self.counts["connections"] += 1
+        talk_with = _Talk(self, reader, writer)
+        try:
+            if len(self._talks) > READERS_COUNT_MAX:
+                self.counts["drop.busy"] += 1
+                writer.write(talk.refusal(Why.BUSY, "too many readers: come again"))
+                await writer.drain()
+            else:
+                await talk_with.run()
+        except BadPacket as error:
+            self.counts[f"drop.{error.reason}"] += 1
+            log.info("a reader said what is no asking: %s", error.reason)
+        except (OSError, EOFError, TimeoutError):
+            self.counts["broken"] += 1
+        except asyncio.CancelledError:
+            pass  # the feed ends
+        finally:
+            self._talks.discard(task)
+            talk_with.close()
+            writer.close()
+
+    async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+
+
+class _Talk:
+    """What one connection asks, one thing after the other."""
+
+    def __init__(
+        self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._server = server
+        self._reader = reader
+        self._writer = writer
+        self._log: LogReader | None = None
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()
+
+    async def run(self) -> None:
+        async with asyncio.timeout(ASKING_S):
+            if await self._reader.readexactly(len(talk.HELLO)) != talk.HELLO:
+                raise BadPacket("foreign")
+        while True:
+            try:
+                async with asyncio.timeout(IDLE_S):
+                    start = await self._reader.readexactly(talk.FRONT_OCTETS)
+            except (asyncio.IncompleteReadError, TimeoutError):
+                return
+            asked = talk.said(await self._body(start, Kind.ASK, talk.ASK_OCTETS_MAX))
+            try:
+                await self._answer(asked)
+            except Misuse as error:
+                await self._say(talk.refusal(Why.MISUSE, str(error)))
+            except Trimmed as gone:
+                more = {"first": gone.first, "begins": gone.begins}
+                await self._say(talk.refusal(Why.TRIMMED, str(gone), **more))
+            except Stopped as stop:
+                await self._say(talk.refusal(Why.AWAY, stop.reason))
+            except UnisonoError as error:
+                log.error("%s", error)
+                await self._say(talk.refusal(Why.BROKEN, str(error)))
+
+    async def _body(self, start: bytes, kind: Kind, octets_max: int) -> bytes:
+        its_kind, length = talk.front_read(start, octets_max)
+        if its_kind is not kind:
+            raise BadPacket("kind")
+        async with asyncio.timeout(ASKING_S):
+            return await self._reader.readexactly(length)
+
+    async def _say(self, *parts: bytes) -> None:
+        self._writer.writelines(parts)
+        async with asyncio.timeout(SILENT_S):
+            await self._writer.drain()
+
+    async def _answer(self, asked: dict[str, Any]) -> None:
+        what = asked.get("do")
+        if what == "bounds":
+            await self._say(talk.told(Kind.ANSWER, **self._known()))
+        elif what == "status":
+            await self._say(talk.told(Kind.ANSWER, **self._server._status()))
+        elif what == "read":
+            await self._range(talk.number(asked, "after"), talk.number(asked, "upto"))
+        elif what == "rows":
+            await self._rows(asked)
+        else:
+            raise Misuse(f"a feed knows bounds, read, rows and status, not {what!r}")
+
+    def _known(self) -> dict[str, Any]:
+        first, end, last = self._server._bounds()
+        status = self._server._status()
+        keys = ("group", "life", "stretches")
+        return {"first": first, "end": end, "last": last} | {key: status[key] for key in keys}
+
+    # -- ranges -----------------------------------------------------------------------------------
+
+    async def _range(self, after: int, upto: int) -> None:
+        end = self._server._bounds().end
+        if upto > end:
+            text = f"the feed has come to place {end}, not to {upto} yet"
+            await self._say(talk.refusal(Why.AHEAD, text, end=end))
+            return
+        if self._log is None:
+            self._log = await self._server._in_thread(LogReader, self._server._directory)
+        at = after + 1
+        while at <= upto:
+            frames, at = await self._server._in_thread(page, self._log, at, upto)
+            await self._say(*frames)
+            self._server.counts["batches_sent"] += len(frames) // 2
+        await self._say(talk.told(Kind.END, upto=upto))
+
+    # -- intake -----------------------------------------------------------------------------------
+
+    async def _rows(self, asked: dict[str, Any]) -> None:
+        """Rows for the group, said once whatever is repeated."""
+        start = await self._reader.readexactly(talk.FRONT_OCTETS)
+        body = await self._body(start, Kind.ROWS, talk.ROWS_OCTETS_MAX)
+        query = asked.get("query")
+        if not isinstance(query, str) or not query:
+            raise Misuse(f"query={query!r}: a writer names its query")
+        partition, epoch = talk.number(asked, "partition"), talk.number(asked, "epoch")
+        first_row = talk.number(asked, "first_row")
+        try:
+            payloads = rows.decoded(body, talk.INTAKE).column(0).to_pylist()
+        except rows.BadRows as error:
+            raise Misuse(str(error)) from None
+        if len(payloads) > talk.ROWS_COUNT_MAX or None in payloads:
+            raise Misuse(f"at most {talk.ROWS_COUNT_MAX} rows at once, and none of them null")
+        place = await self._server._take(query, partition, epoch, first_row, payloads)
+        with contextlib.suppress(ConnectionError):
+            await self._say(talk.told(Kind.ANSWER, place=place, rows=len(payloads)))
+
+
+def page(log: LogReader, at: int, upto: int) -> tuple[list[bytes], int]:
+    """Some of the range as frames, and the place that comes after them."""
+    frames: list[bytes] = []
+    for batch in log.page(at, upto):
+        blob = batch.blob
+        if batch.first < at or batch.last > upto:
+            blob = rows.encoded(rows.cut(rows.decoded(blob), at - 1, upto))
+        frames += (talk.front(Kind.ROWS, len(blob)), blob)
+        at = batch.last + 1
+    if not frames:
+        raise rows.BadRows(f"the log lacks place {at}, which it should have")
+    return frames, at

@@ -1,0 +1,385 @@
+"""The process that is a feed: its member, its log, its door, and what it does to stay whole."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final
+
+import unisono
+from unisono import config as configs
+from unisono.errors import Forgotten, Misuse, Stopped, UnisonoError
+from unisono.feed import rows, talk
+from unisono.feed.keeper import Append, Keeper
+from unisono.feed.server import Server
+from unisono.group import Group
+from unisono.log import Log, LogReader, Trimmed
+from unisono.model import Message, View
+from unisono.net.stream import Item, Rejoined
+
+RETAIN_OCTETS: Final = 1 << 30
+RETAIN_S: Final = 86_400.0
+TRIM_EVERY_S: Final = 5.0
+PAUSE_S, PAUSE_MAX_S = 0.3, 10.0
+RECALL_TRIES: Final = 10
+"""So often are others asked for a hole without an answer, a second apart, before it is lost."""
+IN_FLIGHT_OCTETS_MAX: Final = 8 << 20
+"""Rows of writers on their way through the group; more have to wait."""
+LOOK_S: Final = 0.01
+
+log = logging.getLogger("unisono.feed")
+
+
+class Feed:
+    """A feed of one group: enter it, and it listens, is a member, and keeps the log.
+
+    >>> async with Feed("orders", "orders.log", listen="127.0.0.1:7420") as feed:
+    ...     await feed.serve()
+    """
+
+    def __init__(
+        self,
+        group: str | None,
+        directory: Path | str,
+        *,
+        listen: str = f"127.0.0.1:{talk.PORT}",
+        retain_octets: int | None = RETAIN_OCTETS,
+        retain_s: float | None = RETAIN_S,
+        durable: bool = True,
+        **options: Any,
+    ) -> None:
+        """`options` are those of `join`. What is retained is bounded by size, by age, or both."""
+        if (retain_octets is not None and retain_octets <= 0) or (
+            retain_s is not None and not retain_s > 0
+        ):
+            raise Misuse("a feed retains something: give a size and an age above 0")
+        if options.get("rejoin"):
+            raise Misuse("a feed comes back by itself: leave rejoin= out")
+        ((self._host, self._port),) = _one(talk.addresses(listen), listen)
+        self._asked = (group, {**options, "fed": True, "rejoin": False})
+        unisono.join(group, **self._asked[1])  # says what is wrong with them
+        plain = {key: value for key, value in options.items() if key != "config"}
+        self._name = configs.read(group, options.get("config"), plain).group
+        self._directory = Path(directory)
+        self._retain = (retain_octets, retain_s)
+        self._durable = durable
+        self._group: Group | None = None
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._books = asyncio.Lock()
+        self._moved = asyncio.Event()
+        self._in_flight = 0
+        self._why_away = "the feed has not joined its group yet"
+        self.counts: Counter[str] = Counter()
+
+    # -- coming and going -------------------------------------------------------------------------
+
+    async def __aenter__(self) -> Feed:
+        self._log = await asyncio.to_thread(Log, self._directory, durable=self._durable)
+        try:
+            self._keeper = Keeper(self._log, self._name)
+            self._server = Server(
+                str(self._directory), lambda: self._log.bounds, self.status, self.take
+            )
+            self._port = await self._server.open(self._host, self._port)
+        except BaseException:
+            self._log.close()
+            raise
+        loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[None] = loop.create_future()
+        self._leaving = asyncio.Event()
+        self._tasks = [loop.create_task(self._live()), loop.create_task(self._forget())]
+        for task in self._tasks:
+            task.add_done_callback(self._task_ended)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._leaving.set()
+        await self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        async with self._books:
+            await asyncio.to_thread(self._log.close)
+
+    def _task_ended(self, task: asyncio.Task[Any]) -> None:
+        if task.cancelled() or self._ended.done():
+            return
+        error = task.exception()
+        if error is not None:
+            self._ended.set_exception(error)
+
+    async def serve(self) -> None:
+        """Until it is cancelled; raises what makes the feed unable to go on, as a full disk."""
+        await asyncio.shield(self._ended)
+
+    @property
+    def at(self) -> str:
+        """Where it listens."""
+        return f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
+
+    def status(self) -> dict[str, Any]:
+        group = self._group
+        first, end, last = self._log.bounds
+        return {
+            "group": self._name,
+            "life": self._keeper.life,
+            "member": str(group.me) if group is not None and not group.stopped else None,
+            "members": [str(who) for who in group.members] if group is not None else [],
+            "away": None if group is not None else self._why_away,
+            "blocked": (group.blocked if group is not None else "") or None,
+            "first": first,
+            "end": end,
+            "last": last,
+            "missing": self._keeper.missing()[:10],
+            "octets": self._log.octets,
+            "stretches": [list(each) for each in self._keeper.stretches],
+            "readers": self._server.readers_count,
+            "in_flight_octets": self._in_flight,
+            "commits": self._log.commits,
+            "counts": dict(sorted((self.counts + self._server.counts).items())),
+        }
+
+    # -- the member -------------------------------------------------------------------------------
+
+    async def _live(self) -> None:
+        """In the group, and again when it was stopped; the log is served meanwhile."""
+        pause_s = PAUSE_S
+        while True:
+            try:
+                if await self._be_member():
+                    pause_s = PAUSE_S
+            except Stopped as stop:
+                self._why_away = stop.reason
+            except OSError as error:
+                self._why_away = str(error)
+            self.counts["rejoined"] += 1
+            log.warning("out of the group: %s; joining again", self._why_away)
+            await asyncio.sleep(pause_s)
+            pause_s = min(PAUSE_MAX_S, pause_s * 2)
+
+    async def _be_member(self) -> bool:
+        """One stay in the group; whether it heard anything."""
+        name, options = self._asked
+        async with unisono.join(name, **options) as group:
+            life = group.life
+            heard = False
+            filling: asyncio.Task[None] | None = None
+            archive = _Archive(self._keeper, self._directory)
+            try:
+                async for items in group.batches():
+                    if not heard:
+                        items = _from_first_view(items)
+                        if not items:
+                            continue
+                        heard = True
+                        seq = _seq_of(items[0])
+                        await self._append(lambda s=seq: self._keeper.enter(life, s, _now_us()))  # type: ignore[misc]
+                        self._group, group.archive = group, archive
+                        filling = asyncio.create_task(self._fill(group))
+                    if not await self._hear(items):
+                        self._why_away = "the group began apart from others"
+                        return heard
+                    if filling is not None and filling.done():
+                        filling.result()
+            except asyncio.CancelledError:
+                await self._left_alone(group)
+                raise
+            finally:
+                self._group = None
+                group.archive = None
+                if filling is not None:
+                    filling.cancel()
+                    await asyncio.gather(filling, return_exceptions=True)
+                archive.close()
+        raise Stopped(group.stopped or "the stream ended")
+
+    async def _hear(self, items: Sequence[Item]) -> bool:
+        """Append what was heard; not so when another life begins, which another stay will hear."""
+        again = next((at for at, item in enumerate(items) if isinstance(item, Rejoined)), None)
+        mine = items if again is None else items[:again]
+        if mine:
+            await self._append(lambda: self._keeper.hear(mine, _now_us()))
+            self.counts["messages"] += sum(isinstance(item, Message) for item in mine)
+        return again is None
+
+    async def _left_alone(self, group: Group) -> None:
+        """The feed ends. If it is the last of its group, nothing can be said after it."""
+        if not self._keeper.is_open or group.stopped:
+            return
+        with contextlib.suppress(UnisonoError, TimeoutError):
+            await group.leave()
+            rest = [item async for items in group.batches() for item in items]
+            if rest and not await self._hear(rest):
+                return
+            if len(group.members) == 1 and not self._keeper.missing():
+                await self._append(self._keeper.left_alone)
+
+    # -- the books --------------------------------------------------------------------------------
+
+    async def _append(self, work: Callable[[], Append]) -> None:
+        """What the books say, made durable before the next is asked of them; not cut short when
+        who waits for it is cancelled."""
+        await asyncio.shield(asyncio.create_task(self._append_now(work)))
+
+    async def _append_now(self, work: Callable[[], Append]) -> None:
+        async with self._books:
+            made = work()
+            if made:
+                await asyncio.to_thread(self._log.append, made.batches, made.meta)
+        self._moved.set()
+
+    async def _fill(self, group: Group) -> None:
+        """Ask others for what was said while we were away."""
+        tries = 0
+        while missing := self._keeper.missing():
+            first, last = missing[0]
+            if await self._recall(group, first, last):
+                tries = 0
+                continue
+            tries += 1
+            if tries >= RECALL_TRIES:
+                await self._lose(first, last, "those that have them do not answer")
+                tries = 0
+            await asyncio.sleep(1)
+
+    async def _recall(self, group: Group, first: int, last: int) -> bool:
+        """Fill this hole from its begin on; whether that brought anything."""
+        base, at = self._keeper.base, first
+        try:
+            async for messages in group.recall(first - base, last - base):
+                starts = base + _seq_of(messages[0])
+                if starts > at:
+                    await self._lose(at, starts - 1, "nobody has them any more")
+                await self._append(lambda told=messages: self._keeper.fill(told, _now_us()))  # type: ignore[misc]
+                self.counts["recalled"] += len(messages)
+                at = base + _seq_of(messages[-1]) + 1
+        except Forgotten as gone:
+            await self._lose(at, last, str(gone))
+            return True
+        return at > first
+
+    async def _lose(self, first: int, last: int, why: str) -> None:
+        log.warning("places %d to %d are lost: %s", first, last, why)
+        self.counts["lost"] += last - first + 1
+        await self._append(lambda: self._keeper.lose(first, last, why, _now_us()))
+
+    async def _forget(self) -> None:
+        """Retention, every few seconds."""
+        octets, age_s = self._retain
+        while True:
+            async with self._books:
+                dropped = await asyncio.to_thread(self._log.trim, octets, age_s)
+            if dropped is not None:
+                self.counts["dropped_places"] += dropped.last - dropped.first + 1
+            await asyncio.sleep(TRIM_EVERY_S)
+
+    # -- intake -----------------------------------------------------------------------------------
+
+    async def take(
+        self, query: str, partition: int, epoch: int, first_row: int, payloads: list[bytes]
+    ) -> int:
+        """Say a writer's rows, and return when they are ordered and in the log."""
+        octets = sum(map(len, payloads)) + 64 * len(payloads)
+        while self._in_flight and self._in_flight + octets > IN_FLIGHT_OCTETS_MAX:
+            await self._next_move()
+        self._in_flight += octets
+        try:
+            return await self._taken(query, partition, epoch, first_row, payloads)
+        finally:
+            self._in_flight -= octets
+            self._moved.set()
+
+    async def _taken(
+        self, query: str, partition: int, epoch: int, first_row: int, payloads: list[bytes]
+    ) -> int:
+        group = self._member_now()
+        if not payloads:
+            return self._log.end
+        await group.multicast_rows(query, partition, epoch, first_row, payloads)
+        last = (epoch, first_row + len(payloads) - 1)
+        while (group.rows_heard(query, partition) or (-1, -1)) < last:
+            await self._next_move()
+            self._still(group)
+        said = group.place
+        while not self._keeper.is_open or self._log.last < self._keeper.base + said:
+            await self._next_move()
+            self._still(group)
+        self.counts["rows_taken"] += len(payloads)
+        return self._keeper.base + said
+
+    def _member_now(self) -> Group:
+        if self._group is None:
+            raise Stopped(self._why_away)
+        return self._group
+
+    def _still(self, group: Group) -> None:
+        if self._group is not group or group.stopped:
+            raise Stopped(group.stopped or self._why_away)
+
+    async def _next_move(self) -> None:
+        self._moved.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._moved.wait(), LOOK_S)
+
+
+class _Archive:
+    """The log as a memory of the group, in the group's own count; read in threads of the group."""
+
+    def __init__(self, keeper: Keeper, directory: Path) -> None:
+        self._keeper = keeper
+        self._reader = LogReader(directory)
+
+    def close(self) -> None:
+        self._reader.close()
+
+    @property
+    def first(self) -> int:
+        return self._keeper.solid()[0]
+
+    @property
+    def last(self) -> int:
+        return self._keeper.solid()[1]
+
+    def messages(self, first: int, last: int) -> list[Message]:
+        """Those with these counts, from `first` on without a hole."""
+        base = self._keeper.base
+        found: list[Message] = []
+        try:
+            for batch in self._reader.read(base + first, base + last):
+                told = rows.cut(rows.decoded(batch.blob), base + first - 1, base + last)
+                found += rows.messages_of(told, base)
+        except Trimmed:
+            return []
+        count = next((n for n, m in enumerate(found) if m.seq != first + n), len(found))
+        return found[:count]
+
+
+def _one(found: list[tuple[str, int]], text: str) -> list[tuple[str, int]]:
+    if len(found) != 1:
+        raise Misuse(f"--listen {text!r}: a feed listens at one HOST:PORT")
+    return found
+
+
+def _from_first_view(items: Sequence[Item]) -> list[Item]:
+    """What comes before is of attempts that came to nothing."""
+    start = next((at for at, item in enumerate(items) if isinstance(item, View)), len(items))
+    return list(items[start:])
+
+
+def _seq_of(item: Item) -> int:
+    return (item.seq or 0) if isinstance(item, View | Message) else 0
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,80 @@
+"""Messages, views and logs for tests of the feed, and a feed with its group in one process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from unisono.feed import rows
+from unisono.feed.keeper import Append, Keeper
+from unisono.log import Log, LogReader
+from unisono.model import Address, Member, Message, Service, View
+
+A = Member("a", Address("127.0.0.1", 1), 7)
+F = Member("f", Address("127.0.0.1", 2), 8)
+
+
+def message(seq: int | None, payload: bytes | None = None) -> Message:
+    told = payload if payload is not None else b"m%d" % (seq or 0)
+    return Message(A, told, seq or 0, "v1", seq, Service.AGREED)
+
+
+def messages(first: int, last: int) -> list[Message]:
+    return [message(seq) for seq in range(first, last + 1)]
+
+
+def view(seq: int, *members: Member, name: str = "v1") -> View:
+    return View(members or (A, F), name, seq=seq)
+
+
+def put(log: Log, made: Append) -> None:
+    log.append(made.batches, made.meta)
+
+
+def filled(
+    directory: Path, count: int, *, batch: int = 1000, octets: int = 10, life: str = "x"
+) -> None:
+    """A log as a feed writes it, with a view at its begin."""
+    with Log(directory, durable=False) as log:
+        keeper = Keeper(log, "g")
+        put(log, keeper.enter(life, 0, 1))
+        put(log, keeper.hear([view(0)], 1))
+        for first in range(1, count + 1, batch):
+            run = range(first, min(first + batch, count + 1))
+            payloads = [message(seq, b"%0*d" % (octets, seq)) for seq in run]
+            put(log, keeper.hear(payloads, 1))
+
+
+def everything(directory: Path) -> list[dict[str, Any]]:
+    """All rows up to the contiguous end, without what is null."""
+    reader = LogReader(directory)
+    try:
+        first, end, _ = reader.bounds()
+        return [
+            {name: cell for name, cell in row.items() if cell is not None}
+            for batch in reader.read(first, end)
+            for row in rows.cut(rows.decoded(batch.blob), first - 1, end).to_pylist()
+        ]
+    finally:
+        reader.close()
+
+
+def shape(found: Sequence[dict[str, Any]]) -> str:
+    """`1m 2v 2m 3g`: the places and kinds of rows."""
+    return " ".join(f"{row['place']}{row['kind'][0]}" for row in found)
+
+
+def told(story: Callable[[], Awaitable[None]], within_s: float = 90) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(within_s):
+            await story()
+
+    asyncio.run(bounded())
+
+
+async def eventually(done: Callable[[], bool], within_s: float = 40) -> None:
+    async with asyncio.timeout(within_s):
+        while not done():
+            await asyncio.sleep(0.01)
