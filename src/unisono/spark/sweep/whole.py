@@ -196,14 +196,17 @@ class _Part:
 def judged(
     session: SparkSession, swept: Swept, runs: Sequence[str], say: Callable[[str], None]
 ) -> dict[str, Verdict]:
-    """The pipeline's verdict on each of these runs. All that a sweep needs of the pipeline."""
+    """The pipeline's verdict on each of these runs. All that a sweep needs of the pipeline.
+
+    Of the tables only gold is made: silver would tell the traces once more, at several times their
+    size.
+    """
     from unisono.spark.pipeline import run_pipeline
 
     claimed = {name: offer.laws for name, offer in offers().items()}
-    result = run_pipeline(session, swept.traces, swept.out, claimed, say)
+    result = run_pipeline(session, swept.traces, swept.out, claimed, say, runs=runs, silver=False)
     swept.report = result.report
-    wanted = set(runs)
-    return {run: verdict for run, verdict in result.verdicts.items() if run in wanted}
+    return result.verdicts
 
 
 def _failure(told: Told, verdict: Verdict | None) -> Failure | None:
