@@ -1,0 +1,192 @@
+"""DataFrames into a group: each row is said once, whatever task or query is started again.
+
+A row is known by its query, the query's epoch, its partition and its number in the partition; every
+member drops, at the same place in the order, one that was ordered before. For that a partition that
+is computed again must have the same rows in the same order. Spark promises the first, and the
+second only where nothing was shuffled: so rows are put in order here, unless the caller knows that
+they come in order (`rowOrder=arrival`).
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from unisono.errors import Misuse, UnisonoError
+from unisono.feed.client import PATIENCE_S, FeedClient
+from unisono.feed.talk import addresses
+from unisono.spark.source.payloads import Payloads
+from unisono.spark.source.sorting import Sorting, cut
+
+OPTIONS: Final = ("feed", "feedTimeout", "orderBy", "rowOrder")
+SPARKS_OWN: Final = frozenset(("checkpointlocation", "queryname"))
+SORTED, ARRIVAL = "sorted", "arrival"
+TIMEOUT_S_MAX: Final = 86_400.0
+SAY_ROWS: Final = 8192
+"""Rows that are handed to the feed at once; it has logged them before it gets more."""
+
+QUERY_ID: Final = "sql.streaming.queryId"
+BATCH_ID: Final = "streaming.sql.batchId"
+
+
+class CutShort(UnisonoError):
+    """What Spark gave was not all: the task failed before, or its executor is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """What the options ask for, read once."""
+
+    feed: str
+    timeout_s: float
+    order: str
+    payloads: Payloads
+
+
+def saying(options: Mapping[str, str], schema: StructType, overwrite: bool) -> Saying:
+    """`Misuse` says which option is wrong, and what it may be."""
+    known = {name.lower() for name in OPTIONS} | SPARKS_OWN
+    unknown = sorted(set(map(str.lower, options)) - known)
+    if unknown == ["path"] or (unknown and "path" in unknown):
+        raise Misuse(
+            'a group is not written to a path: name its feed, .option("feed", "HOST:PORT")'
+        )
+    if unknown:
+        raise Misuse(f"unknown option {unknown[0]!r}: a group is written with {', '.join(OPTIONS)}")
+    if overwrite:
+        raise Misuse(
+            "what a group was told stays told: write with mode append, stream with append or update"
+        )
+    feed = options.get("feed", "")
+    if not feed:
+        raise Misuse('which feed? .option("feed", "HOST:PORT"), where unisono feed listens')
+    addresses(feed)
+    order = options.get("rowOrder", SORTED).lower()
+    if order not in (SORTED, ARRIVAL):
+        raise Misuse(f"rowOrder={order!r}: there are {SORTED} and {ARRIVAL}")
+    given = options.get("orderBy")
+    if given is not None and order == ARRIVAL:
+        raise Misuse("orderBy needs rowOrder=sorted: rows that stay as they arrive are not sorted")
+    order_by = [name.strip() for name in given.split(",")] if given is not None else []
+    return Saying(feed, _timeout_s(options), order, Payloads(schema, order_by))
+
+
+def _timeout_s(options: Mapping[str, str]) -> float:
+    text = options.get("feedTimeout", str(PATIENCE_S))
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds <= TIMEOUT_S_MAX:
+        raise Misuse(f"feedTimeout={text!r}: write seconds, more than 0 and at most a day")
+    return seconds
+
+
+@dataclass
+class Said(WriterCommitMessage):
+    """A partition is ordered and logged."""
+
+    rows: int
+    place: int
+    """In the feed's log, not before that of the last row; 0 when there was none."""
+
+
+class StreamSink(DataSourceStreamArrowWriter):
+    """`df.writeStream.format("unisono")`: an epoch is a micro-batch."""
+
+    def __init__(self, asked: Saying) -> None:
+        self._asked = asked
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Said:
+        context = _context()
+        query, epoch = (context.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID))
+        if not query or epoch is None:
+            raise UnisonoError("Spark did not say which query and batch this is")
+        return say(self._asked, query, context.partitionId(), int(epoch), iterator)
+
+
+class BatchSink(DataSourceArrowWriter):
+    """`df.write.format("unisono")`: the job is a query of one epoch, named once in the driver."""
+
+    def __init__(self, asked: Saying) -> None:
+        self._asked = asked
+        self._job = f"job-{uuid.uuid4()}"
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Said:
+        return say(self._asked, self._job, _context().partitionId(), 0, iterator)
+
+
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    assert context is not None, "rows are written by tasks"
+    return context
+
+
+def say(
+    asked: Saying, query: str, partition: int, epoch: int, batches: Iterator[pa.RecordBatch]
+) -> Said:
+    """Say a partition; returns when the feed has all of it ordered and logged."""
+    row = place = 0
+    with FeedClient(asked.feed, asked.timeout_s) as feed:
+        for payloads in _in_order(asked, batches):
+            place = feed.write(query, partition, epoch, row, payloads)
+            row += len(payloads)
+    return Said(row, place)
+
+
+def _in_order(asked: Saying, batches: Iterator[pa.RecordBatch]) -> Iterator[list[bytes]]:
+    row = 0
+    if asked.order == ARRIVAL:
+        for batch in batches:
+            yield from cut(iter(asked.payloads.of(batch, row)), SAY_ROWS)
+            row += batch.num_rows
+        return
+    with Sorting() as rows:
+        for batch in batches:
+            rows.add(asked.payloads.entries(batch, row))
+            row += batch.num_rows
+        check_whole()
+        yield from cut(iter(rows), SAY_ROWS)
+
+
+def check_whole() -> None:
+    """`CutShort` when Spark hung up. A task that fails before the sink, or whose executor dies,
+    ends the rows as if these were all; put in order, part of them would pass for others. Then the
+    socket to the executor has come to its end, which a whole partition never brings."""
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        if _is_at_end(descriptor):
+            raise CutShort("Spark hung up before all rows were there; nothing was said")
+
+
+def _is_at_end(descriptor: int) -> bool:
+    """Whether this is a connection within the machine that the other side has closed."""
+    try:
+        if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+            return False
+        with socket.socket(fileno=os.dup(descriptor)) as talk:
+            here: Any = talk.getpeername()
+            if talk.type != socket.SOCK_STREAM or not _is_here(talk.family, here):
+                return False
+            return talk.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+    except OSError:  # nothing to read yet, not connected, or closed meanwhile
+        return False
+
+
+def _is_here(family: int, peer: Any) -> bool:
+    if family == socket.AF_UNIX:
+        return True
+    return str(peer[0]).removeprefix("::ffff:").startswith(("127.", "::1"))
