@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from unisono.feed import rows
 from unisono.feed.keeper import Append, Keeper
+from unisono.feed.server import Server
 from unisono.log import Log, LogReader
 from unisono.model import Address, Member, Message, Service, View
 
@@ -78,3 +80,54 @@ async def eventually(done: Callable[[], bool], within_s: float = 40) -> None:
     async with asyncio.timeout(within_s):
         while not done():
             await asyncio.sleep(0.01)
+
+
+class Served:
+    """A log with its door open, in a thread: a feed without a group, to which a test appends."""
+
+    def __init__(self, directory: Path, port: int = 0, life: str = "x") -> None:
+        self.log = Log(directory, durable=False)
+        self.keeper = Keeper(self.log, "g")
+        held = self.log.last - self.keeper.base
+        put(self.log, self.keeper.enter(life, held, 1))
+        self.taken: list[tuple[Any, ...]] = []
+        self._loop = asyncio.new_event_loop()
+        self._server = Server(str(directory), lambda: self.log.bounds, self._status, self._take)
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self.port = self._await(self._server.open("127.0.0.1", port))
+        self.at = f"127.0.0.1:{self.port}"
+
+    def __enter__(self) -> Served:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._thread.is_alive():
+            self._await(self._server.close())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+            self.log.close()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return dict(self._server.counts)
+
+    def say(self, items: Sequence[object]) -> None:
+        put(self.log, self.keeper.hear(items, 1))
+
+    def _status(self) -> dict[str, Any]:
+        stretches = [list(each) for each in self.keeper.stretches]
+        return {"group": "g", "life": self.keeper.life, "stretches": stretches}
+
+    async def _take(
+        self, query: str, partition: int, epoch: int, first_row: int, payloads: list[bytes]
+    ) -> int:
+        self.taken.append((query, partition, epoch, first_row, payloads))
+        return self.log.end
+
+    def _await(self, work: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -31,15 +31,19 @@ class FeedGone(UnisonoError):
     """No feed answered within the patience one has."""
 
 
+Bases = dict[str, list[int]]
+"""By life of the group, what its counts were added to: more than one where it was interrupted."""
+
+
 class Known(NamedTuple):
-    """What a feed has: the log's bounds, and the base of each life of its group."""
+    """What a feed has: the log's bounds, and how it counts."""
 
     first: int
     end: int
     last: int
     group: str
     life: str
-    bases: dict[str, int]
+    bases: Bases
 
 
 class _Refused(Exception):
@@ -56,7 +60,7 @@ class FeedClient:
         self,
         where: str,
         patience_s: float = PATIENCE_S,
-        bases: Mapping[str, int] | None = None,
+        bases: Bases | None = None,
     ) -> None:
         """`bases` are those of another feed of the group: one that counts otherwise is refused."""
         self.where = where
@@ -143,7 +147,9 @@ class FeedClient:
 
     def _bounds_once(self) -> Known:
         told = self._asked({"do": "bounds"})
-        bases = {life: base for life, base, _ in told["stretches"]}
+        bases: Bases = {}
+        for life, base, _ in told["stretches"]:
+            bases.setdefault(life, []).append(base)
         return Known(told["first"], told["end"], told["last"], told["group"], told["life"], bases)
 
     def _asked(self, asked: dict[str, Any]) -> dict[str, Any]:
@@ -216,8 +222,8 @@ class FeedClient:
     def _compare(self) -> None:
         """Feeds of one group may stand for each other only where they count alike."""
         known = self._bounds_once()
-        for life, base in self._bases.items():
-            if known.bases.get(life, base) != base:
+        for life, ours in self._bases.items():
+            if set(known.bases.get(life, ours)).isdisjoint(ours):
                 self.close()
                 raise UnisonoError(
                     f"the feed at {self._here()} has other places for the same messages (life"

@@ -125,7 +125,7 @@ def encoded(rows: pa.RecordBatch) -> bytes:
 def decoded(blob: bytes | memoryview, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
     try:
         return pa.ipc.read_record_batch(pa.py_buffer(blob), schema)
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (pa.ArrowException, OSError, EOFError, ValueError) as error:
         raise BadRows(f"bytes that are no rows of a feed: {error}") from None
 
 

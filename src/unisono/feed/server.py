@@ -133,6 +133,8 @@ class _Talk:
             asked = talk.said(await self._body(start, Kind.ASK, talk.ASK_OCTETS_MAX))
             try:
                 await self._answer(asked)
+            except BadPacket:
+                raise
             except Misuse as error:
                 await self._say(talk.refusal(Why.MISUSE, str(error)))
             except Trimmed as gone:

@@ -6,10 +6,20 @@ import this package.
 
 from __future__ import annotations
 
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
+from unisono.spark.source.asking import feed_options, is_feed
 from unisono.spark.source.batch import TraceReader, trace_schema
+from unisono.spark.source.origin import COLUMNS
+from unisono.spark.source.sink import batch_sink, stream_sink
+from unisono.spark.source.stream import FeedReader, FeedStreamReader
 
 
 class UnisonoSource(DataSource):
@@ -20,7 +30,22 @@ class UnisonoSource(DataSource):
         return "unisono"
 
     def schema(self) -> str:
+        if is_feed(self.options):
+            feed_options(self.options)
+            return COLUMNS
         return trace_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        if is_feed(self.options):
+            return FeedReader(self.options, schema)
         return TraceReader(self.options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return FeedStreamReader(self.options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        # With complete results each epoch says all of them: what was said stays said.
+        return stream_sink(self.options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        return batch_sink(self.options, schema, overwrite)

@@ -13,7 +13,7 @@ import os
 import socket
 import stat
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -33,6 +33,7 @@ from unisono.spark.source.payloads import Payloads
 from unisono.spark.source.sorting import Sorting, cut
 
 OPTIONS: Final = ("feed", "feedTimeout", "orderBy", "rowOrder")
+BATCH_OPTIONS: Final = (*OPTIONS, "txnAppId", "txnVersion")
 SPARKS_OWN: Final = frozenset(("checkpointlocation", "queryname"))
 SORTED, ARRIVAL = "sorted", "arrival"
 TIMEOUT_S_MAX: Final = 86_400.0
@@ -57,20 +58,17 @@ class Saying:
     payloads: Payloads
 
 
-def saying(options: Mapping[str, str], schema: StructType, overwrite: bool) -> Saying:
+def saying(
+    options: Mapping[str, str], schema: StructType, names: Sequence[str] = OPTIONS
+) -> Saying:
     """`Misuse` says which option is wrong, and what it may be."""
-    known = {name.lower() for name in OPTIONS} | SPARKS_OWN
-    unknown = sorted(set(map(str.lower, options)) - known)
-    if unknown == ["path"] or (unknown and "path" in unknown):
+    unknown = sorted(set(map(str.lower, options)) - set(map(str.lower, names)) - SPARKS_OWN)
+    if "path" in unknown:
         raise Misuse(
-            'a group is not written to a path: name its feed, .option("feed", "HOST:PORT")'
+            'a group has no path: name its feed, .option("feed", "HOST:PORT"), and save() or start()'
         )
     if unknown:
-        raise Misuse(f"unknown option {unknown[0]!r}: a group is written with {', '.join(OPTIONS)}")
-    if overwrite:
-        raise Misuse(
-            "what a group was told stays told: write with mode append, stream with append or update"
-        )
+        raise Misuse(f"unknown option {unknown[0]!r}: a group is written with {', '.join(names)}")
     feed = options.get("feed", "")
     if not feed:
         raise Misuse('which feed? .option("feed", "HOST:PORT"), where unisono feed listens')
@@ -83,6 +81,19 @@ def saying(options: Mapping[str, str], schema: StructType, overwrite: bool) -> S
         raise Misuse("orderBy needs rowOrder=sorted: rows that stay as they arrive are not sorted")
     order_by = [name.strip() for name in given.split(",")] if given is not None else []
     return Saying(feed, _timeout_s(options), order, Payloads(schema, order_by))
+
+
+def transaction(options: Mapping[str, str]) -> tuple[str, int]:
+    """The name and epoch of a batch job, by which it is known when it is done again. Drawn anew,
+    and so for no other job, when the caller gives none."""
+    name, version = options.get("txnAppId"), options.get("txnVersion")
+    if name is None and version is None:
+        return f"job-{uuid.uuid4()}", 0
+    if not name or version is None:
+        raise Misuse("txnAppId and txnVersion go together: the writer's name, and its count")
+    if not version.strip().isdigit() or int(version) >= 1 << 62:
+        raise Misuse(f"txnVersion={version!r}: write a whole number that rises with each write")
+    return name, int(version)
 
 
 def _timeout_s(options: Mapping[str, str]) -> float:
@@ -120,14 +131,24 @@ class StreamSink(DataSourceStreamArrowWriter):
 
 
 class BatchSink(DataSourceArrowWriter):
-    """`df.write.format("unisono")`: the job is a query of one epoch, named once in the driver."""
+    """`df.write.format("unisono")`: the job is one epoch of a query that is named in the driver."""
 
-    def __init__(self, asked: Saying) -> None:
+    def __init__(self, asked: Saying, name: str, epoch: int) -> None:
         self._asked = asked
-        self._job = f"job-{uuid.uuid4()}"
+        self._name, self._epoch = name, epoch
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Said:
-        return say(self._asked, self._job, _context().partitionId(), 0, iterator)
+        return say(self._asked, self._name, _context().partitionId(), self._epoch, iterator)
+
+
+def stream_sink(options: Mapping[str, str], schema: StructType) -> StreamSink:
+    return StreamSink(saying(options, schema))
+
+
+def batch_sink(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchSink:
+    if overwrite:
+        raise Misuse('what a group was told stays told: write with mode("append")')
+    return BatchSink(saying(options, schema, BATCH_OPTIONS), *transaction(options))
 
 
 def _context() -> TaskContext:

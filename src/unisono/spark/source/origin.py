@@ -1,0 +1,180 @@
+"""Where rows come from, a feed or a log's directory, and what is said when some are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import StructType
+
+from unisono.errors import Misuse, UnisonoError
+from unisono.feed import rows
+from unisono.feed.client import Bases, FeedClient
+from unisono.log import LogReader, Trimmed
+from unisono.spark.source.asking import EARLIEST, LATEST, FeedOptions
+
+PLACES_PER_PARTITION: Final = 100_000
+PARTITIONS_MAX: Final = 64
+"""Where `minPartitions` asks for no more."""
+COLUMNS: Final = (
+    "place bigint, kind string, group string, life string, sender string, sender_incarnation int,"
+    " number bigint, view string, service string, payload binary, members array<string>,"
+    " detail string, t_us bigint"
+)
+
+
+class DataLoss(UnisonoError):
+    """Rows that a query was to see are gone."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what}. To go on without them, set failOnDataLoss to false: gap rows then say what"
+            " is missing"
+        )
+
+
+@dataclass
+class Places(InputPartition):
+    """The rows with `after` < place <= `upto`."""
+
+    after: int
+    upto: int
+    bases: Bases
+    """By life of the group: so that no feed is taken that counts otherwise."""
+
+
+class Bounded(Protocol):
+    @property
+    def first(self) -> int: ...
+    @property
+    def end(self) -> int: ...
+
+
+class Origin:
+    """What these options are about. Opened when it is first asked."""
+
+    def __init__(self, options: FeedOptions, bases: Bases | None = None) -> None:
+        self._options = options
+        self._client: FeedClient | None = None
+        self._log: LogReader | None = None
+        self.bases = bases or {}
+
+    def close(self) -> None:
+        for opened in (self._client, self._log):
+            if opened is not None:
+                opened.close()
+        self._client = self._log = None
+
+    def _feed(self) -> FeedClient:
+        if self._client is None:
+            given = self._options
+            self._client = FeedClient(given.feed, given.patience_s, self.bases)
+        return self._client
+
+    def _directory(self) -> LogReader:
+        if self._log is None:
+            self._log = LogReader(self._options.directory)
+            if "feed" not in self._log.meta() and self._log.bounds().last:
+                raise Misuse(f"{self._options.directory}: this log is not a feed's")
+        return self._log
+
+    def bounds(self) -> Bounded:
+        if not self._options.feed:
+            return self._directory().bounds()
+        known = self._feed().bounds()
+        self.bases = known.bases
+        return known
+
+    def read(self, after: int, upto: int) -> Iterator[pa.RecordBatch]:
+        if self._options.feed:
+            yield from self._feed().read(after, upto)
+            return
+        for batch in self._directory().read(after + 1, upto):
+            found = rows.decoded(batch.blob)
+            inside = batch.first > after and batch.last <= upto
+            yield found if inside else rows.cut(found, after, upto)
+
+    # -- what is wanted of it ---------------------------------------------------------------------
+
+    def start(self) -> int:
+        """The place before the first that is to be read."""
+        wanted = self._options.starting
+        if isinstance(wanted, int):
+            return wanted - 1
+        known = self.bounds()
+        return known.first - 1 if wanted == EARLIEST else known.end
+
+    def end(self) -> int:
+        """The last place that a batch is to read."""
+        wanted = self._options.ending
+        known = self.bounds()
+        if wanted == LATEST:
+            return known.end
+        assert isinstance(wanted, int)
+        if wanted > known.end:
+            raise Misuse(f"endingOffsets={wanted}: the feed has come to place {known.end} only")
+        return wanted
+
+    def check(self, after: int, known: Bounded) -> None:
+        """What is to be read next must not have been dropped, unless that is allowed."""
+        if after + 1 < known.first and self._options.fail:
+            raise DataLoss(
+                f"places {after + 1} to {known.first - 1} were dropped by the feed's retention"
+                f" before they were read; it begins at {known.first}"
+            )
+
+    def partitions(self, after: int, upto: int) -> list[Places]:
+        """The range in parts of about the same size."""
+        count = max(0, upto - after)
+        usual = min(PARTITIONS_MAX, -(-count // PLACES_PER_PARTITION))
+        parts = min(count, max(self._options.min_partitions, usual))
+        cuts = [after + count * at // max(1, parts) for at in range(parts + 1)]
+        return [Places(first, last, dict(self.bases)) for first, last in pairwise(cuts)]
+
+    def rows(self, part: Places) -> Iterator[pa.RecordBatch]:
+        """What a task hands to Spark."""
+        try:
+            yield from rows.gathered(self._wanted(batch) for batch in self._whole(part))
+        finally:
+            self.close()
+
+    def _whole(self, part: Places) -> Iterator[pa.RecordBatch]:
+        after = part.after
+        while after < part.upto:
+            try:
+                for batch in self.read(after, part.upto):
+                    if batch.num_rows:
+                        after = batch.column(0)[-1].as_py()
+                    yield batch
+                return
+            except Trimmed as gone:
+                if self._options.fail:
+                    raise DataLoss(str(gone)) from None
+                last = min(gone.begins - 1, part.upto)
+                detail = f"places {after + 1} to {last} are lost: dropped by the feed's retention"
+                yield rows.row(place=last, kind=rows.GAP, number=last - after, detail=detail)
+                after = last
+
+    def _wanted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        kinds = batch.column(1)
+        if self._options.fail:
+            gaps = batch.filter(pc.equal(kinds, rows.GAP))
+            for gap in gaps.select(["place", "number", "detail"]).to_pylist():
+                if gap["number"] != 0:
+                    raise DataLoss(f"at place {gap['place']}: {gap['detail']}")
+            if gaps.num_rows:
+                batch = batch.filter(pc.not_equal(kinds, rows.GAP))
+                kinds = batch.column(1)
+        return batch if self._options.views else batch.filter(pc.not_equal(kinds, rows.VIEW))
+
+
+def check_schema(schema: StructType) -> None:
+    """The columns are the feed's own; Spark's `select` chooses among them."""
+    told = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
+    if told != COLUMNS:
+        raise Misuse("a feed's columns are its own: leave .schema() out, and select from them")

@@ -1,0 +1,145 @@
+"""A live group as a stream: `spark.readStream.format("unisono").option("feed", "HOST:PORT")`.
+
+The offset is the place in the group's order, so a query that restarts neither loses nor repeats.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from unisono.spark.source.asking import FeedOptions, feed_options
+from unisono.spark.source.origin import Bounded, DataLoss, Origin, Places, check_schema
+
+PLACE: Final = "place"
+LOOK_S: Final = 0.5
+
+
+class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows a feed, or a log that grows. An offset is `{"place": N}`: all up to N is read."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        check_schema(schema)
+        self.options: FeedOptions = feed_options(options, streaming=True)
+        self._origin = Origin(self.options)
+        self._target: int | None = None
+        """Where a query that reads what is available now is to end."""
+        self._latest: int | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tasks get the options; what is open here stays here.
+        return {"options": self.options}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.options = state["options"]
+        self._origin = Origin(self.options)
+        self._target = self._latest = None
+
+    def initialOffset(self) -> dict[str, int]:
+        return {PLACE: self._origin.start()}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        most = self.options.max_places
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        after = int(start[PLACE])
+        known = self._known(after)
+        self._origin.check(after, known)
+        self._latest = known.end
+        end = known.end if self._target is None else min(known.end, self._target)
+        if isinstance(limit, ReadMaxRows):
+            # What retention took away does not count, or it could take many triggers to get past.
+            end = min(end, max(after, known.first - 1) + limit.max_rows)
+        return {PLACE: max(after, end)}
+
+    def _known(self, after: int) -> Bounded:
+        """The bounds. A feed that has not come so far as we have may be one that catches up; one
+        that never does has another log than the one we read."""
+        deadline = time.monotonic() + self.options.patience_s
+        while (known := self._origin.bounds()).end < after and self.options.fail:
+            if time.monotonic() >= deadline or not self.options.feed:
+                raise DataLoss(
+                    f"the query has read up to place {after}, and the log ends at {known.end}: it"
+                    " is not the log that was read before, or its end was lost"
+                )
+            time.sleep(LOOK_S)
+        return known
+
+    def reportLatestOffset(self) -> dict[str, int] | None:
+        return None if self._latest is None else {PLACE: self._latest}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = self._origin.bounds().end
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        after = int(start[PLACE])
+        if not self._origin.bases:
+            self._origin.check(after, self._origin.bounds())
+        return self._origin.partitions(after, int(end[PLACE]))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Places)
+        return Origin(self.options, partition.bases).rows(partition)
+
+    def commit(self, end: dict[str, int]) -> None:
+        """What is read stays in the log for others, as long as its retention lets it."""
+
+    def stop(self) -> None:
+        self._origin.close()
+
+
+class FeedReader(DataSourceReader):
+    """A range of a feed or a log, in one batch."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        check_schema(schema)
+        self.options = feed_options(options, streaming=False)
+
+    def partitions(self) -> list[Places]:
+        origin = Origin(self.options)
+        try:
+            after, upto = origin.start(), origin.end()
+            origin.check(after, origin.bounds())
+            # Where there is nothing, one task says so.
+            return origin.partitions(after, upto) or [Places(after, after, {})]
+        finally:
+            origin.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Places)
+        return Origin(self.options, partition.bases).rows(partition)
+
+
+def behind_latest(progress: Any) -> int | None:
+    """How many places a query was behind its feed at its last trigger, from `query.lastProgress`;
+    nothing when that does not say."""
+    if progress is None:
+        return None
+    told = progress if isinstance(progress, Mapping) else json.loads(progress.json)
+    found = None
+    for source in told.get("sources", ()):
+        ends = [_place(source.get(name)) for name in ("latestOffset", "endOffset")]
+        if None not in ends:
+            found = (found or 0) + max(0, ends[0] - ends[1])  # type: ignore[operator]
+    return found
+
+
+def _place(offset: Any) -> int | None:
+    try:
+        told = json.loads(offset) if isinstance(offset, str) else offset
+        return int(told[PLACE])
+    except (ValueError, TypeError, KeyError):
+        return None

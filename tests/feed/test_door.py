@@ -1,0 +1,233 @@
+"""The feed's door: ranges cut to the place, many readers, hostile bytes, and patience."""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.feed.stage import Served, messages, view
+from unisono.errors import Misuse, UnisonoError
+from unisono.feed import FeedClient, FeedGone, rows, talk
+from unisono.feed.talk import Kind
+from unisono.log import Trimmed
+
+
+def places(client: FeedClient, after: int, upto: int) -> list[int]:
+    return [place for batch in client.read(after, upto) for place in batch.column(0).to_pylist()]
+
+
+def test_a_range_holds_exactly_its_places(tmp_path: Path) -> None:
+    with Served(tmp_path) as door, FeedClient(door.at, 5) as client:
+        door.say([view(0), *messages(1, 10)])
+        door.say([view(10), *messages(11, 20)])
+        assert client.bounds()[:3] == (1, 20, 20)
+        assert places(client, 0, 20) == [1, *range(1, 11), 11, *range(11, 21)]
+        assert places(client, 10, 11) == [11, 11], "a view stands before its message"
+        for after in (0, 3, 9, 10, 15):
+            for upto in (after, after + 1, 12, 20):
+                wanted = [p for p in [1, *range(1, 11), 11, *range(11, 21)] if after < p <= upto]
+                assert places(client, after, upto) == wanted
+
+
+def test_many_read_at_once(tmp_path: Path) -> None:
+    with Served(tmp_path) as door:
+        for first in range(1, 20_001, 100):
+            door.say(messages(first, first + 99))
+
+        def read(at: int) -> int:
+            with FeedClient(door.at, 20) as client:
+                found = places(client, at * 1000, at * 1000 + 1000)
+            assert found == list(range(at * 1000 + 1, at * 1000 + 1001))
+            return len(found)
+
+        with ThreadPoolExecutor(10) as pool:
+            assert sum(pool.map(read, range(20))) == 20_000
+
+
+def test_what_was_dropped_is_named(tmp_path: Path) -> None:
+    with Served(tmp_path) as door, FeedClient(door.at, 5) as client:
+        for first in (1, 11, 21):
+            door.say(messages(first, first + 9))
+        door.log.trim(octets_max=door.log.octets - 1)
+        with pytest.raises(Trimmed, match="places 4 to 10 were dropped") as error:
+            places(client, 3, 20)
+        assert (error.value.first, error.value.begins) == (4, 11)
+        assert places(client, 10, 12) == [11, 12], "the connection is still good"
+
+
+def test_a_reader_waits_for_what_is_to_come(tmp_path: Path) -> None:
+    with Served(tmp_path) as door, FeedClient(door.at, 20) as client:
+        door.say(messages(1, 5))
+        later = threading.Timer(0.5, door.say, (messages(6, 9),))
+        later.start()
+        assert places(client, 3, 9) == [4, 5, 6, 7, 8, 9]
+        later.join()
+        brief = FeedClient(door.at, 0.3)
+        with pytest.raises(FeedGone, match="come to place 9, not to 10"):
+            places(brief, 8, 10)
+
+
+def test_a_feed_that_restarts_is_waited_for(tmp_path: Path) -> None:
+    door = Served(tmp_path)
+    door.say(messages(1, 5))
+    again: list[Served] = []
+    with FeedClient(door.at, 20) as client:
+        assert client.bounds().end == 5
+        door.close()
+        timer = threading.Timer(0.5, lambda: again.append(Served(tmp_path, door.port)))
+        timer.start()
+        assert places(client, 0, 5) == [1, 2, 3, 4, 5]
+        timer.join()
+        again[0].close()
+
+
+def test_another_feed_stands_in(tmp_path: Path) -> None:
+    one, other = Served(tmp_path / "one"), Served(tmp_path / "other")
+    one.say(messages(1, 5))
+    other.say(messages(1, 7))
+    with FeedClient(f"tcp://{one.at},{other.at}", 20) as client:
+        assert places(client, 0, 5) == [1, 2, 3, 4, 5]
+        assert places(client, 5, 7) == [6, 7], "the one that is behind is left for the other"
+        other.close()
+        assert client.bounds().end == 5
+        one.close()
+
+
+def test_a_feed_that_counts_otherwise_does_not_stand_in(tmp_path: Path) -> None:
+    one, other = Served(tmp_path / "one"), Served(tmp_path / "other", life="w")
+    one.say(messages(1, 5))
+    other.say(messages(1, 2))
+    other.close()
+    with Served(tmp_path / "other") as other:
+        other.say(messages(1, 5))
+        with FeedClient(f"{one.at},{other.at}", 20) as client:
+            assert client.bounds().end == 5
+            one.close()
+            with pytest.raises(UnisonoError, match="other places for the same messages"):
+                client.bounds()
+
+
+def test_nobody_there_is_said_in_time() -> None:
+    began = time.monotonic()
+    with pytest.raises(FeedGone, match=r"no feed answers at 127\.0\.0\.1:1 within 0\.5 s"):
+        FeedClient("127.0.0.1:1", 0.5).bounds()
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("text", ["", ":", "host:", "host:x", "host:70000", "a:1,,b:2"])
+def test_a_bad_address_is_told(text: str) -> None:
+    with pytest.raises(Misuse, match="HOST:PORT"):
+        FeedClient(text)
+
+
+def test_rows_come_in_with_their_identity(tmp_path: Path) -> None:
+    with Served(tmp_path) as door, FeedClient(door.at, 5) as client:
+        client.write("q", 3, 7, 100, [b"a", b"", b"c" * 2_000_000, b"d"])
+        assert [(*each[:4], len(each[4])) for each in door.taken] == [
+            ("q", 3, 7, 100, 2),
+            ("q", 3, 7, 102, 1),
+            ("q", 3, 7, 103, 1),
+        ]
+        assert b"".join(b"".join(each[4]) for each in door.taken) == b"a" + b"c" * 2_000_000 + b"d"
+        with pytest.raises(Misuse, match="partition=-1"):
+            client.write("q", -1, 0, 0, [b"x"])
+        with pytest.raises(Misuse, match="names its query"):
+            client.write("", 0, 0, 0, [b"x"])
+        assert client.bounds().end == 0, "the connection is still good"
+
+
+def raw(at: str, octets: bytes) -> bytes:
+    host, port = at.split(":")
+    with socket.create_connection((host, int(port)), 5) as made:
+        made.settimeout(5)
+        made.sendall(octets)
+        made.shutdown(socket.SHUT_WR)
+        found = b""
+        while part := made.recv(65_536):
+            found += part
+        return found
+
+
+@pytest.mark.parametrize(
+    ("octets", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "drop.foreign"),
+        (talk.HELLO + b"\xff" * 5, "drop.frame"),
+        (talk.HELLO + talk.front(Kind.ASK, 1 << 30), "drop.frame"),
+        (talk.HELLO + talk.frame(Kind.ASK, b"{"), "drop.json"),
+        (talk.HELLO + talk.frame(Kind.ASK, b"[1]"), "drop.json"),
+        (talk.HELLO + talk.frame(Kind.ASK, b"[" * 60_000), "drop.json"),
+        (talk.HELLO + talk.frame(Kind.ROWS, b"x"), "drop.kind"),
+        (talk.HELLO + talk.told(Kind.ASK, do="rows") + talk.told(Kind.ASK), "drop.kind"),
+        (talk.HELLO[:3], "broken"),
+        (talk.HELLO + talk.frame(Kind.ASK, b"{}")[:-1], "broken"),
+    ],
+)
+def test_hostile_bytes_are_counted_and_shut_out(tmp_path: Path, octets: bytes, reason: str) -> None:
+    with Served(tmp_path) as door:
+        assert raw(door.at, octets) == b""
+        assert door.counts[reason] == 1
+        with FeedClient(door.at, 5) as client:
+            assert client.bounds().end == 0
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"do": "dance"},
+        {},
+        {"do": "read"},
+        {"do": "read", "after": "1", "upto": 2},
+        {"do": "read", "after": -1, "upto": 2},
+        {"do": "read", "after": 1 << 63, "upto": 2},
+        {"do": "read", "after": True, "upto": 2},
+    ],
+)
+def test_a_wrong_asking_is_refused_in_words(tmp_path: Path, asked: dict[str, object]) -> None:
+    with Served(tmp_path) as door:
+        answer = raw(door.at, talk.HELLO + talk.told(Kind.ASK, **asked))
+        kind, length = talk.front_read(answer[: talk.FRONT_OCTETS])
+        assert kind is Kind.REFUSED
+        assert talk.said(answer[talk.FRONT_OCTETS :][:length])["why"] == talk.Why.MISUSE
+
+
+def test_rows_that_are_no_arrow_are_refused_in_words(tmp_path: Path) -> None:
+    ask = talk.told(Kind.ASK, do="rows", query="q", partition=0, epoch=0, first_row=0)
+    for body in (b"", b"nonsense", rows.encoded(rows.row(place=1, kind="gap"))[:50]):
+        with Served(tmp_path) as door:
+            answer = raw(door.at, talk.HELLO + ask + talk.frame(Kind.ROWS, body))
+            assert b"no rows of a feed" in answer
+            assert not door.taken
+
+
+def test_one_reader_too_many_is_told_to_come_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unisono.feed.server.READERS_COUNT_MAX", 2)
+    with Served(tmp_path) as door:
+        first, second = FeedClient(door.at, 5), FeedClient(door.at, 5)
+        first.bounds(), second.bounds()
+        with pytest.raises(FeedGone, match="too many readers"):
+            FeedClient(door.at, 0.3).bounds()
+        first.close()
+        assert FeedClient(door.at, 5).bounds().end == 0
+        second.close()
+
+
+def test_a_slow_reader_holds_up_nobody(tmp_path: Path) -> None:
+    with Served(tmp_path) as door:
+        payload = random.Random(1).randbytes(1_000_000)
+        for seq in range(1, 61):
+            door.say([messages(seq, seq)[0]._replace(payload=payload)])
+        host, port = door.at.split(":")
+        with socket.create_connection((host, int(port)), 5) as slow:
+            slow.sendall(talk.HELLO + talk.told(Kind.ASK, do="read", after=0, upto=60))
+            with FeedClient(door.at, 10) as client:
+                assert places(client, 0, 60) == list(range(1, 61))
+            assert door.counts["batches_sent"] < 120, "the slow one was not sent all"

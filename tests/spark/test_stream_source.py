@@ -1,0 +1,238 @@
+"""A feed through Spark: what is read once, how much at a time, and what is said of what is lost."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs pip install 'unisono[spark]'")
+
+from tests.feed.stage import Served, filled, message, messages, put, view
+from unisono.errors import Misuse
+from unisono.feed.keeper import Keeper
+from unisono.log import Log
+from unisono.spark import register
+from unisono.spark.source.asking import feed_options
+from unisono.spark.source.stream import behind_latest
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture(scope="module")
+def session(spark: Any) -> Any:
+    register(spark)
+    return spark
+
+
+@contextmanager
+def served(directory: Path) -> Iterator[Served]:
+    """A log with its door open, as a feed has it, to which a test appends."""
+    with Served(directory) as door:
+        yield door
+
+
+def stream(session: Any, at: str, **options: Any) -> Any:
+    reader = session.readStream.format("unisono").option("startingOffsets", "earliest")
+    for name, value in {"feed": at, **options}.items():
+        reader = reader.option(name, str(value))
+    return reader.load()
+
+
+def run_once(frame: Any, out: Path, kind: str = "parquet") -> Any:
+    """All that is available, into Parquet; the query, ended."""
+    query = (
+        frame.writeStream.format(kind)
+        .option("path", str(out))
+        .option("checkpointLocation", f"{out}.checkpoint")
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination(100)
+    return query
+
+
+def places(session: Any, out: Path) -> list[tuple[int, str]]:
+    found = session.read.parquet(str(out)).select("place", "kind").collect()
+    return sorted((row.place, row.kind) for row in found)
+
+
+def offsets(out: Path) -> list[int]:
+    """What the checkpoint holds, batch by batch, as people may read it."""
+    files = sorted(Path(f"{out}.checkpoint/offsets").glob("[0-9]*"), key=lambda p: int(p.name))
+    return [json.loads(path.read_text().splitlines()[-1])["place"] for path in files]
+
+
+def test_a_query_restarts_where_it_was(session: Any, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with served(tmp_path / "log") as door:
+        door.say(messages(1, 2500))
+        frame = stream(session, door.at, maxOffsetsPerTrigger=1000)
+        query = run_once(frame, out)
+        assert query.exception() is None
+        assert offsets(out) == [1000, 2000, 2500]
+        progress = query.recentProgress
+        assert sum(each.numInputRows for each in progress) == 2500
+        # What was behind at each trigger, and how fast it went.
+        assert [behind_latest(each) for each in progress][:3] == [1500, 500, 0]
+        assert all(each.processedRowsPerSecond > 0 for each in progress[:3])
+        door.say(messages(2501, 2600))
+        assert run_once(stream(session, door.at), out).exception() is None
+    assert places(session, out) == [(place, "message") for place in range(1, 2601)]
+    row = session.read.parquet(str(out)).where("place = 7").collect()[0]
+    assert (row.payload, row.sender, row.group, row.life) == (b"m7", "a", "g", "x")
+
+
+def test_a_running_query_sees_what_is_said_and_survives_its_feed(
+    session: Any, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    door = Served(tmp_path / "log")
+    door.say(messages(1, 10))
+    frame = stream(session, door.at, minPartitions=3)
+    query = (
+        frame.writeStream.format("parquet")
+        .option("path", str(out))
+        .option("checkpointLocation", f"{out}.checkpoint")
+        .trigger(processingTime="200 milliseconds")
+        .start()
+    )
+    try:
+        query.processAllAvailable()
+        port = door.port
+        door.close()
+        late = threading.Timer(1.0, lambda: again.append(Served(tmp_path / "log", port)))
+        again: list[Served] = []
+        late.start()
+        late.join()
+        again[0].say(messages(11, 30))
+        query.processAllAvailable()
+        assert query.exception() is None
+    finally:
+        query.stop()
+        door.close()
+        for each in again:
+            each.close()
+    assert places(session, out) == [(place, "message") for place in range(1, 31)]
+
+
+def test_views_and_gaps_are_rows_when_asked_for(session: Any, tmp_path: Path) -> None:
+    with Log(tmp_path, durable=False) as log:
+        keeper = Keeper(log, "g")
+        put(log, keeper.enter("x", 4, 1))
+        put(log, keeper.lose(1, 2, "nobody has them", 1))
+        put(log, keeper.fill(messages(3, 4), 1))
+        put(log, keeper.hear([view(4), message(5)], 1))
+    read = session.read.format("unisono").option("failOnDataLoss", "false")
+    assert read.load(str(tmp_path)).where("kind = 'view'").count() == 0
+    found = read.option("includeViews", "true").load(str(tmp_path)).collect()
+    assert [(row.place, row.kind) for row in found] == [
+        (2, "gap"),
+        (3, "message"),
+        (4, "message"),
+        (5, "view"),
+        (5, "message"),
+    ]
+    assert found[3].members == ["a#7", "f#8"]
+    with pytest.raises(Exception, match="at place 2: places 1 to 2 are lost: nobody has them"):
+        session.read.format("unisono").load(str(tmp_path)).count()
+    out = tmp_path / "out"
+    streamed = session.readStream.format("unisono").option("startingOffsets", "earliest")
+    query = streamed.load(str(tmp_path)).writeStream.format("parquet").option("path", str(out))
+    query = query.option("checkpointLocation", f"{out}.c").trigger(availableNow=True).start()
+    with pytest.raises(Exception, match="places 1 to 2 are lost"):
+        query.awaitTermination(60)
+
+
+def test_retention_is_data_loss(session: Any, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with served(tmp_path / "log") as door:
+        door.say(messages(1, 100))
+        assert run_once(stream(session, door.at), out).exception() is None
+        for first in range(101, 301, 50):
+            door.say(messages(first, first + 49))
+        dropped = door.log.trim(octets_max=1)
+        assert dropped is not None and dropped.last == 300
+        door.say(messages(301, 310))
+        with pytest.raises(Exception, match="places 101 to 300 were dropped") as error:
+            run_once(stream(session, door.at), out)
+        assert "failOnDataLoss" in str(error.value)
+        run_once(stream(session, door.at, failOnDataLoss="false"), out)
+    found = places(session, out)
+    assert found[:100] == [(place, "message") for place in range(1, 101)]
+    assert found[100:] == [(300, "gap")] + [(place, "message") for place in range(301, 311)]
+    gap = session.read.parquet(str(out)).where("kind = 'gap'").collect()[0]
+    assert (gap.number, gap.detail[:32]) == (200, "places 101 to 300 are lost: drop")
+
+
+def test_a_log_that_is_another_is_noticed(session: Any, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with served(tmp_path / "log") as door:
+        door.say(messages(1, 100))
+        run_once(stream(session, door.at), out)
+    with served(tmp_path / "other") as door:
+        door.say(messages(1, 5))
+        with pytest.raises(Exception, match="read up to place 100, and the log ends at 5"):
+            run_once(stream(session, door.at, feedTimeout="1s"), out)
+
+
+def test_a_batch_reads_a_range(session: Any, tmp_path: Path) -> None:
+    filled(tmp_path / "log", 5000, batch=700)
+    with served(tmp_path / "log") as door:
+        read = session.read.format("unisono").option("feed", door.at).option("minPartitions", 4)
+        whole = read.load()
+        assert whole.rdd.getNumPartitions() == 4
+        assert whole.selectExpr("min(place)", "max(place)", "count(*)").collect()[0][:] == (
+            1,
+            5000,
+            5000,
+        )
+        part = read.option("startingOffsets", 701).option("endingOffsets", 1400).load()
+        assert [row.place for row in part.collect()] == list(range(701, 1401))
+        beyond = read.option("endingOffsets", 5001)
+        with pytest.raises(Exception, match="has come to place 5000 only"):
+            beyond.load().count()
+
+
+def test_an_empty_log_has_no_rows(session: Any, tmp_path: Path) -> None:
+    filled(tmp_path, 0)
+    assert session.read.format("unisono").load(str(tmp_path)).count() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        ({"feed": "h:1", "startingOffset": "latest"}, "unknown option 'startingoffset'"),
+        ({"feed": "h:1", "startingOffsets": "0"}, "a place from 1 on"),
+        ({"feed": "h:1", "startingOffsets": "newest"}, "earliest, latest, or a place"),
+        ({"feed": "h:1", "path": "/tmp"}, "keep the one"),
+        ({"feed": "h:99999"}, "HOST:PORT"),
+        ({"feed": "h:1", "maxOffsetsPerTrigger": "0"}, "from 1"),
+        ({"feed": "h:1", "minPartitions": "many"}, "minPartitions='many'"),
+        ({"feed": "h:1", "failOnDataLoss": "no"}, "true or false"),
+        ({"feed": "h:1", "includeViews": "1"}, "true or false"),
+        ({"feed": "h:1", "feedTimeout": "soon"}, "feedTimeout='soon'"),
+        ({"feed": "h:1", "endingOffsets": "9"}, "for batch reads"),
+        ({}, "what is read?"),
+    ],
+)
+def test_a_bad_option_is_told(options: dict[str, str], word: str) -> None:
+    from pyspark.sql.datasource import CaseInsensitiveDict
+
+    with pytest.raises(Misuse) as error:
+        feed_options(CaseInsensitiveDict(options), streaming=True)
+    assert word in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_bad_option_is_told_by_spark(session: Any) -> None:
+    with pytest.raises(Exception, match=r"unknown option 'starting[oO]ffset'"):
+        session.read.format("unisono").option("feed", "h:1").option("startingOffset", 1).load()
+    with pytest.raises(Exception, match=r"no feed answers at 127.0.0.1:1 within 0.2 s"):
+        read = session.read.format("unisono").option("feed", "127.0.0.1:1")
+        read.option("feedTimeout", "200ms").load().count()
