@@ -7,9 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Final, NamedTuple
 
-WIDTH: Final = 720
-HEIGHT: Final = 300
-LEFT, RIGHT, TOP, BOTTOM = 76, 20, 14, 58
+WIDTH: Final = 480
+HEIGHT: Final = 264
+LEFT, RIGHT, TOP, BOTTOM = 56, 24, 14, 52
+"""Room for a text of 15 units: so large it is on a phone, where the plot is drawn small."""
+TICKS_MAX: Final = 6
+"""Of more than this, every second is told."""
 
 Point = tuple[float, float]
 
@@ -61,11 +64,20 @@ def line_plot(series: Mapping[str, Sequence[Point]], across: Axis, up: Axis, lab
         for index, points in enumerate(series.values())
         if points
     ]
-    drawn = "".join((_grid(across, up), *lines))
-    svg = (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">{drawn}</svg>'
-    )
-    return f"<div class='plot'>{svg}</div>{_legend(list(series))}"
+    told = f"<title>{escape(label)}</title><desc>{escape(_told(series, across, up))}</desc>"
+    drawn = "".join((told, _grid(across, up), *lines))
+    svg = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">{drawn}</svg>'
+    return f'<div class="plot">{svg}</div>{_legend(list(series))}'
+
+
+def _told(series: Mapping[str, Sequence[Point]], across: Axis, up: Axis) -> str:
+    """The plot in words: of each line, where it begins and ends."""
+    parts = [f"{up.title} over {across.title}"]
+    for name, points in series.items():
+        if points:
+            (x0, y0), (x1, y1) = points[0], points[-1]
+            parts.append(f"{name}: {y0:.3g} at {x0:.3g} to {y1:.3g} at {x1:.3g}")
+    return "; ".join(parts) + "."
 
 
 def _at(across: Axis, up: Axis, point: Point) -> tuple[float, float]:
@@ -88,16 +100,17 @@ def _grid(across: Axis, up: Axis) -> str:
         parts.append(
             f'<text class="tick" x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{text}</text>'
         )
-    for value, text in across.ticks:
+    every = 2 if len(across.ticks) > TICKS_MAX else 1
+    for value, text in across.ticks[::every]:
         x = round(LEFT + across.place(value) * (WIDTH - LEFT - RIGHT), 1)
         parts.append(f'<line class="mark" x1="{x}" x2="{x}" y1="{floor}" y2="{floor + 5}"/>')
         parts.append(
-            f'<text class="tick" x="{x}" y="{floor + 22}" text-anchor="middle">{text}</text>'
+            f'<text class="tick" x="{x}" y="{floor + 20}" text-anchor="middle">{text}</text>'
         )
     parts.append(f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{floor}" y2="{floor}"/>')
     middle = (LEFT + WIDTH - RIGHT) / 2
     parts.append(
-        f'<text class="title" x="{middle}" y="{HEIGHT - 4}" text-anchor="middle">'
+        f'<text class="title" x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">'
         f"{escape(across.title)}</text>"
     )
     return "".join(parts)
@@ -105,8 +118,8 @@ def _grid(across: Axis, up: Axis) -> str:
 
 def _legend(names: list[str]) -> str:
     items = "".join(
-        f'<li><svg viewBox="0 0 28 8" aria-hidden="true"><path class="line s{index}" d="M1 4H27"/>'
+        f'<li><svg viewBox="0 0 34 8" aria-hidden="true"><path class="line s{index}" d="M1 4H33"/>'
         f"</svg>{escape(name)}</li>"
         for index, name in enumerate(names)
     )
-    return f'<ul class="legend">{items}</ul>'
+    return f'<ul class="series">{items}</ul>'

@@ -1,0 +1,215 @@
+"""Charts that are tables: each value stands beside its bar, so nothing needs to be read off, and
+the text is as large on a phone as elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+from unisono.spark.report.found import Findings
+from unisono.spark.report.words import clean, count_of, section, time_of
+
+KINDS_MAX: Final = 12
+"""Of one protocol, so many group sizes and payload sizes are shown."""
+PROTOCOLS_MAX: Final = 12
+CLASSES: Final = 24
+"""A distribution is drawn in so many classes."""
+
+
+def summary_section(findings: Findings) -> str:
+    rows = [row for row in findings.summary if row["delivered"]]
+    if not rows:
+        return ""
+    parts = _chosen(rows)
+    shown = [row for part in parts.values() for row in part]
+    hidden = len(rows) - len(shown)
+    note = "By protocol, members of the group and payload, rounded up to a power of two."
+    if hidden:
+        note += f" {hidden:,} more in the table <code>summary</code>."
+    charts = _throughput(parts, shown) + _latency(parts, shown)
+    return section("summary", "By protocol", note, f'<div class="plots">{charts}</div>')
+
+
+Parts = Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+def _chosen(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    """By protocol; of many kinds those with the most runs, in the order of sizes."""
+
+    def size(row: Mapping[str, Any]) -> tuple[int, int]:
+        return row["members"] or 0, row["size"] or 0
+
+    ordered = sorted(rows, key=lambda row: (row["protocol"], *size(row)))
+    parts = {}
+    for protocol, group in groupby(ordered, key=lambda row: row["protocol"]):
+        most = sorted(group, key=lambda row: (-row["runs"], *size(row)))[:KINDS_MAX]
+        parts[protocol] = sorted(most, key=size)
+    return dict(list(parts.items())[:PROTOCOLS_MAX])
+
+
+def _kind(row: Mapping[str, Any]) -> str:
+    return f"{count_of(row['members'] or 0, 'member')}, {row['size'] or 0:,} B"
+
+
+def _throughput(parts: Parts, shown: Sequence[Mapping[str, Any]]) -> str:
+    top = max((row["messages_per_s"] or 0.0 for row in shown), default=0.0) or 1.0
+
+    def bar(row: Mapping[str, Any]) -> tuple[str, str]:
+        rate = row["messages_per_s"]
+        if rate is None:
+            return "", "–"
+        return f'<i class="bar" style="width:{_percent(rate / top)}"></i>', f"{rate:,.0f}"
+
+    title = "messages delivered a second, at a member"
+    return _chart("Throughput", title, parts, bar, Ticks([]))
+
+
+def _latency(parts: Parts, shown: Sequence[Mapping[str, Any]]) -> str:
+    timed = [row for row in shown if row["p50_us"] is not None]
+    if not timed:
+        return ""
+    ticks = log_ticks(row[name] for row in timed for name in ("p50_us", "p99_us"))
+
+    def span(row: Mapping[str, Any]) -> tuple[str, str]:
+        if row["p50_us"] is None:
+            return "", "–"
+        low, high = (ticks.place(row[name]) for name in ("p50_us", "p99_us"))
+        drawn = (
+            f'<i class="span" style="left:{_percent(low)};width:{_percent(high - low)}"></i>'
+            f'<i class="dot" style="left:{_percent(low)}"></i>'
+            f'<i class="end" style="left:{_percent(high)}"></i>'
+        )
+        return drawn, f"{time_of(row['p50_us'])} – {time_of(row['p99_us'])}"
+
+    title = "half of all deliveries (●) and 99 of 100 (|) took no longer"
+    return _chart("Latency", title, parts, span, ticks)
+
+
+# -- recoveries ------------------------------------------------------------------------------------
+
+
+def recoveries_section(findings: Findings) -> str:
+    found = {key: line for key, line in sorted(findings.recoveries.items()) if line}
+    if not found:
+        return ""
+    ticks = log_ticks(us for line in found.values() for us, _ in line)
+    parts: dict[str, list[Mapping[str, Any]]] = {}
+    for (protocol, end), line in found.items():
+        parts.setdefault(protocol, []).append({"end": end, "line": line})
+    parts = dict(list(parts.items())[:PROTOCOLS_MAX])
+
+    def spread(row: Mapping[str, Any]) -> tuple[str, str]:
+        line = row["line"]
+        times = sum(count for _, count in line)
+        told = f"{count_of(times, 'time')}: half in {time_of(_median(line))}, all in "
+        return _histogram(line, ticks), told + time_of(line[-1][0])
+
+    title = "from the loss of a member to the last survivor's view without it"
+    chart = _chart("Time to recover", title, parts, spread, ticks, lambda row: row["end"])
+    note = "How long the others took to go on when one was lost, by how it ended."
+    return section("recoveries", "Recoveries", note, chart)
+
+
+def _median(line: Sequence[tuple[int, int]]) -> int:
+    half, so_far = sum(count for _, count in line) / 2, 0
+    for us, count in line:
+        so_far += count
+        if so_far >= half:
+            return us
+    return 0
+
+
+def _histogram(line: Sequence[tuple[int, int]], ticks: Ticks) -> str:
+    counts = [0] * CLASSES
+    for us, count in line:
+        counts[min(int(ticks.place(us) * CLASSES), CLASSES - 1)] += count
+    most = max(counts)
+    return "".join(
+        f'<i class="pile" style="left:{_percent(place / CLASSES)};'
+        f'height:{_percent(max(count / most, 0.08))}"></i>'
+        for place, count in enumerate(counts)
+        if count
+    )
+
+
+# -- what the charts share -------------------------------------------------------------------------
+
+
+class Ticks(NamedTuple):
+    """A scale of time with whole powers of ten."""
+
+    marks: list[tuple[float, str]]
+    first: int = 0
+    last: int = 1
+
+    def place(self, us: float) -> float:
+        """From 0 to 1. A logarithm knows no zero: what took no time stands at the left edge."""
+        at = (math.log10(max(us, 1)) - self.first) / (self.last - self.first)
+        return min(max(at, 0.0), 1.0)
+
+
+def log_ticks(values: Iterable[float]) -> Ticks:
+    positive = [value for value in values if value > 0] or [1000.0]
+    first = math.floor(math.log10(min(positive)))
+    last = max(math.ceil(math.log10(max(positive)) - 1e-9), first + 1)
+    every = 1 if last - first <= 4 else 2
+    marks = [
+        ((power - first) / (last - first), _round(power)) for power in range(first, last + 1, every)
+    ]
+    return Ticks(marks, first, last)
+
+
+def _round(power: int) -> str:
+    for unit, name in ((6, "s"), (3, "ms"), (0, "µs")):
+        if power >= unit:
+            return f"{10 ** (power - unit):,} {name}"
+    return f"{10.0**power:g} µs"
+
+
+def _percent(part: float) -> str:
+    return f"{part * 100:.1f}%"
+
+
+Draw = Callable[[Mapping[str, Any]], tuple[str, str]]
+
+
+def _chart(
+    name: str,
+    title: str,
+    parts: Parts,
+    draw: Draw,
+    ticks: Ticks,
+    kind: Callable[[Mapping[str, Any]], str] = _kind,
+) -> str:
+    lines = "".join(f'<i class="tick" style="left:{_percent(at)}"></i>' for at, _ in ticks.marks)
+    labels = "".join(f'<span style="left:{_percent(at)}">{text}</span>' for at, text in ticks.marks)
+    bodies = []
+    for protocol, rows in parts.items():
+        runs = sum(row.get("runs", 0) for row in rows)
+        told = f" <small>{count_of(runs, 'run')}</small>" if runs else ""
+        body = [
+            f'<tr class="kind"><th scope="rowgroup" colspan="2">{clean(protocol)}{told}</th></tr>'
+        ]
+        for row in rows:
+            drawn, value = draw(row)
+            body.append(
+                f'<tr><th scope="row">{clean(kind(row))}</th><td><div class="track" '
+                f'aria-hidden="true">{lines}{drawn}</div><span class="value">{value}</span></td>'
+                "</tr>"
+            )
+        bodies.append(f"<tbody>{''.join(body)}</tbody>")
+    scale = f'<div class="track scale" aria-hidden="true">{labels}</div>' if labels else ""
+    foot = (
+        f'<tfoot><tr><td></td><td>{scale}<span class="value" aria-hidden="true"></span></td></tr>'
+        "</tfoot>"
+        if scale
+        else ""
+    )
+    return (
+        f'<figure><figcaption><h3>{name}</h3><p class="note">{clean(title)}</p></figcaption>'
+        f'<div class="plot"><table class="chart"><thead class="unseen"><tr>'
+        f'<th scope="col">kind</th><th scope="col">{clean(title)}</th></tr></thead>'
+        f"{''.join(bodies)}{foot}</table></div></figure>"
+    )

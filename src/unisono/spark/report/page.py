@@ -1,0 +1,226 @@
+"""The page as a whole: whether all is well, where to find what, and what made it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+from unisono.spark.measures import CURVE
+from unisono.spark.plots import line_plot, linear, logarithmic
+from unisono.spark.report.broken import broken_section
+from unisono.spark.report.charts import recoveries_section, summary_section
+from unisono.spark.report.found import Curves, Findings
+from unisono.spark.report.pictures import drawing_style
+from unisono.spark.report.verdicts import laws_section
+from unisono.spark.report.words import clean, column, count_of, section, table
+
+MEASURES_SHOWN_MAX: Final = 60
+
+
+@cache
+def _style() -> str:
+    return (Path(__file__).parent / "report.css").read_text(encoding="utf-8")
+
+
+def page(findings: Findings, curves: Curves) -> str:
+    """The whole page; the same findings make the same bytes."""
+    sections = {
+        "laws": ("Laws", laws_section(findings)),
+        "broken": ("Broken runs", broken_section(findings)),
+        "summary": ("By protocol", summary_section(findings)),
+        "curves": ("Curves", _plots(curves)),
+        "recoveries": ("Recoveries", recoveries_section(findings)),
+        "measures": ("Measures", _measures(findings)),
+        "quarantine": ("Quarantine", _quarantine(findings)),
+    }
+    shown = {anchor: each for anchor, each in sections.items() if each[1]}
+    links = "".join(
+        f'<li><a href="#{anchor}">{escape(title)}</a></li>' for anchor, (title, _) in shown.items()
+    )
+    nav = f'<nav aria-label="On this page"><ul>{links}</ul></nav>'
+    body = "".join((_header(findings), nav, *(html for _, html in shown.values())))
+    drawn = any(picture.svg for picture in findings.pictures.values())
+    style = (drawing_style() if drawn else "") + _style()
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f"<title>{escape(_title(findings)[1])} · Unisono</title>\n"
+        f"<style>{style}</style></head>\n<body><main>{body}{_footer(findings)}</main></body>"
+        "</html>\n"
+    )
+
+
+def _title(findings: Findings) -> tuple[str, str]:
+    """How it stands in one word, and in a sentence."""
+    runs = len(findings.verdicts)
+    broken = sum(not verdict.kept for verdict in findings.verdicts.values())
+    asked = any("kept" in verdict.laws.values() for verdict in findings.verdicts.values())
+    if not runs:
+        return "none", "Nothing to judge"
+    if broken:
+        return "broken", f"Laws broken in {broken:,} of {count_of(runs, 'run')}"
+    if not asked:
+        return "none", f"No law is claimed in {count_of(runs, 'run')}"
+    return "kept", f"Every law kept in {count_of(runs, 'run')}"
+
+
+_SIGNS: Final = {"kept": "✓", "broken": "✕", "none": "–"}
+
+
+def _header(findings: Findings) -> str:
+    kind, title = _title(findings)
+    whole = [row for row in findings.measures if row["node"] is None]
+    facts = {
+        "runs": len(findings.verdicts),
+        "events": findings.events,
+        "messages sent": sum(row["sent"] for row in whole),
+        "deliveries": sum(row["delivered"] for row in whole),
+        "quarantined": findings.quarantined,
+    }
+    listed = "".join(f"<div><dt>{name}</dt><dd>{n:,}</dd></div>" for name, n in facts.items())
+    remarks = []
+    if going_on := sum(not about.whole for about in findings.about.values()):
+        one = going_on == 1
+        remarks.append(
+            f"{count_of(going_on, 'run')} {'has' if one else 'have'} files without an end: still "
+            f"going on, or cut short. {'It is' if one else 'They are'} judged so far."
+        )
+    if findings.quarantined:
+        remarks.append(
+            f"{count_of(findings.quarantined, 'row or file')} could not be judged: "
+            '<a href="#quarantine">see why</a>.'.replace("row or files", "rows or files")
+        )
+    told = "".join(f'<p class="remark">{remark}</p>' for remark in remarks)
+    return (
+        f'<header class="{kind}"><p class="brand">Unisono</p>'
+        f'<h1><span class="sign" aria-hidden="true">{_SIGNS[kind]}</span> {escape(title)}</h1>'
+        f'{told}<dl class="facts">{listed}</dl></header>'
+    )
+
+
+def _footer(findings: Findings) -> str:
+    made = f"unisono {findings.version}".strip()
+    whole = (
+        f"{count_of(len(findings.verdicts), 'run')}, {count_of(findings.events, 'event')} and "
+        f"{findings.quarantined:,} in quarantine"
+    )
+    return (
+        f"<footer>Made by <code>{clean(made)}</code> from {whole}. The tables beside this page "
+        "hold everything it shows, and more.</footer>"
+    )
+
+
+# -- curves ----------------------------------------------------------------------------------------
+
+
+def _plots(curves: Curves) -> str:
+    if not curves.latency and not any(curves.rates.values()):
+        return ""
+    latency = (
+        '<figure><figcaption><h3>Delivery latency</h3><p class="note">Part of all deliveries that '
+        f"took no longer than this.</p></figcaption>{_latency(curves)}</figure>"
+    )
+    rates = (
+        '<figure><figcaption><h3>Throughput over time</h3><p class="note">Messages delivered a '
+        f"second at a member.</p></figcaption>{_rates(curves)}</figure>"
+    )
+    return section(
+        "curves", "Curves", f"By {clean(curves.by)}.", f'<div class="plots">{latency}{rates}</div>'
+    )
+
+
+def _latency(curves: Curves) -> str:
+    # A logarithm knows no zero: what took no time, or (by clocks that differ) less, stands at the
+    # left edge.
+    positive = [us for line in curves.latency.values() for us in line if us > 0] or [1000]
+    points = {
+        name: [
+            (max(us, min(positive)) / 1000, part * 100)
+            for us, part in zip(line, CURVE, strict=True)
+        ]
+        for name, line in curves.latency.items()
+    }
+    title = "milliseconds from send to delivery"
+    across = logarithmic(min(positive) / 1000, max(positive) / 1000, title)
+    up = linear(100, "percent")
+    return line_plot(points, across, up._replace(ticks=_percents(up.ticks)), "Delivery latency")
+
+
+def _percents(ticks: Iterable[tuple[float, str]]) -> list[tuple[float, str]]:
+    return [(value, f"{text} %") for value, text in ticks]
+
+
+def _rates(curves: Curves) -> str:
+    points = [point for line in curves.rates.values() for point in line]
+    across = linear(max((at for at, _ in points), default=1.0), "seconds since the first delivery")
+    up = linear(max((rate for _, rate in points), default=1.0), "messages a second")
+    return line_plot(curves.rates, across, up, "Throughput over time")
+
+
+# -- measures --------------------------------------------------------------------------------------
+
+MEASURES: Final = {
+    "members": ("members", 1.0, 0),
+    "sent": ("sent", 1.0, 0),
+    "delivered": ("delivered", 1.0, 0),
+    "views": ("views", 1.0, 0),
+    "messages_per_s": ("messages/s", 1.0, 0),
+    "mb_per_s": ("MB/s", 1.0, 3),
+    "p50_us": ("p50 ms", 1e-3, 2),
+    "p90_us": ("p90 ms", 1e-3, 2),
+    "p99_us": ("p99 ms", 1e-3, 2),
+    "max_us": ("max ms", 1e-3, 2),
+    "packets_out": ("packets", 1.0, 0),
+    "retransmissions": ("sent again", 1.0, 0),
+    "naks": ("NAKs", 1.0, 0),
+    "token_rotation_p50_us": ("token round ms", 1e-3, 2),
+}
+"""Column to title, factor and decimals. One that no run has is left out."""
+
+
+def _measures(findings: Findings) -> str:
+    rank = {run: place for place, run in enumerate(findings.broken)}
+    whole = [row for row in findings.measures if row["node"] is None]
+    whole.sort(key=lambda row: (rank.get(row["run"], len(rank)), row["run"], row["protocol"]))
+    if not whole:
+        return ""
+    named = [name for name in MEASURES if any(row.get(name) is not None for row in whole)]
+    head = [column("run"), column("protocol"), *(column(MEASURES[name][0], "n") for name in named)]
+    rows = [
+        f'<tr><th scope="row">{clean(row["run"])}</th><td>{clean(row["protocol"])}</td>'
+        + "".join(f'<td class="n">{_figure(row, name)}</td>' for name in named)
+        + "</tr>"
+        for row in whole[:MEASURES_SHOWN_MAX]
+    ]
+    hidden = len(whole) - len(rows)
+    more = f" {hidden:,} more in the table <code>measures</code>." if hidden else ""
+    note = (
+        "Rates are what a member sees. Latency is from a message's send to its delivery at each "
+        f"member, itself included; quantiles are exact.{more}"
+    )
+    return section("measures", "Measures", note, table("Measures", head, rows))
+
+
+def _figure(row: Mapping[str, Any], name: str) -> str:
+    value, (_, factor, decimals) = row.get(name), MEASURES[name]
+    return "–" if value is None else f"{value * factor:,.{decimals}f}"
+
+
+def _quarantine(findings: Findings) -> str:
+    if not findings.quarantined:
+        return section("quarantine", "Quarantine", "Empty: every row could be judged.")
+    rows = [
+        f'<tr><th scope="row">{clean(path)}</th><td class="n">'
+        f"{'all or rest' if row is None else f'{row:,}'}</td><td>{clean(reason)}</td></tr>"
+        for path, row, reason in findings.quarantine
+    ]
+    hidden = findings.quarantined - len(findings.quarantine)
+    more = f" {hidden:,} more in the table <code>quarantine</code>." if hidden else ""
+    head = (column("file"), column("row", "n"), column("reason"))
+    return section(
+        "quarantine", "Quarantine", f"Not judged, and why.{more}", table("Quarantine", head, rows)
+    )
