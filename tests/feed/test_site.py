@@ -1,0 +1,261 @@
+"""A feed in a real group: late, restarted, doubled, alone, and through a daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import unisono
+from tests.cli.running import ENVIRONMENT, UNISONO, refused
+from tests.cli.running import unisono as command
+from tests.feed.stage import eventually, everything, shape, told
+from tests.net.ear import free_port
+from unisono.errors import Misuse
+from unisono.feed import Feed, FeedClient
+from unisono.group import Group
+
+pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+PATIENT = {"join_s": 40.0, "tries": 60}
+
+
+@contextlib.asynccontextmanager
+async def member(port: int, name: str, **options: Any) -> AsyncIterator[Group]:
+    """A member that reads its stream, as members do."""
+    keywords = {**PATIENT, "fed": True, "name": name, "port": port, **options}
+    async with unisono.join("g", **keywords) as group:
+        reading = asyncio.create_task(_read(group))
+        try:
+            yield group
+        finally:
+            reading.cancel()
+
+
+async def _read(group: Group) -> None:
+    async for _ in group.batches():
+        pass
+
+
+def feed(directory: Path, port: int, **options: Any) -> Feed:
+    keywords = {**PATIENT, "listen": "127.0.0.1:0", "port": port, "durable": False, **options}
+    return Feed("g", directory, **keywords)
+
+
+async def say(group: Group, first: int, last: int) -> None:
+    await group.multicast_many([b"%d" % n for n in range(first, last + 1)])
+
+
+def said(directory: Path) -> list[int]:
+    return [int(row["payload"]) for row in everything(directory) if row["kind"] == "message"]
+
+
+async def reached(fed: Feed, end: int) -> None:
+    await eventually(lambda: fed.status()["end"] >= end)
+
+
+def test_a_feed_that_was_away_has_everything_once(tmp_path: Path) -> None:
+    async def story() -> None:
+        port = free_port()
+        async with member(port, "a") as a:
+            await say(a, 1, 500)
+            async with feed(tmp_path, port) as fed:
+                await reached(fed, 500)
+                assert fed.counts["recalled"] == 500
+                await say(a, 501, 700)
+                await reached(fed, 700)
+            await say(a, 701, 900)
+            async with feed(tmp_path, port) as fed:
+                await say(a, 901, 1000)
+                await reached(fed, 1000)
+                status = fed.status()
+                assert status["missing"] == []
+                assert [life for life, _, _ in status["stretches"]] == [a.life]
+
+    told(story)
+    found = everything(tmp_path)
+    assert said(tmp_path) == list(range(1, 1001))
+    assert [row["place"] for row in found if row["kind"] == "message"] == list(range(1, 1001))
+    assert not [row for row in found if row["kind"] == "gap"]
+    assert [row for row in found if row["kind"] == "view"]
+
+
+def test_two_feeds_count_alike_and_one_fills_the_other(tmp_path: Path) -> None:
+    async def story() -> None:
+        port = free_port()
+        # The member itself forgets at once.
+        first = feed(tmp_path / "one", port, name="one")
+        async with member(port, "a", retain_octets=1) as a, first as one:
+            await eventually(lambda: one.status()["member"] is not None)
+            await say(a, 1, 800)
+            await reached(one, 800)
+            async with feed(tmp_path / "two", port, name="two") as two:
+                await reached(two, 800)
+                await say(a, 801, 900)
+                await reached(two, 900)
+                await reached(one, 900)
+                assert two.counts["recalled"] == 800
+                assert not two.counts["lost"]
+
+    told(story)
+    kept = ("place", "payload", "sender", "sender_incarnation", "number", "life", "service")
+    one, two = (
+        [
+            tuple(row[name] for name in kept)
+            for row in everything(tmp_path / which)
+            if "number" in row
+        ]
+        for which in ("one", "two")
+    )
+    assert one == two
+    assert len(one) == 900
+
+
+def test_what_nobody_has_is_a_gap(tmp_path: Path) -> None:
+    async def story() -> None:
+        port = free_port()
+        async with member(port, "a", retain_octets=20 * (64 + 3)) as a:
+            await say(a, 1, 99)
+            async with feed(tmp_path, port) as fed:
+                await reached(fed, 99)
+                await say(a, 100, 110)
+                await reached(fed, 110)
+                assert 60 < fed.counts["lost"] < 99
+
+    told(story)
+    found = everything(tmp_path)
+    gap = found[0]
+    assert gap["kind"] == "gap"
+    assert gap["number"] == gap["place"]
+    assert gap["detail"].startswith(f"places 1 to {gap['place']} are lost: nobody has them")
+    assert said(tmp_path) == list(range(gap["place"] + 1, 111))
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_group_that_was_founded_anew_goes_on_after_a_gap(tmp_path: Path, clean: bool) -> None:
+    async def story() -> None:
+        port = free_port()
+        async with member(port, "a") as a, feed(tmp_path, port) as fed:
+            await say(a, 1, 5)
+            await reached(fed, 5)
+            if clean:
+                await a.leave()
+                await eventually(lambda: len(fed.status()["members"]) == 1)
+        async with member(port, "a") as a, feed(tmp_path, port) as fed:
+            await say(a, 6, 9)
+            await reached(fed, 10)
+            assert fed.status()["stretches"][-1][:2] == [a.life, 6]
+
+    told(story)
+    found = [row for row in everything(tmp_path) if row["kind"] != "view"]
+    assert shape(found) == "1m 2m 3m 4m 5m 6g 7m 8m 9m 10m"
+    assert found[5].get("number") == (0 if clean else None), "who left last has missed nothing"
+
+
+def test_rows_are_acknowledged_when_they_are_in_the_log(tmp_path: Path) -> None:
+    async def story() -> None:
+        port = free_port()
+        async with member(port, "a") as a, feed(tmp_path, port) as fed:
+            await reached(fed, 0)
+
+            def write() -> None:
+                with FeedClient(fed.at, 30) as client:
+                    place = client.write("q", 0, 1, 0, [b"%d" % n for n in range(1, 301)])
+                    assert client.bounds().end >= place >= 300
+                    # Once more, as after a crash of the writer, and on.
+                    client.write("q", 0, 1, 200, [b"%d" % n for n in range(201, 401)])
+                    client.write("q", 0, 1, 0, [b"1"])
+                    assert client.bounds().end == 400
+                    assert client.status()["in_flight_octets"] == 0
+
+            await asyncio.to_thread(write)
+            assert a.counters()["fed.repeated"] == 101
+
+    told(story)
+    assert said(tmp_path) == list(range(1, 401))
+
+
+def test_a_feed_may_go_through_a_daemon(tmp_path: Path) -> None:
+    from tests.daemon.stage import daemons, joining
+
+    async def story() -> None:
+        async with daemons(tmp_path, 2), joining(tmp_path, "a", at=0, fed=True) as a:
+            reading = asyncio.create_task(_read(a))
+            await say(a, 1, 50)
+            options = {"daemon": f"unix:{tmp_path}/d1", "name": "f", "listen": "127.0.0.1:0"}
+            async with Feed("g", tmp_path / "log", join_s=40.0, **options) as fed:
+                await reached(fed, 50)
+                await say(a, 51, 80)
+                await reached(fed, 80)
+            reading.cancel()
+
+    told(story)
+    assert said(tmp_path / "log") == list(range(1, 81))
+
+
+def test_the_command_serves_and_ends_cleanly(tmp_path: Path) -> None:
+    port = str(free_port())
+    words = ["feed", "g", "--log", str(tmp_path / "log"), "--listen", "127.0.0.1:0", "--json"]
+    process = subprocess.Popen(
+        [*UNISONO, *words, "--port", port, "--name", "f"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=ENVIRONMENT,
+    )
+    try:
+        assert process.stdout is not None
+        listening = json.loads(process.stdout.readline())
+        assert listening["kind"] == "listening"
+        with FeedClient(listening["at"], 40) as client:
+            assert client.write("q", 0, 0, 0, [b"1", b"2"]) == 2
+            status = client.status()
+            assert (status["group"], status["end"], status["away"]) == ("g", 2, None)
+        process.send_signal(signal.SIGTERM)
+        rest, errors = process.communicate(timeout=30)
+        assert process.returncode == 0, errors
+        assert json.loads(rest.splitlines()[-1]) == {"kind": "ended"}
+    finally:
+        process.kill()
+        process.communicate()
+    assert said(tmp_path / "log") == [1, 2]
+
+
+def test_bad_input_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "log.sqlite").write_text("a letter")
+    here = ("--log", str(tmp_path))
+    refused(command("feed"), "no group is named")
+    refused(command("feed", "g", "--protocol", "rmcast", *here), "ring or mtp")
+    refused(command("feed", "g", *here), "not a log of Unisono")
+    there = ("--log", str(tmp_path / "other"), "--listen")
+    refused(command("feed", "g", *there, "192.0.2.1:7420"), "cannot listen at 192.0.2.1:7420")
+    refused(command("feed", "g", *here, "--listen", "a:1,b:2"), "one HOST:PORT")
+    refused(command("feed", "g", *here, "--retain-mb", "0"), "retain-mb")
+    with pytest.raises(Misuse, match="comes back by itself"):
+        Feed("g", tmp_path, rejoin=True)
+    with pytest.raises(Misuse, match="above 0"):
+        Feed("g", tmp_path, retain_s=0)
+
+
+def test_retention_is_said_in_the_status(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unisono.feed.site.TRIM_EVERY_S", 0.05)
+
+    async def story() -> None:
+        port = free_port()
+        async with member(port, "a") as a, feed(tmp_path, port, retain_octets=20_000) as fed:
+            for first in range(1, 2001, 100):
+                await say(a, first, first + 99)
+                await reached(fed, first + 99)
+            await eventually(lambda: fed.status()["octets"] <= 20_000)
+            status = fed.status()
+            assert status["first"] > 1
+            assert status["counts"]["dropped_places"] == status["first"] - 1
+
+    told(story)
+    found = said(tmp_path)
+    assert found == list(range(2001 - len(found), 2001))
