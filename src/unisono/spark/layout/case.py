@@ -1,0 +1,245 @@
+"""A shard in memory: every row about its messages, and the messages as one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from unisono.spark.layout.columns import NUMBER_MAX, Array, Codes, Said, joined
+from unisono.spark.layout.plan import LifePlan, Shard, Stretch
+from unisono.spark.layout.reading import groups_again, said_again
+from unisono.spark.layout.survey import Piece
+from unisono.trace.checks import LEVELS
+from unisono.trace.history import Life
+
+RELIABLE, AGREED = LEVELS["reliable"], LEVELS["agreed"]
+
+
+@dataclass
+class Told:
+    """What one life said, as far as it is in the pieces of a shard."""
+
+    plan: LifePlan
+    life: Life
+    said: Said
+    starts: list[tuple[int, Stretch]]
+    """Where in `said` a stretch begins."""
+    message: Array
+    """By row: its message's place in the table, -1 for one of another shard."""
+    base: Array
+    """By source: it owes the numbers above. The largest number when it owes nothing."""
+    based: Array
+    """By source: whether there is a base."""
+
+    @cached_property
+    def deliveries(self) -> Array:
+        """The rows that deliver a message of the shard."""
+        return np.flatnonzero(~self.said.send & (self.message >= 0))
+
+    @cached_property
+    def sends(self) -> Array:
+        return np.flatnonzero(self.said.send & (self.message >= 0))
+
+    def stretches(self) -> Iterator[tuple[int, int, Stretch]]:
+        """Each stretch with the rows where it begins and ends."""
+        ends = [*(start for start, _ in self.starts[1:]), len(self.said)]
+        for (start, stretch), end in zip(self.starts, ends, strict=False):
+            yield start, end, stretch
+
+
+class Case:
+    """A shard, read."""
+
+    def __init__(self, shard: Shard) -> None:
+        self.shard = shard
+        self.plan = shard.plan
+        self.codes = shard.plan.codes
+        lives = shard.plan.history.lives
+        read = list(_read(shard))
+        self._table(read)
+        self.told = [
+            self._told(plan, lives[plan.key], stretches, said)
+            for plan, stretches, said in zip(shard.plan.lives, shard.stretches, read, strict=True)
+        ]
+
+    # -- messages --------------------------------------------------------------------------------
+
+    def _table(self, read: list[Said]) -> None:
+        """The messages of the shard, by source and number. Where numbers lie close together every
+        number between the smallest and the largest has a place, said or not."""
+        size = len(self.codes.names)
+        low, high = self.shard.low, self.shard.high
+        lows, highs = np.full(size, NUMBER_MAX), np.zeros(size, np.int64)
+        counts = np.zeros(size, np.int64)
+        for said in read:
+            for source in np.flatnonzero(np.bincount(said.source, minlength=size)).tolist():
+                numbers = said.number[said.source == source]
+                if not self.shard.whole:
+                    numbers = numbers[(numbers > low[source]) & (numbers <= high[source])]
+                if len(numbers):
+                    lows[source] = min(int(lows[source]), int(numbers.min()))
+                    highs[source] = max(int(highs[source]), int(numbers.max()))
+                    counts[source] += len(numbers)
+        self._lows = lows
+        self._sparse: dict[int, Array] = {}
+        spans = []
+        for source in range(size):
+            span = int(highs[source]) - int(lows[source]) + 1 if counts[source] else 0
+            if span > 8 * int(counts[source]) + 1024:
+                of = [said.number[said.source == source] for said in read]
+                numbers = np.unique(np.concatenate(of))
+                inside = (numbers > low[source]) & (numbers <= high[source])
+                self._sparse[source] = numbers[inside]
+                span = int(inside.sum())
+            spans.append(span)
+        self.starts = np.concatenate([[0], np.cumsum(spans)]).astype(np.int64)
+        self.count = int(self.starts[-1])
+        self.source = np.repeat(np.arange(size, dtype=np.int32), spans)
+        self.number = np.empty(self.count, np.int64)
+        for source in range(size):
+            start, end = self.starts[source], self.starts[source + 1]
+            if source in self._sparse:
+                self.number[start:end] = self._sparse[source]
+            elif end > start:
+                self.number[start:end] = np.arange(lows[source], lows[source] + (end - start))
+
+    def of_source(self, source: int) -> slice:
+        """Its messages in the table."""
+        return slice(int(self.starts[source]), int(self.starts[source + 1]))
+
+    def places(self, said: Said) -> Array:
+        """By row the place of its message in the table, -1 for one of another shard."""
+        low, high = self.shard.low, self.shard.high
+        shift = self.starts[:-1] - np.where(self._lows == NUMBER_MAX, 0, self._lows)
+        places = said.number + shift[said.source]
+        if not self.shard.whole:
+            out = (said.number <= low[said.source]) | (said.number > high[said.source])
+            places[out] = -1
+        for source, numbers in self._sparse.items():
+            mine = np.flatnonzero((said.source == source) & (places != -1))
+            mine = mine[(said.number[mine] > low[source]) & (said.number[mine] <= high[source])]
+            at = np.searchsorted(numbers, said.number[mine])
+            places[mine] = self.starts[source] + at
+        return places
+
+    def place(self, source: int, number: int) -> int | None:
+        """A message's place in the table; None for one of another shard."""
+        if not self.shard.low[source] < number <= self.shard.high[source]:
+            return None
+        numbers = self.number[self.of_source(source)]
+        at = int(np.searchsorted(numbers, number))
+        return int(self.starts[source]) + at if at < len(numbers) else None
+
+    def name(self, place: int) -> str:
+        """`name#incarnation:number` of a message."""
+        return f"{self.codes.key(int(self.source[place]))}:{int(self.number[place])}"
+
+    def _told(self, plan: LifePlan, life: Life, stretches: list[Stretch], said: Said) -> Told:
+        keys = [self.codes.key(code) for code in range(len(self.codes.names))]
+        bases = [life.base(key) for key in keys]
+        base = np.array([NUMBER_MAX if each is None else each for each in bases], np.int64)
+        based = np.array([each is not None for each in bases], np.bool_)
+        starts = []
+        at = 0
+        for stretch in stretches:
+            starts.append((at, stretch))
+            at += sum(piece.count for piece in stretch.pieces)
+        return Told(plan, life, said, starts, self.places(said), base, based)
+
+    # -- what everyone had -----------------------------------------------------------------------
+
+    def first(self, told: Told, rows: Array) -> Array:
+        """By message the position of the first of these rows about it, -1 for none."""
+        first = np.full(self.count, -1, np.int64)
+        backwards = rows[::-1]
+        first[told.message[backwards]] = told.said.pos[backwards]
+        return first
+
+    @cached_property
+    def had(self) -> list[Array]:
+        """By life: the position of its first delivery of each message, -1 for none."""
+        return [self.first(told, told.deliveries) for told in self.told]
+
+    def at_level(self, told: Told, level: int) -> Array:
+        """Its deliveries of this level or above."""
+        rows = told.deliveries
+        enough = told.said.level[rows] >= level
+        return rows if enough.all() else rows[enough]
+
+    @cached_property
+    def reliably(self) -> list[Array]:
+        """The same as `had`, of reliable deliveries only."""
+        found = []
+        for told, had in zip(self.told, self.had, strict=True):
+            rows = self.at_level(told, RELIABLE)
+            found.append(had if len(rows) == len(told.deliveries) else self.first(told, rows))
+        return found
+
+    @cached_property
+    def missing(self) -> list[Array]:
+        """By life, for one that is correct: messages that someone delivered and it did not, though
+        their number is above its base."""
+        anyone = np.zeros(self.count, np.bool_)
+        for had in self.had:
+            anyone |= had >= 0
+        none = np.empty(0, np.int64)
+        return [
+            np.flatnonzero(anyone & (had < 0) & (self.number > told.base[self.source]))
+            if told.life.correct
+            else none
+            for told, had in zip(self.told, self.had, strict=True)
+        ]
+
+
+def _read(shard: Shard) -> Iterator[Said]:
+    for stretches in shard.stretches:
+        pieces = [piece for stretch in stretches for piece in stretch.pieces]
+        yield joined(list(said_of(shard, pieces)))
+
+
+def said_of(shard: Shard, pieces: list[Piece]) -> Iterator[Said]:
+    """The rows of pieces, in their order."""
+    codes, plan = shard.plan.codes, shard.plan
+    at = 0
+    while at < len(pieces):
+        file = pieces[at].file
+        end = at
+        while end < len(pieces) and pieces[end].file == file:
+            end += 1
+        mine = pieces[at:end]
+        at = end
+        if mine[0].said is not None:
+            yield from (piece.said for piece in mine if piece.said is not None)
+            continue
+        groups = list(dict.fromkeys(piece.group for piece in mine))
+        tables = groups_again(plan.files[file].at, groups, file in plan.recovered)
+        for group, table in zip(groups, tables, strict=True):
+            said, rows = said_again(table, codes)
+            for piece in mine:
+                if piece.group == group:
+                    yield _cut_out(said, rows, piece)
+
+
+def _cut_out(said: Said, rows: Array, piece: Piece) -> Said:
+    """The rows of one piece, of a row group; `rows` are their places in the group."""
+    if piece.mask is None:
+        first, last = np.searchsorted(rows, (piece.start, piece.stop))
+        found = said.take(slice(first, last))
+        found.pos = found.pos + (piece.first_pos - piece.start)
+        return found
+    count = piece.stop - piece.start
+    mask = np.unpackbits(np.frombuffer(piece.mask, np.uint8), count=count).astype(np.bool_)
+    pos = piece.first_pos - 1 + np.cumsum(mask, dtype=np.int64)
+    first, last = np.searchsorted(rows, (piece.start, piece.stop))
+    found = said.take(slice(first, last))
+    inside = rows[first:last] - piece.start
+    found.pos = pos[inside]
+    return found.take(mask[inside])
+
+
+def fresh_codes(codes: Codes) -> Codes:
+    """The same lives by the same numbers; services are given anew."""
+    return Codes(lives=dict(codes.lives), names=list(codes.names))

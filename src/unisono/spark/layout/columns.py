@@ -1,0 +1,124 @@
+"""What a life said, as numpy columns: lives and services are small numbers, rows are places."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from unisono.trace.checks import level_of
+from unisono.trace.record import MESSAGE_KINDS, PROBE, WORK_KINDS, Row
+
+Array: TypeAlias = npt.NDArray[Any]
+
+KIND_NAMES: Final = MESSAGE_KINDS + WORK_KINDS
+KIND: Final = {name: code for code, name in enumerate(KIND_NAMES)}
+SEND, DELIVER, VIEW = KIND["send"], KIND["deliver"], KIND["view"]
+
+NUMBER_MAX: Final = 2**63 - 1
+
+
+@dataclass
+class Codes:
+    """The small numbers that stand for lives and services, given as they are met."""
+
+    lives: dict[tuple[str, int], int] = field(default_factory=dict)
+    services: dict[str, int] = field(default_factory=dict)
+    names: list[tuple[str, int]] = field(default_factory=list)
+    said: list[str] = field(default_factory=list)
+    levels: list[int] = field(default_factory=list)
+
+    def life(self, name: str, incarnation: int) -> int:
+        code = self.lives.setdefault((name, incarnation), len(self.names))
+        if code == len(self.names):
+            self.names.append((name, incarnation))
+        return code
+
+    def service(self, name: str) -> int:
+        code = self.services.setdefault(name, len(self.said))
+        if code == len(self.said):
+            self.said.append(name)
+            self.levels.append(level_of(name))
+        return code
+
+    def key(self, code: int) -> str:
+        """`name#incarnation` of a life."""
+        name, incarnation = self.names[code]
+        return f"{name}#{incarnation}"
+
+
+@dataclass(slots=True)
+class Said:
+    """Sends and deliveries of one life, in its order, as columns of one length."""
+
+    pos: Array
+    """The step that the row is judged by."""
+    send: Array
+    """True of a send, false of a delivery."""
+    source: Array
+    number: Array
+    service: Array
+    level: Array
+    size: Array
+    digest: Array
+    seq: Array
+    placed: Array
+    """Whether it has a place in the total order, which is then `seq`."""
+    t_us: Array
+    probe: Array
+
+    def __len__(self) -> int:
+        return len(self.pos)
+
+    def columns(self) -> tuple[Array, ...]:
+        return (
+            *(self.pos, self.send, self.source, self.number, self.service, self.level),
+            *(self.size, self.digest, self.seq, self.placed, self.t_us, self.probe),
+        )
+
+    def take(self, which: Any) -> Said:
+        """The rows of a mask, a slice or of places."""
+        return Said(*(column[which] for column in self.columns()))
+
+    def row(self, at: int, life: tuple[str, int], codes: Codes, history: tuple[str, str]) -> Row:
+        """One of them as the plain laws read it."""
+        sender, incarnation = codes.names[int(self.source[at])]
+        return Row(
+            protocol=history[0],
+            group=history[1],
+            node=life[0],
+            incarnation=life[1],
+            step=int(self.pos[at]),
+            t_us=int(self.t_us[at]),
+            kind="send" if self.send[at] else "deliver",
+            sender=sender,
+            sender_incarnation=incarnation,
+            number=int(self.number[at]),
+            seq=int(self.seq[at]) if self.placed[at] else None,
+            service=codes.said[int(self.service[at])],
+            size=int(self.size[at]),
+            digest=int(self.digest[at]),
+            detail=PROBE if self.probe[at] else None,
+        )
+
+
+_TYPES: Final = (
+    *(np.int64, np.bool_, np.int32, np.int64, np.int16, np.int8),
+    *(np.int32, np.int64, np.int64, np.bool_, np.int64, np.bool_),
+)
+
+
+def nothing_said() -> Said:
+    return Said(*(np.empty(0, kind) for kind in _TYPES))
+
+
+def joined(parts: list[Said]) -> Said:
+    """One after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    if not parts:
+        return nothing_said()
+    columns = zip(*(part.columns() for part in parts), strict=True)
+    return Said(*(np.concatenate(column) for column in columns))
