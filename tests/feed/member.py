@@ -1,0 +1,61 @@
+"""A member of a fed group as a process: it talks until it is told to stop, and leaves at the end of
+its input. `python -m tests.feed.member '{"name": …, "port": …, "word": …, "trace": …}'`"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from typing import Any
+
+import unisono
+from unisono.errors import Stopped
+
+PAUSE_S, BURST = 0.05, 10
+
+
+def payload(word: str, number: int) -> bytes:
+    """What is said; the word is another one in each life."""
+    return f"{word}:{number}".encode()
+
+
+async def talk(group: Any, word: str, quiet: asyncio.Event) -> None:
+    number = 0
+    while not quiet.is_set():
+        with contextlib.suppress(Stopped):
+            await group.multicast_many([payload(word, number + n) for n in range(BURST)])
+        number += BURST
+        await asyncio.sleep(PAUSE_S)
+    print(json.dumps({"kind": "quiet", "said": number}), flush=True)
+
+
+async def listen(group: Any) -> None:
+    async for _ in group.batches():
+        pass
+
+
+async def live(name: str, port: int, word: str, trace: str) -> None:
+    options = {"port": port, "fed": True, "rejoin": True, "join_s": 40.0, "tries": 60}
+    quiet = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+
+    def ordered() -> None:
+        word = sys.stdin.readline()
+        quiet.set()
+        if not word and not ended.done():
+            ended.set_result(None)
+
+    loop.add_reader(sys.stdin, ordered)
+    async with unisono.join("g", name=name, trace=trace, run="kills", **options) as group:
+        print(json.dumps({"kind": "joined", "life": group.life}), flush=True)
+        tasks = [asyncio.create_task(each) for each in (listen(group), talk(group, word, quiet))]
+        await ended
+        loop.remove_reader(sys.stdin)
+        for task in tasks:
+            task.cancel()
+
+
+if __name__ == "__main__":
+    asyncio.run(live(**json.loads(sys.argv[1])))
