@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from unisono.errors import Misuse, UnisonoError
@@ -18,16 +19,31 @@ MASTER: Final = re.compile(
 SMALL_OCTETS: Final = 64 << 20
 QUICK: Final[Mapping[str, str | int | bool]] = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.sql.adaptive.enabled": False,
     "spark.sql.shuffle.partitions": 2,
     "spark.default.parallelism": 2,
 }
 """For a small trace: what is spent on compiling and planning well is never earned back."""
+CONNECT_S: Final = 10
 
 
 def check_master(master: str) -> None:
     if not MASTER.fullmatch(master):
         raise Misuse(f"--master {master!r}: write local[*], spark://HOST:PORT, yarn or k8s://URL")
+
+
+def check_reachable(master: str) -> None:
+    """Spark asks a master that is not there for a minute before it says so."""
+    if not master.startswith("spark://"):
+        return
+    where = master.removeprefix("spark://").split(",")
+    for each in where:
+        host, _, port = each.rpartition(":")
+        with suppress(OSError, ValueError, OverflowError):
+            socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+            return
+    raise Misuse(f"--master {master!r}: nobody listens there; start the master, or try local[*]")
 
 
 def conf_of(texts: Iterable[str]) -> dict[str, str]:
@@ -49,6 +65,7 @@ def session_on(
     from unisono.spark.session import in_words, open_session
 
     check_master(master)
+    check_reachable(master)
     ours = QUICK if octets < SMALL_OCTETS else {}
     try:
         session = open_session(master, app, **{**ours, **conf})

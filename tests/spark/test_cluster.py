@@ -1,0 +1,137 @@
+"""The same commands on a real cluster, with the package shipped to machines that lack it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.running import ROOT, UNISONO, refused, unisono
+from tests.spark.cluster import Cluster, bare_python, free_port, started
+from unisono.cli import sparking
+from unisono.errors import Misuse
+from unisono.spark.session import in_words
+from unisono.spark.shipping import packed
+
+SWEEP = "sweep --protocol ring,mtp --seeds 0:9 --nodes 3 --messages 10 --faults loss".split()
+
+
+def command(cluster: Cluster, cwd: Path, *arguments: str) -> dict[str, Any]:
+    """What the command says as JSON; its tasks run on the cluster, by a Python of the workers."""
+    run = subprocess.run(
+        [*UNISONO, *arguments, "--master", cluster.master, "--json"],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, "PYSPARK_PYTHON": str(cluster.python)},
+        timeout=200,
+    )
+    assert run.returncode == 0, (run.stderr, logs(cwd))
+    said: dict[str, Any] = json.loads(run.stdout)
+    return said
+
+
+def logs(folder: Path) -> str:
+    """The last that the machines of the cluster said."""
+    return "\n".join(path.read_text()[-2000:] for path in folder.rglob("log"))
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(400)
+def test_sweep_and_pipeline_run_on_a_cluster_and_give_the_same_verdicts(tmp_path: Path) -> None:
+    with started(tmp_path / "cluster") as cluster:
+        swept = command(cluster, tmp_path, *SWEEP, "--out", "swept")
+        # What the sweep judged is not judged again, only told.
+        told = command(cluster, tmp_path, "pipeline", "swept/traces", "--out", "swept")
+        machines = executors_of(tmp_path / "cluster")
+    assert (swept["runs"], swept["simulated"], swept["failed"]) == (18, 18, 0)
+    assert told["runs"] == verified(tmp_path / "swept" / "traces")
+    assert machines == {"worker-0", "worker-1"}, "both workers had a part"
+
+
+@pytest.mark.soak
+@pytest.mark.spark
+@pytest.mark.timeout(0)
+def test_a_pipeline_on_a_cluster_judges_as_this_process_does(tmp_path: Path) -> None:
+    with started(tmp_path / "cluster") as cluster:
+        command(cluster, tmp_path, *SWEEP, "--out", "swept")
+        judged = command(cluster, tmp_path, "pipeline", "swept/traces", "--out", "judged")
+    assert judged["runs"] == verified(tmp_path / "swept" / "traces")
+
+
+def verified(traces: Path) -> dict[str, Any]:
+    run = unisono("verify", str(traces), "--json")
+    found: dict[str, Any] = json.loads(run.stdout)["runs"]
+    assert len(found) == 18
+    return found
+
+
+def executors_of(folder: Path) -> set[str]:
+    """The workers that were asked to run something, by what they keep of it."""
+    return {path.parts[-3] for path in folder.glob("worker-*/app-*/*") if path.is_dir()}
+
+
+def test_a_python_of_the_workers_lacks_the_package_until_it_is_shipped(tmp_path: Path) -> None:
+    python = bare_python(tmp_path)
+
+    def imports(name: str, path: str = "") -> bool:
+        run = subprocess.run(
+            [python, "-c", f"import {name}"],
+            capture_output=True,
+            cwd=tmp_path,
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": path},
+        )
+        return run.returncode == 0
+
+    assert imports("pyarrow") and not imports("unisono")
+    assert imports("unisono.spark.sweep.tasks", str(packed()))
+
+
+def test_what_is_shipped_is_all_of_the_package() -> None:
+    archive = packed()
+    assert archive is not None
+    with zipfile.ZipFile(archive) as zipped:
+        names = set(zipped.namelist())
+    package = ROOT / "src"
+    assert names == {
+        path.relative_to(package).as_posix()
+        for path in (package / "unisono").rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_a_missing_package_is_named_with_the_page_that_helps() -> None:
+    error = RuntimeError(
+        "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+        '  File "worker.py", line 1, in main\n    import it\n'
+        "ModuleNotFoundError: No module named 'pyarrow'\n"
+    )
+    assert (
+        in_words(error) == "the tasks' Python has no pyarrow; see docs/CLUSTER.md for what to ship"
+    )
+    assert in_words(RuntimeError("all masters are unresponsive!\n\tat org.apache.X")) == (
+        "all masters are unresponsive!"
+    )
+    assert in_words(RuntimeError()) == "RuntimeError"
+
+
+def test_settings_are_read_as_spark_submit_has_them() -> None:
+    texts = ["spark.executor.memory=2g", "spark.x=a=b", "spark.x=c"]
+    assert sparking.conf_of(texts) == {"spark.executor.memory": "2g", "spark.x": "c"}
+    for text in ("spark.x", "=1", "executor.memory=2g", "spark.a b=1"):
+        with pytest.raises(Misuse, match=r"spark\.name=value"):
+            sparking.conf_of([text])
+
+
+@pytest.mark.parametrize("master", ["spark://127.0.0.1:{}", "spark://[::1]:{0},127.0.0.1:{0}"])
+def test_a_cluster_that_is_not_there_gets_one_line(tmp_path: Path, master: str) -> None:
+    nobody = master.format(free_port())
+    run = unisono("sweep", "--seeds", "0:1", "--out", str(tmp_path / "out"), "--master", nobody)
+    refused(run, nobody, "nobody listens there")
+    assert not (tmp_path / "out").exists()
