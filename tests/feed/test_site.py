@@ -16,11 +16,13 @@ import pytest
 import unisono
 from tests.cli.running import ENVIRONMENT, UNISONO, refused
 from tests.cli.running import unisono as command
-from tests.feed.stage import eventually, everything, shape, told
+from tests.feed.stage import eventually, everything, message, put, shape, told
 from tests.net.ear import free_port
 from unisono.errors import Misuse
 from unisono.feed import Feed, FeedClient
+from unisono.feed.keeper import Keeper
 from unisono.group import Group
+from unisono.log import Log
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 PATIENT = {"join_s": 40.0, "tries": 60}
@@ -49,7 +51,10 @@ def feed(directory: Path, port: int, **options: Any) -> Feed:
 
 
 async def say(group: Group, first: int, last: int) -> None:
+    """Say these numbers, and hear them ordered."""
+    upto = group.place + last - first + 1
     await group.multicast_many([b"%d" % n for n in range(first, last + 1)])
+    await eventually(lambda: group.place >= upto)
 
 
 def said(directory: Path) -> list[int]:
@@ -259,3 +264,28 @@ def test_retention_is_said_in_the_status(tmp_path: Path, monkeypatch: pytest.Mon
     told(story)
     found = said(tmp_path)
     assert found == list(range(2001 - len(found), 2001))
+
+
+def test_what_the_group_took_back_is_said_anew_after_a_gap(tmp_path: Path) -> None:
+    """As if the feed and the sender had died with the only copies of a message."""
+
+    async def story() -> None:
+        port = free_port()
+        async with member(port, "a") as a:
+            async with feed(tmp_path, port) as fed:
+                await say(a, 1, 10)
+                await reached(fed, 10)
+                life = a.life
+            with Log(tmp_path, durable=False) as log:
+                keeper = Keeper(log, "g")
+                put(log, keeper.enter(life, 10, 1))
+                put(log, keeper.hear([message(11, b"11"), message(12, b"12")], 1))
+            await say(a, 21, 25)
+            async with feed(tmp_path, port) as fed:
+                await reached(fed, 18)
+
+    told(story)
+    found = [row for row in everything(tmp_path) if row["kind"] != "view"]
+    assert [int(row.get("payload", b"0")) for row in found] == [*range(1, 13), 0, *range(21, 26)]
+    assert (found[12]["place"], found[12]["number"]) == (13, 2)
+    assert "takes back what it had said after its message 10" in found[12]["detail"]

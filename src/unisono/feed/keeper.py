@@ -124,8 +124,7 @@ class Keeper:
         self._is_open = ours
         held = self._log.last - self.base
         if ours and held > heard:
-            told = f"the group takes back what it had said after its message {heard}"
-            self._begin(made, heard, told, held - heard, t_us)
+            made = self.take_back(heard, t_us)
         elif not ours and heard:
             # While it has said nothing, it may be one of two that will become one.
             self._begin_anew(made, t_us)
@@ -171,6 +170,14 @@ class Keeper:
         stretch = self.stretches[-1]
         self.stretches[-1] = stretch._replace(begins=max(stretch.begins, last + 1))
         self._keep(made)
+        return made
+
+    def take_back(self, upto: int, t_us: int) -> Append:
+        """The group no longer says what we have after its message `upto`: what we have stays, a gap
+        row says so, and what the group says instead follows it."""
+        made = Append()
+        told = f"the group takes back what it had said after its message {upto}, and says it anew"
+        self._begin(made, upto, told, self._log.last - self.base - upto, t_us)
         return made
 
     def left_alone(self) -> Append:

@@ -21,6 +21,7 @@ from unisono.feed.server import Server
 from unisono.group import Group
 from unisono.log import Log, LogReader, Trimmed
 from unisono.model import Message, View
+from unisono.net.identity import default_name
 from unisono.net.stream import Item, Rejoined
 
 RETAIN_OCTETS: Final = 1 << 30
@@ -29,6 +30,8 @@ TRIM_EVERY_S: Final = 5.0
 PAUSE_S, PAUSE_MAX_S = 0.3, 10.0
 RECALL_TRIES: Final = 10
 """So often are others asked for a hole without an answer, a second apart, before it is lost."""
+COMPARED_COUNT: Final = 512
+"""So many of the last messages in the log are compared with the group's when the feed returns."""
 IN_FLIGHT_OCTETS_MAX: Final = 8 << 20
 """Rows of writers on their way through the group; more have to wait."""
 LOOK_S: Final = 0.01
@@ -62,10 +65,12 @@ class Feed:
         if options.get("rejoin"):
             raise Misuse("a feed comes back by itself: leave rejoin= out")
         ((self._host, self._port),) = _one(talk.addresses(listen), listen)
-        self._asked = (group, {**options, "fed": True, "rejoin": False})
-        unisono.join(group, **self._asked[1])  # says what is wrong with them
         plain = {key: value for key, value in options.items() if key != "config"}
-        self._name = configs.read(group, options.get("config"), plain).group
+        read = configs.read(group, options.get("config"), plain)
+        self._name = read.group
+        named = {"name": read.name or f"feed-{default_name()}"}
+        self._asked = (group, {**options, **named, "fed": True, "rejoin": False})
+        unisono.join(group, **self._asked[1])  # says what is wrong with them
         self._directory = Path(directory)
         self._retain = (retain_octets, retain_s)
         self._durable = durable
@@ -185,6 +190,7 @@ class Feed:
                         heard = True
                         seq = _seq_of(items[0])
                         await self._append(lambda s=seq: self._keeper.enter(life, s, _now_us()))  # type: ignore[misc]
+                        await self._compare(group, archive)
                         self._group, group.archive = group, archive
                         filling = asyncio.create_task(self._fill(group))
                     if not await self._hear(items):
@@ -252,6 +258,22 @@ class Feed:
                 await self._lose(first, last, "those that have them do not answer")
                 tries = 0
             await asyncio.sleep(1)
+
+    async def _compare(self, group: Group, archive: _Archive) -> None:
+        """Whether the group still says of the last places what we have logged. A message that was
+        agreed but not safe may be lost with all that had it, and we were one of them."""
+        first, last = self._keeper.solid()
+        if not last or self._log.holes():
+            return
+        first = max(first, last - COMPARED_COUNT + 1)
+        ours = await asyncio.to_thread(archive.messages, first, last)
+        known = {message.seq: _identity(message) for message in ours}
+        other: list[int] = []
+        with contextlib.suppress(Forgotten):
+            async for messages in group.recall(first, last):
+                other += [_seq_of(m) for m in messages if known.get(m.seq) != _identity(m)]
+        if other:
+            await self._append(lambda: self._keeper.take_back(other[0] - 1, _now_us()))
 
     async def _recall(self, group: Group, first: int, last: int) -> bool:
         """Fill this hole from its begin on; whether that brought anything."""
@@ -379,6 +401,10 @@ def _from_first_view(items: Sequence[Item]) -> list[Item]:
 
 def _seq_of(item: Item) -> int:
     return (item.seq or 0) if isinstance(item, View | Message) else 0
+
+
+def _identity(message: Message) -> tuple[str, int, int]:
+    return message.sender.name, message.sender.incarnation, message.number
 
 
 def _now_us() -> int:
