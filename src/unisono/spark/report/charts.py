@@ -25,7 +25,7 @@ def summary_section(findings: Findings) -> str:
     parts = _chosen(rows)
     shown = [row for part in parts.values() for row in part]
     hidden = len(rows) - len(shown)
-    note = "By protocol, members of the group and payload, rounded up to a power of two."
+    note = "Runs of one group size and one payload size together; payloads up to a power of two."
     if hidden:
         note += f" {hidden:,} more in the table <code>summary</code>."
     charts = _throughput(parts, shown) + _latency(parts, shown)
@@ -195,21 +195,22 @@ def _chart(
         for row in rows:
             drawn, value = draw(row)
             body.append(
-                f'<tr><th scope="row">{clean(kind(row))}</th><td><div class="track" '
-                f'aria-hidden="true">{lines}{drawn}</div><span class="value">{value}</span></td>'
-                "</tr>"
+                f'<tr><th scope="row">{clean(kind(row))}</th><td><div class="cell">'
+                f'<div class="track" aria-hidden="true">{lines}{drawn}</div>'
+                f'<span class="value">{value}</span></div></td></tr>'
             )
         bodies.append(f"<tbody>{''.join(body)}</tbody>")
-    scale = f'<div class="track scale" aria-hidden="true">{labels}</div>' if labels else ""
+    scale = f'<div class="track scale">{labels}</div>' if labels else ""
     foot = (
-        f'<tfoot><tr><td></td><td>{scale}<span class="value" aria-hidden="true"></span></td></tr>'
-        "</tfoot>"
+        f'<tfoot aria-hidden="true"><tr><td></td><td><div class="cell">{scale}'
+        '<span class="value"></span></div></td></tr></tfoot>'
         if scale
         else ""
     )
     return (
         f'<figure><figcaption><h3>{name}</h3><p class="note">{clean(title)}</p></figcaption>'
-        f'<div class="plot"><table class="chart"><thead class="unseen"><tr>'
+        f'<div class="plot"><table class="chart {name.split()[0].lower()}">'
+        '<thead class="unseen"><tr>'
         f'<th scope="col">kind</th><th scope="col">{clean(title)}</th></tr></thead>'
         f"{''.join(bodies)}{foot}</table></div></figure>"
     )

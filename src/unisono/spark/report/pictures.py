@@ -28,10 +28,11 @@ RUN_OCTETS_MAX: Final = 32 << 20
 """A run whose files are larger is not gone through."""
 ALL_OCTETS_MAX: Final = 128 << 20
 """Of all runs of a page together, no more is gone through."""
-EVENTS: Final = 40
-"""About so many events around the violation are drawn,"""
-EVENTS_MAX: Final = 120
-"""and up to so many, where that shows all that became of the message."""
+EVENTS: Final = (40, 24, 12, 6)
+"""About so many events around the violation are drawn; fewer, as long as they are too high,"""
+EVENTS_MAX: Final = 3
+"""and up to so many times as many, where that shows all that became of the message."""
+HEIGHT_PX_MAX: Final = 1200
 PACKETS_MAX: Final = 150
 COLUMNS_MAX: Final = 7
 """So many nodes stand beside each other; those that the violation is about come first."""
@@ -73,9 +74,11 @@ class Pictures:
             return Picture("", "the trace has no row of what the violations are about.")
         violation, row = focus
         kept = near(files, row)
-        ask = _window(kept, row, violation, told)
         history = History(run, row.protocol, row.group, tuple(kept.rows), kept.torn)
-        drawing = draw(history, ask)
+        for events in EVENTS:
+            drawing = draw(history, _window(kept, row, violation, told, events))
+            if _height_of(drawing.svg) <= HEIGHT_PX_MAX:
+                break
         from_ms, to_ms = drawing.from_us / 1000, drawing.to_us / 1000
         what = f"{violation.law.replace('_', ' ')}" + (
             f" at {violation.life}" * bool(violation.life)
@@ -107,13 +110,13 @@ def _files_of(top: Path, run: str) -> list[Found]:
 # -- which stretch ---------------------------------------------------------------------------------
 
 
-def _window(kept: Near, focus: Row, violation: Violation, told: Told) -> Ask:
+def _window(kept: Near, focus: Row, violation: Violation, told: Told, count: int) -> Ask:
     events = sorted(abs(row.t_us - focus.t_us) for row in kept.near if row.kind in DRAWN)
-    reach = events[min(EVENTS, len(events)) - 1] if events else 0
+    reach = events[min(count, len(events)) - 1] if events else 0
     from_us, to_us = focus.t_us - reach, focus.t_us + reach
     for row in told.about(violation):
         wider = min(from_us, row.t_us), max(to_us, row.t_us)
-        if _count(kept.near, *wider) <= EVENTS_MAX:
+        if _count(kept.near, *wider) <= count * EVENTS_MAX:
             from_us, to_us = wider
     # A little more, so that nothing stands at the very edge.
     edge = max((to_us - from_us) // 20, 1)
@@ -127,6 +130,11 @@ def _window(kept: Near, focus: Row, violation: Violation, told: Told) -> Ask:
         packets_max=PACKETS_MAX,
         title=f"around {about if len(about) <= 40 else about[:39] + '…'}",
     )
+
+
+def _height_of(svg: str) -> float:
+    match = re.search(r' height="([0-9.]+)"', svg)
+    return float(match[1]) if match else 0.0
 
 
 def _count(rows: Iterable[Row], from_us: int, to_us: int) -> int:

@@ -13,7 +13,7 @@ from unisono.spark.report.words import anchor_of, clean, column, count_of, secti
 
 RUNS_MAX: Final = 40
 """More runs than this are counted, by protocol and law."""
-LINKED_MAX: Final = 6
+LINKED_MAX: Final = 5
 """So many of the runs that broke a law are named beside it."""
 
 # fmt: off

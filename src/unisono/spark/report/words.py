@@ -6,20 +6,27 @@ import re
 from collections.abc import Iterable
 from hashlib import blake2b
 from html import escape
+from typing import Final
 
-SLUG_MAX = 48
+SLUG_MAX: Final = 48
+TEXT_MAX: Final = 400
+"""A longer text is cut."""
+COMMAND_MAX: Final = 4096
+
+_UNFIT: Final = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+"""Control characters, signs that turn the direction of writing, halves of characters."""
 
 
 def count_of(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
-def clean(text: str) -> str:
-    """Fit to stand in the page: control characters and signs that turn the direction of writing
-    would disturb what stands around them."""
-    return escape(
-        re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", "\ufffd", text)
-    )
+def clean(text: str, most: int = TEXT_MAX) -> str:
+    """Fit to stand in the page, where it disturbs nothing around it."""
+    cut = text if len(text) <= most else text[: most - 1] + "…"
+    return escape(_UNFIT.sub("\ufffd", cut))
 
 
 def anchor_of(run: str) -> str:
@@ -80,5 +87,5 @@ def command(line: str, what: str) -> str:
     """A box to copy from: one click selects all of it."""
     return (
         f'<div class="command"><span>{escape(what)}</span>'
-        f'<pre tabindex="0"><code>{clean(line)}</code></pre></div>'
+        f'<pre tabindex="0"><code>{clean(line, COMMAND_MAX)}</code></pre></div>'
     )
