@@ -254,12 +254,38 @@ def pipeline(
     directory: TraceDir,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where tables and report go.")],
     master: Annotated[str, typer.Option(help="Spark's master.")] = "local[*]",
+    every_run: Annotated[
+        bool, typer.Option("--all", help="Do all runs anew, not only those that changed.")
+    ] = False,
+    run: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this run; may be repeated.")
+    ] = None,
+    tables: Annotated[str, typer.Option(help="all; or gold, without events and messages.")] = "all",
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Judge each run as it grows, until Ctrl-C.")
+    ] = False,
+    every: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="With --follow: how often to look; by default 5s."),
+    ] = None,
+    until_idle: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=DAY_S,
+            callback=finite,
+            metavar="S",
+            help="With --follow: end when nothing changed for S seconds.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """The laws and the measures of a trace on Spark: tables, and a report to open."""
+    from unisono.cli.pipeline import ask_for
     from unisono.cli.pipeline import pipeline as run_pipeline
 
-    raise typer.Exit(run_pipeline(directory, out, master, as_json))
+    ask = ask_for(every_run, run or (), tables, follow, every, until_idle)
+    raise typer.Exit(run_pipeline(directory, out, master, ask, as_json))
 
 
 @app.command()

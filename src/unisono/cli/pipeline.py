@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,16 +13,17 @@ from rich.table import Table
 
 from unisono.cli import BROKEN, OK
 from unisono.cli.show import err, out, print_json, print_violations, status, verdicts
-from unisono.cli.verify import check_some, claims
+from unisono.cli.verify import SAID_BY_ALL, check_some, claims
 from unisono.errors import Misuse, UnisonoError
 from unisono.laws import LAWS
+from unisono.laws.verdict import verdict_json
 from unisono.protocols import offers
 from unisono.trace.files import trace_files
-from unisono.trace.parquet import ParquetPart
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from unisono.spark.follow import News
     from unisono.spark.pipeline import Result
 
 MASTER: Final = re.compile(
@@ -36,20 +38,72 @@ QUICK: Final[Mapping[str, str | int | bool]] = {
 }
 """For a small trace: what is spent on compiling and planning well is never earned back."""
 QUANTILES: Final = ("p50", "p90", "p99", "max")
+TABLES: Final = ("all", "gold")
+UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
+EVERY_S_MIN: Final = 0.1
+EVERY_S_MAX: Final = 3600.0
+LOOKED_INTO_MAX: Final = 500
+"""So many files are looked into before Spark starts."""
+EACH_SHOWN_MAX: Final = 8
+"""More runs than this are told together, and of them only those that broke a law."""
+BROKEN_SHOWN_MAX: Final = 20
 
 
-def pipeline(directory: Path, out_dir: Path, master: str, as_json: bool) -> int:
-    asked = claimed_in(directory)
+@dataclass(frozen=True)
+class Ask:
+    """What of the trace is to be done, and what is to be written."""
+
+    everything: bool = False
+    runs: tuple[str, ...] = ()
+    silver: bool = True
+    follow: bool = False
+    every_s: float = 5.0
+    idle_s: float | None = None
+
+
+def ask_for(
+    everything: bool,
+    runs: Sequence[str],
+    tables: str,
+    follow: bool,
+    every: str | None,
+    until_idle: float | None,
+) -> Ask:
+    if tables not in TABLES:
+        raise Misuse(f"--tables {tables!r}: write {' or '.join(TABLES)}")
+    if everything and runs:
+        raise Misuse("--all does every run, --run some of them: give one of the two")
+    if follow and (everything or runs):
+        raise Misuse("--follow does what changes: leave out --all and --run")
+    if not follow and (every is not None or until_idle is not None):
+        raise Misuse("--every and --until-idle are of --follow: give that too")
+    every_s = 5.0 if every is None else _seconds(every)
+    return Ask(everything, tuple(runs), tables == "all", follow, every_s, until_idle)
+
+
+def _seconds(text: str) -> float:
+    """`5s`, `0.5s`, `2m`, or a number of seconds."""
+    parts = re.fullmatch(r"(\d{1,5}(?:\.\d{1,3})?)(ms|s|m)?", text)
+    seconds = float(parts[1]) * UNITS[parts[2] or "s"] if parts else 0.0
+    if not EVERY_S_MIN <= seconds <= EVERY_S_MAX:
+        raise Misuse(f"--every {text!r}: write a time from 0.1s to 60m, as 5s")
+    return seconds
+
+
+def pipeline(directory: Path, out_dir: Path, master: str, ask: Ask, as_json: bool) -> int:
+    asked = claimed_in(directory, ask)
     console = err()
     with status("Spark starts …") as moving:
 
         def tell(words: str) -> None:
             if moving is not None:
                 moving.update(f"{words} …")
-            elif not as_json:
+            elif not as_json and not ask.follow:
                 console.print(words)
 
-        result = measured(directory, out_dir, asked, master, tell)
+        if ask.follow:
+            return followed(directory, out_dir, asked, master, ask, as_json, tell)
+        result = measured(directory, out_dir, asked, master, tell, ask)
     check_some(directory, result.events, result.quarantined)
     if as_json:
         print_json(result.as_json())
@@ -58,19 +112,18 @@ def pipeline(directory: Path, out_dir: Path, master: str, as_json: bool) -> int:
     return OK if result.kept else BROKEN
 
 
-def claimed_in(directory: Path) -> dict[str, tuple[str, ...]]:
-    """What is asked of each protocol of the catalogue, and of the others that the trace names."""
-    names, files, empty_count = set(offers()), trace_files(directory), 0
-    for found in files:
-        # A file tells of one life, so of one protocol.
-        table = next(iter(ParquetPart(found.path).tables()), None)
-        if table is None:
-            empty_count += 1
-        else:
-            names.update(name for name in table.column("protocol").unique().to_pylist() if name)
-    if empty_count == len(files):
-        check_some(directory, 0, empty_count)
-    return {name: claims(name) for name in sorted(names)}
+def claimed_in(directory: Path, ask: Ask | None = None) -> dict[str, tuple[str, ...]]:
+    """What is asked of each protocol of the catalogue, and of the others that the trace names; of a
+    large trace, that its first files name. A trace that holds nothing to judge is told at once."""
+    if ask is not None and ask.follow and directory.is_dir():
+        return {name: claims(name) for name in sorted(offers())}
+    from unisono.trace.parquet import protocols_of
+
+    files = trace_files(directory)
+    looked = [protocols_of(found.path) for found in files[:LOOKED_INTO_MAX]]
+    if len(looked) == len(files) and not any(looked):
+        check_some(directory, 0, len(files))
+    return {name: claims(name) for name in sorted(set(offers()).union(*looked))}
 
 
 def measured(
@@ -79,17 +132,81 @@ def measured(
     claimed: dict[str, tuple[str, ...]],
     master: str,
     tell: Callable[[str], None],
+    ask: Ask | None = None,
 ) -> Result:
     """What the pipeline found; the session is opened for it and stopped after it."""
+    ask = ask or Ask()
     paths = [found.path for found in trace_files(directory)]
     octets = sum(path.stat().st_size for path in paths if path.is_file())
     session = _session(master, QUICK if octets < SMALL_OCTETS else {})
     try:
         from unisono.spark.pipeline import run_pipeline
 
-        return run_pipeline(session, directory, out_dir, claimed, tell)
+        return run_pipeline(
+            session,
+            directory,
+            out_dir,
+            claimed,
+            tell,
+            others=SAID_BY_ALL,
+            everything=ask.everything,
+            runs=ask.runs,
+            silver=ask.silver,
+        )
     finally:
         session.stop()
+
+
+def followed(
+    directory: Path,
+    out_dir: Path,
+    claimed: dict[str, tuple[str, ...]],
+    master: str,
+    ask: Ask,
+    as_json: bool,
+    tell: Callable[[str], None],
+) -> int:
+    """Each run judged as it grows: a line a run when its verdict changes. Ends on Ctrl-C, or when
+    nothing has changed for as long as was asked."""
+    session = _session(master, QUICK)
+    try:
+        from unisono.spark.follow import Stream
+
+        stream = Stream(
+            session,
+            directory,
+            out_dir,
+            claimed,
+            SAID_BY_ALL,
+            ask.every_s,
+            ask.idle_s,
+            ask.silver,
+            tell,
+        )
+        try:
+            for news in stream:
+                print_news(news, as_json)
+                tell("watching")
+        except KeyboardInterrupt:
+            pass
+    finally:
+        session.stop()
+    broken = sum(not verdict.kept for verdict in stream.verdicts.values())
+    if not as_json:
+        told = f"{len(stream.verdicts):,} runs judged, {broken:,} broke a law"
+        out().print(f"{told}; report to open: {stream.report}" if stream.report else told)
+    return BROKEN if broken else OK
+
+
+def print_news(news: News, as_json: bool) -> None:
+    if as_json:
+        print_json({"run": news.run, "so_far": news.so_far} | verdict_json(news.verdict))
+        return
+    console = out()
+    broken = [law for law, how in news.verdict.laws.items() if how == "broken"]
+    said = f"[bold red]✗ broken: {', '.join(broken)}[/]" if broken else "[green]✓ kept[/]"
+    console.print(f"{said}{' so far' if news.so_far else ''}  [bold]{escape(news.run)}[/]")
+    print_violations(console, news.verdict.violations)
 
 
 def _session(master: str, settings: Mapping[str, str | int | bool]) -> SparkSession:
@@ -110,14 +227,58 @@ def _session(master: str, settings: Mapping[str, str | int | bool]) -> SparkSess
 
 def show(result: Result) -> None:
     console = out()
+    few = len(result.verdicts) <= EACH_SHOWN_MAX
+    broken = {run: each for run, each in result.verdicts.items() if not each.kept}
     sentences = {name: law.sentence for name, law in LAWS.items()}
-    for name, verdict in result.verdicts.items():
-        console.print(f"[bold]{escape(name)}[/]")
+    shown = result.verdicts if few else dict(list(broken.items())[:BROKEN_SHOWN_MAX])
+    for name, verdict in shown.items():
+        so_far = "  [yellow]a file has no end[/]" if name in result.open else ""
+        console.print(f"[bold]{escape(name)}[/]{so_far}")
         console.print(verdicts(verdict.laws, sentences))
         print_violations(console, verdict.violations)
-    console.print(measures(result.measures))
+        if not verdict.kept and name in result.replays:
+            console.print(f"  again: {result.replays[name]}", markup=False)
+    if few:
+        console.print(measures(result.measures))
+    else:
+        if len(broken) > len(shown):
+            console.print(
+                f"… and {len(broken) - len(shown):,} more that broke a law; see the report"
+            )
+        console.print(together(result.summary))
+        console.print(f"{len(result.verdicts):,} runs, {len(broken):,} broke a law")
     console.print(f"{result.events:,} events judged, {result.quarantined:,} in quarantine")
+    if result.skipped:
+        done = len(result.processed)
+        console.print(
+            f"{done:,} runs done now; {result.skipped:,} had not changed since the last time"
+        )
     console.print(f"tables in {result.out}, report to open: {result.report}", markup=False)
+
+
+def together(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """A line for all runs alike: of one protocol, group size and payload size."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("protocol", no_wrap=True)
+    for head in (
+        "members",
+        "bytes",
+        "runs",
+        "broken",
+        "delivered",
+        "messages/s",
+        "p50 ms",
+        "p99 ms",
+    ):
+        table.add_column(head, justify="right", no_wrap=True)
+    for row in rows:
+        counts = ("members", "size", "runs", "broken", "delivered", "messages_per_s")
+        table.add_row(
+            escape(row["protocol"]),
+            *(_figure(row[name], 0) for name in counts),
+            *(_figure(row[name], 2, 1000) for name in ("p50_us", "p99_us")),
+        )
+    return table
 
 
 def measures(rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -126,7 +287,7 @@ def measures(rows: Sequence[Mapping[str, Any]]) -> Table:
     for head in ("run", "sent", "delivered", "messages/s"):
         table.add_column(head, justify="left" if head == "run" else "right", no_wrap=True)
     for head in QUANTILES:
-        table.add_column(f"{head} ms", justify="right")
+        table.add_column(f"{head} ms", justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
             escape(row["run"]),

@@ -198,8 +198,8 @@ def rate_curves_together(curves: DataFrame) -> DataFrame:
         F.col("all_nodes").alias("nodes"),
         (F.col("wide_s") * 1e6).alias("width_us"),
         F.least("part.to", F.lit(BINS - 1).cast("bigint")).cast("int").alias("bin"),
-    ).agg(F.sum("part.share").alias("deliveries"))
-    return summed.where("deliveries > 1e-9").select(*KEYS, "nodes", "bin", *_rate())
+    ).agg(F.round(F.sum("part.share"), 6).alias("deliveries"))
+    return summed.where("deliveries > 0").select(*KEYS, "nodes", "bin", *_rate())
 
 
 # -- summary ---------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import pyarrow as pa
 from pyspark.sql import functions as F
 
 from unisono.errors import Misuse
@@ -36,7 +37,7 @@ from unisono.spark.runs import (
     protocols_in,
     word_of,
 )
-from unisono.spark.shelves import frame_in, stage, stage_whole
+from unisono.spark.shelves import frame_in, stage, stage_little, stage_whole
 from unisono.spark.tables import tables_of, with_parents
 
 if TYPE_CHECKING:
@@ -122,7 +123,11 @@ def run_pipeline(
     with places(Path(out_dir)) as where:
         asked = _Asked(claimed, tuple(others))
         todo = list(inputs.values())
-        if not everything:
+        if where.outdated:
+            if runs:
+                raise Misuse(f"{out_dir}: tables of another version; give --all or another --out")
+            say("the tables there are of another version: all is done anew")
+        elif not everything:
             todo = changed(session, where.out, inputs, asked.laws, going_on)
             if len(todo) < len(inputs):
                 say(f"{len(todo):,} of {len(inputs):,} runs are new or have changed")
@@ -183,18 +188,30 @@ class _Work:
         self.files = [found for each in batch for found in each.files]
         self.octets = sum(each.octets for each in batch)
         self.alone = self.octets < ALONE_OCTETS
+        self._held: dict[int, tuple[DataFrame, pa.Table]] = {}
+        """What is kept in memory."""
 
     def keep(self, table: DataFrame, name: str) -> DataFrame:
-        """Writes a table beside its place, and gives it back as read from there."""
+        """Computes a table now, and gives it back as read from where it is kept: in a file beside
+        its place; or, where there is little, in memory."""
+        if self.alone:
+            rows = table.toArrow()
+            held = self.session.createDataFrame(rows, table.schema).coalesce(1)
+            self._held[id(held)] = (held, rows)
+            return held
         where = f"file://{self.where.kept(name)}"
         table.write.parquet(where)
         # The directory's name is a name, whatever brackets and stars are in it.
         read = self.session.read.schema(table.schema).option("__globPaths__", "false")
-        kept = read.parquet(where)
-        return kept.coalesce(1) if self.alone else kept
+        return read.parquet(where)
 
     def stage(self, table: str, rows: DataFrame, *order: str) -> None:
-        stage(self.where, table, rows, order, self.alone)
+        """Writes a table beside its place."""
+        if self.alone:
+            told = self._held[id(rows)][1] if id(rows) in self._held else rows.toArrow()
+            stage_little(self.where, table, told, order)
+        else:
+            stage(self.where, table, rows, order)
 
     def run(self, asked: _Asked, silver: bool, going_on: bool) -> None:
         self.say("reading the trace")

@@ -50,9 +50,11 @@ ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f" + "".join(map(chr, range(1, 32
 """What Spark writes as %XX in a folder's name, and only that."""
 FOLDER_OCTETS_MAX: Final = 240
 
+FORMAT: Final = "1"
+"""Of the tables. What is of another format is made anew as a whole."""
 MARK: Final = ".unisono-pipeline"
-"""This file says that the tables beside it are ours to replace; in a scratch directory, that it is
-ours to remove."""
+"""This file says that the tables beside it are ours to replace, and of which format they are; in a
+scratch directory, that it is ours to remove."""
 STALE: Final = ".stale"
 """While this file is there, what is about many runs together is older than the runs."""
 SCRATCH: Final = ".pipeline-"
@@ -60,7 +62,7 @@ FORMER: Final = (
     "events", "sends", "deliveries", "views", "packets",
     "verdicts", "violations", "measures", "quarantine",
 )  # fmt: skip
-"""The tables of earlier versions, which knew no runs: where they are ours they are made anew."""
+"""The tables of the first format, which knew no runs."""
 
 
 def run_folder(run: str) -> str:
@@ -96,6 +98,8 @@ class Places:
         self.out = out
         self.scratch = scratch
         self._trash = 0
+        self.outdated = _format(out) not in (None, FORMAT)
+        """The tables there are of another format: the first run put in place removes them all."""
 
     def staged(self, table: str) -> Path:
         """Where a table of the batch is written before it is put in place."""
@@ -150,10 +154,12 @@ class Places:
         return (self.out / STALE).exists() or not (self.out / SUMMARY).is_dir()
 
     def _claim(self) -> None:
-        (self.out / MARK).touch()
         (self.out / STALE).touch()
-        for name in FORMER:
-            self._away(self.out / name)
+        if self.outdated:
+            for name in (*FORMER, *LAYERS):
+                self._away(self.out / name)
+            self.outdated = False
+        (self.out / MARK).write_text(FORMAT)
 
     def _replace(self, new: Path, place: Path) -> None:
         self._away(place)
@@ -197,6 +203,14 @@ def places(out: Path) -> Iterator[Places]:
     finally:
         if handle >= 0:
             os.close(handle)
+
+
+def _format(out: Path) -> str | None:
+    """Of the tables that are there, where there are any."""
+    try:
+        return (out / MARK).read_text()
+    except OSError:
+        return None
 
 
 def _stranger(out: Path) -> Path | None:

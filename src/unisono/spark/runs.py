@@ -19,13 +19,11 @@ from unisono.errors import BadTrace
 from unisono.spark.places import RUNS, run_folder
 from unisono.spark.shelves import read_table
 from unisono.trace.files import Found, trace_files
-from unisono.trace.parquet import ParquetPart
+from unisono.trace.parquet import protocols_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FORMAT: Final = 1
-"""Of the tables: those of another format are made anew."""
 OPEN: Final = "open "
 """Before the fingerprint of a run that was judged while it went on."""
 BATCH_OCTETS: Final = 1 << 30
@@ -75,7 +73,7 @@ def inputs_in(
 
 
 def _input(run: str, files: list[Found]) -> Input:
-    octets, digest = 0, blake2b(f"{FORMAT}".encode(), digest_size=12)
+    octets, digest = 0, blake2b(digest_size=12)
     for found in files:
         try:
             about = found.path.stat()
@@ -139,12 +137,12 @@ def batches_of(inputs: Sequence[Input]) -> Iterator[list[Input]]:
         yield batch
 
 
-def protocols_in(session: SparkSession | None, files: Sequence[Found]) -> set[str]:
+def protocols_in(session: SparkSession, files: Sequence[Found]) -> set[str]:
     """The protocols that these files tell of. A file is of one life, so of one protocol: its first
-    rows say. Many files are looked into by tasks; without a session, only the first of them."""
+    rows say. Many files are looked into by tasks."""
     paths = [os.fsencode(found.path) for found in files]
-    if session is None or len(paths) <= LOOKED_INTO_MAX:
-        return _protocols(paths[:LOOKED_INTO_MAX])
+    if len(paths) <= LOOKED_INTO_MAX:
+        return _protocols(paths)
     named = session.createDataFrame([(bytearray(path),) for path in paths], "at binary")
     tasks = max(session.sparkContext.defaultParallelism, len(paths) // LOOKED_INTO_MAX)
     told = named.repartition(tasks).mapInArrow(_look, "protocol string").distinct()
@@ -158,9 +156,4 @@ def _look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _protocols(paths: Sequence[bytes]) -> set[str]:
-    names: set[str] = set()
-    for path in paths:
-        table = next(iter(ParquetPart(Path(os.fsdecode(path))).tables()), None)
-        if table is not None:
-            names.update(name for name in table.column("protocol").unique().to_pylist() if name)
-    return names
+    return set().union(*(protocols_of(Path(os.fsdecode(path))) for path in paths))

@@ -97,20 +97,22 @@ def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     return pq.ParquetWriter(path, schema, compression="zstd", store_schema=False)
 
 
-def stage(places: Places, table: str, rows: DataFrame, order: Sequence[str], alone: bool) -> None:
-    """Write a table of the batch, each run's rows in this order. With `alone` there is so little
-    that the driver writes it."""
+def stage(places: Places, table: str, rows: DataFrame, order: Sequence[str]) -> None:
+    """Write a table of the batch, each run's rows in this order, in tasks."""
     top = places.staged(table)
     stage_empty(places, table, to_arrow_schema(rows.schema))
     sorting = ["run", *order]
-    if alone:
-        shelf = Shelf(top, "part")
-        shelf.put(rows.sortWithinPartitions(*sorting).toArrow())
-        shelf.close()
-        return
     # By ranges: a small run is in one file, a giant one in many.
     ranged = rows.repartitionByRange(*sorting).sortWithinPartitions(*sorting)
     ranged.mapInArrow(_shelving(str(top)), "runs bigint").groupBy().sum("runs").collect()
+
+
+def stage_little(places: Places, table: str, rows: pa.Table, order: Sequence[str]) -> None:
+    """The same of rows that are in the driver's memory."""
+    stage_empty(places, table, rows.schema)
+    shelf = Shelf(places.staged(table), "part")
+    shelf.put(rows.sort_by([(name, "ascending") for name in ("run", *order)]))
+    shelf.close()
 
 
 def stage_whole(places: Places, table: str, rows: DataFrame, order: Sequence[str]) -> None:

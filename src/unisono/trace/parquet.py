@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -39,6 +39,13 @@ SCHEMA: Final = pa.schema(
     ]
 )
 
+OPTIONAL: Final = ("seq", "peer")
+"""Columns that a file may lack: they are null then, which any row's may be. Without one of the
+others rows cannot be judged, or would be judged wrongly. A column that comes to the schema later
+belongs here, so that older traces still read; columns that are not in it are passed over."""
+VERSION: Final = 1
+"""Of the schema, for people and tools to see: readers go by the columns that are there."""
+
 _NESTED: Final = tuple(pa.types.is_list(kind) for kind in SCHEMA.types)
 
 
@@ -47,7 +54,7 @@ def writer_to(where: Any) -> pq.ParquetWriter:
     # that a flipped bit is seen; no statistics and no second schema, which nobody asks of a trace.
     return pq.ParquetWriter(
         where,
-        SCHEMA,
+        SCHEMA.with_metadata({"unisono.trace": str(VERSION)}),
         compression="zstd",
         use_dictionary=True,
         write_statistics=False,
@@ -143,7 +150,10 @@ class ParquetPart:
     def _misfit(self, schema: pa.Schema) -> str | None:
         """Why the columns are not those of a trace. Others may stand beside them."""
         for field in SCHEMA:
-            if len(schema.get_all_field_indices(field.name)) != 1:
+            count = len(schema.get_all_field_indices(field.name))
+            if count == 0 and field.name in OPTIONAL:
+                continue
+            if count != 1:
                 return f"foreign: no column {field.name}"
             kind = schema.field(field.name).type
             if kind != field.type and not _castable(kind, field.type):
@@ -175,11 +185,27 @@ def _castable(kind: pa.DataType, wanted: pa.DataType) -> bool:
     return bool(is_.is_string(kind) or is_.is_large_string(kind) or is_.is_string_view(kind))
 
 
+def filled(table: pa.Table, names: Sequence[str] = SCHEMA.names) -> pa.Table:
+    """These columns in this order; those of `OPTIONAL` that are not there, as nulls."""
+    for name in names:
+        if name in OPTIONAL and name not in table.column_names:
+            table = table.append_column(name, pa.nulls(table.num_rows, SCHEMA.field(name).type))
+    return table.select(names)
+
+
 def _canonical(table: pa.Table) -> pa.Table:
-    table = table.select(SCHEMA.names)
+    table = filled(table)
     table = table if table.schema.equals(SCHEMA) else table.cast(SCHEMA)
     table.validate(full=True)
     return table
+
+
+def protocols_of(path: Path) -> set[str]:
+    """The protocols that the first rows of a file name. A file is of one life, so of one protocol;
+    none when nothing in it can be read."""
+    table = next(iter(ParquetPart(path).tables()), None)
+    names = [] if table is None else table.column("protocol").unique().to_pylist()
+    return {name for name in names if name}
 
 
 def _one_line(error: BaseException) -> str:

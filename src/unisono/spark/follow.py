@@ -1,0 +1,110 @@
+"""The pipeline as a stream: each run is judged as it grows.
+
+Every few seconds the trace directory is looked through, and the runs whose files have changed are
+done again as one small batch, by the same pipeline. What has been done stands in `gold/runs`, so a
+stream that is stopped goes on where it was. A file that is being written is read up to its last
+whole row group; while one has no end, the verdict on its run is what can be said so far.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from unisono.errors import BadTrace
+from unisono.laws import Verdict
+from unisono.spark.pipeline import Progress, run_pipeline
+from unisono.spark.runs import Input, inputs_in
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from unisono.spark.laws import Claims
+
+
+class News(NamedTuple):
+    """The verdict on a run, when it is the first or another than before."""
+
+    run: str
+    verdict: Verdict
+    events: int
+    """Of all runs that were judged together with it."""
+    so_far: bool
+    """A file of the run has no end yet."""
+
+
+@dataclass
+class Stream:
+    """Follows a trace directory; iterate over it for the news.
+
+    It ends when nothing has changed for `idle_s` seconds, or never. `sleep` and `clock` are the
+    world's, for tests to replace."""
+
+    session: SparkSession
+    trace_dir: str | os.PathLike[str]
+    out_dir: str | os.PathLike[str]
+    claimed: Claims
+    others: Sequence[str] = ()
+    every_s: float = 5.0
+    idle_s: float | None = None
+    silver: bool = True
+    progress: Progress | None = None
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    """By run, what was found last."""
+    report: Path | None = None
+    _seen: dict[str, str] = field(default_factory=dict)
+    """By run, the fingerprint of its files when they were last looked at."""
+    _told: dict[str, tuple[tuple[str, ...], bool]] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[News]:
+        quiet_since = self.clock()
+        while True:
+            turn = self.clock()
+            grown = self._grown()
+            if grown:
+                yield from self._judge(grown)
+                quiet_since = self.clock()
+            elif self.idle_s is not None and self.clock() - quiet_since >= self.idle_s:
+                return
+            self.sleep(max(0.0, self.every_s - (self.clock() - turn)))
+
+    def _grown(self) -> list[Input]:
+        """The runs that have changed since they were last looked at. A directory that has no run
+        may still get one; a directory that is not there is a mistake."""
+        try:
+            inputs = inputs_in(self.trace_dir)
+        except BadTrace:
+            if not os.path.isdir(self.trace_dir):
+                raise
+            return []
+        return [each for each in inputs.values() if self._seen.get(each.run) != each.fingerprint]
+
+    def _judge(self, grown: Sequence[Input]) -> Iterator[News]:
+        result = run_pipeline(
+            self.session,
+            self.trace_dir,
+            self.out_dir,
+            self.claimed,
+            self.progress,
+            others=self.others,
+            runs=[each.run for each in grown],
+            silver=self.silver,
+            going_on=True,
+        )
+        # As they were before they were read: what has grown since then is for the next turn.
+        self._seen.update((each.run, each.fingerprint) for each in grown)
+        self.report = result.report
+        for run, verdict in result.verdicts.items():
+            self.verdicts[run] = verdict
+            so_far = run in result.open
+            broken = tuple(law for law, how in verdict.laws.items() if how == "broken")
+            if self._told.get(run) != (broken, so_far):
+                self._told[run] = (broken, so_far)
+                yield News(run, verdict, result.events, so_far)
