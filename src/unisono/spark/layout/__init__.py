@@ -131,40 +131,48 @@ def _sorted_out(
 def _small(
     session: SparkSession, small: list[_Sized], laws: dict[str, list[str]], limits: Limits
 ) -> DataFrame:
-    cores = session.sparkContext.defaultParallelism
-    total = sum(sized.octets for sized in small)
-    most = max(1, min(limits.task_octets, total // (4 * cores)))
-    bins: list[list[Run]] = []
-    full = most
-    for sized in small:
-        if full >= most or len(bins[-1]) >= RUNS_A_TASK:
-            bins.append([])
-            full = 0
-        bins[-1].append(sized.run)
-        full += sized.octets
-
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return tasks.judge_small(batches, laws, limits)
 
+    bins = _bins(session, small, limits.task_octets)
+    return _named(session, bins).mapInArrow(work, FOUND_DDL)
+
+
+def _bins(session: SparkSession, sized: list[_Sized], octets_max: int) -> list[list[Run]]:
+    """What each task gets: about as much as any other, but not too much."""
+    cores = session.sparkContext.defaultParallelism
+    most = max(1, min(octets_max, sum(each.octets for each in sized) // (4 * cores)))
+    bins: list[list[Run]] = []
+    full = most
+    for each in sized:
+        if full >= most or len(bins[-1]) >= RUNS_A_TASK:
+            bins.append([])
+            full = 0
+        bins[-1].append(each.run)
+        full += each.octets
+    return bins
+
+
+def _named(session: SparkSession, bins: list[list[Run]]) -> DataFrame:
     rows = [(bytearray(packed(mine)),) for mine in bins]
-    named = session.createDataFrame(rows, SMALL_DDL).repartition(max(1, len(bins)))
-    return named.mapInArrow(work, FOUND_DDL)
+    return session.createDataFrame(rows, SMALL_DDL).repartition(max(1, len(bins)))
 
 
 def _giant(
     session: SparkSession, giant: list[_Sized], laws: dict[str, list[str]], limits: Limits
 ) -> DataFrame:
-    chains: list[tuple[int, bytearray]] = []
+    chains: list[_Sized] = []
     for sized in giant:
         by_chain: dict[int, list[File]] = {}
         for file in sized.run.files:
             by_chain.setdefault(file.chain, []).append(file)
         for files in by_chain.values():
             octets = sum(os.path.getsize(file.at) for file in files if os.path.isfile(file.at))
-            chains.append((octets, bytearray(packed([Run(sized.run.name, files)]))))
+            chains.append(_Sized(Run(sized.run.name, files), octets))
     # The longest first, so that nobody waits for one that began last.
-    chains.sort(key=lambda chain: -chain[0])
+    chains.sort(key=lambda chain: -chain.octets)
     octets = sum(sized.octets for sized in giant)
+    bins = _bins(session, chains, limits.task_octets)
     # A row takes some twenty bytes.
     shards = max(1, min(SHARDS_MAX, octets // (20 * limits.shard_rows) + len(giant)))
 
@@ -178,9 +186,8 @@ def _giant(
         return tasks.fold_runs(batches, laws)
 
     folds = min(len(giant), 64)
-    named = session.createDataFrame([(data,) for _, data in chains], SMALL_DDL)
     return (
-        named.repartition(len(chains))
+        _named(session, bins)
         .mapInArrow(survey, STEP_DDL)
         .repartition(folds, "run")
         .mapInArrow(plan, STEP_DDL)

@@ -1,0 +1,185 @@
+"""Measures the judge at scale beside DuckDB, on the same files, each in a process of its own.
+
+python -m tests.spark.yardstick --events 100000000 --runs 1
+python -m tests.spark.yardstick --events 100000000 --runs 1,100,10000 --page docs/SCALE.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tests.spark.yardstick.synthetic import PROTOCOL, stories, write
+
+BEGIN, END = "<!-- yardstick -->", "<!-- end of yardstick -->"
+GIB = 1 << 30
+
+
+class Outcome(NamedTuple):
+    seconds: float
+    octets: int
+    """The most memory that all its processes held at one time."""
+    broken: set[tuple[str, str]]
+    measures: list[list[Any]]
+
+
+# -- one of the two, in its own process ----------------------------------------------------------
+
+
+def by_spark(trace: Path, master: str) -> dict[str, Any]:
+    from unisono.laws import LAWS
+    from unisono.spark.layout import judged
+    from unisono.spark.session import open_session
+
+    session = open_session(master, "yardstick", **{"spark.driver.memory": "2g"})
+    found = judged(session, trace, {PROTOCOL: list(LAWS)})
+    verdicts = found.verdicts.where("verdict = 'broken'").select("run", "law").collect()
+    measures = found.measures.select(
+        *("run", "node", "sent", "delivered", "octets", "span_us"),
+        *("p50_us", "p90_us", "p99_us", "p999_us", "max_us"),
+    ).collect()
+    told = {"broken": [list(row) for row in verdicts], "measures": [list(row) for row in measures]}
+    session.stop()
+    return told
+
+
+def by_sql(trace: Path, scratch: Path) -> dict[str, Any]:
+    from tests.spark.yardstick.sql import Yardstick
+
+    yardstick = Yardstick(trace, scratch)
+    yardstick.run()
+    return {"broken": sorted(yardstick.broken), "measures": yardstick.measures()}
+
+
+# -- both, watched -------------------------------------------------------------------------------
+
+
+def held(root: int) -> int:
+    """What a process and all below it hold in memory."""
+    parents: dict[int, int] = {}
+    pages: dict[int, int] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                stat = Path(f"/proc/{entry}/stat").read_text()
+                pages[int(entry)] = int(Path(f"/proc/{entry}/statm").read_text().split()[1])
+            except OSError:
+                continue
+            parents[int(entry)] = int(stat.rpartition(")")[2].split()[1])
+    mine = {root}
+    while more := {pid for pid, parent in parents.items() if parent in mine} - mine:
+        mine |= more
+    return sum(pages.get(pid, 0) for pid in mine) * os.sysconf("SC_PAGE_SIZE")
+
+
+def watched(which: str, trace: Path, scratch: Path, master: str) -> Outcome:
+    command = [sys.executable, "-m", "tests.spark.yardstick", "--alone", which]
+    command += ["--trace", str(trace), "--scratch", str(scratch), "--master", master]
+    began = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    peak = 0
+    done = threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(0.2):
+            peak = max(peak, held(process.pid))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        out, _ = process.communicate()
+    finally:
+        done.set()
+        watcher.join()
+    seconds = time.monotonic() - began
+    if process.returncode:
+        raise SystemExit(f"{which} failed with {process.returncode}")
+    told = json.loads(out.splitlines()[-1])
+    measures = sorted(told["measures"], key=lambda row: (row[0], row[1] or ""))
+    return Outcome(seconds, peak, {(run, law) for run, law in told["broken"]}, measures)
+
+
+def compared(events: int, runs: int, lives: int, scratch: Path, master: str) -> tuple[str, bool]:
+    """One line of the table, and whether both said the same."""
+    trace = scratch / "trace"
+    shutil.rmtree(trace, ignore_errors=True)
+    write(trace, stories(events, runs, lives, faulty=True))
+    octets = sum(path.stat().st_size for path in trace.glob("*/*"))
+    spark = watched("spark", trace, scratch, master)
+    work = scratch / "sql"
+    work.mkdir()
+    sql = watched("sql", trace, work, master)
+    shutil.rmtree(work)
+    shutil.rmtree(trace)
+    same = spark.broken == sql.broken and spark.measures == sql.measures
+    for name, one, two in (("Spark", spark, sql), ("DuckDB", sql, spark)):
+        for run, law in sorted(one.broken - two.broken)[:20]:
+            print(f"only {name} says that {run} breaks {law}", file=sys.stderr)
+    if spark.measures != sql.measures:
+        odd = [
+            pair for pair in zip(spark.measures, sql.measures, strict=False) if pair[0] != pair[1]
+        ]
+        print(f"measures differ: {odd[:3]}", file=sys.stderr)
+    line = (
+        f"| {events:,} in {runs:,} | {octets / 1e9:.2f} | {spark.seconds:.0f} | "
+        f"{spark.octets / GIB:.1f} | {sql.seconds:.0f} | {sql.octets / GIB:.1f} | "
+        f"{spark.seconds / sql.seconds:.2f} | {len(spark.broken)} | {'yes' if same else 'NO'} |"
+    )
+    return line, same
+
+
+HEAD = """| events in runs | files, GB | Spark, s | GiB | DuckDB, s | GiB | ratio | broken | same |
+|---|---|---|---|---|---|---|---|---|"""
+
+
+def main() -> None:
+    asked = argparse.ArgumentParser(prog="python -m tests.spark.yardstick", description=__doc__)
+    asked.add_argument("--events", type=int, default=1_000_000)
+    asked.add_argument("--runs", default="1", help="one number, or several with commas between")
+    asked.add_argument("--lives", type=int, default=5)
+    asked.add_argument("--master", default="local[2]")
+    asked.add_argument("--scratch", type=Path, help="where traces are made; a temporary one")
+    asked.add_argument("--page", type=Path, help="a page to write the table into")
+    asked.add_argument("--alone", choices=("spark", "sql"), help=argparse.SUPPRESS)
+    asked.add_argument("--trace", type=Path, help=argparse.SUPPRESS)
+    given = asked.parse_args()
+    if given.alone:
+        one = (
+            by_spark(given.trace, given.master)
+            if given.alone == "spark"
+            else by_sql(given.trace, given.scratch)
+        )
+        print(json.dumps(one))
+        return
+    scratch = Path(tempfile.mkdtemp(prefix="yardstick-", dir=given.scratch))
+    try:
+        lines, fine = [HEAD], True
+        for runs in map(int, given.runs.split(",")):
+            line, same = compared(given.events, runs, given.lives, scratch, given.master)
+            lines.append(line)
+            fine = fine and same
+            print("\n".join([HEAD, line]), flush=True)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    if given.page:
+        text = given.page.read_text(encoding="utf-8")
+        before, _, rest = text.partition(BEGIN)
+        _, _, after = rest.partition(END)
+        table = "\n".join(lines)
+        given.page.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")
+    if not fine:
+        raise SystemExit("the two do not say the same")
+
+
+if __name__ == "__main__":
+    main()
