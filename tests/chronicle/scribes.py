@@ -52,7 +52,7 @@ class Scribe:
             text = f"{self.me}:{self.count}".encode()
             return [chronicle.plain(b"\xf5" + text if self.dice.random() < 0.2 else text)]
         query, partition = f"q{self.dice.randrange(QUERIES)}", self.dice.randrange(PARTITIONS)
-        epoch, row = self.chronicle._writers.get((query, partition), (0, -1))
+        epoch, row = self.chronicle.heard(query, partition) or (0, -1)
         # The next epoch begins when the one before is done, at the earliest; the same again when
         # nobody is told that it was done.
         if row == ROWS - 1 and self.dice.random() < 0.6:

@@ -78,6 +78,10 @@ def test_members_and_joiners_count_alike_and_hear_rows_once() -> None:
                 assert await rc.upto(6) == whole[4:]
                 assert a.life == b.life == c.life and len(a.life) == 32
                 assert b.counters()["fed.repeated"] == 2
+                rows = [
+                    m for m in ra.items if isinstance(m, unisono.Message) and m.payload[:1] == b"r"
+                ]
+                assert {m.service for m in rows} == {unisono.SAFE}
                 past = [message async for part in c.recall(1, 4) for message in part]
                 assert [(m.seq, m.payload) for m in past] == whole[:4]
                 assert [m.sender for m in past] == [a.me] * 4

@@ -33,6 +33,7 @@ from unisono.chronicle import (
     Wanted,
     is_ordered,
 )
+from unisono.core import Offer
 from unisono.errors import Forgotten, Misuse, UnisonoError
 from unisono.model import Buffer, Member, Message, Service, ServiceLevel, View
 from unisono.net.stream import AdoptMark, CaptureMark, Entry, Rejoined, Stable, Stream
@@ -104,6 +105,7 @@ class Feeding(ABC):
     """What the hold on a fed group offers more."""
 
     _fed: Fed | None = None
+    _offer: Offer
 
     @abstractmethod
     def _checked(self, payload: Buffer) -> bytes: ...
@@ -123,12 +125,15 @@ class Feeding(ABC):
         service: ServiceLevel | str | None = None,
     ) -> int:
         """Say a sink's rows, numbered from `first_row` on. Every member drops, at the same place,
-        those that this partition of the query has said before, in this epoch or a later one."""
+        those that this partition of the query has said before, in this epoch or a later one. They
+        are safe where the protocol has that: who said them may forget them once they are heard."""
         self._told()
         given = list(map(bytes, payloads))
         for payload in given:
             self._checked(payload)
         messages = words.rows(Rows(query, partition, epoch), first_row, given)
+        if service is None and Service.SAFE in self._offer.services:
+            service = Service.SAFE
         return await self._speak(messages, service) if messages else 0
 
     def rows_heard(self, query: str, partition: int) -> tuple[int, int] | None:
