@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,6 +87,14 @@ def bare_python(folder: Path) -> Path:
     script.write_text(f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{packages}" exec {base} "$@"\n')
     script.chmod(0o755)
     return script
+
+
+def archive_of(python: Path) -> Path:
+    """The same Python as `bin/python` of an archive, as venv-pack makes them."""
+    place = python.parent / "env.tar.gz"
+    with tarfile.open(place, "w:gz") as archive:
+        archive.add(python, "bin/python")
+    return place
 
 
 def free_port() -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import zipfile
 from pathlib import Path
@@ -12,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.cli.running import ROOT, UNISONO, refused, unisono
-from tests.spark.cluster import Cluster, bare_python, free_port, started
+from tests.spark.cluster import Cluster, archive_of, bare_python, free_port, started
 from unisono.cli import sparking
 from unisono.errors import Misuse
 from unisono.spark.session import in_words
@@ -21,14 +23,14 @@ from unisono.spark.shipping import packed
 SWEEP = "sweep --protocol ring,mtp --seeds 0:9 --nodes 3 --messages 10 --faults loss".split()
 
 
-def command(cluster: Cluster, cwd: Path, *arguments: str) -> dict[str, Any]:
+def command(cluster: Cluster, cwd: Path, *arguments: str, python: str = "") -> dict[str, Any]:
     """What the command says as JSON; its tasks run on the cluster, by a Python of the workers."""
     run = subprocess.run(
         [*UNISONO, *arguments, "--master", cluster.master, "--json"],
         capture_output=True,
         text=True,
         cwd=cwd,
-        env={**os.environ, "PYSPARK_PYTHON": str(cluster.python)},
+        env={**os.environ, "PYSPARK_PYTHON": python or str(cluster.python)},
         timeout=200,
     )
     assert run.returncode == 0, (run.stderr, logs(cwd))
@@ -46,7 +48,10 @@ def logs(folder: Path) -> str:
 @pytest.mark.timeout(400)
 def test_sweep_and_pipeline_run_on_a_cluster_and_give_the_same_verdicts(tmp_path: Path) -> None:
     with started(tmp_path / "cluster") as cluster:
-        swept = command(cluster, tmp_path, *SWEEP, "--out", "swept")
+        # Once its Python comes in an archive, once it is on the machines.
+        shipped = ("--conf", f"spark.archives={archive_of(cluster.python)}#env")
+        arguments = (*SWEEP, "--out", "swept", *shipped)
+        swept = command(cluster, tmp_path, *arguments, python="./env/bin/python")
         # What the sweep judged is not judged again, only told.
         told = command(cluster, tmp_path, "pipeline", "swept/traces", "--out", "swept")
         machines = executors_of(tmp_path / "cluster")
@@ -135,3 +140,29 @@ def test_a_cluster_that_is_not_there_gets_one_line(tmp_path: Path, master: str) 
     run = unisono("sweep", "--seeds", "0:1", "--out", str(tmp_path / "out"), "--master", nobody)
     refused(run, nobody, "nobody listens there")
     assert not (tmp_path / "out").exists()
+
+
+def test_the_commands_of_the_pages_are_accepted() -> None:
+    """Each is parsed as it stands there; the test above runs such lines."""
+    import typer.main
+
+    from unisono.cli.app import app
+
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    found = [line for page in ("SWEEPS", "CLUSTER") for line in lines_of(page)]
+    assert len(found) >= 9
+    for line in found:
+        words = shlex.split(line)
+        start = words.index("unisono")
+        name, *arguments = words[start + 1 :]
+        asked = commands[name].make_context(name, list(arguments)).params
+        sparking.check_master(asked["master"])
+        sparking.conf_of(asked.get("conf") or ())
+
+
+def lines_of(page: str) -> list[str]:
+    """The commands of ours that a page shows, continued lines as one."""
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    return [line for line in lines if re.match(r"(\w+=\S+ )?unisono ", line)]

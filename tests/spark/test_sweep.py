@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.running import refused, unisono
+from tests.cli.running import ROOT, refused, unisono
 from unisono.cli import sweep as command
 from unisono.cli.verify import claims
 from unisono.errors import Misuse
@@ -23,6 +24,7 @@ from unisono.spark.sweep import Standing, Sweep, sweep, tasks
 from unisono.spark.sweep.runs import MANIFEST, MARK, _files, code_version
 from unisono.trace.files import read_trace
 
+PAGE = ROOT / "docs" / "SWEEPS.md"
 SMALL = {"nodes": "3", "messages": 15, "faults": "loss"}
 
 
@@ -47,9 +49,13 @@ def swept(
 
 @pytest.mark.timeout(240)
 def test_a_sweep_agrees_with_verify_goes_on_and_names_what_failed(
-    swept: Callable[..., tuple[int, str]], spark: Any, tmp_path: Path
+    swept: Callable[..., tuple[int, str]],
+    spark: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    out = tmp_path / "out"
+    monkeypatch.chdir(tmp_path)
+    out = tmp_path / "sweep"
     code, printed = swept(out, protocol="all", seeds="0:4")
     said = json.loads(printed)
     assert (code, said["runs"], said["simulated"], said["failed"]) == (0, 12, 12, 0)
@@ -65,6 +71,9 @@ def test_a_sweep_agrees_with_verify_goes_on_and_names_what_failed(
     for row in outcomes:
         beside = (out / "traces" / f"run={row['run']}" / "replay.txt").read_text()
         assert beside == row["replay"] + "\n"
+
+    (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    exec(program, {})
 
     # One of them is changed behind its back, so that only the trace can tell.
     victim = outcomes[5]["run"]

@@ -23,13 +23,15 @@ from unisono.laws import LAWS, Verdict, sentence
 from unisono.protocols import offers
 from unisono.spark.sweep.ask import Sweep
 from unisono.spark.sweep.runs import MARK, RAISED, Told, clean, code_version, drop
-from unisono.spark.sweep.tasks import SCHEMA, Place, batch_of, simulated
+from unisono.spark.sweep.tasks import SCHEMA, TASK_RUNS, Place, batch_of, simulated
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PART_RUNS: Final = 6_000
-"""Runs that are simulated before they are judged: some 500 MB of traces."""
+"""Runs that are simulated before they are judged: some 600 MB of traces."""
+PART_TASKS: Final = 16
+"""A part has so many tasks for each core at least, so that a wide cluster is not kept waiting."""
 FAILURES_MAX: Final = 1_000
 """Failures that are told one by one; the others are counted, and stand in `outcomes.parquet`."""
 KEEPS: Final = ("all", "failed")
@@ -129,8 +131,10 @@ def sweep(
     swept = Swept(out, out / TRACES)
     with _held(swept.traces) as token, _outcomes(out) as write:
         place = Place(swept.traces, token, code_version(), keep == "failed")
-        for start in range(0, ask.count, PART_RUNS):
-            part = range(start, min(start + PART_RUNS, ask.count))
+        cores = session.sparkContext.defaultParallelism
+        size = max(PART_RUNS, cores * TASK_RUNS * PART_TASKS)
+        for start in range(0, ask.count, size):
+            part = range(start, min(start + size, ask.count))
             work = _Part(session, ask, place, swept, part, tell or (lambda standing: None))
             write(work.done(keep))
     return swept
