@@ -64,9 +64,7 @@ def saying(
     """`Misuse` says which option is wrong, and what it may be."""
     unknown = sorted(set(map(str.lower, options)) - set(map(str.lower, names)) - SPARKS_OWN)
     if "path" in unknown:
-        raise Misuse(
-            'a group has no path: name its feed, .option("feed", "HOST:PORT"), and save() or start()'
-        )
+        raise Misuse('a group has no path: name its feed, .option("feed", "HOST:PORT"), and save()')
     if unknown:
         raise Misuse(f"unknown option {unknown[0]!r}: a group is written with {', '.join(names)}")
     feed = options.get("feed", "")
