@@ -52,9 +52,9 @@ _NESTED: Final = tuple(pa.types.is_list(kind) for kind in SCHEMA.types)
 def writer_to(where: Any) -> pq.ParquetWriter:
     # Every column with a dictionary, so that `torn` sees where each chunk begins; checksums, so
     # that a flipped bit is seen; no statistics and no second schema, which nobody asks of a trace.
-    return pq.ParquetWriter(
+    writer = pq.ParquetWriter(
         where,
-        SCHEMA.with_metadata({"unisono.trace": str(VERSION)}),
+        SCHEMA,
         compression="zstd",
         use_dictionary=True,
         write_statistics=False,
@@ -62,6 +62,8 @@ def writer_to(where: Any) -> pq.ParquetWriter:
         store_schema=False,
         data_page_version="1.0",
     )
+    writer.add_key_value_metadata({"unisono.trace": str(VERSION)})
+    return writer
 
 
 def batch_of(rows: list[Row]) -> pa.RecordBatch:

@@ -1,0 +1,216 @@
+"""What the pipeline reads and puts aside: damaged, foreign, doubled and older files."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.laws.doctoring import FILES, write_rows
+from tests.laws.stories import story, write_trace
+from tests.trace.test_files import BAD_ROWS, GOOD
+from unisono.laws import judge_all
+from unisono.laws.verdict import verdict_json
+from unisono.sim.plan import Plan
+from unisono.sim.run import run
+from unisono.trace import files
+from unisono.trace.checks import AFTER_TORN, TOLD_TWICE
+from unisono.trace.files import Trace, TraceFile, read_trace
+from unisono.trace.parquet import OPTIONAL, batch_of, writer_to
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def hostile_directory(top: Path) -> None:
+    """Everything that a trace directory should not hold, beside some of what it should."""
+    write_trace(story("a: view 1 a b | send | a:1\nb: view 1 a b | a:1", torn="b"), top)
+    folder = top / "run=story"
+    good = pq.read_table(folder / "a-1.parquet", partitioning=None)
+    whole = (folder / "a-1.parquet").read_bytes()
+    (folder / "empty.parquet").write_bytes(b"")
+    (folder / "garbage.parquet").write_bytes(random.Random(1).randbytes(3000))
+    (folder / "short.parquet").write_bytes(whole[: len(whole) // 2])
+    (folder / "copy.parquet").write_bytes(whole)
+    (folder / "folder.parquet").mkdir()
+    (folder / "gone.parquet").symlink_to("nowhere")
+    (folder / "[a]*?{b}:c %41é<i>.parquet").write_bytes(whole)
+    (folder / os.fsdecode(b"not-text-\xff.parquet")).write_bytes(whole)
+    pq.write_table(good.drop_columns(["kind"]), folder / "without.parquet")
+    pq.write_table(good.set_column(4, "step", good["kind"]), folder / "words.parquet")
+    (top / "run=odd <script>").mkdir()
+    odd = top / "run=odd <script>"
+    # Other tools write other types, other codecs, and columns of their own.
+    wide = good.set_column(3, "incarnation", good["incarnation"].cast(pa.int64()))
+    pq.write_table(wide.append_column("KIND", good["step"]), odd / "wide.parquet")
+    pq.write_table(good, odd / "z.parquet", compression="brotli", use_dictionary=False)
+    bad = [row if row.step == -1 else row._replace(step=n) for n, (row, _) in enumerate(BAD_ROWS)]
+    newline = GOOD._replace(service="resilient(2)\n", step=80)
+    view = GOOD._replace(kind="view", step=81, members=("a#1\n",))
+    with writer_to(odd / "bad.parquet") as writer:
+        writer.write_batch(batch_of([*bad, newline, view, GOOD._replace(step=90)]))
+    file = TraceFile(top, "steps", "a", 1, row_count_max=2)
+    for step in (0, 5, 5, 3, 6, 6, 7):
+        file.write(GOOD._replace(step=step))
+    file.close()
+    os.mkfifo(folder / "pipe.parquet")
+    nameless = top / os.fsdecode(b"run=\xff\xfe")
+    nameless.mkdir()
+    (nameless / os.fsdecode(b"\xfe.parquet")).write_bytes(whole)
+    for item in FILES:
+        item.write(top)
+    # A life in two chains, of which the first lost its end, the second its beginning.
+    life = [GOOD._replace(step=step) for step in range(9)]
+    (top / "run=chains").mkdir()
+    for name, rows in {"a": life[:3], "b.s000001": life[3:6], "c": life[6:]}.items():
+        write_rows(top / "run=chains" / f"{name}.parquet", rows)
+    (top / "run=chains" / "a.s000001.parquet").write_bytes(b"")
+    (top / "run=").mkdir()
+    (top / "run=" / "a.parquet").write_bytes(whole)
+
+
+def damaged(source: Path, top: Path, seed: int) -> None:
+    """A real trace with some of its files gone, or cut, or with bits turned over."""
+    dice = random.Random(seed)
+    for path in sorted(source.glob("run=*/*.parquet")):
+        data = bytearray(path.read_bytes())
+        if dice.random() < 0.1:
+            continue
+        if dice.random() < 0.2:
+            del data[dice.randrange(len(data)) :]
+        elif dice.random() < 0.2:
+            for _ in range(dice.randrange(1, 4)):
+                data[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
+        target = top / f"{path.parent.name}-{seed}" / path.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+
+
+def assert_reads_alike(spark: Any, directory: Path, alone: bool) -> Trace:
+    from unisono.spark.bronze import read_bronze
+
+    trace = read_trace(directory)
+    bronze = read_bronze(spark, directory, alone)
+    bronze.checked.persist()
+    try:
+        events = defaultdict(list)
+        for row in bronze.events.orderBy("run", "node", "incarnation", "step").collect():
+            events[row.run].append(tuple(row)[1:])
+        found = [(row.path, row.row, row.reason) for row in bronze.quarantine.collect()]
+        torn = {(row.run, f"{row.node}#{row.incarnation}") for row in bronze.torn.collect()}
+    finally:
+        bronze.checked.unpersist()
+    plain = {
+        run: [tuple(list(v) if isinstance(v, tuple) else v for v in row) for row in rows]
+        for run, rows in trace.runs.items()
+    }
+    assert dict(events) == plain
+    assert sorted(found, key=str) == sorted(
+        ((q.path, q.row, q.reason) for q in trace.quarantined), key=str
+    )
+    assert torn == {(run, life) for run, lives in trace.torn.items() for life in lives}
+    return trace
+
+
+@pytest.mark.parametrize("alone", [True, False], ids=["alone", "shared"])
+def test_a_hostile_directory_reads_as_in_process(spark: Any, tmp_path: Path, alone: bool) -> None:
+    hostile_directory(tmp_path)
+    trace = assert_reads_alike(spark, tmp_path, alone)
+    assert {reason for *_, reason in trace.quarantined} >= {reason for _, reason in BAD_ROWS}
+    assert trace.events > 10
+
+
+def test_damaged_traces_read_as_in_process(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "SEGMENT_GROUPS_MAX", 2)
+    run(Plan(protocol="rmcast", nodes=4, seed=3, messages=60, trace=tmp_path / "sound"))
+    for seed in range(8):
+        damaged(tmp_path / "sound", tmp_path / "damaged", seed)
+    trace = assert_reads_alike(spark, tmp_path / "damaged", True)
+    assert {reason for *_, reason in trace.quarantined} >= {AFTER_TORN}
+    assert trace.torn
+
+
+def test_each_bad_thing_is_named_and_the_rest_is_judged(spark: Any, tmp_path: Path) -> None:
+    from unisono.spark.pipeline import run_pipeline
+    from unisono.spark.shelves import read_table
+
+    top, laws = tmp_path / "trace", ["fifo", "no_creation"]
+    hostile_directory(top)
+    whole = (top / "run=story" / "a-1.parquet").read_bytes()
+    (top / "run=story" / "cut.parquet").write_bytes(whole[:-20])
+    table = pq.read_table(top / "run=story" / "a-1.parquet", partitioning=None)
+    pq.write_table(pa.table({"x": [1]}), top / "run=story" / "other.parquet")
+    minus = table.set_column(4, "step", pa.array([-1] * table.num_rows, pa.int64()))
+    pq.write_table(minus, top / "run=story" / "minus.parquet")
+    trace = read_trace(top)
+    protocols = {history.protocol for history in trace.histories()}
+    claimed = dict.fromkeys(protocols, laws)
+    result = run_pipeline(spark, top, tmp_path / "out", claimed, silver=False)
+    plain = judge_all(trace.histories(), lambda protocol: laws)
+    assert result.as_json() == {
+        "runs": {name: verdict_json(verdict) for name, verdict in sorted(plain.items())},
+        "events": trace.events,
+        "quarantined": len(trace.quarantined),
+        "processed": len(result.processed),
+        "skipped": 0,
+    }
+    told = read_table(spark, tmp_path / "out", "bronze/quarantine").to_pylist()
+    found = {(row["path"], row["row"], row["reason"]) for row in told}
+    assert found == {(each.path, each.row, each.reason) for each in trace.quarantined}
+    reasons = {path.removeprefix("run=story/"): reason for path, _, reason in found}
+    expected = {
+        "empty.parquet": "torn, or no Parquet: no whole row group in it",
+        "garbage.parquet": "torn, or no Parquet: no whole row group in it",
+        "other.parquet": "foreign: no column protocol",
+        "without.parquet": "foreign: no column kind",
+        "words.parquet": "foreign: column step is string, not int64",
+        "minus.parquet": "no step, or a negative one",
+        "copy.parquet": TOLD_TWICE,
+        "folder.parquet": "not a regular file",
+        "pipe.parquet": "not a regular file",
+    }
+    assert {name: reasons[name] for name in expected} == expected
+    for name in ("cut.parquet", "short.parquet"):
+        said = {(row, reason) for path, row, reason in found if path == f"run=story/{name}"}
+        assert any(row is None and reason.startswith("torn: ") for row, reason in said)
+        assert (0, TOLD_TWICE) in said, "what can be read of it is a copy"
+
+
+def older(path: Path, rows: list[Any], lacking: tuple[str, ...], more: bool) -> None:
+    """A file as a writer of another time wrote it."""
+    batch = pa.Table.from_batches([batch_of(rows)]).drop_columns(list(lacking))
+    if more:
+        batch = batch.append_column("colour", pa.array(["red"] * batch.num_rows))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(batch, path, compression="zstd", store_schema=False)
+
+
+def test_older_and_newer_traces_are_read(spark: Any, tmp_path: Path) -> None:
+    rows = list(story("a: view 1 a | send | a:1 | send | a:2", run="now").rows)
+    assert any(row.kind == "deliver" for row in rows)
+    for run_, lacking, more in (
+        ("older", OPTIONAL, False),
+        ("newer", (), True),
+        ("both", OPTIONAL[:1], True),
+        ("foreign", ("detail",), False),
+    ):
+        older(tmp_path / f"run={run_}" / "a-1.parquet", rows, lacking, more)
+    trace = assert_reads_alike(spark, tmp_path, True)
+    nulls = dict.fromkeys(OPTIONAL)
+    assert trace.runs["older"] == [row._replace(**nulls) for row in rows]
+    assert trace.runs["newer"] == rows
+    assert "foreign" not in trace.runs
+    assert [each.reason for each in trace.quarantined] == ["foreign: no column detail"]
+
+
+def test_a_file_tells_the_version_of_its_schema(tmp_path: Path) -> None:
+    write_trace(story("a: view 1 a"), tmp_path)
+    told = pq.read_schema(tmp_path / "run=story" / "a-1.parquet").metadata
+    assert told == {b"unisono.trace": b"1"}
