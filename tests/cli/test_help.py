@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.running import unisono
 
-COMMANDS = ("demo", "cat", "daemon", "sim", "verify", "pipeline", "bench")
+COMMANDS = ("demo", "cat", "daemon", "feed", "sim", "verify", "pipeline", "bench")
 
 
 def test_help_names_every_command() -> None:

@@ -121,7 +121,8 @@ class Served:
 
     def _status(self) -> dict[str, Any]:
         stretches = [list(each) for each in self.keeper.stretches]
-        return {"group": "g", "life": self.keeper.life, "stretches": stretches}
+        told = {"group": "g", "life": self.keeper.life, "stretches": stretches}
+        return {**told, "counts": self.counts}
 
     async def _take(
         self, query: str, partition: int, epoch: int, first_row: int, payloads: list[bytes]

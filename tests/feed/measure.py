@@ -1,0 +1,247 @@
+"""Figures of the feed, as a table for docs/FEED.md: `python -m tests.feed.measure [--rows N]`.
+
+Alone on the machine. Each line is the best of its rounds; sizes are of what is stored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import unisono
+from tests.cli.running import ENVIRONMENT, UNISONO
+from tests.feed.stage import A
+from tests.net.ear import free_port
+from unisono.feed import FeedClient
+from unisono.feed.keeper import Keeper
+from unisono.log import Batch, Log, LogReader
+from unisono.model import Message, Service
+
+PAYLOAD_OCTETS = 100
+BATCH = 4096
+LATENCY_S = 20.0
+
+
+def tell(name: str, figure: str) -> None:
+    print(f"| {name} | {figure} |", flush=True)
+
+
+def rate(rows: int, seconds: float, octets: int = 0) -> str:
+    told = f"{rows / seconds:,.0f} rows/s"
+    return told + (f", {octets / seconds / 1e6:,.0f} MB/s" if octets else "")
+
+
+def messages(first: int, count: int) -> list[Message]:
+    """Payloads that a codec cannot make small."""
+    noise = os.urandom(count * PAYLOAD_OCTETS)
+    return [
+        Message(
+            A,
+            noise[n * PAYLOAD_OCTETS :][:PAYLOAD_OCTETS],
+            first + n,
+            "v1",
+            first + n,
+            Service.AGREED,
+        )
+        for n in range(count)
+    ]
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def blobs(rows: int, batch: int, place: Path) -> tuple[list[Batch], float]:
+    """Batches as a feed makes them, and how long that took."""
+    made: list[Batch] = []
+    with Log(place, durable=False) as log:
+        keeper = Keeper(log, "g")
+        keeper.enter("x", 0, 1)
+        said = [messages(first, batch) for first in range(1, rows + 1, batch)]
+        began = time.perf_counter()
+        for each in said:
+            made += keeper.hear(each, 1).batches
+        return made, time.perf_counter() - began
+
+
+def writing(place: Path, rows: int) -> None:
+    made, seconds = blobs(rows, BATCH, place / "none")
+    tell(f"rows into Arrow batches of {BATCH:,}, no log", rate(rows, seconds))
+    octets = sum(len(batch.blob) for batch in made)
+    for durable in (True, False):
+        seconds = min(_appended(place / f"log-{durable}-{n}", made, durable) for n in range(3))
+        told = "synchronous=FULL" if durable else "synchronous=NORMAL"
+        tell(f"SQLite, a batch of {BATCH:,} a commit, {told}", rate(rows, seconds, octets))
+    seconds = min(_plain(place / f"plain-{n}", made) for n in range(3))
+    tell("the same bytes to a plain file, fsync each", rate(rows, seconds, octets))
+    few = min(rows, 2000)
+    single, _ = blobs(few, 1, place / "none-1")
+    seconds = min(_appended(place / f"one-{n}", single, True) for n in range(2))
+    tell("SQLite, one row a commit, synchronous=FULL", f"{few / seconds:,.0f} commits/s")
+
+
+def _appended(place: Path, made: list[Batch], durable: bool) -> float:
+    with Log(place, durable=durable) as log:
+        began = time.perf_counter()
+        for batch in made:
+            log.append([batch], {"feed": "x"})
+        return time.perf_counter() - began
+
+
+def _plain(path: Path, made: list[Batch]) -> float:
+    with path.open("wb", buffering=0) as file:
+        began = time.perf_counter()
+        for batch in made:
+            file.write(batch.blob)
+            os.fsync(file.fileno())
+        return time.perf_counter() - began
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def fill(place: Path, rows: int) -> None:
+    """A large log of small rows, one run of messages many times over."""
+    with Log(place, durable=False) as log:
+        keeper = Keeper(log, "g")
+        keeper.enter("x", 0, 1)
+        for first in range(1, rows + 1, BATCH):
+            upto = min(rows + 1, first + BATCH)
+            run = [
+                Message(A, b"%020d" % seq, seq, "v1", seq, Service.AGREED)
+                for seq in range(first, upto)
+            ]
+            made = keeper.hear(run, time.time_ns() // 1000)
+            log.append(made.batches, made.meta)
+
+
+@contextmanager
+def feed_process(log: Path, port: int) -> Iterator[str]:
+    words = ["feed", "g", "--log", str(log), "--listen", "127.0.0.1:0", "--port", str(port)]
+    process = subprocess.Popen(
+        [*UNISONO, *words, "--json"], stdout=subprocess.PIPE, env=ENVIRONMENT
+    )
+    try:
+        assert process.stdout is not None
+        yield json.loads(process.stdout.readline())["at"]
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def timed(work: Callable[[], int], rounds: int = 3) -> tuple[int, float]:
+    best = float("inf")
+    for _ in range(rounds):
+        began = time.perf_counter()
+        rows = work()
+        best = min(best, time.perf_counter() - began)
+    return rows, best
+
+
+def reading(place: Path, rows: int, spark: Any) -> None:
+    log = place / "large"
+    fill(log, rows)
+
+    def from_log() -> int:
+        return sum(batch.rows for batch in LogReader(log).read(1, rows))
+
+    tell(f"the log read alone, {rows / 1e6:g} M rows of 20 bytes", rate(*timed(from_log)))
+    with feed_process(log, free_port()) as at:
+
+        def from_feed() -> int:
+            with FeedClient(at) as client:
+                return sum(batch.num_rows for batch in client.read(0, rows))
+
+        tell("one client of the feed, decoded", rate(*timed(from_feed)))
+        for name, sink in (("nothing (noop)", "noop"), ("Parquet", "parquet")):
+            seconds = min(_queried(spark, at, place, sink, n) for n in range(2))
+            tell(f"Spark stream on local[2], feed to {name}", rate(rows, seconds))
+
+
+def _queried(spark: Any, at: str, place: Path, sink: str, n: int) -> float:
+    frame = spark.readStream.format("unisono").option("feed", at)
+    frame = frame.option("startingOffsets", "earliest").load()
+    query = frame.writeStream.format(sink).option("checkpointLocation", f"{place}/c-{sink}-{n}")
+    if sink == "parquet":
+        query = query.option("path", f"{place}/out-{n}")
+    began = time.perf_counter()
+    query.trigger(availableNow=True).start().awaitTermination()
+    return time.perf_counter() - began
+
+
+# -- latency --------------------------------------------------------------------------------------
+
+
+def latency(place: Path, spark: Any) -> None:
+    """From a member's multicast, and from the feed's append, to the row in a running query."""
+    port = free_port()
+    found: list[tuple[float, float]] = []
+
+    def take(frame: Any, epoch: int) -> None:
+        rows = frame.select("payload", "t_us").collect()
+        now = time.time()
+        found.extend((now - float(row.payload), now - row.t_us / 1e6) for row in rows)
+
+    with feed_process(place / "live", port) as at:
+        frame = spark.readStream.format("unisono").option("feed", at).load()
+        query = frame.writeStream.foreachBatch(take)
+        query = query.option("checkpointLocation", f"{place}/c-live").start()
+        asyncio.run(_talk(port))
+        query.processAllAvailable()
+        query.stop()
+    half = found[len(found) // 5 :]  # the first batches warm Spark up
+    for at_, name in ((0, "said"), (1, "in the log")):
+        values = sorted(each[at_] for each in half)
+        p50, p90, p99 = (values[int(len(values) * q)] for q in (0.5, 0.9, 0.99))
+        tell(
+            f"from {name} to the row in foreachBatch, 100 messages/s",
+            f"p50 {p50 * 1e3:.0f} ms, p90 {p90 * 1e3:.0f} ms, p99 {p99 * 1e3:.0f} ms",
+        )
+
+
+async def _talk(port: int) -> None:
+    async with unisono.join("g", name="a", fed=True, port=port, join_s=40) as group:
+
+        async def listen() -> None:
+            async for _ in group.batches():
+                pass
+
+        listening = asyncio.create_task(listen())
+        end = time.monotonic() + LATENCY_S
+        while time.monotonic() < end:
+            await group.multicast(b"%.6f" % time.time())
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(1)
+        listening.cancel()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    rows = parser.parse_args().rows
+    from unisono.spark import register
+    from unisono.spark.session import open_session
+
+    print("| what | figure |\n|---|---|")
+    with tempfile.TemporaryDirectory(prefix="unisono-feed") as made:
+        place = Path(made)
+        writing(place, min(rows, 100 * BATCH))
+        spark = open_session("local[2]", "measure", **{"spark.driver.memory": "2g"})
+        register(spark)
+        try:
+            reading(place, rows, spark)
+            latency(place, spark)
+        finally:
+            spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""What the page about the feed shows is run, and what it says is so."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from tests.cli.running import ENVIRONMENT, ROOT
+from tests.feed.stage import Served, messages, view
+from tests.net.ear import free_port
+from unisono.cli.app import app
+from unisono.feed import keeper, rows, server, site, talk
+
+PAGE = (ROOT / "docs" / "FEED.md").read_text()
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+PROGRAMS = [block for kind, block in BLOCK.findall(PAGE) if kind == "python"]
+LINES = [line for kind, block in BLOCK.findall(PAGE) if kind == "sh" for line in block.splitlines()]
+IN_A_GROUP, STREAM, BATCH, BEHIND, PLAIN = PROGRAMS
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_command_line_of_the_page_is_accepted(line: str) -> None:
+    words = shlex.split(line)
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands[words[1]].make_context(words[1], words[2:])
+
+
+@pytest.mark.real
+def test_the_program_with_a_feed_runs(tmp_path: Path) -> None:
+    body = IN_A_GROUP.replace('"orders-log",', f'"orders-log", port={free_port()},')
+    source = "import asyncio\nasync def main():\n"
+    source += textwrap.indent(body, "    ") + "asyncio.run(main())\n"
+    command = [sys.executable, "-c", source]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=60, env=ENVIRONMENT
+    )
+    assert done.returncode == 0, done.stderr
+    assert "0 places so far" in done.stdout
+
+
+def test_the_program_without_spark_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Served(tmp_path) as door:
+        door.say([view(0), *messages(1, 9)])
+        exec(PLAIN.replace("127.0.0.1:7420", door.at), {})
+        assert door.taken == [("nightly", 0, 1, 0, [b"first row", b"second row"])]
+    assert "10 rows" in capsys.readouterr().out
+
+
+@pytest.mark.timeout(120)
+def test_the_programs_with_spark_run(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("unisono.spark.session.open_session", lambda master: spark)
+    with Served(tmp_path / "orders-log") as door:
+
+        def here(program: str) -> str:
+            # Java has a working directory of its own.
+            moved = re.sub(r'"(orders-\w+)"', rf'"{tmp_path}/\1"', program)
+            return moved.replace("127.0.0.1:7420", door.at)
+
+        door.say([view(0), *messages(1, 9)])
+        names: dict[str, Any] = {}
+        exec(here(STREAM), names)
+        exec(BEHIND, names)
+        told = capsys.readouterr().out.splitlines()
+        assert told == ["m1", "0 places behind"]
+        shown = [line for line in BATCH.splitlines() if line]
+        counted, views = (eval(here(line), names) for line in shown)
+        assert counted.collect()[0]["count"] == 9
+        assert views.count() == 1
+
+
+def test_the_columns_and_the_options_are_on_the_page() -> None:
+    from unisono.spark.source.asking import OPTIONS
+
+    for name in (*rows.SCHEMA.names, *OPTIONS.values(), *talk.Kind.__members__):
+        assert f"`{name}`" in PAGE or name == "path", name
+
+
+def test_the_bounds_are_those_of_the_page() -> None:
+    for text, bound in {
+        "1 GiB, 24 h": (site.RETAIN_OCTETS, site.RETAIN_S) == (1 << 30, 86_400),
+        "| connections | 256 |": server.READERS_COUNT_MAX == 256,
+        "| 10 min |": server.IDLE_S == 600,
+        "| 2 min |": server.SILENT_S == 120,
+        "| 64 KiB |": talk.ASK_OCTETS_MAX == 64 << 10,
+        "| 65,536, or 128 MiB |": (talk.ROWS_COUNT_MAX, talk.ROWS_OCTETS_MAX) == (65_536, 1 << 27),
+        "| 8 MiB |": site.IN_FLIGHT_OCTETS_MAX == 8 << 20,
+        "| 10, a second apart |": site.RECALL_TRIES == 10,
+        "remembered | 256 |": keeper.STRETCHES_COUNT_MAX == 256,
+        "| 1,024 |": keeper.VIEWS_COUNT_MAX == 1024,
+    }.items():
+        assert text in PAGE
+        assert bound, text
