@@ -27,8 +27,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from unisono.errors import Misuse, UnisonoError
-from unisono.feed.client import PATIENCE_S, FeedClient
-from unisono.feed.talk import addresses
+from unisono.feed.client import FeedClient
+from unisono.spark.source.asking import feed_options
 from unisono.spark.source.payloads import Payloads
 from unisono.spark.source.sorting import Sorting, cut
 
@@ -36,7 +36,6 @@ OPTIONS: Final = ("feed", "feedTimeout", "orderBy", "rowOrder")
 BATCH_OPTIONS: Final = (*OPTIONS, "txnAppId", "txnVersion")
 SPARKS_OWN: Final = frozenset(("checkpointlocation", "queryname"))
 SORTED, ARRIVAL = "sorted", "arrival"
-TIMEOUT_S_MAX: Final = 86_400.0
 SAY_ROWS: Final = 8192
 """Rows that are handed to the feed at once; it has logged them before it gets more."""
 
@@ -70,7 +69,6 @@ def saying(
     feed = options.get("feed", "")
     if not feed:
         raise Misuse('which feed? .option("feed", "HOST:PORT"), where unisono feed listens')
-    addresses(feed)
     order = options.get("rowOrder", SORTED).lower()
     if order not in (SORTED, ARRIVAL):
         raise Misuse(f"rowOrder={order!r}: there are {SORTED} and {ARRIVAL}")
@@ -95,14 +93,9 @@ def transaction(options: Mapping[str, str]) -> tuple[str, int]:
 
 
 def _timeout_s(options: Mapping[str, str]) -> float:
-    text = options.get("feedTimeout", str(PATIENCE_S))
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 < seconds <= TIMEOUT_S_MAX:
-        raise Misuse(f"feedTimeout={text!r}: write seconds, more than 0 and at most a day")
-    return seconds
+    """As those who read a feed give it; the feed's address is looked at as well."""
+    same = {name: options[name] for name in ("feed", "feedTimeout") if name in options}
+    return feed_options(same).patience_s
 
 
 @dataclass
