@@ -276,6 +276,9 @@ def _lock(handle: int, traces: Path) -> None:
 def _outcomes(out: Path) -> Iterator[Callable[[list[Told]], Any]]:
     """A table of what each run told, put in place when all are done."""
     draft = out / f".{OUTCOMES}.draft"
-    with pq.ParquetWriter(draft, SCHEMA, compression="zstd") as writer:
-        yield lambda told: writer.write_batch(batch_of(told))
-    draft.replace(out / OUTCOMES)
+    try:
+        with pq.ParquetWriter(draft, SCHEMA, compression="zstd") as writer:
+            yield lambda told: writer.write_batch(batch_of(told))
+        draft.replace(out / OUTCOMES)
+    finally:
+        draft.unlink(missing_ok=True)
