@@ -32,10 +32,11 @@ class News(NamedTuple):
 
     run: str
     verdict: Verdict
-    events: int
-    """Of all runs that were judged together with it."""
     so_far: bool
     """A file of the run has no end yet."""
+
+    def broke(self, law: str) -> bool:
+        return self.verdict.laws[law] == "broken"
 
 
 @dataclass
@@ -107,4 +108,4 @@ class Stream:
             broken = tuple(law for law, how in verdict.laws.items() if how == "broken")
             if self._told.get(run) != (broken, so_far):
                 self._told[run] = (broken, so_far)
-                yield News(run, verdict, result.events, so_far)
+                yield News(run, verdict, so_far)

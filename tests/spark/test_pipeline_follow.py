@@ -1,0 +1,115 @@
+"""The pipeline as a stream: runs are judged as they grow, and not blamed early."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.running import refused, unisono
+from tests.laws.stories import story
+from unisono.errors import BadTrace
+from unisono.spark.follow import Stream
+from unisono.spark.runs import changed, inputs_in
+from unisono.trace.files import TraceFile
+
+pytestmark = pytest.mark.timeout(240)
+LAWS = ("no_duplication", "validity")
+CLAIMED = {"story": LAWS}
+TOLD = story("a: view 1 a b | send\nb: view 1 a b | a:1 | a:1", run="grown").rows
+
+
+class World:
+    """Time that only passes between turns, in which a run grows."""
+
+    def __init__(self, spark: Any, top: Path) -> None:
+        self.spark = spark
+        self.top = top
+        self.now = 0.0
+        self.turns = 0
+        self.file: TraceFile | None = None
+        (top / "trace").mkdir()
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.turns += 1
+        trace = self.top / "trace"
+        if self.turns == 1:
+            # One life ended, without a delivery of its own message; another goes on.
+            with_end = TraceFile(trace, "grown", "a", 1)
+            for row in TOLD[:2]:
+                with_end.write(row)
+            with_end.close()
+            self.file = TraceFile(trace, "grown", "b", 1)
+            self.write(TOLD[2:4])
+        elif self.turns == 2:
+            assert self.to_do() == ["grown"], "judged so far, so not for good"
+            assert self.to_do(going_on=True) == []
+            self.write(TOLD[4:])
+        elif self.turns == 4:
+            assert self.file
+            self.file.close()
+
+    def write(self, rows: Any) -> None:
+        assert self.file
+        for row in rows:
+            self.file.write(row)
+        self.file.flush()
+
+    def to_do(self, going_on: bool = False) -> list[str]:
+        inputs = inputs_in(self.top / "trace")
+        found = changed(self.spark, self.top / "out", inputs, lambda name: LAWS, going_on)
+        return [each.run for each in found]
+
+
+def test_a_run_is_judged_as_it_grows(spark: Any, tmp_path: Path) -> None:
+    world = World(spark, tmp_path)
+    stream = Stream(
+        spark,
+        tmp_path / "trace",
+        tmp_path / "out",
+        CLAIMED,
+        every_s=5.0,
+        idle_s=20.0,
+        silver=False,
+        sleep=world.sleep,
+        clock=lambda: world.now,
+    )
+    news = [
+        (world.turns, each.run, each.so_far, [law for law in LAWS if each.broke(law)])
+        for each in stream
+    ]
+    assert news == [
+        (1, "grown", True, []),
+        (2, "grown", True, ["no_duplication"]),
+        (4, "grown", False, ["no_duplication", "validity"]),
+    ]
+    assert world.turns == 8, "the last change was seen in the fifth turn, 20 s before the ninth"
+    assert world.to_do() == []
+    assert not stream.verdicts["grown"].kept
+
+
+def test_what_is_not_there_is_not_waited_for(spark: Any, tmp_path: Path) -> None:
+    stream = Stream(spark, tmp_path / "nowhere", tmp_path / "out", CLAIMED)
+    with pytest.raises(BadTrace, match="no such directory"):
+        next(iter(stream))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--follow", "--all"), ("--follow", "--all")),
+        (("--follow", "--run", "x"), ("--follow", "--run")),
+        (("--every", "5s"), ("--follow",)),
+        (("--follow", "--every", "soon"), ("--every 'soon'", "5s")),
+        (("--follow", "--every", "0s"), ("--every '0s'", "5s")),
+        (("--tables", "silver"), ("--tables 'silver'", "all or gold")),
+        (("--all", "--run", "x"), ("--all", "--run")),
+    ],
+)
+def test_what_does_not_go_together_is_told(
+    tmp_path: Path, options: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    refused(unisono("pipeline", str(tmp_path), "--out", str(tmp_path / "o"), *options), *words)
