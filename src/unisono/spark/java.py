@@ -145,13 +145,12 @@ def _answer(command: list[str]) -> str | None:
     late.start()
     try:
         assert process.stdout is not None
-        said = process.stdout.read(ANSWER_OCTETS_MAX)
-        if len(said) == ANSWER_OCTETS_MAX:
-            _end(process)
+        with process.stdout as answer:
+            said = answer.read(ANSWER_OCTETS_MAX)
+        # Who has more to say finds nobody who listens.
         well = process.wait() == 0
     finally:
         late.cancel()
-        process.stdout and process.stdout.close()
     return said.decode("utf-8", "replace") if well else None
 
 
