@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,10 +16,15 @@ pytest.importorskip("pyspark", reason="needs pip install 'unisono[spark]'")
 
 from pyspark.sql import functions as F
 
+from tests.hold import ROOT
+from tests.laws.stories import story, write_trace
 from tests.spark.sinkstage import Stage, repeated_of, rss_octets, staged
 from unisono.feed.site import IN_FLIGHT_OCTETS_MAX
 from unisono.spark import register
 from unisono.spark.session import in_words
+from unisono.spark.source.batch import MODES, PARTITIONS_MAX
+from unisono.spark.source.sink import BATCH_OPTIONS, SAY_ROWS
+from unisono.spark.source.sorting import MEMORY_OCTETS
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
 
@@ -180,3 +186,37 @@ def test_spark_tells_the_writer_its_mistakes(session: Any, stage: Stage) -> None
         with pytest.raises(Exception) as raised:
             frame.write.format("unisono").options(**options).mode(mode).save()
         assert words in in_words(raised.value)
+
+
+# -- the page -------------------------------------------------------------------------------------
+
+PAGE = (ROOT / "docs" / "SPARK.md").read_text()
+PROGRAMS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+def test_what_the_page_shows_runs(
+    session: Any, stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of it in one go, as a reader would, in the session that the tests share."""
+    before = stage.counts()[0]
+    told = "a: view 1 a b | send | a:1\nb: view 1 a b | a:1"
+    write_trace(story(told, run="night-7"), tmp_path / "traces")
+    (tmp_path / "traces" / "run=night-7" / "bad.parquet").write_bytes(b"")
+    whole = "\n".join(PROGRAMS).replace("127.0.0.1:7420", stage.feed)
+    whole = whole.replace('open_session("local[2]")', "session")
+    # Spark's workers are where the session was opened.
+    whole = re.sub(r'"(traces|\w+-checkpoint)"', rf'"{tmp_path}/\1"', whole)
+    assert whole.count(stage.feed) == 3 and whole.count(str(tmp_path)) == 6
+    exec(compile(whole, "docs/SPARK.md", "exec"), {"session": session})
+    assert "torn, or no Parquet" in capsys.readouterr().out
+    said = said_since(stage, before, 100 + 1000 + 10)
+    assert sorted(said[:100]) == sorted(b"order %d" % n for n in range(100))
+    assert sorted(said[100:1100]) == sorted(b"number %d" % n for n in range(1000))
+    assert said[1100:1102] == [b'{"digit":0,"count":10}', b'{"digit":1,"count":10}']
+
+
+def test_every_option_is_on_the_page() -> None:
+    for option in (*BATCH_OPTIONS, *MODES):
+        assert f"`{option}`" in PAGE, option
+    for words in (f"{SAY_ROWS:,} rows", f"{PARTITIONS_MAX:,} files", f"{MEMORY_OCTETS >> 20} MB"):
+        assert words in PAGE, words
