@@ -13,7 +13,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from unisono.spark.measures import CURVE, QUANTILES, quantile
-from unisono.spark.tables import HISTORY, Tables
+from unisono.spark.tables import HISTORY, Silver
 from unisono.trace.history import ALIVE, VANISHED
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def keys_of(measures: DataFrame) -> DataFrame:
 # -- recoveries ------------------------------------------------------------------------------------
 
 
-def recoveries_of(tables: Tables) -> DataFrame:
+def recoveries_of(tables: Silver) -> DataFrame:
     """A row a life that others lost from their views: when, and how long until all had gone on.
 
     `at_us` is the time of its `crash` or `leave` row, or of its last row where it has neither; null
@@ -109,7 +109,7 @@ def _since(when: str) -> Column:
 # -- latency ---------------------------------------------------------------------------------------
 
 
-def latencies_of(tables: Tables, keys: DataFrame) -> DataFrame:
+def latencies_of(tables: Silver, keys: DataFrame) -> DataFrame:
     """How many deliveries took how long, in classes: each microsecond up to 255, then 128 classes
     to a doubling. What took less than no time, by clocks that differ, is in the first."""
     timed = tables.deliveries.where("latency_us IS NOT NULL")
@@ -145,7 +145,7 @@ def latency_curves(latencies: DataFrame, by: tuple[str, ...]) -> DataFrame:
 # -- rates -----------------------------------------------------------------------------------------
 
 
-def rate_curves(tables: Tables, keys: DataFrame) -> DataFrame:
+def rate_curves(tables: Silver, keys: DataFrame) -> DataFrame:
     """Deliveries a second at a member, over the time since the run's first delivery. Time without a
     delivery has no row."""
     spans = tables.deliveries.groupBy("run", "protocol").agg(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from unisono.spark.tables import HISTORY, Tables
+from unisono.spark.tables import HISTORY, Silver
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -47,7 +47,7 @@ _WHOLE: Final = ["run", "protocol"]
 _NODE: Final = ["run", "protocol", "node"]
 
 
-def measures_of(tables: Tables) -> DataFrame:
+def measures_of(tables: Silver) -> DataFrame:
     """By run and protocol, for the whole run (`node` is null) and for each node."""
     lives = _of_lives(tables)
     rows = []
@@ -89,7 +89,7 @@ def _rate(amount: Column) -> Column:
     return F.when(F.col("span_us") > 0, amount * 1e6 / F.col("span_us"))
 
 
-def _of_lives(tables: Tables) -> DataFrame:
+def _of_lives(tables: Silver) -> DataFrame:
     """One row a life: what it sent, delivered and installed, and how long it took."""
     sizes = {"sent": tables.sends, "delivered": tables.deliveries, "views": tables.views}
     none = F.lit(None)
@@ -120,7 +120,7 @@ def _of_lives(tables: Tables) -> DataFrame:
 # -- protocol work ---------------------------------------------------------------------------------
 
 
-def with_work(measures: DataFrame, tables: Tables) -> DataFrame:
+def with_work(measures: DataFrame, tables: Silver) -> DataFrame:
     """Adds the measures of protocol work; none was traced where a run and protocol has no row of
     it."""
     work = tables.union(_work_by(tables, _WHOLE), _work_by(tables, _NODE))
@@ -138,7 +138,7 @@ def with_work(measures: DataFrame, tables: Tables) -> DataFrame:
     return joined.join(traced, _WHOLE, "left").select(*measures.columns, *counted, *WORK[5:])
 
 
-def _work_by(tables: Tables, keys: list[str]) -> DataFrame:
+def _work_by(tables: Silver, keys: list[str]) -> DataFrame:
     def total(kind: str, column: str) -> Column:
         of_kind = F.when(F.col("kind") == kind, F.col(column)).otherwise(0)
         return F.sum(of_kind.cast("bigint"))

@@ -18,13 +18,14 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from unisono.errors import Misuse
-from unisono.laws import LAWS, Verdict
+from unisono.laws import Verdict
 from unisono.laws.verdict import verdict_json
 from unisono.spark import gold
 from unisono.spark.bronze import Bronze, read_bronze
 from unisono.spark.findings import curves_in, findings_in, runs_in, summary_in
-from unisono.spark.laws import Claims, claims_of, verdicts_of, violations_of
-from unisono.spark.measures import measures_of, with_work
+from unisono.spark.laws import Claims, claims_of
+from unisono.spark.layout import judged
+from unisono.spark.measures import with_work
 from unisono.spark.places import CURVES, REPORT, RUNS, SUMMARY, Places, folders_in, places
 from unisono.spark.report import page
 from unisono.spark.runs import (
@@ -38,12 +39,12 @@ from unisono.spark.runs import (
     word_of,
 )
 from unisono.spark.shelves import frame_in, stage, stage_little, stage_whole
-from unisono.spark.tables import tables_of, with_parents
+from unisono.spark.tables import silver_of, with_parents
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from unisono.spark.tables import Tables
+    from unisono.spark.tables import Silver
 
 ALONE_OCTETS: Final = 4 << 20
 """Of a smaller trace each step is one task: without exchanges all laws are a single stage."""
@@ -162,14 +163,6 @@ class _Asked(NamedTuple):
         return {name: self.laws(name) for name in sorted(protocols | self.claimed.keys())}
 
 
-class _Judged(NamedTuple):
-    """What a judge finds; see `unisono.spark.laws` and `unisono.spark.measures`."""
-
-    violations: DataFrame
-    verdicts: DataFrame
-    measures: DataFrame
-
-
 class _Work:
     """One batch of runs at work: what all its stages need."""
 
@@ -223,40 +216,32 @@ class _Work:
             if silver:
                 self.stage("bronze/events", bronze.events, "node", "incarnation", "step")
             self.say("making the tables")
-            tables = tables_of(bronze.events, bronze.torn, self.keep, self.alone)
+            tables = silver_of(bronze.events, bronze.torn, self.keep, self.alone)
             counts = self.keep(_counts(bronze), "counts")
         finally:
             bronze.checked.unpersist()
         if silver:
             self._stage_silver(tables)
         self.say("judging")
-        judged = self._judged(tables, claimed, counts, going_on)
-        self.stage(
-            "gold/violations", judged.violations, "law", "life", "message", "other", "detail"
-        )
-        self.stage("gold/verdicts", judged.verdicts, "law")
-        self.say("measuring")
-        measures = self.keep(with_work(judged.measures, tables), "measures")
+        found = judged(self.session, self.files, claimed)
+        try:
+            violations, verdicts = found.violations, found.verdicts
+            if going_on:
+                violations, verdicts = _so_far(violations, verdicts, counts)
+            told = ("law", "life", "message", "other", "detail")
+            self.stage("gold/violations", violations, *told)
+            verdicts = self.keep(verdicts, "verdicts")
+            self.stage("gold/verdicts", verdicts, "law")
+            self.say("measuring")
+            measures = self.keep(with_work(found.measures, tables), "measures")
+        finally:
+            found.forget()
         self.stage("gold/measures", measures, "protocol", "node")
         self.stage("gold/recoveries", gold.recoveries_of(tables), "protocol", "group", "life")
         self._stage_curves(tables, measures)
-        self.stage(RUNS, self._runs(counts, judged.verdicts, claimed, going_on))
+        self.stage(RUNS, self._runs(counts, verdicts, claimed, going_on))
 
-    def _judged(
-        self, tables: Tables, claimed: Claims, counts: DataFrame, going_on: bool
-    ) -> _Judged:
-        claims = claims_of(self.session, claimed)
-        wanted = [law for law in LAWS if any(law in laws for laws in claimed.values())]
-        found = violations_of(tables, claims, wanted)
-        if going_on:
-            laws = F.explode(F.array(*(F.lit(law) for law in EVENTUAL))).alias("law")
-            early = counts.where("NOT whole").select("run", laws)
-            found = found.join(early, ["run", "law"], "left_anti").select(*found.columns)
-        violations = self.keep(found, "violations")
-        verdicts = self.keep(verdicts_of(tables, claims, violations), "verdicts")
-        return _Judged(violations, verdicts, measures_of(tables))
-
-    def _stage_silver(self, tables: Tables) -> None:
+    def _stage_silver(self, tables: Silver) -> None:
         sends = with_parents(tables.sends, tables.deliveries)
         life = ("protocol", "group", "life", "step")
         self.stage("silver/sends", sends, *life)
@@ -264,7 +249,7 @@ class _Work:
         self.stage("silver/views", tables.views, *life)
         self.stage("silver/packets", tables.packets, *life)
 
-    def _stage_curves(self, tables: Tables, measures: DataFrame) -> None:
+    def _stage_curves(self, tables: Silver, measures: DataFrame) -> None:
         keys = gold.keys_of(measures)
         latencies = self.keep(gold.latencies_of(tables, keys), "latencies")
         self.stage("gold/latencies", latencies, "protocol", "latency_us")
@@ -298,6 +283,19 @@ class _Work:
             print_.alias("fingerprint"),
             F.array_join(F.transform("protocols", lambda name: word[name]), " ").alias("asked"),
         )
+
+
+def _so_far(
+    violations: DataFrame, verdicts: DataFrame, counts: DataFrame
+) -> tuple[DataFrame, DataFrame]:
+    """What is found of runs that may go on, without what may still come."""
+    laws = F.explode(F.array(*(F.lit(law) for law in EVENTUAL))).alias("law")
+    early = counts.where("NOT whole").select("run", laws)
+    blamed = violations.join(early, ["run", "law"], "left_anti").select(*violations.columns)
+    marked = verdicts.join(early.withColumn("early", F.lit(True)), ["run", "law"], "left")
+    excused = (F.col("verdict") == "broken") & F.coalesce("early", F.lit(False))
+    verdict = F.when(excused, "kept").otherwise(F.col("verdict")).alias("verdict")
+    return blamed, marked.select("run", "law", verdict)
 
 
 def _counts(bronze: Bronze) -> DataFrame:

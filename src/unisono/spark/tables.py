@@ -24,8 +24,8 @@ HISTORY: Final = lives.HISTORY
 
 
 @dataclass(frozen=True)
-class Tables:
-    """All that the laws and the measures look at."""
+class Silver:
+    """What the measures look at."""
 
     sends: DataFrame
     deliveries: DataFrame
@@ -34,8 +34,6 @@ class Tables:
     lives: DataFrame
     known: DataFrame
     bases: DataFrame
-    heard: DataFrame
-    missing: DataFrame
     alone: bool = False
     """Each table is one partition, and what is put together from them is to be one as well."""
 
@@ -45,12 +43,20 @@ class Tables:
         return both.coalesce(1) if self.alone else both
 
 
+@dataclass(frozen=True, kw_only=True)
+class Tables(Silver):
+    """All that the laws look at."""
+
+    heard: DataFrame
+    missing: DataFrame
+
+
 Keep: TypeAlias = Callable[["DataFrame", str], "DataFrame"]
 """Computes a table now and gives it back as read from where it is kept. Plans stay small so: what
 follows is planned from the table, not from all that led to it."""
 
 
-def tables_of(events: DataFrame, torn: DataFrame, keep: Keep, alone: bool = False) -> Tables:
+def silver_of(events: DataFrame, torn: DataFrame, keep: Keep, alone: bool = False) -> Silver:
     """The tables of some events; `torn` are the lives whose file has no end."""
     named = events.withColumn("life", F.concat_ws("#", "node", "incarnation"))
     views = keep(views_of(named), "views")
@@ -58,20 +64,24 @@ def tables_of(events: DataFrame, torn: DataFrame, keep: Keep, alone: bool = Fals
     known = keep(lives.known_of(views), "known")
     lived = keep(lives.lives_of(named, views, known, torn), "lives")
     bases = keep(lives.bases_of(lived, known), "bases")
-    deliveries = keep(deliveries_of(named, sends, bases), "deliveries")
-    heard = keep(heard_of(deliveries), "heard")
-    return Tables(
+    return Silver(
         sends=sends,
-        deliveries=deliveries,
+        deliveries=keep(deliveries_of(named, sends, bases), "deliveries"),
         views=views,
         packets=keep(packets_of(named), "packets"),
         lives=lived,
         known=known,
         bases=bases,
-        heard=heard,
-        missing=keep(missing_of(heard, lived, bases), "missing"),
         alone=alone,
     )
+
+
+def tables_of(events: DataFrame, torn: DataFrame, keep: Keep, alone: bool = False) -> Tables:
+    """The same, with what only the laws need."""
+    silver = silver_of(events, torn, keep, alone)
+    heard = keep(heard_of(silver.deliveries), "heard")
+    missing = keep(missing_of(heard, silver.lives, silver.bases), "missing")
+    return Tables(**vars(silver), heard=heard, missing=missing)
 
 
 def sends_of(named: DataFrame) -> DataFrame:
