@@ -87,6 +87,20 @@ def test_a_feed_that_restarts_is_waited_for(tmp_path: Path) -> None:
         again[0].close()
 
 
+def test_a_range_that_was_interrupted_goes_on_where_it_was(tmp_path: Path) -> None:
+    door = Served(tmp_path)
+    for seq in range(1, 41):
+        noise = random.Random(seq).randbytes(500_000)
+        door.say([messages(seq, seq)[0]._replace(payload=noise)])
+    with FeedClient(door.at, 20) as client:
+        reading = client.read(0, 40)
+        found = [next(reading).column(0)[0].as_py() for _ in range(3)]
+        door.close()
+        with Served(tmp_path, door.port):
+            found += [batch.column(0)[0].as_py() for batch in reading]
+    assert found == list(range(1, 41))
+
+
 def test_another_feed_stands_in(tmp_path: Path) -> None:
     one, other = Served(tmp_path / "one"), Served(tmp_path / "other")
     one.say(messages(1, 5))

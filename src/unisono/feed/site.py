@@ -30,6 +30,8 @@ TRIM_EVERY_S: Final = 5.0
 PAUSE_S, PAUSE_MAX_S = 0.3, 10.0
 RECALL_TRIES: Final = 10
 """So often are others asked for a hole without an answer, a second apart, before it is lost."""
+FORGOTTEN_TRIES: Final = 3
+"""So often when all answer that they have nothing: another feed may be on its way."""
 COMPARED_COUNT: Final = 512
 """So many of the last messages in the log are compared with the group's when the feed returns."""
 IN_FLIGHT_OCTETS_MAX: Final = 8 << 20
@@ -250,14 +252,19 @@ class Feed:
         tries = 0
         while missing := self._keeper.missing():
             first, last = missing[0]
-            if await self._recall(group, first, last):
-                tries = 0
-                continue
+            try:
+                if await self._recall(group, first, last):
+                    tries = 0
+                    continue
+                why, most = "those that have them do not answer", RECALL_TRIES
+            except Forgotten:
+                why, most = "nobody has them any more", FORGOTTEN_TRIES
             tries += 1
-            if tries >= RECALL_TRIES:
-                await self._lose(first, last, "those that have them do not answer")
+            if tries >= most:
+                await self._lose(first, last, why)
                 tries = 0
-            await asyncio.sleep(1)
+            else:
+                await asyncio.sleep(1)
 
     async def _compare(self, group: Group, archive: _Archive) -> None:
         """Whether the group still says of the last places what we have logged. A message that was
@@ -276,20 +283,12 @@ class Feed:
             await self._append(lambda: self._keeper.take_back(other[0] - 1, _now_us()))
 
     async def _recall(self, group: Group, first: int, last: int) -> bool:
-        """Fill this hole from its begin on; whether that brought anything."""
-        base, at = self._keeper.base, first
-        try:
-            async for messages in group.recall(first - base, last - base):
-                starts = base + _seq_of(messages[0])
-                if starts > at:
-                    await self._lose(at, starts - 1, "nobody has them any more")
-                await self._append(lambda told=messages: self._keeper.fill(told, _now_us()))  # type: ignore[misc]
-                self.counts["recalled"] += len(messages)
-                at = base + _seq_of(messages[-1]) + 1
-        except Forgotten as gone:
-            await self._lose(at, last, str(gone))
-            return True
-        return at > first
+        """Fill of this hole what others tell; whether they told anything of it."""
+        base, before = self._keeper.base, self._keeper.missing()
+        async for messages in group.recall(first - base, last - base):
+            self.counts["recalled"] += len(messages)
+            await self._append(lambda some=messages: self._keeper.fill(some, _now_us()))  # type: ignore[misc]
+        return self._keeper.missing() != before
 
     async def _lose(self, first: int, last: int, why: str) -> None:
         log.warning("places %d to %d are lost: %s", first, last, why)
