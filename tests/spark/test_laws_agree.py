@@ -1,9 +1,11 @@
-"""The laws on Spark and the plain ones say the same, of every history that could be thought of."""
+"""The laws are written three times, and say the same of every history that could be thought of:
+plainly, as DataFrames, and on the columns of files; there in one piece, and in many small ones."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,16 +13,15 @@ import pytest
 
 from tests.laws.doctoring import FILES
 from tests.laws.stories import DOCTORED, SOUND, story, write_trace
-from tests.laws.test_mutants import orderly
-from unisono.laws import LAWS, VIOLATIONS_MAX, Verdict, judge_all
+from tests.laws.test_mutants import MUTANTS, orderly
+from unisono.laws import LAWS, VIOLATIONS_MAX, Verdict, Violation, judge, judge_all
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
-from unisono.spark.laws import SPARK_LAWS
-from unisono.trace.files import read_trace
+from unisono.trace.files import Trace, read_trace
 from unisono.trace.history import History
 from unisono.trace.record import LEFT, Row
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(400)
 CLAIMED = {"story": list(LAWS), "rmcast": list(LAWS), "second": ["validity"]}
 
 # -- doctoring -----------------------------------------------------------------------------------
@@ -158,94 +159,262 @@ def odd_histories() -> list[History]:
     other = [row._replace(protocol="second", group="h2") for row in lost.rows]
     spread = [row._replace(node=f"{row.node}{n}", sender=row.sender and f"{row.sender}{n}")
               for n, part in enumerate((again, other), 1) for row in part]  # fmt: skip
+    far = "a: view 1 a b | send | send 999999999999 | a:999999999999 | a:1\nb: view 1 a b | a:1"
+    forms = [row._replace(node="a", sender="a", step=9, digest=3) for row in lost.rows[1:2]]
     return [
         story(f"a: view 1 a b | {many}\nb: view 1 a b", run="many"),
         story("x%y: view 1 x%y z | send | x%y:1\nz: view 1 x%y z cut x%25y#1:1 | x%y:1", run="007"),
         story("ü<b>: view 1 b | send | send | ü<b>:2", run="ü/<b>&'\""),
+        story("a: view 1 a b | view 2 b\nb: view 1 a b | view 2 b", run="a later view without it"),
+        story("a: view 1 a b | stop expelled | view 2 b\nb: view 1 a b | view 2 b", run="too late"),
+        story(far, run="far apart"),
+        History("sent in two forms", "story", "g", (*lost.rows, *forms)),
         History("two groups", "story", "g", (*lost.rows, *spread)),
     ]
 
 
-def all_histories() -> list[History]:
-    told = [item.history for item in (*DOCTORED, *SOUND) if item.history.rows]
+class Told(NamedTuple):
+    """A history, what was done to it, and which laws it broke before that; `once` when others
+    tell of the same cause, so that not all need be cut into pieces."""
+
+    history: History
+    cause: str
+    before: frozenset[str] = frozenset()
+    once: bool = False
+
+
+def broken_laws(history: History) -> frozenset[str]:
+    return frozenset(law for law, word in judge(history, LAWS).laws.items() if word == "broken")
+
+
+def all_histories() -> list[Told]:
+    told = [Told(item.history, item.name) for item in (*DOCTORED, *SOUND) if item.history.rows]
     sources = [simulated(1), simulated(5), orderly(3)]
+    before = [broken_laws(History("r", rows[0].protocol, "g", tuple(rows))) for rows in sources]
     for number, name in enumerate(DOCTORS):
-        for times in (1, 6):
-            rows = sources[(number + times) % 3]
-            told.append(doctored(rows, name, seed=number, times=times))
-    return told + odd_histories()
+        for times in (1, 3, 6):
+            which = (number + times) % 3
+            history = doctored(sources[which], name, seed=number, times=times)
+            told.append(Told(history, name, before[which], once=times == 3))
+    for mutant, _ in MUTANTS:
+        for seed in range(5):
+            rows = orderly(seed, count=16)
+            mutant(rows, random.Random(seed))
+            by_step = {(row.node, row.incarnation, row.step): row for row in rows}
+            run_name = f"{mutant.__name__} {seed}"
+            history = History(run_name, "story", "g", tuple(_by_step(by_step)))
+            told.append(Told(history, mutant.__name__, once=seed > 1))
+    return told + [Told(history, history.run) for history in odd_histories()]
 
 
-class Both(NamedTuple):
+class Said(NamedTuple):
+    """What one way of judging says."""
+
+    verdicts: dict[str, Verdict]
+    """By run."""
+    measures: dict[tuple[str, str, str | None], dict[str, Any]]
+    """By run, protocol and node."""
+    quarantine: list[tuple[str, int, str]]
+    events: int
+
+
+class Three(NamedTuple):
+    told: list[Told]
+    trace: Trace
     plain: dict[str, Verdict]
-    spark: dict[str, Verdict]
-    json: dict[str, Any]
-    report: str
+    tables: Said
+    whole: Said
+    shards: Said
+    whole_only: set[str]
+
+    def by(self, way: str) -> tuple[Said, dict[str, Verdict]]:
+        """What one way says, and the plain verdicts on the runs that it was given."""
+        passed = self.whole_only if way == "shards" else set()
+        plain = {run: verdict for run, verdict in self.plain.items() if run not in passed}
+        return getattr(self, way), plain
 
 
 @pytest.fixture(scope="module")
-def both(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Both:
-    """All histories as runs of one directory, judged by both, on Spark in one job."""
-    from unisono.spark.pipeline import run_pipeline
+def three(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Three:
+    """All histories as runs of one directory, judged by all, on Spark in one job each."""
+    from unisono.spark.layout import Limits
 
     trace_dir: Path = tmp_path_factory.mktemp("trace")
-    for history in all_histories():
-        write_trace(history, trace_dir)
+    told = all_histories()
+    for each in told:
+        write_trace(each.history, trace_dir)
     for item in FILES:
         item.write(trace_dir)
     trace = read_trace(trace_dir)
-    plain = judge_all(trace.histories(), lambda protocol: CLAIMED[protocol])
-    result = run_pipeline(spark, trace_dir, tmp_path_factory.mktemp("out"), CLAIMED)
-    assert result.events == trace.events
-    assert result.quarantined == len(trace.quarantined)
-    return Both(plain, result.verdicts, result.as_json(), result.report.read_text())
+    small = Limits(shard_rows=25, piece_rows=6, giant_octets=0, tasks_max=2)
+    whole_only = {each.history.run for each in told if each.once}
+    return Three(
+        told=told,
+        trace=trace,
+        plain=judge_all(trace.histories(), lambda protocol: CLAIMED[protocol]),
+        tables=by_tables(spark, trace_dir, tmp_path_factory.mktemp("tables")),
+        whole=by_layout(spark, trace_dir, Limits()),
+        shards=by_layout(spark, trace_dir, small, set(trace.runs) - whole_only),
+        whole_only=whole_only,
+    )
 
 
-def test_every_law_is_written_twice() -> None:
+def by_layout(spark: Any, trace_dir: Path, limits: Any, runs: set[str] | None = None) -> Said:
+    from unisono.spark.layout import judged
+
+    found = judged(spark, trace_dir, CLAIMED, runs, limits)
+    try:
+        (counts,) = found.counts.selectExpr("sum(events) AS n").collect()
+        return said(found.verdicts, found.violations, found.measures, found.quarantine, counts.n)
+    finally:
+        found.forget()
+
+
+def by_tables(spark: Any, trace_dir: Path, scratch: Path) -> Said:
+    """The laws as DataFrames, on tables of one partition."""
+    from unisono.spark.bronze import read_bronze
+    from unisono.spark.laws import claims_of, verdicts_of, violations_of
+    from unisono.spark.measures import measures_of
+    from unisono.spark.tables import tables_of
+
+    def keep(table: Any, name: str) -> Any:
+        table.write.parquet(f"file://{scratch / name}")
+        return spark.read.schema(table.schema).parquet(f"file://{scratch / name}").coalesce(1)
+
+    with for_one_task(spark):
+        bronze = read_bronze(spark, trace_dir, alone=True)
+        bronze.checked.persist()
+        try:
+            tables = tables_of(bronze.events, bronze.torn, keep, alone=True)
+            quarantine = keep(bronze.quarantine, "quarantine")
+            events = bronze.events.count()
+        finally:
+            bronze.checked.unpersist()
+        claims = claims_of(spark, CLAIMED)
+        violations = keep(violations_of(tables, claims, list(LAWS)), "violations")
+        verdicts = verdicts_of(tables, claims, violations)
+        return said(verdicts, violations, measures_of(tables), quarantine, events)
+
+
+@contextmanager
+def for_one_task(spark: Any) -> Iterator[None]:
+    """Spark's settings for little data and much of a plan."""
+    settings = {
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+        "spark.sql.autoBroadcastJoinThreshold": "-1",
+    }
+    before = {name: spark.conf.get(name, None) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, old in before.items():
+            spark.conf.unset(name) if old is None else spark.conf.set(name, old)
+
+
+def said(verdicts: Any, violations: Any, measures: Any, quarantine: Any, events: int) -> Said:
+    found: dict[str, list[Violation]] = {}
+    for row in violations.collect():
+        violation = Violation(row.law, row.run, row.life, row.message, row.other, row.detail)
+        found.setdefault(row.run, []).append(violation)
+    laws: dict[str, dict[str, str]] = {}
+    for row in verdicts.collect():
+        laws.setdefault(row.run, {})[row.law] = row.verdict
+    return Said(
+        {run: Verdict(words, sorted(found.get(run, []))) for run, words in laws.items()},
+        {(row.run, row.protocol, row.node): row.asDict() for row in measures.collect()},
+        sorted((row.path, -1 if row.row is None else row.row, row.reason)
+               for row in quarantine.collect()),
+        events,
+    )  # fmt: skip
+
+
+WAYS = ("tables", "whole", "shards")
+
+
+def test_every_law_is_written_three_times() -> None:
+    pytest.importorskip("pyspark")
+    from unisono.spark.laws import SPARK_LAWS
+    from unisono.spark.layout.delivery import SCREENS
+    from unisono.spark.layout.judging import OF_VIEWS
+
     assert list(SPARK_LAWS) == list(LAWS)
+    exact = {"fifo", "causal", "total_order", "prefix"}
+    assert SCREENS.keys() | OF_VIEWS.keys() | exact == LAWS.keys()
 
 
-def test_verdicts_and_violations_are_the_same(both: Both) -> None:
-    assert list(both.spark) == sorted(both.plain)
-    for name, verdict in both.plain.items():
-        assert both.spark[name].violations == verdict.violations, name
-        assert both.spark[name].laws == verdict.laws, name
+def test_there_are_many_histories_and_each_law_is_broken_in_five_ways(three: Three) -> None:
+    assert len(three.plain) >= 200
+    ways: dict[str, set[str]] = {law: set() for law in LAWS}
+    for each in three.told:
+        for law in broken_laws(each.history) - each.before:
+            ways[law].add(each.cause)
+    assert {law: len(causes) for law, causes in ways.items() if len(causes) < 5} == {}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_verdicts_and_violations_are_the_same(three: Three, way: str) -> None:
+    spoken, plain = three.by(way)
+    assert spoken.verdicts.keys() == plain.keys()
+    for name, verdict in plain.items():
+        assert spoken.verdicts[name].violations == verdict.violations, name
+        assert {law: spoken.verdicts[name].laws[law] for law in LAWS} == verdict.laws, name
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_same_rows_are_judged_and_put_aside(three: Three, way: str) -> None:
+    spoken, plain = three.by(way)
+    assert spoken.events == sum(len(three.trace.runs[run]) for run in plain)
+    assert spoken.quarantine == sorted(
+        (each.path, -1 if each.row is None else each.row, each.reason)
+        for each in three.trace.quarantined
+    )
+
+
+@pytest.mark.parametrize("way", ["whole", "shards"])
+def test_the_measures_are_those_of_the_tables(three: Three, way: str) -> None:
+    spoken, plain = three.by(way)
+    measured = {key: row for key, row in three.tables.measures.items() if key[0] in plain}
+    assert spoken.measures.keys() == measured.keys()
+    for key, row in measured.items():
+        assert spoken.measures[key] == pytest.approx(row), key
 
 
 @pytest.mark.parametrize(
     "law", [pytest.param(law, marks=pytest.mark.catches(law), id=law) for law in LAWS]
 )
-def test_a_law_on_spark_catches_what_the_plain_one_does(both: Both, law: str) -> None:
-    broken = {name for name, verdict in both.spark.items() if verdict.laws[law] == "broken"}
-    assert broken == {name for name, verdict in both.plain.items() if verdict.laws[law] == "broken"}
+def test_a_law_on_spark_catches_what_the_plain_one_does(three: Three, law: str) -> None:
     meant = {item.history.run for item in DOCTORED if item.law == law}
-    assert meant <= broken
-    assert len(broken) >= 2
+    for way in WAYS:
+        spoken, plain = three.by(way)
+        broken = {run for run, verdict in plain.items() if verdict.laws[law] == "broken"}
+        assert meant <= broken
+        found = {run for run, said in spoken.verdicts.items() if said.laws[law] == "broken"}
+        assert found == broken, way
 
 
-def test_changed_files_are_judged_as_plainly(both: Both) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_changed_files_are_judged_as_plainly(three: Three, way: str) -> None:
     for item in FILES:
-        laws = both.spark[item.run].laws
-        assert both.plain[item.run].laws == laws, item.name
+        laws = getattr(three, way).verdicts[item.run].laws
+        assert three.plain[item.run].laws == {law: laws[law] for law in LAWS}, item.name
         assert {laws[law] for law in item.laws} <= {"broken"}, item.name
         assert item.laws or "broken" not in laws.values(), item.name
 
 
-def test_no_more_is_told_than_plainly(both: Both) -> None:
-    told = [found for found in both.spark["many"].violations if found.law == "validity"]
+@pytest.mark.parametrize("way", WAYS)
+def test_no_more_is_told_than_plainly(three: Three, way: str) -> None:
+    verdicts: dict[str, Verdict] = getattr(three, way).verdicts
+    told = [found for found in verdicts["many"].violations if found.law == "validity"]
     assert len(told) == VIOLATIONS_MAX
     assert told[1].message == "a#1:10"
 
 
-def test_two_groups_of_a_run_may_say_the_same(both: Both) -> None:
-    assert both.spark["two groups"].laws["validity"] == "broken"
-    assert len({found.life for found in both.spark["two groups"].violations}) == 3
-
-
-def test_the_report_names_every_run_and_lets_no_markup_through(both: Both) -> None:
-    from html import escape
-
-    for name in both.plain:
-        assert f"<th>{escape(name)}</th>" in both.report
-    assert "<b>&'" not in both.report
-    assert both.report.count("<b>") == 0
+@pytest.mark.parametrize("way", WAYS)
+def test_two_groups_of_a_run_may_say_the_same(three: Three, way: str) -> None:
+    verdict: Verdict = getattr(three, way).verdicts["two groups"]
+    assert verdict.laws["validity"] == "broken"
+    assert len({found.life for found in verdict.violations}) == 3

@@ -35,8 +35,6 @@ __all__ = ["Judged", "Limits", "judged"]
 Source: TypeAlias = "str | os.PathLike[str] | Sequence[Found]"
 
 RUNS_A_TASK = 2_000
-SHARDS_MAX = 4_000
-"""More shards than this share tasks."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +172,7 @@ def _giant(
     octets = sum(sized.octets for sized in giant)
     bins = _bins(session, chains, limits.task_octets)
     # A row takes some twenty bytes.
-    shards = max(1, min(SHARDS_MAX, octets // (20 * limits.shard_rows) + len(giant)))
+    shards = max(1, min(limits.tasks_max, octets // (20 * limits.shard_rows) + len(giant)))
 
     def survey(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return tasks.survey_chains(batches, limits)
@@ -185,7 +183,7 @@ def _giant(
     def fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return tasks.fold_runs(batches, laws)
 
-    folds = min(len(giant), 64)
+    folds = min(len(giant), limits.tasks_max, 64)
     return (
         _named(session, bins)
         .mapInArrow(survey, STEP_DDL)

@@ -31,6 +31,8 @@ class Limits(NamedTuple):
     """A run whose files have less is one task's work, and several runs may be."""
     task_octets: int = 16 << 20
     """A task takes small runs until their files have this much."""
+    tasks_max: int = 4_000
+    """More shards than this share tasks."""
 
 
 @dataclass

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from unisono.spark.layout.columns import DELIVER, KIND, SEND, VIEW, Array, Codes, Said
 from unisono.trace.checks import SPOKEN, reason_against
-from unisono.trace.parquet import SCHEMA, ParquetPart, _canonical
+from unisono.trace.parquet import SCHEMA, ParquetPart, _canonical, filled
 from unisono.trace.record import PROBE, Row
 
 WORDS: Final = tuple(field.name for field in SCHEMA if field.type == pa.string())
@@ -40,6 +40,9 @@ _SCHEMA: Final = pa.schema(
         for field in SCHEMA
     ]
 )
+
+_PLAIN: Final = pa.schema([SCHEMA.field(name) for name in NEEDED])
+_AGAIN: Final = pa.schema([_SCHEMA.field(name) for name in NEEDED])
 
 
 class LayoutPart(ParquetPart):
@@ -76,7 +79,7 @@ class LayoutPart(ParquetPart):
 
 def _worded(table: pa.Table) -> pa.Table:
     """In the types that the columns are made of."""
-    table = table.select(SCHEMA.names)
+    table = filled(table)
     if not table.schema.equals(_SCHEMA):
         table = _canonical(table).cast(_SCHEMA)
     table.validate(full=True)
@@ -94,14 +97,10 @@ def groups_again(path: bytes, groups: Sequence[int], recovered: bool) -> Iterato
         with file:
             for index in groups:
                 table = file.read_row_group(index, columns=list(NEEDED), use_threads=False)
-                wanted = pa.schema([_SCHEMA.field(name) for name in NEEDED])
-                yield table if table.schema.equals(wanted) else _plain(table).cast(wanted)
+                table = filled(table, NEEDED)
+                yield table if table.schema.equals(_AGAIN) else table.cast(_PLAIN).cast(_AGAIN)
     finally:
         os.close(handle)
-
-
-def _plain(table: pa.Table) -> pa.Table:
-    return table.cast(pa.schema([SCHEMA.field(name) for name in table.column_names]))
 
 
 @dataclass(slots=True)
