@@ -1,11 +1,14 @@
 """Pages to look at and to test: real runs with faults planted in their traces, judged plainly.
 
-`python -m tests.spark.pages DIR` runs the pipeline over such traces and leaves the report and the
-screenshots of docs/REPORT.md in DIR.
+`python -m tests.spark.pages DIR` runs the pipeline over such traces and leaves the screenshots of
+docs/REPORT.md in DIR.
 """
 
 from __future__ import annotations
 
+import contextlib
+import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -192,3 +195,52 @@ def hostile(few: Findings) -> Findings:
         quarantined=1,
         quarantine=[(HOSTILE, None, HOSTILE)],
     )
+
+
+# -- screenshots -----------------------------------------------------------------------------------
+
+PHONE_PX = 1000
+"""How much of the page is shown on the phone."""
+
+
+def shoot(page: Path, into: Path) -> None:
+    """The page in a browser: a broken run on a desk in light, the top on a phone in dark."""
+    from tests.spark import browser
+
+    program = browser.found()
+    if program is None:
+        sys.exit("no browser here: install chromium")
+    into.mkdir(parents=True, exist_ok=True)
+    last = "[...document.querySelectorAll('article')].at(-1).getBoundingClientRect()"
+    with browser.Browser(program) as one:
+        one.open(page, browser.DESK)
+        top, height = one.value(f"[{last}.top + scrollY, {last}.height]")
+        clip = {"x": 0.0, "y": top - 8, "width": float(browser.DESK[0]), "height": height + 16}
+        (into / "report-desk.png").write_bytes(one.picture(clip=clip))
+        one.open(page, browser.PHONE, dark=True)
+        clip = {"x": 0.0, "y": 0.0, "width": float(browser.PHONE[0]), "height": float(PHONE_PX)}
+        (into / "report-phone.png").write_bytes(one.picture(clip=clip))
+
+
+def main() -> None:
+    from unisono.spark.pipeline import run_pipeline
+    from unisono.spark.report.gather import report_of
+    from unisono.spark.session import open_session
+
+    if len(sys.argv) != 2:
+        sys.exit("give the directory for the screenshots")
+    into = Path(sys.argv[1]).resolve()
+    with tempfile.TemporaryDirectory() as scratch, contextlib.chdir(scratch):
+        top = Path("traces")
+        traces(top, seeds=4)
+        session = open_session("local[2]")
+        laws = {name: list(offer.laws) for name, offer in offers().items()}
+        result = run_pipeline(session, top, "results", laws, silver=False)
+        page = Path("report.html")
+        page.write_text(report_of(session, result.out, top), encoding="utf-8")
+        session.stop()
+        shoot(page, into)
+
+
+if __name__ == "__main__":
+    main()

@@ -12,8 +12,20 @@ import pytest
 from tests.laws.stories import DOCTORED, story, write_trace
 from tests.spark import pages
 from unisono.laws import LAWS, Verdict, Violation, judge
-from unisono.spark.report import About, Curves, Findings, Picture, page, pictures
+from unisono.spark.report import (
+    About,
+    Curves,
+    Findings,
+    Picture,
+    charts,
+    page,
+    pictures,
+    places,
+    verdicts,
+    words,
+)
 from unisono.spark.report.broken import NAMED_MAX, SHOWN_MAX
+from unisono.spark.report.page import MEASURES_SHOWN_MAX
 from unisono.spark.report.pictures import Pictures, drawing_style
 from unisono.spark.report.places import near, told_of
 from unisono.spark.report.words import anchor_of, clean, time_of
@@ -254,6 +266,15 @@ def test_the_picture_is_of_the_first_violation_with_its_message_marked(made: Mad
         assert height and float(height[1]) <= pictures.HEIGHT_PX_MAX
 
 
+def test_what_happened_first_is_drawn_whatever_is_told_first(tmp_path: Path) -> None:
+    told = "a: view 1 a b | send | send | send\nb: view 1 a b | a:1 | a:2 | a:3"
+    write_trace(story(told, run="r"), tmp_path)
+    late, early = (Violation("fifo", "r", "b#1", f"a#1:{n}", "", "?") for n in (3, 1))
+    for violations in ([late, early], [early, late]):
+        focus = told_of(trace_files(tmp_path), violations).first(violations)
+        assert focus is not None and focus[0] == early
+
+
 def test_every_kind_of_violation_can_be_drawn(tmp_path: Path) -> None:
     drawn = 0
     for item in DOCTORED:
@@ -328,3 +349,35 @@ def test_the_style_of_drawings_holds_for_drawings_alone() -> None:
         sum(line.startswith("@media screen and (prefers-color-scheme: dark)") for line in lines)
         == 1
     )
+
+
+# -- the page about the page -----------------------------------------------------------------------
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_docs_tell_the_bounds_as_they_are() -> None:
+    text = re.sub(r"\s+", " ", (DOCS / "REPORT.md").read_text())
+    for told in (
+        f"up to {verdicts.RUNS_MAX} runs",
+        f"| {SHOWN_MAX} at length",
+        f"{NAMED_MAX} more are named",
+        f"{charts.KINDS_MAX} kinds of each protocol",
+        f"at most {MEASURES_SHOWN_MAX} |",
+        f"of the first {places.LOOKED_AT_MAX} that are told",
+        f"more than {pictures.COLUMNS_MAX} nodes",
+        f"no more than {places.NEAR_MAX:,} rows",
+        f"more than {pictures.RUN_OCTETS_MAX >> 20} MiB of trace",
+        f"more than {pictures.ALL_OCTETS_MAX >> 20} MiB for one page",
+        f"cut at {words.TEXT_MAX} characters",
+    ):
+        assert told in text, told
+    assert verdicts.LINKED_MAX == 5 and "the first five that broke it" in text
+
+
+def test_the_screenshots_are_there_and_small() -> None:
+    shown = re.findall(r"\]\((figures/[^)]+\.png)\)", (DOCS / "REPORT.md").read_text())
+    assert len(shown) == 2
+    for name in shown:
+        octets = (DOCS / name).read_bytes()
+        assert octets.startswith(b"\x89PNG") and 10_000 < len(octets) < 250_000, name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,15 @@ def test_the_tables_and_the_traces_make_the_page(spark: Any, made: tuple[Path, A
         assert result.replays[run] in seen.text
     assert text.count('class="scroll drawing"') == len(broken)
     assert text == report_of(spark, result.out, top)
+
+
+def test_the_docs_make_the_same_page(spark: Any, made: tuple[Path, Any]) -> None:
+    top, result = made
+    docs = Path(__file__).parents[2] / "docs" / "REPORT.md"
+    (example,) = re.findall(r"```python\n(.*?)```", docs.read_text(), re.DOTALL)
+    shown: dict[str, Any] = {"spark": spark, "out": result.out, "traces": top}
+    exec(example, shown)
+    assert shown["html"] == report_of(spark, result.out, top)
 
 
 def test_a_page_without_its_traces_says_why_it_has_no_diagrams(

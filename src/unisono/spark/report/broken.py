@@ -91,7 +91,7 @@ def _replay(about: About) -> str:
 def _picture(picture: Picture | None) -> str:
     if picture is None:
         return ""
-    line = command(picture.command, "Draw more of it") if picture.command else ""
+    line = command(picture.command, "Draw it into a file of its own") if picture.command else ""
     if not picture.svg:
         return f'<p class="note no-picture">No diagram: {clean(picture.told)}</p>{line}'
     return (
