@@ -30,7 +30,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from tests.spark.test_pipeline import hostile_directory
+from tests.spark.test_pipeline_reading import hostile_directory
 from tests.trace.test_files import BAD_ROWS, GOOD
 from unisono.errors import BadTrace, Misuse
 from unisono.spark import register
