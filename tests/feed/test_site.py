@@ -7,6 +7,7 @@ import contextlib
 import json
 import signal
 import subprocess
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -164,7 +165,15 @@ def test_a_group_that_was_founded_anew_goes_on_after_a_gap(tmp_path: Path, clean
     assert found[5].get("number") == (0 if clean else None), "who left last has missed nothing"
 
 
-def test_rows_are_acknowledged_when_they_are_in_the_log(tmp_path: Path) -> None:
+def test_rows_are_acknowledged_when_they_are_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = Log.append
+
+    def slowly(*arguments: Any) -> None:
+        time.sleep(0.1)
+        append(*arguments)
+
     async def story() -> None:
         port = free_port()
         async with member(port, "a") as a, feed(tmp_path, port) as fed:
@@ -182,9 +191,12 @@ def test_rows_are_acknowledged_when_they_are_in_the_log(tmp_path: Path) -> None:
 
             await asyncio.to_thread(write)
             assert a.counters()["fed.repeated"] == 101
+            monkeypatch.setattr(Log, "append", slowly)
+            place = await fed.take("q", 1, 1, 0, [b"401"])
+            assert fed.status()["end"] == place == 401, "not before it is durable"
 
     told(story)
-    assert said(tmp_path) == list(range(1, 401))
+    assert said(tmp_path) == list(range(1, 402))
 
 
 def test_a_feed_may_go_through_a_daemon(tmp_path: Path) -> None:
