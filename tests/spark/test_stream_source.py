@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,13 +14,19 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs pip install 'unisono[spark]'")
 
+from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
 from tests.feed.stage import Served, filled, message, messages, put, view
 from unisono.errors import Misuse
+from unisono.feed import rows
 from unisono.feed.keeper import Keeper
 from unisono.log import Log
 from unisono.spark import register
 from unisono.spark.source.asking import feed_options
-from unisono.spark.source.stream import behind_latest
+from unisono.spark.source.origin import DataLoss, Places
+from unisono.spark.source.stream import FeedStreamReader, behind_latest
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -222,8 +229,6 @@ def test_an_empty_log_has_no_rows(session: Any, tmp_path: Path) -> None:
     ],
 )
 def test_a_bad_option_is_told(options: dict[str, str], word: str) -> None:
-    from pyspark.sql.datasource import CaseInsensitiveDict
-
     with pytest.raises(Misuse) as error:
         feed_options(CaseInsensitiveDict(options), streaming=True)
     assert word in str(error.value)
@@ -236,3 +241,83 @@ def test_a_bad_option_is_told_by_spark(session: Any) -> None:
     with pytest.raises(Exception, match=r"no feed answers at 127.0.0.1:1 within 0.2 s"):
         read = session.read.format("unisono").option("feed", "127.0.0.1:1")
         read.option("feedTimeout", "200ms").load().count()
+
+
+# The reader by itself, without Spark around it.
+
+
+def reader(at: str, **options: str) -> FeedStreamReader:
+    return FeedStreamReader(
+        CaseInsensitiveDict({"feed": at, **options}), from_arrow_schema(rows.SCHEMA)
+    )
+
+
+def test_what_is_available_now_has_an_end(tmp_path: Path) -> None:
+    with served(tmp_path) as door:
+        door.say(messages(1, 10))
+        one = reader(door.at)
+        assert one.initialOffset() == {"place": 10}, "a stream begins at the latest"
+        one = reader(door.at, startingOffsets="4")
+        assert one.initialOffset() == {"place": 3}
+        one.prepareForTriggerAvailableNow()
+        door.say(messages(11, 20))
+        assert one.latestOffset({"place": 3}, one.getDefaultReadLimit()) == {"place": 10}
+        assert one.latestOffset({"place": 10}, one.getDefaultReadLimit()) == {"place": 10}
+        assert one.reportLatestOffset() == {"place": 20}
+        free = reader(door.at)
+        assert free.latestOffset({"place": 3}, free.getDefaultReadLimit()) == {"place": 20}
+        for each in (one, free):
+            each.stop()
+
+
+def test_a_limit_counts_places_that_are_there(tmp_path: Path) -> None:
+    with served(tmp_path) as door:
+        for first in (1, 11, 21):
+            door.say(messages(first, first + 9))
+        door.log.trim(octets_max=door.log.octets - 1)
+        one = reader(door.at, maxOffsetsPerTrigger="4", failOnDataLoss="false")
+        assert one.latestOffset({"place": 0}, one.getDefaultReadLimit()) == {"place": 14}
+        assert one.latestOffset({"place": 14}, one.getDefaultReadLimit()) == {"place": 18}
+        with pytest.raises(DataLoss, match="places 1 to 10 were dropped"):
+            strict = reader(door.at)
+            strict.latestOffset({"place": 0}, strict.getDefaultReadLimit())
+        one.stop()
+        strict.stop()
+
+
+@pytest.mark.parametrize(
+    ("after", "upto", "least", "count"),
+    [(0, 0, 1, 0), (5, 6, 8, 1), (0, 10, 3, 3), (7, 250_007, 1, 3), (0, 10**9, 1, 64)],
+)
+def test_partitions_are_the_range(
+    tmp_path: Path, after: int, upto: int, least: int, count: int
+) -> None:
+    with served(tmp_path) as door:
+        one = reader(door.at, minPartitions=str(least))
+        parts = one.partitions({"place": after}, {"place": upto})
+        assert len(parts) == count
+        at = after
+        for part in parts:
+            assert isinstance(part, Places)
+            assert part.after == at < part.upto
+            at = part.upto
+        assert at == upto
+        one.stop()
+
+
+def test_a_task_reads_with_a_copy_of_its_own(tmp_path: Path) -> None:
+    with served(tmp_path) as door:
+        door.say([view(0), *messages(1, 10)])
+        one = reader(door.at, includeViews="true")
+        (part,) = one.partitions({"place": 0}, one.latestOffset({"place": 0}, ReadAllAvailable()))
+        copied, its_part = pickle.loads(pickle.dumps((one, part)))
+        (batch,) = copied.read(its_part)
+        assert batch.column("place").to_pylist() == [1, *range(1, 11)]
+        one.stop()
+
+
+def test_how_far_behind_is_read_off_the_progress() -> None:
+    told = {"sources": [{"latestOffset": '{"place": 9}', "endOffset": {"place": 4}}]}
+    assert behind_latest(told) == 5
+    assert behind_latest({"sources": [{"latestOffset": None, "endOffset": '{"place": 4}'}]}) is None
+    assert behind_latest(None) is None
