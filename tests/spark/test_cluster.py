@@ -17,7 +17,7 @@ from tests.cli.running import ROOT, UNISONO, refused, unisono
 from tests.spark.cluster import Cluster, archive_of, bare_python, free_port, started
 from unisono.cli import sparking
 from unisono.errors import Misuse
-from unisono.spark.session import in_words
+from unisono.spark.session import in_words, is_interrupted
 from unisono.spark.shipping import packed
 
 SWEEP = "sweep --protocol ring,mtp --seeds 0:9 --nodes 3 --messages 10 --faults loss".split()
@@ -123,7 +123,25 @@ def test_a_missing_package_is_named_with_the_page_that_helps() -> None:
     assert in_words(RuntimeError("all masters are unresponsive!\n\tat org.apache.X")) == (
         "all masters are unresponsive!"
     )
+    bridge = (
+        "An error occurred while calling o71.getResult.\n: org.apache.spark.SparkException: Job 3"
+    )
+    assert in_words(RuntimeError(bridge)) == "org.apache.spark.SparkException: Job 3"
     assert in_words(RuntimeError()) == "RuntimeError"
+
+
+def test_ctrl_c_is_seen_behind_what_spark_makes_of_it() -> None:
+    def interrupted() -> None:
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("the job was cancelled")
+
+    with pytest.raises(RuntimeError) as hiding:
+        interrupted()
+    assert is_interrupted(hiding.value)
+    assert is_interrupted(KeyboardInterrupt())
+    assert not is_interrupted(RuntimeError("the job was cancelled"))
 
 
 def test_settings_are_read_as_spark_submit_has_them() -> None:

@@ -62,7 +62,7 @@ def session_on(
     master: str, app: str, conf: Mapping[str, str], octets: int
 ) -> Iterator[SparkSession]:
     """A session for so much data, stopped afterwards. `conf` wins over what we think fit."""
-    from unisono.spark.session import in_words, open_session
+    from unisono.spark.session import in_words, is_interrupted, open_session
 
     check_master(master)
     check_reachable(master)
@@ -77,5 +77,9 @@ def session_on(
         ) from None
     try:
         yield session
+    except Exception as error:
+        if is_interrupted(error):
+            raise KeyboardInterrupt from None
+        raise
     finally:
         session.stop()

@@ -22,6 +22,8 @@ RAISED = re.compile(
 )
 """The last line of a Python traceback."""
 WORDS_MAX = 300
+CALLING = "An error occurred while calling "
+"""So begins what the bridge to the JVM says, and it says nothing."""
 
 QUIET = {
     "spark.ui.enabled": "false",
@@ -86,12 +88,23 @@ def _set_python(conf: Mapping[str, str | int | bool]) -> None:
 
 def in_words(error: BaseException) -> str:
     """What Spark says, on a line: its errors are pages long. A task's own last words go first."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip(" \t:") for line in str(error).splitlines()]
+    lines = [line for line in lines if line and not line.startswith(CALLING)]
     raised = [line for line in lines if RAISED.match(line)]
     said = (raised or lines or [type(error).__name__])[-1 if raised else 0]
     if match := re.match(r"ModuleNotFoundError: No module named '([\w.]+)'", said):
         return f"the tasks' Python has no {match[1]}; see docs/CLUSTER.md for what to ship"
     return re.sub(r"^unisono\.errors\.\w+: ", "", said)[:WORDS_MAX]
+
+
+def is_interrupted(error: BaseException) -> bool:
+    """Whether it was Ctrl-C: Spark may fail on the way out, and its error then hides the other."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, KeyboardInterrupt):
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
 
 
 def on_this_machine(master: str) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from unisono.errors import Misuse
-from unisono.spark.session import in_words
+from unisono.spark.session import in_words, is_interrupted
 from unisono.spark.sweep.ask import Sweep
 from unisono.spark.sweep.runs import Told, check_place, code_version, perform
 
@@ -89,9 +89,9 @@ def simulated(
     with _watched(lambda: count(done.value, failed.value)):
         try:
             table = places.mapInArrow(work, COLUMNS).toArrow()
-        except KeyboardInterrupt:
-            raise
         except Exception as error:
+            if is_interrupted(error):
+                raise KeyboardInterrupt from None
             raise Misuse(f"the sweep stopped: {in_words(error)}; what is done is kept") from None
     told = [Told(**row) for row in table.to_pylist()]
     return sorted(told, key=lambda each: (each.seed, sweep.protocols.index(each.protocol)))
