@@ -42,6 +42,9 @@ Advertise = Annotated[
 ConfigFile = Annotated[
     str | None, typer.Option(metavar="FILE", help="TOML with a table \\[group], or a URL.")
 ]
+Conf = Annotated[
+    list[str] | None, typer.Option(metavar="K=V", help="A Spark setting; may be repeated.")
+]
 TraceDir = Annotated[Path, typer.Argument(help="The directory that --trace wrote.")]
 
 
@@ -278,13 +281,14 @@ def pipeline(
             help="With --follow: end when nothing changed for S seconds.",
         ),
     ] = None,
+    conf: Conf = None,
     as_json: Json = False,
 ) -> None:
     """The laws and the measures of a trace on Spark: tables, and a report to open."""
     from unisono.cli.pipeline import ask_for
     from unisono.cli.pipeline import pipeline as run_pipeline
 
-    ask = ask_for(every_run, run or (), tables, follow, every, until_idle)
+    ask = ask_for(every_run, run or (), tables, follow, every, until_idle, conf or ())
     raise typer.Exit(run_pipeline(directory, out, master, ask, as_json))
 
 
@@ -311,9 +315,7 @@ def sweep(
         str, typer.Option(help="Traces: all, or failed for those of failed runs alone.")
     ] = "all",
     master: Annotated[str, typer.Option(help="Spark's master.")] = "local[*]",
-    conf: Annotated[
-        list[str] | None, typer.Option(metavar="K=V", help="A Spark setting; may be repeated.")
-    ] = None,
+    conf: Conf = None,
     as_json: Json = False,
 ) -> None:
     """Thousands of simulated runs on Spark, judged there; failed seeds with their replay lines."""

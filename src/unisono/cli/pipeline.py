@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,30 +13,19 @@ from rich.table import Table
 
 from unisono.cli import BROKEN, OK
 from unisono.cli.show import err, out, print_json, print_violations, status, verdicts
+from unisono.cli.sparking import conf_of, session_on
 from unisono.cli.verify import SAID_BY_ALL, check_some, claims
-from unisono.errors import Misuse, UnisonoError
+from unisono.errors import Misuse
 from unisono.laws import LAWS
 from unisono.laws.verdict import verdict_json
 from unisono.protocols import offers
 from unisono.trace.files import trace_files
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from unisono.spark.follow import News
     from unisono.spark.pipeline import Result
 
-MASTER: Final = re.compile(
-    r"local(\[(\*|[1-9]\d{0,3})(,\d+)?\])?|local-cluster\[.+\]|spark://.+:\d+|yarn|k8s://.+"
-)
-SMALL_OCTETS: Final = 64 << 20
-QUICK: Final[Mapping[str, str | int | bool]] = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.adaptive.enabled": False,
-    "spark.sql.shuffle.partitions": 2,
-    "spark.default.parallelism": 2,
-}
-"""For a small trace: what is spent on compiling and planning well is never earned back."""
+APP: Final = "unisono pipeline"
 QUANTILES: Final = ("p50", "p90", "p99", "max")
 TABLES: Final = ("all", "gold")
 UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
@@ -59,6 +48,7 @@ class Ask:
     follow: bool = False
     every_s: float = 5.0
     idle_s: float | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
 
 
 def ask_for(
@@ -68,6 +58,7 @@ def ask_for(
     follow: bool,
     every: str | None,
     until_idle: float | None,
+    conf: Sequence[str],
 ) -> Ask:
     if tables not in TABLES:
         raise Misuse(f"--tables {tables!r}: write {' or '.join(TABLES)}")
@@ -78,7 +69,8 @@ def ask_for(
     if not follow and (every is not None or until_idle is not None):
         raise Misuse("--every and --until-idle are of --follow: give that too")
     every_s = 5.0 if every is None else _seconds(every)
-    return Ask(everything, tuple(runs), tables == "all", follow, every_s, until_idle)
+    settings = conf_of(conf)
+    return Ask(everything, tuple(runs), tables == "all", follow, every_s, until_idle, settings)
 
 
 def _seconds(text: str) -> float:
@@ -138,8 +130,7 @@ def measured(
     ask = ask or Ask()
     paths = [found.path for found in trace_files(directory)]
     octets = sum(path.stat().st_size for path in paths if path.is_file())
-    session = _session(master, QUICK if octets < SMALL_OCTETS else {})
-    try:
+    with session_on(master, APP, ask.conf, octets) as session:
         from unisono.spark.pipeline import run_pipeline
 
         return run_pipeline(
@@ -153,8 +144,6 @@ def measured(
             runs=ask.runs,
             silver=ask.silver,
         )
-    finally:
-        session.stop()
 
 
 def followed(
@@ -168,8 +157,7 @@ def followed(
 ) -> int:
     """Each run judged as it grows: a line a run when its verdict changes. Ends on Ctrl-C, or when
     nothing has changed for as long as was asked."""
-    session = _session(master, QUICK)
-    try:
+    with session_on(master, APP, ask.conf, 0) as session:
         from unisono.spark.follow import Stream
 
         stream = Stream(
@@ -188,9 +176,7 @@ def followed(
                 print_news(news, as_json)
                 tell("watching")
         except KeyboardInterrupt:
-            pass
-    finally:
-        session.stop()
+            tell("ending")
     broken = sum(not verdict.kept for verdict in stream.verdicts.values())
     if not as_json:
         told = f"{len(stream.verdicts):,} runs judged, {broken:,} broke a law"
@@ -207,22 +193,6 @@ def print_news(news: News, as_json: bool) -> None:
     said = f"[bold red]✗ broken: {', '.join(broken)}[/]" if broken else "[green]✓ kept[/]"
     console.print(f"{said}{' so far' if news.so_far else ''}  [bold]{escape(news.run)}[/]")
     print_violations(console, news.verdict.violations)
-
-
-def _session(master: str, settings: Mapping[str, str | int | bool]) -> SparkSession:
-    from unisono.spark.session import open_session
-
-    if not MASTER.fullmatch(master):
-        raise Misuse(f"--master {master!r}: write local[*], spark://HOST:PORT, yarn or k8s://URL")
-    try:
-        return open_session(master, "unisono pipeline", **settings)
-    except UnisonoError:
-        raise
-    except Exception as error:
-        # Spark's own errors are pages long: the last line that says something will do.
-        words = [line for line in str(error).splitlines() if line.strip()]
-        why = words[0][:200] if words else type(error).__name__
-        raise Misuse(f"no Spark session on --master {master!r} ({why}): try local[*]") from None
 
 
 def show(result: Result) -> None:

@@ -22,12 +22,12 @@ from unisono.laws import Verdict
 from unisono.laws.verdict import verdict_json
 from unisono.spark import gold
 from unisono.spark.bronze import Bronze, read_bronze
-from unisono.spark.findings import curves_in, findings_in, runs_in, summary_in
+from unisono.spark.findings import findings_in, runs_in, summary_in
 from unisono.spark.laws import Claims, claims_of
 from unisono.spark.layout import judged
 from unisono.spark.measures import with_work
 from unisono.spark.places import CURVES, REPORT, RUNS, SUMMARY, Places, folders_in, places
-from unisono.spark.report import page
+from unisono.spark.report.gather import report_of
 from unisono.spark.runs import (
     OPEN,
     Input,
@@ -146,7 +146,7 @@ def run_pipeline(
             with _suited(session, 0):
                 _put_together(session, where)
         say("drawing the report")
-        where.put_report(page(findings_in(session, where.out), curves_in(session, where.out)))
+        where.put_report(report_of(session, where.out, trace_dir))
         return _result(session, where.out, inputs, todo)
 
 
