@@ -44,7 +44,7 @@ from unisono.trace.files import SCHEMA, TraceFile, read_trace, trace_files
 from unisono.trace.parquet import ParquetPart, batch_of
 from unisono.trace.record import Row
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 GROUPS, ROWS = 3, 4
 
 
@@ -195,6 +195,19 @@ def test_columns_are_named_by_an_option_or_by_a_schema(session: Any, traces: Pat
     assert some.where("step > 10").distinct().collect() == [(11, "one"), (11, "two")]
     other = session.read.format("unisono").schema("number bigint, members array<string>")
     assert other.load(str(traces)).where("number = 1").collect() == [(1, None)] * 4
+
+
+@pytest.mark.parametrize("mode", batch.MODES)
+def test_any_columns_go_with_any_filter(traces: Path, mode: str) -> None:
+    for columns in ("run", "step", "run,node", "node,detail", ",".join(SCHEMA.names)):
+        for filters, count in (
+            ((), 48),
+            ((EqualTo(("step",), 3),), 4),
+            ((EqualTo(("node",), "a"), GreaterThan(("step",), 5)), 12),
+        ):
+            told = rows_of(reader(traces, *filters, mode=mode, columns=columns))
+            assert len(told) == count
+            assert all(list(each) == columns.split(",") for each in told)
 
 
 def test_many_files_share_partitions(traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from unisono.spark.source.batch import MODES, PARTITIONS_MAX
 from unisono.spark.source.sink import BATCH_OPTIONS, SAY_ROWS
 from unisono.spark.source.sorting import MEMORY_OCTETS
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")

@@ -181,34 +181,35 @@ class FileReading:
         self.part = FilteredPart(path, filters, needed)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        for table, places in self.part.chosen():
-            yield from self._shown(table, places)
+        for table in self.part.tables():
+            yield from self._shown(table)
         lost = self.part.lost
         if lost and self._asked.mode == FAIL:
             raise BadTrace(f"{self._name}: {lost}")
         # A row about the file has no values, and only a filter that asks for none keeps it.
         if lost and self._asked.mode == ALL and _keeps_nothing(self._filters):
-            yield self._told(pa.table({}), 1, {"row": None, "reason": lost})
+            nothing = dict.fromkeys((*SCHEMA.names, "row"))
+            yield self._told(pa.table({}), 1, {**nothing, "reason": lost})
 
-    def _shown(self, table: pa.Table, places: pa.Array) -> Iterator[pa.RecordBatch]:
-        about: dict[str, Any] = {}
+    def _shown(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
         if self._asked.mode != UNCHECKED:
-            reasons = reasons_against(table)
-            if reasons and self._asked.mode == FAIL:
-                at = min(reasons)
-                raise BadTrace(f"{self._name}, row {places[at].as_py()}: {reasons[at]}")
-            if self._asked.mode == ALL:
-                said = [reasons.get(at) for at in range(table.num_rows)] if reasons else None
-                about = {"row": places, "reason": pa.array(said, pa.string()) if said else None}
-            elif reasons:
-                table = table.filter(pa.array([at not in reasons for at in range(len(table))]))
+            table = self._checked(table)
         for start in range(0, table.num_rows, BATCH_ROWS):
             piece = table.slice(start, BATCH_ROWS)
-            cut = {
-                name: column.slice(start, BATCH_ROWS) if column is not None else None
-                for name, column in about.items()
-            }
-            yield self._told(piece, piece.num_rows, cut)
+            yield self._told(piece, piece.num_rows, {})
+
+    def _checked(self, table: pa.Table) -> pa.Table:
+        """With reasons, without what is bad, or not at all, as the mode has it."""
+        reasons = reasons_against(table)
+        if self._asked.mode == ALL:
+            said = [reasons.get(at) for at in range(table.num_rows)]
+            return table.append_column(_field("reason"), pa.array(said, pa.string()))
+        if reasons and self._asked.mode == FAIL:
+            at = min(reasons)
+            raise BadTrace(f"{self._name}, row {table.column('row')[at].as_py()}: {reasons[at]}")
+        if reasons:
+            return table.filter(pa.array([at not in reasons for at in range(table.num_rows)]))
+        return table
 
     def _told(self, table: pa.Table, count: int, about: dict[str, Any]) -> pa.RecordBatch:
         """The columns that are asked for, in their order."""
@@ -217,10 +218,9 @@ class FileReading:
         for field in self._asked.schema:
             if field.name in table.column_names:
                 columns.append(table.column(field.name).combine_chunks())
-            elif isinstance(value := about.get(field.name), pa.Array):
-                columns.append(value)
             else:
-                columns.append(pa.repeat(pa.scalar(value, field.type), count))
+                value = pa.scalar(about[field.name], field.type)
+                columns.append(pa.repeat(value, count))
         return pa.RecordBatch.from_arrays(
             [_one(column) for column in columns], schema=self._asked.schema
         )
@@ -251,11 +251,6 @@ class FilteredPart(ParquetPart):
         """Row groups of which more was read than the columns of the filters."""
         self._start = 0
 
-    def chosen(self) -> Iterator[tuple[pa.Table, pa.Array]]:
-        """The rows that the filters keep, with their places in the file."""
-        for table in self.tables():
-            yield table.drop_columns(["place"]), table.column("place").combine_chunks()
-
     def _tables(self, handle: int, size: int) -> Iterator[pa.Table]:
         opened = self._opened(handle, size) or self._recovered(handle, size)
         if opened is None:
@@ -274,20 +269,21 @@ class FilteredPart(ParquetPart):
                 self._start += file.metadata.row_group(index).num_rows
 
     def _chosen_of(self, file: Any, index: int) -> pa.Table | None:
+        """The rows of a group that the filters keep, and as `row` their places in the file."""
         count = file.metadata.row_group(index).num_rows
-        places = pa.array(range(self._start, self._start + count), pa.int64())
+        columns = {"row": pa.array(range(self._start, self._start + count), pa.int64())}
         mask = None
         if self._filters:
             first = _read(file, index, self._first)
             mask = kept(self._filters, first)
             if not pc.any(mask).as_py():
                 return None
-        rest = [name for name in self._needed if mask is None or name not in self._first]
-        table = _read(file, index, rest) if rest else pa.table({})
-        if mask is not None:
-            for name in self._first:
-                table = table.append_column(_field(name), first.column(name))
-        table = table.append_column(pa.field("place", pa.int64()), places)
+            columns |= {name: first.column(name) for name in self._first}
+        rest = [name for name in self._needed if name not in columns]
+        if rest:
+            read = _read(file, index, rest)
+            columns |= {name: read.column(name) for name in rest}
+        table = pa.table(columns)
         return table if mask is None else table.filter(mask)
 
 
