@@ -14,7 +14,14 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs pip install 'unisono[spark]'")
 
-from pyspark.sql.datasource import CaseInsensitiveDict
+from pyspark.sql.datasource import (
+    CaseInsensitiveDict,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    LessThan,
+    LessThanOrEqual,
+)
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
@@ -26,7 +33,7 @@ from unisono.log import Log
 from unisono.spark import register
 from unisono.spark.source.asking import feed_options
 from unisono.spark.source.origin import DataLoss, Places
-from unisono.spark.source.stream import FeedStreamReader, behind_latest
+from unisono.spark.source.stream import FeedReader, FeedStreamReader, behind_latest, narrowed
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -206,6 +213,36 @@ def test_a_batch_reads_a_range(session: Any, tmp_path: Path) -> None:
             beyond.load().count()
 
 
+def test_a_batch_reads_only_what_the_query_asks_for(session: Any, tmp_path: Path) -> None:
+    filled(tmp_path, 5000, batch=700)
+    read = session.read.format("unisono").option("columns", "place,payload")
+    frame = read.load(str(tmp_path))
+    assert frame.columns == ["place", "payload"]
+    some = frame.where("place > 10 AND place <= 20 AND place <> 15").collect()
+    assert [row.place for row in some] == [11, 12, 13, 14, 16, 17, 18, 19, 20]
+    assert bytes(some[0].payload) == b"0000000011"
+    assert frame.where("place > 5000").count() == 0
+
+
+def test_filters_narrow_the_range_and_choose_the_rows(tmp_path: Path) -> None:
+    filled(tmp_path, 1000, batch=100)
+    options = CaseInsensitiveDict({"path": str(tmp_path), "includeViews": "true"})
+    one = FeedReader(options, from_arrow_schema(rows.SCHEMA))
+    odd = GreaterThan(("members", "x"), 3)
+    ours = [
+        GreaterThan(("place",), 90),
+        LessThanOrEqual(("place",), 95),
+        EqualTo(("kind",), "view"),
+    ]
+    assert list(one.pushFilters([*ours, odd])) == [odd]
+    (part,) = one.partitions()
+    assert (part.after, part.upto) == (90, 95)
+    assert not list(one.read(part)), "the only view is at the begin"
+    assert narrowed(0, 9, [EqualTo(("place",), 4)]) == (3, 4)
+    assert narrowed(0, 9, [LessThan(("place",), 4), GreaterThanOrEqual(("place",), 2)]) == (1, 3)
+    assert narrowed(0, 9, [EqualTo(("number",), 4)]) == (0, 9)
+
+
 def test_an_empty_log_has_no_rows(session: Any, tmp_path: Path) -> None:
     filled(tmp_path, 0)
     assert session.read.format("unisono").load(str(tmp_path)).count() == 0
@@ -225,6 +262,8 @@ def test_an_empty_log_has_no_rows(session: Any, tmp_path: Path) -> None:
         ({"feed": "h:1", "includeViews": "1"}, "true or false"),
         ({"feed": "h:1", "feedTimeout": "soon"}, "feedTimeout='soon'"),
         ({"feed": "h:1", "endingOffsets": "9"}, "for batch reads"),
+        ({"feed": "h:1", "columns": "place,sander"}, "name some of place, kind"),
+        ({"feed": "h:1", "columns": "place,place"}, "each once"),
         ({}, "what is read?"),
     ],
 )
@@ -266,7 +305,9 @@ def test_what_is_available_now_has_an_end(tmp_path: Path) -> None:
         assert one.reportLatestOffset() == {"place": 20}
         free = reader(door.at)
         assert free.latestOffset({"place": 3}, free.getDefaultReadLimit()) == {"place": 20}
-        for each in (one, free):
+        lax = reader(door.at, failOnDataLoss="false")
+        assert lax.latestOffset({"place": 50}, lax.getDefaultReadLimit()) == {"place": 50}
+        for each in (one, free, lax):
             each.stop()
 
 

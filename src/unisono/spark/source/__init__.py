@@ -15,9 +15,10 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from unisono.errors import Misuse
 from unisono.spark.source.asking import feed_options, is_feed
 from unisono.spark.source.batch import TraceReader, trace_schema
-from unisono.spark.source.origin import COLUMNS
+from unisono.spark.source.origin import feed_schema
 from unisono.spark.source.sink import batch_sink, stream_sink
 from unisono.spark.source.stream import FeedReader, FeedStreamReader
 
@@ -31,8 +32,7 @@ class UnisonoSource(DataSource):
 
     def schema(self) -> str:
         if is_feed(self.options):
-            feed_options(self.options)
-            return COLUMNS
+            return feed_schema(feed_options(self.options))
         return trace_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -41,6 +41,8 @@ class UnisonoSource(DataSource):
         return TraceReader(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        if not is_feed(self.options):
+            raise Misuse("a stream is read from a feed or a log's directory, a trace in a batch")
         return FeedStreamReader(self.options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:

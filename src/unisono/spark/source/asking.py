@@ -11,13 +11,14 @@ from typing import Final
 
 from unisono.errors import Misuse
 from unisono.feed.client import PATIENCE_S
+from unisono.feed.rows import SCHEMA
 from unisono.feed.talk import addresses
 from unisono.log.files import FILE
 
 OPTIONS: Final = {
     name.lower(): name
     for name in """feed path startingOffsets endingOffsets maxOffsetsPerTrigger failOnDataLoss
-    minPartitions includeViews feedTimeout""".split()
+    minPartitions includeViews feedTimeout columns""".split()
 }
 EARLIEST, LATEST = "earliest", "latest"
 PARTITIONS_MAX: Final = 10_000
@@ -42,6 +43,8 @@ class FeedOptions:
     min_partitions: int
     views: bool
     patience_s: float
+    columns: tuple[str, ...]
+    """In this order."""
 
 
 def is_feed(options: Mapping[str, str]) -> bool:
@@ -86,7 +89,18 @@ def feed_options(options: Mapping[str, str], streaming: bool | None = None) -> F
         _number("minPartitions", options.get("minPartitions", "1"), 1, PARTITIONS_MAX),
         _yes("includeViews", options.get("includeViews", "false")),
         _seconds(options.get("feedTimeout")),
+        _columns(options.get("columns")),
     )
+
+
+def _columns(text: str | None) -> tuple[str, ...]:
+    if text is None:
+        return tuple(SCHEMA.names)
+    names = tuple(name.strip() for name in text.split(","))
+    for name in names:
+        if name not in SCHEMA.names or names.count(name) > 1:
+            raise Misuse(f"columns={text!r}: name some of {', '.join(SCHEMA.names)}, each once")
+    return names
 
 
 def _directory(path: str) -> Path:

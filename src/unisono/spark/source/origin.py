@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.datasource import InputPartition
+from pyspark.sql.datasource import Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from unisono.errors import Misuse, UnisonoError
@@ -17,15 +17,23 @@ from unisono.feed import rows
 from unisono.feed.client import Bases, FeedClient
 from unisono.log import LogReader, Trimmed
 from unisono.spark.source.asking import EARLIEST, LATEST, FeedOptions
+from unisono.spark.source.filters import kept
 
 PLACES_PER_PARTITION: Final = 100_000
 PARTITIONS_MAX: Final = 64
 """Where `minPartitions` asks for no more."""
-COLUMNS: Final = (
-    "place bigint, kind string, group string, life string, sender string, sender_incarnation int,"
-    " number bigint, view string, service string, payload binary, members array<string>,"
-    " detail string, t_us bigint"
-)
+_SPELLED: Final = {
+    pa.string(): "string",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.binary(): "binary",
+    rows.SCHEMA.field("members").type: "array<string>",
+}
+
+
+def feed_schema(options: FeedOptions) -> str:
+    """The columns that these options give, as Spark spells them."""
+    return ", ".join(f"`{n}` {_SPELLED[rows.SCHEMA.field(n).type]}" for n in options.columns)
 
 
 class DataLoss(UnisonoError):
@@ -58,8 +66,14 @@ class Bounded(Protocol):
 class Origin:
     """What these options are about. Opened when it is first asked."""
 
-    def __init__(self, options: FeedOptions, bases: Bases | None = None) -> None:
+    def __init__(
+        self,
+        options: FeedOptions,
+        bases: Bases | None = None,
+        filters: Sequence[Filter] = (),
+    ) -> None:
         self._options = options
+        self._filters = list(filters)
         self._client: FeedClient | None = None
         self._log: LogReader | None = None
         self.bases = bases or {}
@@ -170,11 +184,15 @@ class Origin:
             if gaps.num_rows:
                 batch = batch.filter(pc.not_equal(kinds, rows.GAP))
                 kinds = batch.column(1)
-        return batch if self._options.views else batch.filter(pc.not_equal(kinds, rows.VIEW))
+        if not self._options.views:
+            batch = batch.filter(pc.not_equal(kinds, rows.VIEW))
+        if self._filters:
+            batch = batch.filter(kept(self._filters, batch))
+        return batch.select(list(self._options.columns))
 
 
-def check_schema(schema: StructType) -> None:
+def check_schema(schema: StructType, options: FeedOptions) -> None:
     """The columns are the feed's own; Spark's `select` chooses among them."""
-    told = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in schema)
-    if told != COLUMNS:
+    told = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in schema)
+    if told != feed_schema(options):
         raise Misuse("a feed's columns are its own: leave .schema() out, and select from them")

@@ -7,11 +7,21 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -20,7 +30,9 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from unisono.feed.rows import SCHEMA
 from unisono.spark.source.asking import FeedOptions, feed_options
+from unisono.spark.source.filters import column_of, is_ours
 from unisono.spark.source.origin import Bounded, DataLoss, Origin, Places, check_schema
 
 PLACE: Final = "place"
@@ -31,8 +43,8 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows a feed, or a log that grows. An offset is `{"place": N}`: all up to N is read."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        check_schema(schema)
         self.options: FeedOptions = feed_options(options, streaming=True)
+        check_schema(schema, self.options)
         self._origin = Origin(self.options)
         self._target: int | None = None
         """Where a query that reads what is available now is to end."""
@@ -102,17 +114,27 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class FeedReader(DataSourceReader):
-    """A range of a feed or a log, in one batch."""
+    """A range of a feed or a log, in one batch. What the query asks of the rows is answered where
+    they are read, and of places, before they are."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        check_schema(schema)
         self.options = feed_options(options, streaming=False)
+        check_schema(schema, self.options)
+        self.filters: list[Filter] = []
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        for each in filters:
+            if is_ours(each, SCHEMA):
+                self.filters.append(each)
+            else:
+                yield each
 
     def partitions(self) -> list[Places]:
         origin = Origin(self.options)
         try:
             after, upto = origin.start(), origin.end()
             origin.check(after, origin.bounds())
+            after, upto = narrowed(after, upto, self.filters)
             # Where there is nothing, one task says so.
             return origin.partitions(after, upto) or [Places(after, after, {})]
         finally:
@@ -120,7 +142,25 @@ class FeedReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Places)
-        return Origin(self.options, partition.bases).rows(partition)
+        return Origin(self.options, partition.bases, self.filters).rows(partition)
+
+
+def narrowed(after: int, upto: int, filters: Sequence[Filter]) -> tuple[int, int]:
+    """The part of the range in which the filters can keep a row."""
+    for each in filters:
+        if column_of(each) != PLACE:
+            continue
+        if isinstance(each, GreaterThan):
+            after = max(after, each.value)
+        elif isinstance(each, GreaterThanOrEqual):
+            after = max(after, each.value - 1)
+        elif isinstance(each, LessThan):
+            upto = min(upto, each.value - 1)
+        elif isinstance(each, LessThanOrEqual):
+            upto = min(upto, each.value)
+        elif isinstance(each, EqualTo):
+            after, upto = max(after, each.value - 1), min(upto, each.value)
+    return after, upto
 
 
 def behind_latest(progress: Any) -> int | None:
