@@ -85,9 +85,9 @@ async def eventually(done: Callable[[], bool], within_s: float = 40) -> None:
 class Served:
     """A log with its door open, in a thread: a feed without a group, to which a test appends."""
 
-    def __init__(self, directory: Path, port: int = 0, life: str = "x") -> None:
+    def __init__(self, directory: Path, port: int = 0, life: str = "x", group: str = "g") -> None:
         self.log = Log(directory, durable=False)
-        self.keeper = Keeper(self.log, "g")
+        self.keeper = Keeper(self.log, group)
         held = self.log.last - self.keeper.base
         put(self.log, self.keeper.enter(life, held, 1))
         self.taken: list[tuple[Any, ...]] = []
@@ -121,7 +121,7 @@ class Served:
 
     def _status(self) -> dict[str, Any]:
         stretches = [list(each) for each in self.keeper.stretches]
-        told = {"group": "g", "life": self.keeper.life, "stretches": stretches}
+        told = {"group": self.keeper.group, "life": self.keeper.life, "stretches": stretches}
         return {**told, "counts": self.counts}
 
     async def _take(

@@ -127,6 +127,16 @@ def test_a_feed_that_counts_otherwise_does_not_stand_in(tmp_path: Path) -> None:
                 client.bounds()
 
 
+def test_a_feed_of_another_group_does_not_stand_in(tmp_path: Path) -> None:
+    one = Served(tmp_path / "one")
+    other = Served(tmp_path / "other", group="h")
+    with other, FeedClient(f"{one.at},{other.at}", 20) as client:
+        assert client.bounds().group == "g"
+        one.close()
+        with pytest.raises(UnisonoError, match="of the group 'h', the one before of 'g'"):
+            client.bounds()
+
+
 def test_nobody_there_is_said_in_time() -> None:
     began = time.monotonic()
     with pytest.raises(FeedGone, match=r"no feed answers at 127\.0\.0\.1:1 within 0\.5 s"):

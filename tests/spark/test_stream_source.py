@@ -298,6 +298,8 @@ def test_what_is_available_now_has_an_end(tmp_path: Path) -> None:
         assert one.initialOffset() == {"place": 10}, "a stream begins at the latest"
         one = reader(door.at, startingOffsets="4")
         assert one.initialOffset() == {"place": 3}
+        with pytest.raises(Misuse, match="startingOffsets=12: the feed has come to place 10 only"):
+            reader(door.at, startingOffsets="12").initialOffset()
         one.prepareForTriggerAvailableNow()
         door.say(messages(11, 20))
         assert one.latestOffset({"place": 3}, one.getDefaultReadLimit()) == {"place": 10}

@@ -69,6 +69,7 @@ class FeedClient:
         self._at = 0
         self._socket: socket.socket | None = None
         self._bases = dict(bases or {})
+        self._group: str | None = None
 
     def __enter__(self) -> FeedClient:
         return self
@@ -222,6 +223,13 @@ class FeedClient:
     def _compare(self) -> None:
         """Feeds of one group may stand for each other only where they count alike."""
         known = self._bounds_once()
+        if self._group not in (None, known.group):
+            self.close()
+            raise UnisonoError(
+                f"the feed at {self._here()} is of the group {known.group!r}, the one before of"
+                f" {self._group!r}: name feeds of one group"
+            )
+        self._group = known.group
         for life, ours in self._bases.items():
             if set(known.bases.get(life, ours)).isdisjoint(ours):
                 self.close()

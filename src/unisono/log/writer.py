@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -253,14 +253,20 @@ class Log:
         with self._writing:
             return self._trim(octets_max, age_s, now_us or time.time_ns() // 1000)
 
+    def _oldest(self) -> Iterator[tuple[int, int, int]]:
+        """Last place, bytes and time of the oldest batches, read as far as they are looked at."""
+        try:
+            yield from self._connection.execute(
+                "SELECT last, octets, t_us FROM batch INDEXED BY span ORDER BY first LIMIT ?",
+                (TRIM_COUNT_MAX,),
+            )
+        except sqlite3.Error as error:
+            raise files.bad(self.path, error) from None
+
     def _trim(self, octets_max: int | None, age_s: float | None, now_us: int) -> Dropped | None:
         oldest_us = None if age_s is None else now_us - int(age_s * 1e6)
         octets, reason, last = 0, "", 0
-        rows = self._connection.execute(
-            "SELECT last, octets, t_us FROM batch INDEXED BY span ORDER BY first LIMIT ?",
-            (TRIM_COUNT_MAX,),
-        )
-        for row_last, row_octets, t_us in rows:
+        for row_last, row_octets, t_us in self._oldest():
             if octets_max is not None and self._octets - octets > octets_max:
                 reason = f"the log had more than {octets_max} bytes"
             elif oldest_us is not None and t_us < oldest_us:

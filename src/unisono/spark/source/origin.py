@@ -117,10 +117,13 @@ class Origin:
 
     def start(self) -> int:
         """The place before the first that is to be read."""
-        wanted = self._options.starting
+        wanted, known = self._options.starting, self.bounds()
         if isinstance(wanted, int):
+            if wanted > known.end + 1:
+                raise Misuse(
+                    f"startingOffsets={wanted}: the feed has come to place {known.end} only"
+                )
             return wanted - 1
-        known = self.bounds()
         return known.first - 1 if wanted == EARLIEST else known.end
 
     def end(self) -> int:
