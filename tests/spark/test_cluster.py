@@ -53,7 +53,8 @@ def test_sweep_and_pipeline_run_on_a_cluster_and_give_the_same_verdicts(tmp_path
         arguments = (*SWEEP, "--out", "swept", *shipped)
         swept = command(cluster, tmp_path, *arguments, python="./env/bin/python")
         # What the sweep judged is not judged again, only told.
-        told = command(cluster, tmp_path, "pipeline", "swept/traces", "--out", "swept")
+        again = ("pipeline", "swept/traces", "--out", "swept", "--conf", "spark.cores.max=1")
+        told = command(cluster, tmp_path, *again)
         machines = executors_of(tmp_path / "cluster")
     assert (swept["runs"], swept["simulated"], swept["failed"]) == (18, 18, 0)
     assert told["runs"] == verified(tmp_path / "swept" / "traces")
