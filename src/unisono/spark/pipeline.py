@@ -35,7 +35,6 @@ from unisono.spark.runs import (
     changed,
     gone,
     inputs_in,
-    protocols_in,
     word_of,
 )
 from unisono.spark.shelves import frame_in, stage, stage_little, stage_whole
@@ -208,7 +207,6 @@ class _Work:
 
     def run(self, asked: _Asked, silver: bool, going_on: bool) -> None:
         self.say("reading the trace")
-        claimed = asked.by(protocols_in(self.session, self.files))
         bronze = read_bronze(self.session, self.files, self.alone)
         bronze.checked.persist()
         try:
@@ -223,6 +221,7 @@ class _Work:
         if silver:
             self._stage_silver(tables)
         self.say("judging")
+        claimed = asked.by(self._protocols(counts))
         found = judged(self.session, self.files, claimed)
         try:
             violations, verdicts = found.violations, found.verdicts
@@ -240,6 +239,13 @@ class _Work:
         self.stage("gold/recoveries", gold.recoveries_of(tables), "protocol", "group", "life")
         self._stage_curves(tables, measures)
         self.stage(RUNS, self._runs(counts, verdicts, claimed, going_on))
+
+    def _protocols(self, counts: DataFrame) -> set[str]:
+        if self.alone:
+            listed = self._held[id(counts)][1].column("protocols").to_pylist()
+            return {name for names in listed for name in names}
+        each = counts.select(F.explode("protocols").alias("protocol")).distinct()
+        return {row.protocol for row in each.collect()}
 
     def _stage_silver(self, tables: Silver) -> None:
         sends = with_parents(tables.sends, tables.deliveries)

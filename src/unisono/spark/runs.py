@@ -13,13 +13,10 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
-
 from unisono.errors import BadTrace
 from unisono.spark.places import RUNS, run_folder
 from unisono.spark.shelves import read_table
 from unisono.trace.files import Found, trace_files
-from unisono.trace.parquet import protocols_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,8 +28,6 @@ BATCH_RUNS: Final = 20_000
 """A batch is so much of trace files and so many runs, or one run that is larger."""
 REPLAY: Final = "replay.txt"
 REPLAY_OCTETS_MAX: Final = 4096
-LOOKED_INTO_MAX: Final = 500
-"""More files than this are looked into by tasks."""
 
 
 @dataclass(frozen=True)
@@ -135,25 +130,3 @@ def batches_of(inputs: Sequence[Input]) -> Iterator[list[Input]]:
         octets += each.octets
     if batch:
         yield batch
-
-
-def protocols_in(session: SparkSession, files: Sequence[Found]) -> set[str]:
-    """The protocols that these files tell of. A file is of one life, so of one protocol: its first
-    rows say. Many files are looked into by tasks."""
-    paths = [os.fsencode(found.path) for found in files]
-    if len(paths) <= LOOKED_INTO_MAX:
-        return _protocols(paths)
-    named = session.createDataFrame([(bytearray(path),) for path in paths], "at binary")
-    tasks = max(session.sparkContext.defaultParallelism, len(paths) // LOOKED_INTO_MAX)
-    told = named.repartition(tasks).mapInArrow(_look, "protocol string").distinct()
-    return {row.protocol for row in told.collect()}
-
-
-def _look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        names = sorted(_protocols(batch.column("at").to_pylist()))
-        yield pa.record_batch({"protocol": pa.array(names, pa.string())})
-
-
-def _protocols(paths: Sequence[bytes]) -> set[str]:
-    return set().union(*(protocols_of(Path(os.fsdecode(path))) for path in paths))
