@@ -235,7 +235,9 @@ def _plant(block: Columns, fault: Fault, place: int, senders: Any) -> None:
         if fault.kind == "swap":
             before = place - 1 - int(np.argmax(senders[:place][::-1] == senders[place]))
         else:
-            before = place - (1 if fault.kind == "cross" else LAG + 9)
+            # The tenth of ten has no place in the one order.
+            cross = 1 if place % 10 else 2
+            before = place - (cross if fault.kind == "cross" else LAG + 9)
         (other,) = np.flatnonzero((message == before) & (kind == 1))
         block["key"][row] = key[other] - 0.5
 

@@ -56,13 +56,20 @@ class LayoutPart(ParquetPart):
         return super()._recovered(handle, size)
 
     def _open(self, handle: int, metadata: Any) -> pq.ParquetFile:
-        return pq.ParquetFile(
-            io.FileIO(handle, closefd=False),
-            metadata=metadata,
-            read_dictionary=list(WORDS),
-            page_checksum_verification=True,
-            pre_buffer=False,
-        )
+        def opened(words: Sequence[str]) -> pq.ParquetFile:
+            return pq.ParquetFile(
+                io.FileIO(handle, closefd=False),
+                metadata=metadata,
+                read_dictionary=list(words),
+                page_checksum_verification=True,
+                pre_buffer=False,
+            )
+
+        try:
+            return opened(WORDS)
+        except KeyError:
+            # One of the columns that a file may lack.
+            return opened(())
 
     def _tables(self, handle: int, size: int) -> Iterator[pa.Table]:
         opened = self._opened(handle, size) or self._recovered(handle, size)

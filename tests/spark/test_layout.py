@@ -1,0 +1,352 @@
+"""The judge that works where the files lie: what is odd about files, shards and bounds."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.laws.stories import DOCTORED, story, write_trace
+from tests.laws.test_mutants import MUTANTS, orderly
+from tests.spark.yardstick.synthetic import FAULTS, stories, write
+from tests.trace.test_files import BAD_ROWS
+from unisono.errors import BadTrace, Misuse
+from unisono.laws import LAWS, VIOLATIONS_MAX, Violation, judge_all
+from unisono.trace.files import Found, TraceFile, read_trace, trace_files
+from unisono.trace.history import History
+from unisono.trace.parquet import batch_of, writer_to
+from unisono.trace.record import Row
+
+pytest.importorskip("pyspark", reason="needs pip install 'unisono[spark]'")
+
+from unisono.spark.layout import Limits, judged, tasks
+from unisono.spark.layout.judging import added, counted
+from unisono.spark.layout.measuring import quantiles
+from unisono.spark.layout.plan import merged, planned, shards_of
+from unisono.spark.layout.sequence import Part, Sequences, reaching
+from unisono.spark.layout.survey import File, Survey
+
+ANYTHING: dict[str, list[str]] = {name: list(LAWS) for name in ("story", "p", "synthetic")}
+WHOLE = Limits()
+PIECES = Limits(shard_rows=60, piece_rows=7)
+
+
+def runs_in(directory: Path) -> list[tasks.Run]:
+    runs: dict[str, list[File]] = {}
+    chains: dict[Path, int] = {}
+    for found in trace_files(directory):
+        chain = chains.setdefault(found.chain, len(chains))
+        file = File(os.fsencode(found.path), found.name, chain, found.gap)
+        runs.setdefault(found.run, []).append(file)
+    return [tasks.Run(run, files) for run, files in runs.items()]
+
+
+Said = tuple[dict[str, list[Violation]], list[tuple[str, int, str]], int]
+
+
+def in_steps(run: tasks.Run, limits: Limits) -> list[pa.RecordBatch]:
+    """A run judged as a giant one is, in the steps of the tasks, without Spark between them."""
+    by_chain: dict[int, list[File]] = {}
+    for file in run.files:
+        by_chain.setdefault(file.chain, []).append(file)
+    named = pa.record_batch(
+        [pa.array([tasks.packed([tasks.Run(run.name, files)]) for files in by_chain.values()])],
+        names=["runs"],
+    )
+    surveys = list(tasks.survey_chains(iter([named]), limits))
+    random.Random(1).shuffle(surveys)
+    plans = list(tasks.plan_runs(iter(surveys), ANYTHING, limits))
+    random.Random(2).shuffle(plans)
+    found = list(tasks.judge_shards(iter(plans)))
+    return list(tasks.fold_runs(iter(found), ANYTHING))
+
+
+def said(directory: Path, limits: Limits, giant: bool) -> Said:
+    violations: dict[str, list[Violation]] = {}
+    quarantine, events = [], 0
+    for run in runs_in(directory):
+        violations.setdefault(run.name, [])
+        batches = in_steps(run, limits) if giant else tasks.judge_run(run, ANYTHING, limits)
+        for batch in batches:
+            for row in batch.to_pylist():
+                if row["what"] == "violation":
+                    told = {name: row[name] for name in Violation._fields}
+                    violations[run.name].append(Violation(**told))
+                elif row["what"] == "quarantine":
+                    place = -1 if row["row"] is None else row["row"]
+                    quarantine.append((row["path"], place, row["reason"]))
+                elif row["what"] == "count":
+                    events += row["events"]
+    return {run: sorted(told) for run, told in violations.items()}, sorted(quarantine), events
+
+
+def agree(directory: Path, pieces: Limits = PIECES) -> dict[str, list[Violation]]:
+    """The same by both ways as by the plain laws, which is given back."""
+    trace = read_trace(directory)
+    verdicts = judge_all(trace.histories(), lambda protocol: ANYTHING[protocol])
+    plain = {run: verdict.violations for run, verdict in verdicts.items()}
+    for run in runs_in(directory):
+        plain.setdefault(run.name, [])
+    aside = sorted(
+        (each.path, -1 if each.row is None else each.row, each.reason) for each in trace.quarantined
+    )
+    for limits, giant in ((WHOLE, False), (WHOLE, True), (pieces, True)):
+        violations, quarantine, events = said(directory, limits, giant)
+        assert violations == plain, (limits, giant)
+        assert quarantine == aside, (limits, giant)
+        assert events == trace.events
+    return plain
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+TALK = """
+    a: view 1 a b | send | send | a:1 | a:2 | b:1
+    b: view 1 a b | a:1 | a:2 | send | b:1
+"""
+
+
+def rewritten(path: Path, change: Callable[[pa.Table], pa.Table]) -> None:
+    pq.write_table(change(pq.read_table(path, partitioning=None)), path)
+
+
+def as_other_types(table: pa.Table) -> pa.Table:
+    kinds = {pa.string(): pa.large_string(), pa.int64(): pa.float64(), pa.int32(): pa.int64()}
+    fields = [pa.field(field.name, kinds.get(field.type, field.type)) for field in table.schema]
+    fields = [
+        pa.field(field.name, pa.int64()) if field.name == "digest" else field for field in fields
+    ]
+    return table.cast(pa.schema(fields))
+
+
+CHANGES: dict[str, Callable[[Path], None]] = {
+    "other types": lambda folder: rewritten(folder / "a-1.parquet", as_other_types),
+    "without what may be null": lambda folder: rewritten(
+        folder / "a-1.parquet", lambda table: table.drop_columns(["seq", "peer"])
+    ),
+    "a column too few": lambda folder: rewritten(
+        folder / "a-1.parquet", lambda table: table.drop_columns(["number"])
+    ),
+    "words in dictionaries": lambda folder: rewritten(
+        folder / "a-1.parquet",
+        lambda table: table.set_column(
+            2, "node", table.column("node").combine_chunks().dictionary_encode()
+        ),
+    ),
+    "a copy": lambda folder: shutil.copy(folder / "a-1.parquet", folder / "z.parquet"),
+    "a copy that comes first": lambda folder: shutil.copy(
+        folder / "b-1.parquet", folder / "a-0.parquet"
+    ),
+    "no Parquet": lambda folder: (folder / "c.parquet").write_bytes(b"x" * 100),
+    "empty": lambda folder: (folder / "c.parquet").write_bytes(b""),
+    "a folder": lambda folder: (folder / "c.parquet").mkdir(),
+    "no footer": lambda folder: (folder / "b-1.parquet").write_bytes(
+        (folder / "b-1.parquet").read_bytes()[:-300]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_files_are_read_as_the_trace_room_reads_them(tmp_path: Path, name: str) -> None:
+    write_trace(story(TALK, run="r"), tmp_path)
+    CHANGES[name](tmp_path / "run=r")
+    agree(tmp_path)
+
+
+def test_bad_rows_are_put_aside_for_the_same_reasons(tmp_path: Path) -> None:
+    history = story(TALK, run="r")
+    write_trace(history, tmp_path)
+    rows = [row for row, _ in BAD_ROWS] + list(history.rows)
+    random.Random(5).shuffle(rows)
+    for name, some in (("m.parquet", rows[::2]), ("n.parquet", rows[1::2])):
+        with writer_to(tmp_path / "run=r" / name) as writer:
+            writer.write_batch(batch_of(some))
+    agree(tmp_path)
+    _, quarantine, _ = said(tmp_path, WHOLE, giant=False)
+    assert len({reason for _, _, reason in quarantine}) > 10
+
+
+def test_lives_and_groups_mixed_in_one_file(tmp_path: Path) -> None:
+    """The layout is not trusted: any mixture is judged row by row where it stands."""
+    one, two = story(TALK, run="r"), story("a: view 1 a | send | send | a:2", run="r")
+    rows = list(one.rows) + [row._replace(group="h", node=f"x{row.node}") for row in two.rows]
+    rows = [
+        row._replace(sender=f"x{row.sender}", members=None)
+        if row.group == "h" and row.sender
+        else row
+        for row in rows
+    ]
+    dice = random.Random(3)
+    dice.shuffle(rows)
+    (tmp_path / "run=r").mkdir()
+    for name in ("one.parquet", "two.parquet"):
+        with writer_to(tmp_path / "run=r" / name) as writer:
+            for at in range(0, len(rows), 4):
+                writer.write_batch(batch_of(rows[at : at + 4]))
+        rows = [row._replace(step=row.step + 100) for row in rows]
+    plain = agree(tmp_path)
+    assert plain["r"], "what was shuffled breaks laws"
+
+
+# -- shards --------------------------------------------------------------------------------------
+
+
+def long_run(directory: Path, seed: int, change: Callable[[list[Row]], None] | None) -> None:
+    rows = orderly(seed, count=120)
+    if change:
+        change(rows)
+    rows.sort(key=lambda row: (row.node, row.step))
+    files: dict[str, TraceFile] = {}
+    for row in rows:
+        if row.node not in files:
+            files[row.node] = TraceFile(directory, f"r{seed}", row.node, 1, row_count_max=60)
+        files[row.node].write(row)
+    for file in files.values():
+        file.close()
+
+
+@pytest.mark.parametrize(
+    ("mutant", "laws"), MUTANTS, ids=lambda each: getattr(each, "__name__", "")
+)
+def test_a_bug_is_told_alike_wherever_shards_meet(
+    tmp_path: Path, mutant: Callable[..., None], laws: tuple[str, ...]
+) -> None:
+    for seed in range(2):
+        long_run(tmp_path, seed, lambda rows, s=seed: mutant(rows, random.Random(s)))  # type: ignore[misc]
+    plain = agree(tmp_path, Limits(shard_rows=90, piece_rows=10))
+    for told in plain.values():
+        assert set(laws) <= {violation.law for violation in told}
+
+
+def test_a_late_message_makes_shards_be_judged_as_one(tmp_path: Path) -> None:
+    def delay(rows: list[Row]) -> None:
+        """One delivery comes at the very end; another is told twice on the way."""
+        mine = [at for at, row in enumerate(rows) if (row.node, row.kind) == ("b", "deliver")]
+        last = max(row.step for row in rows if row.node == "b")
+        rows[mine[10]] = rows[mine[10]]._replace(step=last + 1)
+        rows.append(rows[mine[20]]._replace(step=last + 2, seq=7))
+        rows.append(rows[mine[21]]._replace(step=last + 3))
+
+    long_run(tmp_path, 1, delay)
+    plain = agree(tmp_path, Limits(shard_rows=90, piece_rows=10))
+    assert {"total_order", "prefix", "no_duplication"} <= {each.law for each in plain["r1"]}
+
+
+def test_synthetic_faults_are_found_in_shards(tmp_path: Path) -> None:
+    write(tmp_path, stories(500 * 6 * len(FAULTS), len(FAULTS), 5, faulty=True))
+    plain = agree(tmp_path, Limits(shard_rows=1000, piece_rows=150))
+    broken = [{each.law for each in plain[run]} for run in sorted(plain)]
+    assert broken[0] == set()
+    for name, laws in zip(list(FAULTS)[1:], broken[1:], strict=True):
+        assert laws, name
+    assert set().union(*broken) == set(LAWS)
+
+
+def test_shards_are_no_larger_than_they_should_be(tmp_path: Path) -> None:
+    """Even where somebody delivers a number beyond all."""
+
+    def beyond(rows: list[Row]) -> None:
+        at = next(at for at, row in enumerate(rows) if row.kind == "deliver" and row.step > 60)
+        rows[at] = rows[at]._replace(number=10**12)
+
+    long_run(tmp_path, 2, beyond)
+    (run,) = runs_in(tmp_path)
+    survey = Survey(run.files, piece_rows=10, keep=False).run()
+    (plan,) = planned(run.name, [survey])
+    shards = shards_of(plan, Limits(shard_rows=60, piece_rows=10))
+    assert len(shards) >= 9
+    sizes = [
+        sum(piece.count for life in shard.stretches for part in life for piece in part.pieces)
+        for shard in shards
+    ]
+    assert max(sizes) <= 3 * 60
+    whole = merged(shards)
+    assert whole.whole
+    for life, plain in zip(whole.stretches, plan.lives, strict=True):
+        assert [piece.first_pos for part in life for piece in part.pieces] == [
+            piece.first_pos for piece in plain.pieces
+        ]
+    agree(tmp_path, Limits(shard_rows=60, piece_rows=10))
+
+
+def test_parts_that_reach_into_each_other_are_found() -> None:
+    def shard(*spans: tuple[int, int]) -> Sequences:
+        return Sequences([Part(low, high, "m") for low, high in spans])
+
+    apart = [shard((0, 4), (0, 9)), shard((5, 8), (-1, -1)), shard((9, 9), (10, 12))]
+    assert reaching(apart) == []
+    over = [shard((0, 4)), shard((5, 20)), shard((10, 12)), shard((13, 19)), shard((21, 22))]
+    assert reaching(over) == [range(1, 4)]
+    back = [shard((5, 9)), shard((11, 12)), shard((0, 1))]
+    assert reaching(back) == [range(0, 3)]
+
+
+def test_a_law_broken_everywhere_is_told_a_hundred_times(tmp_path: Path) -> None:
+    rows = orderly(4, count=300)
+    rows = [row._replace(digest=1) if row.node == "c" and row.kind == "deliver" else row
+            for row in rows if (row.node, row.kind) != ("d", "deliver")]  # fmt: skip
+    write_trace(History("r", "story", "g", tuple(rows)), tmp_path)
+    plain = agree(tmp_path, Limits(shard_rows=200, piece_rows=20))
+    for law in ("no_creation", "agreement", "safe", "validity"):
+        told = [each for each in plain["r"] if each.law == law]
+        assert len(told) == (VIOLATIONS_MAX if law != "validity" else len(told)) > 50, law
+
+
+# -- measures ------------------------------------------------------------------------------------
+
+
+def test_quantiles_are_exact() -> None:
+    import numpy as np
+
+    values = np.array([5, -3, 5, 10**12, 7, 7, 7, 0, 1, 2])
+    parts = [counted(values[:4]), counted(values[4:]), counted(values[:0])]
+    found = quantiles(added(parts))
+    assert found == {
+        "p50_us": 5,
+        "p90_us": 7,
+        "p99_us": 10**12,
+        "p999_us": 10**12,
+        "max_us": 10**12,
+    }
+    assert quantiles(counted(values[:0])) == dict.fromkeys(found)
+    even = quantiles(counted(np.arange(1, 1001)))
+    assert even == {"p50_us": 500, "p90_us": 900, "p99_us": 990, "p999_us": 999, "max_us": 1000}
+
+
+# -- on Spark ------------------------------------------------------------------------------------
+
+
+def test_mistakes_get_one_clear_line(spark: Any, tmp_path: Path) -> None:
+    with pytest.raises(BadTrace, match="no such directory"):
+        judged(spark, tmp_path / "none", ANYTHING)
+    with pytest.raises(Misuse, match="no law gravity; there are no_creation"):
+        judged(spark, tmp_path, {"p": ["gravity"]})
+
+
+def test_small_and_giant_runs_some_of_them_and_files_by_name(spark: Any, tmp_path: Path) -> None:
+    item = DOCTORED[0]
+    write_trace(item.history, tmp_path)
+    long_run(tmp_path, 6, None)
+    files: list[Found] = trace_files(tmp_path)
+    sizes = {
+        run.name: sum(os.path.getsize(file.at) for file in run.files) for run in runs_in(tmp_path)
+    }
+    border = Limits(shard_rows=100, giant_octets=max(sizes.values()), tasks_max=2)
+    found = judged(spark, files, ANYTHING, limits=border)
+    verdicts = {(row.run, row.law): row.verdict for row in found.verdicts.collect()}
+    assert {run for run, _ in verdicts} == {item.history.run, "r6"}
+    assert verdicts[item.history.run, item.law] == "broken"
+    assert {verdicts["r6", law] for law in LAWS} == {"kept"}
+    assert found.counts.where("run = 'r6'").collect()[0].events == 120 * 5 + 8
+    found.forget()
+    some = judged(spark, tmp_path, {}, runs=["r6"])
+    assert {row.verdict for row in some.verdicts.collect()} == {"not claimed"}
+    assert some.quarantine.count() == 0
+    some.forget()

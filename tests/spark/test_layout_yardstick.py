@@ -1,0 +1,78 @@
+"""The laws in DuckDB's SQL, written independently, find the same planted faults as the judge on
+Spark, and measure the same. `python -m tests.spark.yardstick` does this at any size."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark.yardstick.synthetic import FAULTS, PROTOCOL, Story, stories, write
+from unisono.laws import LAWS
+
+pytestmark = pytest.mark.timeout(300)
+
+MEASURES = "run node sent delivered octets span_us p50_us p90_us p99_us p999_us max_us".split()
+
+
+def told_by_both(
+    spark: Any, tmp_path: Path, told: list[Story], limits: Any
+) -> tuple[set[tuple[str, str]], int]:
+    """The runs and laws broken, and how many rows of measures there are, when both agree."""
+    pytest.importorskip("duckdb", reason="needs pip install duckdb")
+    from tests.spark.yardstick.sql import Yardstick
+    from unisono.spark.layout import judged
+
+    write(tmp_path / "trace", told)
+    found = judged(spark, tmp_path / "trace", {PROTOCOL: list(LAWS)}, limits=limits)
+    broken = found.verdicts.where("verdict = 'broken'").select("run", "law").collect()
+    measures = [tuple(row) for row in found.measures.select(*MEASURES).collect()]
+    assert found.quarantine.count() == 0
+    found.forget()
+    yardstick = Yardstick(tmp_path / "trace", tmp_path)
+    yardstick.run()
+    assert {tuple(row) for row in broken} == yardstick.broken
+    measures.sort(key=lambda row: (row[0], row[1] or ""))
+    assert measures == yardstick.measures()
+    yardstick.close()
+    return yardstick.broken, len(measures)
+
+
+def test_one_run_with_every_fault_judged_in_shards(spark: Any, tmp_path: Path) -> None:
+    from unisono.spark.layout import Limits
+
+    shards = Limits(shard_rows=50_000, piece_rows=10_000, giant_octets=0, tasks_max=4)
+    told = stories(200_000, 1, 5, faulty=True)
+    broken, measured = told_by_both(spark, tmp_path, told, shards)
+    assert broken == {("r000000", law) for law in LAWS}
+    assert measured == 6
+
+
+def test_runs_with_one_fault_each(spark: Any, tmp_path: Path) -> None:
+    told = stories(3_000 * len(FAULTS), len(FAULTS), 5, faulty=True)
+    broken, measured = told_by_both(spark, tmp_path, told, None)
+    by_run = [{law for run, law in broken if run == story.run} for story in told]
+    assert by_run[0] == set()
+    for name, laws in zip(list(FAULTS)[1:], by_run[1:], strict=True):
+        assert laws, name
+        assert name in laws or name not in LAWS, name
+    assert measured == 6 * len(told)
+
+
+def test_a_process_and_those_below_it_are_watched() -> None:
+    import subprocess
+
+    from tests.spark.yardstick.__main__ import held
+
+    script = "x = bytearray(60_000_000); print(flush=True); input()"
+    outer = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {script!r}])"
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", outer], **pipes) as process:  # type: ignore[call-overload]
+        assert process.stdout is not None
+        process.stdout.readline()
+        octets, busy = held(process.pid)
+        process.communicate(b"\n")
+    assert octets > 60_000_000
+    assert busy > 0
