@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 EVERY_S_MIN: Final = 0.1
 EVERY_S_MAX: Final = 3600.0
 LOOKED_INTO_MAX: Final = 500
-"""So many files are looked into before Spark starts."""
+"""No more files than this are looked into before Spark starts."""
 EACH_SHOWN_MAX: Final = 8
 """More runs than this are told together, and of them only those that broke a law."""
 BROKEN_SHOWN_MAX: Final = 20
@@ -84,6 +85,8 @@ def _seconds(text: str) -> float:
 
 def pipeline(directory: Path, out_dir: Path, master: str, ask: Ask, as_json: bool) -> int:
     asked = claimed_in(directory, ask)
+    # A call into Java that Ctrl-C cuts short is told at length, and is of no use to anyone.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     console = err()
     with status("Spark starts …") as moving:
 
@@ -105,17 +108,15 @@ def pipeline(directory: Path, out_dir: Path, master: str, ask: Ask, as_json: boo
 
 
 def claimed_in(directory: Path, ask: Ask | None = None) -> dict[str, tuple[str, ...]]:
-    """What is asked of each protocol of the catalogue, and of the others that the trace names; of a
-    large trace, that its first files name. A trace that holds nothing to judge is told at once."""
-    if ask is not None and ask.follow and directory.is_dir():
-        return {name: claims(name) for name in sorted(offers())}
-    from unisono.trace.parquet import protocols_of
+    """What is asked of each protocol of the catalogue. A small trace that holds nothing to judge is
+    told at once."""
+    if ask is None or not ask.follow or not directory.is_dir():
+        from unisono.trace.parquet import protocols_of
 
-    files = trace_files(directory)
-    looked = [protocols_of(found.path) for found in files[:LOOKED_INTO_MAX]]
-    if len(looked) == len(files) and not any(looked):
-        check_some(directory, 0, len(files))
-    return {name: claims(name) for name in sorted(set(offers()).union(*looked))}
+        files = trace_files(directory)
+        if len(files) <= LOOKED_INTO_MAX and not any(protocols_of(each.path) for each in files):
+            check_some(directory, 0, len(files))
+    return {name: claims(name) for name in sorted(offers())}
 
 
 def measured(
