@@ -168,10 +168,16 @@ def test_a_member_that_does_not_listen_holds_the_sink(session: Any, stage: Stage
 
 
 def test_where_no_feed_is_one_line_says_so(session: Any) -> None:
+    """Also in a thread of its own, to which the session is new."""
     frame = session.createDataFrame([("x",)], "payload string")
     write = frame.write.format("unisono").option("feed", "127.0.0.1:9")
-    with pytest.raises(Exception) as raised:
+
+    def save() -> None:
+        register(session)
         write.option("feedTimeout", "1").mode("append").save()
+
+    with ThreadPoolExecutor(1) as thread, pytest.raises(Exception) as raised:
+        thread.submit(save).result(60)
     assert "no feed answers at 127.0.0.1:9 within 1 s" in str(raised.value)
 
 
