@@ -144,3 +144,8 @@ def test_the_benchmark_measures(tmp_path: Path) -> None:
 
 def test_a_benchmark_of_nothing_is_refused() -> None:
     refused(unisono("bench", "--rounds", "0"), "--rounds")
+
+
+def test_the_line_that_makes_a_traced_run_again_lies_beside_it(trace: Path) -> None:
+    (line,) = [path.read_text() for path in trace.glob("run=*/replay.txt")]
+    assert line == "unisono sim --protocol ring --nodes 3 --seed 7 --faults chaos --messages 30\n"

@@ -51,6 +51,10 @@ def single(
         outcome = run(replace(asked, trace=trace, detail=detail), time.perf_counter)
     line = outcome.replay if plan is None else f"unisono sim --plan {plan}"
     outcome = replace(outcome, replay=line)
+    if trace is not None:
+        from unisono.trace.files import note_replay
+
+        note_replay(trace, asked.run_name, line)
     small = file = None
     if shrink and outcome.broken:
         small, file = _shrunk(asked)

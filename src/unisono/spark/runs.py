@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from unisono.errors import BadTrace
 from unisono.spark.places import RUNS, run_folder
 from unisono.spark.shelves import read_table
-from unisono.trace.files import Found, trace_files
+from unisono.trace.files import REPLAY, Found, trace_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +26,6 @@ OPEN: Final = "open "
 BATCH_OCTETS: Final = 1 << 30
 BATCH_RUNS: Final = 20_000
 """A batch is so much of trace files and so many runs, or one run that is larger."""
-REPLAY: Final = "replay.txt"
 REPLAY_OCTETS_MAX: Final = 4096
 
 

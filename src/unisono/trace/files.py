@@ -27,12 +27,14 @@ from unisono.trace.parquet import SCHEMA, ParquetPart, batch_of, writer_to
 from unisono.trace.record import Row
 
 __all__ = [
+    "REPLAY",
     "SCHEMA",
     "Found",
     "Quarantined",
     "Trace",
     "TraceFile",
     "clear_run",
+    "note_replay",
     "read_trace",
     "safe_name",
     "trace_files",
@@ -42,6 +44,9 @@ SEGMENT_GROUPS_MAX: Final = 500
 """Row groups in one file, at some 16 KB of the writer's memory each; then comes the next file."""
 NAME_OCTETS_MAX: Final = 150
 """A longer node name is cut in the file's name, with a hash in place of the rest."""
+
+REPLAY: Final = "replay.txt"
+"""Beside a run's files: the command that makes the run again."""
 
 _parts = re.compile(r"(?P<stem>.*?)(?:\.s(?P<segment>[0-9]{6,}))?\.parquet", re.DOTALL).fullmatch
 
@@ -64,6 +69,15 @@ def run_folder(directory: str | os.PathLike[str], run: str) -> Path:
     if not run or len(quote(run, safe="")) > NAME_OCTETS_MAX:
         raise Misuse(f"a run is named with 1 to {NAME_OCTETS_MAX} bytes, not {run[:20]!r}")
     return Path(directory) / f"run={safe_name(run)}"
+
+
+def note_replay(directory: str | os.PathLike[str], run: str, line: str) -> None:
+    """Put the line that makes the run again beside its files."""
+    path = run_folder(directory, run) / REPLAY
+    try:
+        path.write_text(f"{line}\n", encoding="utf-8")
+    except OSError as error:
+        raise BadTrace(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def clear_run(directory: str | os.PathLike[str], run: str) -> None:

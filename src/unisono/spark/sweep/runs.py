@@ -27,9 +27,8 @@ from typing import Final, NamedTuple
 from unisono.errors import BadTrace, Misuse
 from unisono.sim.plan import Plan
 from unisono.sim.run import Outcome, run
-from unisono.trace.files import run_folder
+from unisono.trace.files import REPLAY, run_folder
 
-REPLAY: Final = "replay.txt"
 MANIFEST: Final = "manifest.json"
 MARK: Final = ".unisono-sweep"
 """This file says that the traces beside it are a sweep's, and which sweep is at work there."""
