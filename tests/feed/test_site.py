@@ -73,6 +73,7 @@ def test_a_feed_that_was_away_has_everything_once(tmp_path: Path) -> None:
             await say(a, 1, 500)
             async with feed(tmp_path, port) as fed:
                 await reached(fed, 500)
+                name = (fed.status()["member"] or "").partition("#")[0]
                 assert fed.counts["recalled"] == 500
                 await say(a, 501, 700)
                 await reached(fed, 700)
@@ -82,6 +83,7 @@ def test_a_feed_that_was_away_has_everything_once(tmp_path: Path) -> None:
                 await reached(fed, 1000)
                 status = fed.status()
                 assert status["missing"] == []
+                assert status["member"].partition("#")[0] == name, "it is the same site"
                 assert [life for life, _, _ in status["stretches"]] == [a.life]
 
     told(story)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -21,7 +22,6 @@ from unisono.feed.server import Server
 from unisono.group import Group
 from unisono.log import Log, LogReader, Trimmed
 from unisono.model import Message, View
-from unisono.net.identity import default_name
 from unisono.net.stream import Item, Rejoined
 
 RETAIN_OCTETS: Final = 1 << 30
@@ -37,6 +37,7 @@ COMPARED_COUNT: Final = 512
 IN_FLIGHT_OCTETS_MAX: Final = 8 << 20
 """Rows of writers on their way through the group; more have to wait."""
 LOOK_S: Final = 0.01
+NAME: Final = "name"
 
 log = logging.getLogger("unisono.feed")
 
@@ -70,8 +71,8 @@ class Feed:
         plain = {key: value for key, value in options.items() if key != "config"}
         read = configs.read(group, options.get("config"), plain)
         self._name = read.group
-        named = {"name": read.name or f"feed-{default_name()}"}
-        self._asked = (group, {**options, **named, "fed": True, "rejoin": False})
+        self._is_named = bool(read.name)
+        self._asked = (group, {**options, "fed": True, "rejoin": False})
         unisono.join(group, **self._asked[1])  # says what is wrong with them
         self._directory = Path(directory)
         self._retain = (retain_octets, retain_s)
@@ -90,6 +91,8 @@ class Feed:
         self._log = await asyncio.to_thread(Log, self._directory, durable=self._durable)
         try:
             self._keeper = Keeper(self._log, self._name)
+            if not self._is_named:
+                self._asked[1]["name"] = await asyncio.to_thread(_name_in, self._log)
             self._server = Server(
                 str(self._directory), lambda: self._log.bounds, self.status, self.take
             )
@@ -384,6 +387,16 @@ class _Archive:
             return []
         count = next((n for n, m in enumerate(found) if m.seq != first + n), len(found))
         return found[:count]
+
+
+def _name_in(log: Log) -> str:
+    """A feed that returns has the name it had: to a ring that counts its sites, another one would
+    be one more of them, and the first still missing."""
+    name = log.meta(NAME)
+    if name is None:
+        name = f"feed-{os.urandom(4).hex()}"
+        log.append([], {NAME: name})
+    return name
 
 
 def _one(found: list[tuple[str, int]], text: str) -> list[tuple[str, int]]:

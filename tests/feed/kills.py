@@ -1,0 +1,210 @@
+"""A live group of three and a feed as processes that are killed and come back, and the check that
+every delivered message is in the output exactly once, in order."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.cli.running import ENVIRONMENT, ROOT, UNISONO, until
+from tests.feed.member import payload
+from tests.net.ear import free_port
+from unisono.feed import FeedClient
+from unisono.trace.parquet import ParquetPart
+from unisono.trace.record import digest_of
+
+SAID_MAX = 20_000
+"""More than a member says in one life."""
+
+
+@dataclass
+class Play:
+    """The processes, by name."""
+
+    place: Path
+    port: int
+    listen: int
+    running: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
+    lives: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def out(self) -> Path:
+        return self.place / "out"
+
+    @property
+    def feed(self) -> str:
+        return f"127.0.0.1:{self.listen}"
+
+    def start(self, name: str) -> None:
+        life = self.lives[name] = self.lives.get(name, -1) + 1
+        python = [sys.executable, "-m"]
+        if name == "feed":
+            words = ["feed", "g", "--log", str(self.place / "log"), "--listen", self.feed, "--json"]
+            toml = self.place / "feed.toml"
+            toml.write_text('[group]\ngroup = "g"\njoin_s = 40.0\n')
+            command = [*UNISONO, *words, "--config", str(toml), "--port", str(self.port)]
+        elif name == "query":
+            told = {"feed": self.feed, "out": str(self.out)}
+            command = [*python, "tests.feed.query", json.dumps(told)]
+        else:
+            told = {"name": name, "word": f"{name}{life}", "trace": str(self.place / "trace")}
+            command = [*python, "tests.feed.member", json.dumps({**told, "port": self.port})]
+        self.running[name] = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=(self.place / f"{name}-{life}.out").open("w"),
+            stderr=(self.place / f"{name}-{life}.err").open("w"),
+            text=True,
+            cwd=ROOT,
+            env=ENVIRONMENT,
+            start_new_session=True,
+        )
+
+    def kill(self, name: str) -> None:
+        """The process and all it started, at once and without a word."""
+        process = self.running.pop(name)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(20)
+        if process.stdin is not None:
+            process.stdin.close()
+
+    def told(self, name: str) -> list[dict[str, Any]]:
+        text = (self.place / f"{name}-{self.lives[name]}.out").read_text()
+        return [json.loads(line) for line in text.splitlines() if line.endswith("}")]
+
+    def has_told(self, name: str, kind: str) -> bool:
+        code = self.running[name].poll()
+        assert code is None or kind == "finished", (name, code, self.errors(name))
+        return any(each["kind"] == kind for each in self.told(name))
+
+    def errors(self, name: str) -> str:
+        return (self.place / f"{name}-{self.lives[name]}.err").read_text()[-3000:]
+
+    def order(self, name: str) -> None:
+        stdin = self.running[name].stdin
+        assert stdin is not None
+        stdin.write("\n")
+        stdin.flush()
+
+    def written(self) -> int:
+        """How far the query has come, by its checkpoint."""
+        names = (self.place / "out.checkpoint" / "commits").glob("[0-9]*")
+        return max((int(path.name) for path in names), default=-1)
+
+
+@contextmanager
+def playing(place: Path) -> Iterator[Play]:
+    place.mkdir(exist_ok=True)
+    play = Play(place, free_port(), free_port())
+    try:
+        yield play
+    finally:
+        for name in list(play.running):
+            if play.running[name].poll() is None:
+                play.kill(name)
+
+
+def settle(play: Play) -> None:
+    """Until the feed has all that was said."""
+    seen = -1
+    with FeedClient(play.feed, 60) as client:
+        for _ in range(120):
+            status = client.status()
+            now = status["end"]
+            if _is_whole(status) and now == status["last"] == seen:
+                return
+            seen = now
+            time.sleep(1)
+    raise AssertionError(f"the feed does not come to rest: {status}")
+
+
+def delivered(play: Play) -> dict[str, list[bytes]]:
+    """By member's life, what its trace says was delivered to it, in order."""
+    words = {
+        digest_of(payload(f"{name}{life}", n)): payload(f"{name}{life}", n)
+        for name in "abc"
+        for life in range(play.lives[name] + 1)
+        for n in range(SAID_MAX)
+    }
+    found = {}
+    for path in sorted((play.place / "trace" / "run=kills").glob("*.parquet")):
+        digests = [
+            digest
+            for table in ParquetPart(path).tables()
+            for kind, digest in zip(
+                *table.select(["kind", "digest"]).to_pydict().values(), strict=True
+            )
+            if kind == "deliver"
+        ]
+        # What members recall of each other are messages as well, but none of the application's.
+        found[path.name] = [words[digest] for digest in digests if digest in words]
+    return found
+
+
+def check(play: Play, rows: list[tuple[int, bytes]]) -> None:
+    places = [place for place, _ in rows]
+    assert places == list(range(1, len(places) + 1)), "each place once, and none left out"
+    where = {said: at for at, (_, said) in enumerate(rows)}
+    assert len(where) == len(rows), "nothing twice"
+    heard: set[bytes] = set()
+    for name, lives in delivered(play).items():
+        at = [where.get(said) for said in lives]
+        assert None not in at, (
+            f"{name} was delivered what the output lacks: {lives[at.index(None)]!r}"
+        )
+        first = at[0] if at else 0
+        assert at == list(range(first, first + len(at))), f"{name} in another order"
+        heard |= set(lives)
+    assert heard == set(where), "nothing but what was delivered"
+
+
+def rehearse(play: Play, *more: str) -> None:
+    """All are started, and the members have found each other."""
+    for name in ("a", "b", "c", "feed", *more):
+        play.start(name)
+        if name == "a":
+            until(lambda: play.has_told("a", "joined"), 60, "a joined")
+    for name in ("b", "c"):
+        until(lambda n=name: play.has_told(n, "joined"), 60, f"{name} joined")
+    # What was said before is with those that were there.
+    with FeedClient(play.feed, 60) as client:
+        until(lambda: _is_whole(client.status()), 60, "the feed has the beginning")
+
+
+def _is_whole(status: dict[str, Any]) -> bool:
+    return bool(status["end"]) and status["away"] is None and not status["missing"]
+
+
+def traffic(play: Play, seconds: float, kills: list[tuple[float, str, float]]) -> None:
+    """Talk for so long; at these times these are killed, and come back after so long."""
+    began = time.monotonic()
+    for at_s, name, away_s in kills:
+        time.sleep(max(0.0, began + at_s - time.monotonic()))
+        play.kill(name)
+        time.sleep(away_s)
+        play.start(name)
+    time.sleep(max(0.0, began + seconds - time.monotonic()))
+    for name in "abc":
+        until(lambda n=name: play.has_told(n, "joined"), 60, f"{name} is back")
+        play.order(name)
+    for name in "abc":
+        until(lambda n=name: play.has_told(n, "quiet"), 60, f"{name} quiet")
+
+
+def hush(play: Play) -> None:
+    """The members leave, so that their traces are whole."""
+    for name in "abc":
+        stdin = play.running[name].stdin
+        assert stdin is not None
+        stdin.close()
+    for name in "abc":
+        assert play.running[name].wait(30) == 0, play.errors(name)
