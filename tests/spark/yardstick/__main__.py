@@ -160,6 +160,15 @@ COLUMNS = (
 HEAD = f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|"
 
 
+def put_into(page: Path, table: str) -> None:
+    """The table in its place on the page, instead of the one that was there."""
+    before, begin, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise SystemExit(f"{page}: no place for the table; it stands between {BEGIN} and {END}")
+    page.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")
+
+
 def main() -> None:
     asked = argparse.ArgumentParser(prog="python -m tests.spark.yardstick", description=__doc__)
     asked.add_argument("--events", type=int, default=1_000_000)
@@ -190,11 +199,7 @@ def main() -> None:
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if given.page:
-        text = given.page.read_text(encoding="utf-8")
-        before, _, rest = text.partition(BEGIN)
-        _, _, after = rest.partition(END)
-        table = "\n".join(lines)
-        given.page.write_text(f"{before}{BEGIN}\n{table}\n{END}{after}", encoding="utf-8")
+        put_into(given.page, "\n".join(lines))
     if not fine:
         raise SystemExit("the two do not say the same")
 

@@ -35,6 +35,8 @@ __all__ = ["Judged", "Limits", "judged"]
 Source: TypeAlias = "str | os.PathLike[str] | Sequence[Found]"
 
 RUNS_A_TASK = 2_000
+TASK_OCTETS_MIN = 128 << 10
+"""For less, sharing the work costs more than it saves."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,8 @@ def _small(
 def _bins(session: SparkSession, sized: list[_Sized], octets_max: int) -> list[list[Run]]:
     """What each task gets: about as much as any other, but not too much."""
     cores = session.sparkContext.defaultParallelism
-    most = max(1, min(octets_max, sum(each.octets for each in sized) // (4 * cores)))
+    share = max(TASK_OCTETS_MIN, sum(each.octets for each in sized) // (4 * cores))
+    most = min(octets_max, share)
     bins: list[list[Run]] = []
     full = most
     for each in sized:

@@ -51,14 +51,15 @@ class Told:
 
 
 class Case:
-    """A shard, read."""
+    """A shard, read. With `ordered` only ordered deliveries are, and of them what tells the order:
+    some fifty bytes a row, so that many shards fit into one."""
 
-    def __init__(self, shard: Shard) -> None:
+    def __init__(self, shard: Shard, ordered: bool = False) -> None:
         self.shard = shard
         self.plan = shard.plan
         self.codes = shard.plan.codes
         lives = shard.plan.history.lives
-        read = list(_read(shard))
+        read = list(_read(shard, ordered))
         self._table(read)
         self.told = [
             self._told(plan, lives[plan.key], stretches, said)
@@ -194,10 +195,18 @@ class Case:
         ]
 
 
-def _read(shard: Shard) -> Iterator[Said]:
+def _read(shard: Shard, ordered: bool) -> Iterator[Said]:
     for stretches in shard.stretches:
         pieces = [piece for stretch in stretches for piece in stretch.pieces]
-        yield joined(list(said_of(shard, pieces)))
+        parts = said_of(shard, pieces)
+        yield joined(list(map(_only_ordered, parts) if ordered else parts))
+
+
+def _only_ordered(said: Said) -> Said:
+    rows = said.take(~said.send & (said.level >= AGREED))
+    nothing = np.zeros(len(rows), np.bool_)
+    rows.size = rows.digest = rows.t_us = rows.service = rows.probe = nothing
+    return rows
 
 
 def said_of(shard: Shard, pieces: list[Piece]) -> Iterator[Said]:

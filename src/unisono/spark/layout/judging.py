@@ -187,7 +187,7 @@ def _together(
     while at < len(shards):
         which = again.get(at, range(at, at + 1))
         if len(which) > 1:
-            case = Case(merged([shards[each].shard for each in which]))
+            case = Case(merged([shards[each].shard for each in which]), ordered=True)
             found, sequence = ordered(case)
         else:
             found, sequence = shards[at].violations["total_order"], plain[at]

@@ -1,0 +1,81 @@
+"""What docs/SCALE.md shows works, and the yardstick's table has its place there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.laws.stories import DOCTORED, write_trace
+from tests.spark.yardstick.__main__ import HEAD, put_into
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "SCALE.md"
+
+
+def test_the_example_runs(
+    spark: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    history = DOCTORED[0].history
+    rows = tuple(row._replace(protocol="ring") for row in history.rows)
+    write_trace(type(history)(history.run, "ring", "g", rows), tmp_path / "traces")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("unisono.spark.session.open_session", lambda master: spark)
+    exec(compile(code, str(PAGE), "exec"), {})
+    shown = capsys.readouterr().out
+    assert "no_creation" in shown
+    assert "never sent" in shown
+    assert "p999_us" in shown
+
+
+def test_every_column_is_on_the_page(spark: Any, tmp_path: Path) -> None:
+    from unisono.spark.layout import judged
+
+    write_trace(DOCTORED[0].history, tmp_path)
+    found = judged(spark, tmp_path, {})
+    text = PAGE.read_text()
+    for name in ("violations", "verdicts", "measures", "quarantine", "counts"):
+        (line,) = re.findall(rf"^\| `{name}` \|.*$", text, re.MULTILINE)
+        for column in getattr(found, name).columns:
+            assert column in line or re.fullmatch(r"p\d+_us", column), (name, column)
+    found.forget()
+
+
+def test_the_command_is_as_the_page_says() -> None:
+    (command,) = re.findall(
+        r"^python -m (tests\.spark\.yardstick .*)$", PAGE.read_text(), re.MULTILINE
+    )
+    module, *arguments = shlex.split(command)
+    told = subprocess.run(
+        [sys.executable, "-m", module, "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert arguments
+    for argument in arguments:
+        if argument.startswith("--"):
+            assert argument in told
+
+
+def test_the_table_is_put_into_its_place(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.read_text())
+    put_into(page, "old")
+    put_into(page, HEAD)
+    text = page.read_text()
+    assert "old" not in re.findall(r"<!-- yardstick -->(.*?)<!--", text, re.DOTALL)[0]
+    assert f"<!-- yardstick -->\n{HEAD}\n<!-- end of yardstick -->" in text
+    (tmp_path / "none.md").write_text("nothing")
+    with pytest.raises(SystemExit, match="no place for the table"):
+        put_into(tmp_path / "none.md", HEAD)
