@@ -29,6 +29,7 @@ from unisono.model import Message, Service
 PAYLOAD_OCTETS = 100
 BATCH = 4096
 LATENCY_S = 20.0
+FLOOD_S = 10.0
 
 
 def tell(name: str, figure: str) -> None:
@@ -177,6 +178,46 @@ def _queried(spark: Any, at: str, place: Path, sink: str, n: int) -> float:
     return time.perf_counter() - began
 
 
+# -- a whole feed ---------------------------------------------------------------------------------
+
+
+def flood(place: Path) -> None:
+    """A member that says what it can, and how much of that is in the log of a feed beside it."""
+    port = free_port()
+    with feed_process(place / "flood", port) as at, FeedClient(at) as client:
+        said, seconds = asyncio.run(_flood(port))
+        while client.bounds().end < said:
+            time.sleep(0.05)
+        status = client.status()
+        tell(
+            f"a group of two, one a feed: said, ordered and logged, {PAYLOAD_OCTETS} bytes each",
+            rate(said, seconds) + f", {said / status['commits']:,.0f} rows a commit",
+        )
+
+
+async def _flood(port: int) -> tuple[int, float]:
+    async with unisono.join("g", name="a", fed=True, port=port, join_s=40) as group:
+        async for items in group.batches():
+            if any(len(item.members) == 2 for item in items if isinstance(item, unisono.View)):
+                break
+        said, payload = 0, os.urandom(PAYLOAD_OCTETS)
+        began = time.perf_counter()
+
+        async def talk() -> None:
+            nonlocal said
+            while time.perf_counter() < began + FLOOD_S:
+                await group.multicast_many([payload] * 100)
+                said += 100
+
+        talking = asyncio.create_task(talk())
+        heard = 0
+        async for items in group.batches():
+            heard += sum(isinstance(item, unisono.Message) for item in items)
+            if talking.done() and heard >= said:
+                return said, time.perf_counter() - began
+    raise AssertionError("the stream ended")
+
+
 # -- latency --------------------------------------------------------------------------------------
 
 
@@ -234,6 +275,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="unisono-feed") as made:
         place = Path(made)
         writing(place, min(rows, 100 * BATCH))
+        flood(place)
         spark = open_session("local[2]", "measure", **{"spark.driver.memory": "2g"})
         register(spark)
         try:

@@ -201,6 +201,26 @@ def test_rows_are_acknowledged_when_they_are_in_the_log(
     assert said(tmp_path) == list(range(1, 402))
 
 
+def test_a_feed_of_another_protocol(tmp_path: Path) -> None:
+    async def story() -> None:
+        options = {"port": free_port(), "protocol": "mtp", "join_s": 40.0}
+        talker = unisono.join("g", fed=True, name="a", master=1, **options)
+        async with talker as a:
+            reading = asyncio.create_task(_read(a))
+            await say(a, 1, 100)
+            for first in (101, 301):
+                async with Feed("g", tmp_path, listen="127.0.0.1:0", **options) as fed:
+                    await eventually(lambda f=fed: f.status()["member"] is not None)
+                    await say(a, first, first + 99)
+                    await reached(fed, first + 99)
+                await say(a, first + 100, first + 199)
+            reading.cancel()
+
+    told(story)
+    assert said(tmp_path) == list(range(1, 401))
+    assert not [row for row in everything(tmp_path) if row["kind"] == "gap"]
+
+
 def test_a_feed_may_go_through_a_daemon(tmp_path: Path) -> None:
     from tests.daemon.stage import daemons, joining
 
