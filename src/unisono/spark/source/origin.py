@@ -178,20 +178,23 @@ class Origin:
                 after = last
 
     def _wanted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        kinds = batch.column(1)
-        if self._options.fail:
-            gaps = batch.filter(pc.equal(kinds, rows.GAP))
-            for gap in gaps.select(["place", "number", "detail"]).to_pylist():
-                if gap["number"] != 0:
-                    raise DataLoss(f"at place {gap['place']}: {gap['detail']}")
-            if gaps.num_rows:
-                batch = batch.filter(pc.not_equal(kinds, rows.GAP))
-                kinds = batch.column(1)
-        if not self._options.views:
-            batch = batch.filter(pc.not_equal(kinds, rows.VIEW))
+        if pc.any(pc.not_equal(batch.column(1), rows.MESSAGE)).as_py():
+            batch = self._without(batch)
         if self._filters:
             batch = batch.filter(kept(self._filters, batch))
         return batch.select(list(self._options.columns))
+
+    def _without(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Without the gaps and views that are not asked for."""
+        if self._options.fail:
+            gaps = batch.filter(pc.equal(batch.column(1), rows.GAP))
+            for gap in gaps.select(["place", "number", "detail"]).to_pylist():
+                if gap["number"] != 0:
+                    raise DataLoss(f"at place {gap['place']}: {gap['detail']}")
+            batch = batch.filter(pc.not_equal(batch.column(1), rows.GAP))
+        if not self._options.views:
+            batch = batch.filter(pc.not_equal(batch.column(1), rows.VIEW))
+        return batch
 
 
 def check_schema(schema: StructType, options: FeedOptions) -> None:
