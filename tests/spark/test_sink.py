@@ -182,7 +182,8 @@ def test_where_no_feed_is_one_line_says_so(session: Any) -> None:
 
 
 def test_spark_tells_the_writer_its_mistakes(session: Any, stage: Stage) -> None:
-    frame = session.createDataFrame([("x", 1), (None, 2)], "payload string, n int")
+    before = stage.counts()[0]
+    frame = session.createDataFrame([("x", 1), (None, 2)], "payload string, n int").coalesce(1)
     for mode, options, words in (
         ("append", {}, "which feed?"),
         ("overwrite", {"feed": stage.feed}, "what a group was told stays told"),
@@ -192,6 +193,7 @@ def test_spark_tells_the_writer_its_mistakes(session: Any, stage: Stage) -> None
         with pytest.raises(Exception) as raised:
             frame.write.format("unisono").options(**options).mode(mode).save()
         assert words in in_words(raised.value)
+    assert stage.counts()[0] == before, "a partition that has a bad row is not said in part"
 
 
 # -- the page -------------------------------------------------------------------------------------
