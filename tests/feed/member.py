@@ -22,6 +22,9 @@ def payload(word: str, number: int) -> bytes:
 
 async def talk(group: Any, word: str, quiet: asyncio.Event) -> None:
     number = 0
+    # Alone, it may have founded a group of its own beside that of the others, which will yield.
+    while len(group.members) == 1 and not quiet.is_set():
+        await asyncio.sleep(PAUSE_S)
     while not quiet.is_set():
         with contextlib.suppress(Stopped):
             await group.multicast_many([payload(word, number + n) for n in range(BURST)])

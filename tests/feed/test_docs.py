@@ -93,6 +93,7 @@ def test_the_bounds_are_those_of_the_page() -> None:
         "| 2 min |": server.SILENT_S == 120,
         "| 64 KiB |": talk.ASK_OCTETS_MAX == 64 << 10,
         "| 65,536, or 128 MiB |": (talk.ROWS_COUNT_MAX, talk.ROWS_OCTETS_MAX) == (65_536, 1 << 27),
+        "when it joins | 2 s |": site.ALONE_S == 2,
         "| 8 MiB |": site.IN_FLIGHT_OCTETS_MAX == 8 << 20,
         "| 3, or 10, a second apart |": (site.FORGOTTEN_TRIES, site.RECALL_TRIES) == (3, 10),
         "remembered | 256 |": keeper.STRETCHES_COUNT_MAX == 256,

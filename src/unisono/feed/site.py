@@ -36,6 +36,9 @@ COMPARED_COUNT: Final = 512
 """So many of the last messages in the log are compared with the group's when the feed returns."""
 IN_FLIGHT_OCTETS_MAX: Final = 8 << 20
 """Rows of writers on their way through the group; more have to wait."""
+ALONE_S: Final = 2.0
+"""So long a feed that is alone says no rows: those that start together may found their group twice,
+and what is said in the one that yields is not said in the other."""
 LOOK_S: Final = 0.01
 NAME: Final = "name"
 
@@ -82,6 +85,7 @@ class Feed:
         self._books = asyncio.Lock()
         self._moved = asyncio.Event()
         self._in_flight = 0
+        self._joined_s = 0.0
         self._why_away = "the feed has not joined its group yet"
         self.counts: Counter[str] = Counter()
 
@@ -197,6 +201,7 @@ class Feed:
                         await self._append(lambda s=seq: self._keeper.enter(life, s, _now_us()))  # type: ignore[misc]
                         await self._compare(group, archive)
                         self._group, group.archive = group, archive
+                        self._joined_s = time.monotonic()
                         filling = asyncio.create_task(self._fill(group))
                     if not await self._hear(items):
                         self._why_away = "the group began apart from others"
@@ -330,6 +335,9 @@ class Feed:
         group = self._member_now()
         if not payloads:
             return self._log.end
+        while len(group.members) == 1 and time.monotonic() < self._joined_s + ALONE_S:
+            await self._next_move()
+            self._still(group)
         await group.multicast_rows(query, partition, epoch, first_row, payloads)
         last = (epoch, first_row + len(payloads) - 1)
         while (group.rows_heard(query, partition) or (-1, -1)) < last:
