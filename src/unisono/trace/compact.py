@@ -45,45 +45,63 @@ class Reader:
         self.at = end
         return taken
 
+    def _octet(self) -> int:
+        at = self.at
+        try:
+            octet = self.data[at]
+        except IndexError:
+            raise Malformed("cut short") from None
+        self.at = at + 1
+        return octet
+
     def _varint(self) -> int:
-        value = 0
-        for shift in range(0, 70, 7):
-            octet = self._take(1)[0]
-            value |= (octet & 0x7F) << shift
-            if octet < 0x80:
-                return value
-        raise Malformed("a number without end")
+        # Most numbers are one octet long, and there are a thousand in each small file.
+        data, at = self.data, self.at
+        try:
+            octet = data[at]
+            value, shift = octet & 0x7F, 7
+            while octet >= 0x80:
+                if shift >= 70:
+                    raise Malformed("a number without end")
+                at += 1
+                octet = data[at]
+                value |= (octet & 0x7F) << shift
+                shift += 7
+        except IndexError:
+            raise Malformed("cut short") from None
+        self.at = at + 1
+        return value
 
     def _zigzag(self) -> int:
         value = self._varint()
         return (value >> 1) ^ -(value & 1)
 
     def _value(self, kind: int, depth: int) -> Any:
+        if I16 <= kind <= I64:
+            return self._zigzag()
+        if kind == BINARY:
+            return self._take(self._varint())
+        if kind == STRUCT:
+            return self.struct(depth + 1)
+        if kind in (LIST, SET):
+            return self._list(depth + 1)
         if kind in (TRUE, FALSE):
             return kind == TRUE
         if kind == BYTE:
-            return self._take(1)[0]
-        if kind in (I16, I32, I64):
-            return self._zigzag()
+            return self._octet()
         if kind == DOUBLE:
             return self._take(8)
-        if kind == BINARY:
-            return self._take(self._varint())
-        if kind in (LIST, SET):
-            return self._list(depth + 1)
-        if kind == STRUCT:
-            return self.struct(depth + 1)
         raise Malformed(f"type {kind}")
 
     def _list(self, depth: int) -> tuple[int, list[Any]]:
-        head = self._take(1)[0]
+        head = self._octet()
         kind, count = head & 0x0F, head >> 4
         if count == 15:
             count = self._varint()
         if count > len(self.data) - self.at:
             raise Malformed("a list longer than the data")
         if kind in (TRUE, FALSE):
-            return kind, [self._take(1)[0] == TRUE for _ in range(count)]
+            return kind, [self._octet() == TRUE for _ in range(count)]
         return kind, [self._value(kind, depth) for _ in range(count)]
 
     def struct(self, depth: int = 0) -> Struct:
@@ -92,7 +110,7 @@ class Reader:
         fields: Struct = {}
         last = 0
         while True:
-            head = self._take(1)[0]
+            head = self._octet()
             if head == 0:
                 return fields
             kind, delta = head & 0x0F, head >> 4
