@@ -160,6 +160,10 @@ def odd_histories() -> list[History]:
     spread = [row._replace(node=f"{row.node}{n}", sender=row.sender and f"{row.sender}{n}")
               for n, part in enumerate((again, other), 1) for row in part]  # fmt: skip
     far = "a: view 1 a b | send | send 999999999999 | a:999999999999 | a:1\nb: view 1 a b | a:1"
+    there_and_back = """
+        a: view 1 a b | send | a:1 | view 2 a b | view 1 a b | view 2 a b
+        b: view 1 a b | view 2 a b | a:1 | view 1 a b | view 2 a b
+    """
     forms = [row._replace(node="a", sender="a", step=9, digest=3) for row in lost.rows[1:2]]
     return [
         story(f"a: view 1 a b | {many}\nb: view 1 a b", run="many"),
@@ -168,6 +172,7 @@ def odd_histories() -> list[History]:
         story("a: view 1 a b | view 2 b\nb: view 1 a b | view 2 b", run="a later view without it"),
         story("a: view 1 a b | stop expelled | view 2 b\nb: view 1 a b | view 2 b", run="too late"),
         story(far, run="far apart"),
+        story(there_and_back, run="the same passage twice"),
         History("sent in two forms", "story", "g", (*lost.rows, *forms)),
         History("two groups", "story", "g", (*lost.rows, *spread)),
     ]

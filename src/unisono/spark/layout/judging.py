@@ -135,7 +135,7 @@ def judge_history(
             told["total_order"] += _fallen(plan, shards)
         if "prefix" in told:
             told["prefix"] += _prefix(plan, sequences, spans)
-    return [violation for law in laws for violation in nsmallest(VIOLATIONS_MAX, told[law])]
+    return [violation for law in laws for violation in nsmallest(VIOLATIONS_MAX, set(told[law]))]
 
 
 def _progress(plan: HistoryPlan) -> list[Violation]:
