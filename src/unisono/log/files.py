@@ -104,8 +104,10 @@ def opened_to_read(directory: Path) -> sqlite3.Connection:
         try:
             _check_kind(connection, path)
         except sqlite3.OperationalError:
-            # Nobody writes, and here neither may we, not even what readers share.
             connection.close()
+            if path.with_name(f"{FILE}-wal").exists():
+                raise
+            # Nobody writes, and here neither may we, not even what readers share.
             connection = _connect(f"file:{place}?immutable=1")
             _check_kind(connection, path)
     except sqlite3.DatabaseError as error:
