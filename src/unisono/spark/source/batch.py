@@ -24,7 +24,7 @@ from unisono.errors import BadTrace, Misuse
 from unisono.spark.source.filters import column_of, is_ours, keeps, kept
 from unisono.spark.source.sound import CHECKED, reasons_against
 from unisono.trace.files import Found, trace_files
-from unisono.trace.parquet import SCHEMA, ParquetPart
+from unisono.trace.parquet import SCHEMA, ParquetPart, filled
 
 PARTITIONS_MAX: Final = 10_000
 """With more files than this, neighbours share a partition."""
@@ -290,7 +290,7 @@ class FilteredPart(ParquetPart):
 def _read(file: Any, index: int, names: list[str]) -> pa.Table:
     """These columns of a row group, in canonical types."""
     schema = pa.schema([SCHEMA.field(name) for name in names])
-    table = file.read_row_group(index, columns=names, use_threads=False).select(names)
+    table = filled(file.read_row_group(index, columns=names, use_threads=False), names)
     table = table if table.schema.equals(schema) else table.cast(schema)
     table.validate(full=True)
     return table
