@@ -270,6 +270,7 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "log.sqlite").write_text("a letter")
     here = ("--log", str(tmp_path))
     refused(command("feed"), "no group is named")
+    refused(command("feed", "g"), "--log DIR")
     refused(command("feed", "g", *here), "not a log of Unisono")
     there = ("--log", str(tmp_path / "other"), "--listen")
     refused(command("feed", "g", *there, "192.0.2.1:7420"), "cannot listen at 192.0.2.1:7420")

@@ -19,13 +19,15 @@ WATCH_S = 0.5
 
 def feed(
     group: str | None,
-    directory: Path,
+    directory: Path | None,
     options: Mapping[str, Any],
     retain: Mapping[str, Any],
     as_json: bool,
 ) -> int:
     if group is None and "config" not in options:
         raise Misuse("no group is named: write unisono feed GROUP --log DIR, or --config FILE")
+    if directory is None:
+        raise Misuse("where does the log go? write --log DIR, the same each time")
     try:
         from unisono.feed.site import Feed
     except ImportError as missing:
