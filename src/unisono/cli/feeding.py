@@ -28,9 +28,10 @@ def feed(
     group: Annotated[
         str | None, typer.Argument(help="The group's name, or a URL.", show_default=False)
     ] = None,
-    log: Annotated[Path, typer.Option(metavar="DIR", help="Where the log is, or will be.")] = Path(
-        "unisono-log"
-    ),
+    log: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Where the log is, or will be.", show_default=False),
+    ] = None,
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where readers and writers connect.")
     ] = "127.0.0.1:7420",
