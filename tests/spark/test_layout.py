@@ -30,7 +30,17 @@ from unisono.spark.layout import Limits, judged, tasks
 from unisono.spark.layout.judging import added, counted
 from unisono.spark.layout.measuring import quantiles
 from unisono.spark.layout.plan import merged, planned, shards_of
-from unisono.spark.layout.sequence import Part, Sequences, reaching
+from unisono.spark.layout.sequence import (
+    APART,
+    EQUAL,
+    LEFT_SHORT,
+    Beside,
+    Pair,
+    Part,
+    Sequences,
+    first_differing,
+    reaching,
+)
 from unisono.spark.layout.survey import File, Survey
 
 ANYTHING: dict[str, list[str]] = {name: list(LAWS) for name in ("story", "p", "synthetic")}
@@ -286,6 +296,15 @@ def test_parts_that_reach_into_each_other_are_found() -> None:
     assert reaching(over) == [range(1, 4)]
     back = [shard((5, 9)), shard((11, 12)), shard((0, 1))]
     assert reaching(back) == [range(0, 3)]
+
+
+def test_who_goes_on_after_a_gap_at_the_end_of_a_shard_is_told() -> None:
+    short = Beside(LEFT_SHORT, right="m")
+    one = Sequences([Part(0, 4, "k"), Part(0, 5, "k")], {(0, 1): Pair(short, short, short)})
+    two = Sequences([Part(5, 9, "n"), Part(6, 9, "n")])
+    none = Sequences([Part(-1, -1, ""), Part(6, 9, "n")])
+    assert first_differing(0, 1, (0, 0), [one, two]) == Beside(APART, "n", "m")
+    assert first_differing(0, 1, (0, 0), [one, none]) == Beside(EQUAL)
 
 
 def test_a_law_broken_everywhere_is_told_a_hundred_times(tmp_path: Path) -> None:
