@@ -150,13 +150,14 @@ def delivered(play: Play) -> dict[str, list[bytes]]:
     return found
 
 
-def check(play: Play, rows: list[tuple[int, bytes]]) -> None:
+def check(told: dict[str, list[bytes]], rows: list[tuple[int, bytes]]) -> None:
+    """Whether the rows are what the members were delivered, by their traces."""
     places = [place for place, _ in rows]
     assert places == list(range(1, len(places) + 1)), "each place once, and none left out"
     where = {said: at for at, (_, said) in enumerate(rows)}
     assert len(where) == len(rows), "nothing twice"
     heard: set[bytes] = set()
-    for name, lives in delivered(play).items():
+    for name, lives in told.items():
         at = [where.get(said) for said in lives]
         assert None not in at, (
             f"{name} was delivered what the output lacks: {lives[at.index(None)]!r}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.feed.kills import check, hush, playing, rehearse, settle, traffic
+from tests.feed.kills import check, delivered, hush, playing, rehearse, settle, traffic
 from tests.feed.stage import everything
 
 
@@ -30,7 +30,7 @@ def tell(place: Path, seed: int, count: int, every_s: float) -> int:
     gaps = [row["detail"] for row in found if row["kind"] == "gap"]
     assert not gaps
     rows = [(row["place"], row["payload"]) for row in found if row["kind"] == "message"]
-    check(play, rows)
+    check(delivered(play), rows)
     return len(rows)
 
 
