@@ -30,9 +30,9 @@ PLAIN, ROW, ASK, HAVE, WANT, FILL = range(6)
 HEADER_OCTETS_MAX: Final = 1024
 """More than any header here takes."""
 QUERY_OCTETS_MAX: Final = 200
-WRITERS_COUNT_MAX: Final = 4096
+WRITERS_COUNT_MAX: Final = 32_768
 """Queries and partitions of which the last row is known; beyond, who wrote longest ago is
-forgotten, and could say again what it said."""
+forgotten, and could say again what it said. It is counted."""
 FILL_OCTETS: Final = 60_000
 """So much of the past is told in one message, and at least one message of it."""
 NO_PLACE: Final = 0
@@ -68,6 +68,7 @@ class Wanted(NamedTuple):
     """The asker wants these from this member."""
 
     ask: int
+    who: Member
     holder: str
     first: int
     last: int
@@ -100,6 +101,8 @@ class Chronicle:
         self.repeated_count = 0
         """Rows that were dropped because they had been said before."""
         self.malformed_count = 0
+        self.forgotten_count = 0
+        """Writers of whom the last row is not known any more."""
         self._retain_octets = retain_octets
         self._writers: dict[tuple[str, int], tuple[int, int]] = {}
         """By query and partition, the last epoch and row; who wrote last stands last."""
@@ -171,7 +174,7 @@ class Chronicle:
             reader.done()
             return (Asked if kind == ASK else Had)(ask, message.sender, first, last)
         if kind == WANT:
-            wanted = Wanted(ask, reader.text(), reader.u64(), reader.u64())
+            wanted = Wanted(ask, message.sender, reader.text(), reader.u64(), reader.u64())
             reader.done()
             return wanted
         if kind == FILL:
@@ -190,6 +193,7 @@ class Chronicle:
         self._writers[key] = (epoch, row)
         if len(self._writers) > WRITERS_COUNT_MAX:
             del self._writers[next(iter(self._writers))]
+            self.forgotten_count += 1
         return bytes(reader.raw(reader.left()))
 
     def heard(self, query: str, partition: int) -> tuple[int, int] | None:

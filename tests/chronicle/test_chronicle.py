@@ -131,6 +131,7 @@ def test_only_so_many_writers_are_known() -> None:
     for n in range(WRITERS_COUNT_MAX + 1):
         heard(one, *chronicle.rows(Rows("q", n, 1), 0, [b"r"]))
     place = one.place
+    assert one.forgotten_count == 1
     heard(one, *chronicle.rows(Rows("q", 1, 1), 0, [b"r"]))
     assert one.place == place
     heard(one, *chronicle.rows(Rows("q", 0, 1), 0, [b"r"]))
@@ -141,7 +142,7 @@ def test_what_members_tell_each_other() -> None:
     one = begun()
     assert one.hear(said(chronicle.ask(5, 2, 9))) == Asked(5, A, 2, 9)
     assert one.hear(said(chronicle.have(5, 3, 8))) == Had(5, A, 3, 8)
-    assert one.hear(said(chronicle.want(5, "b#8", 3, 8))) == Wanted(5, "b#8", 3, 8)
+    assert one.hear(said(chronicle.want(5, "b#8", 3, 8))) == Wanted(5, A, "b#8", 3, 8)
     past = [
         Message(B, b"x" * 5, 3, "v", 4, Service.SAFE),
         Message(A, b"", 4, "", 5, Resilient(Resilient.ALL)),

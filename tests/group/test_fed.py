@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 import unisono
 from tests.daemon.stage import daemons
 from tests.net.ear import free_port
+from unisono.chronicle import Wanted
 from unisono.group import Group
 
 pytestmark = pytest.mark.real
@@ -72,6 +73,7 @@ def test_members_and_joiners_count_alike_and_hear_rows_once() -> None:
             async with joining(port, "c") as c, reading(c) as (rc,):
                 # A task is retried elsewhere, and says all again.
                 await b.multicast_rows("q", 0, 1, 0, [b"r0", b"r1", b"r2"])
+                await ra.upto(5)
                 await c.multicast(b"z")
                 whole = numbered(b"x", b"\xf5y", b"r0", b"r1", b"r2", b"z")
                 assert await ra.upto(6) == await rb.upto(6) == whole
@@ -105,6 +107,32 @@ def test_a_long_past_is_told_in_parts_and_only_as_far_as_it_is_kept() -> None:
                 past = [message for part in parts for message in part]
                 assert [m.seq for m in past] == list(range(301, 501))
                 assert all(int.from_bytes(m.payload[:4], "big") == m.seq for m in past)
+
+    told(story, free_port())
+
+
+def test_who_asked_and_is_gone_is_told_no_more() -> None:
+    async def story(port: int) -> None:
+        async with joining(port, "a") as a, joining(port, "b") as b, reading(a, b) as (ra, _):
+            await a.multicast_many([bytes(30_000) for _ in range(200)])
+            await ra.upto(200)
+            assert b._fed is not None
+            said: list[bytes] = []
+
+            async def speak(payloads: Sequence[bytes], service: Any) -> int:
+                said.extend(payloads)
+                await asyncio.sleep(0)
+                return 0
+
+            b._fed.recalls._speak = speak
+            gone = a.me._replace(name="gone")
+            for who in (gone, a.me):
+                b._fed.recalls.hear(Wanted(1, who, str(b.me), 1, 200))
+            # Who asks again has given up what it asked before.
+            b._fed.recalls.hear(Wanted(2, a.me, str(b.me), 199, 200))
+            while b._fed.recalls._answers:
+                await asyncio.sleep(0.01)
+            assert 1 <= len(said) <= 3
 
     told(story, free_port())
 

@@ -96,6 +96,7 @@ class Fed:
     def counts(self) -> dict[str, int]:
         return {
             "fed.repeated": self.chronicle.repeated_count,
+            "fed.forgotten_writers": self.chronicle.forgotten_count,
             "drop.fed_malformed": self.chronicle.malformed_count,
             "drop.recall": self.recalls.refused_count,
         }
@@ -260,6 +261,8 @@ class Recalls:
         self._where = where
         self._asks: dict[int, _Ask] = {}
         self._answers: set[asyncio.Task[None]] = set()
+        self._wanted: dict[Member, int] = {}
+        """By asker, the ask that it waits for: who asks again has given up the one before."""
         self.archive: Archive | None = None
         self.refused_count = 0
 
@@ -343,6 +346,7 @@ class Recalls:
                 self._start(self._answer(control))
         elif isinstance(control, Wanted):
             if control.holder == str(self._me()):
+                self._wanted[control.who] = control.ask
                 self._start(self._fill(control))
         elif ask is None:
             return
@@ -390,7 +394,7 @@ class Recalls:
 
     async def _fill(self, wanted: Wanted) -> None:
         at = wanted.first
-        while at <= wanted.last:
+        while at <= wanted.last and self._is_awaited(wanted):
             memory, _, _ = self._memory(at)
             upto = min(wanted.last, at + FILL_COUNT - 1)
             if memory is self._chronicle:
@@ -400,8 +404,16 @@ class Recalls:
             if not found or found[0].seq != at:
                 return  # forgotten meanwhile
             for part in _parts(found):
+                if not self._is_awaited(wanted):
+                    break
                 await self._say(words.fill(wanted.ask, part))
             at += len(found)
+
+    def _is_awaited(self, wanted: Wanted) -> bool:
+        """Whether who asked is there, and still asks that."""
+        members = self._view().members
+        self._wanted = {who: ask for who, ask in self._wanted.items() if who in members}
+        return self._wanted.get(wanted.who) == wanted.ask
 
     def close(self) -> None:
         for task in self._answers:
