@@ -46,8 +46,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
         if item.get_closest_marker("spark"):
-            # One process, so one session.
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            # One process, so one session; those that start Spark elsewhere need not wait for it.
+            shares = "spark" in getattr(item, "fixturenames", ())
+            item.add_marker(pytest.mark.xdist_group("spark" if shares else "spark apart"))
         if without_root and item.get_closest_marker("root"):
             item.add_marker(pytest.mark.skip(reason=without_root))
 
