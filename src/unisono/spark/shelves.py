@@ -89,8 +89,22 @@ class Shelf:
 
 
 def _loose(rows: pa.Table) -> pa.Table:
-    """Any column may be null: whether one ever is depends on how it was computed."""
-    return rows.cast(pa.schema([field.with_nullable(True) for field in rows.schema]))
+    """Any column may be null, and what is within one: whether it ever is depends on how it was
+    computed, and so would the schemas of tables that are to be put together."""
+    return rows.cast(_loose_schema(rows.schema))
+
+
+def _loose_schema(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([_loose_field(field) for field in schema])
+
+
+def _loose_field(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_list(kind):
+        kind = pa.list_(_loose_field(kind.value_field))
+    elif pa.types.is_struct(kind):
+        kind = pa.struct([_loose_field(part) for part in kind])
+    return pa.field(field.name, kind, nullable=True)
 
 
 def _writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
@@ -153,7 +167,7 @@ def rows_in(folders: Iterable[Path]) -> Iterator[pa.Table]:
     """The rows of these folders of runs, with the run as the first column."""
     for folder in folders:
         for path in sorted(folder.glob("[!.]*.parquet")):
-            rows = pq.ParquetFile(path).read(use_threads=False)
+            rows = _loose(pq.ParquetFile(path).read(use_threads=False))
             run = pa.repeat(pa.scalar(run_of(folder.name)), rows.num_rows)
             yield rows.add_column(0, "run", run)
 
@@ -161,7 +175,9 @@ def rows_in(folders: Iterable[Path]) -> Iterator[pa.Table]:
 def schema_in(out: Path, table: str) -> pa.Schema | None:
     """The columns of a table, the run first; None where there is no table."""
     path = next((out / table / NO_RUN).glob("[!.]*.parquet"), None)
-    return None if path is None else pq.read_schema(path).insert(0, pa.field("run", pa.string()))
+    if path is None:
+        return None
+    return _loose_schema(pq.read_schema(path)).insert(0, pa.field("run", pa.string()))
 
 
 def read_table(

@@ -1,0 +1,50 @@
+"""Tables with a folder a run: what is written in different ways is read as one table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from unisono.spark import shelves
+from unisono.spark.places import RUNS, places
+
+SURE = pa.struct([pa.field("life", pa.string(), nullable=False), pa.field("us", pa.int64())])
+UNSURE = pa.struct([pa.field("life", pa.string()), pa.field("us", pa.int64())])
+
+
+def rows_of(run: str, kind: pa.DataType, sure: bool) -> pa.Table:
+    """A run with a list of structures, which either may be null within or may not."""
+    listed = pa.list_(pa.field("element", kind, nullable=not sure))
+    columns = [pa.field("run", pa.string()), pa.field("told", listed)]
+    return pa.table(
+        [[run], pa.array([[{"life": "a#1", "us": 1}]], listed)], schema=pa.schema(columns)
+    )
+
+
+@pytest.mark.parametrize("first_sure", [True, False], ids=["null later", "null first"])
+def test_what_may_be_null_within_a_column_keeps_no_tables_apart(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_sure: bool
+) -> None:
+    kinds = {True: SURE, False: UNSURE}
+    with places(tmp_path) as where:
+        for run, sure in (("x", first_sure), ("y", not first_sure)):
+            shelves.stage_little(where, RUNS, rows_of(run, kinds[sure], sure), ())
+            where.put_in_place([run])
+    # As an earlier version wrote it: what is within a column stays as it was.
+    for run, sure in (("v", True), ("w", False)):
+        (tmp_path / RUNS / f"run={run}").mkdir()
+        rows = rows_of(run, kinds[sure], sure).drop_columns(["run"])
+        pq.write_table(rows, tmp_path / RUNS / f"run={run}" / "part.parquet", store_schema=False)
+    wanted = [{"run": run, "told": [{"life": "a#1", "us": 1}]} for run in "vwxy"]
+    for most in (4, 3):
+        # More than that are read in tasks.
+        monkeypatch.setattr(shelves, "FOLDERS_A_TASK", most)
+        read = shelves.read_table(spark, tmp_path, RUNS)
+        assert sorted(read.to_pylist(), key=lambda row: row["run"]) == wanted
+    assert pq.read_schema(tmp_path / RUNS / "run=x" / "part.parquet").equals(
+        pq.read_schema(tmp_path / RUNS / "run=y" / "part.parquet")
+    )
