@@ -96,7 +96,7 @@ def test_a_batch_with_a_name_and_a_version_is_said_once_though_done_again(
 
     def write(version: int, *words: str) -> None:
         frame = session.createDataFrame([(word,) for word in words], "payload string").coalesce(1)
-        named = {"feed": stage.feed, "txnAppId": "totals", "txnVersion": str(version)}
+        named = {"feed": stage.feed, "txnAppId": "sums", "txnVersion": str(version)}
         frame.write.format("unisono").options(**named).mode("append").save()
 
     write(7, "a", "b")
