@@ -8,12 +8,14 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.feed.stage import Served, messages, view
+from tests.feed.stage import Served, messages, put, view
 from unisono.errors import Misuse, UnisonoError
 from unisono.feed import FeedClient, FeedGone, rows, talk
+from unisono.feed.stretch import Counting, stretches_of
 from unisono.feed.talk import Kind
 from unisono.log import Trimmed
 
@@ -125,6 +127,56 @@ def test_a_feed_that_counts_otherwise_does_not_stand_in(tmp_path: Path) -> None:
             one.close()
             with pytest.raises(UnisonoError, match="other places for the same messages"):
                 client.bounds()
+
+
+def test_a_feed_to_which_something_was_taken_back_does_not_stand_in(tmp_path: Path) -> None:
+    one, other = Served(tmp_path / "one"), Served(tmp_path / "other")
+    one.say(messages(1, 20))
+    other.say(messages(1, 10))
+    put(other.log, other.keeper.take_back(8, 1))
+    other.say(messages(9, 20))
+    refused = pytest.raises(UnisonoError, match=r"other places .* from place 11 on")
+    with other, FeedClient(f"{one.at},{other.at}", 20) as client:
+        assert places(client, 0, 12) == list(range(1, 13))
+        one.close()
+        with refused:
+            places(client, 12, 20)
+
+
+def test_how_a_feed_counts_is_known_also_of_what_came_later(tmp_path: Path) -> None:
+    one, other = Served(tmp_path / "one"), Served(tmp_path / "other")
+    one.say(messages(1, 5))
+    other.say(messages(1, 20))
+    with other, FeedClient(f"{one.at},{other.at}", 20) as client:
+        assert client.bounds().end == 5
+        put(one.log, one.keeper.take_back(4, 1))
+        one.say(messages(5, 10))
+        assert places(client, 5, 12) == list(range(6, 13))
+        one.close()
+        with pytest.raises(UnisonoError, match="from place 6 on"):
+            places(client, 12, 20)
+
+
+@pytest.mark.parametrize(
+    ("ours", "end", "theirs", "their_end", "place"),
+    [
+        ([("x", 0, 1)], 9, [("x", 0, 1)], 30, None),
+        ([], 0, [("x", 0, 1)], 30, None),
+        ([("x", 0, 1)], 9, [("y", 0, 1)], 9, 1),
+        ([("x", 0, 1)], 9, [("x", 0, 1), ("y", 10, 11)], 20, None),  # one that is behind
+        ([("x", 0, 1)], 10, [("x", 0, 1), ("y", 10, 11)], 20, 10),
+        ([("x", 0, 1), ("y", 8, 9)], 9, [("x", 0, 1), ("y", 9, 10)], 9, 8),
+        ([("y", 10, 11)], 20, [("x", 0, 1), ("y", 10, 11)], 30, None),  # one that has forgotten
+        ([("y", 10, 11)], 20, [("x", 0, 1), ("y", 11, 12)], 30, 11),
+        ([("y", 10, 11)], 20, [("x", 0, 1)], 5, None),
+    ],
+)
+def test_two_countings_are_compared_as_far_as_both_have_come(
+    ours: Any, end: int, theirs: Any, their_end: int, place: int | None
+) -> None:
+    one = Counting(stretches_of(ours), end)
+    other = Counting(stretches_of(theirs), their_end)
+    assert one.parts_from(other) == other.parts_from(one) == place
 
 
 def test_a_feed_of_another_group_does_not_stand_in(tmp_path: Path) -> None:

@@ -79,6 +79,20 @@ def test_what_nobody_has_becomes_a_gap_at_its_last_place(tmp_path: Path) -> None
     assert found[0]["detail"] == "places 1 to 6 are lost: nobody has them"
 
 
+def test_what_is_lost_does_not_change_how_it_counts(tmp_path: Path) -> None:
+    with Log(tmp_path, durable=False) as log:
+        put(log, entered(log).hear(messages(1, 3), 1))
+        keeper = entered(log, "y", 2)
+        before = list(keeper.stretches)
+        put(log, keeper.lose(5, 6, "nobody has them", 1))
+        put(log, keeper.hear(messages(3, 3), 1))
+        assert keeper.stretches == before
+        assert keeper.solid() == entered(log, "y", 3).solid() == (3, 3)
+        put(log, entered(log, "z").hear(messages(1, 1), 1))
+        keeper = entered(log, "y", 3)
+        assert not keeper.missing(), "it goes on where it was"
+
+
 def test_a_new_life_begins_with_a_gap_of_its_own(tmp_path: Path) -> None:
     with Log(tmp_path, durable=False) as log:
         put(log, entered(log).hear(messages(1, 3), 1))

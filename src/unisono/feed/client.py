@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from unisono.errors import BadPacket, Misuse, UnisonoError
 from unisono.feed import rows, talk
+from unisono.feed.stretch import Counting, stretches_of
 from unisono.feed.talk import Kind, Why
 from unisono.log.record import Trimmed
 
@@ -31,10 +32,6 @@ class FeedGone(UnisonoError):
     """No feed answered within the patience one has."""
 
 
-Bases = dict[str, list[int]]
-"""By life of the group, what its counts were added to: more than one where it was interrupted."""
-
-
 class Known(NamedTuple):
     """What a feed has: the log's bounds, and how it counts."""
 
@@ -43,7 +40,7 @@ class Known(NamedTuple):
     last: int
     group: str
     life: str
-    bases: Bases
+    counting: Counting
 
 
 class _Refused(Exception):
@@ -60,15 +57,15 @@ class FeedClient:
         self,
         where: str,
         patience_s: float = PATIENCE_S,
-        bases: Bases | None = None,
+        counting: Counting | None = None,
     ) -> None:
-        """`bases` are those of another feed of the group: one that counts otherwise is refused."""
+        """`counting` is that of another feed of the group: one that counts otherwise is refused."""
         self.where = where
         self.patience_s = patience_s
         self._addresses = talk.addresses(where)
         self._at = 0
         self._socket: socket.socket | None = None
-        self._bases = dict(bases or {})
+        self._counting = counting or Counting()
         self._group: str | None = None
 
     def __enter__(self) -> FeedClient:
@@ -104,6 +101,8 @@ class FeedClient:
         pause_s = PAUSE_S
         while at < upto:
             try:
+                if upto > self._counting.end:
+                    self._bounds_once()  # so that we know how this one counts when it is gone
                 self._send(talk.told(Kind.ASK, do="read", after=at, upto=upto))
                 while (batch := self._next_rows()) is not None:
                     if batch.num_rows:
@@ -148,10 +147,11 @@ class FeedClient:
 
     def _bounds_once(self) -> Known:
         told = self._asked({"do": "bounds"})
-        bases: Bases = {}
-        for life, base, _ in told["stretches"]:
-            bases.setdefault(life, []).append(base)
-        return Known(told["first"], told["end"], told["last"], told["group"], told["life"], bases)
+        first, end, last = told["first"], told["end"], told["last"]
+        counting = Counting(stretches_of(told["stretches"]), end)
+        known = Known(first, end, last, told["group"], told["life"], counting)
+        self._compare(known)
+        return known
 
     def _asked(self, asked: dict[str, Any]) -> dict[str, Any]:
         self._send(talk.told(Kind.ASK, **asked))
@@ -216,13 +216,12 @@ class FeedClient:
             self._socket = made
             made.settimeout(ANSWER_S)
             made.sendall(talk.HELLO)
-            self._compare()
+            self._bounds_once()
         self._socket.settimeout(ANSWER_S)
         self._socket.sendall(octets)
 
-    def _compare(self) -> None:
+    def _compare(self, known: Known) -> None:
         """Feeds of one group may stand for each other only where they count alike."""
-        known = self._bounds_once()
         if self._group not in (None, known.group):
             self.close()
             raise UnisonoError(
@@ -230,14 +229,14 @@ class FeedClient:
                 f" {self._group!r}: name feeds of one group"
             )
         self._group = known.group
-        for life, ours in self._bases.items():
-            if set(known.bases.get(life, ours)).isdisjoint(ours):
-                self.close()
-                raise UnisonoError(
-                    f"the feed at {self._here()} has other places for the same messages (life"
-                    f" {life}): it cannot stand for the one that was read before"
-                )
-        self._bases |= known.bases
+        if (place := self._counting.parts_from(known.counting)) is not None:
+            self.close()
+            raise UnisonoError(
+                f"the feed at {self._here()} has other places for the same messages from place"
+                f" {place} on: it cannot stand for the one that was read before"
+            )
+        if known.end >= self._counting.end:
+            self._counting = known.counting
 
     def _receive(self) -> tuple[Kind, bytes]:
         kind, length = talk.front_read(self._octets(talk.FRONT_OCTETS))

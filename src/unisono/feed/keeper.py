@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 
 from unisono.errors import Misuse
 from unisono.feed import rows
+from unisono.feed.stretch import Stretch, stretches_of
 from unisono.log import BadLog, Batch, Log
 from unisono.model import Message, View
 
@@ -24,13 +25,6 @@ STRETCHES_COUNT_MAX: Final = 256
 VIEWS_COUNT_MAX: Final = 1024
 """Views that wait for a message; more, and the oldest is forgotten."""
 KEY, VIEWS, ALONE = "feed", "views", "alone"
-
-
-class Stretch(NamedTuple):
-    life: str
-    base: int
-    begins: int
-    """The first place of it that is no gap."""
 
 
 @dataclass(slots=True)
@@ -52,6 +46,8 @@ class Keeper:
         self.group = group
         self.life = ""
         self.stretches: list[Stretch] = []
+        self._lost = 0
+        """The last place of this stretch that is lost: what is before it is told to nobody."""
         self._heard = 0
         """How many messages the group had said when we came."""
         self._is_open = False
@@ -72,7 +68,8 @@ class Keeper:
             return
         try:
             known = json.loads(told)
-            self.stretches = [Stretch(*each) for each in known["stretches"]]
+            self.stretches = [*stretches_of(known["stretches"])]
+            self._lost = int(known.get("lost", 0))
             self._views = json.loads(self._log.meta(VIEWS) or "[]")
         except (ValueError, TypeError, KeyError):
             raise BadLog(f"{self._log.path}: what the feed knew is not readable") from None
@@ -107,7 +104,7 @@ class Keeper:
         if not self._is_open or not self.stretches:
             return 0, 0
         stretch = self.stretches[-1]
-        first = max(self._log.first, stretch.begins)
+        first = max(self._log.first, stretch.begins, self._lost + 1)
         if self._log.end < first:
             return 0, 0
         return first - stretch.base, self._log.end - stretch.base
@@ -167,8 +164,7 @@ class Keeper:
         count = last - first + 1
         gap = self._gap(last, f"places {first} to {last} are lost: {why}", count, t_us)
         made.batches.append(self._batch([*self._views_at(first, last), gap], first, last))
-        stretch = self.stretches[-1]
-        self.stretches[-1] = stretch._replace(begins=max(stretch.begins, last + 1))
+        self._lost = max(self._lost, last)
         self._keep(made)
         return made
 
@@ -227,7 +223,9 @@ class Keeper:
         self._late_views(t_us)
 
     def _keep(self, made: Append) -> None:
-        made.meta[KEY] = json.dumps({"group": self.group, "stretches": self.stretches})
+        made.meta[KEY] = json.dumps(
+            {"group": self.group, "stretches": self.stretches, "lost": self._lost}
+        )
 
     # -- rows -------------------------------------------------------------------------------------
 

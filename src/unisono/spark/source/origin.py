@@ -14,7 +14,8 @@ from pyspark.sql.types import StructType
 
 from unisono.errors import Misuse, UnisonoError
 from unisono.feed import rows
-from unisono.feed.client import Bases, FeedClient
+from unisono.feed.client import FeedClient
+from unisono.feed.stretch import Counting
 from unisono.log import LogReader, Trimmed
 from unisono.spark.source.asking import EARLIEST, LATEST, FeedOptions
 from unisono.spark.source.filters import kept
@@ -52,8 +53,8 @@ class Places(InputPartition):
 
     after: int
     upto: int
-    bases: Bases
-    """By life of the group: so that no feed is taken that counts otherwise."""
+    counting: Counting
+    """Of the feed that was asked: so that none is taken that counts otherwise."""
 
 
 class Bounded(Protocol):
@@ -69,14 +70,14 @@ class Origin:
     def __init__(
         self,
         options: FeedOptions,
-        bases: Bases | None = None,
+        counting: Counting | None = None,
         filters: Sequence[Filter] = (),
     ) -> None:
         self._options = options
         self._filters = list(filters)
         self._client: FeedClient | None = None
         self._log: LogReader | None = None
-        self.bases = bases or {}
+        self.counting = counting or Counting()
 
     def close(self) -> None:
         for opened in (self._client, self._log):
@@ -87,7 +88,7 @@ class Origin:
     def _feed(self) -> FeedClient:
         if self._client is None:
             given = self._options
-            self._client = FeedClient(given.feed, given.patience_s, self.bases)
+            self._client = FeedClient(given.feed, given.patience_s, self.counting)
         return self._client
 
     def _directory(self) -> LogReader:
@@ -101,7 +102,7 @@ class Origin:
         if not self._options.feed:
             return self._directory().bounds()
         known = self._feed().bounds()
-        self.bases = known.bases
+        self.counting = known.counting
         return known
 
     def read(self, after: int, upto: int) -> Iterator[pa.RecordBatch]:
@@ -151,7 +152,7 @@ class Origin:
         usual = min(PARTITIONS_MAX, -(-count // PLACES_PER_PARTITION))
         parts = min(count, max(self._options.min_partitions, usual))
         cuts = [after + count * at // max(1, parts) for at in range(parts + 1)]
-        return [Places(first, last, dict(self.bases)) for first, last in pairwise(cuts)]
+        return [Places(first, last, self.counting) for first, last in pairwise(cuts)]
 
     def rows(self, part: Places) -> Iterator[pa.RecordBatch]:
         """What a task hands to Spark."""

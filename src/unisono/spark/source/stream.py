@@ -31,6 +31,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from unisono.feed.rows import SCHEMA
+from unisono.feed.stretch import Counting
 from unisono.spark.source.asking import FeedOptions, feed_options
 from unisono.spark.source.filters import column_of, is_ours
 from unisono.spark.source.origin import Bounded, DataLoss, Origin, Places, check_schema
@@ -98,13 +99,13 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         after = int(start[PLACE])
-        if not self._origin.bases:
+        if not self._origin.counting.stretches:
             self._origin.check(after, self._origin.bounds())
         return self._origin.partitions(after, int(end[PLACE]))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Places)
-        return Origin(self.options, partition.bases).rows(partition)
+        return Origin(self.options, partition.counting).rows(partition)
 
     def commit(self, end: dict[str, int]) -> None:
         """What is read stays in the log for others, as long as its retention lets it."""
@@ -136,13 +137,13 @@ class FeedReader(DataSourceReader):
             origin.check(after, origin.bounds())
             after, upto = narrowed(after, upto, self.filters)
             # Where there is nothing, one task says so.
-            return origin.partitions(after, upto) or [Places(after, after, {})]
+            return origin.partitions(after, upto) or [Places(after, after, Counting())]
         finally:
             origin.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Places)
-        return Origin(self.options, partition.bases, self.filters).rows(partition)
+        return Origin(self.options, partition.counting, self.filters).rows(partition)
 
 
 def narrowed(after: int, upto: int, filters: Sequence[Filter]) -> tuple[int, int]:
