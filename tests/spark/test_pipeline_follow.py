@@ -10,6 +10,7 @@ import pytest
 from tests.cli.running import refused, unisono
 from tests.laws.stories import story
 from unisono.errors import BadTrace
+from unisono.spark.findings import runs_in
 from unisono.spark.follow import Stream
 from unisono.spark.runs import changed, inputs_in
 from unisono.trace.files import TraceFile
@@ -29,6 +30,7 @@ class World:
         self.now = 0.0
         self.turns = 0
         self.file: TraceFile | None = None
+        self.killed: TraceFile | None = None
         (top / "trace").mkdir()
 
     def sleep(self, seconds: float) -> None:
@@ -43,8 +45,16 @@ class World:
             with_end.close()
             self.file = TraceFile(trace, "grown", "b", 1)
             self.write(TOLD[2:4])
+            # Another run, of which one life is killed.
+            for name, rows in (("a", TOLD[:2]), ("b", TOLD[2:4])):
+                told = TraceFile(trace, "killed", name, 1)
+                for row in rows:
+                    told.write(row)
+                told.close() if name == "a" else told.flush()
+                self.killed = told
         elif self.turns == 2:
-            assert self.to_do() == ["grown"], "judged so far, so not for good"
+            assert self.to_do() == ["grown", "killed"], "judged so far, so not for good"
+            assert self.kept() == {"grown": None, "killed": None}
             assert self.to_do(going_on=True) == []
             self.write(TOLD[4:])
         elif self.turns == 4:
@@ -56,6 +66,9 @@ class World:
         for row in rows:
             self.file.write(row)
         self.file.flush()
+
+    def kept(self) -> dict[str, bool | None]:
+        return {row["run"]: row["kept"] for row in runs_in(self.spark, self.top / "out")}
 
     def to_do(self, going_on: bool = False) -> list[str]:
         inputs = inputs_in(self.top / "trace")
@@ -77,17 +90,19 @@ def test_a_run_is_judged_as_it_grows(spark: Any, tmp_path: Path) -> None:
         clock=lambda: world.now,
     )
     news = [
-        (world.turns, each.run, each.so_far, [law for law in LAWS if each.broke(law)])
-        for each in stream
+        (world.turns, each.run, each.so_far, *map(each.verdict.laws.get, LAWS)) for each in stream
     ]
     assert news == [
-        (1, "grown", True, []),
-        (2, "grown", True, ["no_duplication"]),
-        (4, "grown", False, ["no_duplication", "validity"]),
+        (1, "grown", True, "kept", "not yet"),
+        (1, "killed", True, "kept", "not yet"),
+        (2, "grown", True, "broken", "not yet"),
+        (4, "grown", False, "broken", "broken"),
+        (8, "killed", False, "kept", "broken"),
     ]
     assert world.turns == 8, "the last change was seen in the fifth turn, 20 s before the ninth"
     assert world.to_do() == []
-    assert not stream.verdicts["grown"].kept
+    assert world.kept() == {"grown": False, "killed": False}
+    assert not any(verdict.kept for verdict in stream.verdicts.values())
 
 
 def test_what_is_not_there_is_not_waited_for(spark: Any, tmp_path: Path) -> None:

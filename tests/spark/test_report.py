@@ -105,6 +105,18 @@ def test_the_header_says_at_once_whether_all_is_well() -> None:
     assert title(findings({"a": verdict()})) == "Every law kept in 1 run"
     assert title(findings({"a": verdict(), "b": verdict("fifo")})) == "Laws broken in 1 of 2 runs"
     assert title(findings({"a": unclaimed})) == "No law is claimed in 1 run"
+    early = Verdict(verdict().laws | {"validity": "not yet"}, [])
+    assert title(findings({"a": verdict(), "b": early})) == "No law broken so far in 2 runs"
+    assert title(findings({"a": early, "b": verdict("fifo")})) == "Laws broken in 1 of 2 runs"
+
+
+def test_a_law_that_is_not_judged_yet_is_not_said_to_be_kept() -> None:
+    early = Verdict(verdict().laws | {"validity": "not yet"}, [])
+    few = page(findings({"a": verdict(), "b": early}), NOTHING)
+    assert few.count('title="validity: not yet"') == few.count('title="validity: kept"') == 1
+    assert "not yet" not in page(findings({"a": verdict()}), NOTHING), "nor in the key"
+    many = Seen(page(findings({str(n): early if n < 2 else verdict() for n in range(50)}), NOTHING))
+    assert re.search(r"… validity unknown 48 \(2 not yet\) 0", many.text)
 
 
 def test_what_was_not_judged_or_is_not_over_is_said_at_the_top() -> None:

@@ -18,6 +18,7 @@ VIOLATIONS_SHOWN_MAX: Final = 5
 MARKS: Final = {
     "broken": "[bold red]✗ broken[/]",
     "kept": "[green]✓ kept[/]",
+    "not yet": "[yellow]… not judged yet[/]",
     "not claimed": "[dim]· not claimed[/]",
 }
 
@@ -51,7 +52,7 @@ def verdicts(laws: Mapping[str, str], sentences: Mapping[str, str]) -> Table:
     by_verdict = {each: [law for law in laws if laws[law] == each] for each in MARKS}
     for law in by_verdict["broken"]:
         table.add_row(MARKS["broken"], f"[bold]{law}[/]: {escape(sentences.get(law, ''))}")
-    for verdict in ("kept", "not claimed"):
+    for verdict in ("kept", "not yet", "not claimed"):
         if by_verdict[verdict]:
             table.add_row(MARKS[verdict], ", ".join(by_verdict[verdict]))
     return table

@@ -38,7 +38,8 @@ class Law(NamedTuple):
 
 class Verdict(NamedTuple):
     laws: dict[str, str]
-    """Of every law: `kept`, `broken` or `not claimed`."""
+    """Of every law: `kept`, `broken` or `not claimed`; `not yet` of a run that is followed, where
+    the law is about what must come in the end."""
     violations: list[Violation]
     """In order; at most `VIOLATIONS_MAX` of each law."""
 

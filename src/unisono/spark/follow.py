@@ -3,7 +3,8 @@
 Every few seconds the trace directory is looked through, and the runs whose files have changed are
 done again as one small batch, by the same pipeline. What has been done stands in `gold/runs`, so a
 stream that is stopped goes on where it was. A file that is being written is read up to its last
-whole row group; while one has no end, the verdict on its run is what can be said so far.
+whole row group; while one has no end, the verdict on its run is what can be said so far. When the
+stream has waited long enough, the runs that are still open are judged for good.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class News(NamedTuple):
     run: str
     verdict: Verdict
     so_far: bool
-    """A file of the run has no end yet."""
+    """A file of the run has no end yet, and may get one."""
 
     def broke(self, law: str) -> bool:
         return self.verdict.laws[law] == "broken"
@@ -43,8 +44,8 @@ class News(NamedTuple):
 class Stream:
     """Follows a trace directory; iterate over it for the news.
 
-    It ends when nothing has changed for `idle_s` seconds, or never. `sleep` and `clock` are the
-    world's, for tests to replace."""
+    It ends when nothing has changed for `idle_s` seconds, with a verdict for good on each run, or
+    never. `sleep` and `clock` are the world's, for tests to replace."""
 
     session: SparkSession
     trace_dir: str | os.PathLike[str]
@@ -63,31 +64,36 @@ class Stream:
     _seen: dict[str, str] = field(default_factory=dict)
     """By run, the fingerprint of its files when they were last looked at."""
     _told: dict[str, tuple[tuple[str, ...], bool]] = field(default_factory=dict)
+    _open: set[str] = field(default_factory=set)
+    """The runs that were judged so far."""
 
     def __iter__(self) -> Iterator[News]:
         quiet_since = self.clock()
         while True:
             turn = self.clock()
-            grown = self._grown()
+            inputs = self._inputs()
+            grown = [each for each in inputs if self._seen.get(each.run) != each.fingerprint]
             if grown:
                 yield from self._judge(grown)
                 quiet_since = self.clock()
             elif self.idle_s is not None and self.clock() - quiet_since >= self.idle_s:
+                left = [each for each in inputs if each.run in self._open]
+                if left:
+                    yield from self._judge(left, going_on=False)
                 return
             self.sleep(max(0.0, self.every_s - (self.clock() - turn)))
 
-    def _grown(self) -> list[Input]:
-        """The runs that have changed since they were last looked at. A directory that has no run
-        may still get one; a directory that is not there is a mistake."""
+    def _inputs(self) -> list[Input]:
+        """The runs that are there. A directory that has none may still get one; a directory that is
+        not there is a mistake."""
         try:
-            inputs = inputs_in(self.trace_dir)
+            return list(inputs_in(self.trace_dir).values())
         except BadTrace:
             if not os.path.isdir(self.trace_dir):
                 raise
             return []
-        return [each for each in inputs.values() if self._seen.get(each.run) != each.fingerprint]
 
-    def _judge(self, grown: Sequence[Input]) -> Iterator[News]:
+    def _judge(self, grown: Sequence[Input], going_on: bool = True) -> Iterator[News]:
         result = run_pipeline(
             self.session,
             self.trace_dir,
@@ -97,14 +103,15 @@ class Stream:
             others=self.others,
             runs=[each.run for each in grown],
             silver=self.silver,
-            going_on=True,
+            going_on=going_on,
         )
         # As they were before they were read: what has grown since then is for the next turn.
         self._seen.update((each.run, each.fingerprint) for each in grown)
         self.report = result.report
         for run, verdict in result.verdicts.items():
             self.verdicts[run] = verdict
-            so_far = run in result.open
+            so_far = run in result.so_far
+            (self._open.add if so_far else self._open.discard)(run)
             broken = tuple(law for law, how in verdict.laws.items() if how == "broken")
             if self._told.get(run) != (broken, so_far):
                 self._told[run] = (broken, so_far)

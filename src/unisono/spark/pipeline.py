@@ -50,7 +50,9 @@ ALONE_OCTETS: Final = 4 << 20
 SMALL_OCTETS: Final = 64 << 20
 """A smaller trace is work for few tasks."""
 EVENTUAL: Final = ("agreement", "validity", "safe", "progress")
-"""The laws about what must come in the end: while a run goes on they blame nobody."""
+"""The laws about what must come in the end: while a run goes on they say nothing."""
+NOT_YET: Final = "not yet"
+"""The verdict of such a law on a run that goes on."""
 
 Progress = Callable[[str], None]
 
@@ -73,6 +75,8 @@ class Result:
     """How many were as they had been."""
     open: frozenset[str] = frozenset()
     """The runs of which a file has no end: they go on, or were cut short."""
+    so_far: frozenset[str] = frozenset()
+    """Those of them that were judged as if they went on, so not for good."""
     summary: list[dict[str, Any]] = field(default_factory=list)
     """The rows of the table `summary`: all runs there are, whichever were asked for."""
     replays: dict[str, str] = field(default_factory=dict)
@@ -273,7 +277,12 @@ class _Work:
         ]
         ddl = "run string, files int, octets bigint, fingerprint string, replay string"
         told = self.session.createDataFrame(rows, ddl)
-        kept = verdicts.groupBy("run").agg((F.max(F.col("verdict") == "broken")).alias("broken"))
+        kept = verdicts.groupBy("run").agg(
+            F.max(F.col("verdict") == "broken").alias("broken"),
+            F.max(F.col("verdict") == NOT_YET).alias("not_yet"),
+        )
+        # Whether it keeps all laws is not known while one of them is not judged.
+        known = F.when(F.col("broken") | ~F.col("not_yet"), ~F.col("broken")).alias("kept")
         pairs = [(F.lit(name), F.lit(word_of(laws))) for name, laws in claimed.items()]
         word = F.create_map(*(each for pair in pairs for each in pair))
         rest = told.join(counts, "run", "left").join(kept, "run", "left")
@@ -284,7 +293,7 @@ class _Work:
             "run",
             F.array_join("protocols", ", ").alias("protocol"),
             *("protocols", "groups", "events", "quarantined", "files", "octets"),
-            (~F.col("broken")).alias("kept"),
+            known,
             *("whole", "replay"),
             print_.alias("fingerprint"),
             F.array_join(F.transform("protocols", lambda name: word[name]), " ").alias("asked"),
@@ -294,13 +303,13 @@ class _Work:
 def _so_far(
     violations: DataFrame, verdicts: DataFrame, counts: DataFrame
 ) -> tuple[DataFrame, DataFrame]:
-    """What is found of runs that may go on, without what may still come."""
+    """What is found of runs that may go on; what may still come is not judged yet."""
     laws = F.explode(F.array(*(F.lit(law) for law in EVENTUAL))).alias("law")
     early = counts.where("NOT whole").select("run", laws)
     blamed = violations.join(early, ["run", "law"], "left_anti").select(*violations.columns)
     marked = verdicts.join(early.withColumn("early", F.lit(True)), ["run", "law"], "left")
-    excused = (F.col("verdict") == "broken") & F.coalesce("early", F.lit(False))
-    verdict = F.when(excused, "kept").otherwise(F.col("verdict")).alias("verdict")
+    held = (F.col("verdict") != "not claimed") & F.coalesce("early", F.lit(False))
+    verdict = F.when(held, NOT_YET).otherwise(F.col("verdict")).alias("verdict")
     return blamed, marked.select("run", "law", verdict)
 
 
@@ -351,6 +360,7 @@ def _result(
         processed=done,
         skipped=len(inputs) - len(done),
         open=frozenset(row["run"] for row in known if not row["whole"]),
+        so_far=frozenset(row["run"] for row in known if row["fingerprint"].startswith(OPEN)),
         summary=summary_in(out),
         replays={row["run"]: row["replay"] for row in known if row["replay"]},
     )

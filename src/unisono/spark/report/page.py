@@ -58,12 +58,14 @@ def _title(findings: Findings) -> tuple[str, str]:
     """How it stands in one word, and in a sentence."""
     runs = len(findings.verdicts)
     broken = sum(not verdict.kept for verdict in findings.verdicts.values())
-    asked = any("kept" in verdict.laws.values() for verdict in findings.verdicts.values())
+    words = {word for verdict in findings.verdicts.values() for word in verdict.laws.values()}
     if not runs:
         return "none", "Nothing to judge"
     if broken:
         return "broken", f"Laws broken in {broken:,} of {count_of(runs, 'run')}"
-    if not asked:
+    if "not yet" in words:
+        return "none", f"No law broken so far in {count_of(runs, 'run')}"
+    if "kept" not in words:
         return "none", f"No law is claimed in {count_of(runs, 'run')}"
     return "kept", f"Every law kept in {count_of(runs, 'run')}"
 

@@ -20,13 +20,21 @@ LINKED_MAX: Final = 5
 SIGNS: Final = {
     "kept":        ("kept",   "✓"),
     "broken":      ("broken", "✕"),
+    "not yet":     ("none",   "…"),
     "not claimed": ("none",   "–"),
 }
 # fmt: on
-_KEY: Final = " &ensp; ".join(
-    f'<span class="{kind}"><span aria-hidden="true">{sign}</span></span> {word}'
-    for word, (kind, sign) in SIGNS.items()
-)
+
+
+def _key(findings: Findings) -> str:
+    """What the signs mean; the rare one only where it stands."""
+    rare = any("not yet" in verdict.laws.values() for verdict in findings.verdicts.values())
+    shown = " &ensp; ".join(
+        f'<span class="{kind}"><span aria-hidden="true">{sign}</span></span> {word}'
+        for word, (kind, sign) in SIGNS.items()
+        if rare or word != "not yet"
+    )
+    return f'<p class="key">{shown}</p>'
 
 
 def laws_section(findings: Findings) -> str:
@@ -37,7 +45,7 @@ def laws_section(findings: Findings) -> str:
     if len(findings.verdicts) <= RUNS_MAX:
         note = "Each run against every law; a protocol is judged by those it claims."
         shown = _by_run(findings, places)
-        return section("laws", "Laws", note, shown, f'<p class="key">{_KEY}</p>')
+        return section("laws", "Laws", note, shown, _key(findings))
     note = (
         f"{count_of(len(findings.verdicts), 'run')}, counted by protocol and law; a protocol is "
         "judged by the laws it claims. The table <code>verdicts</code> has each run."
@@ -96,16 +104,20 @@ def _by_law(findings: Findings, places: Mapping[str, int]) -> str:
     ranked = sorted(pairs, key=lambda p: (p not in guilty, p[0], order.index(p[1])))
     rows = []
     for protocol, law in ranked:
-        kept, broken = (counts[protocol, law, word] for word in ("kept", "broken"))
+        kept, broken, later = (
+            counts[protocol, law, word] for word in ("kept", "broken", "not yet")
+        )
         runs = sorted(guilty.get((protocol, law), ()), key=lambda run: places[run])
-        kind, sign = SIGNS["broken" if broken else "kept"]
+        kind, sign = SIGNS["broken" if broken else "not yet" if later else "kept"]
+        so_far = f" <small>({later:,} not yet)</small>" if later else ""
         links = ", ".join(link_to(run, places) for run in runs[:LINKED_MAX])
         more = f" and {len(runs) - LINKED_MAX:,} more" if len(runs) > LINKED_MAX else ""
         rows.append(
             f'<tr><th scope="row" title="{clean(LAWS[law].sentence)}">'
             f'<span class="sign {kind}" aria-hidden="true">{sign}</span> '
             f"{law.replace('_', ' ')}</th><td>{clean(protocol)}</td>"
-            f'<td class="n">{kept:,}</td><td class="n">{broken:,}</td><td>{links}{more}</td></tr>'
+            f'<td class="n">{kept:,}{so_far}</td><td class="n">{broken:,}</td>'
+            f"<td>{links}{more}</td></tr>"
         )
     head = (
         column("law"), column("protocol"), column("kept", "n"), column("broken", "n"),
