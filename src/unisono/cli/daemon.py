@@ -12,7 +12,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from unisono.cli import INTERRUPTED, OK, STOPPED, refuse
+from unisono.cli import STOPPED, refuse
+from unisono.cli.serving import Serving
 from unisono.daemon import Bounds, Daemon
 from unisono.errors import Misuse, Stopped, UnisonoError
 from unisono.model import View
@@ -58,19 +59,16 @@ def _allow_files(clients: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-class _Run:
+class _Run(Serving):
     """From the start to a signal, or to the end of the ring."""
 
     def __init__(self, daemon: Daemon, as_json: bool) -> None:
         self._daemon = daemon
+        super().__init__()
         self._as_json = as_json
-        self._code = OK
-        self._main: asyncio.Task[Any] | None = None
 
     async def run(self) -> int:
-        self._main = asyncio.current_task()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, self._signalled, number)
+        self._heed_signals()
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._go_on)
         serving = False
         try:
@@ -91,13 +89,6 @@ class _Run:
             self._tell("stopped", {"reason": stop.reason})
             return refuse(f"stopped: {stop.reason}", STOPPED)
         return self._code
-
-    def _signalled(self, number: int) -> None:
-        """The first signal ends it cleanly; a second one would find it ending."""
-        self._code = INTERRUPTED if number == signal.SIGINT else OK
-        if self._main is not None:
-            self._main.cancel()
-            self._main = None
 
     def _go_on(self) -> None:
         """The operator's word that this part of a split ring may go on."""

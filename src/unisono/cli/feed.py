@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 import json
 import logging
-import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from unisono.cli import INTERRUPTED, OK
+from unisono.cli.serving import Serving
 from unisono.errors import Misuse
 
 WATCH_S = 0.5
@@ -37,19 +36,16 @@ def feed(
     return asyncio.run(_Run(Feed(group, directory, **retain, **options), as_json).run())
 
 
-class _Run:
+class _Run(Serving):
     """From the start to a signal, or to what the feed cannot go on from."""
 
     def __init__(self, feed: Any, as_json: bool) -> None:
         self._feed = feed
+        super().__init__()
         self._as_json = as_json
-        self._code = OK
-        self._main: asyncio.Task[Any] | None = None
 
     async def run(self) -> int:
-        self._main = asyncio.current_task()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, self._signalled, number)
+        self._heed_signals()
         try:
             async with self._feed as feed:
                 self._tell("listening", at=feed.at)
@@ -61,13 +57,6 @@ class _Run:
         except asyncio.CancelledError:
             self._tell("ended")
         return self._code
-
-    def _signalled(self, number: int) -> None:
-        """The first signal ends it cleanly; a second one would find it ending."""
-        self._code = INTERRUPTED if number == signal.SIGINT else OK
-        if self._main is not None:
-            self._main.cancel()
-            self._main = None
 
     async def _watch(self) -> None:
         """Who is in the group, when it changes."""

@@ -111,8 +111,13 @@ class ParquetPart:
             if fault:
                 return self._lose(fault)
             for index in range(count):
-                read = file.read_row_group(index, columns=SCHEMA.names, use_threads=False)
-                yield _canonical(read)
+                table = self._group(file, index)
+                if table is not None:
+                    yield table
+
+    def _group(self, file: pq.ParquetFile, index: int) -> pa.Table | None:
+        """One row group; nothing when there is nothing in it to give."""
+        return _canonical(file.read_row_group(index, columns=SCHEMA.names, use_threads=False))
 
     def _opened(self, handle: int, size: int) -> tuple[pq.ParquetFile, int] | None:
         """The file by its own footer, with the number of its row groups, when all is in order.

@@ -71,17 +71,8 @@ class LayoutPart(ParquetPart):
             # One of the columns that a file may lack.
             return opened(())
 
-    def _tables(self, handle: int, size: int) -> Iterator[pa.Table]:
-        opened = self._opened(handle, size) or self._recovered(handle, size)
-        if opened is None:
-            return
-        file, count = opened
-        with file:
-            fault = self._misfit(file.schema_arrow)
-            if fault:
-                return self._lose(fault)
-            for index in range(count):
-                yield _worded(file.read_row_group(index, columns=SCHEMA.names, use_threads=False))
+    def _group(self, file: pq.ParquetFile, index: int) -> pa.Table | None:
+        return _worded(file.read_row_group(index, columns=SCHEMA.names, use_threads=False))
 
 
 def _worded(table: pa.Table) -> pa.Table:

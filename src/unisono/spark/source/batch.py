@@ -251,22 +251,13 @@ class FilteredPart(ParquetPart):
         """Row groups of which more was read than the columns of the filters."""
         self._start = 0
 
-    def _tables(self, handle: int, size: int) -> Iterator[pa.Table]:
-        opened = self._opened(handle, size) or self._recovered(handle, size)
-        if opened is None:
-            return
-        file, count = opened
-        with file:
-            fault = self._misfit(file.schema_arrow)
-            if fault:
-                return self._lose(fault)
-            for index in range(count):
-                self.groups_count += 1
-                table = self._chosen_of(file, index)
-                if table is not None:
-                    self.groups_read += 1
-                    yield table
-                self._start += file.metadata.row_group(index).num_rows
+    def _group(self, file: Any, index: int) -> pa.Table | None:
+        self.groups_count += 1
+        table = self._chosen_of(file, index)
+        if table is not None:
+            self.groups_read += 1
+        self._start += file.metadata.row_group(index).num_rows
+        return table
 
     def _chosen_of(self, file: Any, index: int) -> pa.Table | None:
         """The rows of a group that the filters keep, and as `row` their places in the file."""
