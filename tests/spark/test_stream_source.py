@@ -29,13 +29,17 @@ from tests.feed.stage import Served, filled, message, messages, put, view
 from unisono.errors import Misuse
 from unisono.feed import rows
 from unisono.feed.keeper import Keeper
+from unisono.feed.stretch import Counting, stretches_of
 from unisono.log import Log
 from unisono.spark import register
 from unisono.spark.source.asking import feed_options
+from unisono.spark.source.offsets import resumed
 from unisono.spark.source.origin import DataLoss, Places
 from unisono.spark.source.stream import FeedReader, FeedStreamReader, behind_latest, narrowed
 
 pytestmark = pytest.mark.timeout(120)
+
+SPELLED = from_arrow_schema(rows.SCHEMA)
 
 
 @pytest.fixture(scope="module")
@@ -286,31 +290,109 @@ def test_a_bad_option_is_told_by_spark(session: Any) -> None:
 
 
 def reader(at: str, **options: str) -> FeedStreamReader:
-    return FeedStreamReader(
-        CaseInsensitiveDict({"feed": at, **options}), from_arrow_schema(rows.SCHEMA)
-    )
+    return FeedStreamReader(CaseInsensitiveDict({"feed": at, **options}), SPELLED)
+
+
+def at(place: int, life: str = "x", base: int = 0) -> dict[str, Any]:
+    return {"place": place, "life": life, "base": base}
 
 
 def test_what_is_available_now_has_an_end(tmp_path: Path) -> None:
     with served(tmp_path) as door:
         door.say(messages(1, 10))
         one = reader(door.at)
-        assert one.initialOffset() == {"place": 10}, "a stream begins at the latest"
+        assert one.initialOffset() == at(10), "a stream begins at the latest"
         one = reader(door.at, startingOffsets="4")
-        assert one.initialOffset() == {"place": 3}
+        assert one.initialOffset() == at(3)
         with pytest.raises(Misuse, match="startingOffsets=12: the feed has come to place 10 only"):
             reader(door.at, startingOffsets="12").initialOffset()
         one.prepareForTriggerAvailableNow()
         door.say(messages(11, 20))
-        assert one.latestOffset({"place": 3}, one.getDefaultReadLimit()) == {"place": 10}
-        assert one.latestOffset({"place": 10}, one.getDefaultReadLimit()) == {"place": 10}
-        assert one.reportLatestOffset() == {"place": 20}
+        assert one.latestOffset({"place": 3}, one.getDefaultReadLimit()) == at(10)
+        assert one.latestOffset(at(10), one.getDefaultReadLimit()) == at(10)
+        assert one.reportLatestOffset() == at(20)
         free = reader(door.at)
-        assert free.latestOffset({"place": 3}, free.getDefaultReadLimit()) == {"place": 20}
+        assert free.latestOffset({"place": 3}, free.getDefaultReadLimit()) == at(20)
         lax = reader(door.at, failOnDataLoss="false")
-        assert lax.latestOffset({"place": 50}, lax.getDefaultReadLimit()) == {"place": 50}
+        assert lax.latestOffset(at(50), lax.getDefaultReadLimit()) == at(50)
         for each in (one, free, lax):
             each.stop()
+
+
+def every(one: FeedStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
+    """What tasks read between two offsets: a payload, or the place and words of a gap."""
+    told = [
+        row for part in one.partitions(start, end) for b in one.read(part) for row in rows_in(b)
+    ]
+    one.stop()
+    return told
+
+
+def rows_in(batch: Any) -> list[Any]:
+    return [
+        bytes(row["payload"]) if row["kind"] == "message" else (row["place"], row["detail"])
+        for row in batch.to_pylist()
+    ]
+
+
+def test_an_offset_knows_the_log_that_it_is_of(tmp_path: Path) -> None:
+    """A log of a new life that has come further would be read from its midst."""
+    with Served(tmp_path / "new", life="y") as door:
+        door.say(messages(1, 30))
+        strict = reader(door.at)
+        with pytest.raises(DataLoss, match="up to place 10, message 10 of the group's life x; in"):
+            strict.latestOffset(at(10), ReadAllAvailable())
+        strict.stop()
+        # The same of a batch that was planned before the query was started again.
+        again = reader(door.at)
+        with pytest.raises(DataLoss, match="not the log that was read before"):
+            again.partitions(at(10), at(20))
+        again.stop()
+        lax = reader(door.at, failOnDataLoss="false")
+        end = lax.latestOffset(at(10), ReadAllAvailable())
+        assert end == at(30, "y")
+        gap, *said = every(lax, at(10), end)
+        assert gap[0] == 0 and gap[1].endswith("; read on after place 0")
+        assert said == [b"m%d" % n for n in range(1, 31)]
+        planned = reader(door.at, failOnDataLoss="false")
+        ((place, _),) = every(planned, at(10), at(20))
+        assert place == 0, "nothing of what was planned is there"
+        # As offsets once were.
+        old = reader(door.at)
+        assert old.latestOffset({"place": 10}, ReadAllAvailable()) == at(30, "y")
+        assert every(old, {"place": 28}, {"place": 30}) == [b"m29", b"m30"]
+
+
+def test_a_log_that_counts_otherwise_is_read_on_at_the_same_message(tmp_path: Path) -> None:
+    Served(tmp_path, life="w").close()
+    with Served(tmp_path, life="w") as door:
+        door.say(messages(1, 4))
+    with Served(tmp_path) as door:
+        door.say(messages(1, 20))
+        strict = reader(door.at)
+        with pytest.raises(DataLoss, match="message 10 of the group's life x; in this log that"):
+            strict.latestOffset(at(10), ReadAllAvailable())
+        strict.stop()
+        lax = reader(door.at, failOnDataLoss="false")
+        end = lax.latestOffset(at(10), ReadAllAvailable())
+        assert end == at(25, base=5)
+        gap, *said = every(lax, at(10), end)
+        assert gap[0] == 15 and said == [b"m%d" % n for n in range(11, 21)]
+        assert reader(door.at).latestOffset(at(12, base=5), ReadAllAvailable()) == end
+    same = FeedStreamReader(CaseInsensitiveDict({"path": str(tmp_path)}), SPELLED)
+    assert same.latestOffset(at(25, base=5), ReadAllAvailable()) == at(25, base=5)
+    with pytest.raises(DataLoss, match="not the log that was read before"):
+        same.latestOffset(at(10), ReadAllAvailable())
+    same.stop()
+
+
+def test_a_life_that_a_log_has_left_is_read_on_after_it() -> None:
+    counting = Counting(stretches_of([("x", 0, 1), ("y", 10, 11), ("x", 12, 21)]), 30)
+    assert resumed(at(9), counting, 1) == (9, "")
+    assert resumed(at(15), counting, 1).after == 27, "the message 15 of x is there"
+    assert resumed(at(40, "y", 20), counting, 1).after == 19, "y has said less here"
+    assert resumed(at(40, "z", 20), counting, 5).after == 4
+    assert resumed(at(50, "x", 12), counting, 1) == (50, ""), "it may come so far yet"
 
 
 def test_a_limit_counts_places_that_are_there(tmp_path: Path) -> None:
@@ -319,8 +401,8 @@ def test_a_limit_counts_places_that_are_there(tmp_path: Path) -> None:
             door.say(messages(first, first + 9))
         door.log.trim(octets_max=door.log.octets - 1)
         one = reader(door.at, maxOffsetsPerTrigger="4", failOnDataLoss="false")
-        assert one.latestOffset({"place": 0}, one.getDefaultReadLimit()) == {"place": 14}
-        assert one.latestOffset({"place": 14}, one.getDefaultReadLimit()) == {"place": 18}
+        assert one.latestOffset({"place": 0}, one.getDefaultReadLimit()) == at(14)
+        assert one.latestOffset({"place": 14}, one.getDefaultReadLimit()) == at(18)
         with pytest.raises(DataLoss, match="places 1 to 10 were dropped"):
             strict = reader(door.at)
             strict.latestOffset({"place": 0}, strict.getDefaultReadLimit())

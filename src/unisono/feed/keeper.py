@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from unisono.errors import Misuse
 from unisono.feed import rows
-from unisono.feed.stretch import Stretch, stretches_of
+from unisono.feed.stretch import Books, Stretch, books_of
 from unisono.log import BadLog, Batch, Log
 from unisono.model import Message, View
 
@@ -67,17 +67,16 @@ class Keeper:
                 raise Misuse(f"{self._log.directory}: this log is not a feed's; name another")
             return
         try:
-            known = json.loads(told)
-            self.stretches = [*stretches_of(known["stretches"])]
-            self._lost = int(known.get("lost", 0))
+            known = books_of(told)
             self._views = json.loads(self._log.meta(VIEWS) or "[]")
-        except (ValueError, TypeError, KeyError):
+        except ValueError:
             raise BadLog(f"{self._log.path}: what the feed knew is not readable") from None
-        if known["group"] != self.group:
+        if known.group != self.group:
             raise Misuse(
-                f"{self._log.directory} is the log of the group {known['group']!r}, not of"
+                f"{self._log.directory} is the log of the group {known.group!r}, not of"
                 f" {self.group!r}: name another directory"
             )
+        self.stretches, self._lost = [*known.stretches], known.lost
 
     # -- what is known ----------------------------------------------------------------------------
 
@@ -223,9 +222,7 @@ class Keeper:
         self._late_views(t_us)
 
     def _keep(self, made: Append) -> None:
-        made.meta[KEY] = json.dumps(
-            {"group": self.group, "stretches": self.stretches, "lost": self._lost}
-        )
+        made.meta[KEY] = Books(self.group, (*self.stretches,), self._lost).written()
 
     # -- rows -------------------------------------------------------------------------------------
 

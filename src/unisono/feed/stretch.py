@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -47,6 +48,28 @@ class Counting(NamedTuple):
         under = self.at(first)
         later = [s for s in self.stretches if first < s.begins <= upto + 1]
         return later if under is None or under in later else [under, *later]
+
+
+class Books(NamedTuple):
+    """What a feed writes down beside its log."""
+
+    group: str
+    stretches: tuple[Stretch, ...]
+    lost: int = 0
+    """The last place of the last stretch that is lost."""
+
+    def written(self) -> str:
+        return json.dumps(self._asdict())
+
+
+def books_of(text: str) -> Books:
+    """`ValueError` when that is not what a feed wrote."""
+    try:
+        told = json.loads(text)
+        stretches = stretches_of(told["stretches"])
+        return Books(str(told["group"]), stretches, int(told.get("lost", 0)))
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise ValueError("what the feed knew is not readable") from None
 
 
 def stretches_of(told: Iterable[Sequence[Any]]) -> tuple[Stretch, ...]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, Protocol
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,11 +15,13 @@ from pyspark.sql.types import StructType
 from unisono.errors import Misuse, UnisonoError
 from unisono.feed import rows
 from unisono.feed.client import FeedClient
-from unisono.feed.stretch import Counting
-from unisono.log import LogReader, Trimmed
+from unisono.feed.stretch import Counting, books_of
+from unisono.log import BadLog, LogReader, Trimmed
 from unisono.spark.source.asking import EARLIEST, LATEST, FeedOptions
 from unisono.spark.source.filters import kept
 
+KEY: Final = "feed"
+"""Under which a log holds what the feed knows."""
 PLACES_PER_PARTITION: Final = 100_000
 PARTITIONS_MAX: Final = 64
 """Where `minPartitions` asks for no more."""
@@ -55,13 +57,16 @@ class Places(InputPartition):
     upto: int
     counting: Counting
     """Of the feed that was asked: so that none is taken that counts otherwise."""
+    lost: str = ""
+    """What a gap row is to say before these rows."""
 
 
-class Bounded(Protocol):
-    @property
-    def first(self) -> int: ...
-    @property
-    def end(self) -> int: ...
+class Seen(NamedTuple):
+    """What a feed or a log had when it was last asked."""
+
+    first: int
+    end: int
+    counting: Counting
 
 
 class Origin:
@@ -77,7 +82,8 @@ class Origin:
         self._filters = list(filters)
         self._client: FeedClient | None = None
         self._log: LogReader | None = None
-        self.counting = counting or Counting()
+        self._counting = counting or Counting()
+        self.seen: Seen | None = None
 
     def close(self) -> None:
         for opened in (self._client, self._log):
@@ -88,22 +94,36 @@ class Origin:
     def _feed(self) -> FeedClient:
         if self._client is None:
             given = self._options
-            self._client = FeedClient(given.feed, given.patience_s, self.counting)
+            self._client = FeedClient(given.feed, given.patience_s, self._counting)
         return self._client
 
     def _directory(self) -> LogReader:
         if self._log is None:
             self._log = LogReader(self._options.directory)
-            if "feed" not in self._log.meta() and self._log.bounds().last:
-                raise Misuse(f"{self._options.directory}: this log is not a feed's")
         return self._log
 
-    def bounds(self) -> Bounded:
-        if not self._options.feed:
-            return self._directory().bounds()
-        known = self._feed().bounds()
-        self.counting = known.counting
-        return known
+    def bounds(self) -> Seen:
+        if self._options.feed:
+            known = self._feed().bounds()
+            self.seen = Seen(known.first, known.end, known.counting)
+        else:
+            self.seen = self._seen_in(self._directory().meta())
+        self._counting = self.seen.counting
+        return self.seen
+
+    def _seen_in(self, meta: Mapping[str, str]) -> Seen:
+        """All of one moment."""
+        first = int(meta.get("first", 1))
+        end = int(meta.get("end", first - 1))
+        if KEY not in meta:
+            if int(meta.get("last", end)) >= first:
+                raise Misuse(f"{self._options.directory}: this log is not a feed's")
+            return Seen(first, end, Counting())
+        try:
+            books = books_of(meta[KEY])
+        except ValueError as error:
+            raise BadLog(f"{self._options.directory}: {error}") from None
+        return Seen(first, end, Counting(books.stretches, end))
 
     def read(self, after: int, upto: int) -> Iterator[pa.RecordBatch]:
         if self._options.feed:
@@ -138,7 +158,7 @@ class Origin:
             raise Misuse(f"endingOffsets={wanted}: the feed has come to place {known.end} only")
         return wanted
 
-    def check(self, after: int, known: Bounded) -> None:
+    def check(self, after: int, known: Seen) -> None:
         """What is to be read next must not have been dropped, unless that is allowed."""
         if after + 1 < known.first and self._options.fail:
             raise DataLoss(
@@ -146,13 +166,17 @@ class Origin:
                 f" before they were read; it begins at {known.first}"
             )
 
-    def partitions(self, after: int, upto: int) -> list[Places]:
-        """The range in parts of about the same size."""
+    def partitions(self, after: int, upto: int, lost: str = "") -> list[Places]:
+        """The range in parts of about the same size; the first of them says what is lost."""
         count = max(0, upto - after)
         usual = min(PARTITIONS_MAX, -(-count // PLACES_PER_PARTITION))
         parts = min(count, max(self._options.min_partitions, usual))
         cuts = [after + count * at // max(1, parts) for at in range(parts + 1)]
-        return [Places(first, last, self.counting) for first, last in pairwise(cuts)]
+        made = [Places(first, last, self._counting) for first, last in pairwise(cuts)]
+        if lost:
+            made = made or [Places(after, after, self._counting)]
+            made[0].lost = f"{lost}; read on after place {after}"
+        return made
 
     def rows(self, part: Places) -> Iterator[pa.RecordBatch]:
         """What a task hands to Spark."""
@@ -163,6 +187,8 @@ class Origin:
 
     def _whole(self, part: Places) -> Iterator[pa.RecordBatch]:
         after = part.after
+        if part.lost:
+            yield rows.row(place=after, kind=rows.GAP, detail=part.lost)
         while after < part.upto:
             try:
                 for batch in self.read(after, part.upto):

@@ -1,6 +1,6 @@
 """A live group as a stream: `spark.readStream.format("unisono").option("feed", "HOST:PORT")`.
 
-The offset is the place in the group's order, so a query that restarts neither loses nor repeats.
+An offset is a place in the group's order, so a query that restarts neither loses nor repeats.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from unisono.feed.rows import SCHEMA
 from unisono.feed.stretch import Counting
 from unisono.spark.source.asking import FeedOptions, feed_options
 from unisono.spark.source.filters import column_of, is_ours
-from unisono.spark.source.origin import Bounded, DataLoss, Origin, Places, check_schema
+from unisono.spark.source.offsets import PLACE, Offset, Resumed, offset_at, resumed
+from unisono.spark.source.origin import DataLoss, Origin, Places, Seen, check_schema
 
-PLACE: Final = "place"
 LOOK_S: Final = 0.5
 
 
 class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows a feed, or a log that grows. An offset is `{"place": N}`: all up to N is read."""
+    """Follows a feed, or a log that grows. What an offset says is in `offsets`."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self.options: FeedOptions = feed_options(options, streaming=True)
@@ -49,7 +49,7 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._origin = Origin(self.options)
         self._target: int | None = None
         """Where a query that reads what is available now is to end."""
-        self._latest: int | None = None
+        self._latest: Offset | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # Tasks get the options; what is open here stays here.
@@ -60,48 +60,67 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._origin = Origin(self.options)
         self._target = self._latest = None
 
-    def initialOffset(self) -> dict[str, int]:
-        return {PLACE: self._origin.start()}
+    def initialOffset(self) -> Offset:
+        place = self._origin.start()
+        return offset_at(place, self._now().counting)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         most = self.options.max_places
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        after = int(start[PLACE])
-        known = self._known(after)
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        known, (after, _) = self._found(start)
         self._origin.check(after, known)
-        self._latest = known.end
+        self._latest = offset_at(known.end, known.counting)
         end = known.end if self._target is None else min(known.end, self._target)
         if isinstance(limit, ReadMaxRows):
             # What retention took away does not count, or it could take many triggers to get past.
             end = min(end, max(after, known.first - 1) + limit.max_rows)
-        return {PLACE: max(after, end)}
+        return offset_at(end, known.counting) if end > after else start
 
-    def _known(self, after: int) -> Bounded:
-        """The bounds. A feed that has not come so far as we have may be one that catches up; one
-        that never does has another log than the one we read."""
+    def _found(self, offset: Offset) -> tuple[Seen, Resumed]:
+        """What is there, and where the offset is in it. A feed that has not come so far as we have
+        may be one that catches up; one that never does has another log than the one we read."""
+        place = int(offset[PLACE])
         deadline = time.monotonic() + self.options.patience_s
-        while (known := self._origin.bounds()).end < after and self.options.fail:
-            if time.monotonic() >= deadline or not self.options.feed:
+        while True:
+            known = self._origin.bounds()
+            at = resumed(offset, known.counting, known.first)
+            is_late = time.monotonic() >= deadline or not self.options.feed
+            if known.end < place and not is_late and (at.lost or self.options.fail):
+                time.sleep(LOOK_S)
+                continue
+            if self.options.fail and at.lost:
+                raise DataLoss(at.lost)
+            if self.options.fail and known.end < place:
                 raise DataLoss(
-                    f"the query has read up to place {after}, and the log ends at {known.end}: it"
+                    f"the query has read up to place {place}, and the log ends at {known.end}: it"
                     " is not the log that was read before, or its end was lost"
                 )
-            time.sleep(LOOK_S)
-        return known
+            return known, at
 
-    def reportLatestOffset(self) -> dict[str, int] | None:
-        return None if self._latest is None else {PLACE: self._latest}
+    def _now(self) -> Seen:
+        return self._origin.seen or self._origin.bounds()
+
+    def reportLatestOffset(self) -> Offset | None:
+        return self._latest
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._origin.bounds().end
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        after = int(start[PLACE])
-        if not self._origin.counting.stretches:
-            self._origin.check(after, self._origin.bounds())
-        return self._origin.partitions(after, int(end[PLACE]))
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        if self._origin.seen is None:
+            # A batch that was planned before the query was started again.
+            self._found(end)
+            known, at = self._found(start)
+            self._origin.check(at.after, known)
+        known = self._now()
+        after, lost = resumed(start, known.counting, known.first)
+        upto = resumed(end, known.counting, known.first)
+        if upto.lost:
+            # Planned of another log: there is nothing of it to be read, and the next batch goes on.
+            return self._origin.partitions(after, after, upto.lost)
+        return self._origin.partitions(after, upto.after, lost)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Places)
