@@ -122,7 +122,7 @@ class Served:
     def _status(self) -> dict[str, Any]:
         stretches = [list(each) for each in self.keeper.stretches]
         told = {"group": self.keeper.group, "life": self.keeper.life, "stretches": stretches}
-        return {**told, "counts": self.counts}
+        return {**told, "opening": self.keeper.opening, "counts": self.counts}
 
     async def _take(
         self, query: str, partition: int, epoch: int, first_row: int, payloads: list[bytes]

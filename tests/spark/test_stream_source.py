@@ -157,10 +157,12 @@ def test_views_and_gaps_are_rows_when_asked_for(session: Any, tmp_path: Path) ->
         (5, "message"),
     ]
     assert found[3].members == ["a#7", "f#8"]
+    first = session.read.format("unisono").option("startingOffsets", 1)
     with pytest.raises(Exception, match="at place 2: places 1 to 2 are lost: nobody has them"):
-        session.read.format("unisono").load(str(tmp_path)).count()
+        first.load(str(tmp_path)).count()
+    assert session.read.format("unisono").load(str(tmp_path)).count() == 3, "the earliest there is"
     out = tmp_path / "out"
-    streamed = session.readStream.format("unisono").option("startingOffsets", "earliest")
+    streamed = session.readStream.format("unisono").option("startingOffsets", "1")
     query = streamed.load(str(tmp_path)).writeStream.format("parquet").option("path", str(out))
     query = query.option("checkpointLocation", f"{out}.c").trigger(availableNow=True).start()
     with pytest.raises(Exception, match="places 1 to 2 are lost"):
@@ -317,6 +319,33 @@ def test_what_is_available_now_has_an_end(tmp_path: Path) -> None:
         assert lax.latestOffset(at(50), lax.getDefaultReadLimit()) == at(50)
         for each in (one, free, lax):
             each.stop()
+
+
+def test_the_earliest_is_what_there_was_a_feed_for(tmp_path: Path) -> None:
+    """One that is the first of a group which has talked before cannot have what nobody keeps."""
+    with served(tmp_path) as door:
+        put(door.log, door.keeper.enter("x", 100, 1))
+        door.say(messages(101, 110))
+        soon = reader(door.at, startingOffsets="earliest")
+        assert soon.initialOffset() == {"place": 0}, "it may be told of it yet"
+        put(door.log, door.keeper.lose(1, 60, "nobody has them any more", 1))
+        put(door.log, door.keeper.lose(61, 100, "nobody has them any more", 1))
+        late = reader(door.at, startingOffsets="earliest")
+        assert late.initialOffset() == at(100)
+        for one in (soon, late):
+            end = one.latestOffset(one.initialOffset(), ReadAllAvailable())
+            assert every(one, {"place": 0}, end) == [b"m%d" % n for n in range(101, 111)]
+        asked = reader(door.at, startingOffsets="1")
+        with pytest.raises(DataLoss, match="places 1 to 60 are lost"):
+            every(asked, asked.initialOffset(), at(110))
+        put(door.log, door.keeper.enter("x", 112, 1))
+        door.say(messages(113, 113))
+        put(door.log, door.keeper.lose(111, 112, "nobody has them any more", 1))
+        late = reader(door.at, startingOffsets="earliest")
+        with pytest.raises(DataLoss, match="places 111 to 112 are lost"):
+            every(late, late.initialOffset(), at(113))
+    with served(tmp_path) as door:
+        assert reader(door.at, startingOffsets="earliest").initialOffset() == at(100)
 
 
 def every(one: FeedStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:

@@ -41,6 +41,8 @@ class Known(NamedTuple):
     group: str
     life: str
     counting: Counting
+    opening: int
+    """Up to here the log begins with what was lost before there was a feed."""
 
 
 class _Refused(Exception):
@@ -149,7 +151,8 @@ class FeedClient:
         told = self._asked({"do": "bounds"})
         first, end, last = told["first"], told["end"], told["last"]
         counting = Counting(stretches_of(told["stretches"]), end)
-        known = Known(first, end, last, told["group"], told["life"], counting)
+        whose = told["group"], told["life"], counting, told.get("opening", 0)
+        known = Known(first, end, last, *whose)
         self._compare(known)
         return known
 

@@ -50,6 +50,8 @@ class Keeper:
         """The last place of this stretch that is lost: what is before it is told to nobody."""
         self._heard = 0
         """How many messages the group had said when we came."""
+        self.opening = 0
+        """Up to here the log begins with what was lost before there was a feed."""
         self._is_open = False
         """Whether the last stretch is the one we hear."""
         self._views: list[dict[str, Any]] = []
@@ -76,7 +78,8 @@ class Keeper:
                 f"{self._log.directory} is the log of the group {known.group!r}, not of"
                 f" {self.group!r}: name another directory"
             )
-        self.stretches, self._lost = [*known.stretches], known.lost
+        self.stretches = [*known.stretches]
+        self._lost, self.opening = known.lost, known.opening
 
     # -- what is known ----------------------------------------------------------------------------
 
@@ -164,8 +167,13 @@ class Keeper:
         gap = self._gap(last, f"places {first} to {last} are lost: {why}", count, t_us)
         made.batches.append(self._batch([*self._views_at(first, last), gap], first, last))
         self._lost = max(self._lost, last)
+        self._open_after(first, last)
         self._keep(made)
         return made
+
+    def _open_after(self, first: int, last: int) -> None:
+        if first == self.opening + 1:
+            self.opening = last
 
     def take_back(self, upto: int, t_us: int) -> Append:
         """The group no longer says what we have after its message `upto`: what we have stays, a gap
@@ -210,6 +218,7 @@ class Keeper:
             gap = f"places {first} to {last} are lost: nobody is left to tell them"
             row = self._gap(last, gap, last - first + 1, t_us)
             made.batches.append(self._batch([row], first, last))
+            self._open_after(first, last)
         place = self._log.last + 1
         self._views = []
         made.meta[VIEWS] = None
@@ -222,7 +231,7 @@ class Keeper:
         self._late_views(t_us)
 
     def _keep(self, made: Append) -> None:
-        made.meta[KEY] = Books(self.group, (*self.stretches,), self._lost).written()
+        made.meta[KEY] = Books(self.group, (*self.stretches,), self._lost, self.opening).written()
 
     # -- rows -------------------------------------------------------------------------------------
 

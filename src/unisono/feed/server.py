@@ -174,7 +174,7 @@ class _Talk:
     def _known(self) -> dict[str, Any]:
         first, end, last = self._server._bounds()
         status = self._server._status()
-        keys = ("group", "life", "stretches")
+        keys = ("group", "life", "stretches", "opening")
         return {"first": first, "end": end, "last": last} | {key: status[key] for key in keys}
 
     # -- ranges -----------------------------------------------------------------------------------

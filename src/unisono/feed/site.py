@@ -158,6 +158,7 @@ class Feed:
             "missing": self._keeper.missing()[:10],
             "octets": self._log.octets,
             "stretches": [list(each) for each in self._keeper.stretches],
+            "opening": self._keeper.opening,
             "readers": self._server.readers_count,
             "in_flight_octets": self._in_flight,
             "commits": self._log.commits,

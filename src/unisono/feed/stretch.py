@@ -57,6 +57,8 @@ class Books(NamedTuple):
     stretches: tuple[Stretch, ...]
     lost: int = 0
     """The last place of the last stretch that is lost."""
+    opening: int = 0
+    """Up to here the log begins with what was lost before there was a feed."""
 
     def written(self) -> str:
         return json.dumps(self._asdict())
@@ -67,7 +69,8 @@ def books_of(text: str) -> Books:
     try:
         told = json.loads(text)
         stretches = stretches_of(told["stretches"])
-        return Books(str(told["group"]), stretches, int(told.get("lost", 0)))
+        lost, opening = (int(told.get(name, 0)) for name in ("lost", "opening"))
+        return Books(str(told["group"]), stretches, lost, opening)
     except (ValueError, TypeError, KeyError, AttributeError):
         raise ValueError("what the feed knew is not readable") from None
 

@@ -67,6 +67,8 @@ class Seen(NamedTuple):
     first: int
     end: int
     counting: Counting
+    opening: int = 0
+    """Up to here it begins with what was lost before there was a feed."""
 
 
 class Origin:
@@ -105,7 +107,7 @@ class Origin:
     def bounds(self) -> Seen:
         if self._options.feed:
             known = self._feed().bounds()
-            self.seen = Seen(known.first, known.end, known.counting)
+            self.seen = Seen(known.first, known.end, known.counting, known.opening)
         else:
             self.seen = self._seen_in(self._directory().meta())
         self._counting = self.seen.counting
@@ -123,7 +125,7 @@ class Origin:
             books = books_of(meta[KEY])
         except ValueError as error:
             raise BadLog(f"{self._options.directory}: {error}") from None
-        return Seen(first, end, Counting(books.stretches, end))
+        return Seen(first, end, Counting(books.stretches, end), books.opening)
 
     def read(self, after: int, upto: int) -> Iterator[pa.RecordBatch]:
         if self._options.feed:
@@ -145,7 +147,13 @@ class Origin:
                     f"startingOffsets={wanted}: the feed has come to place {known.end} only"
                 )
             return wanted - 1
-        return known.first - 1 if wanted == EARLIEST else known.end
+        return self.earliest(known.first - 1, known) if wanted == EARLIEST else known.end
+
+    def earliest(self, after: int, known: Seen) -> int:
+        """Who reads from the earliest on is owed nothing of what was said before there was a feed;
+        gap rows tell it to those who want them."""
+        is_owed = self._options.starting != EARLIEST or not self._options.fail
+        return after if is_owed else max(after, min(known.opening, known.end))
 
     def end(self) -> int:
         """The last place that a batch is to read."""

@@ -70,6 +70,7 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         known, (after, _) = self._found(start)
+        after = self._origin.earliest(after, known)
         self._origin.check(after, known)
         self._latest = offset_at(known.end, known.counting)
         end = known.end if self._target is None else min(known.end, self._target)
@@ -113,9 +114,10 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # A batch that was planned before the query was started again.
             self._found(end)
             known, at = self._found(start)
-            self._origin.check(at.after, known)
+            self._origin.check(self._origin.earliest(at.after, known), known)
         known = self._now()
         after, lost = resumed(start, known.counting, known.first)
+        after = self._origin.earliest(after, known)
         upto = resumed(end, known.counting, known.first)
         if upto.lost:
             # Planned of another log: there is nothing of it to be read, and the next batch goes on.
