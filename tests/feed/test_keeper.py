@@ -157,6 +157,35 @@ def test_a_life_that_returns_goes_on_where_it_was(tmp_path: Path) -> None:
     ]
 
 
+def test_a_life_that_returns_with_less_is_not_cut(tmp_path: Path) -> None:
+    with Log(tmp_path, durable=False) as log:
+        put(log, entered(log, "x").hear(messages(1, 10), 1))
+        put(log, entered(log, "y").hear(messages(1, 1), 1))
+        keeper = entered(log, "x", 5)
+        assert not keeper.missing()
+        assert keeper.tails() == [(0, 1, 5)], "what both have is compared"
+        put(log, keeper.hear([message(6, b"other"), message(7, b"more")], 1))
+        assert keeper.tails() == [(8, 6, 7)]
+    found = everything(tmp_path)
+    assert shape(found[10:]) == "11g 12m 13g 14m 15m"
+    assert "takes back what it had said after its message 5, up to 10" in found[12]["detail"]
+    assert [row["payload"] for row in found[13:]] == [b"other", b"more"]
+
+
+def test_what_is_compared_is_what_is_there(tmp_path: Path) -> None:
+    with Log(tmp_path, durable=False) as log:
+        keeper = entered(log)
+        assert keeper.tails() == []
+        put(log, keeper.hear(messages(1, 3), 1))
+        assert keeper.tails() == [(0, 1, 3)]
+        keeper = entered(log, heard=6)
+        put(log, keeper.hear(messages(7, 9), 1))
+        assert keeper.tails() == [(0, 1, 3), (0, 7, 9)]
+        put(log, keeper.take_back(3, 1))
+        assert keeper.tails() == [(0, 1, 3)]
+        assert (keeper.base, keeper.missing()) == (7, [(11, 13)])
+
+
 def test_a_group_that_takes_back_what_it_said_is_told_of(tmp_path: Path) -> None:
     with Log(tmp_path, durable=False) as log:
         put(log, entered(log).hear(messages(1, 5), 1))

@@ -111,6 +111,23 @@ class Keeper:
             return 0, 0
         return first - stretch.base, self._log.end - stretch.base
 
+    def tails(self) -> list[tuple[int, int, int]]:
+        """What we hold of this life, each part as its base and the first and last of its counts:
+        up to the first hole, after the last, and before another life came between."""
+        if not self._is_open or not self.stretches:
+            return []
+        stretch, log = self.stretches[-1], self._log
+        first, last = self.solid()
+        found = [(stretch.base, first, last)] if last else []
+        if holes := log.holes():
+            after = max(holes[-1][1] + 1, stretch.begins)
+            found.append((stretch.base, after - stretch.base, log.last - stretch.base))
+        former = next((s for s in reversed(self.stretches[:-1]) if s.life == self.life), None)
+        if former is not None and log.last < stretch.begins:
+            first = max(former.begins, log.first) - former.base
+            found.append((former.base, first, log.last - stretch.base))
+        return [each for each in found if each[1] <= each[2]]
+
     # -- what happens -----------------------------------------------------------------------------
 
     def enter(self, life: str, heard: int, t_us: int) -> Append:
@@ -209,7 +226,12 @@ class Keeper:
                 f" {self._log.end} is not known"
             )
             lost = None
-        self._begin(made, max(0, reached), told, lost, t_us)
+        if reached > self._heard:
+            told += (
+                f"; and {self.life}, which returns, takes back what it had said after its message"
+                f" {self._heard}, up to {reached}"
+            )
+        self._begin(made, max(0, min(reached, self._heard)), told, lost, t_us)
         made.meta[ALONE] = None
 
     def _begin(self, made: Append, reached: int, told: str, lost: int | None, t_us: int) -> None:

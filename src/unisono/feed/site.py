@@ -278,18 +278,19 @@ class Feed:
     async def _compare(self, group: Group, archive: _Archive) -> None:
         """Whether the group still says of the last places what we have logged. A message that was
         agreed but not safe may be lost with all that had it, and we were one of them."""
-        first, last = self._keeper.solid()
-        if not last or self._log.holes():
-            return
-        first = max(first, last - COMPARED_COUNT + 1)
-        ours = await asyncio.to_thread(archive.messages, first, last)
-        known = {message.seq: _identity(message) for message in ours}
         other: list[int] = []
-        with contextlib.suppress(Forgotten):
-            async for messages in group.recall(first, last):
-                other += [_seq_of(m) for m in messages if known.get(m.seq) != _identity(m)]
+        for base, first, last in self._keeper.tails():
+            first = max(first, last - COMPARED_COUNT + 1)
+            ours = await asyncio.to_thread(archive.logged, base, first, last)
+            known = {message.seq: _identity(message) for message in ours}
+            with contextlib.suppress(Forgotten):
+                async for messages in group.recall(first, last):
+                    told = [m for m in messages if m.seq in known]
+                    other += [_seq_of(m) for m in told if known[m.seq] != _identity(m)]
         if other:
-            await self._append(lambda: self._keeper.take_back(other[0] - 1, _now_us()))
+            # What is after a hole is said anew from the hole on.
+            upto = min(min(other) - 1, self._log.end - self._keeper.base)
+            await self._append(lambda: self._keeper.take_back(upto, _now_us()))
 
     async def _recall(self, group: Group, first: int, last: int) -> bool:
         """Fill of this hole what others tell; whether they told anything of it."""
@@ -386,7 +387,10 @@ class _Archive:
 
     def messages(self, first: int, last: int) -> list[Message]:
         """Those with these counts, from `first` on without a hole."""
-        base = self._keeper.base
+        return self.logged(self._keeper.base, first, last)
+
+    def logged(self, base: int, first: int, last: int) -> list[Message]:
+        """The same of a stretch with this base."""
         found: list[Message] = []
         try:
             for batch in self._reader.read(base + first, base + last):
