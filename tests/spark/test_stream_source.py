@@ -34,7 +34,7 @@ from unisono.log import Log
 from unisono.spark import register
 from unisono.spark.source.asking import feed_options
 from unisono.spark.source.offsets import resumed
-from unisono.spark.source.origin import DataLoss, Places
+from unisono.spark.source.origin import DataLoss, Origin, Places
 from unisono.spark.source.stream import FeedReader, FeedStreamReader, behind_latest, narrowed
 
 pytestmark = pytest.mark.timeout(120)
@@ -346,6 +346,27 @@ def test_the_earliest_is_what_there_was_a_feed_for(tmp_path: Path) -> None:
             every(late, late.initialOffset(), at(113))
     with served(tmp_path) as door:
         assert reader(door.at, startingOffsets="earliest").initialOffset() == at(100)
+
+
+def test_a_log_that_has_become_shorter_is_data_loss(tmp_path: Path) -> None:
+    """A range is planned of what is there; when a task reads it, it must be there still."""
+    with Log(tmp_path, durable=False) as log:
+        keeper = Keeper(log, "g")
+        put(log, keeper.enter("x", 0, 1))
+        put(log, keeper.hear(messages(1, 10), 1))
+        put(log, keeper.enter("x", 12, 1))
+        put(log, keeper.hear(messages(13, 15), 1))
+    strict = Origin(feed_options({"path": str(tmp_path)}, True))
+    with pytest.raises(DataLoss, match="places 16 to 20 were to be read"):
+        list(strict.rows(Places(12, 20, Counting())))
+    with pytest.raises(DataLoss, match="places 11 to 12 were to be read"):
+        list(strict.rows(Places(0, 15, Counting())))
+    lax = Origin(feed_options({"path": str(tmp_path), "failOnDataLoss": "false"}, True))
+    told = [row for b in lax.rows(Places(8, 20, Counting())) for row in rows_in(b)]
+    gaps = [each for each in told if isinstance(each, tuple)]
+    assert [each for each in told if each not in gaps] == [b"m9", b"m10", b"m13", b"m14", b"m15"]
+    assert [place for place, _ in gaps] == [12, 20]
+    assert gaps[1][1].startswith("places 16 to 20 are lost: they were there")
 
 
 def every(one: FeedStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:

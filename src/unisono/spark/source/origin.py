@@ -49,6 +49,17 @@ class DataLoss(UnisonoError):
         )
 
 
+class _Missing(Exception):
+    """A log has not all that was to be read of it, though it had."""
+
+    def __init__(self, first: int, last: int) -> None:
+        super().__init__(
+            f"places {first} to {last} were to be read, and the log no longer has them: its end was"
+            " lost, or it is another log"
+        )
+        self.first, self.last = first, last
+
+
 @dataclass
 class Places(InputPartition):
     """The rows with `after` < place <= `upto`."""
@@ -131,10 +142,16 @@ class Origin:
         if self._options.feed:
             yield from self._feed().read(after, upto)
             return
+        at = after
         for batch in self._directory().read(after + 1, upto):
+            if batch.first > at + 1:
+                raise _Missing(at + 1, batch.first - 1)
+            at = batch.last
             found = rows.decoded(batch.blob)
             inside = batch.first > after and batch.last <= upto
             yield found if inside else rows.cut(found, after, upto)
+        if at < upto:
+            raise _Missing(at + 1, upto)
 
     # -- what is wanted of it ---------------------------------------------------------------------
 
@@ -207,10 +224,16 @@ class Origin:
             except Trimmed as gone:
                 if self._options.fail:
                     raise DataLoss(str(gone)) from None
-                last = min(gone.begins - 1, part.upto)
-                detail = f"places {after + 1} to {last} are lost: dropped by the feed's retention"
-                yield rows.row(place=last, kind=rows.GAP, number=last - after, detail=detail)
-                after = last
+                first, last = after + 1, min(gone.begins - 1, part.upto)
+                why = "dropped by the feed's retention"
+            except _Missing as missing:
+                if self._options.fail:
+                    raise DataLoss(str(missing)) from None
+                first, last = missing.first, missing.last
+                why = "they were there, and the log no longer has them"
+            detail = f"places {first} to {last} are lost: {why}"
+            yield rows.row(place=last, kind=rows.GAP, number=last - first + 1, detail=detail)
+            after = last
 
     def _wanted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if pc.any(pc.not_equal(batch.column(1), rows.MESSAGE)).as_py():
