@@ -56,6 +56,28 @@ def test_a_batch_is_said_once_in_the_order_of_its_columns(session: Any, stage: S
     assert len(said_since(stage, before, 8)) == 8
 
 
+def test_a_task_knows_its_executors_connection_from_others(session: Any) -> None:
+    """Spark does not say which it is: this looks whether it is still where we look."""
+
+    def look(batches: Any) -> Any:
+        import socket
+
+        import pyarrow as pa
+
+        from unisono.spark.source.sink import check_whole, executor_socket
+
+        here, there = socket.socketpair()
+        there.close()  # a connection of the task's own, that its server has closed
+        for _ in batches:
+            check_whole()
+            found = executor_socket()
+            yield pa.record_batch([pa.array([found is not None and found != here.fileno()])], ["x"])
+        here.close()
+
+    told = session.range(0, 4, 1, 2).mapInArrow(look, "x boolean").collect()
+    assert [row.x for row in told] == [True] * len(told) and told
+
+
 def start(frame: Any, stage: Stage, place: Path, **options: str) -> Any:
     return (
         frame.writeStream.format("unisono")

@@ -205,25 +205,39 @@ def rows():
     executor.sendall(b"r")
     executor.recv(1)
 asked = saying({"feed": feed}, StructType().add("payload", StringType()))
-try:
-    told.write_text(f"said {say(asked, 'q', 0, 0, rows()).rows}")
-except Exception as error:
-    told.write_text(type(error).__name__)
+def main(infile):
+    try:
+        told.write_text(f"said {say(asked, 'q', 0, 0, rows()).rows}")
+    except Exception as error:
+        told.write_text(type(error).__name__)
+main(executor.makefile("rb"))
 """
+
+
+def as_a_worker(infile: Any) -> None:
+    """As Spark's own calls what it was given."""
+    code = "def main(infile):\n    check_whole()"
+    room = {"__name__": "pyspark.worker", "check_whole": check_whole}
+    exec(code, room)
+    room["main"](infile)  # type: ignore[operator]
 
 
 def test_what_is_whole_is_not_taken_for_cut() -> None:
     here, there = socket.socketpair()
     with here, there:
-        check_whole()
+        as_a_worker(here)
         there.sendall(b"x")
-        check_whole()
+        as_a_worker(here)
         there.close()
-        check_whole()  # there is still something to be read
+        as_a_worker(here)  # there is still something to be read
         here.recv(1)
         with pytest.raises(sink.CutShort):
-            check_whole()
-    check_whole()
+            as_a_worker(here)
+        check_whole()  # nothing but the executor's connection counts
+        other, executor = socket.socketpair()
+        with other, executor:
+            as_a_worker(other)
+    as_a_worker(None)
 
 
 def test_rows_are_numbered_through_and_said_in_parts(

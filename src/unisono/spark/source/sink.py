@@ -9,6 +9,7 @@ they come in order (`rowOrder=arrival`).
 
 from __future__ import annotations
 
+import inspect
 import os
 import socket
 import stat
@@ -39,6 +40,8 @@ SORTED, ARRIVAL = "sorted", "arrival"
 SAY_ROWS: Final = 8192
 """Rows that are handed to the feed at once; it has logged them before it gets more."""
 
+WORKERS: Final = ("pyspark.worker", "pyspark.daemon", "__main__")
+"""Where Spark's workers are; the last is one that was started by itself."""
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
 
@@ -179,26 +182,38 @@ def check_whole() -> None:
     """`CutShort` when Spark hung up. A task that fails before the sink, or whose executor dies,
     ends the rows as if these were all; put in order, part of them would pass for others. Then the
     socket to the executor has come to its end, which a whole partition never brings."""
-    for descriptor in map(int, os.listdir("/proc/self/fd")):
-        if _is_at_end(descriptor):
-            raise CutShort("Spark hung up before all rows were there; nothing was said")
+    descriptor = executor_socket()
+    if descriptor is not None and _is_at_end(descriptor):
+        raise CutShort("Spark hung up before all rows were there; nothing was said")
+
+
+def executor_socket() -> int | None:
+    """The connection over which the executor gives this task its rows: what the worker of Spark
+    that called us reads from, `infile`. Nothing where no worker did."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        if frame.f_globals.get("__name__", "") in WORKERS and "infile" in frame.f_code.co_varnames:
+            descriptor = _descriptor(frame.f_locals.get("infile"))
+            if descriptor is not None:
+                return descriptor
+        frame = frame.f_back
+    return None
+
+
+def _descriptor(infile: Any) -> int | None:
+    try:
+        descriptor = int(infile.fileno())
+        return descriptor if stat.S_ISSOCK(os.fstat(descriptor).st_mode) else None
+    except (AttributeError, OSError, ValueError):
+        return None
 
 
 def _is_at_end(descriptor: int) -> bool:
-    """Whether this is a connection within the machine that the other side has closed."""
+    """Whether the other side has closed this connection, and nothing is left to be read."""
     try:
-        if not stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-            return False
         with socket.socket(fileno=os.dup(descriptor)) as talk:
-            here: Any = talk.getpeername()
-            if talk.type != socket.SOCK_STREAM or not _is_here(talk.family, here):
-                return False
             return talk.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
-    except OSError:  # nothing to read yet, not connected, or closed meanwhile
+    except BlockingIOError:  # nothing to read yet
         return False
-
-
-def _is_here(family: int, peer: Any) -> bool:
-    if family == socket.AF_UNIX:
+    except OSError:  # broken, as by an executor that was killed
         return True
-    return str(peer[0]).removeprefix("::ffff:").startswith(("127.", "::1"))
