@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.running import refused, unisono
-from tests.laws.stories import story
+from tests.laws.stories import story, write_trace
 from unisono.errors import BadTrace
+from unisono.spark import follow
 from unisono.spark.findings import runs_in
 from unisono.spark.follow import Stream
+from unisono.spark.pipeline import run_pipeline
 from unisono.spark.runs import changed, inputs_in
 from unisono.trace.files import TraceFile
 
@@ -103,6 +106,35 @@ def test_a_run_is_judged_as_it_grows(spark: Any, tmp_path: Path) -> None:
     assert world.to_do() == []
     assert world.kept() == {"grown": False, "killed": False}
     assert not any(verdict.kept for verdict in stream.verdicts.values())
+
+
+def test_a_run_that_goes_away_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for run in ("brief", "stays"):
+        write_trace(story("a: view 1 a", run=run), tmp_path / "trace")
+    asked = []
+
+    def late(*args: Any, runs: list[str], **more: Any) -> Any:
+        """The first of the runs is gone before it is read."""
+        asked.append(runs)
+        shutil.rmtree(tmp_path / "trace" / f"run={runs[0]}")
+        return run_pipeline(*args, runs=runs, **more)
+
+    monkeypatch.setattr(follow, "run_pipeline", late)
+    times = iter(range(100))
+    stream = Stream(
+        None,  # type: ignore[arg-type]
+        tmp_path / "trace",
+        tmp_path / "out",
+        CLAIMED,
+        idle_s=5.0,
+        sleep=lambda seconds: None,
+        clock=lambda: next(times),
+    )
+    assert list(stream) == []
+    assert asked == [["brief", "stays"], ["stays"]]
+    shutil.rmtree(tmp_path / "trace")
+    with pytest.raises(BadTrace, match="no such directory"):
+        list(stream)
 
 
 def test_what_is_not_there_is_not_waited_for(spark: Any, tmp_path: Path) -> None:

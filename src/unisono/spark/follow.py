@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from unisono.errors import BadTrace
 from unisono.laws import Verdict
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from unisono.spark.laws import Claims
+
+
+MISSED_MAX: Final = 10
+"""Turns in a row in which a run may be gone before it is read."""
 
 
 class News(NamedTuple):
@@ -66,6 +70,8 @@ class Stream:
     _told: dict[str, tuple[tuple[str, ...], bool]] = field(default_factory=dict)
     _open: set[str] = field(default_factory=set)
     """The runs that were judged so far."""
+    _missed: int = 0
+    """Turns in a row in which a run was gone before it was read."""
 
     def __iter__(self) -> Iterator[News]:
         quiet_since = self.clock()
@@ -78,9 +84,10 @@ class Stream:
                 quiet_since = self.clock()
             elif self.idle_s is not None and self.clock() - quiet_since >= self.idle_s:
                 left = [each for each in inputs if each.run in self._open]
-                if left:
-                    yield from self._judge(left, going_on=False)
-                return
+                if not left:
+                    return
+                yield from self._judge(left, going_on=False)
+                continue
             self.sleep(max(0.0, self.every_s - (self.clock() - turn)))
 
     def _inputs(self) -> list[Input]:
@@ -94,17 +101,25 @@ class Stream:
             return []
 
     def _judge(self, grown: Sequence[Input], going_on: bool = True) -> Iterator[News]:
-        result = run_pipeline(
-            self.session,
-            self.trace_dir,
-            self.out_dir,
-            self.claimed,
-            self.progress,
-            others=self.others,
-            runs=[each.run for each in grown],
-            silver=self.silver,
-            going_on=going_on,
-        )
+        try:
+            result = run_pipeline(
+                self.session,
+                self.trace_dir,
+                self.out_dir,
+                self.claimed,
+                self.progress,
+                others=self.others,
+                runs=[each.run for each in grown],
+                silver=self.silver,
+                going_on=going_on,
+            )
+        except BadTrace:
+            # A run has gone since it was listed: the others have their turn next time.
+            self._missed += 1
+            if self._missed > MISSED_MAX or not os.path.isdir(self.trace_dir):
+                raise
+            return
+        self._missed = 0
         # As they were before they were read: what has grown since then is for the next turn.
         self._seen.update((each.run, each.fingerprint) for each in grown)
         self.report = result.report
