@@ -13,6 +13,7 @@ import pytest
 
 from tests.laws.stories import story, write_trace
 from unisono.errors import BadTrace, Misuse
+from unisono.spark import pipeline
 from unisono.spark import runs as batching
 from unisono.spark.findings import summary_in
 from unisono.spark.places import (
@@ -35,13 +36,11 @@ pytestmark = pytest.mark.timeout(240)
 CLAIMED = {"story": ["validity"]}
 KEPT = "a: view 1 a | send | a:1"
 BROKEN = "a: view 1 a | send"
+LOST = "a: view 1 a b | send | send | a:1 | view 2 a\nb: view 1 a b"
 
 
-def do(spark: Any, top: Path, out: str = "out", **options: Any) -> Any:
-    from unisono.spark.pipeline import run_pipeline
-
-    claimed = options.pop("claimed", CLAIMED)
-    return run_pipeline(spark, top / "trace", top / out, claimed, **options)
+def do(spark: Any, top: Path, **options: Any) -> Any:
+    return pipeline.run_pipeline(spark, top / "trace", top / "out", CLAIMED, **options)
 
 
 def tell(top: Path, run: str, text: str) -> Path:
@@ -59,7 +58,7 @@ def content(out: Path) -> dict[str, list[str]]:
         folders = [path for path in sorted((out / name).glob("**/")) if any(path.glob("*.parquet"))]
         rows = [row for path in folders for row in table_in(path).to_pylist()]
         said[name] = [repr(row) for row in rows]
-        assert rows or name in ("bronze/quarantine", "gold/recoveries", "silver/packets"), name
+        assert rows or name in ("bronze/quarantine", "silver/packets"), name
     return said
 
 
@@ -97,80 +96,77 @@ def test_only_what_is_new_or_has_changed_is_done(
     tell(tmp_path, "one", KEPT)
     replay = tell(tmp_path, "other", BROKEN) / "replay.txt"
     replay.write_text("unisono sim --seed 7\nand more\n")
+    junk = tmp_path / "trace" / "run=junk"
+    junk.mkdir()
+    (junk / "a-1.parquet").write_text("no Parquet")
     with pytest.raises(Misuse, match="another version; give --all or another --out"):
         do(spark, tmp_path, runs=["one"])
     settings = {"spark.sql.shuffle.partitions": spark.conf.get("spark.sql.shuffle.partitions")}
-    first = do(spark, tmp_path, progress=said.append)
+    first = do(spark, tmp_path, progress=said.append, silver=False)
     assert said[0] == "the tables there are of another version: all is done anew"
     assert not (out / "events").exists() and not (out / "sends").exists()
-    assert runs_in(out) == sorted([ODD, "one", "other"])
-    assert (first.processed, first.skipped, first.kept) == ((ODD, "one", "other"), 0, False)
+    assert runs_in(out) == sorted([ODD, "junk", "one", "other"])
+    assert (first.processed, first.skipped, first.kept) == ((ODD, "junk", "one", "other"), 0, False)
     assert first.replays == {"other": "unisono sim --seed 7"}
     assert settings == {key: spark.conf.get(key) for key in settings}
+    assert not (out / "bronze" / "events").exists() and not (out / "silver").exists()
     one, other = files_of(out, "one"), files_of(out, "other")
-    assert {path.parts[-3] for path in one} > {"events", "sends", "verdicts", "runs"}
-    read = spark.read.parquet(f"{out}/gold/verdicts").select("run").distinct()
-    assert {row.run for row in read.collect()} == {ODD, "one", "other"}
+    inputs = inputs_in(tmp_path / "trace")
+    assert changed(spark, out, inputs, CLAIMED.get) == []
 
-    said.clear()
-    again = do(spark, tmp_path, progress=said.append)
-    assert (again.processed, again.skipped) == ((), 3)
-    assert again.verdicts == first.verdicts and again.events == first.events
-    assert said[0] == "0 of 3 runs are new or have changed"
-    assert files_of(out, "other") == other
-
-    # One run changes, another is gone for now: the first is replaced, the second stays.
+    # All tables are asked for now. One run changes, one is new, another is gone for now; killed
+    # while the second batch is put in place.
     tell(tmp_path, "other", KEPT)
+    tell(tmp_path, "x", LOST)
     (tmp_path / "trace" / "run=one").rename(tmp_path / "away")
-    third = do(spark, tmp_path)
-    assert (third.processed, third.skipped, third.kept) == (("other",), 1, True)
-    assert files_of(out, "one") == one
-    assert not set(other.values()) & set(files_of(out, "other").values())
-    assert third.replays == {} and runs_in(out, "gold/violations") == []
-
-    # Killed while the second of two new ones is put in place.
-    (tmp_path / "away").rename(tmp_path / "trace" / "run=one")
-    for run in ("x", "y"):
-        tell(tmp_path, run, BROKEN)
-    monkeypatch.setattr(batching, "BATCH_RUNS", 1)
-    whole, count = Places._replace, 0
+    monkeypatch.setattr(batching, "BATCH_RUNS", 2)
+    whole = Places._replace
 
     def killed(self: Places, new: Path, place: Path) -> None:
-        nonlocal count
-        count += 1
-        if count > len(TABLES) + 5:
+        if place == out.resolve() / "gold" / "verdicts" / "run=x":
             raise KeyboardInterrupt
         whole(self, new, place)
 
+    said.clear()
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Places, "_replace", killed)
         do(spark, tmp_path, progress=said.append)
+    assert said[0] == "3 of 4 runs are new or have changed", "junk has no events to write"
     assert "judging (part 2 of 2)" in said
-    assert runs_in(out) == sorted([ODD, "one", "other", "x"])
-    assert "y" in runs_in(out, "silver/sends"), "it was half in place"
-    assert sum(row["runs"] for row in summary_in(out)) == 3, "not put together yet"
+    assert runs_in(out) == sorted([ODD, "junk", "one", "other"])
+    assert runs_in(out, "silver/sends") == sorted([ODD, "other", "x"]), "x is half in place"
+    assert runs_in(out, "gold/violations") == []
+    assert not set(other.values()) & set(files_of(out, "other").values())
+    assert files_of(out, "one") == one, "what is not there now stays"
+    assert sum(row["broken"] for row in summary_in(out)) == 1, "not put together yet"
     assert not list(out.glob(".pipeline-*"))
+
+    odd, other = files_of(out, ODD), files_of(out, "other")
+    (tmp_path / "away").rename(tmp_path / "trace" / "run=one")
     on = do(spark, tmp_path)
-    assert (on.processed, on.skipped) == (("y",), 4)
-    assert files_of(out, "one") == one
-    assert sum(row["runs"] for row in on.summary) == 5
+    assert (on.processed, on.skipped, on.kept) == (("one", "x"), 3, False)
+    assert (files_of(out, ODD), files_of(out, "other")) == (odd, other)
+    assert {path.parts[-3] for path in odd} > {"events", "sends", "verdicts", "runs"}
+    assert on.replays == {} and sum(row["runs"] for row in on.summary) == 4
+    read = spark.read.parquet(f"{out}/gold/verdicts").select("run").distinct()
+    assert {row.run for row in read.collect()} == {ODD, "one", "other", "x"}
 
-    # Tables made step by step are those made at once.
-    monkeypatch.undo()
+    # Tables made step by step are those made at once, but for a run that is gone.
     stepwise = content(out)
-    assert len(do(spark, tmp_path, everything=True).processed) == 5
-    assert content(out) == stepwise
+    shutil.rmtree(junk)
+    anew = do(spark, tmp_path, everything=True)
+    assert len(anew.processed) == 4 and runs_in(out) == [ODD, "one", "other", "x"]
+    assert content(out) == {
+        name: [row for row in rows if "'run=junk'" not in row] for name, rows in stepwise.items()
+    }
 
-    # All anew, without those that are gone, by other laws, and gold alone.
-    for run in ("other", "x", "y"):
-        shutil.rmtree(tmp_path / "trace" / f"run={run}")
+    said.clear()
+    again = do(spark, tmp_path, progress=said.append)
+    assert said[0] == "0 of 4 runs are new or have changed"
+    assert (again.processed, again.skipped) == ((), 4)
+    assert again.verdicts == anew.verdicts and again.events == anew.events
     inputs = inputs_in(tmp_path / "trace")
-    assert changed(spark, out, inputs, CLAIMED.get) == []
-    assert len(changed(spark, out, inputs, {"story": ["fifo"]}.get)) == 2
-    last = do(spark, tmp_path, everything=True, silver=False, claimed={"story": ["fifo"]})
-    assert runs_in(out) == [ODD, "one"] and runs_in(out, "silver/sends") == []
-    assert sum(row["runs"] for row in last.summary) == 2
-    assert {each.laws["validity"] for each in last.verdicts.values()} == {"not claimed"}
+    assert len(changed(spark, out, inputs, {"story": ["fifo"]}.get)) == 4, "by other laws"
 
 
 def test_mistakes_in_what_is_asked_for(spark: Any, tmp_path: Path) -> None:

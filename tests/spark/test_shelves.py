@@ -31,6 +31,10 @@ def test_what_may_be_null_within_a_column_keeps_no_tables_apart(
 ) -> None:
     kinds = {True: SURE, False: UNSURE}
     with places(tmp_path) as where:
+        # In tasks, and in the driver.
+        told = "array(named_struct('life', 'a#1', 'us', 1L)) AS told"
+        shelves.stage(where, RUNS, spark.sql(f"SELECT 'u' AS run, {told}"), ())
+        where.put_in_place(["u"])
         for run, sure in (("x", first_sure), ("y", not first_sure)):
             shelves.stage_little(where, RUNS, rows_of(run, kinds[sure], sure), ())
             where.put_in_place([run])
@@ -39,8 +43,8 @@ def test_what_may_be_null_within_a_column_keeps_no_tables_apart(
         (tmp_path / RUNS / f"run={run}").mkdir()
         rows = rows_of(run, kinds[sure], sure).drop_columns(["run"])
         pq.write_table(rows, tmp_path / RUNS / f"run={run}" / "part.parquet", store_schema=False)
-    wanted = [{"run": run, "told": [{"life": "a#1", "us": 1}]} for run in "vwxy"]
-    for most in (4, 3):
+    wanted = [{"run": run, "told": [{"life": "a#1", "us": 1}]} for run in "uvwxy"]
+    for most in (5, 4):
         # More than that are read in tasks.
         monkeypatch.setattr(shelves, "FOLDERS_A_TASK", most)
         read = shelves.read_table(spark, tmp_path, RUNS)

@@ -132,7 +132,7 @@ def run_pipeline(
                 raise Misuse(f"{out_dir}: tables of another version; give --all or another --out")
             say("the tables there are of another version: all is done anew")
         elif not everything:
-            todo = changed(session, where.out, inputs, asked.laws, going_on)
+            todo = changed(session, where.out, inputs, asked.laws, going_on, silver)
             if len(todo) < len(inputs):
                 say(f"{len(todo):,} of {len(inputs):,} runs are new or have changed")
         batches = list(batches_of(todo))

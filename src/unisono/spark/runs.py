@@ -1,7 +1,8 @@
 """Which runs there are to do: those that are new or have changed since they were judged.
 
-A run is told from its former self by the names, sizes and times of its files, and by the laws that
-were asked of its protocols. What is known of it stands in the table `gold/runs`.
+A run is told from its former self by the names, sizes and times of its files, by the code that
+judged it, and by the laws that were asked of its protocols. What is known of it stands in the table
+`gold/runs`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from unisono.errors import BadTrace
-from unisono.spark.places import RUNS, run_folder
+from unisono.spark.code import JUDGES, JUDGES_NOT, digest_of
+from unisono.spark.places import BRONZE, RUNS, folders_in, run_folder
 from unisono.spark.shelves import read_table
 from unisono.trace.files import REPLAY, Found, trace_files
 
@@ -66,8 +68,13 @@ def inputs_in(
     return {run: _input(run, found) for run, found in sorted(files.items())}
 
 
+def judge_version() -> str:
+    """The code that judges and measures: what another found may be found otherwise now."""
+    return digest_of(JUDGES, JUDGES_NOT)
+
+
 def _input(run: str, files: list[Found]) -> Input:
-    octets, digest = 0, blake2b(digest_size=12)
+    octets, digest = 0, blake2b(judge_version().encode(), digest_size=12)
     for found in files:
         try:
             about = found.path.stat()
@@ -91,21 +98,27 @@ def changed(
     inputs: Mapping[str, Input],
     asked: Callable[[str], Sequence[str]],
     going_on: bool = False,
+    silver: bool = False,
 ) -> list[Input]:
     """The runs that the tables do not tell of, or not as they are now. `asked` are the laws of a
-    protocol. A run that was judged while it went on is to be judged again, unless it still does."""
+    protocol. A run that was judged while it went on is to be judged again, unless it still does;
+    with `silver`, so is one of which only gold was written."""
     known = read_table(session, out, RUNS, list(inputs))
     if known.num_rows == 0:
         return list(inputs.values())
-    columns = ["run", "fingerprint", "protocols", "asked"]
+    columns = ["run", "fingerprint", "protocols", "asked", "events"]
+    # A run has its events there, unless it has none.
+    told = {folder.name for folder in folders_in(out, BRONZE[0])} if silver else set()
     done = set()
-    for run, fingerprint, protocols, words in zip(
+    for run, fingerprint, protocols, words, events in zip(
         *(known.column(name).to_pylist() for name in columns), strict=True
     ):
         now = inputs.get(run)
         if going_on:
             fingerprint = fingerprint.removeprefix(OPEN)
         same = now is not None and now.fingerprint == fingerprint
+        if silver and events and run_folder(run) not in told:
+            continue
         if same and words == " ".join(word_of(asked(name)) for name in protocols):
             done.add(run)
     return [each for run, each in inputs.items() if run not in done]

@@ -8,8 +8,6 @@ the same plan and of the same code; then there is nothing to do. Anything else i
 from __future__ import annotations
 
 import errno
-import hashlib
-import importlib.resources
 import json
 import shutil
 import socket
@@ -19,14 +17,13 @@ import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from unisono.errors import BadTrace, Misuse
 from unisono.sim.plan import Plan
 from unisono.sim.run import Outcome, run
+from unisono.spark.code import SIMULATES, digest_of
 from unisono.trace.files import REPLAY, run_folder
 
 MANIFEST: Final = "manifest.json"
@@ -35,8 +32,6 @@ MARK: Final = ".unisono-sweep"
 SCRATCH: Final = ".sweep-"
 RENAMES_MAX: Final = 5
 IN_THE_WAY: Final = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
-DECIDING: Final = "core errors fsa laws model parts protocols sim trace wire".split()
-"""What is in these rooms decides a run, to the byte."""
 WHY_MAX: Final = 500
 """Characters of a reason that are kept."""
 
@@ -71,25 +66,9 @@ RAISED: Final = "simulation"
 """Named among the broken laws when the simulation itself raised."""
 
 
-@cache
 def code_version() -> str:
     """The code that decides a run: two that say the same here leave the same traces."""
-    digest = hashlib.blake2b(digest_size=8)
-    top = importlib.resources.files("unisono")
-    for name in DECIDING:
-        for path in _sources(top / name) if (top / name).is_dir() else (top / f"{name}.py",):
-            digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()
-
-
-def _sources(folder: Traversable) -> list[Traversable]:
-    found: list[Traversable] = []
-    for path in sorted(folder.iterdir(), key=lambda path: path.name):
-        if path.is_dir():
-            found += _sources(path)
-        elif path.name.endswith(".py"):
-            found.append(path)
-    return found
+    return digest_of(SIMULATES)
 
 
 def check_place(traces: Path, token: str) -> None:

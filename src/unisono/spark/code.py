@@ -1,0 +1,43 @@
+"""Which code is at work: a digest over the rooms that decide something.
+
+What was found by other code may be found otherwise now, so it is made anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.resources
+from functools import cache
+from importlib.resources.abc import Traversable
+from typing import Final
+
+SIMULATES: Final = "core errors fsa laws model parts protocols sim trace wire"
+"""What is in these rooms decides a simulated run, to the byte."""
+JUDGES: Final = "core errors laws model trace spark"
+"""What is in these decides what the tables say of a run,"""
+JUDGES_NOT: Final = "spark/report spark/source spark/sweep"
+"""except these, which come before the trace or after the tables."""
+
+
+@cache
+def digest_of(rooms: str, without: str = "") -> str:
+    """Two installations that say the same here have the same code in these rooms."""
+    digest = hashlib.blake2b(digest_size=8)
+    top = importlib.resources.files("unisono")
+    for room in rooms.split():
+        here = top / room
+        found = _sources(here, room) if here.is_dir() else [(f"{room}.py", top / f"{room}.py")]
+        for name, path in found:
+            if not any(name.startswith(f"{other}/") for other in without.split()):
+                digest.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def _sources(folder: Traversable, name: str) -> list[tuple[str, Traversable]]:
+    found: list[tuple[str, Traversable]] = []
+    for path in sorted(folder.iterdir(), key=lambda path: path.name):
+        if path.is_dir():
+            found += _sources(path, f"{name}/{path.name}")
+        elif path.name.endswith(".py"):
+            found.append((f"{name}/{path.name}", path))
+    return found
