@@ -79,21 +79,23 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = min(end, max(after, known.first - 1) + limit.max_rows)
         return offset_at(end, known.counting) if end > after else start
 
-    def _found(self, offset: Offset) -> tuple[Seen, Resumed]:
+    def _found(self, offset: Offset, planned: bool = False) -> tuple[Seen, Resumed]:
         """What is there, and where the offset is in it. A feed that has not come so far as we have
         may be one that catches up; one that never does has another log than the one we read."""
         place = int(offset[PLACE])
+        # Of what was planned before, tasks wait for what is not there yet.
+        must_reach = self.options.fail and not planned
         deadline = time.monotonic() + self.options.patience_s
         while True:
             known = self._origin.bounds()
             at = resumed(offset, known.counting, known.first)
             is_late = time.monotonic() >= deadline or not self.options.feed
-            if known.end < place and not is_late and (at.lost or self.options.fail):
+            if known.end < place and not is_late and (at.lost or must_reach):
                 time.sleep(LOOK_S)
                 continue
             if self.options.fail and at.lost:
                 raise DataLoss(at.lost)
-            if self.options.fail and known.end < place:
+            if must_reach and known.end < place:
                 raise DataLoss(
                     f"the query has read up to place {place}, and the log ends at {known.end}: it"
                     " is not the log that was read before, or its end was lost"
@@ -112,8 +114,8 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         if self._origin.seen is None:
             # A batch that was planned before the query was started again.
-            self._found(end)
-            known, at = self._found(start)
+            self._found(end, planned=True)
+            known, at = self._found(start, planned=True)
             self._origin.check(self._origin.earliest(at.after, known), known)
         known = self._now()
         after, lost = resumed(start, known.counting, known.first)
