@@ -26,11 +26,12 @@ SETTINGS = {
     "spark.sql.shuffle.partitions": 3,
     "spark.sql.adaptive.enabled": False,
     "spark.sql.streaming.noDataMicroBatches.enabled": False,
-    "spark.sql.execution.arrow.maxRecordsPerBatch": 400,
+    "spark.sql.execution.arrow.maxRecordsPerBatch": 100,
     "spark.driver.memory": "1g",
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 ATTEMPTS = 4
+PIECE_ROWS = 100
 
 
 def write_lines(place: Path, count: int, files: int, octets: int = 200) -> list[bytes]:
@@ -54,8 +55,8 @@ def unsteady(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     fails = context.attemptNumber() == 0 and context.partitionId() == batch % 3
     if order:
         rows = rows.take(order)
-    for at, piece in enumerate(rows.to_batches(max_chunksize=400)):
-        if fails and at * 400 >= rows.num_rows // 2:
+    for at, piece in enumerate(rows.to_batches(max_chunksize=PIECE_ROWS)):
+        if fails and at * PIECE_ROWS >= rows.num_rows // 2:
             time.sleep(0.2)  # the sink has what came before
             raise RuntimeError("this task fails, to be tried again")
         yield piece

@@ -57,7 +57,7 @@ def killed(place: Path, rows: int, files: int, per_batch: int, kills: int, seed:
 
 @pytest.mark.timeout(600)
 def test_each_row_is_delivered_once_though_the_query_is_killed(tmp_path: Path) -> None:
-    killed(tmp_path, rows=10_000, files=4, per_batch=1, kills=2, seed=1)
+    killed(tmp_path, rows=4_000, files=2, per_batch=1, kills=2, seed=1)
 
 
 @pytest.mark.soak

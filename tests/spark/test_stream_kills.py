@@ -40,8 +40,8 @@ def rows_of(spark: Any, out: Path) -> list[tuple[int, bytes]]:
 @pytest.mark.timeout(400)
 def test_each_is_killed_once_and_nothing_is_lost_or_doubled(spark: Any, tmp_path: Path) -> None:
     # The query first: it takes longest to come back, and the others are killed meanwhile.
-    kills = [(1.0, "query", 0.0), (3.0, "b", 0.5), (7.0, "feed", 1.0)]
-    play = tell_story(tmp_path, 12, kills)
+    kills = [(0.5, "query", 0.0), (1.5, "b", 0.5), (4.0, "feed", 0.5)]
+    play = tell_story(tmp_path, 7, kills)
     rows, told = rows_of(spark, play.out), delivered(play)
     assert len(rows) > 1000
     check(told, rows)
