@@ -72,10 +72,9 @@ def test_the_programs_with_spark_run(
         exec(BEHIND, names)
         told = capsys.readouterr().out.splitlines()
         assert told == ["m1", "0 places behind"]
-        shown = [line for line in BATCH.splitlines() if line]
-        counted, views = (eval(here(line), names) for line in shown)
-        assert counted.collect()[0]["count"] == 9
-        assert views.count() == 1
+        exec(here(BATCH), names)
+        assert names["counted"].collect()[0]["count"] == 9
+        assert names["views"].count() == 1
 
 
 def test_the_columns_and_the_options_are_on_the_page() -> None:
