@@ -45,6 +45,22 @@ ConfigFile = Annotated[
 Conf = Annotated[
     list[str] | None, typer.Option(metavar="K=V", help="A Spark setting; may be repeated.")
 ]
+GroupName = Annotated[
+    str | None, typer.Argument(help="The group's name, or a URL.", show_default=False)
+]
+OwnName = Annotated[str | None, typer.Option(help="The member's own name.")]
+Interface = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="Of the interface that carries the group.")
+]
+Peers = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT,…", help="The members, where there is no multicast."),
+]
+Through = Annotated[
+    str | None, typer.Option(metavar="WHERE", help="Join through the daemon there, as unix:/path.")
+]
+TraceTo = Annotated[Path | None, typer.Option(metavar="DIR", help="Write what happens as a trace.")]
+Ordered = Annotated[str | None, typer.Option(help="By default ring; it needs a total order.")]
 TraceDir = Annotated[Path, typer.Argument(help="The directory that --trace wrote.")]
 
 
@@ -86,26 +102,15 @@ def demo(
 
 @app.command()
 def cat(
-    group: Annotated[
-        str | None, typer.Argument(help="The group's name, or a URL.", show_default=False)
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="The member's own name.")] = None,
-    interface: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Of the interface that carries the group."),
-    ] = None,
+    group: GroupName = None,
+    name: OwnName = None,
+    interface: Interface = None,
     port: Port = None,
-    peers: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT,…", help="The members, where there is no multicast."),
-    ] = None,
+    peers: Peers = None,
     bind: Bind = None,
     advertise: Advertise = None,
     protocol: Annotated[str | None, typer.Option(help="By default ring.")] = None,
-    daemon: Annotated[
-        str | None,
-        typer.Option(metavar="WHERE", help="Join through the daemon there, as unix:/path."),
-    ] = None,
+    daemon: Through = None,
     service: Annotated[str | None, typer.Option(help="Of the lines: fifo, causal, …")] = None,
     option: Options = None,
     config: ConfigFile = None,
@@ -116,9 +121,7 @@ def cat(
         bool | None,
         typer.Option("--fed", help="The group has a feed; all members say so.", show_default=False),
     ] = None,
-    trace: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write what happens as a trace.")
-    ] = None,
+    trace: TraceTo = None,
     detail: Detail = False,
     as_json: Json = False,
     expect: Annotated[
@@ -355,9 +358,7 @@ def daemon(
     ] = None,
     bind: Bind = None,
     advertise: Advertise = None,
-    protocol: Annotated[
-        str | None, typer.Option(help="By default ring; it needs a total order.")
-    ] = None,
+    protocol: Ordered = None,
     service: Annotated[str | None, typer.Option(help="Of messages that ask for none.")] = None,
     option: Options = None,
     config: ConfigFile = None,

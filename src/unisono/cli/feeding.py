@@ -12,9 +12,16 @@ from unisono.cli.app import (
     Advertise,
     Bind,
     ConfigFile,
+    GroupName,
+    Interface,
     Json,
     Options,
+    Ordered,
+    OwnName,
+    Peers,
     Port,
+    Through,
+    TraceTo,
     app,
     finite,
     given,
@@ -25,9 +32,7 @@ YEAR_HOURS = 366 * DAY_S / 3600
 
 @app.command()
 def feed(
-    group: Annotated[
-        str | None, typer.Argument(help="The group's name, or a URL.", show_default=False)
-    ] = None,
+    group: GroupName = None,
     log: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="Where the log is, or will be.", show_default=False),
@@ -42,30 +47,17 @@ def feed(
         float,
         typer.Option(min=0.0001, max=YEAR_HOURS, callback=finite, help="How long, at most."),
     ] = 24.0,
-    name: Annotated[str | None, typer.Option(help="The member's own name.")] = None,
-    interface: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Of the interface that carries the group."),
-    ] = None,
+    name: OwnName = None,
+    interface: Interface = None,
     port: Port = None,
-    peers: Annotated[
-        str | None,
-        typer.Option(metavar="HOST:PORT,…", help="The members, where there is no multicast."),
-    ] = None,
+    peers: Peers = None,
     bind: Bind = None,
     advertise: Advertise = None,
-    protocol: Annotated[
-        str | None, typer.Option(help="By default ring; it needs a total order.")
-    ] = None,
-    daemon: Annotated[
-        str | None,
-        typer.Option(metavar="WHERE", help="Join through the daemon there, as unix:/path."),
-    ] = None,
+    protocol: Ordered = None,
+    daemon: Through = None,
     option: Options = None,
     config: ConfigFile = None,
-    trace: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Write what happens as a trace.")
-    ] = None,
+    trace: TraceTo = None,
     as_json: Json = False,
 ) -> None:
     """A member that keeps what its group says in a log, and serves it to readers."""
