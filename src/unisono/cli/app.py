@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from unisono import __version__
+from unisono.cli.membership import GroupName, Interface, Ordered, OwnName, Peers, Through, TraceTo
 
 app = typer.Typer(
     help="Group communication for Python: the same messages, in the same order, to every member.",
@@ -45,22 +46,6 @@ ConfigFile = Annotated[
 Conf = Annotated[
     list[str] | None, typer.Option(metavar="K=V", help="A Spark setting; may be repeated.")
 ]
-GroupName = Annotated[
-    str | None, typer.Argument(help="The group's name, or a URL.", show_default=False)
-]
-OwnName = Annotated[str | None, typer.Option(help="The member's own name.")]
-Interface = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="Of the interface that carries the group.")
-]
-Peers = Annotated[
-    str | None,
-    typer.Option(metavar="HOST:PORT,…", help="The members, where there is no multicast."),
-]
-Through = Annotated[
-    str | None, typer.Option(metavar="WHERE", help="Join through the daemon there, as unix:/path.")
-]
-TraceTo = Annotated[Path | None, typer.Option(metavar="DIR", help="Write what happens as a trace.")]
-Ordered = Annotated[str | None, typer.Option(help="By default ring; it needs a total order.")]
 TraceDir = Annotated[Path, typer.Argument(help="The directory that --trace wrote.")]
 
 

@@ -12,20 +12,14 @@ from unisono.cli.app import (
     Advertise,
     Bind,
     ConfigFile,
-    GroupName,
-    Interface,
     Json,
     Options,
-    Ordered,
-    OwnName,
-    Peers,
     Port,
-    Through,
-    TraceTo,
     app,
     finite,
     given,
 )
+from unisono.cli.membership import GroupName, Interface, Ordered, OwnName, Peers, Through, TraceTo
 
 YEAR_HOURS = 366 * DAY_S / 3600
 
