@@ -55,6 +55,7 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "unisono": frozenset(
         ("client", "config", "group", "net", "protocols", "core", "model", "errors")
     ),
+    "bench": ANYTHING,
     "cli": ANYTHING,
     "__main__": ANYTHING,
 }
