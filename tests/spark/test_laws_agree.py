@@ -1,11 +1,10 @@
-"""The laws are written three times, and say the same of every history that could be thought of:
-plainly, as DataFrames, and on the columns of files; there in one piece, and in many small ones."""
+"""The laws are written twice, and say the same of every history that could be thought of: plainly,
+and on the columns of files; there in one piece, and in many small ones."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +13,7 @@ import pytest
 from tests.laws.doctoring import FILES
 from tests.laws.stories import DOCTORED, SOUND, story, write_trace
 from tests.laws.test_mutants import MUTANTS, orderly
+from tests.spark.yardstick.plain import Key, measures_of
 from unisono.laws import LAWS, VIOLATIONS_MAX, Verdict, Violation, judge, judge_all
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
@@ -217,17 +217,16 @@ class Said(NamedTuple):
 
     verdicts: dict[str, Verdict]
     """By run."""
-    measures: dict[tuple[str, str, str | None], dict[str, Any]]
-    """By run, protocol and node."""
+    measures: dict[Key, dict[str, Any]]
     quarantine: list[tuple[str, int, str]]
     events: int
 
 
-class Three(NamedTuple):
+class Both(NamedTuple):
     told: list[Told]
     trace: Trace
     plain: dict[str, Verdict]
-    tables: Said
+    measured: dict[Key, dict[str, Any]]
     whole: Said
     shards: Said
     whole_only: set[str]
@@ -240,7 +239,7 @@ class Three(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def three(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Three:
+def both(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Both:
     """All histories as runs of one directory, judged by all, on Spark in one job each."""
     from unisono.spark.layout import Limits
 
@@ -253,11 +252,11 @@ def three(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Three:
     trace = read_trace(trace_dir)
     small = Limits(shard_rows=25, piece_rows=6, giant_octets=0, tasks_max=2)
     whole_only = {each.history.run for each in told if each.once}
-    return Three(
+    return Both(
         told=told,
         trace=trace,
         plain=judge_all(trace.histories(), lambda protocol: CLAIMED[protocol]),
-        tables=by_tables(spark, trace_dir, tmp_path_factory.mktemp("tables")),
+        measured=measures_of(trace.histories()),
         whole=by_layout(spark, trace_dir, Limits()),
         shards=by_layout(spark, trace_dir, small, set(trace.runs) - whole_only),
         whole_only=whole_only,
@@ -273,51 +272,6 @@ def by_layout(spark: Any, trace_dir: Path, limits: Any, runs: set[str] | None = 
         return said(found.verdicts, found.violations, found.measures, found.quarantine, counts.n)
     finally:
         found.forget()
-
-
-def by_tables(spark: Any, trace_dir: Path, scratch: Path) -> Said:
-    """The laws as DataFrames, on tables of one partition."""
-    from unisono.spark.bronze import read_bronze
-    from unisono.spark.laws import claims_of, verdicts_of, violations_of
-    from unisono.spark.measures import measures_of
-    from unisono.spark.tables import tables_of
-
-    def keep(table: Any, name: str) -> Any:
-        table.write.parquet(f"file://{scratch / name}")
-        return spark.read.schema(table.schema).parquet(f"file://{scratch / name}").coalesce(1)
-
-    with for_one_task(spark):
-        bronze = read_bronze(spark, trace_dir, alone=True)
-        bronze.checked.persist()
-        try:
-            tables = tables_of(bronze.events, bronze.torn, keep, alone=True)
-            quarantine = keep(bronze.quarantine, "quarantine")
-            events = bronze.events.count()
-        finally:
-            bronze.checked.unpersist()
-        claims = claims_of(spark, CLAIMED)
-        violations = keep(violations_of(tables, claims, list(LAWS)), "violations")
-        verdicts = verdicts_of(tables, claims, violations)
-        return said(verdicts, violations, measures_of(tables), quarantine, events)
-
-
-@contextmanager
-def for_one_task(spark: Any) -> Iterator[None]:
-    """Spark's settings for little data and much of a plan."""
-    settings = {
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.autoBroadcastJoinThreshold": "-1",
-    }
-    before = {name: spark.conf.get(name, None) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, old in before.items():
-            spark.conf.unset(name) if old is None else spark.conf.set(name, old)
 
 
 def said(verdicts: Any, violations: Any, measures: Any, quarantine: Any, events: int) -> Said:
@@ -337,32 +291,30 @@ def said(verdicts: Any, violations: Any, measures: Any, quarantine: Any, events:
     )  # fmt: skip
 
 
-WAYS = ("tables", "whole", "shards")
+WAYS = ("whole", "shards")
 
 
-def test_every_law_is_written_three_times() -> None:
+def test_every_law_is_written_twice() -> None:
     pytest.importorskip("pyspark")
-    from unisono.spark.laws import SPARK_LAWS
     from unisono.spark.layout.delivery import SCREENS
     from unisono.spark.layout.judging import OF_VIEWS
 
-    assert list(SPARK_LAWS) == list(LAWS)
     exact = {"fifo", "causal", "total_order", "prefix"}
     assert SCREENS.keys() | OF_VIEWS.keys() | exact == LAWS.keys()
 
 
-def test_there_are_many_histories_and_each_law_is_broken_in_five_ways(three: Three) -> None:
-    assert len(three.plain) >= 200
+def test_there_are_many_histories_and_each_law_is_broken_in_five_ways(both: Both) -> None:
+    assert len(both.plain) >= 200
     ways: dict[str, set[str]] = {law: set() for law in LAWS}
-    for each in three.told:
+    for each in both.told:
         for law in broken_laws(each.history) - each.before:
             ways[law].add(each.cause)
     assert {law: len(causes) for law, causes in ways.items() if len(causes) < 5} == {}
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_verdicts_and_violations_are_the_same(three: Three, way: str) -> None:
-    spoken, plain = three.by(way)
+def test_verdicts_and_violations_are_the_same(both: Both, way: str) -> None:
+    spoken, plain = both.by(way)
     assert spoken.verdicts.keys() == plain.keys()
     for name, verdict in plain.items():
         assert spoken.verdicts[name].violations == verdict.violations, name
@@ -370,19 +322,19 @@ def test_verdicts_and_violations_are_the_same(three: Three, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_same_rows_are_judged_and_put_aside(three: Three, way: str) -> None:
-    spoken, plain = three.by(way)
-    assert spoken.events == sum(len(three.trace.runs[run]) for run in plain)
+def test_the_same_rows_are_judged_and_put_aside(both: Both, way: str) -> None:
+    spoken, plain = both.by(way)
+    assert spoken.events == sum(len(both.trace.runs[run]) for run in plain)
     assert spoken.quarantine == sorted(
         (each.path, -1 if each.row is None else each.row, each.reason)
-        for each in three.trace.quarantined
+        for each in both.trace.quarantined
     )
 
 
-@pytest.mark.parametrize("way", ["whole", "shards"])
-def test_the_measures_are_those_of_the_tables(three: Three, way: str) -> None:
-    spoken, plain = three.by(way)
-    measured = {key: row for key, row in three.tables.measures.items() if key[0] in plain}
+@pytest.mark.parametrize("way", WAYS)
+def test_the_measures_are_as_plainly_computed(both: Both, way: str) -> None:
+    spoken, plain = both.by(way)
+    measured = {key: row for key, row in both.measured.items() if key[0] in plain}
     assert spoken.measures.keys() == measured.keys()
     for key, row in measured.items():
         assert spoken.measures[key] == pytest.approx(row), key
@@ -391,10 +343,10 @@ def test_the_measures_are_those_of_the_tables(three: Three, way: str) -> None:
 @pytest.mark.parametrize(
     "law", [pytest.param(law, marks=pytest.mark.catches(law), id=law) for law in LAWS]
 )
-def test_a_law_on_spark_catches_what_the_plain_one_does(three: Three, law: str) -> None:
+def test_a_law_on_spark_catches_what_the_plain_one_does(both: Both, law: str) -> None:
     meant = {item.history.run for item in DOCTORED if item.law == law}
     for way in WAYS:
-        spoken, plain = three.by(way)
+        spoken, plain = both.by(way)
         broken = {run for run, verdict in plain.items() if verdict.laws[law] == "broken"}
         assert meant <= broken
         found = {run for run, said in spoken.verdicts.items() if said.laws[law] == "broken"}
@@ -402,24 +354,24 @@ def test_a_law_on_spark_catches_what_the_plain_one_does(three: Three, law: str) 
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_changed_files_are_judged_as_plainly(three: Three, way: str) -> None:
+def test_changed_files_are_judged_as_plainly(both: Both, way: str) -> None:
     for item in FILES:
-        laws = getattr(three, way).verdicts[item.run].laws
-        assert three.plain[item.run].laws == {law: laws[law] for law in LAWS}, item.name
+        laws = getattr(both, way).verdicts[item.run].laws
+        assert both.plain[item.run].laws == {law: laws[law] for law in LAWS}, item.name
         assert {laws[law] for law in item.laws} <= {"broken"}, item.name
         assert item.laws or "broken" not in laws.values(), item.name
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_no_more_is_told_than_plainly(three: Three, way: str) -> None:
-    verdicts: dict[str, Verdict] = getattr(three, way).verdicts
+def test_no_more_is_told_than_plainly(both: Both, way: str) -> None:
+    verdicts: dict[str, Verdict] = getattr(both, way).verdicts
     told = [found for found in verdicts["many"].violations if found.law == "validity"]
     assert len(told) == VIOLATIONS_MAX
     assert told[1].message == "a#1:10"
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_two_groups_of_a_run_may_say_the_same(three: Three, way: str) -> None:
-    verdict: Verdict = getattr(three, way).verdicts["two groups"]
+def test_two_groups_of_a_run_may_say_the_same(both: Both, way: str) -> None:
+    verdict: Verdict = getattr(both, way).verdicts["two groups"]
     assert verdict.laws["validity"] == "broken"
     assert len({found.life for found in verdict.violations}) == 3

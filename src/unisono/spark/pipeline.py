@@ -23,7 +23,7 @@ from unisono.laws.verdict import verdict_json
 from unisono.spark import gold
 from unisono.spark.bronze import Bronze, read_bronze
 from unisono.spark.findings import findings_in, runs_in, summary_in
-from unisono.spark.laws import Claims, claims_of
+from unisono.spark.laws import Claims, check_claims
 from unisono.spark.layout import judged
 from unisono.spark.measures import with_work
 from unisono.spark.places import CURVES, REPORT, RUNS, SUMMARY, Places, folders_in, places
@@ -123,7 +123,7 @@ def run_pipeline(
         raise Misuse("all runs or some: give --all or --run, not both")
     say = progress or (lambda words: None)
     inputs = inputs_in(trace_dir, runs)
-    claims_of(session, claimed)
+    check_claims(claimed)
     with places(Path(out_dir)) as where:
         asked = _Asked(claimed, tuple(others))
         todo = list(inputs.values())

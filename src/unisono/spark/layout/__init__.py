@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pyspark.sql import functions as F
 
-from unisono.errors import Misuse
-from unisono.laws import LAWS
-from unisono.spark.laws import Claims
+from unisono.spark.laws import Claims, check_claims
 from unisono.spark.layout import tasks
 from unisono.spark.layout.plan import Limits
 from unisono.spark.layout.survey import File
@@ -71,9 +69,7 @@ def judged(
     runs alone. Nothing is computed before one of the DataFrames is asked for; then all are.
 
     `BadTrace` when there is no trace, `Misuse` when a law is claimed that is none."""
-    unknown = sorted({law for laws in claimed.values() for law in laws} - LAWS.keys())
-    if unknown:
-        raise Misuse(f"no law {', '.join(unknown)}; there are {', '.join(LAWS)}")
+    check_claims(claimed)
     laws = {protocol: list(mine) for protocol, mine in claimed.items()}
     cut = limits or Limits()
     files = trace_files(source) if isinstance(source, str | os.PathLike) else source
