@@ -41,7 +41,7 @@ def digests(top: Path) -> list[str]:
         ("laws/order.py", True, True),
         ("trace/history.py", True, True),
         ("sim/run.py", True, False),
-        ("spark/layout/judging.py", False, True),
+        ("spark/laws/judging.py", False, True),
         ("spark/gold.py", False, True),
         ("spark/report/page.py", False, False),
         ("spark/source/sink.py", False, False),

@@ -241,7 +241,7 @@ class Both(NamedTuple):
 @pytest.fixture(scope="module")
 def both(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Both:
     """All histories as runs of one directory, judged by all, on Spark in one job each."""
-    from unisono.spark.layout import Limits
+    from unisono.spark.laws import Limits
 
     trace_dir: Path = tmp_path_factory.mktemp("trace")
     told = all_histories()
@@ -257,14 +257,14 @@ def both(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Both:
         trace=trace,
         plain=judge_all(trace.histories(), lambda protocol: CLAIMED[protocol]),
         measured=measures_of(trace.histories()),
-        whole=by_layout(spark, trace_dir, Limits()),
-        shards=by_layout(spark, trace_dir, small, set(trace.runs) - whole_only),
+        whole=on_columns(spark, trace_dir, Limits()),
+        shards=on_columns(spark, trace_dir, small, set(trace.runs) - whole_only),
         whole_only=whole_only,
     )
 
 
-def by_layout(spark: Any, trace_dir: Path, limits: Any, runs: set[str] | None = None) -> Said:
-    from unisono.spark.layout import judged
+def on_columns(spark: Any, trace_dir: Path, limits: Any, runs: set[str] | None = None) -> Said:
+    from unisono.spark.laws import judged
 
     found = judged(spark, trace_dir, CLAIMED, runs, limits)
     try:
@@ -296,8 +296,8 @@ WAYS = ("whole", "shards")
 
 def test_every_law_is_written_twice() -> None:
     pytest.importorskip("pyspark")
-    from unisono.spark.layout.delivery import SCREENS
-    from unisono.spark.layout.judging import OF_VIEWS
+    from unisono.spark.laws.delivery import SCREENS
+    from unisono.spark.laws.judging import OF_VIEWS
 
     exact = {"fifo", "causal", "total_order", "prefix"}
     assert SCREENS.keys() | OF_VIEWS.keys() | exact == LAWS.keys()

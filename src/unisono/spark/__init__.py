@@ -1,4 +1,4 @@
-"""The pipeline on Spark: laws as DataFrames, measurements, the report; and groups as data."""
+"""The pipeline on Spark: the laws, measurements, the report; and groups as data."""
 
 from __future__ import annotations
 

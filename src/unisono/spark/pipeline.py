@@ -23,8 +23,7 @@ from unisono.laws.verdict import verdict_json
 from unisono.spark import gold
 from unisono.spark.bronze import Bronze, read_bronze
 from unisono.spark.findings import findings_in, runs_in, summary_in
-from unisono.spark.laws import Claims, check_claims
-from unisono.spark.layout import judged
+from unisono.spark.laws import Claims, check_claims, judged
 from unisono.spark.measures import with_work
 from unisono.spark.places import CURVES, REPORT, RUNS, SUMMARY, Places, folders_in, places
 from unisono.spark.report.gather import report_of

@@ -40,7 +40,7 @@ class Outcome(NamedTuple):
 
 def by_spark(trace: Path, master: str) -> dict[str, Any]:
     from unisono.laws import LAWS
-    from unisono.spark.layout import judged
+    from unisono.spark.laws import judged
     from unisono.spark.session import open_session
 
     session = open_session(master, "yardstick", **{"spark.driver.memory": "2g"})

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from unisono.spark.layout.columns import DELIVER, KIND, SEND, VIEW, Array, Codes, Said
+from unisono.spark.laws.columns import DELIVER, KIND, SEND, VIEW, Array, Codes, Said
 from unisono.trace.checks import SPOKEN, reason_against
 from unisono.trace.parquet import SCHEMA, ParquetPart, _canonical, filled
 from unisono.trace.record import PROBE, Row
@@ -45,7 +45,7 @@ _PLAIN: Final = pa.schema([SCHEMA.field(name) for name in NEEDED])
 _AGAIN: Final = pa.schema([_SCHEMA.field(name) for name in NEEDED])
 
 
-class LayoutPart(ParquetPart):
+class WordedPart(ParquetPart):
     """A file whose tables have dictionaries for words; otherwise read as every trace is."""
 
     recovered = False
@@ -87,7 +87,7 @@ def _worded(table: pa.Table) -> pa.Table:
 def groups_again(path: bytes, groups: Sequence[int], recovered: bool) -> Iterator[pa.Table]:
     """Row groups that have been read before, so that what they hold is in order, with the columns
     needed; `recovered` says that the file has no footer of its own."""
-    part = LayoutPart(Path(os.fsdecode(path)))
+    part = WordedPart(Path(os.fsdecode(path)))
     handle = os.open(path, os.O_RDONLY)
     try:
         opened = part._recovered(handle, os.fstat(handle).st_size) if recovered else None

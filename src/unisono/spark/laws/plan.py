@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from unisono.spark.layout.columns import NUMBER_MAX, Array, Codes
-from unisono.spark.layout.survey import Fallen, File, Piece, Strand, Surveyed
+from unisono.spark.laws.columns import NUMBER_MAX, Array, Codes
+from unisono.spark.laws.survey import Fallen, File, Piece, Strand, Surveyed
 from unisono.trace.history import History
 from unisono.trace.record import Row
 

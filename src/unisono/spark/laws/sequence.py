@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from unisono.laws import VIOLATIONS_MAX, Violation
-from unisono.spark.layout.case import AGREED, Case, Told
-from unisono.spark.layout.columns import Array
-from unisono.spark.layout.order import first_told
+from unisono.spark.laws.case import AGREED, Case, Told
+from unisono.spark.laws.columns import Array
+from unisono.spark.laws.order import first_told
 
 EQUAL, LEFT_SHORT, RIGHT_SHORT, APART = "equal", "left short", "right short", "apart"
 

@@ -13,8 +13,8 @@ from heapq import nsmallest
 import numpy as np
 
 from unisono.laws import LAWS, VIOLATIONS_MAX, Violation
-from unisono.spark.layout.case import Case
-from unisono.spark.layout.columns import Array
+from unisono.spark.laws.case import Case
+from unisono.spark.laws.columns import Array
 from unisono.trace.history import History
 
 SUSPECTS_AT_ONCE = 2 * VIOLATIONS_MAX

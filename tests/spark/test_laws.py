@@ -26,11 +26,11 @@ from unisono.trace.record import Row
 
 pytest.importorskip("pyspark", reason="needs pip install 'unisono[spark]'")
 
-from unisono.spark.layout import Limits, judged, tasks
-from unisono.spark.layout.judging import added, counted
-from unisono.spark.layout.measuring import quantiles
-from unisono.spark.layout.plan import merged, planned, shards_of
-from unisono.spark.layout.sequence import (
+from unisono.spark.laws import Limits, judged, tasks
+from unisono.spark.laws.judging import added, counted
+from unisono.spark.laws.measuring import quantiles
+from unisono.spark.laws.plan import merged, planned, shards_of
+from unisono.spark.laws.sequence import (
     APART,
     EQUAL,
     LEFT_SHORT,
@@ -41,7 +41,7 @@ from unisono.spark.layout.sequence import (
     first_differing,
     reaching,
 )
-from unisono.spark.layout.survey import File, Survey
+from unisono.spark.laws.survey import File, Survey
 
 ANYTHING: dict[str, list[str]] = {name: list(LAWS) for name in ("story", "p", "synthetic")}
 WHOLE = Limits()

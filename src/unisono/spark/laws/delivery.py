@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from unisono.laws.delivery import _parting
-from unisono.spark.layout.case import RELIABLE, Case, Told
-from unisono.spark.layout.columns import Array
+from unisono.spark.laws.case import RELIABLE, Case, Told
+from unisono.spark.laws.columns import Array
 from unisono.trace.history import ALIVE, DEPARTED, VANISHED, Life
 
 Suspects: TypeAlias = Mapping[int, Array]

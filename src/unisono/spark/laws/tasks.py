@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from unisono.laws import LAWS, VIOLATIONS_MAX, Violation
-from unisono.spark.layout.judging import ShardFound, judge_history, judge_shard, verdicts
-from unisono.spark.layout.measuring import measured
-from unisono.spark.layout.plan import HistoryPlan, Limits, overlapping, planned, shards_of
-from unisono.spark.layout.survey import File, Survey, Surveyed
+from unisono.spark.laws.claims import Claims
+from unisono.spark.laws.judging import ShardFound, judge_history, judge_shard, verdicts
+from unisono.spark.laws.measuring import measured
+from unisono.spark.laws.plan import HistoryPlan, Limits, overlapping, planned, shards_of
+from unisono.spark.laws.survey import File, Survey, Surveyed
 
 ROWS_A_BATCH: Final = 50_000
 
@@ -41,8 +42,6 @@ _ARROW: Final = {
 _FOUND: Final = pa.schema(
     [(name, _ARROW[kind]) for name, kind in (each.split() for each in _COLUMNS.split(","))]
 )
-
-Laws = Mapping[str, Sequence[str]]
 
 
 class Run(NamedTuple):
@@ -70,7 +69,7 @@ def unpacked(data: bytes) -> Any:
     return pickle.loads(zlib.decompress(data))
 
 
-def claimed_of(claimed: Laws, plan: HistoryPlan) -> list[str]:
+def claimed_of(claimed: Claims, plan: HistoryPlan) -> list[str]:
     mine = claimed.get(plan.history.protocol, ())
     return [law for law in LAWS if law in mine]
 
@@ -79,7 +78,7 @@ def claimed_of(claimed: Laws, plan: HistoryPlan) -> list[str]:
 
 
 def judge_small(
-    batches: Iterator[pa.RecordBatch], claimed: Laws, limits: Limits
+    batches: Iterator[pa.RecordBatch], claimed: Claims, limits: Limits
 ) -> Iterator[pa.RecordBatch]:
     """Runs that fit into memory, one after the other."""
     for batch in batches:
@@ -88,7 +87,7 @@ def judge_small(
                 yield from judge_run(run, claimed, limits)
 
 
-def judge_run(run: Run, claimed: Laws, limits: Limits) -> Iterator[pa.RecordBatch]:
+def judge_run(run: Run, claimed: Claims, limits: Limits) -> Iterator[pa.RecordBatch]:
     survey = Survey(run.files, limits.piece_rows, keep=True).run()
     plans = planned(run.name, [survey])
     found = [
@@ -112,7 +111,7 @@ def survey_chains(batches: Iterator[pa.RecordBatch], limits: Limits) -> Iterator
 
 
 def plan_runs(
-    batches: Iterator[pa.RecordBatch], claimed: Laws, limits: Limits
+    batches: Iterator[pa.RecordBatch], claimed: Claims, limits: Limits
 ) -> Iterator[pa.RecordBatch]:
     """Second step: all chains of a run together say how it is cut into shards."""
     surveys: dict[str, list[Surveyed]] = {}
@@ -147,7 +146,7 @@ def judge_shards(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield _step(row["run"], "found", (at, judge_shard(shard, laws)))
 
 
-def fold_runs(batches: Iterator[pa.RecordBatch], claimed: Laws) -> Iterator[pa.RecordBatch]:
+def fold_runs(batches: Iterator[pa.RecordBatch], claimed: Claims) -> Iterator[pa.RecordBatch]:
     """Last step: what the shards of a run say together."""
     about: dict[str, RunPlan] = {}
     found: dict[str, dict[int, list[ShardFound]]] = {}
@@ -176,7 +175,7 @@ def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
 
 
 def told(
-    run: str, about: RunPlan, found: Sequence[Sequence[ShardFound]], claimed: Laws
+    run: str, about: RunPlan, found: Sequence[Sequence[ShardFound]], claimed: Claims
 ) -> Iterator[pa.RecordBatch]:
     """All that is said of a run, as rows of the wide table."""
     violations: list[Violation] = []

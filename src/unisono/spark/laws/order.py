@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from unisono.laws import VIOLATIONS_MAX, Violation
-from unisono.spark.layout.case import Case, Told
-from unisono.spark.layout.columns import NUMBER_MAX, Array
-from unisono.spark.layout.survey import CAUSAL, FIFO
+from unisono.spark.laws.case import Case, Told
+from unisono.spark.laws.columns import NUMBER_MAX, Array
+from unisono.spark.laws.survey import CAUSAL, FIFO
 
 ROWS_AT_ONCE: Final = 50_000
 """Where a law is broken everywhere, so many violations are named before most are forgotten."""

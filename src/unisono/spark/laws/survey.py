@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unisono.spark.layout.columns import DELIVER, KIND, SEND, VIEW, Array, Codes, Said
-from unisono.spark.layout.reading import Group, LayoutPart, read_group, row_at
+from unisono.spark.laws.columns import DELIVER, KIND, SEND, VIEW, Array, Codes, Said
+from unisono.spark.laws.reading import Group, WordedPart, read_group, row_at
 from unisono.trace.checks import AFTER_TORN, LEVELS, TOLD_TWICE
 from unisono.trace.record import Row
 
@@ -141,7 +141,7 @@ class Survey:
         if file.gap:
             self._broken.add(file.chain)
         after = file.chain in self._broken
-        part = LayoutPart(Path(os.fsdecode(file.at)))
+        part = WordedPart(Path(os.fsdecode(file.at)))
         last: dict[int, int] = {}
         fresh: set[int] = set()
         start = 0

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from unisono.spark.layout.judging import Latencies, ShardFound, added
-from unisono.spark.layout.plan import HistoryPlan, LifePlan
+from unisono.spark.laws.judging import Latencies, ShardFound, added
+from unisono.spark.laws.plan import HistoryPlan, LifePlan
 
 QUANTILES: Final = {
     "p50_us": (50, 100),

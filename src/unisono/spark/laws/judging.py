@@ -13,20 +13,20 @@ from unisono.laws import LAWS, VIOLATIONS_MAX, Violation
 from unisono.laws.delivery import progress
 from unisono.laws.order import _same_start
 from unisono.laws.views import self_inclusion, view_order
-from unisono.spark.layout.case import AGREED, Case, said_of
-from unisono.spark.layout.columns import Array
-from unisono.spark.layout.delivery import SCREENS
-from unisono.spark.layout.order import Asked, Known, causal, fifo
-from unisono.spark.layout.plan import HistoryPlan, Shard, merged
-from unisono.spark.layout.sequence import (
+from unisono.spark.laws.case import AGREED, Case, said_of
+from unisono.spark.laws.columns import Array
+from unisono.spark.laws.delivery import SCREENS
+from unisono.spark.laws.order import Asked, Known, causal, fifo
+from unisono.spark.laws.plan import HistoryPlan, Shard, merged
+from unisono.spark.laws.sequence import (
     APART,
     Sequences,
     first_differing,
     ordered,
     reaching,
 )
-from unisono.spark.layout.survey import Fallen, Piece, places_fallen
-from unisono.spark.layout.telling import tell
+from unisono.spark.laws.survey import Fallen, Piece, places_fallen
+from unisono.spark.laws.telling import tell
 from unisono.trace.history import History
 
 OF_VIEWS: Final = {"view_order": view_order, "self_inclusion": self_inclusion}

@@ -23,7 +23,7 @@ def told_by_both(
     """The runs and laws broken, and how many rows of measures there are, when both agree."""
     pytest.importorskip("duckdb", reason="needs pip install duckdb")
     from tests.spark.yardstick.sql import Yardstick
-    from unisono.spark.layout import judged
+    from unisono.spark.laws import judged
 
     write(tmp_path / "trace", told)
     found = judged(spark, tmp_path / "trace", {PROTOCOL: list(LAWS)}, limits=limits)
@@ -41,7 +41,7 @@ def told_by_both(
 
 
 def test_one_run_with_every_fault_judged_in_shards(spark: Any, tmp_path: Path) -> None:
-    from unisono.spark.layout import Limits
+    from unisono.spark.laws import Limits
 
     shards = Limits(shard_rows=50_000, piece_rows=10_000, giant_octets=0, tasks_max=4)
     told = stories(200_000, 1, 5, faulty=True)

@@ -38,7 +38,7 @@ def test_the_example_runs(
 
 
 def test_every_column_is_on_the_page(spark: Any, tmp_path: Path) -> None:
-    from unisono.spark.layout import judged
+    from unisono.spark.laws import judged
 
     write_trace(DOCTORED[0].history, tmp_path)
     found = judged(spark, tmp_path, {})

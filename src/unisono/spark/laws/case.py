@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from unisono.spark.layout.columns import NUMBER_MAX, Array, Codes, Said, joined
-from unisono.spark.layout.plan import LifePlan, Shard, Stretch
-from unisono.spark.layout.reading import groups_again, said_again
-from unisono.spark.layout.survey import Piece
+from unisono.spark.laws.columns import NUMBER_MAX, Array, Codes, Said, joined
+from unisono.spark.laws.plan import LifePlan, Shard, Stretch
+from unisono.spark.laws.reading import groups_again, said_again
+from unisono.spark.laws.survey import Piece
 from unisono.trace.checks import LEVELS
 from unisono.trace.history import Life
 
