@@ -79,6 +79,9 @@ class System(Protocol):
     def started(self, stage: Stage, load: Load) -> contextlib.AbstractContextManager[Troupe]:
         """Its members on these seats, and their end with the end of the `with`, whatever happens.
 
-        Members need not be ready: the bench waits for each to say so.
+        Members need not be ready: the bench waits for each to say so. The same members are then
+        asked for several loads, one after another: `load` has the largest size among these and
+        the most senders. What starts and ends processes is in `unisono.bench.processes`, what a
+        member in Python needs to know of the lines and messages in `unisono.bench.orders`.
         """
         ...
