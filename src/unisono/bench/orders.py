@@ -34,11 +34,19 @@ class Order:
     def end_ns(self) -> int:
         return self.begin_ns + round(self.seconds * 1e9)
 
-    def line(self) -> str:
-        words = [self.what, self.round, self.begin_ns, f"{self.seconds:g}", self.size]
+    def line(self, speaks: bool | None = None) -> str:
+        """As it is written; `speaks` is what differs from member to member."""
+        words: list[str | int] = [
+            self.what,
+            self.round,
+            self.begin_ns,
+            f"{self.seconds:g}",
+            self.size,
+        ]
         if self.what != "pour":
-            words.append(f"{self.rate:g}")
-        return " ".join(map(str, (*words, int(self.speaks), self.senders)))
+            words.append(max(1, round(self.rate)))
+        speaks = self.speaks if speaks is None else speaks
+        return " ".join(map(str, (*words, int(speaks), self.senders)))
 
 
 def parsed(line: str) -> Order:

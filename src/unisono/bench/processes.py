@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
+import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from unisono.bench.system import Seat
 from unisono.errors import UnisonoError
@@ -94,6 +97,76 @@ def end(processes: Sequence[subprocess.Popen[str]]) -> None:
             process.wait()
         if process.stdout is not None:
             process.stdout.close()
+
+
+class Voice:
+    """What a process says: a JSON object a line, waited for no longer than one wants."""
+
+    def __init__(self, process: subprocess.Popen[str], what: str, errors: Path) -> None:
+        self.process = process
+        self.what = what
+        self._errors = errors
+        self._pending = b""
+
+    def order(self, line: str) -> None:
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(line + "\n")
+            self.process.stdin.flush()
+        except (OSError, ValueError):
+            raise self._gone() from None
+
+    def hear(self) -> dict[str, Any] | None:
+        """A whole line if there is one, without waiting; trouble that is told is raised."""
+        line, newline, rest = self._pending.partition(b"\n")
+        if not newline:
+            return None
+        self._pending = rest
+        told: dict[str, Any] = json.loads(line)
+        if "trouble" in told:
+            raise Trouble(f"{self.what}: {told['trouble']}")
+        return told
+
+    def fileno(self) -> int:
+        # Past the text layer, whose own buffer would hide from `select` what has come already.
+        assert self.process.stdout is not None
+        return self.process.stdout.fileno()
+
+    def read(self) -> None:
+        """What has come."""
+        came = os.read(self.fileno(), 1 << 16)
+        if not came:
+            raise self._gone()
+        self._pending += came
+
+    def _gone(self) -> Trouble:
+        """How it ended, and the last it complained of."""
+        try:
+            code: int | str = self.process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            code = "?"
+        said = self._errors.read_text().split("\n") if self._errors.exists() else []
+        last = next((line.strip() for line in reversed(said) if line.strip()), "")
+        return Trouble(f"{self.what} ended with code {code}" + (f": {last}" if last else ""))
+
+
+def answers(voices: Sequence[Voice], within_s: float) -> list[dict[str, Any]]:
+    """One of each. The first that has trouble, or is gone, ends the waiting for all."""
+    end_s = time.monotonic() + within_s
+    found: dict[Voice, dict[str, Any]] = {}
+    while True:
+        for voice in voices:
+            if voice not in found and (told := voice.hear()) is not None:
+                found[voice] = told
+        waited_for = [voice for voice in voices if voice not in found]
+        if not waited_for:
+            return [found[voice] for voice in voices]
+        left_s = end_s - time.monotonic()
+        ready = select.select(voices, [], [], left_s)[0] if left_s > 0 else []
+        if not ready:
+            raise Trouble(f"{waited_for[0].what}: no answer within {within_s:g} s")
+        for voice in ready:
+            voice.read()
 
 
 def cpu_ns(pid: int) -> int:
