@@ -386,7 +386,7 @@ def turns_of_many_parts(dice: Random, room: Room, me: str, count: int) -> bytes:
 def wishes(dice: Random, room: Room, me: str, count: int) -> bytes:
     other = next(n for n in ring_order(room, me) if n != me)
     key = site(room, other).key
-    content = b"".join(write_runs([Run(key, 10**6 + count, [4], [b"y" * 1000])]))
+    content = write_runs([Run.of(key, 10**6 + count, [4], [b"y" * 1000])])
     return sealed(Code.DATA_BC_RQU, Header(site(room, me).version, key, key, 0, 0), content)
 
 

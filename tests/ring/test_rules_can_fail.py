@@ -109,9 +109,9 @@ def twice(patch: Patch) -> None:
     """A run that comes again counts again."""
     hear = Ordering._hear_run
 
-    def again(self: Any, run: Any, messages: Any) -> None:
+    def again(self: Any, run: Any, *rest: Any) -> int:
         self.locals[run.origin] = run.first - 1
-        hear(self, run, messages)
+        return hear(self, run, *rest)
 
     patch.setattr(Ordering, "_hear_run", again)
 
@@ -242,7 +242,7 @@ def no_length(patch: Patch) -> None:
         octets[at - 4 : at] = (at if kind in ALL_HEADER else len(octets)).to_bytes(4, "big")
         return read(kind, life, memoryview(octets[:at] if kind in ALL_HEADER else octets))
 
-    patch.setattr(core, "read", careless)
+    patch.setattr(wire, "read", careless)
 
 
 def no_originator(patch: Patch) -> None:

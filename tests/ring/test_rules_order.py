@@ -112,7 +112,7 @@ def test_a_holder_with_nothing_to_send_multicasts_null_after_t_send() -> None:
     room.pass_ms(5_000)
     said = room.of(Code.TOKEN_BC)
     assert len(said) >= 9
-    assert all(not sent.packet.piece for sent in said), "NULL"
+    assert all(not sent.packet.pieces[0] for sent in said), "NULL"
     assert {sent.by for sent in said} == {"a", "b", "c"}
     waits = [after.at_us - before.at_us for before, after in pairwise(said)]
     assert set(waits) == {501_000}, "T_SEND, and a millisecond on the way"
@@ -126,7 +126,7 @@ def test_a_holder_with_something_to_send_does_not_wait() -> None:
     holder = holder_of(room, s)
     ((to, said),) = packets_in(step(room, holder, Multicast([b"now"], Service.AGREED)))
     assert (to, said.header.s) == (EVERYONE, s + 1)
-    assert b"now" in bytes(said.piece)
+    assert b"now" in bytes(said.pieces[0])
 
 
 # -- RNG-4 fast ---------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ def test_what_is_urgent_goes_to_the_holder_who_says_it_for_its_originator() -> N
 def room_packet(said: Any) -> bytes:
     """A turn that a core said, as it goes on the wire."""
     return sealed(
-        Code.TOKEN_BC, said.header, TURN.pack(said.at, said.of, said.flags) + bytes(said.piece)
+        Code.TOKEN_BC, said.header, TURN.pack(said.at, said.of, said.flags) + bytes(said.pieces[0])
     )
 
 
@@ -231,7 +231,7 @@ def test_what_was_asked_for_comes_to_the_asker_alone_and_as_it_was() -> None:
     assert to == (room.actors[last].address,)
     assert again.again
     assert (again.header.s, again.header.origin) == (s + 1, site(room, first).key)
-    assert b"word" in bytes(again.piece)
+    assert b"word" in bytes(again.pieces[0])
 
 
 @pytest.mark.rule("RNG-6")
@@ -275,7 +275,7 @@ def test_without_acks_a_message_is_safe_when_the_token_has_come_round() -> None:
     speaker = holder_of(room, s)
     room.obey(f"service safe\nsay {speaker} safe")
     room.until(lambda: len(room.heard) == 4)
-    (said,) = [sent for sent in room.of(Code.TOKEN_BC) if b"safe" in bytes(sent.packet.piece)]
+    (said,) = [sent for sent in room.of(Code.TOKEN_BC) if b"safe" in bytes(sent.packet.pieces[0])]
     number = said.packet.header.s
     round_us = {
         sent.packet.header.s: sent.at_us
@@ -324,7 +324,7 @@ def test_receivers_ack_to_the_next_holder_who_tells_all_one_phase_later() -> Non
     speaker, following = holder_of(room, s), holder_of(room, s + 1)
     room.obey(f"service safe\nsay {speaker} safe")
     room.until(lambda: len(room.heard) == 5)
-    (said,) = [sent for sent in room.of(Code.TOKEN_BC) if b"safe" in bytes(sent.packet.piece)]
+    (said,) = [sent for sent in room.of(Code.TOKEN_BC) if b"safe" in bytes(sent.packet.pieces[0])]
     acks = [a for a in room.of(Code.FAST_ACK) if a.at_us <= said.at_us + 1_000]
     assert {a.by for a in acks} == set("abcde") - {speaker, following}, "n - 2 of them"
     assert {a.to for a in acks} == {(room.actors[following].address,)}
@@ -407,6 +407,6 @@ def test_a_turn_of_our_making_is_as_one_of_theirs() -> None:
     s = at_rest(room)
     holder = holder_of(room, s)
     ((_, said),) = packets_in(step(room, holder, Multicast([b"word"], Service.AGREED)))
-    mine = write_runs([Run(site(room, holder).key, 1, [4], [b"word"])])
-    assert bytes(said.piece) == b"".join(mine)
+    mine = write_runs([Run.of(site(room, holder).key, 1, [4], [b"word"])])
+    assert bytes(said.pieces[0]) == mine
     assert turns_of(room) == []

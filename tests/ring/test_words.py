@@ -45,7 +45,7 @@ def ranges(*asked: tuple[int, int, int]) -> bytes:
 
 
 def run(first: int, *marks: int) -> bytes:
-    return b"".join(write_runs([Run(KEY, first, marks, [b"x"] * len(marks))]))
+    return write_runs([Run.of(KEY, first, marks, [b"x"] * len(marks))])
 
 
 def told(reason: str) -> bytes:

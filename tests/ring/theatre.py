@@ -287,8 +287,8 @@ def turn(
     who = site(room, name)
     speaker = site(room, origin or name).key
     pieces = [word.encode() for word in words]
-    runs = [Run(speaker, first, [int(service)] * len(words), pieces)] if words else []
-    content = b"".join(write_runs(runs))
+    runs = [Run.of(speaker, first, [int(service)] * len(words), pieces)] if words else []
+    content = write_runs(runs)
     header = Header(who.ring.version, who.key, speaker, 0, s, k)
     return sealed(Code.TOKEN_BC, header, TURN.pack(0, 1, flags) + content)
 

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import zlib
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unisono.errors import BadPacket
 from unisono.model import Address, Member
-from unisono.wire import ENVELOPE_OCTETS, Layout, Reader, Writer, seal, tag_of, unseal
+from unisono.parts.door import Door
+from unisono.wire import (
+    ENVELOPE_OCTETS,
+    Layout,
+    Reader,
+    Writer,
+    crc32,
+    seal,
+    seal_alike,
+    tag_of,
+    unseal,
+)
 
 hosts = st.ip_addresses(v=4).map(str) | st.ip_addresses(v=6).map(str)
 names = st.text(st.characters(codec="utf-8"), min_size=1, max_size=40)
@@ -35,6 +48,40 @@ def test_one_flipped_bit_is_noticed(body: bytes, data: st.DataObject) -> None:
     packet[bit // 8] ^= 1 << bit % 8
     with pytest.raises(BadPacket):
         unseal(packet, 4, tag_of("g"))
+
+
+@given(st.binary(max_size=2000), st.integers(0, 2**32 - 1))
+def test_the_checksum_is_the_same_whoever_reckons_it(data: bytes, begun: int) -> None:
+    assert crc32(data, begun) == zlib.crc32(data, begun)
+
+
+bodies = st.lists(st.tuples(st.binary(max_size=8), st.binary(max_size=90)), max_size=9)
+
+
+@given(st.binary(max_size=40), bodies)
+def test_what_is_sealed_together_is_sealed_alike(
+    head: bytes, parts: list[tuple[bytes, bytes]]
+) -> None:
+    packets = seal_alike(4, 5, tag_of("g"), 9, head, parts)
+    assert packets == [seal(4, 5, tag_of("g"), 9, head + tail + rest) for tail, rest in parts]
+
+
+@given(st.lists(st.tuples(st.sampled_from((5, 6, 7)), st.binary(max_size=30)), max_size=12),
+       st.integers(0, 20), st.data())  # fmt: skip
+def test_what_comes_together_is_opened_as_each_alone_would_be(
+    told: list[tuple[int, bytes]], octets: int, data: st.DataObject
+) -> None:
+    packets = [bytearray(seal(4, kind, tag_of("g"), 9, body)) for kind, body in told]
+    for packet in packets:
+        if data.draw(st.booleans(), label="mangled"):
+            packet[data.draw(st.integers(0, len(packet) - 1))] ^= data.draw(st.integers(0, 255))
+    one, many = Door(4, {5: "five", 6: "six"}, "g"), Door(4, {5: "five", 6: "six"}, "g")
+    alone = list(one.admit(packets))
+    together = list(many.admit_alike(packets, octets))
+    assert [each for alike in together for each in alike] == alone
+    assert {name: n for name, n in many.counts.items() if n} == one.counts
+    for alike in together:
+        assert len({(kind, life, bytes(body[:octets])) for kind, life, body in alike}) == 1
 
 
 @pytest.mark.parametrize(

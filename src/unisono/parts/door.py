@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Packets
-from unisono.wire import NO_LIFE, Envelope, seal, tag_of, unseal
+from unisono.wire import NO_LIFE, Envelope, Same, seal, seal_alike, tag_of, unseal
 
 
 class Door:
@@ -31,17 +31,51 @@ class Door:
     def admit(self, packets: Packets) -> Iterator[Envelope]:
         """The packets that are of this protocol and group, whatever their life."""
         for packet in packets:
-            try:
-                envelope = unseal(packet, self._protocol, self._group)
-            except BadPacket as bad:
-                self.drop(bad.reason)
+            if (envelope := self._opened(packet)) is not None:
+                yield envelope
+
+    def admit_alike(self, packets: Packets, octets: int) -> Iterator[list[Envelope]]:
+        """The same, where those that follow each other and whose bodies begin with the same octets
+        come together. Their envelopes are looked at once."""
+        same, alike = Same(octets), list[Envelope]()
+        for packet in packets:
+            view = memoryview(packet)
+            if alike and (body := same.body(view)) is not None:
+                kind, life, _ = alike[0]
+                alike.append(Envelope(kind, life, body))
                 continue
-            kind = self._kinds.get(envelope.kind)
-            if kind is None:
-                self.drop("kind")
-                continue
-            self.count(f"in.{kind}")
-            yield envelope
+            if alike:
+                yield self._counted(alike)
+                alike = []
+            if (envelope := self._opened(view)) is not None:
+                alike.append(envelope)
+                same.learn(view)
+        if alike:
+            yield self._counted(alike)
+
+    def _counted(self, alike: list[Envelope]) -> list[Envelope]:
+        self.count(f"in.{self._kinds[alike[0].kind]}", len(alike) - 1)
+        return alike
+
+    def _opened(self, packet: Buffer) -> Envelope | None:
+        try:
+            envelope = unseal(packet, self._protocol, self._group)
+        except BadPacket as bad:
+            self.drop(bad.reason)
+            return None
+        kind = self._kinds.get(envelope.kind)
+        if kind is None:
+            self.drop("kind")
+            return None
+        self.count(f"in.{kind}")
+        return envelope
+
+    def seal_alike(
+        self, kind: int, head: bytes, bodies: Sequence[tuple[bytes, Buffer]], life: int
+    ) -> list[bytes]:
+        """Packets of one kind whose bodies begin alike."""
+        self.count(f"out.{self._kinds[kind]}", len(bodies))
+        return seal_alike(self._protocol, kind, self._group, life, head, bodies)
 
     def seal(self, kind: int, body: Buffer, life: int | None = None) -> bytes:
         self.count(f"out.{self._kinds[kind]}")

@@ -39,6 +39,7 @@ from unisono.protocols.ring.figures import (
 )
 from unisono.protocols.ring.leading import Leading
 from unisono.protocols.ring.packets import (
+    ALIKE_OCTETS,
     Delegate,
     Flag,
     Header,
@@ -50,8 +51,8 @@ from unisono.protocols.ring.packets import (
     Token,
     Told,
     code_of,
+    heard,
     key_of,
-    read,
 )
 from unisono.protocols.ring.repair import Repair
 from unisono.protocols.ring.ring import NO_RECORD, Ring, Seat, read_record
@@ -126,15 +127,11 @@ class Site(Desk):
         self.now_us = now_us
         if isinstance(event, Received):
             self._expire_overdue(out)
-            for envelope in self.door.admit(event.packets):
-                try:
-                    packet = read(envelope.kind, envelope.life, envelope.body)
-                except BadPacket as bad:
-                    self.door.drop(bad.reason)
-                    continue
-                self._hear(packet, out)
-                if self._internal:
-                    self._settle(out)
+            for alike in self.door.admit_alike(event.packets, ALIKE_OCTETS):
+                for packet in heard(alike, self.door.drop):
+                    self._hear(packet, out)
+                    if self._internal:
+                        self._settle(out)
         elif isinstance(event, Expired):
             self.deadlines.pop(event.timer, None)  # type: ignore[call-overload]
             self._expire(event.timer, out)
@@ -303,7 +300,7 @@ class Site(Desk):
     # -- turns -------------------------------------------------------------------------------------
 
     def take(self, packet: Token, out: list[Effect]) -> None:
-        """A packet of a turn, from its holder or again from another."""
+        """Packets of a turn, from its holder or again from another."""
         ring, s = self.ring, packet.header.s
         at = s % len(ring.seats)
         holder = key_of(ring.seats[at].member) if packet.again else packet.header.sender
@@ -327,14 +324,14 @@ class Site(Desk):
             self.taken += 1
             turn = ordering.window.get(self.taken)
             assert turn is not None
-            heard = ordering.hear(turn)
+            told = ordering.hear(turn)
             for reason in ordering.drops:
                 self.door.drop(reason)
             ordering.drops.clear()
             if ordering.is_broken:
                 self.doom("a message is larger than message_octets_max allows here")
-            self.stream.hear(heard)
-            self.token.note(heard, turn)
+            self.stream.hear(told)
+            self.token.note(told, turn)
             if turn.holder != self.key:
                 ours = False
                 self.speech.heard(ordering.locals.get(self.key, 0), turn.s)

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from unisono.errors import BadPacket
-from unisono.model import Buffer, Member, Message, Service
-from unisono.parts.packing import joined
+from unisono.model import Buffer, Member, Message, Service, messages
+from unisono.parts.packing import cut, joined
 from unisono.parts.window import Window
 from unisono.protocols.ring.packets import WHOLE, Flag, Range, Token, key_of
 from unisono.protocols.ring.ring import Ring
-from unisono.protocols.ring.turn import GOES_ON, MORE, SERVICE, Run, read_runs
+from unisono.protocols.ring.turn import GOES_ON, IN_PIECES, MORE, SERVICE, Run, read_runs
 
 AHEAD_MAX: Final = 256
 """Turns beyond S that are kept; later ones are asked for again when their time comes."""
@@ -41,6 +41,8 @@ class Turn:
     flags: int
     pieces: list[Buffer]
     octets: int
+    content: bytes | None = None
+    """The pieces as one, where that is at hand."""
 
 
 @dataclass(slots=True)
@@ -144,26 +146,24 @@ class Ordering:
     # -- turns -----------------------------------------------------------------------------------
 
     def take(self, packet: Token, holder: int) -> None:
-        """A packet of a turn. It may complete it."""
-        s = packet.header.s
+        """Packets of a turn. They may complete it."""
+        s, count = packet.header.s, packet.of
         if s > self.highest:
             self.highest = s
         if s <= self.window.received or s > self.window.received + AHEAD_MAX:
-            return
-        if packet.of == 1:
-            if self.window.get(s) is None:
-                self._put(s, Turn(s, holder, packet.flags, [packet.piece], len(packet.piece)))
             return
         found = self._incoming.get(s)
         if found is None:
             if self.window.get(s) is not None:
                 return
-            found = Incoming(holder, packet.flags, [None] * packet.of, packet.of)
+            found = Incoming(holder, packet.flags, [None] * count, count)
             self._incoming[s] = found
-        if len(found.pieces) != packet.of or found.pieces[packet.at] is not None:
+        if len(found.pieces) != count:
             return
-        found.pieces[packet.at] = packet.piece
-        found.missing -= 1
+        for at, piece in enumerate(packet.pieces, packet.at):
+            if found.pieces[at] is None:
+                found.pieces[at] = piece
+                found.missing -= 1
         if not found.missing:
             del self._incoming[s]
             pieces = [piece for piece in found.pieces if piece is not None]
@@ -181,45 +181,59 @@ class Ordering:
     def hear(self, turn: Turn) -> Heard:
         """The turn that comes next, read: what it brings is the same at everyone, for the same
         turns came before it everywhere."""
-        messages: list[Message] = []
+        told: list[Message] = []
+        content = b"".join(turn.pieces) if turn.content is None else turn.content
+        turn.content = None
         try:
-            runs = read_runs(b"".join(turn.pieces) if len(turn.pieces) > 1 else turn.pieces[0])
+            runs = read_runs(content)
         except BadPacket as bad:
             self.drops.append(bad.reason)
             runs = []
+        at = len(content) - sum(len(run.chunks[0]) for run in runs)
+        octets = 0
         for run in runs:
-            self._hear_run(run, messages)
-        octets = sum(len(message.payload) for message in messages)
-        return Heard(turn.s, messages, octets, bool(turn.flags & Flag.SAFE))
+            octets += self._hear_run(run, content, at, told)
+            at += len(run.chunks[0])
+        return Heard(turn.s, told, octets, bool(turn.flags & Flag.SAFE))
 
-    def _hear_run(self, run: Run, messages: list[Message]) -> None:
-        """[RNG-4] A delegate's run may come twice, or after a gap: whatever is not its
-        originator's next message is passed over."""
+    def _hear_run(self, run: Run, content: bytes, at: int, told: list[Message]) -> int:
+        """The messages of a run, whose octets begin at this place; the answer is how many octets
+        the messages have.
+
+        [RNG-4] A delegate's run may come twice, or after a gap: whatever is not its originator's
+        next message is passed over."""
         member = self._members.get(run.origin)
         if member is None:
             self.drops.append("origin")
-            return
+            return 0
         number, have, view = run.first, self.locals.get(run.origin, 0), str(self.ring.version)
-        place = self.place
-        for mark, piece in zip(run.marks, run.pieces, strict=True):
-            if number == have + 1 and not mark & (MORE | GOES_ON):
-                have = number
-                place += 1
-                service = _SERVICES[mark & SERVICE]
-                messages.append(Message(member, bytes(piece), number, view, place, service))
-                self._growing.pop(run.origin, None)
-            elif number == have + 1:
+        octets = 0
+        for count, length, mark in run.groups:
+            end = at + count * length
+            past = have + 1 - number
+            payloads: Sequence[bytes] = ()
+            service = mark & SERVICE
+            if not 0 <= past < count:
+                pass
+            elif mark & IN_PIECES:
+                piece = memoryview(content)[at:end]
                 whole = self._grow(run.origin, number, mark, piece)
                 if whole is not None:
-                    have = number
-                    place += 1
-                    service = _SERVICES[whole.service]
-                    payload = joined(whole.pieces)
-                    messages.append(Message(member, payload, number, view, place, service))
+                    payloads, service = (joined(whole.pieces),), whole.service
+            else:
+                payloads = cut(content, at + past * length, count - past, length)
+                self._growing.pop(run.origin, None)
+            if payloads:
+                place, new = self.place + 1, len(payloads)
+                told += messages(member, payloads, have + 1, view, place, _SERVICES[service])
+                self.place += new
+                have += new
+                octets += sum(map(len, payloads))
             if not mark & MORE:
-                number += 1
-        self.place = place
+                number += count
+            at = end
         self.locals[run.origin] = have
+        return octets
 
     def _grow(self, origin: int, number: int, mark: int, piece: Buffer) -> Growing | None:
         """A piece of a large message; the message when it was the last."""

@@ -6,12 +6,13 @@ these protocolID, code and coordinator stand in the envelope, which every datagr
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Member
 from unisono.protocols.ring.codes import Code
-from unisono.wire import Layout, Reader, Writer, tag_of
+from unisono.wire import Envelope, Layout, Reader, Writer, tag_of
 
 PROTOCOL: Final = 3
 STALE_REASON: Final = "the ring has gone on without this member"
@@ -27,6 +28,12 @@ HEADER: Final = Layout("IQQQQQI")
 HEADER_OCTETS: Final = HEADER.octets
 TURN: Final = Layout("HHB")
 TURN_OCTETS: Final = TURN.octets
+TURN_AT: Final = HEADER_OCTETS + TURN_OCTETS
+"""Where a packet's piece of the turn begins."""
+ALIKE_OCTETS: Final = HEADER_OCTETS - 4
+"""What all packets of a turn begin with."""
+_UNLIKE: Final = Layout("IHHB")
+"""And what follows: the rest of the header, and the packet's place in the turn."""
 RANGE_OCTETS: Final = 8 + 2 + 2
 STATE: Final = Layout("QQ")
 STATE_OCTETS: Final = STATE.octets
@@ -83,13 +90,14 @@ class Flag:
 
 
 class Token(NamedTuple):
-    """Packet `at` of `of` of turn `header.s`: TOKEN_BC, or again as RESEND_DATA."""
+    """Packets of turn `header.s` from number `at` on, of `of`: TOKEN_BC, or again as RESEND_DATA.
+    Those of one burst that follow each other are heard as one."""
 
     header: Header
     at: int
     of: int
     flags: int
-    piece: Buffer
+    pieces: Sequence[Buffer]
     again: bool = False
 
 
@@ -242,6 +250,36 @@ _CODES: Final[dict[type, Code]] = {
 }
 
 
+def heard(alike: Sequence[Envelope], drop: Callable[[str], None]) -> Iterator[Packet]:
+    """The packets of some envelopes that begin alike; those of a turn that follow each other are
+    one."""
+    at = 0
+    while at < len(alike):
+        kind, life, body = alike[at]
+        at += 1
+        try:
+            packet = read(kind, life, body)
+        except BadPacket as bad:
+            drop(bad.reason)
+            continue
+        if isinstance(packet, Token):
+            pieces = _following(packet, alike, at)
+            at += len(pieces)
+            packet = packet._replace(pieces=[*packet.pieces, *pieces])
+        yield packet
+
+
+def _following(token: Token, alike: Sequence[Envelope], at: int) -> list[Buffer]:
+    """The pieces of the turn that follow this one."""
+    pieces: list[Buffer] = []
+    read, of, flags = _UNLIKE.read, token.of, token.flags
+    for index, (_, _, body) in enumerate(alike[at : at + of - token.at - 1], token.at + 1):
+        if len(body) < TURN_AT or read(body, ALIKE_OCTETS) != (len(body), index, of, flags):
+            break
+        pieces.append(body[TURN_AT:])
+    return pieces
+
+
 def read(kind: int, life: int, body: memoryview) -> Packet:
     """The packet, or `BadPacket`. Numbers so large that reckoning with them would overflow a
     field are nobody's."""
@@ -257,7 +295,7 @@ def read(kind: int, life: int, body: memoryview) -> Packet:
         index, count, flags = TURN.read(rest)
         if index >= count or count > TURN_PACKETS_MAX:
             raise BadPacket("malformed")
-        return Token(header, index, count, flags, rest[TURN_OCTETS:], code is Code.RESEND_DATA)
+        return Token(header, index, count, flags, [rest[TURN_OCTETS:]], code is Code.RESEND_DATA)
     if code is Code.DATA_BC_RQU:
         return Delegate(header, rest)
     if code is Code.STATE:

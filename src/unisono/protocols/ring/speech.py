@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Final
+from itertools import groupby
+from typing import Final, NamedTuple
 
 from unisono.core import Setting
 from unisono.errors import BadPacket
@@ -22,6 +23,7 @@ from unisono.protocols.ring.turn import (
     RUN_OCTETS,
     RUNS_MAX,
     SERVICE,
+    Group,
     Run,
     read_runs,
     write_runs,
@@ -35,6 +37,21 @@ BURST_MIN: Final = 4
 """Packets that a turn may always have."""
 
 
+class Alike(NamedTuple):
+    """Messages of one length and service that were said one after the other."""
+
+    messages: list[bytes]
+    length: int
+    service: int
+
+    def fit(self, room: int, left: int) -> int:
+        """How many of them have room, and are not too many."""
+        count = min(left, len(self.messages))
+        if self.length:
+            return min(count, max(0, room) // self.length)
+        return count if room >= 0 else 0
+
+
 class Speech:
     """What one member has to say, and what it was asked to say for others."""
 
@@ -45,7 +62,7 @@ class Speech:
             setting.packet_octets_max - ENVELOPE_OCTETS - HEADER_OCTETS - TURN_OCTETS
         )
         """Of a turn, in one packet."""
-        self._queue: deque[tuple[bytes, int]] = deque()
+        self._queue: deque[Alike] = deque()
         self._queue_octets = 0
         self.ordered = 0
         """Our messages that have their place: the number of the last one. The queue's head is the
@@ -71,9 +88,24 @@ class Speech:
 
     def say(self, messages: Sequence[bytes], service: ServiceLevel) -> None:
         level = int(service) if isinstance(service, Service) else int(Service.AGREED)
-        for payload in messages:
-            self._queue.append((payload, level))
-            self._queue_octets += len(payload) + MESSAGE_OCTETS
+        lengths = list(map(len, messages))
+        self._queue_octets += sum(lengths) + MESSAGE_OCTETS * len(lengths)
+        if lengths and lengths.count(lengths[0]) == len(lengths):
+            # Most often all are alike, and then nothing is done message by message.
+            self._add(messages, lengths[0], level)
+            return
+        start = 0
+        for length, alike in groupby(lengths):
+            end = start + sum(1 for _ in alike)
+            self._add(messages[start:end], length, level)
+            start = end
+
+    def _add(self, messages: Sequence[bytes], length: int, level: int) -> None:
+        last = self._queue[-1] if self._queue else None
+        if last is not None and last.length == length and last.service == level:
+            last.messages.extend(messages)
+        else:
+            self._queue.append(Alike(list(messages), length, level))
 
     def has_own(self) -> bool:
         return bool(self._queue)
@@ -90,19 +122,22 @@ class Speech:
     def delegate(self) -> bytes:
         """[RNG-4] The head of the queue as far as it fits one packet, for the holder; empty is only
         a wish for the token. It stays in the queue until it is seen in the order."""
-        room = self.piece_octets - 2 - RUN_OCTETS
-        pieces: list[bytes] = []
-        marks: list[int] = []
-        if not self._offset:
-            for payload, service in self._queue:
-                room -= len(payload) + ROW_OCTETS
-                if room < 0 or len(pieces) >= COUNT_MAX:
-                    break
-                pieces.append(payload)
-                marks.append(service)
-        if not pieces:
+        room, left = self.piece_octets - 2 - RUN_OCTETS, COUNT_MAX
+        groups: list[Group] = []
+        pieces: list[Buffer] = []
+        for alike in () if self._offset else self._queue:
+            room -= ROW_OCTETS
+            fit = alike.fit(room, left)
+            if fit:
+                groups.append(Group(fit, alike.length, alike.service))
+                pieces += alike.messages[:fit]
+                room -= fit * alike.length
+                left -= fit
+            if fit < len(alike.messages):
+                break
+        if not groups:
             return b""
-        return b"".join(write_runs([Run(self._key, self.ordered + 1, marks, pieces)]))
+        return write_runs([Run(self._key, self.ordered + 1, groups, pieces)])
 
     def entrust(self, packet: Delegate) -> None:
         """Somebody asks us to multicast for it; raises `BadPacket`."""
@@ -115,7 +150,7 @@ class Speech:
 
     # -- a turn ----------------------------------------------------------------------------------
 
-    def gather(self) -> tuple[list[Buffer], bool, bool]:
+    def gather(self) -> tuple[bytes, bool, bool]:
         """The content of our turn; whether something in it must be safe; whether more waits."""
         # Deviates [RNG Ordered]: all that has gathered is one turn, up to `turn_packets` packets of
         # many messages. The paper's turn is one message.
@@ -134,41 +169,52 @@ class Speech:
         mine = self._gather_own(room)
         if mine is not None:
             runs.append(mine)
-        safe = any(mark & SERVICE == Service.SAFE for run in runs for mark in run.marks)
+        safe = any(group.mark & SERVICE == Service.SAFE for run in runs for group in run.groups)
         return write_runs(runs), safe, bool(self._queue or self._delegates)
 
     def _gather_own(self, room: int) -> Run | None:
         """From the queue; what is whole has its place as soon as it is said."""
-        queue, first = self._queue, self.ordered + 1
+        first = self.ordered + 1
+        groups: list[Group] = []
         pieces: list[Buffer] = []
-        marks: list[int] = []
         room -= RUN_OCTETS
-        least = self.piece_octets // 4
-        while queue and len(pieces) < COUNT_MAX:
-            payload, service = queue[0]
-            rest = len(payload) - self._offset
+        least, left = self.piece_octets // 4, COUNT_MAX
+        while self._queue and left:
             room -= ROW_OCTETS
-            if rest <= room or (not rest and not pieces):
-                mark = service | (GOES_ON if self._offset else 0)
-                pieces.append(memoryview(payload)[self._offset :] if self._offset else payload)
-                marks.append(mark)
-                room -= rest
-                self._settle_head()
-                continue
-            if room < least:
+            head, offset = self._queue[0], self._offset
+            if offset:
+                fit = int(head.length - offset <= room)
+                group = Group(fit, head.length - offset, head.service | GOES_ON)
+                said: list[Buffer] = [memoryview(head.messages[0])[offset:]]
+            else:
+                fit = head.fit(room, left) or int(not head.length and not groups)
+                group = Group(fit, head.length, head.service)
+                said = [*head.messages[:fit]]
+            if fit:
+                groups.append(group)
+                pieces += said
+                room -= fit * group.length
+                left -= fit
+                self._settle_heads(fit)
+            elif room < least:
                 break
-            mark = service | MORE | (GOES_ON if self._offset else 0)
-            pieces.append(memoryview(payload)[self._offset : self._offset + room])
-            marks.append(mark)
-            self._offset += room
-            break
-        return Run(self._key, first, marks, pieces) if pieces else None
+            else:
+                mark = head.service | MORE | (GOES_ON if offset else 0)
+                groups.append(Group(1, room, mark))
+                pieces.append(memoryview(head.messages[0])[offset : offset + room])
+                self._offset += room
+                break
+        return Run(self._key, first, groups, pieces) if groups else None
 
-    def _settle_head(self) -> None:
-        payload, _ = self._queue.popleft()
+    def _settle_heads(self, count: int) -> None:
+        """So many at the head of the queue, all alike, have their place."""
+        head = self._queue[0]
+        del head.messages[:count]
+        if not head.messages:
+            self._queue.popleft()
         self._offset = 0
-        self.ordered += 1
-        cost = len(payload) + MESSAGE_OCTETS
+        self.ordered += count
+        cost = count * (head.length + MESSAGE_OCTETS)
         self._queue_octets -= cost
         self._flight_octets += cost
         self._said_octets += cost
@@ -182,7 +228,7 @@ class Speech:
     def heard(self, upto: int, s: int) -> None:
         """Somebody said it for us: our messages up to this number are in turn s."""
         while self._queue and self.ordered < upto:
-            self._settle_head()
+            self._settle_heads(min(upto - self.ordered, len(self._queue[0].messages)))
         self.said(s)
 
     def settle(self, safe: int) -> None:

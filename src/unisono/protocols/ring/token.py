@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from unisono.core import EVERYONE, Effect, Send
 from unisono.errors import BadPacket
-from unisono.model import Member
-from unisono.parts.packing import sliced
+from unisono.model import Buffer, Member
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.ordering import Heard, Turn
-from unisono.protocols.ring.packets import HEADER_OCTETS, TURN, TURN_OCTETS, Delegate, Flag, Header
+from unisono.protocols.ring.packets import TURN, TURN_AT, Delegate, Flag, Header
 
 if TYPE_CHECKING:
     from unisono.protocols.ring.core import Site
@@ -144,26 +143,36 @@ class TokenWork:
             return
         core.ordering.settle()
         content, safe, more = core.speech.gather()
-        pieces = sliced(content, core.speech.piece_octets)
         flags = Flag.WANTED * (more or self._wanted) | Flag.SAFE * safe
         if safe and not more and len(core.ring.seats) > 2:
             flags |= Flag.ACK
         self._wanted = False
-        s, count = core.ordering.S + 1, len(pieces)
+        s, size = core.ordering.S + 1, core.speech.piece_octets
+        view = memoryview(content)
+        pieces: list[Buffer] = [view[at : at + size] for at in range(0, len(view) or 1, size)]
+        turn = Turn(s, core.key, flags, pieces, len(content), content)
         header = Header(
             core.ring.version, core.key, core.key, core.speech.ordered, s, core.ordering.safe
         )
-        packets = []
-        for index, piece in enumerate(pieces):
-            front = header.octets(HEADER_OCTETS + TURN_OCTETS + len(piece))
-            body = b"".join((front, TURN.pack(index, count, flags), piece))
-            packets.append(core.seal(Code.TOKEN_BC, body))
-        out.append(Send(EVERYONE, packets))
-        core.ordering.say(Turn(s, core.key, flags, pieces, sum(map(len, pieces))))
+        out.append(Send(EVERYONE, self._packets(header, turn)))
+        core.ordering.say(turn)
         core.speech.said(s)
         core.advance(out)
         if len(core.ring.seats) > 1:
             self._expect(out)
+
+    def _packets(self, header: Header, turn: Turn) -> list[bytes]:
+        """All but the last are of one length, and begin alike."""
+        core, count = self._core, len(turn.pieces)
+        bodies = [
+            (TURN.pack(index, count, turn.flags), piece) for index, piece in enumerate(turn.pieces)
+        ]
+        packets: list[bytes] = []
+        for part in (bodies[:-1], bodies[-1:]):
+            if part:
+                head = header.octets(TURN_AT + len(part[0][1]))
+                packets += core.door.seal_alike(Code.TOKEN_BC, head, part, core.version.leader)
+        return packets
 
     def _expect(self, out: list[Effect]) -> None:
         """[T_RT] The next turn should come by then."""

@@ -71,7 +71,7 @@ def _of_turn(packet: Token) -> str:
     kind = "resend" if packet.again else "token"
     if packet.of > 1:
         return f"{kind} {packet.header.s}.{packet.at}{' end' * (packet.at + 1 == packet.of)}"
-    return f"{kind} {packet.header.s}{'' if packet.piece else ' null'}"
+    return f"{kind} {packet.header.s}{'' if packet.pieces[0] else ' null'}"
 
 
 def _of_delegate(packet: Delegate) -> str:
@@ -80,7 +80,7 @@ def _of_delegate(packet: Delegate) -> str:
     if not runs:
         return "delegate"
     first = runs[0].first
-    last = first + max(0, sum(not mark & MORE for mark in runs[0].marks) - 1)
+    last = first + max(0, sum(group.times for group in runs[0].groups if not group.mark & MORE) - 1)
     return f"delegate {first}" if first == last else f"delegate {first}-{last}"
 
 
