@@ -185,7 +185,7 @@ class Group(Feeding):
     ) -> int:
         """Say them in this order; returns the last one's number. If cancelled while it waits, the
         first of them may have been said."""
-        messages = [self._checked(payload) for payload in payloads]
+        messages = self._all_checked(payloads)
         level = self._ready(service)
         if not messages:
             return 0
@@ -217,6 +217,14 @@ class Group(Feeding):
                 f" message_octets_max={self.config.message_octets_max}: split it or raise the limit"
             )
         return self._fed.sealed(payload) if self._fed is not None else payload
+
+    def _all_checked(self, payloads: Iterable[Buffer]) -> Sequence[bytes]:
+        """Where all is in order they are not looked at one by one."""
+        messages = list(payloads)
+        plain = set(map(type, messages)) <= {bytes} and self._fed is None
+        if plain and max(map(len, messages), default=0) <= self.config.message_octets_max:
+            return messages  # type: ignore[return-value]
+        return [self._checked(payload) for payload in messages]
 
     async def _speak(
         self, payloads: Sequence[bytes], service: ServiceLevel | str | None = None

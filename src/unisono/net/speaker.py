@@ -7,9 +7,11 @@ callers wait in line, first come first served; the line is bounded.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, repeat
 
 from unisono.core import Multicast
 from unisono.errors import UnisonoError
@@ -19,6 +21,8 @@ from unisono.net.driver import Driver
 BATCH_OCTETS = 64 << 10
 """So much is handed over at once, without waiting for the turn to end."""
 BATCH_COUNT = 2048
+TAKE_COUNT = 4096
+"""Of one who waits, so many are looked at in one go."""
 LINE_COUNT_MAX = 4096
 
 
@@ -87,14 +91,14 @@ class Speaker:
 
     def _take(self, caller: _Caller) -> int:
         """As many of the caller's messages as there is room for, and at least one."""
-        start, octets, room = caller.at, 0, self._room - self._octets
-        messages = caller.messages
-        end = start
-        while end < len(messages) and octets < room:
-            octets += max(1, len(messages[end]))
-            end += 1
-        caller.at = end
-        return self._gather(messages[start:end], octets, caller.service)
+        start, room = caller.at, self._room - self._octets
+        some = caller.messages[start : start + TAKE_COUNT]
+        # An empty message counts for something too, or there would be no end of them.
+        sums = list(accumulate(map(max, map(len, some), repeat(1))))
+        count = min(bisect_left(sums, room) + 1, len(some))
+        caller.at += count
+        taken = some if count == len(some) else some[:count]
+        return self._gather(taken, sums[count - 1], caller.service)
 
     def _gather(self, messages: Sequence[bytes], octets: int, service: ServiceLevel) -> int:
         if self._gathered and self._gathered[-1][0] == service:

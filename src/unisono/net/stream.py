@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from time import monotonic
 from typing import Literal, TypeAlias
 
@@ -18,6 +19,8 @@ from unisono.model import Member, Message, View
 
 TURN_S = 0.005
 """A reader that is always given something lets the loop turn after so long."""
+
+_PAYLOAD = itemgetter(Message._fields.index("payload"))
 
 Slow: TypeAlias = Literal["block", "shed", "leave"]
 SLOW: tuple[Slow, ...] = ("block", "shed", "leave")
@@ -63,6 +66,31 @@ class AdoptMark:
 Entry: TypeAlias = Item | CaptureMark | AdoptMark
 
 
+class Chunk:
+    """Messages that were delivered together, of which the first few may have been read."""
+
+    __slots__ = ("at", "messages", "octets")
+
+    def __init__(self, messages: list[Message]) -> None:
+        self.messages = messages
+        self.at = 0
+        self.octets = octets_of(messages)
+        """Of those that were not read."""
+
+    def __len__(self) -> int:
+        return len(self.messages) - self.at
+
+    def take(self, count_max: int) -> list[Message]:
+        """The next of them."""
+        if not self.at and len(self.messages) <= count_max:
+            self.at, self.octets = len(self.messages), 0
+            return self.messages
+        taken = self.messages[self.at : self.at + count_max]
+        self.at += len(taken)
+        self.octets -= octets_of(taken)
+        return taken
+
+
 class Stream:
     """A queue with one writer, the driver, and one reader, the application."""
 
@@ -83,7 +111,8 @@ class Stream:
         self._overflowed = overflowed
         self._snapshot = snapshot
         self._restore = restore
-        self._queue: deque[Entry] = deque()
+        self._queue: deque[Entry | Chunk] = deque()
+        self._count = 0
         self._octets = 0
         """Of the messages that wait."""
         self._turn_s = 0.0
@@ -94,7 +123,7 @@ class Stream:
         self.shed_count = 0
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return self._count
 
     # -- the writer -----------------------------------------------------------------------------
 
@@ -104,12 +133,24 @@ class Stream:
     def extend(self, entries: Sequence[Entry]) -> None:
         if self._end is not None:
             return
-        self._queue.extend(entries)
-        self._octets += octets_of(entries)
-        if len(self._queue) >= self._count_max or self._octets >= self._octets_max:
+        if set(map(type, entries)) == {Message}:
+            # Messages that come together are not looked at one by one.
+            self._add(Chunk(list(entries)))  # type: ignore[arg-type]
+        else:
+            for entry in entries:
+                self._add(Chunk([entry]) if isinstance(entry, Message) else entry)
+        if self._count >= self._count_max or self._octets >= self._octets_max:
             self._at_bound()
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
+
+    def _add(self, entry: Entry | Chunk) -> None:
+        self._queue.append(entry)
+        if isinstance(entry, Chunk):
+            self._count += len(entry)
+            self._octets += entry.octets
+        else:
+            self._count += 1
 
     def _at_bound(self) -> None:
         if self._slow == "block":
@@ -121,36 +162,61 @@ class Stream:
                 self._shed()
             if self._is_over():  # policy `leave`, or nothing left to shed
                 self._overflowed(
-                    f"the reader is too slow: {len(self._queue)} events with {self._octets} bytes"
+                    f"the reader is too slow: {self._count} events with {self._octets} bytes"
                     f" wait (queue_count_max={self._count_max},"
                     f" queue_octets_max={self._octets_max}, slow={self._slow!r})"
                 )
 
     def _is_over(self, kept: int = 0) -> bool:
         """Beyond the bounds. One message alone may be larger than all that may wait."""
-        count = len(self._queue) + kept
+        count = self._count + kept
         return count > self._count_max or (self._octets > self._octets_max and count > 1)
 
     def _shed(self) -> None:
         """Drop the oldest messages; a notice stands where they stood. All else stays."""
         kept: list[Entry] = []
-        queue = self._queue
-        while queue and self._is_over(len(kept)):
-            entry = queue.popleft()
+        while self._queue and self._is_over(len(kept)):
+            entry = self._pop()
             if isinstance(entry, Message):
                 self.shed_count += 1
-                self._octets -= len(entry.payload)
                 entry = Shed(1)
             if isinstance(entry, Shed) and kept and isinstance(kept[-1], Shed):
                 kept[-1] = Shed(kept[-1].count + entry.count)
             else:
                 kept.append(entry)
-        queue.extendleft(reversed(kept))
+        self._queue.extendleft(reversed(kept))
+        self._count += len(kept)
+
+    def _pop(self) -> Entry:
+        """The first that waits."""
+        head = self._queue[0]
+        self._count -= 1
+        if not isinstance(head, Chunk):
+            self._queue.popleft()
+            return head
+        message = head.messages[head.at]
+        octets = len(message.payload)
+        head.at += 1
+        head.octets -= octets
+        self._octets -= octets
+        if not head:
+            self._queue.popleft()
+        return message
+
+    def _pop_many(self, head: Chunk, count_max: int) -> list[Message]:
+        """Of the messages that stand first and came together, so many."""
+        octets = head.octets
+        taken = head.take(count_max)
+        self._count -= len(taken)
+        self._octets -= octets - head.octets
+        if not head:
+            self._queue.popleft()
+        return taken
 
     def renew(self) -> None:
         """A new life begins with an application that is not congested, or is told so again."""
         self._is_congested = False
-        full = len(self._queue) >= self._count_max or self._octets >= self._octets_max
+        full = self._count >= self._count_max or self._octets >= self._octets_max
         if self._slow == "block" and full:
             self._at_bound()
 
@@ -168,9 +234,7 @@ class Stream:
             await self._let_turn()
         while True:
             while self._queue:
-                entry = self._queue.popleft()
-                if isinstance(entry, Message):
-                    self._octets -= len(entry.payload)
+                entry = self._pop()
                 self._relieved()
                 if not isinstance(entry, CaptureMark | AdoptMark):
                     return entry
@@ -189,24 +253,25 @@ class Stream:
             await self._let_turn()
         while True:
             batch: list[Item] = []
-            queue = self._queue
-            while queue and len(batch) < count_max:
-                entry = queue.popleft()
-                if isinstance(entry, CaptureMark | AdoptMark):
-                    if batch:
-                        queue.appendleft(entry)
-                        break
-                    self._act_on(entry)
-                    continue
-                batch.append(entry)
-            self._octets -= octets_of(batch)
+            while self._queue and len(batch) < count_max:
+                head = self._queue[0]
+                if isinstance(head, Chunk):
+                    batch += self._pop_many(head, count_max - len(batch))
+                elif not isinstance(head, CaptureMark | AdoptMark):
+                    self._pop()
+                    batch.append(head)
+                elif batch:
+                    break
+                else:
+                    self._pop()
+                    self._act_on(head)
             self._relieved()
             if batch:
                 return batch
             await self._wait()
 
     def _relieved(self) -> None:
-        if not self._is_congested or 2 * len(self._queue) > self._count_max:
+        if not self._is_congested or 2 * self._count > self._count_max:
             return
         if 2 * self._octets <= self._octets_max or not self._queue:
             self._is_congested = False
@@ -240,6 +305,6 @@ class Stream:
             self._turn_s = monotonic()
 
 
-def octets_of(entries: Sequence[Entry]) -> int:
-    """How much the messages among them carry."""
-    return sum(len(entry.payload) for entry in entries if isinstance(entry, Message))
+def octets_of(messages: Iterable[Message]) -> int:
+    """How much they carry."""
+    return sum(map(len, map(_PAYLOAD, messages)))
