@@ -138,7 +138,8 @@ class Mourning(Hearing):
     def heard(self, now_ns: int, batch: list[Item], payloads: list[bytes]) -> None:
         for item in batch:
             if isinstance(item, View):
-                if len(item.members) == self.order.senders:
+                # Not one of those that the group had while it came together.
+                if len(item.members) == self.order.senders and now_ns > self.order.begin_ns:
                     self._view_ns = now_ns
             elif self._view_ns and not self._first_ns and isinstance(item, Message):
                 self._first_ns = now_ns

@@ -1,0 +1,312 @@
+"""The results as one HTML file that needs nothing else, in light and dark, wide and narrow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from importlib.resources import files
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+from unisono.bench.results import Key
+from unisono.spark.plots import Axis, Point, line_plot, logarithmic
+from unisono.spark.report.words import clean, column, count_of, octets_of, section, table, time_of
+
+STYLE: Final = """
+.line { stroke-width: 2.4; }
+.line.s6 { stroke: var(--bad); stroke-dasharray: 10 3 3 3; }
+.line.s7 { stroke: var(--soft); stroke-dasharray: 3 3; }
+.load :is(td, tbody th) { vertical-align: middle; white-space: nowrap; }
+.load td:not(.n) { width: 22%; min-width: 7rem; padding-inline: 0; }
+.load .track { margin: 0; }
+.load .peer .bar { background: var(--soft); }
+h3 + .scroll { margin-bottom: 1.4rem; }
+.plots figure { margin-bottom: 1rem; }
+"""
+OURS: Final = "unisono-"
+
+Row = Mapping[str, Any]
+Value = Callable[[Row], float | None]
+
+
+class Measure(NamedTuple):
+    """What a plot shows of a row."""
+
+    title: str
+    unit: str
+    value: Value
+
+
+def _median_us(name: str) -> Value:
+    return lambda row: row[name]["p50"] if row[name] else None
+
+
+MEASURES: Final = (
+    Measure("Throughput", "messages a second", lambda row: row["messages_per_s"]),
+    Measure("Volume", "MB a second", lambda row: row["megabytes_per_s"]),
+    Measure("Delay alone", "µs, the median of lone messages", _median_us("latency_us")),
+    Measure(
+        "Delay under load", "µs, the median at half of the peak", _median_us("loaded_latency_us")
+    ),
+)
+
+
+def page(told: Mapping[str, Any]) -> str:
+    """The whole page; the same results make the same bytes."""
+    rows = told["results"]
+    parts = (
+        _header(told),
+        _curves("sizes", "By size", "octets of a message", rows, _size, _by_members),
+        _curves("groups", "By group", "members", rows, _members, _by_size),
+        _loads(rows),
+        _ratios(rows),
+        _standing(told["recovery"]),
+        _missing(told),
+    )
+    style = files("unisono.spark.report").joinpath("report.css").read_text(encoding="utf-8")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f"<title>{clean(_title(rows))} · Unisono</title>\n"
+        f"<style>{style}{STYLE}</style></head>\n<body><main>{''.join(parts)}</main></body></html>\n"
+    )
+
+
+def _label(row: Row) -> str:
+    return Key(row["system"], row["service"], row["via"], 0, 0, 0).label
+
+
+def _labels(rows: Iterable[Row]) -> list[str]:
+    return list(dict.fromkeys(map(_label, rows)))
+
+
+def _title(rows: Sequence[Row]) -> str:
+    others = [name for name in dict.fromkeys(row["system"] for row in rows) if OURS not in name]
+    return f"Unisono beside {', '.join(others)}" if others else "Unisono, measured"
+
+
+def _header(told: Mapping[str, Any]) -> str:
+    about = told["about"]
+    facts = {
+        "network": about["net"],
+        "rounds": about["rounds"],
+        "seconds of each": f"{about['seconds']:g}",
+        "cores": about["cores"],
+        "load before": f"{about['load_before']:g}",
+        "on": about["system"],
+        "Python": about["python"],
+        "date": about["date"],
+    }
+    listed = "".join(
+        f"<div><dt>{clean(name)}</dt><dd>{clean(str(value))}</dd></div>"
+        for name, value in facts.items()
+    )
+    note = (
+        "Every system in turns, round after round, each member a process of its own. Figures are"
+        " medians over the rounds. A message counts when every member has it. On a machine with"
+        " other work only what stands side by side may be compared."
+    )
+    return (
+        '<header class="kept"><p class="brand">Unisono bench</p>'
+        f"<h1>{clean(_title(told['results']))}</h1>"
+        f'<p class="remark">{note}</p><dl class="facts">{listed}</dl></header>'
+    )
+
+
+# -- curves ----------------------------------------------------------------------------------------
+
+
+def _speaking(row: Row) -> str:
+    if row["senders"] == row["members"]:
+        return "all send"
+    return count_of(row["senders"], "sender")
+
+
+def _size(row: Row) -> float:
+    return float(row["size"])
+
+
+def _members(row: Row) -> float:
+    return float(row["members"])
+
+
+def _by_members(row: Row) -> str:
+    return f"{count_of(row['members'], 'member')}, {_speaking(row)}"
+
+
+def _by_size(row: Row) -> str:
+    return f"{octets_of(row['size'])}, {_speaking(row)}"
+
+
+def _curves(
+    anchor: str,
+    title: str,
+    across: str,
+    rows: Sequence[Row],
+    at: Callable[[Row], float],
+    kind: Callable[[Row], str],
+) -> str:
+    """A row of plots for each kind of load that has more than one place on the axis."""
+    parts = []
+    for name in dict.fromkeys(map(kind, rows)):
+        chosen = [row for row in rows if kind(row) == name]
+        if len(set(map(at, chosen))) > 1:
+            plots = "".join(_plot(measure, chosen, at, across, name) for measure in MEASURES)
+            parts.append(f'<h3>{clean(name)}</h3><div class="plots">{plots}</div>')
+    return section(anchor, title, "", *parts) if parts else ""
+
+
+def _plot(
+    measure: Measure, rows: Sequence[Row], at: Callable[[Row], float], across: str, name: str
+) -> str:
+    series: dict[str, list[Point]] = {label: [] for label in _labels(rows)}
+    for row in sorted(rows, key=at):
+        value = measure.value(row)
+        if value:
+            series[_label(row)].append((at(row), value))
+    values = [value for line in series.values() for _, value in line]
+    if not values:
+        return ""
+    # A line of one point is drawn as a dot.
+    drawn = {label: line * 2 if len(line) == 1 else line for label, line in series.items()}
+    plot = line_plot(
+        drawn,
+        _axis(sorted({point for line in series.values() for point, _ in line}), across),
+        logarithmic(min(values), max(values), measure.unit),
+        f"{measure.title}, {name}",
+    )
+    caption = f'<h3>{measure.title}</h3><p class="note">{clean(measure.unit)}</p>'
+    return f"<figure><figcaption>{caption}</figcaption>{plot}</figure>"
+
+
+def _axis(places: Sequence[float], title: str) -> Axis:
+    """Each place that was measured has its tick; doublings are equally far apart."""
+    low, high = math.log2(places[0]), math.log2(places[-1])
+    wide = high - low or 1.0
+
+    def place(value: float) -> float:
+        # Some room at both ends, so that the first and last points stand clear of the frame.
+        return 0.03 + 0.94 * (math.log2(value) - low) / wide
+
+    octets = title.startswith("octets")
+    ticks = [(value, _short(int(value)) if octets else f"{value:g}") for value in places]
+    return Axis(ticks, place, title)
+
+
+def _short(octets: int) -> str:
+    return octets_of(octets).removesuffix("iB").replace(" ", "") if octets >= 1024 else f"{octets}"
+
+
+# -- loads -----------------------------------------------------------------------------------------
+
+
+def _loads(rows: Sequence[Row]) -> str:
+    parts = []
+    for load, group in groupby(rows, key=lambda row: (row["size"], row["members"], row["senders"])):
+        same = list(group)
+        parts.append(f"<h3>{clean(_words(same[0]))}</h3>{_load(str(load), same)}")
+    note = (
+        "Throughput with the lowest and the highest round; delays are the median and what 99 of 100"
+        " do not exceed; CPU is that of all processes together, memory that of the largest."
+    )
+    return section("loads", "By load", note, *parts)
+
+
+def _words(row: Row) -> str:
+    return f"{octets_of(row['size'])}, {_by_members(row)}"
+
+
+def _load(label: str, rows: Sequence[Row]) -> str:
+    top = max(row["messages_per_s"] for row in rows)
+    names = ("lowest – highest", "MB/s", "delay alone", "at half of the peak", "CPU µs/message")
+    head = [column("system"), column("messages/s", "n"), column("")]
+    head += [column(name, "n") for name in (*names, "MB memory")]
+    return table(f"load {label}", head, (_line(row, top) for row in rows), "load")
+
+
+def _line(row: Row, top: float) -> str:
+    rate = row["messages_per_s"]
+    low, high = row["spread"]["messages_per_s"]
+    bar = f'<i class="bar" style="width:{rate / top * 100:.1f}%"></i>'
+    shown = [
+        f"{_figure(low)} – {_figure(high)}",
+        _figure(row["megabytes_per_s"]),
+        _delays(row["latency_us"]),
+        _delays(row["loaded_latency_us"]),
+        _figure(row["cpu_us_per_message"]),
+        _figure(row["rss_mb_max"]),
+    ]
+    kind = "" if row["system"].startswith(OURS) else ' class="peer"'
+    return (
+        f'<tr{kind}><th scope="row">{clean(_label(row))}</th><td class="n">{_figure(rate)}</td>'
+        f'<td><div class="track" aria-hidden="true">{bar}</div></td>{_cells(shown)}</tr>'
+    )
+
+
+def _cells(texts: Iterable[str]) -> str:
+    return "".join(f'<td class="n">{clean(text)}</td>' for text in texts)
+
+
+def _figure(value: float) -> str:
+    """Three digits, but all of those before the point."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _delays(delays: Mapping[str, float] | None) -> str:
+    return f"{time_of(delays['p50'])} – {time_of(delays['p99'])}" if delays else "–"
+
+
+def _ratios(rows: Sequence[Row]) -> str:
+    """Ours as a multiple of each peer."""
+    peers = [name for name in _labels(rows) if not name.startswith(OURS)]
+    ours = [row for row in rows if row["system"].startswith(OURS)]
+    if not peers or not ours:
+        return ""
+    head = [column("system"), column("load", "n"), *(column(f"× {name}", "n") for name in peers)]
+    lines = []
+    for row in ours:
+        ratios = (row["against"].get(name) for name in peers)
+        shown = _cells("–" if ratio is None else _figure(ratio) for ratio in ratios)
+        first = f'<th scope="row">{clean(_label(row))}</th><td class="n">{clean(_words(row))}</td>'
+        lines.append(f"<tr>{first}{shown}</tr>")
+    note = "Throughput of ours divided by that of each peer: the median of the rounds' ratios."
+    return section("ratios", "Times a peer", note, table("ratios", head, lines, "load"))
+
+
+# -- the rest --------------------------------------------------------------------------------------
+
+
+def _standing(found: Sequence[Row]) -> str:
+    if not found:
+        return ""
+    head = [column("system"), column("members", "n"), column("a member killed", "n")]
+    head += [column("a member joins", "n"), column("with state of", "n")]
+    rows = []
+    for each in found:
+        joined = each.get("join_ms")
+        cells = [
+            str(each["members"]),
+            _times(each["recovery_ms"]),
+            _times(joined) if joined else "–",
+            octets_of(each["state_octets"]) if joined else "–",
+        ]
+        rows.append(f'<tr><th scope="row">{clean(_label(each))}</th>{_cells(cells)}</tr>')
+    note = (
+        "From the kill to the first message in the view without it, at the last survivor; from the"
+        " call of join to a view with all and their state. Median, lowest and highest round."
+    )
+    return section("recovery", "Recovery", note, table("recovery", head, rows))
+
+
+def _times(found: Mapping[str, float]) -> str:
+    low, high = (time_of(found[name] * 1000) for name in ("low", "high"))
+    return f"{time_of(found['median'] * 1000)} ({low} – {high})"
+
+
+def _missing(told: Mapping[str, Any]) -> str:
+    said = [*dict.fromkeys(told["skipped"].values()), *told["troubles"]]
+    if not said:
+        return ""
+    listed = "".join(f'<li class="more">{clean(words)}</li>' for words in said)
+    return section("missing", "Not measured", "", f'<ul class="told">{listed}</ul>')
