@@ -164,11 +164,22 @@ class Member:
         self._count = count
         self._service = service
         self._hearing: Hearing | None = None
+        self._fallen = ""
         self._early: list[tuple[int, list[Item], list[bytes]]] = []
         self.together = asyncio.Event()
 
     async def listen(self) -> None:
-        """For ever; what ends it is trouble."""
+        """For ever; what ends it is trouble, but between orders it can wait: the others may only
+        have left before us."""
+        try:
+            await self._hear()
+        except UnisonoError as trouble:
+            if self._hearing is not None or not self.together.is_set():
+                raise
+            self._fallen = str(trouble)
+            await asyncio.Future()
+
+    async def _hear(self) -> None:
         async for batch in self._group.batches():
             now_ns = time.monotonic_ns()
             try:
@@ -192,6 +203,8 @@ class Member:
 
     async def obey(self, order: Order) -> dict[str, Any]:
         began_ns = time.process_time_ns()
+        if self._fallen:
+            raise UnisonoError(self._fallen)
         hearing = KINDS[order.what](order, self._group)
         for early in self._early:
             hearing.heard(*early)
@@ -199,14 +212,16 @@ class Member:
         self._hearing = hearing
         await until_ns(order.begin_ns)
         speaking = asyncio.create_task(self._speak(hearing))
+        heard = asyncio.create_task(hearing.done.wait())
         try:
-            await hearing.done.wait()
+            await asyncio.wait((speaking, heard), return_when=asyncio.FIRST_COMPLETED)
+            if order.what != MOURN or speaking.done():
+                await speaking
+            await heard
         finally:
             self._hearing = None
-            if order.what == MOURN:
-                speaking.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await speaking
+            speaking.cancel()
+            heard.cancel()
         told = {"did": order.what, "round": order.round, **hearing.answer()}
         return told | {"cpu_ns": time.process_time_ns() - began_ns}
 

@@ -52,7 +52,7 @@ class Order:
 def parsed(line: str) -> Order:
     """The order of a line; `ValueError` when it is none."""
     what, *words = line.split()
-    rate = 0.0 if what == "pour" else float(words.pop(4))
+    rate = "0" if what == "pour" else words.pop(4) if len(words) == 7 else ""
     number, begin_ns, seconds, size, speaks, senders = words
     return Order(
         what,
@@ -62,7 +62,7 @@ def parsed(line: str) -> Order:
         int(size),
         speaks == "1",
         int(senders),
-        rate,
+        float(rate),
     )
 
 

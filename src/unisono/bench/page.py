@@ -8,7 +8,8 @@ from importlib.resources import files
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from unisono.bench.results import Key
+from unisono.bench.ours import PREFIX as OURS
+from unisono.bench.results import Key, figure
 from unisono.spark.plots import Axis, Point, line_plot, logarithmic
 from unisono.spark.report.words import clean, column, count_of, octets_of, section, table, time_of
 
@@ -23,7 +24,6 @@ STYLE: Final = """
 h3 + .scroll { margin-bottom: 1.4rem; }
 .plots figure { margin-bottom: 1rem; }
 """
-OURS: Final = "unisono-"
 
 Row = Mapping[str, Any]
 Value = Callable[[Row], float | None]
@@ -230,27 +230,22 @@ def _line(row: Row, top: float) -> str:
     low, high = row["spread"]["messages_per_s"]
     bar = f'<i class="bar" style="width:{rate / top * 100:.1f}%"></i>'
     shown = [
-        f"{_figure(low)} – {_figure(high)}",
-        _figure(row["megabytes_per_s"]),
+        f"{figure(low)} – {figure(high)}",
+        figure(row["megabytes_per_s"]),
         _delays(row["latency_us"]),
         _delays(row["loaded_latency_us"]),
-        _figure(row["cpu_us_per_message"]),
-        _figure(row["rss_mb_max"]),
+        figure(row["cpu_us_per_message"]),
+        figure(row["rss_mb_max"]),
     ]
     kind = "" if row["system"].startswith(OURS) else ' class="peer"'
     return (
-        f'<tr{kind}><th scope="row">{clean(_label(row))}</th><td class="n">{_figure(rate)}</td>'
+        f'<tr{kind}><th scope="row">{clean(_label(row))}</th><td class="n">{figure(rate)}</td>'
         f'<td><div class="track" aria-hidden="true">{bar}</div></td>{_cells(shown)}</tr>'
     )
 
 
 def _cells(texts: Iterable[str]) -> str:
     return "".join(f'<td class="n">{clean(text)}</td>' for text in texts)
-
-
-def _figure(value: float) -> str:
-    """Three digits, but all of those before the point."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _delays(delays: Mapping[str, float] | None) -> str:
@@ -267,7 +262,7 @@ def _ratios(rows: Sequence[Row]) -> str:
     lines = []
     for row in ours:
         ratios = (row["against"].get(name) for name in peers)
-        shown = _cells("–" if ratio is None else _figure(ratio) for ratio in ratios)
+        shown = _cells("–" if ratio is None else figure(ratio) for ratio in ratios)
         first = f'<th scope="row">{clean(_label(row))}</th><td class="n">{clean(_words(row))}</td>'
         lines.append(f"<tr>{first}{shown}</tr>")
     note = "Throughput of ours divided by that of each peer: the median of the rounds' ratios."

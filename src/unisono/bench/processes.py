@@ -140,7 +140,14 @@ class Voice:
         self._pending += came
 
     def _gone(self) -> Trouble:
-        """How it ended, and the last it complained of."""
+        """How it ended, and the last it complained of; or the trouble that it told before."""
+        while came := os.read(self.fileno(), 1 << 16):
+            self._pending += came
+        try:
+            while self.hear() is not None:
+                pass
+        except Trouble as trouble:
+            return trouble
         try:
             code: int | str = self.process.wait(END_S)
         except subprocess.TimeoutExpired:

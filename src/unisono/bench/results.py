@@ -108,6 +108,11 @@ def rounded(value: float) -> float:
     return int(kept) if digits <= 0 else kept
 
 
+def figure(value: float) -> str:
+    """As it is shown: three digits, but all of those before the point."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def median(values: Sequence[float]) -> float:
     return rounded(statistics.median(values))
 

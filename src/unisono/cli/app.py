@@ -389,47 +389,6 @@ def daemon(
     raise typer.Exit(run_daemon(listen or (), ring, options, bounds, mode, as_json))
 
 
-@app.command()
-def bench(
-    what: Annotated[
-        str,
-        typer.Argument(
-            help="raw: one sender, two receivers, no order; or paper: the curves of the ring's."
-        ),
-    ] = "raw",
-    seconds: Annotated[
-        float | None,
-        typer.Option(min=0.1, max=60, callback=finite, help="raw: of each round; by default 1."),
-    ] = None,
-    rounds: Annotated[
-        int | None, typer.Option(min=1, max=100, help="raw: how many; by default 3.")
-    ] = None,
-    protocol: Annotated[
-        str | None, typer.Option(help="paper: with a total order; by default ring.")
-    ] = None,
-    option: Options = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="paper: for drawings; by default unisono-paper."),
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="paper: half a minute and small groups.")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Throughput and delay on real sockets of this machine."""
-    from unisono.cli.bench import bench as run_bench
-
-    options = given(
-        seconds=seconds,
-        rounds=rounds,
-        protocol=protocol,
-        option=option or None,
-        out=out,
-        quick=quick or None,
-    )
-    raise typer.Exit(run_bench(what, options, as_json))
-
-
 # Commands with so many options that they stand in files of their own.
+from unisono.cli import benching as benching  # noqa: E402
 from unisono.cli import feeding as feeding  # noqa: E402

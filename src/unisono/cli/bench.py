@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,13 @@ from unisono.cli import OK
 from unisono.cli.show import err, out, print_json
 from unisono.errors import Misuse
 
+OF_ALL = tuple(
+    """net members size senders protocol option service via peer seconds warm rounds recovery
+    state_octets out""".split()
+)
 OF_RAW = ("seconds", "rounds")
 OF_PAPER = ("protocol", "option", "out", "quick")
-KINDS = {"raw": OF_RAW, "paper": OF_PAPER}
+KINDS = {"all": OF_ALL, "raw": OF_RAW, "paper": OF_PAPER}
 """The benchmarks, each with its own options."""
 RAW_S, RAW_ROUNDS = 1.0, 3
 PAPER_OUT = Path("unisono-paper")
@@ -23,16 +27,28 @@ def bench(what: str, given: Mapping[str, Any], as_json: bool) -> int:
     if what not in KINDS:
         raise Misuse(f"no benchmark {what!r}: write one of {', '.join(KINDS)}")
     if misplaced := [name for name in given if name not in KINDS[what]]:
-        other = next(kind for kind, known in KINDS.items() if misplaced[0] in known)
-        raise Misuse(f"--{misplaced[0]} is for `unisono bench {other}`, not for {what}")
+        others = [f"`unisono bench {kind}`" for kind in KINDS if misplaced[0] in KINDS[kind]]
+        option = "--" + misplaced[0].replace("_", "-")
+        raise Misuse(f"{option} is for {' and '.join(others)}, not for {what}")
     if what == "raw":
         return raw(given.get("seconds", RAW_S), given.get("rounds", RAW_ROUNDS), as_json)
+    if what == "paper":
+        return _paper(given, as_json)
+    from unisono.cli.beside import beside
+
+    return beside(given, as_json)
+
+
+def _paper(given: Mapping[str, Any], as_json: bool) -> int:
     from unisono.cli.paper import paper
     from unisono.cli.words import options_of
 
+    protocols: Sequence[str] = given.get("protocol", ("ring",))
+    if len(protocols) > 1:
+        raise Misuse("--protocol: the paper's curves are of one protocol at a time")
     options = options_of(given.get("option", ()))
     directory = given.get("out", PAPER_OUT)
-    return paper(given.get("protocol", "ring"), options, directory, "quick" in given, as_json)
+    return paper(protocols[0], options, directory, "quick" in given, as_json)
 
 
 def raw(seconds: float, rounds: int, as_json: bool) -> int:

@@ -1,0 +1,282 @@
+"""`unisono bench all`: what is asked for becomes a plan, and what is found a table and a page."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from rich.table import Table
+
+from unisono.bench.measure import ALL, Plan, Run
+from unisono.bench.measure import as_json as found_as_json
+from unisono.bench.orders import SIZE_MIN
+from unisono.bench.ours import PREFIX, VIAS, Ours
+from unisono.bench.page import page
+from unisono.bench.results import PERCENTILES, Key, figure
+from unisono.bench.stage import check
+from unisono.bench.system import System
+from unisono.cli import OK, STOPPED, TERMINATED, refuse
+from unisono.cli.show import err, out, print_json, status
+from unisono.cli.words import options_of, whole
+from unisono.errors import Misuse
+from unisono.model import level_named
+
+PROTOCOLS: Final = ("ring", "mtp")
+MEMBERS_MIN, MEMBERS_MAX = 2, 64
+SIZE_MAX: Final = 16 << 20
+SIZE = re.compile(r"(\d{1,9})([kKmM]?)")
+UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20}
+WIDTH: Final = 120
+RESULTS, PAGE = "results.json", "bench.html"
+
+
+class _Terminated(BaseException):
+    """SIGTERM, as something that unwinds: members and namespaces are to be ended."""
+
+
+def beside(given: Mapping[str, Any], as_json: bool) -> int:
+    plan = plan_of(given)
+    systems = systems_of(given)
+    check(plan.net)
+    directory = _directory(given.get("out"))
+    console = err()
+    about = about_here(plan)
+    with status("the members start …") as moving, _terminable():
+
+        def tell(words: str) -> None:
+            if moving is not None:
+                moving.update(f"{words} …")
+
+        def warn(words: str) -> None:
+            console.print(f"unisono: {words}", markup=False)
+
+        try:
+            found = Run(plan, systems, tell, warn).run()
+        except _Terminated:
+            return TERMINATED
+    told = found_as_json(found, about)
+    if not told["results"]:
+        why = found.troubles or [*found.skipped.values()] or ["nothing was asked for"]
+        return refuse(f"nothing was measured: {why[0]}", STOPPED)
+    if directory is not None:
+        (directory / RESULTS).write_text(json.dumps(told, indent=1) + "\n")
+        (directory / PAGE).write_text(page(told))
+    if as_json:
+        print_json(told)
+        return OK
+    _show(told)
+    if directory is not None:
+        out().print(f"written: {directory / RESULTS}, {directory / PAGE}", markup=False)
+    return OK
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    def terminated(*_: object) -> NoReturn:
+        raise _Terminated
+
+    before = signal.signal(signal.SIGTERM, terminated)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _directory(directory: Path | None) -> Path | None:
+    if directory is None:
+        return None
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Misuse(f"--out {str(directory)!r}: {error.strerror}") from None
+    return directory
+
+
+# -- what is asked for ---------------------------------------------------------------------------
+
+
+def plan_of(given: Mapping[str, Any]) -> Plan:
+    """What was written, checked; what was not keeps the plan's default."""
+    asked: dict[str, Any] = {}
+    if "members" in given:
+        asked["members"] = tuple(map(_members, _each(given["members"])))
+    if "size" in given:
+        asked["sizes"] = tuple(map(_size, _each(given["size"])))
+    if "senders" in given:
+        asked["senders"] = tuple(map(_senders, _each(given["senders"])))
+    if "service" in given:
+        asked["services"] = tuple(map(_service, _each(given["service"])))
+    if "via" in given:
+        asked["vias"] = tuple(map(_via, _each(given["via"])))
+    if "warm" in given:
+        asked["warm_s"] = given["warm"]
+    for name in ("net", "seconds", "rounds", "recovery", "state_octets"):
+        if name in given:
+            asked[name] = given[name]
+    if "state_octets" in asked and not asked.get("recovery"):
+        raise Misuse("--state-octets is what a new member is given: it goes with --recovery")
+    plan = Plan(**asked)
+    if min(plan.senders, default=ALL) > max(plan.members):
+        raise Misuse(f"--senders {min(plan.senders)}: the group has {max(plan.members)} members")
+    return plan
+
+
+def _each(texts: Sequence[str]) -> list[str]:
+    """Values with commas, or the option again and again; each once."""
+    return list(dict.fromkeys(word.strip() for text in texts for word in text.split(",")))
+
+
+def _members(text: str) -> int:
+    count = whole(text, "--members")
+    if not MEMBERS_MIN <= count <= MEMBERS_MAX:
+        raise Misuse(f"--members {count}: from {MEMBERS_MIN} to {MEMBERS_MAX}")
+    return count
+
+
+def _size(text: str) -> int:
+    found = SIZE.fullmatch(text)
+    if not found:
+        raise Misuse(f"--size {text!r}: write octets, as 64, 1000, 64k or 1M")
+    octets = int(found[1]) * UNITS[found[2].lower()]
+    if not SIZE_MIN <= octets <= SIZE_MAX:
+        raise Misuse(f"--size {text}: from {SIZE_MIN} octets to {SIZE_MAX >> 20}M")
+    return octets
+
+
+def _senders(text: str) -> int:
+    if text == "all":
+        return ALL
+    count = whole(text, "--senders")
+    if count < 1:
+        raise Misuse(f"--senders {count}: at least 1, or all")
+    return count
+
+
+def _service(text: str) -> str:
+    if level_named(text) is None:
+        raise Misuse(f"--service {text!r}: write one of fifo, causal, agreed, safe")
+    return text.lower()
+
+
+def _via(text: str) -> str:
+    if text not in VIAS:
+        raise Misuse(f"--via {text!r}: write {' or '.join(VIAS)}")
+    return text
+
+
+def systems_of(given: Mapping[str, Any]) -> list[System]:
+    """Ours first, then the peers in the order asked for."""
+    options = options_of(given.get("option", ()))
+    ours: list[System] = [
+        Ours(protocol, options) for protocol in _each(given.get("protocol", PROTOCOLS))
+    ]
+    known = peers_here()
+    asked = _each(given.get("peer", ()))
+    if "all" in asked:
+        return ours + list(known.values())
+    if unknown := [name for name in asked if name not in known]:
+        raise Misuse(f"no peer {unknown[0]!r}: there is {', '.join(known)}, or all")
+    return ours + [known[name] for name in asked]
+
+
+def peers_here() -> dict[str, System]:
+    from unisono.bench.peers import peers
+    from unisono.bench.raw import Raw
+
+    return {**peers(), Raw.name: Raw()}
+
+
+def about_here(plan: Plan) -> dict[str, Any]:
+    """What the figures depend on."""
+    from datetime import UTC, datetime
+
+    return {
+        "net": plan.net,
+        "seconds": plan.seconds,
+        "warm_s": plan.warm_s,
+        "rounds": plan.rounds,
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0,
+        "load_before": round(os.getloadavg()[0], 2),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+# -- what is found -------------------------------------------------------------------------------
+
+
+def _show(told: Mapping[str, Any]) -> None:
+    screen, about = out(), told["about"]
+    screen.print(
+        f"[bold]bench[/]  {about['net']}, {about['rounds']} rounds of {about['seconds']:g} s each;"
+        " medians. A message counts when every member has it; delays in µs, of a lone message and"
+        " at half of the peak; CPU in µs a message, all processes; memory in MB, the largest"
+    )
+    # As wide as it is: cells that are broken into lines cannot be read at all.
+    screen.width = max(screen.width, WIDTH)
+    screen.print(_table(told["results"]))
+    for line in _ratios(told["results"]):
+        screen.print(line, markup=False)
+    for each in told["recovery"]:
+        words = f"{_label(each)}: a killed member costs {each['recovery_ms']['median']:,.0f} ms"
+        if "join_ms" in each:
+            words += (
+                f", one that joins with {each['state_octets']:,} octets of state"
+                f" {each['join_ms']['median']:,.0f} ms"
+            )
+        screen.print(words, markup=False)
+    if about["load_before"] > about["cores"] / 2:
+        screen.print(f"[yellow]the machine was busy before: load {about['load_before']}[/]")
+
+
+def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("", no_wrap=True)
+    for name in ("messages/s", "MB/s", "p50", "p99", "half: p50", "p99", "CPU", "memory"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for load, group in groupby(rows, key=_load):
+        table.add_row(f"[bold]{load}[/]")
+        for row in group:
+            table.add_row(
+                f"  {_label(row)}",
+                figure(row["messages_per_s"]),
+                figure(row["megabytes_per_s"]),
+                *_delays(row["latency_us"]),
+                *_delays(row["loaded_latency_us"]),
+                figure(row["cpu_us_per_message"]),
+                figure(row["rss_mb_max"]),
+            )
+    return table
+
+
+def _load(row: Mapping[str, Any]) -> str:
+    return f"{row['size']:,} B, {row['senders']} of {row['members']} send"
+
+
+def _label(row: Mapping[str, Any]) -> str:
+    return Key(row["system"], row["service"], row["via"], 0, 0, 0).label
+
+
+def _delays(delays: Mapping[str, float] | None) -> list[str]:
+    return [figure(delays[name]) if delays else "–" for name in PERCENTILES]
+
+
+def _ratios(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Ours as a multiple of each peer, a line a load."""
+    for row in rows:
+        if row["system"].startswith(PREFIX):
+            peers = {
+                name: ratio for name, ratio in row["against"].items() if not name.startswith(PREFIX)
+            }
+            if peers:
+                told = ", ".join(f"{figure(ratio)} × {name}" for name, ratio in peers.items())
+                yield f"{_label(row)}, {_load(row)}: {told}"
