@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import partial
 from itertools import repeat
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, overload
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """Bytes, wherever they lie. Payloads stay memoryviews until delivery."""
@@ -89,19 +89,72 @@ class Message(NamedTuple):
 _message = partial(tuple.__new__, Message)
 
 
-def messages(
-    sender: Member,
-    payloads: Sequence[bytes],
-    first: int,
-    view: str,
-    seq: int,
-    service: ServiceLevel,
-) -> Iterator[Message]:
-    """Messages of one sender in a row: the first has this number and this place in the total
-    order. Made all at once they cost a third of what one by one would."""
-    numbers, places = range(first, first + len(payloads)), range(seq, seq + len(payloads))
-    rows = zip(repeat(sender), payloads, numbers, repeat(view), places, repeat(service))
-    return map(_message, rows)
+class Span(NamedTuple):
+    """Messages of one sender in a row, of one length, not cut apart yet."""
+
+    sender: Member
+    octets: bytes
+    start: int
+    """Where in the octets the first of them begins; the others follow side by side."""
+    length: int
+    times: int
+    number: int
+    """Of the first, as its place."""
+    view: str
+    seq: int
+    service: ServiceLevel
+
+    @staticmethod
+    def of(message: Message) -> Span:
+        """One message."""
+        sender, payload, number, view, seq, service = message
+        return Span(sender, payload, 0, len(payload), 1, number, view, seq or 0, service)
+
+    def messages(self) -> Iterator[Message]:
+        """Made all at once they cost a third of what one by one would."""
+        sender, octets, at, length, times, number, view, seq, service = self
+        if not length:
+            payloads = [b""] * times
+        elif times == 1 and length == len(octets):
+            payloads = [octets]
+        else:
+            payloads = [octets[n : n + length] for n in range(at, at + times * length, length)]
+        numbers, places = range(number, number + times), range(seq, seq + times)
+        rows = zip(repeat(sender), payloads, numbers, repeat(view), places, repeat(service))
+        return map(_message, rows)
+
+
+class Spans(Sequence[Message]):
+    """Messages that are made when somebody looks at them. A protocol so hands over what is to be
+    delivered, and the world can send before it delivers."""
+
+    __slots__ = ("_count", "_made", "_spans")
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        self._spans = spans
+        self._count = sum(span.times for span in spans)
+        self._made: list[Message] | None = None
+
+    def _all(self) -> list[Message]:
+        if self._made is None:
+            self._made = [message for span in self._spans for message in span.messages()]
+            self._spans = ()
+        return self._made
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._all())
+
+    @overload
+    def __getitem__(self, at: int) -> Message: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Message]: ...
+
+    def __getitem__(self, at: int | slice) -> Message | list[Message]:
+        return self._all()[at]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from unisono.core import Effect
+from unisono.model import Span, Spans
 from unisono.protocols.ring.codes import Timer
 from unisono.protocols.ring.core import Site
 from unisono.protocols.ring.entrance import Entrance
@@ -176,8 +177,9 @@ def others_bytes(patch: Patch) -> None:
 
     def garbled(self: Any, turn: Any) -> Any:
         heard = hear(self, turn)
-        heard.messages[:] = [
-            m._replace(payload=m.payload + b"!") if m.number == 5 else m for m in heard.messages
+        heard.spans[:] = [
+            Span.of(m._replace(payload=m.payload + b"!") if m.number == 5 else m)
+            for m in Spans(heard.spans)
         ]
         return heard
 
@@ -205,7 +207,7 @@ def last_first(patch: Patch) -> None:
     def backwards(self: Any, turn: Any) -> Any:
         heard = hear(self, turn)
         if self.ring.index.get(self.key) == 1:
-            heard.messages.reverse()
+            heard.spans[:] = map(Span.of, reversed(Spans(heard.spans)))
         return heard
 
     patch.setattr(Ordering, "hear", backwards)

@@ -99,7 +99,7 @@ def hidden_delegates(patch: Patch) -> None:
     def own(self: Any, turn: Any) -> Any:
         heard = hear(self, turn)
         member = self._members[turn.holder]
-        heard.messages[:] = [m._replace(sender=member) for m in heard.messages]
+        heard.spans[:] = [span._replace(sender=member) for span in heard.spans]
         return heard
 
     patch.setattr(Ordering, "hear", own)

@@ -29,13 +29,6 @@ def joined(pieces: Sequence[Buffer]) -> bytes:
     return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
 
 
-def cut(octets: bytes, start: int, count: int, length: int) -> list[bytes]:
-    """So many payloads of one length that lie side by side."""
-    if not length:
-        return [b""] * count
-    return [octets[at : at + length] for at in range(start, start + count * length, length)]
-
-
 def packed(items: Iterable[tuple[T, int]], octets_max: int) -> Iterator[list[T]]:
     """Group items, each with its size, into loads of at most `octets_max`; order is kept.
 

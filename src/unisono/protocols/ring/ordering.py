@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from unisono.errors import BadPacket
-from unisono.model import Buffer, Member, Message, Service, messages
-from unisono.parts.packing import cut, joined
+from unisono.model import Buffer, Member, Service, Span
+from unisono.parts.packing import joined
 from unisono.parts.window import Window
 from unisono.protocols.ring.packets import WHOLE, Flag, Range, Token, key_of
 from unisono.protocols.ring.ring import Ring
@@ -60,7 +60,9 @@ class Heard:
     """What a turn says to the application, once it may be delivered."""
 
     s: int
-    messages: list[Message]
+    spans: list[Span]
+    count: int
+    """Of messages."""
     octets: int
     safe: bool
     """It waits until everyone has it."""
@@ -181,7 +183,7 @@ class Ordering:
     def hear(self, turn: Turn) -> Heard:
         """The turn that comes next, read: what it brings is the same at everyone, for the same
         turns came before it everywhere."""
-        told: list[Message] = []
+        spans: list[Span] = []
         content = b"".join(turn.pieces) if turn.content is None else turn.content
         turn.content = None
         try:
@@ -190,50 +192,49 @@ class Ordering:
             self.drops.append(bad.reason)
             runs = []
         at = len(content) - sum(len(run.chunks[0]) for run in runs)
-        octets = 0
         for run in runs:
-            octets += self._hear_run(run, content, at, told)
+            self._hear_run(run, content, at, spans)
             at += len(run.chunks[0])
-        return Heard(turn.s, told, octets, bool(turn.flags & Flag.SAFE))
+        count = sum(span.times for span in spans)
+        octets = sum(span.times * span.length for span in spans)
+        return Heard(turn.s, spans, count, octets, bool(turn.flags & Flag.SAFE))
 
-    def _hear_run(self, run: Run, content: bytes, at: int, told: list[Message]) -> int:
-        """The messages of a run, whose octets begin at this place; the answer is how many octets
-        the messages have.
+    def _hear_run(self, run: Run, content: bytes, at: int, spans: list[Span]) -> None:
+        """The messages of a run, whose octets begin at this place.
 
         [RNG-4] A delegate's run may come twice, or after a gap: whatever is not its originator's
         next message is passed over."""
         member = self._members.get(run.origin)
         if member is None:
             self.drops.append("origin")
-            return 0
+            return
         number, have, view = run.first, self.locals.get(run.origin, 0), str(self.ring.version)
-        octets = 0
-        for count, length, mark in run.groups:
-            end = at + count * length
-            past = have + 1 - number
-            payloads: Sequence[bytes] = ()
-            service = mark & SERVICE
-            if not 0 <= past < count:
-                pass
+        for times, size, mark in run.groups:
+            length, past = size, have + 1 - number
+            new, octets, start, service = times - past, content, at + past * length, mark & SERVICE
+            if not 0 <= past < times:
+                new = 0
             elif mark & IN_PIECES:
-                piece = memoryview(content)[at:end]
+                piece = memoryview(content)[at : at + length]
                 whole = self._grow(run.origin, number, mark, piece)
-                if whole is not None:
-                    payloads, service = (joined(whole.pieces),), whole.service
+                if whole is None:
+                    new = 0
+                else:
+                    octets, start, service = joined(whole.pieces), 0, whole.service
+                    length = len(octets)
             else:
-                payloads = cut(content, at + past * length, count - past, length)
                 self._growing.pop(run.origin, None)
-            if payloads:
-                place, new = self.place + 1, len(payloads)
-                told += messages(member, payloads, have + 1, view, place, _SERVICES[service])
+            if new:
+                level, first = _SERVICES[service], have + 1
+                place = self.place + 1
+                span = Span(member, octets, start, length, new, first, view, place, level)
+                spans.append(span)
                 self.place += new
                 have += new
-                octets += sum(map(len, payloads))
             if not mark & MORE:
-                number += count
-            at = end
+                number += times
+            at += times * size
         self.locals[run.origin] = have
-        return octets
 
     def _grow(self, origin: int, number: int, mark: int, piece: Buffer) -> Growing | None:
         """A piece of a large message; the message when it was the last."""

@@ -9,7 +9,7 @@ from collections import deque
 from typing import NamedTuple
 
 from unisono.core import Capture, Deliver, Effect, Install
-from unisono.model import Member, Message, View
+from unisono.model import Member, Span, Spans, View
 from unisono.protocols.ring.ordering import Heard
 from unisono.protocols.ring.ring import Ring
 
@@ -36,9 +36,9 @@ class Stream:
         return len(self._items)
 
     def hear(self, heard: Heard) -> None:
-        if heard.messages:
+        if heard.count:
             self._items.append(heard)
-            self.octets += heard.octets + 32 * len(heard.messages)
+            self.octets += heard.octets + 32 * heard.count
 
     def change(self, ring: Ring, captures: bool) -> None:
         """[RNG-16] The ring, delivered as a membership message that says who is new."""
@@ -72,19 +72,19 @@ class Stream:
     def pump(self, safe: int, out: list[Effect]) -> None:
         """Deliver what may be delivered."""
         items = self._items
-        messages: list[Message] = []
+        spans: list[Span] = []
         while items:
             item = items[0]
             if isinstance(item, Heard):
                 if item.safe and item.s > safe:
                     break
-                messages += item.messages
-                self.octets -= item.octets + 32 * len(item.messages)
+                spans += item.spans
+                self.octets -= item.octets + 32 * item.count
             else:
-                if messages:
-                    out.append(Deliver(messages))
-                    messages = []
+                if spans:
+                    out.append(Deliver(Spans(spans)))
+                    spans = []
                 out.append(Install(item) if isinstance(item, View) else Capture(item.version))
             items.popleft()
-        if messages:
-            out.append(Deliver(messages))
+        if spans:
+            out.append(Deliver(Spans(spans)))
