@@ -66,6 +66,9 @@ def run(orders: dict[str, Any]) -> None:
     session = open_session(f"local[2,{ATTEMPTS}]", "unisono-sink", **SETTINGS)
     session.sparkContext.setLogLevel("OFF")
     register(session)
+    if orders.get("stands_by"):
+        # Ready, until it is told where the feed is.
+        orders = {**orders, "feed": sys.stdin.readline().strip()}
     lines = session.readStream.option("maxFilesPerTrigger", orders["files"]).text(orders["lines"])
     shuffled = lines.select(F.col("value").alias("payload")).repartition(3, "payload")
     if orders.get("unsteady", True):
