@@ -1,0 +1,97 @@
+"""Corosync's closed process groups: a daemon a seat, and our client of `libcpg` beside each."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from unisono.bench.peers.tools import compiled, not_installed, only_agreed, source
+from unisono.bench.processes import PATH, Trouble, ended_with, spawned
+from unisono.bench.stage import MTU, NAMESPACES
+from unisono.bench.system import Load, Seat, Stage, Troupe
+
+GROUP: Final = "bench"
+MULTICAST: Final = "239.77.0.1"
+WINDOW, TURN = 300, 100
+"""Packets on the way, and in one turn of one member: by default 50 and 17, here where messages are
+larger than a packet, which makes it faster by a tenth or two. Small ones gain nothing."""
+HEADER: Final = "corosync/cpg.h"
+# The daemon holds a lock in /run, under one name on a machine: each gets a /run of its own.
+ALONE: Final = "mount -t tmpfs tmpfs /run && exec corosync -f -c {conf}"
+
+
+class Corosync:
+    """Totem's ring in C, Debian's packages."""
+
+    name = "corosync"
+
+    def missing(self) -> str:
+        if not shutil.which("corosync", path=PATH):
+            return not_installed("corosync")
+        if not shutil.which("gcc", path=PATH):
+            return not_installed("gcc (for our client of libcpg)")
+        if not Path("/usr/include", HEADER).exists():
+            return not_installed("libcpg-dev")
+        return ""
+
+    def refuses(self, load: Load) -> str:
+        return only_agreed(self.name, load)
+
+    @contextlib.contextmanager
+    def started(self, stage: Stage, load: Load) -> Iterator[Troupe]:
+        if stage.net != NAMESPACES:
+            # Its clients find their daemon by an abstract socket: one name a network namespace.
+            raise Trouble(
+                "corosync: one daemon a network namespace: measure it with --net namespaces"
+            )
+        client = stage.scratch / "corosync-member"
+        compiled("gcc", "-O2", "-o", str(client), str(source("corosync.c")), "-lcpg")
+        with ended_with() as daemons, ended_with() as members:
+            for seat in stage.seats:
+                home = stage.scratch / f"corosync-{seat.index}"
+                home.mkdir(exist_ok=True)
+                conf = home / "corosync.conf"
+                conf.write_text(configuration(stage.seats, seat, home, load.size))
+                alone = ["unshare", "--mount", "sh", "-c", ALONE.format(conf=conf)]
+                daemons.append(spawned(seat, alone, stage.scratch, "corosync"))
+            for seat in stage.seats:
+                command = [str(client), GROUP, str(seat.index), str(len(stage.seats))]
+                members.append(spawned(seat, command, stage.scratch, "corosync-member"))
+            yield Troupe(members, tuple(daemon.pid for daemon in daemons))
+
+
+def configuration(seats: Sequence[Seat], seat: Seat, home: Path, size: int) -> str:
+    """`corosync.conf` of one daemon. What is set and why: docs/PEERS.md."""
+    nodes = "\n".join(
+        f"  node {{\n    nodeid: {each.index + 1}\n    ring0_addr: {each.host}\n  }}"
+        for each in seats
+    )
+    window = f"  window_size: {WINDOW}\n  max_messages: {TURN}\n" if size > MTU else ""
+    return f"""totem {{
+  version: 2
+  cluster_name: unisono-bench
+  transport: udp
+  netmtu: {MTU}
+  interface {{
+    linknumber: 0
+    bindnetaddr: {seat.host}
+    mcastaddr: {MULTICAST}
+    mcastport: 5405
+  }}
+{window}}}
+nodelist {{
+{nodes}
+}}
+logging {{
+  to_stderr: yes
+  to_syslog: no
+  to_logfile: no
+  blackbox: off
+}}
+system {{
+  state_dir: {home}
+}}
+"""

@@ -1,0 +1,116 @@
+"""NATS JetStream: one server, Debian's, with a stream in memory; members publish and follow it.
+
+`python -m unisono.bench.peers.nats HOST INDEX MEMBERS` is a member.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from unisono.bench.peers.client import Carrier, Ear, run
+from unisono.bench.peers.tools import member_command, no_module, not_installed, only_agreed
+from unisono.bench.processes import PATH, ended_with, spawned
+from unisono.bench.system import Load, Stage, Troupe
+
+PORT: Final = 17222
+STREAM: Final = "bench"
+KEPT_OCTETS: Final = 512 << 20
+"""What the stream holds at most; a member may lag by that."""
+PENDING_COUNT_MAX: Final = 4000
+"""Messages that the server has not yet acknowledged; the client's own default."""
+SERVER_WAIT_S: Final = 20
+
+
+class Nats:
+    """One server that all talk to, Debian's package."""
+
+    name = "nats"
+
+    def missing(self) -> str:
+        if not shutil.which("nats-server", path=PATH):
+            return not_installed("nats-server")
+        return no_module("nats", "nats-py")
+
+    def refuses(self, load: Load) -> str:
+        return only_agreed(self.name, load)
+
+    @contextlib.contextmanager
+    def started(self, stage: Stage, load: Load) -> Iterator[Troupe]:
+        home = stage.scratch / "nats"
+        home.mkdir(exist_ok=True)
+        conf = home / "nats.conf"
+        conf.write_text(configuration(stage.server.host, home))
+        with ended_with() as servers, ended_with() as members:
+            command = ["nats-server", "-c", str(conf)]
+            servers.append(spawned(stage.server, command, stage.scratch, "nats"))
+            for seat in stage.seats:
+                words = (stage.server.host, str(seat.index), str(len(stage.seats)))
+                command = member_command(__name__, *words)
+                members.append(spawned(seat, command, stage.scratch, "nats-member"))
+            yield Troupe(members, (servers[0].pid,))
+
+
+def configuration(host: str, home: Path) -> str:
+    """Its default but for where it listens, and that a message of 1 MiB fits."""
+    return f"""listen: "{host}:{PORT}"
+max_payload: 8MB
+max_pending: 256MB
+jetstream {{
+  store_dir: "{home}"
+  max_memory_store: 2GB
+}}
+"""
+
+
+class Stream(Carrier):
+    """Publishes without waiting for each acknowledgement, up to a bound."""
+
+    def __init__(self, jetstream: Any) -> None:
+        self._publish = jetstream.publish_async
+
+    async def say(self, payloads: Sequence[bytes]) -> None:
+        for each in payloads:
+            await self._publish(STREAM, each)
+
+
+@contextlib.asynccontextmanager
+async def connected(host: str, ear: Ear) -> AsyncIterator[Carrier]:
+    import nats
+    from nats.js.api import StorageType
+
+    async def told(error: Exception) -> None:
+        print(repr(error), file=sys.stderr)
+
+    client = await nats.connect(
+        f"nats://{host}:{PORT}",
+        error_cb=told,
+        reconnect_time_wait=0.1,
+        max_reconnect_attempts=SERVER_WAIT_S * 10,
+        allow_reconnect=True,
+        pending_size=8 << 20,
+    )
+    jetstream = client.jetstream(publish_async_max_pending=PENDING_COUNT_MAX)
+    await jetstream.add_stream(
+        name=STREAM, subjects=[STREAM], storage=StorageType.MEMORY, max_bytes=KEPT_OCTETS
+    )
+
+    async def heard(message: Any) -> None:
+        ear.heard((message.data,))
+
+    await jetstream.subscribe(
+        STREAM, cb=heard, ordered_consumer=True, pending_msgs_limit=-1, pending_bytes_limit=-1
+    )
+    try:
+        yield Stream(jetstream)
+    finally:
+        await client.close()
+
+
+if __name__ == "__main__":
+    host, me, members = sys.argv[1:]
+    sys.exit(run(lambda ear: connected(host, ear), int(me), int(members)))

@@ -1,0 +1,105 @@
+"""PySyncObj: Raft in Python, from PyPI; an ordered message is a replicated call on an object.
+
+`python -m unisono.bench.peers.pysyncobj INDEX HOST...` is a member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any, Final
+
+from unisono.bench.peers.client import Carrier, Ear, run
+from unisono.bench.peers.tools import member_command, no_module, only_agreed
+from unisono.bench.processes import ended_with, spawned
+from unisono.bench.system import Load, Stage, Troupe
+
+PORT: Final = 17400
+READY_S: Final = 60.0
+SETTINGS: Final[dict[str, Any]] = {
+    # Its batches are what was called within this time; by default a tenth of a second.
+    "appendEntriesUseBatch": True,
+    "appendEntriesPeriod": 0.005,
+    "autoTickPeriod": 0.005,
+    # So patient that a busy machine changes no leader in the middle of a round.
+    "raftMinTimeout": 2.0,
+    "raftMaxTimeout": 4.0,
+    "connectionTimeout": 10.0,
+    "connectionRetryTime": 0.2,
+    # A member that lags is sent the calls, never the state that they led to: each is a message.
+    "logCompactionMinEntries": 1 << 40,
+    "logCompactionMinTime": 1 << 40,
+    "sendBufferSize": 1 << 20,
+    "recvBufferSize": 1 << 20,
+}
+
+
+class PySyncObj:
+    """Raft in pure Python."""
+
+    name = "pysyncobj"
+
+    def missing(self) -> str:
+        return no_module("pysyncobj", "pysyncobj")
+
+    def refuses(self, load: Load) -> str:
+        return only_agreed(self.name, load)
+
+    @contextlib.contextmanager
+    def started(self, stage: Stage, load: Load) -> Iterator[Troupe]:
+        hosts = [seat.host for seat in stage.seats]
+        with ended_with() as members:
+            for seat in stage.seats:
+                command = member_command(__name__, str(seat.index), *hosts)
+                members.append(spawned(seat, command, stage.scratch, "pysyncobj-member"))
+            yield Troupe(members)
+
+
+class Log(Carrier):
+    """Calls that every member makes in the same order, in the library's own thread."""
+
+    ahead_count_max = 2000  # its queues only make it slower
+
+    def __init__(self, me: int, hosts: Sequence[str], ear: Ear) -> None:
+        from pysyncobj import SyncObj, SyncObjConf, replicated
+
+        class Heard(SyncObj):  # type: ignore[misc]
+            @replicated  # type: ignore[untyped-decorator]
+            def heard(self, payload: bytes) -> None:
+                ear.heard((payload,))
+
+        addresses = [f"{host}:{PORT + i}" for i, host in enumerate(hosts)]
+        others = [each for i, each in enumerate(addresses) if i != me]
+        self.object = Heard(addresses[me], others, SyncObjConf(**SETTINGS))
+
+    async def ready(self) -> None:
+        async with asyncio.timeout(READY_S):
+            while not self.object.isReady():
+                await asyncio.sleep(0.05)
+
+    def quiet(self) -> None:
+        # Nobody lags now, so that what was said need not be kept.
+        self.object.forceLogCompaction()
+
+    async def say(self, payloads: Sequence[bytes]) -> None:
+        call = self.object.heard
+        for each in payloads:
+            call(each)
+        await asyncio.sleep(0)
+
+
+@contextlib.asynccontextmanager
+async def connected(me: int, hosts: Sequence[str], ear: Ear) -> AsyncIterator[Carrier]:
+    log = Log(me, hosts, ear)
+    try:
+        await log.ready()
+        yield log
+    finally:
+        log.object.destroy()
+
+
+if __name__ == "__main__":
+    me, *hosts = sys.argv[1:]
+    sys.exit(run(lambda ear: connected(int(me), hosts, ear), int(me), len(hosts)))

@@ -1,0 +1,132 @@
+"""Redis Streams: one server, Debian's, that orders by being one; members add to it and read it.
+
+`python -m unisono.bench.peers.redis HOST INDEX MEMBERS` is a member.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any, Final
+
+from unisono.bench.peers.client import Carrier, Ear, run
+from unisono.bench.peers.tools import member_command, no_module, not_installed, only_agreed
+from unisono.bench.processes import PATH, ended_with, spawned
+from unisono.bench.system import Load, Stage, Troupe
+
+PORT: Final = 17379
+STREAM: Final = "bench"
+KEPT_OCTETS: Final = 512 << 20
+"""What the stream holds at most; a member may lag by that."""
+READ_COUNT: Final = 500
+SERVER_WAIT_S: Final = 20.0
+FIELD: Final = b"m"
+
+
+class Redis:
+    """One server that all talk to, Debian's package."""
+
+    name = "redis"
+
+    def missing(self) -> str:
+        if not shutil.which("redis-server", path=PATH):
+            return not_installed("redis-server")
+        return no_module("redis", "redis")
+
+    def refuses(self, load: Load) -> str:
+        return only_agreed(self.name, load)
+
+    @contextlib.contextmanager
+    def started(self, stage: Stage, load: Load) -> Iterator[Troupe]:
+        with ended_with() as servers, ended_with() as members:
+            servers.append(
+                spawned(stage.server, server_command(stage.server.host), stage.scratch, "redis")
+            )
+            for seat in stage.seats:
+                words = (stage.server.host, str(seat.index), str(len(stage.seats)))
+                command = member_command(__name__, *words)
+                members.append(spawned(seat, command, stage.scratch, "redis-member"))
+            yield Troupe(members, (servers[0].pid,))
+
+
+def server_command(host: str) -> list[str]:
+    """All in memory: nothing is written to a disk, as with us."""
+    options = {
+        "--bind": host,
+        "--port": str(PORT),
+        "--protected-mode": "no",
+        "--save": "",
+        "--appendonly": "no",
+        "--logfile": "/dev/null",
+    }
+    return ["redis-server", *(word for pair in options.items() for word in pair)]
+
+
+class Stream(Carrier):
+    """Adds in pipelines; a thread of its own reads, in batches."""
+
+    def __init__(self, host: str, ear: Ear) -> None:
+        self._host = host
+        self._ear = ear
+        self._adding = self._client()
+        self._over = False
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
+
+    async def say(self, payloads: Sequence[bytes]) -> None:
+        # The call blocks, and may: this thread has nothing else to do. It waits for the server,
+        # which is all the flow control that Redis has.
+        pipeline = self._adding.pipeline(transaction=False)
+        kept = max(1000, KEPT_OCTETS // len(payloads[0]))
+        for each in payloads:
+            pipeline.xadd(STREAM, {FIELD: each}, maxlen=kept, approximate=True)
+        pipeline.execute()
+        await asyncio.sleep(0)
+
+    def close(self) -> None:
+        self._over = True
+
+    def _client(self) -> Any:
+        import redis
+
+        until = time.monotonic() + SERVER_WAIT_S
+        while True:
+            client = redis.Redis(self._host, PORT, socket_connect_timeout=2)
+            try:
+                client.ping()
+                return client
+            except redis.exceptions.ConnectionError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.05)
+
+    def _read(self) -> None:
+        try:
+            client, last = self._client(), b"0"
+            while not self._over:
+                found = client.xread({STREAM: last}, count=READ_COUNT, block=1000)
+                for _, entries in found.items() if isinstance(found, dict) else found:
+                    self._ear.heard([fields[FIELD] for _, fields in entries])
+                    last = entries[-1][0]
+        except Exception as error:  # a thread's trouble is told, or nobody hears of it
+            if not self._over:
+                self._ear.trouble(f"redis: {error}")
+
+
+@contextlib.asynccontextmanager
+async def connected(host: str, ear: Ear) -> AsyncIterator[Carrier]:
+    stream = Stream(host, ear)
+    try:
+        yield stream
+    finally:
+        stream.close()
+
+
+if __name__ == "__main__":
+    host, me, members = sys.argv[1:]
+    sys.exit(run(lambda ear: connected(host, ear), int(me), int(members)))
