@@ -1,4 +1,4 @@
-# Every target does its own set-up. Nothing here needs root.
+# Every target does its own set-up. Nothing here needs root but bench-peers.
 
 PYTHON ?= python3
 SEEDS  ?= 3000
@@ -11,10 +11,10 @@ STAMP  := $(VENV)/.set-up
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint check rules soak explore bench curves clean
+.PHONY: help setup demo test lint check rules soak explore bench bench-peers curves clean
 
 help:  ## show this
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 setup: $(STAMP)  ## make .venv with all that is needed, a Java for Spark included
 
@@ -43,6 +43,19 @@ explore: setup  ## every interleaving of MTP's agreement in small webs: a quarte
 
 bench: setup  ## throughput and latency on real sockets
 	@$(BIN)/unisono bench
+
+PEERS := corosync libcpg-dev gcc libc6-dev libjgroups-java default-jdk-headless nats-server redis-server
+
+# The bench starts servers of its own: Debian is kept from starting one for all the machine.
+bench-peers: setup  ## install the systems that the bench measures beside us: Debian and root
+	@command -v apt-get >/dev/null || { echo "the peers are Debian's packages: $(PEERS)"; exit 1; }
+	@test "$$(id -u)" = 0 || { echo "installing packages needs root: sudo make bench-peers"; exit 1; }
+	@apt-get -qq update
+	@policy=/usr/sbin/policy-rc.d; if ! test -e $$policy; then trap "rm -f $$policy" EXIT; \
+	    printf '#!/bin/sh\nexit 101\n' >$$policy && chmod +x $$policy; fi; \
+	    DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends $(PEERS) >/dev/null
+	@$(PIP) install -c constraints.txt -e '.[bench]'
+	@$(BIN)/python -m unisono.bench.peers
 
 curves: setup  ## the curves of the ring's paper, measured here, for docs/BENCHMARKS.md: minutes
 	@$(BIN)/unisono bench paper --out docs/figures
