@@ -46,7 +46,7 @@ def test_a_file_cut_anywhere_has_its_whole_groups(tmp_path: Path) -> None:
     nested = tuple(name == "members" for name in SCHEMA.names)
     with path.open("rb") as file:
         for length in range(path.stat().st_size):
-            groups = torn.whole_groups(file.fileno(), length, nested)
+            groups = torn.whole_groups(torn.Octets(file.fileno(), length), nested)
             assert [group.end for group in groups] == [end for end in ends[1:] if end <= length]
             assert all(group.rows == 4 for group in groups)
 

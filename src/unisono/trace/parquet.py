@@ -46,6 +46,7 @@ belongs here, so that older traces still read; columns that are not in it are pa
 VERSION: Final = 1
 """Of the schema, for people and tools to see: readers go by the columns that are there."""
 
+_NAMES: Final = frozenset(SCHEMA.names)
 _NESTED: Final = tuple(pa.types.is_list(kind) for kind in SCHEMA.types)
 
 
@@ -88,7 +89,7 @@ class ParquetPart:
             handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
             about = os.fstat(handle)
             if stat.S_ISREG(about.st_mode):
-                yield from self._tables(handle, about.st_size)
+                yield from self._tables(torn.Octets(handle, about.st_size))
             else:
                 self._lose("not a regular file")
         except Exception as error:  # pyarrow raises many kinds; all mean the same here
@@ -101,8 +102,8 @@ class ParquetPart:
         self.torn = True
         self.lost = self.lost or reason
 
-    def _tables(self, handle: int, size: int) -> Iterator[pa.Table]:
-        opened = self._opened(handle, size) or self._recovered(handle, size)
+    def _tables(self, octets: torn.Octets) -> Iterator[pa.Table]:
+        opened = self._opened(octets) or self._recovered(octets)
         if opened is None:
             return
         file, count = opened
@@ -110,52 +111,62 @@ class ParquetPart:
             fault = self._misfit(file.schema_arrow)
             if fault:
                 return self._lose(fault)
-            for index in range(count):
-                table = self._group(file, index)
-                if table is not None:
-                    yield table
+            yield from self._groups(file, count)
+
+    def _groups(self, file: pq.ParquetFile, count: int) -> Iterator[pa.Table]:
+        for index in range(count):
+            table = self._group(file, index)
+            if table is not None:
+                yield table
 
     def _group(self, file: pq.ParquetFile, index: int) -> pa.Table | None:
         """One row group; nothing when there is nothing in it to give."""
         return _canonical(file.read_row_group(index, columns=SCHEMA.names, use_threads=False))
 
-    def _opened(self, handle: int, size: int) -> tuple[pq.ParquetFile, int] | None:
+    def _opened(self, octets: torn.Octets) -> tuple[pq.ParquetFile, int] | None:
         """The file by its own footer, with the number of its row groups, when all is in order.
 
         The footer is looked through first: some that are damaged make pyarrow end the process."""
         try:
-            groups = torn.footer_groups(handle, size)
+            groups = torn.footer_groups(torn.footer_of(octets), _NAMES, _model())
             for group in groups:
-                torn.check_group(handle, size, group, set(SCHEMA.names))
-            return self._open(handle, None), len(groups)
+                torn.check_group(octets, group)
+            return self._open(octets, None), len(groups)
         except Exception:
             return None
 
-    def _open(self, handle: int, metadata: Any) -> pq.ParquetFile:
+    def _open(
+        self, octets: torn.Octets, metadata: Any, words: Sequence[str] | None = None
+    ) -> pq.ParquetFile:
+        """The file, with the columns `words` as dictionaries."""
         # By the handle: pyarrow opens no file whose name is not text.
+        held = octets.held
         return pq.ParquetFile(
-            io.FileIO(handle, closefd=False),
+            io.FileIO(octets.handle, closefd=False) if held is None else pa.BufferReader(held),
             metadata=metadata,
+            read_dictionary=words,
             page_checksum_verification=True,
             pre_buffer=False,
         )
 
-    def _recovered(self, handle: int, size: int) -> tuple[pq.ParquetFile, int] | None:
+    def _recovered(self, octets: torn.Octets) -> tuple[pq.ParquetFile, int] | None:
         """The file by a footer that is made anew for the row groups that are whole."""
         self.torn = True
-        groups = torn.whole_groups(handle, size, _NESTED)
+        groups = torn.whole_groups(octets, _NESTED)
         if not groups:
             self.lost = "torn, or no Parquet: no whole row group in it"
             return None
-        rest = size - groups[-1].end
+        rest = octets.size - groups[-1].end
         if rest:
             self.lost = f"torn: {rest} bytes after the last whole row group"
         footer = torn.rebuilt_footer(groups, _model())
         metadata = pq.read_metadata(io.BytesIO(torn.MAGIC + footer))
-        return self._open(handle, metadata), len(groups)
+        return self._open(octets, metadata), len(groups)
 
     def _misfit(self, schema: pa.Schema) -> str | None:
         """Why the columns are not those of a trace. Others may stand beside them."""
+        if schema.equals(SCHEMA):
+            return None
         for field in SCHEMA:
             count = len(schema.get_all_field_indices(field.name))
             if count == 0 and field.name in OPTIONAL:
@@ -170,11 +181,13 @@ class ParquetPart:
 
 @cache
 def _model() -> bytes:
-    """A file with one row, for its footer."""
+    """The footer of a file with one row."""
     out = io.BytesIO()
     with writer_to(out) as writer:
         writer.write_batch(batch_of([Row("", "", "", 0, 0, 0, "")]))
-    return out.getvalue()
+    data = out.getvalue()
+    length = int.from_bytes(data[-8:-4], "little")
+    return data[-8 - length : -8]
 
 
 def _castable(kind: pa.DataType, wanted: pa.DataType) -> bool:

@@ -16,6 +16,7 @@ import os
 from typing import Final, NamedTuple
 
 from unisono.trace.compact import I32, I64, LIST, STRUCT, Malformed, Reader, Struct, encoded
+from unisono.trace.usual import About, Column, Head, page_head, usual_of
 
 MAGIC: Final = b"PAR1"
 PAGE_OCTETS_MAX: Final = 256 << 20
@@ -26,6 +27,28 @@ ROWS_MAX: Final = 10_000_000
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
 _HEAD_OCTETS: Final = (512, 1 << 16)
 """A header is first looked for in few bytes, then in more: long statistics may be in it."""
+_HELD_OCTETS_MAX: Final = 1 << 20
+"""A smaller file is read at once: asking for each page takes longer."""
+
+
+class Octets:
+    """A file, or the first of its octets: a small one in memory, a large one as it is asked for."""
+
+    def __init__(self, handle: int, size: int) -> None:
+        self.handle = handle
+        self.size = size
+        self.held: bytes | None = None
+        if size <= _HELD_OCTETS_MAX:
+            self.held = os.pread(handle, size, 0)
+            # It may have been cut since it was asked how long it is.
+            self.size = len(self.held)
+
+    def at(self, offset: int, count: int) -> bytes:
+        """So many octets from there on, or those that there are."""
+        count = max(0, min(count, self.size - offset))
+        if self.held is not None:
+            return self.held[offset : offset + count]
+        return os.pread(self.handle, count, offset)
 
 
 class Page(NamedTuple):
@@ -55,33 +78,39 @@ class Group(NamedTuple):
         return self.chunks[-1].pages[-1].end
 
 
-def page_at(handle: int, offset: int, size: int) -> Page:
+def page_at(file: Octets, offset: int) -> Page:
     """The page that begins at `offset`, or `Malformed` when there is no whole one."""
     for octets in _HEAD_OCTETS:
-        head = os.pread(handle, min(octets, max(size - offset, 0)), offset)
-        reader = Reader(head)
+        head = file.at(offset, octets)
         try:
-            return _page(reader.struct(), reader, offset, size)
+            return _page(page_head(head) or _any_head(head), offset, file.size)
         except Malformed:
             if len(head) < octets or octets == _HEAD_OCTETS[-1]:
                 raise
     raise Malformed("no page")
 
 
-def _page(head: Struct, reader: Reader, offset: int, size: int) -> Page:
-    kind, plain, packed = (_integer(head, field) for field in (1, 2, 3))
-    end = offset + reader.at + packed
+def _any_head(data: bytes) -> Head:
+    """Any header that is well formed."""
+    reader = Reader(data)
+    fields = reader.struct()
+    kind, plain, packed = (_integer(fields, field) for field in (1, 2, 3))
+    field = {_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}.get(kind)
+    if field is None or fields.get(field, (0, None))[0] != STRUCT:
+        raise Malformed("an unknown page")
+    about = fields[field][1]
+    encoding = _integer(about, 4 if kind == _DATA_V2 else 2)
+    return Head(reader.at, kind, plain, packed, _integer(about, 1), encoding)
+
+
+def _page(head: Head, offset: int, size: int) -> Page:
+    octets, kind, plain, packed, values, encoding = head
+    end = offset + octets + packed
     if packed < 0 or plain < 0 or plain > PAGE_OCTETS_MAX or end > size:
         raise Malformed("a page longer than the file")
-    field = {_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}.get(kind)
-    if field is None or head.get(field, (0, None))[0] != STRUCT:
-        raise Malformed("an unknown page")
-    about = head[field][1]
-    values = _integer(about, 1)
-    encoding = _integer(about, 4 if kind == _DATA_V2 else 2)
     if not 0 <= values <= PAGE_OCTETS_MAX:
         raise Malformed("a page of too many values")
-    return Page(offset, end, kind, values, encoding, reader.at + plain)
+    return Page(offset, end, kind, values, encoding, octets + plain)
 
 
 def _integer(fields: Struct, number: int, wanted: int = I32) -> int:
@@ -91,16 +120,16 @@ def _integer(fields: Struct, number: int, wanted: int = I32) -> int:
     return value
 
 
-def whole_groups(handle: int, size: int, nested: tuple[bool, ...]) -> list[Group]:
+def whole_groups(file: Octets, nested: tuple[bool, ...]) -> list[Group]:
     """The whole row groups from the front; `nested` says of each column whether it is a list."""
     groups: list[Group] = []
-    if os.pread(handle, len(MAGIC), 0) != MAGIC:
+    if file.at(0, len(MAGIC)) != MAGIC:
         return groups
     chunks: list[Chunk] = []
     offset = len(MAGIC)
     while True:
         try:
-            page = page_at(handle, offset, size)
+            page = page_at(file, offset)
         except Malformed:
             return groups
         offset = page.end
@@ -129,10 +158,9 @@ def _even(chunks: list[Chunk], rows: int, nested: tuple[bool, ...]) -> bool:
 
 
 def rebuilt_footer(groups: list[Group], model: bytes) -> bytes:
-    """The footer for these row groups. `model` is a file of the same schema with one row group:
-    its footer has all that the pages do not tell."""
-    length = int.from_bytes(model[-8:-4], "little")
-    footer = Reader(model[-8 - length : -8]).struct()
+    """The footer for these row groups. `model` is that of a file of the same schema with one row
+    group: it has all that the pages do not tell."""
+    footer = Reader(model).struct()
     columns = [column[3][1] for column in footer[4][1][1][0][1][1][1]]
     footer[3] = (I64, sum(group.rows for group in groups))
     footer[4] = (LIST, (STRUCT, [_group_fields(group, columns) for group in groups]))
@@ -172,24 +200,34 @@ def _group_fields(group: Group, columns: list[Struct]) -> Struct:
 # -- the footer that is there ----------------------------------------------------------------------
 
 
-def footer_groups(handle: int, size: int) -> list[Struct]:
-    """What a file's own footer says of its row groups; `Malformed` when it has no footer."""
-    tail = os.pread(handle, 8, size - 8) if size >= 12 else b""
+def footer_of(file: Octets) -> bytes:
+    """A file's own footer; `Malformed` when it has none."""
+    tail = file.at(file.size - 8, 8) if file.size >= 12 else b""
     length = int.from_bytes(tail[:4], "little")
-    if tail[4:] != MAGIC or length > size - 12:
+    if tail[4:] != MAGIC or length > file.size - 12:
         raise Malformed("no footer")
-    footer = Reader(os.pread(handle, length, size - 8 - length)).struct()
-    groups = _structs(footer, 4)
-    if _integer(footer, 3, I64) != sum(_integer(group, 3, I64) for group in groups):
+    return file.at(file.size - 8 - length, length)
+
+
+def footer_groups(footer: bytes, names: frozenset[str], model: bytes) -> list[About]:
+    """What a footer says of row groups and of the columns named, which are among the model's."""
+    rows, groups = usual_of(model).groups(footer) or _any_groups(footer, names)
+    if rows != sum(group.rows for group in groups):
         raise Malformed("row groups that do not add up")
     return groups
 
 
-def check_group(handle: int, size: int, group: Struct, names: set[str]) -> None:
-    """Walk all pages of the columns named: they are as many and as long as the footer says."""
-    rows = _integer(group, 3, I64)
-    if not 0 <= rows <= ROWS_MAX:
-        raise Malformed("a row group too large")
+def _any_groups(footer: bytes, names: frozenset[str]) -> tuple[int, list[About]]:
+    """The same of any footer that is well formed."""
+    fields = Reader(footer).struct()
+    groups = [
+        About(_integer(group, 3, I64), _columns(group, names)) for group in _structs(fields, 4)
+    ]
+    return _integer(fields, 3, I64), groups
+
+
+def _columns(group: Struct, names: frozenset[str]) -> list[Column]:
+    columns = []
     for column in _structs(group, 1):
         kind, about = column.get(3, (0, {}))
         if kind != STRUCT or about.get(3, (0, None))[0] != LIST:
@@ -199,9 +237,19 @@ def check_group(handle: int, size: int, group: Struct, names: set[str]) -> None:
             start = _integer(about, 9, I64)
             if 11 in about:
                 start = min(start, _integer(about, 11, I64)) or start
-            values = _walk_chunk(handle, size, start, _integer(about, 7, I64))
-            if values != _integer(about, 5, I64) or (len(path) == 1 and values != rows):
-                raise Malformed("columns of unlike length")
+            octets, values = _integer(about, 7, I64), _integer(about, 5, I64)
+            columns.append(Column(path[0], len(path) > 1, start, octets, values))
+    return columns
+
+
+def check_group(file: Octets, group: About) -> None:
+    """Walk all pages of the columns: they are as many and as long as the footer says."""
+    if not 0 <= group.rows <= ROWS_MAX:
+        raise Malformed("a row group too large")
+    for column in group.columns:
+        values = _walk_chunk(file, column.start, column.octets)
+        if values != column.values or not (column.nested or values == group.rows):
+            raise Malformed("columns of unlike length")
 
 
 def _structs(fields: Struct, number: int) -> list[Struct]:
@@ -211,14 +259,14 @@ def _structs(fields: Struct, number: int) -> list[Struct]:
     return list(value[1])
 
 
-def _walk_chunk(handle: int, size: int, start: int, octets: int) -> int:
+def _walk_chunk(file: Octets, start: int, octets: int) -> int:
     """How many values the pages of a chunk hold; `Malformed` when they do not fill it exactly."""
     values = 0
     offset, end = start, start + octets
-    if start < len(MAGIC) or octets < 1 or end > size:
+    if start < len(MAGIC) or octets < 1 or end > file.size:
         raise Malformed("a column outside the file")
     while offset < end:
-        page = page_at(handle, offset, size)
+        page = page_at(file, offset)
         if page.kind != _DICTIONARY:
             values += page.values
         offset = page.end

@@ -6,9 +6,9 @@ are then looked at one by one with `reason_against`, so that there is one set of
 
 from __future__ import annotations
 
-import io
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from unisono.spark.laws.columns import DELIVER, KIND, SEND, VIEW, Array, Codes, 
 from unisono.trace.checks import SPOKEN, reason_against
 from unisono.trace.parquet import SCHEMA, ParquetPart, _canonical, filled
 from unisono.trace.record import PROBE, Row
+from unisono.trace.torn import Octets
 
 WORDS: Final = tuple(field.name for field in SCHEMA if field.type == pa.string())
 """Columns that are read as dictionaries: of many rows each word comes once."""
@@ -31,6 +32,8 @@ NEEDED: Final = (
     *("size", "digest", "seq", "t_us", "detail"),
 )
 """The columns of a row group in which every row is sound and of one life."""
+TOGETHER_ROWS_MAX: Final = 20_000
+"""Row groups of fewer rows are looked at as one."""
 
 _SCHEMA: Final = pa.schema(
     [
@@ -51,25 +54,39 @@ class WordedPart(ParquetPart):
     recovered = False
     """Whether it is read by a footer that was made anew."""
 
-    def _recovered(self, handle: int, size: int) -> tuple[pq.ParquetFile, int] | None:
+    def __init__(self, path: Path, together: bool = False) -> None:
+        """`together`: the row groups of a small file make one table, if all can be read."""
+        super().__init__(path)
+        self._together = together
+
+    def _recovered(self, octets: Octets) -> tuple[pq.ParquetFile, int] | None:
         self.recovered = True
-        return super()._recovered(handle, size)
+        return super()._recovered(octets)
 
-    def _open(self, handle: int, metadata: Any) -> pq.ParquetFile:
-        def opened(words: Sequence[str]) -> pq.ParquetFile:
-            return pq.ParquetFile(
-                io.FileIO(handle, closefd=False),
-                metadata=metadata,
-                read_dictionary=list(words),
-                page_checksum_verification=True,
-                pre_buffer=False,
-            )
-
+    def _open(
+        self, octets: Octets, metadata: Any, words: Sequence[str] | None = WORDS
+    ) -> pq.ParquetFile:
         try:
-            return opened(WORDS)
+            return super()._open(octets, metadata, words)
         except KeyError:
             # One of the columns that a file may lack.
-            return opened(())
+            return super()._open(octets, metadata)
+
+    def _misfit(self, schema: pa.Schema) -> str | None:
+        return None if schema.equals(_SCHEMA) else super()._misfit(schema)
+
+    def _groups(self, file: pq.ParquetFile, count: int) -> Iterator[pa.Table]:
+        whole = None
+        if self._together and count > 1 and file.metadata.num_rows <= TOGETHER_ROWS_MAX:
+            # When one cannot be read, those before it can.
+            with suppress(Exception):
+                every = list(range(count))
+                read = file.read_row_groups(every, columns=SCHEMA.names, use_threads=False)
+                whole = _worded(read.combine_chunks())
+        if whole is None:
+            yield from super()._groups(file, count)
+        else:
+            yield whole
 
     def _group(self, file: pq.ParquetFile, index: int) -> pa.Table | None:
         return _worded(file.read_row_group(index, columns=SCHEMA.names, use_threads=False))
@@ -77,7 +94,6 @@ class WordedPart(ParquetPart):
 
 def _worded(table: pa.Table) -> pa.Table:
     """In the types that the columns are made of."""
-    table = filled(table)
     if not table.schema.equals(_SCHEMA):
         table = _canonical(table).cast(_SCHEMA)
     table.validate(full=True)
@@ -90,8 +106,9 @@ def groups_again(path: bytes, groups: Sequence[int], recovered: bool) -> Iterato
     part = WordedPart(Path(os.fsdecode(path)))
     handle = os.open(path, os.O_RDONLY)
     try:
-        opened = part._recovered(handle, os.fstat(handle).st_size) if recovered else None
-        file = opened[0] if opened else part._open(handle, None)
+        octets = Octets(handle, os.fstat(handle).st_size)
+        opened = part._recovered(octets) if recovered else None
+        file = opened[0] if opened else part._open(octets, None)
         with file:
             for index in groups:
                 table = file.read_row_group(index, columns=list(NEEDED), use_threads=False)
@@ -101,11 +118,74 @@ def groups_again(path: bytes, groups: Sequence[int], recovered: bool) -> Iterato
         os.close(handle)
 
 
+class Columns:
+    """The columns of a row group as numpy has them, each made once, when it is asked for."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.count = table.num_rows
+        arrays = (
+            column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+            for column in table.columns
+        )
+        self._arrays = dict(zip(table.column_names, arrays, strict=True))
+        self._raw: dict[str, tuple[Array, Array | None, Any]] = {}
+
+    def _get(self, name: str) -> tuple[Array, Array | None, Any]:
+        """Numbers, where they are valid (None: everywhere), and the words that they stand for."""
+        found = self._raw.get(name)
+        if found is None:
+            column = self._arrays[name]
+            words = column.dictionary if name in WORDS else None
+            found = *_numbers(column if words is None else column.indices), words
+            self._raw[name] = found
+        return found
+
+    def ints(self, name: str, missing: int) -> Array:
+        numbers, valid, _ = self._get(name)
+        return numbers if valid is None else np.where(valid, numbers, missing)
+
+    def words(self, name: str) -> tuple[Array, Any]:
+        """By row the place of its word among the words, -1 for none; and the words."""
+        places, valid, words = self._get(name)
+        return (places if valid is None else np.where(valid, places, -1)), words
+
+    def valid(self, name: str) -> Array | None:
+        """By row whether it has a value; None when all have."""
+        return self._get(name)[1]
+
+    def row(self, at: int) -> Row:
+        return Row(*(self._value(name, at) for name in SCHEMA.names))
+
+    def _value(self, name: str, at: int) -> Any:
+        if name == "members":
+            members = self._arrays[name][at].as_py()
+            return None if members is None else tuple(members)
+        numbers, valid, words = self._get(name)
+        if valid is not None and not valid[at]:
+            return None
+        return int(numbers[at]) if words is None else words[int(numbers[at])].as_py()
+
+
+def _numbers(column: Any) -> tuple[Array, Array | None]:
+    """The numbers as they lie in memory, and which of them are valid, unless all are."""
+    start, count = column.offset, len(column)
+    bits, data = column.buffers()
+    kind = column.type.to_pandas_dtype()
+    if not count or data is None:
+        numbers = np.zeros(count, kind)
+    else:
+        numbers = np.frombuffer(data, kind, start + count)[start:]
+    if not column.null_count:
+        return numbers, None
+    flags = np.unpackbits(np.frombuffer(bits, np.uint8), count=start + count, bitorder="little")
+    return numbers, flags[start:].view(np.bool_)
+
+
 @dataclass(slots=True)
 class Group:
     """A row group: sound rows by kind, and whose they are."""
 
-    table: pa.Table
+    columns: Columns
     kind: Array
     life: Array
     """Codes, by row; of a row that is not sound they mean nothing."""
@@ -119,35 +199,9 @@ class Group:
     """Rows that fail a check, or None when there are none."""
 
     def reason(self, at: int) -> str:
-        reason = reason_against(row_at(self.table, at))
+        reason = reason_against(self.columns.row(at))
         assert reason is not None, "the columns and the rows are checked alike"
         return reason
-
-
-def row_at(table: pa.Table, at: int) -> Row:
-    row = Row(**table.slice(at, 1).to_pylist()[0])
-    return row if row.members is None else row._replace(members=tuple(row.members))
-
-
-def _one(table: pa.Table, name: str) -> Any:
-    column = table.column(name)
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-
-def _ints(table: pa.Table, name: str, missing: int) -> Array:
-    column = _one(table, name)
-    if column.null_count:
-        column = column.fill_null(missing)
-    return np.asarray(column.to_numpy(zero_copy_only=False))
-
-
-def _words(table: pa.Table, name: str) -> tuple[Array, Any]:
-    """By row the place of its word among the words, -1 for none; and the words."""
-    column = _one(table, name)
-    places = column.indices
-    if places.null_count:
-        places = places.fill_null(-1)
-    return np.asarray(places.to_numpy(zero_copy_only=False)), column.dictionary
 
 
 @cache
@@ -156,40 +210,41 @@ def _known_kinds(words: tuple[str | None, ...]) -> Array:
     return np.array([*(KIND.get(word or "", -1) for word in words), -1], np.int16)
 
 
-_SPOKEN: Final = np.array([KIND[name] for name in SPOKEN])
+def _kinds(columns: Columns) -> Array:
+    places, kinds = columns.words("kind")
+    return _known_kinds(tuple(kinds.to_pylist()))[places]
 
 
-def _said_of(table: pa.Table, kind: Array, codes: Codes) -> Said:
+_SPOKEN: Final = np.array([*(name in SPOKEN for name in KIND), False])
+"""By kind; the last is for none."""
+
+
+def _said_of(columns: Columns, kind: Array, codes: Codes) -> Said:
     """The columns about messages, whatever the rows are."""
-    count = table.num_rows
-    sender, names = _words(table, "sender")
-    incarnation = _ints(table, "sender_incarnation", -1)
-    service, services = _words(table, "service")
+    sender, names = columns.words("sender")
+    incarnation = columns.ints("sender_incarnation", -1)
+    service, services = columns.words("service")
     words = services.to_pylist()
     lut = np.array([*(-1 if word is None else codes.service(word) for word in words), -1], np.int16)
     coded = lut[service]
-    seq = _one(table, "seq")
-    placed = (
-        np.ones(count, np.bool_)
-        if not seq.null_count
-        else np.asarray(seq.is_valid().to_numpy(zero_copy_only=False))
-    )
-    detail, details = _words(table, "detail")
-    at = pc.index(details, PROBE).as_py() if len(details) else -1
-    probe = (detail == at) & (kind == SEND) if at >= 0 else np.zeros(count, np.bool_)
+    placed = columns.valid("seq")
+    send = kind == SEND
+    detail, details = columns.words("detail")
+    at = pc.index(details, PROBE).as_py() if len(details) and send.any() else -1
+    probe = (detail == at) & send if at >= 0 else np.zeros(columns.count, np.bool_)
     levels = np.array([*codes.levels, -1], np.int8)
     return Said(
         pos=np.empty(0, np.int64),
-        send=kind == SEND,
+        send=send,
         source=_life_codes(sender, names, incarnation, codes),
-        number=_ints(table, "number", 0),
+        number=columns.ints("number", 0),
         service=coded,
         level=levels[coded],
-        size=_ints(table, "size", -1),
-        digest=_ints(table, "digest", 0),
-        seq=_ints(table, "seq", 0),
-        placed=placed,
-        t_us=_ints(table, "t_us", -1),
+        size=columns.ints("size", -1),
+        digest=columns.ints("digest", 0),
+        seq=columns.ints("seq", 0),
+        placed=np.ones(columns.count, np.bool_) if placed is None else placed,
+        t_us=columns.ints("t_us", -1),
         probe=probe,
     )
 
@@ -200,6 +255,8 @@ def _life_codes(places: Array, names: Any, incarnations: Array, codes: Codes) ->
         return np.empty(0, np.int32)
     low, high = int(incarnations.min()), int(incarnations.max())
     words = [*names.to_pylist(), None]
+    if low == high >= 0 and len(words) == 2 and words[0] and not places.any():
+        return np.full(len(places), codes.life(words[0], low), np.int32)
     width = high - low + 1
     if width * len(words) <= 4096:
         both = places.astype(np.int64) * width + (incarnations - low)
@@ -226,9 +283,9 @@ def _life_codes(places: Array, names: Any, incarnations: Array, codes: Codes) ->
     return coded
 
 
-def _histories(table: pa.Table) -> tuple[Array, list[tuple[str, str]], bool]:
-    protocol, protocols = _words(table, "protocol")
-    group, groups = _words(table, "group")
+def _histories(columns: Columns) -> tuple[Array, list[tuple[str, str]], bool]:
+    protocol, protocols = columns.words("protocol")
+    group, groups = columns.words("group")
     if len(protocols) == 1 and len(groups) == 1 and not protocol.any() and not group.any():
         named = [(protocols[0].as_py(), groups[0].as_py())]
         return np.zeros(len(protocol), np.int32), named, None in named[0]
@@ -249,37 +306,35 @@ def _histories(table: pa.Table) -> tuple[Array, list[tuple[str, str]], bool]:
 
 def read_group(table: pa.Table, codes: Codes) -> Group:
     """The columns of a row group, and which of its rows fail a check."""
-    kind_at, kinds = _words(table, "kind")
-    kind = _known_kinds(tuple(kinds.to_pylist()))[kind_at]
-    said = _said_of(table, kind, codes)
-    node, nodes = _words(table, "node")
-    life = _life_codes(node, nodes, _ints(table, "incarnation", -1), codes)
-    history, histories, nameless = _histories(table)
-    step = _ints(table, "step", -1)
-    spoken = np.isin(kind, _SPOKEN)
+    columns = Columns(table)
+    kind = _kinds(columns)
+    said = _said_of(columns, kind, codes)
+    node, nodes = columns.words("node")
+    life = _life_codes(node, nodes, columns.ints("incarnation", -1), codes)
+    history, histories, nameless = _histories(columns)
+    step = columns.ints("step", -1)
     bad = (life < 0) | (step < 0) | (said.t_us < 0) | (kind < 0)
     if nameless:
-        unnamed = _words(table, "protocol")[0] < 0
-        bad |= unnamed | (_words(table, "group")[0] < 0)
-    view = _one(table, "view")
-    if view.null_count:
-        bad |= np.asarray(view.is_null().to_numpy(zero_copy_only=False))
+        bad |= (columns.words("protocol")[0] < 0) | (columns.words("group")[0] < 0)
+    viewed = columns.valid("view")
+    if viewed is not None:
+        bad |= ~viewed
     mute = (said.source < 0) | (said.number < 1) | (said.level < 0) | (said.size < 0)
-    digest = _one(table, "digest")
-    if digest.null_count:
-        mute |= np.asarray(digest.is_null().to_numpy(zero_copy_only=False))
+    digested = columns.valid("digest")
+    if digested is not None:
+        mute |= ~digested
     mute |= said.send & (said.source != life)
-    bad |= mute & spoken
+    bad |= mute & _SPOKEN[kind]
     for at in np.flatnonzero((kind == VIEW) & ~bad).tolist():
-        bad[at] = reason_against(row_at(table, at)) is not None
-    return Group(table, kind, life, history, histories, step, said, bad if bad.any() else None)
+        bad[at] = reason_against(columns.row(at)) is not None
+    return Group(columns, kind, life, history, histories, step, said, bad if bad.any() else None)
 
 
 def said_again(table: pa.Table, codes: Codes) -> tuple[Said, Array]:
     """Sends and deliveries of a row group that was read before, and their places in it."""
-    kind_at, kinds = _words(table, "kind")
-    kind = _known_kinds(tuple(kinds.to_pylist()))[kind_at]
-    said = _said_of(table, kind, codes)
+    columns = Columns(table)
+    kind = _kinds(columns)
+    said = _said_of(columns, kind, codes)
     said.pos = np.arange(table.num_rows, dtype=np.int64)
     spoke = (kind == SEND) | (kind == DELIVER)
     if not spoke.all():

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unisono.spark.laws.columns import DELIVER, KIND, SEND, VIEW, Array, Codes, Said
-from unisono.spark.laws.reading import Group, WordedPart, read_group, row_at
+from unisono.spark.laws.reading import Group, WordedPart, read_group
 from unisono.trace.checks import AFTER_TORN, LEVELS, TOLD_TWICE
 from unisono.trace.record import Row
 
@@ -141,7 +141,7 @@ class Survey:
         if file.gap:
             self._broken.add(file.chain)
         after = file.chain in self._broken
-        part = WordedPart(Path(os.fsdecode(file.at)))
+        part = WordedPart(Path(os.fsdecode(file.at)), together=self._keep)
         last: dict[int, int] = {}
         fresh: set[int] = set()
         start = 0
@@ -259,7 +259,7 @@ class Survey:
         if mine is not None:
             told &= mine
         for row in np.flatnonzero(told).tolist():
-            self._told_row(strand, row_at(group.table, start + row)._replace(step=int(pos[row])))
+            self._told_row(strand, group.columns.row(start + row)._replace(step=int(pos[row])))
         spoke = (kind == SEND) | (kind == DELIVER)
         if mine is not None:
             spoke &= mine
