@@ -22,6 +22,7 @@ PATH: Final = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin")
 """Where servers and `ip` lie, also for those whose own path leaves them out."""
 END_S: Final = 3.0
 """What a process is given to end before it is killed."""
+ENDING: Final = (signal.SIGINT, signal.SIGTERM)
 PR_SET_PDEATHSIG: Final = 1
 TICKS_S: Final = os.sysconf("SC_CLK_TCK")
 
@@ -47,7 +48,7 @@ def spawned(
     Its standard error goes to a file, so that nobody waits for a reader; when it dies the last
     line of that file is told.
     """
-    with complaints(scratch, name, seat).open("w") as errors:
+    with complaints(scratch, name, seat).open("w") as errors, _undisturbed():
         return subprocess.Popen(
             [*seat.prefix, *command],
             stdin=subprocess.PIPE,
@@ -57,16 +58,31 @@ def spawned(
             env={**os.environ, "PATH": PATH, **(environment or {})},
             # Ctrl-C is for the command, which then ends them itself.
             start_new_session=True,
-            preexec_fn=_die_with_parent(),
+            preexec_fn=_as_a_child(),
         )
 
 
-def _die_with_parent() -> Callable[[], None] | None:
-    """Let the kernel end the process when the bench is killed, and cannot."""
-    if not sys.platform.startswith("linux"):
-        return None
-    prctl = ctypes.CDLL(None).prctl  # found here: the child should do next to nothing
-    return lambda: prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """A signal to end waits: between fork and exec the exception it raises would be lost."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _as_a_child() -> Callable[[], None]:
+    """What the child does before it becomes the command: next to nothing."""
+    # Let the kernel end it when the bench is killed, and cannot.
+    prctl = ctypes.CDLL(None).prctl if sys.platform.startswith("linux") else None
+
+    def begin() -> None:
+        if prctl is not None:
+            prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+
+    return begin
 
 
 @contextlib.contextmanager

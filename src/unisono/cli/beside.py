@@ -19,7 +19,6 @@ from unisono.bench.measure import ALL, Plan, Run
 from unisono.bench.measure import as_json as found_as_json
 from unisono.bench.orders import SIZE_MIN
 from unisono.bench.ours import PREFIX, VIAS, Ours
-from unisono.bench.page import page
 from unisono.bench.results import PERCENTILES, Key, figure
 from unisono.bench.stage import check
 from unisono.bench.system import System
@@ -67,6 +66,8 @@ def beside(given: Mapping[str, Any], as_json: bool) -> int:
         why = found.troubles or [*found.skipped.values()] or ["nothing was asked for"]
         return refuse(f"nothing was measured: {why[0]}", STOPPED)
     if directory is not None:
+        from unisono.bench.page import page
+
         (directory / RESULTS).write_text(json.dumps(told, indent=1) + "\n")
         (directory / PAGE).write_text(page(told))
     if as_json:
@@ -216,10 +217,11 @@ def about_here(plan: Plan) -> dict[str, Any]:
 
 def _show(told: Mapping[str, Any]) -> None:
     screen, about = out(), told["about"]
+    rounds = "one round" if about["rounds"] == 1 else f"medians of {about['rounds']} rounds"
     screen.print(
-        f"[bold]bench[/]  {about['net']}, {about['rounds']} rounds of {about['seconds']:g} s each;"
-        " medians. A message counts when every member has it; delays in µs, of a lone message and"
-        " at half of the peak; CPU in µs a message, all processes; memory in MB, the largest"
+        f"[bold]bench[/]  {about['net']}, {rounds}, {about['seconds']:g} s each. A message counts"
+        " when every member has it; delays in µs, of a lone message and at half of the peak; CPU in"
+        " µs a message, all processes; memory in MB, the largest"
     )
     # As wide as it is: cells that are broken into lines cannot be read at all.
     screen.width = max(screen.width, WIDTH)
