@@ -59,7 +59,7 @@ class Corosync:
                 daemons.append(spawned(seat, alone, stage.scratch, "corosync"))
             for seat in stage.seats:
                 command = [str(client), GROUP, str(seat.index), str(len(stage.seats))]
-                members.append(spawned(seat, command, stage.scratch, "corosync-member"))
+                members.append(spawned(seat, command, stage.scratch))
             yield Troupe(members, tuple(daemon.pid for daemon in daemons))
 
 

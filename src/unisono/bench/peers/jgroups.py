@@ -49,7 +49,7 @@ class JGroups:
                 stack.write_text(configuration(host, len(stage.seats)))
                 words = [str(stack), str(seat.index), str(len(stage.seats)), str(first)]
                 command = [*JAVA, "-cp", f"{JAR}:{home}", MAIN, *words]
-                members.append(spawned(seat, command, stage.scratch, "jgroups-member"))
+                members.append(spawned(seat, command, stage.scratch))
             yield Troupe(members)
 
 

@@ -51,7 +51,7 @@ class Nats:
             for seat in stage.seats:
                 words = (stage.server.host, str(seat.index), str(len(stage.seats)))
                 command = member_command(__name__, *words)
-                members.append(spawned(seat, command, stage.scratch, "nats-member"))
+                members.append(spawned(seat, command, stage.scratch))
             yield Troupe(members, (servers[0].pid,))
 
 

@@ -53,7 +53,7 @@ class PySyncObj:
         with ended_with() as members:
             for seat in stage.seats:
                 command = member_command(__name__, str(seat.index), *hosts)
-                members.append(spawned(seat, command, stage.scratch, "pysyncobj-member"))
+                members.append(spawned(seat, command, stage.scratch))
             yield Troupe(members)
 
 

@@ -50,7 +50,7 @@ class Redis:
             for seat in stage.seats:
                 words = (stage.server.host, str(seat.index), str(len(stage.seats)))
                 command = member_command(__name__, *words)
-                members.append(spawned(seat, command, stage.scratch, "redis-member"))
+                members.append(spawned(seat, command, stage.scratch))
             yield Troupe(members, (servers[0].pid,))
 
 
