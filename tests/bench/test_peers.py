@@ -84,9 +84,10 @@ def test_corosync_gets_a_larger_window_for_messages_larger_than_a_packet() -> No
 
 
 def test_corosync_is_for_namespaces_alone() -> None:
-    with stage("loopback", 3) as here, pytest.raises(Trouble, match="--net namespaces"):
-        with corosync.Corosync().started(here, Load(3, 64, 1)):
-            pass
+    peer, load = corosync.Corosync(), Load(3, 64, 1)
+    refused = pytest.raises(Trouble, match="--net namespaces")
+    with stage("loopback", 3) as here, refused, peer.started(here, load):
+        pass
 
 
 def test_jgroups_orders_above_its_reliable_multicast_and_bundles() -> None:
