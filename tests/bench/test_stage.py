@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,20 @@ def test_on_loopback_each_seat_has_its_address_and_the_scratch_goes() -> None:
         assert here.server not in here.seats and here.server.prefix == ()
         (here.scratch / "file").write_text("")
     assert not here.scratch.exists()
+
+
+def test_scratch_that_a_killed_run_left_goes_with_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stages.tempfile, "tempdir", str(tmp_path))
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    kept = (f"unibench{os.getpid()}-mine", "unibench-other", "elsewhere")
+    for name in (f"unibench{gone.pid}-left", *kept):
+        (tmp_path / name).mkdir()
+    with stage("loopback", 2):
+        pass
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted(kept)
 
 
 def test_an_unknown_net_is_refused() -> None:

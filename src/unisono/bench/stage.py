@@ -22,7 +22,7 @@ MTU: Final = 1500
 INTERFACE: Final = "eth0"
 SECONDS_MAX: Final = 20
 OURS: Final = re.compile(r"unibench(\d+)-\w+")
-"""A namespace of the bench: whose process made it stands in its name."""
+"""A namespace or scratch of the bench: whose process made it stands in its name."""
 
 
 def check(net: str) -> None:
@@ -41,9 +41,11 @@ def check(net: str) -> None:
 def stage(net: str, count: int) -> Iterator[Stage]:
     """Seats for so many members and one server; all is gone afterwards."""
     check(net)
+    _forget_scratch()
     with contextlib.ExitStack() as undo:
         # A short path: it is to hold sockets, whose paths are short.
-        scratch = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="unibench")))
+        prefix = f"unibench{os.getpid()}-"
+        scratch = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix=prefix)))
         if net == LOOPBACK:
             seats = [Seat(at, f"127.0.0.{at + 1}", (), "lo") for at in range(count + 1)]
         else:
@@ -54,7 +56,7 @@ def stage(net: str, count: int) -> Iterator[Stage]:
 @contextlib.contextmanager
 def _spaces(count: int) -> Iterator[list[Seat]]:
     """A namespace a seat, at 10.77.0.1 and so on, on a bridge in a namespace of its own."""
-    _forget_the_dead()
+    _forget_spaces()
     tag = f"unibench{os.getpid()}"
     hub, names = f"{tag}-hub", [f"{tag}-{at}" for at in range(count)]
     with contextlib.ExitStack() as undo:
@@ -104,9 +106,20 @@ def _remove(name: str) -> None:
         _ip("netns", "del", name)
 
 
-def _forget_the_dead() -> None:
+def _forget_spaces() -> None:
     """A bench that was killed could not remove its namespaces."""
     for line in _ip("netns", "list").splitlines():
-        found = OURS.match(line)
-        if found and not Path(f"/proc/{found[1]}").exists():
-            _remove(line.split()[0])
+        if _is_left(line.partition(" ")[0]):
+            _remove(line.partition(" ")[0])
+
+
+def _forget_scratch() -> None:
+    for path in Path(tempfile.gettempdir()).glob("unibench*"):
+        if _is_left(path.name):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_left(name: str) -> bool:
+    """Whether who made it is gone."""
+    found = OURS.fullmatch(name)
+    return found is not None and not Path(f"/proc/{found[1]}").exists()
