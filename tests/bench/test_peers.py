@@ -20,7 +20,7 @@ from unisono.bench.stage import MTU, stage
 from unisono.bench.system import Load, Seat
 
 SEATS = tuple(Seat(at, f"10.77.0.{at + 1}", (), "eth0") for at in range(3))
-NAMES = ["corosync", "jgroups", "pysyncobj", "nats", "redis"]
+NAMES = ["corosync", "corosync-plain", "jgroups", "pysyncobj", "nats", "redis"]
 
 
 def test_every_peer_is_found_by_its_name() -> None:
@@ -81,6 +81,15 @@ def test_corosync_gets_a_larger_window_for_messages_larger_than_a_packet() -> No
     )
     assert "window_size" not in small and "max_messages" not in small
     assert "window_size: 300\n" in large and "max_messages: 100\n" in large
+
+
+def test_corosync_runs_with_debians_priority_and_without() -> None:
+    debian, plain = (
+        corosync.configuration(SEATS, SEATS[0], Path("home"), 64, realtime)
+        for realtime in (True, False)
+    )
+    assert "sched_rr: yes\n" in debian and "window_size" not in debian
+    assert "sched_rr: no\n" in plain and "window_size: 300\n" in plain
 
 
 def test_corosync_is_for_namespaces_alone() -> None:

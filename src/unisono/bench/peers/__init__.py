@@ -14,5 +14,6 @@ def peers() -> dict[str, System]:
     from unisono.bench.peers.pysyncobj import PySyncObj
     from unisono.bench.peers.redis import Redis
 
-    known: tuple[System, ...] = (Corosync(), JGroups(), PySyncObj(), Nats(), Redis())
+    corosyncs = (Corosync(), Corosync(realtime=False))
+    known: tuple[System, ...] = (*corosyncs, JGroups(), PySyncObj(), Nats(), Redis())
     return {each.name: each for each in known}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -16,17 +17,26 @@ from unisono.bench.system import Load, Seat, Stage, Troupe
 GROUP: Final = "bench"
 MULTICAST: Final = "239.77.0.1"
 WINDOW, TURN = 300, 100
-"""Packets on the way, and in one turn of one member: by default 50 and 17, here where messages are
-larger than a packet, which makes it faster by a tenth or two. Small ones gain nothing."""
+"""Packets on the way, and in one turn of one member; by default 50 and 17. Set where it makes
+Corosync faster: for messages larger than a packet, and where the daemon has no priority."""
+STAGGER_S: Final = 0.2
+"""Daemons that all begin at once on a busy machine may not find each other for a long time."""
 HEADER: Final = "corosync/cpg.h"
 # The daemon holds a lock in /run, under one name on a machine: each gets a /run of its own.
 ALONE: Final = "mount -t tmpfs tmpfs /run && exec corosync -f -c {conf}"
 
 
 class Corosync:
-    """Totem's ring in C, Debian's packages."""
+    """Totem's ring in C, Debian's packages.
 
-    name = "corosync"
+    As Debian starts it the daemon has the highest priority there is and runs whenever a client
+    sends: it waits for nobody, and packs little. With the priority of everybody it packs more.
+    Which is faster depends on the message and on what else the machine does, so both are there.
+    """
+
+    def __init__(self, realtime: bool = True) -> None:
+        self._realtime = realtime
+        self.name = "corosync" if realtime else "corosync-plain"
 
     def missing(self) -> str:
         if not shutil.which("corosync", path=PATH):
@@ -54,22 +64,27 @@ class Corosync:
                 home = stage.scratch / f"corosync-{seat.index}"
                 home.mkdir(exist_ok=True)
                 conf = home / "corosync.conf"
-                conf.write_text(configuration(stage.seats, seat, home, load.size))
+                conf.write_text(configuration(stage.seats, seat, home, load.size, self._realtime))
                 alone = ["unshare", "--mount", "sh", "-c", ALONE.format(conf=conf)]
                 daemons.append(spawned(seat, alone, stage.scratch, "corosync"))
+                time.sleep(STAGGER_S)
             for seat in stage.seats:
                 command = [str(client), GROUP, str(seat.index), str(len(stage.seats))]
                 members.append(spawned(seat, command, stage.scratch))
             yield Troupe(members, tuple(daemon.pid for daemon in daemons))
 
 
-def configuration(seats: Sequence[Seat], seat: Seat, home: Path, size: int) -> str:
+def configuration(
+    seats: Sequence[Seat], seat: Seat, home: Path, size: int, realtime: bool = True
+) -> str:
     """`corosync.conf` of one daemon. What is set and why: docs/PEERS.md."""
     nodes = "\n".join(
         f"  node {{\n    nodeid: {each.index + 1}\n    ring0_addr: {each.host}\n  }}"
         for each in seats
     )
-    window = f"  window_size: {WINDOW}\n  max_messages: {TURN}\n" if size > MTU else ""
+    window = (
+        f"  window_size: {WINDOW}\n  max_messages: {TURN}\n" if size > MTU or not realtime else ""
+    )
     return f"""totem {{
   version: 2
   cluster_name: unisono-bench
@@ -92,6 +107,7 @@ logging {{
   blackbox: off
 }}
 system {{
+  sched_rr: {"yes" if realtime else "no"}
   state_dir: {home}
 }}
 """
