@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,6 +22,8 @@ WINDOW, TURN = 300, 100
 Corosync faster: for messages larger than a packet, and where the daemon has no priority."""
 STAGGER_S: Final = 0.2
 """Daemons that all begin at once on a busy machine may not find each other for a long time."""
+SHARED: Final = Path("/dev/shm")
+"""Where daemon and client share memory, under the daemon's process id."""
 HEADER: Final = "corosync/cpg.h"
 # The daemon holds a lock in /run, under one name on a machine: each gets a /run of its own.
 ALONE: Final = "mount -t tmpfs tmpfs /run && exec corosync -f -c {conf}"
@@ -59,7 +62,7 @@ class Corosync:
             )
         client = stage.scratch / "corosync-member"
         compiled("gcc", "-O2", "-o", str(client), str(source("corosync.c")), "-lcpg")
-        with ended_with() as daemons, ended_with() as members:
+        with _daemons() as daemons, ended_with() as members:
             for seat in stage.seats:
                 home = stage.scratch / f"corosync-{seat.index}"
                 home.mkdir(exist_ok=True)
@@ -72,6 +75,20 @@ class Corosync:
                 command = [str(client), GROUP, str(seat.index), str(len(stage.seats))]
                 members.append(spawned(seat, command, stage.scratch))
             yield Troupe(members, tuple(daemon.pid for daemon in daemons))
+
+
+@contextlib.contextmanager
+def _daemons() -> Iterator[list[subprocess.Popen[str]]]:
+    """A list of them that is filled meanwhile; all are ended, and what they shared is freed."""
+    started: list[subprocess.Popen[str]] = []
+    try:
+        with ended_with() as started:
+            yield started
+    finally:
+        for daemon in started:
+            # One that had to be killed could not do it itself.
+            for left in SHARED.glob(f"qb-{daemon.pid}-*"):
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def configuration(
