@@ -295,9 +295,11 @@ int main(int count, char **words) {
     }
     struct pollfd on[2] = {{.fd = 0, .events = POLLIN}, {.fd = cpg_fd, .events = POLLIN}};
     while (!over) {
-        /* Others may have read their orders before us: what they say waits until we have ours. */
-        poll(on, ready ? 1 : 2, -1);
-        if (!ready && on[1].revents) dispatched();
+        /* Others may have read their orders before us: what they say waits until we have ours, and
+         * only the end of the daemon wakes us. */
+        on[1].events = ready ? 0 : POLLIN;
+        poll(on, 2, -1);
+        if (on[1].revents) dispatched();
         if (on[0].revents) read_orders();
     }
     cpg_finalize(handle);
