@@ -197,9 +197,14 @@ class Group:
     """By row of the table; `pos` is left to whoever counts."""
     bad: Array | None
     """Rows that fail a check, or None when there are none."""
+    views: dict[int, Row]
+    """By row those that were looked at as a whole."""
+
+    def row(self, at: int) -> Row:
+        return self.views.get(at) or self.columns.row(at)
 
     def reason(self, at: int) -> str:
-        reason = reason_against(self.columns.row(at))
+        reason = reason_against(self.row(at))
         assert reason is not None, "the columns and the rows are checked alike"
         return reason
 
@@ -325,9 +330,11 @@ def read_group(table: pa.Table, codes: Codes) -> Group:
         mute |= ~digested
     mute |= said.send & (said.source != life)
     bad |= mute & _SPOKEN[kind]
-    for at in np.flatnonzero((kind == VIEW) & ~bad).tolist():
-        bad[at] = reason_against(columns.row(at)) is not None
-    return Group(columns, kind, life, history, histories, step, said, bad if bad.any() else None)
+    views = {at: columns.row(at) for at in np.flatnonzero((kind == VIEW) & ~bad).tolist()}
+    for at, row in views.items():
+        bad[at] = reason_against(row) is not None
+    some = bad if bad.any() else None
+    return Group(columns, kind, life, history, histories, step, said, some, views)
 
 
 def said_again(table: pa.Table, codes: Codes) -> tuple[Said, Array]:

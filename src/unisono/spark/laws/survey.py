@@ -259,7 +259,7 @@ class Survey:
         if mine is not None:
             told &= mine
         for row in np.flatnonzero(told).tolist():
-            self._told_row(strand, group.columns.row(start + row)._replace(step=int(pos[row])))
+            self._told_row(strand, group.row(start + row)._replace(step=int(pos[row])))
         spoke = (kind == SEND) | (kind == DELIVER)
         if mine is not None:
             spoke &= mine
