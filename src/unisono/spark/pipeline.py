@@ -48,6 +48,8 @@ ALONE_OCTETS: Final = 4 << 20
 """Of a smaller trace each step is one task: without exchanges all laws are a single stage."""
 SMALL_OCTETS: Final = 64 << 20
 """A smaller trace is work for few tasks."""
+PART_OCTETS: Final = 8 << 20
+"""Of a larger one, so much is one task's."""
 EVENTUAL: Final = ("agreement", "validity", "safe", "progress")
 """The laws about what must come in the end: while a run goes on they say nothing."""
 NOT_YET: Final = "not yet"
@@ -369,9 +371,14 @@ def _result(
 def _suited(session: SparkSession, octets: int) -> Iterator[None]:
     """Spark's settings for a trace of this size; what they were before is put back."""
     settings = {"spark.sql.session.timeZone": "UTC"}
+    cores = session.sparkContext.defaultParallelism
+    shuffled = int(session.conf.get("spark.sql.shuffle.partitions") or 200)
     if octets < SMALL_OCTETS:
-        cores = session.sparkContext.defaultParallelism
-        settings["spark.sql.shuffle.partitions"] = str(max(1, min(cores, 8)))
+        shuffled = max(1, min(cores, 8))
+    elif octets < shuffled * PART_OCTETS:
+        # What is kept is not put together by Spark: tasks with next to nothing to do add up.
+        shuffled = max(2 * cores, octets // PART_OCTETS)
+    settings["spark.sql.shuffle.partitions"] = str(shuffled)
     if octets < ALONE_OCTETS:
         # Compiling takes longer than it saves; so do sending tables about, and planning anew
         # after every stage.

@@ -30,6 +30,8 @@ QUIET = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Else each column that is named asks Java several times where in our code it was named.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
 LOOPBACK = {
