@@ -47,35 +47,6 @@ _WHOLE: Final = ["run", "protocol"]
 _NODE: Final = ["run", "protocol", "node"]
 
 
-def measures_of(tables: Silver) -> DataFrame:
-    """By run and protocol, for the whole run (`node` is null) and for each node."""
-    lives = _of_lives(tables)
-    rows = []
-    for keys in (_WHOLE, _NODE):
-        sums = lives.groupBy(*keys).agg(
-            F.max("members").alias("members"),
-            *(F.sum(name).alias(name) for name in ("sent", "delivered", "views", "octets")),
-            F.sum("span_us").alias("span_us"),
-        )
-        latency = tables.deliveries.where("latency_us IS NOT NULL").groupBy(*keys)
-        quantiles = latency.agg(
-            *(quantile(part, "latency_us").alias(name) for name, part in QUANTILES.items())
-        )
-        joined = sums.join(quantiles, keys, "left")
-        rows.append(
-            joined.select(
-                "run",
-                "protocol",
-                _node(keys),
-                *("members", "sent", "delivered", "views", "octets", "span_us"),
-                _rate(F.col("delivered")).alias("messages_per_s"),
-                _rate(F.col("octets") / 1e6).alias("mb_per_s"),
-                *QUANTILES,
-            )
-        )
-    return tables.union(rows[0], rows[1])
-
-
 def _node(keys: list[str]) -> Column:
     return F.col("node") if "node" in keys else F.lit(None).cast("string").alias("node")
 
@@ -83,38 +54,6 @@ def _node(keys: list[str]) -> Column:
 def quantile(part: float, column: str) -> Column:
     disc = F.expr(f"percentile_disc({part}) WITHIN GROUP (ORDER BY {column})")
     return disc.cast("bigint")
-
-
-def _rate(amount: Column) -> Column:
-    return F.when(F.col("span_us") > 0, amount * 1e6 / F.col("span_us"))
-
-
-def _of_lives(tables: Silver) -> DataFrame:
-    """One row a life: what it sent, delivered and installed, and how long it took."""
-    sizes = {"sent": tables.sends, "delivered": tables.deliveries, "views": tables.views}
-    none = F.lit(None)
-    told = None
-    for kind, table in sizes.items():
-        view = kind == "views"
-        rows = table.select(
-            *HISTORY,
-            *("life", "node"),
-            F.lit(kind).alias("kind"),
-            (F.lit(0) if view else F.col("size")).cast("bigint").alias("size"),
-            (none if view else F.col("t_us")).cast("bigint").alias("t_us"),
-            (F.size("members") if view else none).cast("int").alias("members"),
-        )
-        told = rows if told is None else told.union(rows)
-    assert told is not None
-    counts = [F.count(F.when(F.col("kind") == kind, 1)).alias(kind) for kind in sizes]
-    octets = F.sum(F.when(F.col("kind") == "delivered", F.col("size")).otherwise(0))
-    span = F.coalesce(F.max("t_us") - F.min("t_us"), F.lit(0))
-    return told.groupBy(*HISTORY, "life", "node").agg(
-        *counts,
-        octets.alias("octets"),
-        span.alias("span_us"),
-        F.max("members").alias("members"),
-    )
 
 
 # -- protocol work ---------------------------------------------------------------------------------

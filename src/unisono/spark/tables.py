@@ -14,7 +14,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from unisono.spark import lives
-from unisono.trace.checks import LEVEL_SQL, LEVELS
+from unisono.trace.checks import LEVEL_SQL
 from unisono.trace.record import PROBE, WORK_KINDS
 
 if TYPE_CHECKING:
@@ -43,14 +43,6 @@ class Silver:
         return both.coalesce(1) if self.alone else both
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tables(Silver):
-    """All that the laws look at."""
-
-    heard: DataFrame
-    missing: DataFrame
-
-
 Keep: TypeAlias = Callable[["DataFrame", str], "DataFrame"]
 """Computes a table now and gives it back as read from where it is kept. Plans stay small so: what
 follows is planned from the table, not from all that led to it."""
@@ -74,14 +66,6 @@ def silver_of(events: DataFrame, torn: DataFrame, keep: Keep, alone: bool = Fals
         bases=bases,
         alone=alone,
     )
-
-
-def tables_of(events: DataFrame, torn: DataFrame, keep: Keep, alone: bool = False) -> Tables:
-    """The same, with what only the laws need."""
-    silver = silver_of(events, torn, keep, alone)
-    heard = keep(heard_of(silver.deliveries), "heard")
-    missing = keep(missing_of(heard, silver.lives, silver.bases), "missing")
-    return Tables(**vars(silver), heard=heard, missing=missing)
 
 
 def sends_of(named: DataFrame) -> DataFrame:
@@ -180,22 +164,3 @@ def deliveries_of(named: DataFrame, sends: DataFrame, bases: DataFrame) -> DataF
         (F.col("t_us") - F.col("sent_us")).alias("latency_us"),
         F.array_contains("forms", F.struct("size", "digest")).alias("as_sent"),
     )
-
-
-def heard_of(deliveries: DataFrame) -> DataFrame:
-    """One row a life and message: how often it was delivered, and first when as reliable."""
-    return deliveries.groupBy(*HISTORY, "life", "source", "number").agg(
-        F.count("*").alias("times"),
-        F.min(F.when(F.col("level") >= LEVELS["reliable"], F.col("step"))).alias("reliable_step"),
-    )
-
-
-def missing_of(heard: DataFrame, lived: DataFrame, bases: DataFrame) -> DataFrame:
-    """`life, source, number`: what someone delivered and a correct life did not, though the number
-    is above its base. Whether it had to is for the laws to say."""
-    correct = lived.where("correct").groupBy(*HISTORY).agg(F.collect_set("life").alias("correct"))
-    had = heard.groupBy(*HISTORY, "source", "number").agg(F.collect_set("life").alias("had"))
-    lacking = F.explode(F.array_except("correct", "had")).alias("life")
-    rows = had.join(correct, [*HISTORY]).select(*HISTORY, lacking, "source", "number")
-    owed = rows.join(bases, [*HISTORY, "life", "source"]).where("number > base")
-    return owed.select(*HISTORY, "life", "source", "number")
