@@ -9,12 +9,11 @@ parts matter. The files of a chain are read by one task, which knows what is mis
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from unisono.trace.checks import AFTER_TORN, ROW_CHECKS, TOLD_TWICE
@@ -22,7 +21,7 @@ from unisono.trace.files import SCHEMA, Found, trace_files
 from unisono.trace.parquet import ParquetPart
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 FILE_OCTETS_A_TASK: Final = 32 << 20
 """A task reads files until it has about this much."""
@@ -49,11 +48,13 @@ _ABOUT_DDL: Final = (
     "run string, chain int, file int, place bigint, after boolean, lost string, torn boolean"
 )
 _READ_DDL: Final = f"{_ABOUT_DDL}, {TRACE_DDL}"
-_CHAIN_DDL: Final = (
-    "chain int, run string, parts array<struct<file: int, at: binary, gap: boolean>>"
-)
+_PART: Final = pa.struct([("file", pa.int32()), ("at", pa.binary()), ("gap", pa.bool_())])
+_CHAIN: Final = pa.schema([("run", pa.string()), ("chain", pa.int32()), ("parts", pa.list_(_PART))])
+_PATHS: Final = pa.schema([("file", pa.int32()), ("path", pa.string())])
 _READ_SCHEMA: Final = pa.schema([*_ABOUT, *SCHEMA])
 _LIFE: Final = ("run", "node", "incarnation")
+SOUND: Final = "(place IS NOT NULL AND reason IS NULL)"
+"""Of what was checked: a row that may be judged."""
 
 
 class Bronze(NamedTuple):
@@ -73,21 +74,29 @@ def read_bronze(
     alone: bool = False,
 ) -> Bronze:
     """Everything a trace directory holds, or these files of one, in their order. `BadTrace` when it
-    is no trace at all. With `alone` one task does it all, which for a small trace is much faster
-    than sharing the work."""
+    is no trace at all. With `alone` the files are read here and one task does the rest, which for a
+    small trace is much faster than sharing the work."""
     files = trace_files(trace) if isinstance(trace, str | os.PathLike) else list(trace)
-    paths = [(index, found.name) for index, found in enumerate(files)]
-    chains: dict[Path, list[tuple[int, bytearray, bool]]] = {}
+    paths = [range(len(files)), [found.name for found in files]]
+    chains: dict[Path, list[dict[str, Any]]] = {}
     for index, found in enumerate(files):
-        part = (index, bytearray(os.fsencode(found.path)), found.gap)
+        part = {"file": index, "at": os.fsencode(found.path), "gap": found.gap}
         chains.setdefault(found.chain, []).append(part)
-    rows = [(index, files[parts[0][0]].run, parts) for index, parts in enumerate(chains.values())]
-    named = session.createDataFrame(rows, _CHAIN_DDL)
-    tasks = 1 if alone else _task_count(session, files, len(rows))
-    read = named.repartition(tasks).mapInArrow(_rows_of, _READ_DDL)
-    # One exchange by life serves all checks; within one task there is nothing to exchange.
-    checked = with_reasons(read.coalesce(1) if alone else read.repartition(*_LIFE))
-    places = session.createDataFrame(paths, "file int, path string")
+    rows = [
+        {"run": files[parts[0]["file"]].run, "chain": index, "parts": parts}
+        for index, parts in enumerate(chains.values())
+    ]
+    named = pa.Table.from_pylist(rows, _CHAIN)
+    if alone:
+        # There is nothing to exchange.
+        here = pa.Table.from_batches(_rows_of(named.to_batches()), _READ_SCHEMA)
+        read = session.createDataFrame(here).coalesce(1)
+    else:
+        shared = session.createDataFrame(named).repartition(_task_count(session, files, len(rows)))
+        # One exchange by life serves all checks.
+        read = shared.mapInArrow(_rows_of, _READ_DDL).repartition(*_LIFE)
+    checked = with_reasons(read)
+    places = session.createDataFrame(pa.table(paths, _PATHS)).coalesce(1)
     return Bronze(events_of(checked), quarantine_of(checked, places), torn_of(checked), checked)
 
 
@@ -105,7 +114,7 @@ def octets_of(path: Path) -> int:
         return 0
 
 
-def _rows_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _rows_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of the files of each chain, in order."""
     for batch in batches:
         for chain in batch.to_pylist():
@@ -156,50 +165,41 @@ def _placed(rows: pa.RecordBatch, about: dict[str, Any], start: int) -> pa.Recor
 def with_reasons(read: DataFrame) -> DataFrame:
     """Adds `reason`, null for a row that may be judged, and `fresh`; the rows to be judged have the
     steps that they are judged by. See `unisono.trace.checks`."""
-    is_row = F.col("place").isNotNull()
-    sound = is_row & F.col("reason").isNull()
-    in_file = Window.partitionBy(*_LIFE, "file")
-    before = Window.partitionBy(*_LIFE).orderBy("file").rangeBetween(Window.unboundedPreceding, -1)
-    in_order = Window.partitionBy(*_LIFE).orderBy("file", "place")
-    told = F.max(F.when(sound, F.col("step"))).over(before)
+    checks = " ".join(f"WHEN {check.sql} THEN '{check.reason}'" for check in ROW_CHECKS)
+    life = ", ".join(_LIFE)
+    in_file = f"OVER (PARTITION BY {life}, file)"
+    before = (
+        f"OVER (PARTITION BY {life} ORDER BY file"
+        " RANGE BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+    )
+    so_far = f"OVER (PARTITION BY {life} ORDER BY file, place ROWS UNBOUNDED PRECEDING)"
+    among = (
+        f"CASE WHEN NOT fresh THEN '{TOLD_TWICE}' WHEN after OR after_cut THEN '{AFTER_TORN}' END"
+    )
     # One sort serves all windows.
     rows = read.sortWithinPartitions(*_LIFE, "file", "place")
-    rows = rows.withColumn("reason", F.when(is_row, _row_reason()))
-    rows = rows.withColumn("told", F.coalesce(told, F.lit(-1)))
-    rows = rows.withColumn("fresh", sound & (F.col("step") > F.col("told")))
-    cut = F.max("fresh").over(in_file) & F.max(
-        F.col("after") | F.coalesce("torn", F.lit(False))
-    ).over(in_file)
-    rows = rows.withColumn("cut", cut)
-    rows = rows.withColumn("after_cut", F.coalesce(F.max("cut").over(before), F.lit(False)))
-    among = F.when(~F.col("fresh"), TOLD_TWICE).when(
-        F.col("after") | F.col("after_cut"), AFTER_TORN
-    )
-    rows = rows.withColumn("reason", F.coalesce("reason", F.when(sound, among), "lost"))
-    step = F.sum(F.when(sound, 1)).over(in_order.rowsBetween(Window.unboundedPreceding, 0)) - 1
-    rows = rows.withColumn("step", F.when(sound, step).otherwise(F.col("step")))
+    for name, sql in (
+        ("reason", f"CASE WHEN place IS NULL THEN NULL {checks} END"),
+        ("told", f"coalesce(max(IF({SOUND}, step, NULL)) {before}, -1)"),
+        ("fresh", f"{SOUND} AND step > told"),
+        ("cut", f"max(fresh) {in_file} AND max(after OR coalesce(torn, false)) {in_file}"),
+        ("after_cut", f"coalesce(max(cut) {before}, false)"),
+        ("reason", f"coalesce(reason, IF({SOUND}, {among}, NULL), lost)"),
+        ("step", f"IF({SOUND}, count_if({SOUND}) {so_far} - 1, step)"),
+    ):
+        rows = rows.withColumn(name, F.expr(sql))
     return rows.drop("told", "cut", "after_cut")
-
-
-def _row_reason() -> Column:
-    """The reason of the first check that fails."""
-    reason = F.lit(None).cast("string")
-    for check in reversed(ROW_CHECKS):
-        reason = F.when(F.expr(check.sql), check.reason).otherwise(reason)
-    return reason
 
 
 def events_of(checked: DataFrame) -> DataFrame:
     """The rows that may be judged."""
-    sound = F.col("place").isNotNull() & F.col("reason").isNull()
-    return checked.where(sound).select("run", *SCHEMA.names)
+    return checked.where(SOUND).select("run", *SCHEMA.names)
 
 
 def quarantine_of(checked: DataFrame, places: DataFrame) -> DataFrame:
     """The rows and files that may not, with the path under the trace directory."""
-    bad = checked.where(F.col("reason").isNotNull())
-    named = bad.join(F.broadcast(places), "file")
-    return named.select("run", "path", F.col("place").alias("row"), "reason")
+    bad = checked.where("reason IS NOT NULL").join(F.broadcast(places), "file")
+    return bad.selectExpr("run", "path", "place AS row", "reason")
 
 
 def torn_of(checked: DataFrame) -> DataFrame:

@@ -21,7 +21,7 @@ from unisono.errors import Misuse
 from unisono.laws import Verdict
 from unisono.laws.verdict import verdict_json
 from unisono.spark import gold
-from unisono.spark.bronze import Bronze, read_bronze
+from unisono.spark.bronze import SOUND, Bronze, read_bronze
 from unisono.spark.findings import findings_in, runs_in, summary_in
 from unisono.spark.laws import Claims, check_claims, judged
 from unisono.spark.measures import with_work
@@ -277,7 +277,7 @@ class _Work:
             for each in self.batch
         ]
         ddl = "run string, files int, octets bigint, fingerprint string, replay string"
-        told = self.session.createDataFrame(rows, ddl)
+        told = self.session.createDataFrame(rows, ddl).coalesce(1)
         kept = verdicts.groupBy("run").agg(
             F.max(F.col("verdict") == "broken").alias("broken"),
             F.max(F.col("verdict") == NOT_YET).alias("not_yet"),
@@ -305,26 +305,23 @@ def _so_far(
     violations: DataFrame, verdicts: DataFrame, counts: DataFrame
 ) -> tuple[DataFrame, DataFrame]:
     """What is found of runs that may go on; what may still come is not judged yet."""
-    laws = F.explode(F.array(*(F.lit(law) for law in EVENTUAL))).alias("law")
-    early = counts.where("NOT whole").select("run", laws)
+    early = counts.where("NOT whole").selectExpr("run", f"explode(array{EVENTUAL}) AS law")
     blamed = violations.join(early, ["run", "law"], "left_anti").select(*violations.columns)
     marked = verdicts.join(early.withColumn("early", F.lit(True)), ["run", "law"], "left")
-    held = (F.col("verdict") != "not claimed") & F.coalesce("early", F.lit(False))
-    verdict = F.when(held, NOT_YET).otherwise(F.col("verdict")).alias("verdict")
-    return blamed, marked.select("run", "law", verdict)
+    held = f"IF(early AND verdict <> 'not claimed', '{NOT_YET}', verdict) AS verdict"
+    return blamed, marked.selectExpr("run", "law", held)
 
 
 def _counts(bronze: Bronze) -> DataFrame:
     """By run: who is in it, how many events, how many rows and files are in quarantine, and whether
     each file has its end."""
-    sound = F.col("place").isNotNull() & F.col("reason").isNull()
-    cut = F.col("place").isNull() & (F.coalesce("torn", F.lit(False)) | F.col("after"))
+    cut = "place IS NULL AND (coalesce(torn, false) OR after)"
     return bronze.checked.groupBy("run").agg(
-        F.array_sort(F.collect_set(F.when(sound, F.col("protocol")))).alias("protocols"),
-        F.array_sort(F.collect_set(F.when(sound, F.col("group")))).alias("groups"),
-        F.count(F.when(sound, 1)).alias("events"),
-        F.count("reason").alias("quarantined"),
-        (F.count(F.when(cut, 1)) == 0).alias("whole"),
+        F.expr(f"array_sort(collect_set(protocol) FILTER (WHERE {SOUND})) AS protocols"),
+        F.expr(f"array_sort(collect_set(`group`) FILTER (WHERE {SOUND})) AS groups"),
+        F.expr(f"count_if({SOUND}) AS events"),
+        F.expr("count(reason) AS quarantined"),
+        F.expr(f"count_if({cut}) = 0 AS whole"),
     )
 
 
@@ -334,14 +331,11 @@ def _put_together(session: SparkSession, where: Places) -> None:
         frame_in(session, where.out, f"gold/{name}")
         for name in ("latencies", "rate_curves", "measures", "recoveries", "runs")
     )
-    curves = gold.latency_curves(latencies, gold.KEYS).persist()
-    try:
-        stage_whole(where, CURVES[0], curves, gold.KEYS)
-        stage_whole(where, CURVES[1], gold.rate_curves_together(rates), (*gold.KEYS, "bin"))
-        summary = gold.summary_of(measures, runs, recoveries, curves)
-        stage_whole(where, SUMMARY, summary, gold.KEYS)
-    finally:
-        curves.unpersist()
+    curves = gold.latency_curves(latencies, gold.KEYS)
+    told = session.createDataFrame(stage_whole(where, CURVES[0], curves, gold.KEYS)).coalesce(1)
+    stage_whole(where, CURVES[1], gold.rate_curves_together(rates), (*gold.KEYS, "bin"))
+    summary = gold.summary_of(measures, runs, recoveries, told)
+    stage_whole(where, SUMMARY, summary, gold.KEYS)
     where.put_together()
 
 

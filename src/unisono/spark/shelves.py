@@ -129,14 +129,15 @@ def stage_little(places: Places, table: str, rows: pa.Table, order: Sequence[str
     shelf.close()
 
 
-def stage_whole(places: Places, table: str, rows: DataFrame, order: Sequence[str]) -> None:
+def stage_whole(places: Places, table: str, rows: DataFrame, order: Sequence[str]) -> pa.Table:
     """Write what is about many runs together, which is little; in a table of runs, as the rows
-    without one."""
+    without one. Gives back what was written."""
     folder = places.staged(table) / (NO_RUN if table in TABLES else "")
     folder.mkdir(parents=True, exist_ok=True)
     told = _loose(rows.orderBy(*order).toArrow())
     with _writer(folder / "part.parquet", told.schema) as writer:
         writer.write_table(told)
+    return told
 
 
 def stage_empty(places: Places, table: str, schema: pa.Schema) -> None:
@@ -202,9 +203,8 @@ def frame_in(
     assert schema is not None, "each table is made with the first run"
     ddl = from_arrow_schema(schema)
     if len(folders) <= FOLDERS_A_TASK:
-        return session.createDataFrame(
-            pa.concat_tables([schema.empty_table(), *rows_in(folders)]), ddl
-        )
+        rows = pa.concat_tables([schema.empty_table(), *rows_in(folders)])
+        return session.createDataFrame(rows, ddl).coalesce(1)
     tasks = max(1, len(folders) // FOLDERS_A_TASK)
     named = session.createDataFrame([(str(folder),) for folder in folders], "folder string")
     return named.repartition(tasks).mapInArrow(_reading(schema), ddl)
