@@ -21,6 +21,10 @@ MARKS = {
     "root": "builds network namespaces: needs root, ip and nft",
 }
 
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+"""Compile quickly rather than well. The small cache that goes with it would be full within a minute
+of these tests, and Java would compile nothing from then on."""
+
 # Machines that run tests are busy: how long an example takes says nothing about the code.
 settings.register_profile(
     "unisono", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
@@ -90,7 +94,7 @@ def spark() -> Iterator[Any]:
             "spark.sql.adaptive.enabled": False,
             "spark.sql.streaming.noDataMicroBatches.enabled": False,
             "spark.driver.memory": "1g",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.driver.extraJavaOptions": JAVA_OPTIONS,
         },
     )
     yield session

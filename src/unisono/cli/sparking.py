@@ -17,9 +17,12 @@ MASTER: Final = re.compile(
     r"local(\[(\*|[1-9]\d{0,3})(,\d+)?\])?|local-cluster\[.+\]|spark://.+:\d+|yarn|k8s://.+"
 )
 SMALL_OCTETS: Final = 64 << 20
+JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+"""To compile quickly comes with a small cache, which `--follow` and a sweep would fill: then nothing
+more would be compiled."""
 QUICK: Final[Mapping[str, str | int | bool]] = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": JAVA_OPTIONS,
+    "spark.executor.extraJavaOptions": JAVA_OPTIONS,
     "spark.sql.adaptive.enabled": False,
     "spark.sql.shuffle.partitions": 2,
     "spark.default.parallelism": 2,
