@@ -18,8 +18,8 @@ MASTER: Final = re.compile(
 )
 SMALL_OCTETS: Final = 64 << 20
 JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
-"""To compile quickly comes with a small cache, which `--follow` and a sweep would fill: then nothing
-more would be compiled."""
+"""To compile quickly comes with a small cache, which `--follow` and a sweep would fill: then
+nothing more would be compiled."""
 QUICK: Final[Mapping[str, str | int | bool]] = {
     "spark.driver.extraJavaOptions": JAVA_OPTIONS,
     "spark.executor.extraJavaOptions": JAVA_OPTIONS,
