@@ -21,7 +21,9 @@ setup: $(STAMP)  ## make .venv with all that is needed, a Java for Spark include
 demo: setup  ## five real members, one killed, the run traced, verified and drawn
 	@$(BIN)/unisono demo
 
+# Spark is started a dozen times: with its classes kept, each time takes half as long.
 test: lint  ## format, lint, strict types, then all tests
+	@$(BIN)/python -m unisono.spark.classes >/dev/null 2>&1 || true
 	@$(PYTEST) -n 2 --dist loadgroup
 
 lint: setup
