@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 from pathlib import Path
@@ -12,8 +11,7 @@ import pytest
 
 from tests.bench.made_up import results
 from tests.bench.test_results import KEYS
-from tests.cli.running import ENVIRONMENT, UNISONO, refused, unisono, until
-from tests.cli.test_bench import children_of, is_alive
+from tests.cli.running import ends_with_its_members, refused, unisono
 from unisono.bench.measure import ALL, Plan
 from unisono.cli import run
 from unisono.cli.beside import peers_here, plan_of, systems_of
@@ -69,25 +67,7 @@ def test_a_run_in_namespaces_leaves_none() -> None:
     [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)],
 )
 def test_an_interrupted_run_leaves_no_process(tmp_path: Path, sign: int, code: int) -> None:
-    command = subprocess.Popen(
-        [*UNISONO, *QUICK, "--seconds", "30"],
-        cwd=tmp_path,
-        env=ENVIRONMENT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    members: list[int] = []
-    try:
-        until(lambda: len(children_of(command.pid)) == 2, what="two members")
-        members = children_of(command.pid)
-        os.kill(command.pid, sign)
-        assert command.wait(20) == code
-        until(lambda: not any(map(is_alive, members)), what="the members' end")
-    finally:
-        for pid in (command.pid, *members):
-            if is_alive(pid):
-                os.kill(pid, signal.SIGKILL)
-        command.wait(10)
+    ends_with_its_members([*QUICK, "--seconds", "30"], tmp_path, sign, code)
 
 
 # -- what is asked for -----------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import queue
+import signal
 import socket
 import subprocess
 import sys
@@ -137,6 +138,47 @@ def until(
         late = time.monotonic() >= end
         assert not late, f"{what} did not happen within {within_s} s: {instead()}"
         time.sleep(0.02)
+
+
+def children_of(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+def is_alive(pid: int) -> bool:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def heeding_ctrl_c() -> None:
+    """In a child before it begins: who starts jobs in the background has them ignore it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def ends_with_its_members(words: Sequence[str], cwd: Path, sign: int, code: int) -> None:
+    """The command with two members, sent a signal: it ends with this code, and so do they."""
+    command = subprocess.Popen(
+        [*UNISONO, *words],
+        cwd=cwd,
+        env=ENVIRONMENT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=heeding_ctrl_c,
+    )
+    members: list[int] = []
+    try:
+        until(lambda: len(children_of(command.pid)) == 2, what="two members")
+        members = children_of(command.pid)
+        os.kill(command.pid, sign)
+        assert command.wait(20) == code
+        until(lambda: not any(map(is_alive, members)), what="the members' end")
+    finally:
+        for pid in (command.pid, *members):
+            if is_alive(pid):
+                os.kill(pid, signal.SIGKILL)
+        command.wait(10)
 
 
 def free_port() -> int:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import signal
-import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
-from tests.cli.running import ENVIRONMENT, ROOT, UNISONO, refused, unisono, until
+from tests.cli.running import ROOT, ends_with_its_members, refused, unisono
 from unisono.cli.paper.curves import drawn
 from unisono.cli.paper.page import BEGIN, END, PAGE, keep
 from unisono.cli.paper.plan import (
@@ -77,18 +74,6 @@ def test_a_quick_run_measures_and_draws_the_five_figures(tmp_path: Path) -> None
     assert json.loads((out / "ring-paper.json").read_text()) == told
 
 
-def children_of(pid: int) -> list[int]:
-    with contextlib.suppress(OSError):
-        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    return []
-
-
-def is_alive(pid: int) -> bool:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
-
-
 @pytest.mark.real
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for children in /proc")
 @pytest.mark.parametrize(
@@ -96,25 +81,7 @@ def is_alive(pid: int) -> bool:
     [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)],
 )
 def test_an_interrupted_run_leaves_no_process(tmp_path: Path, sign: int, code: int) -> None:
-    command = subprocess.Popen(
-        [*UNISONO, "bench", "paper"],
-        cwd=tmp_path,
-        env=ENVIRONMENT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    members: list[int] = []
-    try:
-        until(lambda: len(children_of(command.pid)) == 2, what="two members")
-        members = children_of(command.pid)
-        os.kill(command.pid, sign)
-        assert command.wait(20) == code
-        until(lambda: not any(map(is_alive, members)), what="the members' end")
-    finally:
-        for pid in (command.pid, *members):
-            if is_alive(pid):
-                os.kill(pid, signal.SIGKILL)
-        command.wait(10)
+    ends_with_its_members(["bench", "paper"], tmp_path, sign, code)
 
 
 # -- refusals ------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import time
@@ -13,16 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import ENVIRONMENT, UNISONO, unisono
+from tests.cli.running import ENVIRONMENT, UNISONO, children_of, heeding_ctrl_c, is_alive, unisono
 from unisono.cli.troupe import Troupe
 from unisono.protocols import offer
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
-
-
-def children_of(pid: int) -> list[int]:
-    found = Path(f"/proc/{pid}/task/{pid}/children")
-    return [int(each) for each in found.read_text().split()] if found.exists() else []
 
 
 def test_the_demo_tells_its_story_and_keeps_the_laws(tmp_path: Path) -> None:
@@ -75,6 +69,7 @@ def test_an_interrupted_demo_leaves_no_process_behind(tmp_path: Path, number: in
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         env=ENVIRONMENT,
+        preexec_fn=heeding_ctrl_c,
     )
     members: list[int] = []
     end = time.monotonic() + 20
@@ -88,12 +83,4 @@ def test_an_interrupted_demo_leaves_no_process_behind(tmp_path: Path, number: in
     assert b"Traceback" not in process.stderr.read()
     process.stderr.close()
     time.sleep(0.2)
-    assert [pid for pid in members if _runs(pid)] == []
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    assert [pid for pid in members if is_alive(pid)] == []
