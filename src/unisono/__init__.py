@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         TooLarge,
         UnisonoError,
     )
-    from unisono.group import Full, Group, Joining, Rejoined, Shed, Stable
+    from unisono.group import Batch, Full, Group, Joining, Rejoined, Shed, Stable
     from unisono.model import Address, Member, Message, Resilient, Service, View
 
     UNRELIABLE, RELIABLE, FIFO = Service.UNRELIABLE, Service.RELIABLE, Service.FIFO
@@ -35,7 +35,7 @@ _HOMES = {
         *("BadPacket", "BadTrace", "Forgotten"),
         *("Misuse", "Stopped", "TooLarge", "UnisonoError"),
     ),
-    "group": ("Full", "Group", "Joining", "Rejoined", "Shed", "Stable"),
+    "group": ("Batch", "Full", "Group", "Joining", "Rejoined", "Shed", "Stable"),
     "model": ("Address", "Member", "Message", "Resilient", "Service", "View"),
     "model.Service": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "SAFE"),
     "model.Resilient": ("MAJORITY", "ALL"),
@@ -54,6 +54,7 @@ __all__ = [
     "Address",
     "BadPacket",
     "BadTrace",
+    "Batch",
     "Config",
     "Connection",
     "Forgotten",

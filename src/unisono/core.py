@@ -111,7 +111,7 @@ class Send:
     """Send each packet to each target. Packets of equal length side by side leave as one burst."""
 
     to: Target
-    packets: Sequence[Buffer]
+    packets: Packets
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
 from itertools import repeat
@@ -110,30 +110,59 @@ class Span(NamedTuple):
         sender, payload, number, view, seq, service = message
         return Span(sender, payload, 0, len(payload), 1, number, view, seq or 0, service)
 
+    def payloads(self) -> list[bytes]:
+        octets, at, length, times = self.octets, self.start, self.length, self.times
+        if not length:
+            return [b""] * times
+        if times == 1 and length == len(octets):
+            return [octets]
+        return [octets[n : n + length] for n in range(at, at + times * length, length)]
+
     def messages(self) -> Iterator[Message]:
         """Made all at once they cost a third of what one by one would."""
-        sender, octets, at, length, times, number, view, seq, service = self
-        if not length:
-            payloads = [b""] * times
-        elif times == 1 and length == len(octets):
-            payloads = [octets]
-        else:
-            payloads = [octets[n : n + length] for n in range(at, at + times * length, length)]
+        sender, _, _, _, times, number, view, seq, service = self
         numbers, places = range(number, number + times), range(seq, seq + times)
-        rows = zip(repeat(sender), payloads, numbers, repeat(view), places, repeat(service))
+        rows = zip(repeat(sender), self.payloads(), numbers, repeat(view), places, repeat(service))
         return map(_message, rows)
+
+    def parted(self, count: int) -> tuple[Span, Span]:
+        """The first so many, and the others."""
+        first = self._replace(times=count)
+        start, number, seq = self.start + count * self.length, self.number + count, self.seq + count
+        return first, self._replace(start=start, times=self.times - count, number=number, seq=seq)
 
 
 class Spans(Sequence[Message]):
     """Messages that are made when somebody looks at them. A protocol so hands over what is to be
     delivered, and the world can send before it delivers."""
 
-    __slots__ = ("_count", "_made", "_spans")
+    __slots__ = ("_count", "_made", "_spans", "octets")
 
     def __init__(self, spans: Sequence[Span]) -> None:
         self._spans = spans
-        self._count = sum(span.times for span in spans)
         self._made: list[Message] | None = None
+        self._count = sum([span.times for span in spans])
+        self.octets = sum([span.times * span.length for span in spans])
+        """Of their payloads."""
+
+    def payloads(self) -> list[bytes]:
+        """What they say, without the messages around it."""
+        if self._made is not None:
+            return [message.payload for message in self._made]
+        if len(self._spans) == 1:
+            return self._spans[0].payloads()
+        return [payload for span in self._spans for payload in span.payloads()]
+
+    def parted(self, count: int) -> tuple[Spans, Spans]:
+        """The first so many, and the others; of those that nobody looked at."""
+        first, rest = list[Span](), list(self._spans)
+        while count and count >= rest[0].times:
+            first.append(rest.pop(0))
+            count -= first[-1].times
+        if count:
+            part, rest[0] = rest[0].parted(count)
+            first.append(part)
+        return Spans(first), Spans(rest)
 
     def _all(self) -> list[Message]:
         if self._made is None:
@@ -178,28 +207,36 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Burst:
-    """Packets that arrived together in one buffer, cut apart only when looked at.
+class Burst(Sequence[memoryview]):
+    """Packets side by side in one buffer, cut apart only when looked at.
 
-    All have `size` bytes but the last, which may be shorter: the shape in which the kernel's
-    receive offload hands them over.
+    All have `size` bytes but the last, which may be shorter: the shape in which the kernel takes
+    them, and hands them over.
     """
 
     buffer: memoryview
     size: int
-    total: int = field(default=-1)
 
     def __len__(self) -> int:
-        return -(-self.octets // self.size) if self.size else 0
-
-    @property
-    def octets(self) -> int:
-        return len(self.buffer) if self.total < 0 else self.total
+        return -(-len(self.buffer) // self.size) if self.size else 0
 
     def __iter__(self) -> Iterator[memoryview]:
-        octets, size, buffer = self.octets, self.size, self.buffer
-        for start in range(0, octets, size):
-            yield buffer[start : min(start + size, octets)]
+        buffer, size = self.buffer, self.size
+        return (buffer[start : start + size] for start in range(0, len(buffer), size))
+
+    def tails(self, at: int) -> list[memoryview]:
+        """Of each packet, what follows its first octets."""
+        buffer, size = self.buffer, self.size
+        return [buffer[start + at : start + size] for start in range(0, len(buffer), size)]
+
+    @overload
+    def __getitem__(self, at: int) -> memoryview: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[memoryview]: ...
+
+    def __getitem__(self, at: int | slice) -> memoryview | list[memoryview]:
+        return list(self)[at]
 
 
 Packets: TypeAlias = Sequence[Buffer] | Burst

@@ -6,14 +6,14 @@ it writes with a `Writer` and reads with a `Reader`: hostile bytes raise `BadPac
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from hashlib import blake2b
 from ipaddress import ip_address
 from struct import Struct, error
 from typing import Final, NamedTuple
 
 from unisono.errors import BadPacket
-from unisono.model import Address, Buffer, Member
+from unisono.model import Address, Buffer, Burst, Member
 
 try:
     from isal.isal_zlib import crc32
@@ -61,16 +61,54 @@ def seal_alike(
     group: int,
     life: int,
     head: bytes,
-    bodies: Iterable[tuple[bytes, Buffer]],
-) -> list[bytes]:
-    """Datagrams whose bodies begin with the same `head`, which is reckoned with once; what follows
-    it in each comes in two parts."""
-    front = _ENVELOPE.pack(MAGIC, VERSION, protocol, kind, 0, group, life, 0)[:_CHECKED]
-    begun, number, join = crc32(head, crc32(front)), _U32.pack, b"".join
-    return [
-        join((front, number(crc32(piece, crc32(tail, begun))), head, tail, piece))
-        for tail, piece in bodies
-    ]
+    pieces: Sequence[Buffer],
+    first: int = 0,
+) -> bytearray:
+    """Datagrams side by side whose bodies are `head`, a 16-bit index that begins at `first`, and a
+    piece; the pieces have one length. Little is done for each of them alone."""
+    front = _ENVELOPE.pack(MAGIC, VERSION, protocol, kind, 0, group, life, 0)
+    begun = crc32(head, crc32(front[:_CHECKED]))
+    before = bytearray(front + head + bytes(2))
+    packets = before.join((b"", *pieces))
+    count, at = len(pieces), ENVELOPE_OCTETS + len(head)
+    size, end = at + 2 + len(pieces[0]), len(packets)
+    indices = _array("H", count).pack(*range(first, first + count))
+    packets[at::size], packets[at + 1 :: size] = indices[::2], indices[1::2]
+    view = memoryview(packets)
+    sums = [crc32(view[n + at : n + size], begun) for n in range(0, end, size)]
+    octets = _array("I", count).pack(*sums)
+    for place in range(4):
+        packets[_CHECKED + place :: size] = octets[place::4]
+    return packets
+
+
+def alike_count(packets: memoryview, size: int, octets: int) -> int:
+    """How many of these datagrams, of one size and side by side, are sound and begin as the first
+    does, which is sound: in the envelope, and in so many octets of the body.
+
+    Each one's checksum is reckoned on from the first's beginning. It fits only where what was sent
+    began in the same way, or by the same chance by which a checksum overlooks an error.
+    """
+    count, at = len(packets) // size, ENVELOPE_OCTETS + octets
+    if count < 2 or size < at:
+        return min(count, 1)
+    begun = crc32(packets[ENVELOPE_OCTETS:at], crc32(packets[:_CHECKED]))
+    sums = [crc32(packets[n + at : n + size], begun) for n in range(0, count * size, size)]
+    found = _array("I", count).pack(*sums)
+    stored = [bytes(packets[_CHECKED + n : count * size : size]) for n in range(4)]
+    if all(found[n::4] == stored[n] for n in range(4)):
+        return count
+    return next(
+        n for n in range(count) if found[4 * n : 4 * n + 4] != bytes(each[n] for each in stored)
+    )
+
+
+def indices_of(packets: Burst, octets: int) -> tuple[int, ...]:
+    """What stands in these datagrams as the index: 16 bits behind so many octets of the body."""
+    at, size, count = ENVELOPE_OCTETS + octets, packets.size, len(packets)
+    both = bytearray(2 * count)
+    both[::2], both[1::2] = packets.buffer[at::size], packets.buffer[at + 1 :: size]
+    return _array("H", count).unpack(both)
 
 
 def unseal(packet: Buffer, protocol: int, group: int) -> Envelope:
@@ -92,36 +130,6 @@ def unseal(packet: Buffer, protocol: int, group: int) -> Envelope:
     if its_group != group:
         raise BadPacket("group")
     return Envelope(kind, life, view[ENVELOPE_OCTETS:])
-
-
-class Same:
-    """Knows packets that begin as a sound one did: in the front of the envelope, and in the first
-    octets of the body. Of those only the checksum is left to look at."""
-
-    __slots__ = ("_begun", "_fields", "_front", "_head")
-
-    def __init__(self, octets: int) -> None:
-        self._fields = Struct(f"!{_CHECKED}sI{octets}s")
-        self._front = self._head = b""
-        self._begun = 0
-
-    def learn(self, packet: memoryview) -> None:
-        """From now on it is this one that others are compared with."""
-        if len(packet) < self._fields.size:
-            self._front = b""
-            return
-        self._front, _, self._head = self._fields.unpack_from(packet)
-        self._begun = crc32(self._front)
-
-    def body(self, packet: memoryview) -> memoryview | None:
-        """What `unseal` would answer as the body; nothing for a packet that is another's like."""
-        if len(packet) < self._fields.size:
-            return None
-        front, checksum, head = self._fields.unpack_from(packet)
-        if front != self._front or head != self._head:
-            return None
-        body = packet[ENVELOPE_OCTETS:]
-        return body if crc32(body, self._begun) == checksum else None
 
 
 def _array(fields: str, count: int) -> Struct:

@@ -131,7 +131,7 @@ def an_old_turn_in_a_gap(code: Code) -> Callable[[Room], str]:
     def story(room: Room) -> str:
         me, other, s = with_a_gap(room)
         header = header_of(room, other, version=Version(0, 5), s=s)
-        step(room, me, handed(room, other, sealed(code, header, TURN.pack(0, 1, 0))))
+        step(room, me, handed(room, other, sealed(code, header, TURN.pack(1, 0, 0))))
         return me
 
     return story
@@ -169,7 +169,7 @@ def an_invitation_of_one_that_knows_less(room: Room) -> str:
 def a_later_ring_in_a_gap(room: Room) -> str:
     me, other, s = with_a_gap(room)
     header = header_of(room, other, version=Version(9, 5), s=s)
-    step(room, me, handed(room, other, sealed(Code.TOKEN_BC, header, TURN.pack(0, 1, 0))))
+    step(room, me, handed(room, other, sealed(Code.TOKEN_BC, header, TURN.pack(1, 0, 0))))
     return me
 
 
@@ -226,7 +226,7 @@ def with_a_ring_that_is_not_accepted(room: Room) -> str:
 def a_later_ring_than_the_one_just_formed(room: Room) -> str:
     me = with_a_ring_that_is_not_accepted(room)
     header = header_of(room, me, version=Version(9, 5), sender=77)
-    step(room, me, handed(room, me, sealed(Code.TOKEN_BC, header, TURN.pack(0, 1, 0))))
+    step(room, me, handed(room, me, sealed(Code.TOKEN_BC, header, TURN.pack(1, 0, 0))))
     return me
 
 
@@ -245,7 +245,7 @@ def a_later_ring_than_the_one_promised(room: Room) -> str:
     me = room.of(Code.RSP_POS)[0].by
     assert site(room, me).reformation.state.name == "W_TR"
     header = header_of(room, me, version=Version(9, 5), sender=77)
-    step(room, me, handed(room, me, sealed(Code.TOKEN_BC, header, TURN.pack(0, 1, 0))))
+    step(room, me, handed(room, me, sealed(Code.TOKEN_BC, header, TURN.pack(1, 0, 0))))
     return me
 
 
@@ -266,7 +266,7 @@ def the_word_after_all(code: Code) -> Callable[[Room], str]:
         who = site(room, leader)
         header = Header(site(room, me).ring.version, who.key, who.key, 0, who.ordering.S, 0)
         person = Person(code, header, 0, Bits.IN_FORCE, who.me, 0, None, 0).body()
-        tails = {Code.RESUME: b"", Code.TOKEN_BC: TURN.pack(0, 1, 0), Code.RSP_NEG: person}
+        tails = {Code.RESUME: b"", Code.TOKEN_BC: TURN.pack(1, 0, 0), Code.RSP_NEG: person}
         step(room, me, handed(room, leader, sealed(code, header, tails[code])))
         return me
 

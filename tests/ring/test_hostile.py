@@ -379,7 +379,7 @@ def turns_of_many_parts(dice: Random, room: Room, me: str, count: int) -> bytes:
     s = who.ordering.S + 1 + count
     key = site(room, holder_of(room, s - 1, me)).key
     header = Header(who.version, key, key, 0, s, 0)
-    return sealed(Code.TOKEN_BC, header, TURN.pack(count % 8000, 8192, 0) + b"x")
+    return sealed(Code.TOKEN_BC, header, TURN.pack(8192, 0, count % 8000) + b"x")
 
 
 @flood

@@ -75,7 +75,7 @@ def test_a_turn_round_trips(
     header: Header, at: int, flags: int, piece: bytes, repeated: bool
 ) -> None:
     code = Code.RESEND_DATA if repeated else Code.TOKEN_BC
-    found = again(code, header, TURN.pack(at, at + 1, flags) + piece)
+    found = again(code, header, TURN.pack(at + 1, flags, at) + piece)
     assert found == Token(header, at, at + 1, flags, [piece], repeated)
     assert code_of(found) is code
 

@@ -131,7 +131,7 @@ def strange(room: Room) -> dict[str, bytes]:
         "malformed": seal(PROTOCOL, Code.TS_ALIVE_RQU, GROUP, life, body[:20]),
         "length": seal(PROTOCOL, Code.TS_ALIVE_RQU, GROUP, life, body + b"more"),
         "version": sealed(
-            Code.TOKEN_BC, header._replace(version=Version(0, 7)), TURN.pack(0, 1, 0)
+            Code.TOKEN_BC, header._replace(version=Version(0, 7)), TURN.pack(1, 0, 0)
         ),
     }
 

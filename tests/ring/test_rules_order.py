@@ -153,7 +153,7 @@ def test_what_is_urgent_goes_to_the_holder_who_says_it_for_its_originator() -> N
 def room_packet(said: Any) -> bytes:
     """A turn that a core said, as it goes on the wire."""
     return sealed(
-        Code.TOKEN_BC, said.header, TURN.pack(said.at, said.of, said.flags) + bytes(said.pieces[0])
+        Code.TOKEN_BC, said.header, TURN.pack(said.of, said.flags, said.at) + bytes(said.pieces[0])
     )
 
 

@@ -37,7 +37,7 @@ def person(code: Code) -> bytes:
 
 
 def turn(at: int, of: int, piece: bytes) -> bytes:
-    return TURN.pack(at, of, 0) + piece
+    return TURN.pack(of, 0, at) + piece
 
 
 def ranges(*asked: tuple[int, int, int]) -> bytes:

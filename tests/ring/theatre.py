@@ -290,7 +290,7 @@ def turn(
     runs = [Run.of(speaker, first, [int(service)] * len(words), pieces)] if words else []
     content = write_runs(runs)
     header = Header(who.ring.version, who.key, speaker, 0, s, k)
-    return sealed(Code.TOKEN_BC, header, TURN.pack(0, 1, flags) + content)
+    return sealed(Code.TOKEN_BC, header, TURN.pack(1, flags, 0) + content)
 
 
 def invitation(

@@ -30,7 +30,7 @@ from unisono.bench.orders import (
 )
 from unisono.bench.processes import rss_peak_kb
 from unisono.errors import UnisonoError
-from unisono.group import Group
+from unisono.group import Batch, Group
 from unisono.model import Message, View
 from unisono.net.stream import Item
 
@@ -56,7 +56,7 @@ class Hearing:
         self._marks = 0
         self._mark = payload(END, order.round)
 
-    def heard(self, now_ns: int, batch: list[Item], payloads: list[bytes]) -> None:
+    def heard(self, now_ns: int, batch: Batch, payloads: list[bytes]) -> None:
         """A batch of the stream, and the payloads of its messages."""
         raise NotImplementedError
 
@@ -81,7 +81,7 @@ class Pouring(Hearing):
         self._head = head(DATA, order.round)
         self._count = self._first_ns = self._last_ns = 0
 
-    def heard(self, now_ns: int, batch: list[Item], payloads: list[bytes]) -> None:
+    def heard(self, now_ns: int, batch: Batch, payloads: list[bytes]) -> None:
         if self.order.size <= WHOLE_OCTETS_MAX:
             found = payloads.count(self._data)
         else:
@@ -116,7 +116,7 @@ class Probing(Hearing):
         self._count = 0
         self._samples_us: list[float] = []
 
-    def heard(self, now_ns: int, batch: list[Item], payloads: list[bytes]) -> None:
+    def heard(self, now_ns: int, batch: Batch, payloads: list[bytes]) -> None:
         for item in islice(batch, self._skip, None, self._stride):
             if isinstance(item, Message) and item.payload.startswith(self._head):
                 if item.sender != self._me:
@@ -135,7 +135,7 @@ class Mourning(Hearing):
         super().__init__(order, group)
         self._view_ns = self._first_ns = 0
 
-    def heard(self, now_ns: int, batch: list[Item], payloads: list[bytes]) -> None:
+    def heard(self, now_ns: int, batch: Batch, payloads: list[bytes]) -> None:
         for item in batch:
             if isinstance(item, View):
                 # Not one of those that the group had while it came together.
@@ -165,7 +165,7 @@ class Member:
         self._service = service
         self._hearing: Hearing | None = None
         self._fallen = ""
-        self._early: list[tuple[int, list[Item], list[bytes]]] = []
+        self._early: list[tuple[int, Batch, list[bytes]]] = []
         self.together = asyncio.Event()
 
     async def listen(self) -> None:
@@ -182,11 +182,9 @@ class Member:
     async def _hear(self) -> None:
         async for batch in self._group.batches():
             now_ns = time.monotonic_ns()
-            try:
-                payloads = [item.payload for item in batch]  # type: ignore[union-attr]
-            except AttributeError:  # rare: most batches are messages alone
-                payloads = [item.payload for item in batch if isinstance(item, Message)]
-                self._look_at_views(batch)
+            payloads = batch.payloads()
+            if len(payloads) < len(batch):  # Rare: most batches are messages alone.
+                self._look_at_views(batch.notices())
             if self._hearing is not None:
                 self._hearing.heard(now_ns, batch, payloads)
             elif len(self._early) < EARLY_COUNT_MAX:

@@ -23,10 +23,10 @@ from unisono.net import where
 from unisono.net.identity import default_name, new_incarnation
 from unisono.net.life import RECORDS_COUNT_MAX, Life
 from unisono.net.speaker import Full, Speaker
-from unisono.net.stream import Item, Rejoined, Shed, Stable, Stream
+from unisono.net.stream import Batch, Item, Rejoined, Shed, Stable, Stream
 from unisono.net.udp import Endpoint
 
-__all__ = ["Full", "Group", "Joining", "Rejoined", "Shed", "Stable", "join"]
+__all__ = ["Batch", "Full", "Group", "Joining", "Rejoined", "Shed", "Stable", "join"]
 
 BATCH_COUNT_MAX = 4096
 REJOIN_PAUSE_S, REJOIN_PAUSE_MAX_S, REOPEN_COUNT_MAX = 0.2, 10.0, 8
@@ -261,7 +261,7 @@ class Group(Feeding):
     async def __anext__(self) -> Item:
         return await self._stream.next()
 
-    async def batches(self, count_max: int = BATCH_COUNT_MAX) -> AsyncIterator[list[Item]]:
+    async def batches(self, count_max: int = BATCH_COUNT_MAX) -> AsyncIterator[Batch]:
         """The same stream, all that waits at once: for those in a hurry."""
         while True:
             try:

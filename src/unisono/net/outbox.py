@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from unisono.model import Buffer
+from unisono.model import Buffer, Burst, Packets
 from unisono.net import offload
 
 SEGMENTS_MAX = 64
@@ -37,8 +37,11 @@ REASONS = {
 """The name under which a packet that the system would not send is counted."""
 
 
-def runs(packets: Sequence[Buffer]) -> Iterator[Run]:
+def runs(packets: Packets) -> Iterator[Run]:
     """Cut into runs of equal length, the last of each possibly shorter, that fit one call."""
+    if isinstance(packets, Burst):
+        yield from _parts(packets)
+        return
     count = len(packets)
     if count == 1:
         yield packets[0], len(packets[0]), 1
@@ -58,6 +61,15 @@ def runs(packets: Sequence[Buffer]) -> Iterator[Run]:
         else:
             yield b"".join(packets[start:end]), size, end - start
         start = end
+
+
+def _parts(burst: Burst) -> Iterator[Run]:
+    """Packets that lie side by side are not touched."""
+    buffer, size = burst.buffer, burst.size
+    step = size * max(1, min(SEGMENTS_MAX, OCTETS_MAX // size)) if size else 1
+    for start in range(0, len(buffer), step):
+        part = buffer[start : start + step]
+        yield part, size, -(-len(part) // size)
 
 
 def _first_odd(lengths: list[int], start: int, end: int) -> int:
@@ -90,7 +102,7 @@ class Outbox:
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
 
-    def send(self, targets: Sequence[SockAddr], packets: Sequence[Buffer]) -> None:
+    def send(self, targets: Sequence[SockAddr], packets: Packets) -> None:
         for run in runs(packets):
             for to in targets:
                 if self._queue:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, repeat
+from operator import add
 
 from unisono.core import Multicast
 from unisono.errors import UnisonoError
@@ -93,12 +94,14 @@ class Speaker:
         """As many of the caller's messages as there is room for, and at least one."""
         start, room = caller.at, self._room - self._octets
         some = caller.messages[start : start + TAKE_COUNT]
-        # An empty message counts for something too, or there would be no end of them.
-        sums = list(accumulate(map(max, map(len, some), repeat(1))))
-        count = min(bisect_left(sums, room) + 1, len(some))
-        caller.at += count
-        taken = some if count == len(some) else some[:count]
-        return self._gather(taken, sums[count - 1], caller.service)
+        octets = sum(map(len, some)) + len(some)
+        if octets > room:
+            # An empty message counts for something too, or there would be no end of them.
+            sums = list(accumulate(map(add, map(len, some), repeat(1))))
+            count = min(bisect_left(sums, room) + 1, len(some))
+            some, octets = some[:count], sums[count - 1]
+        caller.at += len(some)
+        return self._gather(some, octets, caller.service)
 
     def _gather(self, messages: Sequence[bytes], octets: int, service: ServiceLevel) -> int:
         if self._gathered and self._gathered[-1][0] == service:
@@ -134,7 +137,7 @@ class Speaker:
         fits = room > 0 and (octets <= room or len(messages) == 1)
         if self._line or not fits:
             raise Full("the window is full: await multicast() instead, or try again later")
-        number = self._gather(messages, max(octets, len(messages)), service)
+        number = self._gather(messages, octets + len(messages), service)
         if self._octets >= BATCH_OCTETS or self._count >= BATCH_COUNT:
             self.flush()
         return number

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from time import monotonic
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, overload
 
 from unisono.errors import Misuse, Stopped
-from unisono.model import Member, Message, View
+from unisono.model import Member, Message, Spans, View
 
 TURN_S = 0.005
 """A reader that is always given something lets the loop turn after so long."""
@@ -66,12 +66,76 @@ class AdoptMark:
 Entry: TypeAlias = Item | CaptureMark | AdoptMark
 
 
+class Batch(Sequence[Item]):
+    """All that waited in the stream, in its order.
+
+    Messages are made when somebody looks at them. Who wants no more than what they say asks for
+    `payloads()`, which costs a fraction.
+    """
+
+    __slots__ = ("_count", "_items", "_parts")
+
+    def __init__(self) -> None:
+        self._parts: list[Sequence[Item]] = []
+        self._items: list[Item] | None = None
+        self._count = 0
+
+    def add(self, part: Sequence[Item]) -> None:
+        self._parts.append(part)
+        self._count += len(part)
+
+    def payloads(self) -> list[bytes]:
+        """What its messages say, in order."""
+        if len(self._parts) == 1 and isinstance(self._parts[0], Spans):
+            return self._parts[0].payloads()
+        found: list[bytes] = []
+        for part in self._parts:
+            if isinstance(part, Spans):
+                found += part.payloads()
+            else:
+                found += [item.payload for item in part if isinstance(item, Message)]
+        return found
+
+    def notices(self) -> list[Item]:
+        """What is no message: views above all."""
+        return [
+            item
+            for part in self._parts
+            if not isinstance(part, Spans)
+            for item in part
+            if not isinstance(item, Message)
+        ]
+
+    def _all(self) -> list[Item]:
+        if self._items is None:
+            self._items = [item for part in self._parts for item in part]
+        return self._items
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._all())
+
+    @overload
+    def __getitem__(self, at: int) -> Item: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Item]: ...
+
+    def __getitem__(self, at: int | slice) -> Item | list[Item]:
+        return self._all()[at]
+
+    def __repr__(self) -> str:
+        return f"Batch({self._all()!r})"
+
+
 class Chunk:
     """Messages that were delivered together, of which the first few may have been read."""
 
     __slots__ = ("at", "messages", "octets")
 
-    def __init__(self, messages: list[Message]) -> None:
+    def __init__(self, messages: Sequence[Message]) -> None:
         self.messages = messages
         self.at = 0
         self.octets = octets_of(messages)
@@ -80,13 +144,22 @@ class Chunk:
     def __len__(self) -> int:
         return len(self.messages) - self.at
 
-    def take(self, count_max: int) -> list[Message]:
+    def next(self) -> Message:
+        message = self.messages[self.at]
+        self.at += 1
+        self.octets -= len(message.payload)
+        return message
+
+    def take(self, count_max: int) -> Sequence[Message]:
         """The next of them."""
+        taken: Sequence[Message]
         if not self.at and len(self.messages) <= count_max:
-            self.at, self.octets = len(self.messages), 0
-            return self.messages
-        taken = self.messages[self.at : self.at + count_max]
-        self.at += len(taken)
+            taken, self.messages = self.messages, ()
+        elif not self.at and isinstance(self.messages, Spans):
+            taken, self.messages = self.messages.parted(count_max)
+        else:
+            taken = self.messages[self.at : self.at + count_max]
+            self.at += len(taken)
         self.octets -= octets_of(taken)
         return taken
 
@@ -133,7 +206,9 @@ class Stream:
     def extend(self, entries: Sequence[Entry]) -> None:
         if self._end is not None:
             return
-        if set(map(type, entries)) == {Message}:
+        if isinstance(entries, Spans):
+            self._add(Chunk(entries))
+        elif set(map(type, entries)) == {Message}:
             # Messages that come together are not looked at one by one.
             self._add(Chunk(list(entries)))  # type: ignore[arg-type]
         else:
@@ -194,16 +269,13 @@ class Stream:
         if not isinstance(head, Chunk):
             self._queue.popleft()
             return head
-        message = head.messages[head.at]
-        octets = len(message.payload)
-        head.at += 1
-        head.octets -= octets
-        self._octets -= octets
+        message = head.next()
+        self._octets -= len(message.payload)
         if not head:
             self._queue.popleft()
         return message
 
-    def _pop_many(self, head: Chunk, count_max: int) -> list[Message]:
+    def _pop_many(self, head: Chunk, count_max: int) -> Sequence[Message]:
         """Of the messages that stand first and came together, so many."""
         octets = head.octets
         taken = head.take(count_max)
@@ -247,19 +319,19 @@ class Stream:
         await asyncio.sleep(0)
         self._turn_s = monotonic()
 
-    async def next_batch(self, count_max: int) -> list[Item]:
+    async def next_batch(self, count_max: int) -> Batch:
         """All that waits, up to a mark."""
         if monotonic() - self._turn_s > TURN_S:
             await self._let_turn()
         while True:
-            batch: list[Item] = []
+            batch = Batch()
             while self._queue and len(batch) < count_max:
                 head = self._queue[0]
                 if isinstance(head, Chunk):
-                    batch += self._pop_many(head, count_max - len(batch))
+                    batch.add(self._pop_many(head, count_max - len(batch)))
                 elif not isinstance(head, CaptureMark | AdoptMark):
                     self._pop()
-                    batch.append(head)
+                    batch.add((head,))
                 elif batch:
                     break
                 else:
@@ -305,6 +377,8 @@ class Stream:
             self._turn_s = monotonic()
 
 
-def octets_of(messages: Iterable[Message]) -> int:
+def octets_of(messages: Sequence[Message]) -> int:
     """How much they carry."""
+    if isinstance(messages, Spans):
+        return messages.octets
     return sum(map(len, map(_PAYLOAD, messages)))

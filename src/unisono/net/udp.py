@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from unisono.core import Everyone, Target
 from unisono.errors import Misuse
-from unisono.model import Address, Buffer, Packets
+from unisono.model import Address, Packets
 from unisono.net import offload, where
 from unisono.net.audience import Audience
 from unisono.net.inbox import Inbox
@@ -248,7 +248,7 @@ class Endpoint:
             if not any(heard):
                 return
 
-    def send(self, to: Target, packets: Sequence[Buffer]) -> None:
+    def send(self, to: Target, packets: Packets) -> None:
         """Send each packet to each target, in bursts where that is possible. Never blocks."""
         if self._loop is None:
             return

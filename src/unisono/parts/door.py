@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from unisono.errors import BadPacket
-from unisono.model import Buffer, Packets
-from unisono.wire import NO_LIFE, Envelope, Same, seal, seal_alike, tag_of, unseal
+from unisono.model import Buffer, Burst, Packets
+from unisono.wire import NO_LIFE, Envelope, alike_count, seal, seal_alike, tag_of, unseal
 
 
 class Door:
@@ -34,28 +34,23 @@ class Door:
             if (envelope := self._opened(packet)) is not None:
                 yield envelope
 
-    def admit_alike(self, packets: Packets, octets: int) -> Iterator[list[Envelope]]:
-        """The same, where those that follow each other and whose bodies begin with the same octets
-        come together. Their envelopes are looked at once."""
-        same, alike = Same(octets), list[Envelope]()
-        for packet in packets:
-            view = memoryview(packet)
-            if alike and (body := same.body(view)) is not None:
-                kind, life, _ = alike[0]
-                alike.append(Envelope(kind, life, body))
-                continue
-            if alike:
-                yield self._counted(alike)
-                alike = []
-            if (envelope := self._opened(view)) is not None:
-                alike.append(envelope)
-                same.learn(view)
-        if alike:
-            yield self._counted(alike)
-
-    def _counted(self, alike: list[Envelope]) -> list[Envelope]:
-        self.count(f"in.{self._kinds[alike[0].kind]}", len(alike) - 1)
-        return alike
+    def admit_alike(self, packets: Packets, octets: int) -> Iterator[tuple[Envelope, Burst]]:
+        """The same, where those of a burst whose bodies begin with the same octets come together,
+        as they lie: with the envelope of the first."""
+        if not isinstance(packets, Burst):
+            for packet in packets:
+                if (envelope := self._opened(packet)) is not None:
+                    yield envelope, Burst(memoryview(packet), len(packet))
+            return
+        buffer, size, start = packets.buffer, packets.size, 0
+        while start < len(buffer):
+            envelope = self._opened(buffer[start : start + size])
+            count = 1
+            if envelope is not None:
+                count = alike_count(buffer[start:], size, octets) or 1
+                self.count(f"in.{self._kinds[envelope.kind]}", count - 1)
+                yield envelope, Burst(buffer[start : start + count * size], size)
+            start += count * size
 
     def _opened(self, packet: Buffer) -> Envelope | None:
         try:
@@ -71,11 +66,11 @@ class Door:
         return envelope
 
     def seal_alike(
-        self, kind: int, head: bytes, bodies: Sequence[tuple[bytes, Buffer]], life: int
-    ) -> list[bytes]:
-        """Packets of one kind whose bodies begin alike."""
-        self.count(f"out.{self._kinds[kind]}", len(bodies))
-        return seal_alike(self._protocol, kind, self._group, life, head, bodies)
+        self, kind: int, head: bytes, pieces: Sequence[Buffer], life: int, first: int = 0
+    ) -> bytearray:
+        """Packets of one kind and length, side by side: head, index, piece."""
+        self.count(f"out.{self._kinds[kind]}", len(pieces))
+        return seal_alike(self._protocol, kind, self._group, life, head, pieces, first)
 
     def seal(self, kind: int, body: Buffer, life: int | None = None) -> bytes:
         self.count(f"out.{self._kinds[kind]}")

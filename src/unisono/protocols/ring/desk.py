@@ -6,14 +6,24 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from unisono.core import EVERYONE, Arm, Disarm, Effect, Persist, Send, Setting
-from unisono.model import Member
+from unisono.model import Buffer, Burst, Member
 from unisono.parts.door import Door
 from unisono.protocols.ring.codes import KINDS, Code, Timer
-from unisono.protocols.ring.ordering import Ordering
-from unisono.protocols.ring.packets import HEADER_OCTETS, PROTOCOL, Header, Person, Version, key_of
+from unisono.protocols.ring.ordering import Ordering, Turn
+from unisono.protocols.ring.packets import (
+    ALIKE_OCTETS,
+    HEADER_OCTETS,
+    PIECE_AT,
+    PROTOCOL,
+    TURN,
+    Header,
+    Person,
+    Version,
+    key_of,
+)
 from unisono.protocols.ring.parameters import Parameters
 from unisono.protocols.ring.ring import NO_RECORD, Ring
-from unisono.wire import Writer
+from unisono.wire import ENVELOPE_OCTETS, Writer
 
 
 class Desk:
@@ -71,6 +81,24 @@ class Desk:
 
     def sealed(self, code: Code, body: bytes) -> bytes:
         return self.seal(code, self._header().octets(HEADER_OCTETS + len(body)) + body)
+
+    def turn_packets(self, code: Code, header: Header, turn: Turn, indices: range) -> Burst:
+        """These packets of a turn: all are of one length but the turn's last."""
+        pieces = turn.pieces()[indices.start : indices.stop]
+        size, whole = len(pieces[0]), len(pieces)
+        if whole > 1 and len(pieces[-1]) < size:
+            whole -= 1
+        packets = self._alike(code, header, turn, pieces[:whole], indices.start)
+        if whole < len(pieces):
+            packets += self._alike(code, header, turn, pieces[whole:], indices.stop - 1)
+        return Burst(memoryview(packets), ENVELOPE_OCTETS + PIECE_AT + size)
+
+    def _alike(
+        self, code: Code, header: Header, turn: Turn, pieces: Sequence[Buffer], first: int
+    ) -> bytearray:
+        octets = header.octets(PIECE_AT + len(pieces[0]))
+        head = (octets + TURN.pack(turn.count, turn.flags, 0))[:ALIKE_OCTETS]
+        return self.door.seal_alike(code, head, pieces, self.version.leader, first)
 
     def to(self, member: Member, code: Code, body: bytes, out: list[Effect]) -> None:
         out.append(Send((member.address,), [self.sealed(code, body)]))

@@ -39,10 +39,19 @@ class Turn:
     s: int
     holder: int
     flags: int
-    pieces: list[Buffer]
-    octets: int
-    content: bytes | None = None
-    """The pieces as one, where that is at hand."""
+    content: bytes
+    piece_octets: int
+    """Of each packet but the last, which may have less."""
+
+    @property
+    def count(self) -> int:
+        """Of its packets. A turn that says nothing has one too."""
+        return -(-len(self.content) // self.piece_octets) or 1
+
+    def pieces(self) -> list[memoryview]:
+        """What its packets carry."""
+        view, size = memoryview(self.content), self.piece_octets
+        return [view[at : at + size] for at in range(0, len(view) or 1, size)]
 
 
 @dataclass(slots=True)
@@ -53,6 +62,25 @@ class Incoming:
     flags: int
     pieces: list[Buffer | None]
     missing: int
+
+    def take(self, at: int, pieces: Sequence[Buffer]) -> None:
+        """Packets from number `at` on. What is here already stays."""
+        end = at + len(pieces)
+        had = self.pieces[at:end]
+        new = had.count(None)
+        if new < len(had):
+            pieces = [piece if old is None else old for old, piece in zip(had, pieces, strict=True)]
+        self.pieces[at:end] = pieces
+        self.missing -= new
+
+    def turn(self, s: int) -> Turn | None:
+        """Whole; nothing where the packets are not of one length, as nobody sends them."""
+        pieces = [piece for piece in self.pieces if piece is not None]
+        lengths = list(map(len, pieces))
+        size = lengths[0]
+        if lengths.count(size) < len(lengths) - 1 or lengths[-1] > size:
+            return None
+        return Turn(s, self.holder, self.flags, b"".join(pieces), size or 1)
 
 
 @dataclass(slots=True)
@@ -162,18 +190,18 @@ class Ordering:
             self._incoming[s] = found
         if len(found.pieces) != count:
             return
-        for at, piece in enumerate(packet.pieces, packet.at):
-            if found.pieces[at] is None:
-                found.pieces[at] = piece
-                found.missing -= 1
+        found.take(packet.at, packet.pieces)
         if not found.missing:
             del self._incoming[s]
-            pieces = [piece for piece in found.pieces if piece is not None]
-            self._put(s, Turn(s, holder, found.flags, pieces, sum(map(len, pieces))))
+            turn = found.turn(s)
+            if turn is None:
+                self.drops.append("malformed")
+            else:
+                self._put(s, turn)
 
     def _put(self, s: int, turn: Turn) -> None:
         self.window.put(s, turn)
-        self._history_octets += turn.octets
+        self._history_octets += len(turn.content)
 
     def say(self, turn: Turn) -> None:
         """Our own turn is in order at once."""
@@ -184,8 +212,7 @@ class Ordering:
         """The turn that comes next, read: what it brings is the same at everyone, for the same
         turns came before it everywhere."""
         spans: list[Span] = []
-        content = b"".join(turn.pieces) if turn.content is None else turn.content
-        turn.content = None
+        content = turn.content
         try:
             runs = read_runs(content)
         except BadPacket as bad:
@@ -283,7 +310,7 @@ class Ordering:
             window.floor < limit - keep or self._history_octets > HISTORY_OCTETS
         ):
             for turn in window.forget(window.floor + 1):
-                self._history_octets -= turn.octets
+                self._history_octets -= len(turn.content)
 
     # -- repair ----------------------------------------------------------------------------------
 
@@ -323,17 +350,17 @@ class Ordering:
         found = self._incoming.get(s)
         return found is not None and found.pieces[-1] is not None
 
-    def pieces(self, ranges: Sequence[Range], count_max: int) -> list[tuple[Turn, int]]:
-        """Of what is asked for, what is here: turn and index of each packet."""
-        found: list[tuple[Turn, int]] = []
+    def pieces(self, ranges: Sequence[Range], count_max: int) -> list[tuple[Turn, range]]:
+        """Of what is asked for, what is here: turns, and which packets of each."""
+        found: list[tuple[Turn, range]] = []
         for s, first, last in ranges:
             turn = self.window.get(s)
             if turn is None:
                 continue
-            for index in range(first, min(last + 1, len(turn.pieces))):
-                if len(found) >= count_max:
-                    return found
-                found.append((turn, index))
+            asked = range(first, min(last + 1, turn.count))[:count_max]
+            if asked:
+                found.append((turn, asked))
+                count_max -= len(asked)
         return found
 
     def has_from(self, s: int) -> bool:

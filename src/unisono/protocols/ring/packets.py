@@ -10,9 +10,17 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from unisono.errors import BadPacket
-from unisono.model import Buffer, Member
+from unisono.model import Buffer, Burst, Member
 from unisono.protocols.ring.codes import Code
-from unisono.wire import Envelope, Layout, Reader, Writer, tag_of
+from unisono.wire import (
+    ENVELOPE_OCTETS,
+    Envelope,
+    Layout,
+    Reader,
+    Writer,
+    indices_of,
+    tag_of,
+)
 
 PROTOCOL: Final = 3
 STALE_REASON: Final = "the ring has gone on without this member"
@@ -26,14 +34,13 @@ WHOLE: Final = 0xFFFF
 #                         version sender origin local  s    k   len
 HEADER: Final = Layout("IQQQQQI")
 HEADER_OCTETS: Final = HEADER.octets
-TURN: Final = Layout("HHB")
+#                          of flags index
+TURN: Final = Layout("HBH")
 TURN_OCTETS: Final = TURN.octets
-TURN_AT: Final = HEADER_OCTETS + TURN_OCTETS
+PIECE_AT: Final = HEADER_OCTETS + TURN_OCTETS
 """Where a packet's piece of the turn begins."""
-ALIKE_OCTETS: Final = HEADER_OCTETS - 4
-"""What all packets of a turn begin with."""
-_UNLIKE: Final = Layout("IHHB")
-"""And what follows: the rest of the header, and the packet's place in the turn."""
+ALIKE_OCTETS: Final = PIECE_AT - 2
+"""What packets of a turn begin with that are of one length; their index follows."""
 RANGE_OCTETS: Final = 8 + 2 + 2
 STATE: Final = Layout("QQ")
 STATE_OCTETS: Final = STATE.octets
@@ -250,34 +257,45 @@ _CODES: Final[dict[type, Code]] = {
 }
 
 
-def heard(alike: Sequence[Envelope], drop: Callable[[str], None]) -> Iterator[Packet]:
-    """The packets of some envelopes that begin alike; those of a turn that follow each other are
+def heard(first: Envelope, alike: Burst, drop: Callable[[str], None]) -> Iterator[Packet]:
+    """Packets that begin as the first of them does. Those of a turn that follow each other are
     one."""
-    at = 0
-    while at < len(alike):
-        kind, life, body = alike[at]
-        at += 1
-        try:
-            packet = read(kind, life, body)
-        except BadPacket as bad:
-            drop(bad.reason)
-            continue
-        if isinstance(packet, Token):
-            pieces = _following(packet, alike, at)
-            at += len(pieces)
-            packet = packet._replace(pieces=[*packet.pieces, *pieces])
-        yield packet
+    kind, life, body = first
+    if len(alike) == 1 or len(body) < PIECE_AT or kind not in (Code.TOKEN_BC, Code.RESEND_DATA):
+        bodies = [body] if len(alike) == 1 else [each[ENVELOPE_OCTETS:] for each in alike]
+        for each in bodies:
+            try:
+                yield read(kind, life, each)
+            except BadPacket as bad:
+                drop(bad.reason)
+        return
+    try:
+        token = read(kind, life, body)
+    except BadPacket as bad:
+        drop(bad.reason)
+        return
+    assert isinstance(token, Token)
+    pieces = alike.tails(ENVELOPE_OCTETS + PIECE_AT)
+    indices = indices_of(alike, ALIKE_OCTETS)
+    start = 0
+    while start < len(indices):
+        index = indices[start]
+        end = _row_end(indices, start)
+        if index + end - start > token.of:
+            drop("malformed")
+        else:
+            yield token._replace(at=index, pieces=pieces[start:end])
+        start = end
 
 
-def _following(token: Token, alike: Sequence[Envelope], at: int) -> list[Buffer]:
-    """The pieces of the turn that follow this one."""
-    pieces: list[Buffer] = []
-    read, of, flags = _UNLIKE.read, token.of, token.flags
-    for index, (_, _, body) in enumerate(alike[at : at + of - token.at - 1], token.at + 1):
-        if len(body) < TURN_AT or read(body, ALIKE_OCTETS) != (len(body), index, of, flags):
-            break
-        pieces.append(body[TURN_AT:])
-    return pieces
+def _row_end(indices: tuple[int, ...], start: int) -> int:
+    """Where those end that follow each other from here on."""
+    if indices[start:] == tuple(range(indices[start], indices[start] + len(indices) - start)):
+        return len(indices)
+    end = start + 1
+    while end < len(indices) and indices[end] == indices[end - 1] + 1:
+        end += 1
+    return end
 
 
 def read(kind: int, life: int, body: memoryview) -> Packet:
@@ -292,7 +310,7 @@ def read(kind: int, life: int, body: memoryview) -> Packet:
     code = Code(kind)
     rest = body[HEADER_OCTETS:]
     if code is Code.TOKEN_BC or code is Code.RESEND_DATA:
-        index, count, flags = TURN.read(rest)
+        count, flags, index = TURN.read(rest)
         if index >= count or count > TURN_PACKETS_MAX:
             raise BadPacket("malformed")
         return Token(header, index, count, flags, [rest[TURN_OCTETS:]], code is Code.RESEND_DATA)

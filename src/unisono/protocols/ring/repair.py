@@ -10,10 +10,7 @@ from unisono.model import Member
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.ordering import Turn
 from unisono.protocols.ring.packets import (
-    HEADER_OCTETS,
     RANGE_OCTETS,
-    TURN,
-    TURN_OCTETS,
     WHOLE,
     Control,
     Header,
@@ -105,19 +102,15 @@ class Repair:
             core.speech.lost()
         self.send(to, found, out)
 
-    def send(self, to: Member, found: list[tuple[Turn, int]], out: list[Effect]) -> None:
+    def send(self, to: Member, found: list[tuple[Turn, range]], out: list[Effect]) -> None:
         core = self._core
         if not found:
             return
-        core.door.count("repair", len(found))
-        packets = []
-        for turn, index in found:
-            piece = turn.pieces[index]
+        core.door.count("repair", sum(len(indices) for _, indices in found))
+        for turn, indices in found:
             header = Header(core.version, core.key, turn.holder, 0, turn.s, core.ordering.safe)
-            front = header.octets(HEADER_OCTETS + TURN_OCTETS + len(piece))
-            tail = TURN.pack(index, len(turn.pieces), turn.flags)
-            packets.append(core.seal(Code.RESEND_DATA, b"".join((front, tail, piece))))
-        out.append(Send((to.address,), packets))
+            packets = core.turn_packets(Code.RESEND_DATA, header, turn, indices)
+            out.append(Send((to.address,), packets))
 
     def help(self, member: Member, key: int, s: int, out: list[Effect]) -> None:
         """It has turns up to s only: send it what follows, but not the same again at once."""

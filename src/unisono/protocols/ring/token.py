@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 from unisono.core import EVERYONE, Effect, Send
 from unisono.errors import BadPacket
-from unisono.model import Buffer, Member
+from unisono.model import Member
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.ordering import Heard, Turn
-from unisono.protocols.ring.packets import TURN, TURN_AT, Delegate, Flag, Header
+from unisono.protocols.ring.packets import Delegate, Flag, Header
 
 if TYPE_CHECKING:
     from unisono.protocols.ring.core import Site
@@ -75,7 +75,7 @@ class TokenWork:
 
     def note(self, heard: Heard, turn: Turn) -> None:
         """What a turn tells about the pace."""
-        quiet = not turn.octets and not turn.flags & Flag.WANTED
+        quiet = not turn.content and not turn.flags & Flag.WANTED
         self.idle = self.idle + 1 if quiet else 0
         if turn.flags & Flag.ACK:
             self._ack_turn = turn.s
@@ -148,31 +148,17 @@ class TokenWork:
             flags |= Flag.ACK
         self._wanted = False
         s, size = core.ordering.S + 1, core.speech.piece_octets
-        view = memoryview(content)
-        pieces: list[Buffer] = [view[at : at + size] for at in range(0, len(view) or 1, size)]
-        turn = Turn(s, core.key, flags, pieces, len(content), content)
+        turn = Turn(s, core.key, flags, content, size)
         header = Header(
             core.ring.version, core.key, core.key, core.speech.ordered, s, core.ordering.safe
         )
-        out.append(Send(EVERYONE, self._packets(header, turn)))
+        packets = core.turn_packets(Code.TOKEN_BC, header, turn, range(turn.count))
+        out.append(Send(EVERYONE, packets))
         core.ordering.say(turn)
         core.speech.said(s)
         core.advance(out)
         if len(core.ring.seats) > 1:
             self._expect(out)
-
-    def _packets(self, header: Header, turn: Turn) -> list[bytes]:
-        """All but the last are of one length, and begin alike."""
-        core, count = self._core, len(turn.pieces)
-        bodies = [
-            (TURN.pack(index, count, turn.flags), piece) for index, piece in enumerate(turn.pieces)
-        ]
-        packets: list[bytes] = []
-        for part in (bodies[:-1], bodies[-1:]):
-            if part:
-                head = header.octets(TURN_AT + len(part[0][1]))
-                packets += core.door.seal_alike(Code.TOKEN_BC, head, part, core.version.leader)
-        return packets
 
     def _expect(self, out: list[Effect]) -> None:
         """[T_RT] The next turn should come by then."""
