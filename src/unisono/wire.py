@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from hashlib import blake2b
 from ipaddress import ip_address
+from itertools import repeat
 from struct import Struct, error
 from typing import Final, NamedTuple
 
 from unisono.errors import BadPacket
-from unisono.model import Address, Buffer, Burst, Member
+from unisono.model import Address, Buffer, Member
 
 try:
     from isal.isal_zlib import crc32
@@ -32,6 +33,9 @@ ENVELOPE_OCTETS: Final = _ENVELOPE.size
 
 _U8, _U16, _U32, _U64 = Struct("!B"), Struct("!H"), Struct("!I"), Struct("!Q")
 _I32: Final = Struct("!i")
+
+CUT_COUNT: Final = 64
+"""So many fields are cut apart by one call."""
 
 _arrays: dict[tuple[str, int], Struct] = {}
 
@@ -61,54 +65,67 @@ def seal_alike(
     group: int,
     life: int,
     head: bytes,
-    pieces: Sequence[Buffer],
+    pieces: Sequence[bytes],
     first: int = 0,
 ) -> bytearray:
     """Datagrams side by side whose bodies are `head`, a 16-bit index that begins at `first`, and a
-    piece; the pieces have one length. Little is done for each of them alone."""
+    piece; the pieces have one length. Nothing is done for each of them alone."""
     front = _ENVELOPE.pack(MAGIC, VERSION, protocol, kind, 0, group, life, 0)
     begun = crc32(head, crc32(front[:_CHECKED]))
-    before = bytearray(front + head + bytes(2))
-    packets = before.join((b"", *pieces))
+    packets = bytearray(front + head + bytes(2)).join((b"", *pieces))
     count, at = len(pieces), ENVELOPE_OCTETS + len(head)
-    size, end = at + 2 + len(pieces[0]), len(packets)
+    size = at + 2 + len(pieces[0])
     indices = _array("H", count).pack(*range(first, first + count))
     packets[at::size], packets[at + 1 :: size] = indices[::2], indices[1::2]
-    view = memoryview(packets)
-    sums = [crc32(view[n + at : n + size], begun) for n in range(0, end, size)]
-    octets = _array("I", count).pack(*sums)
+    sums = _checksums(begun, indices, pieces)
     for place in range(4):
-        packets[_CHECKED + place :: size] = octets[place::4]
+        packets[_CHECKED + place :: size] = sums[place::4]
     return packets
 
 
-def alike_count(packets: memoryview, size: int, octets: int) -> int:
-    """How many of these datagrams, of one size and side by side, are sound and begin as the first
-    does, which is sound: in the envelope, and in so many octets of the body.
+def open_alike(
+    packets: memoryview, size: int, octets: int
+) -> tuple[tuple[int, ...], tuple[bytes, ...]]:
+    """Index and piece of these datagrams, as `seal_alike` put them there. They are of one size and
+    side by side, the first is sound, and `octets` is the length of its head; what is not sound, or
+    does not begin as the first does, ends the row.
 
-    Each one's checksum is reckoned on from the first's beginning. It fits only where what was sent
-    began in the same way, or by the same chance by which a checksum overlooks an error.
+    Each one's checksum is reckoned on from the first's beginning, not its own. It fits only where
+    what was sent began in the same way, or by the same chance by which a checksum overlooks an
+    error; how the beginning arrived does not matter.
     """
     count, at = len(packets) // size, ENVELOPE_OCTETS + octets
-    if count < 2 or size < at:
-        return min(count, 1)
+    whole = packets[: count * size]
+    indices = bytearray(2 * count)
+    indices[::2], indices[1::2] = whole[at::size], whole[at + 1 :: size]
+    pieces: tuple[bytes, ...] = _array(f"{at + 2}x{size - at - 2}s", count).unpack(whole)
     begun = crc32(packets[ENVELOPE_OCTETS:at], crc32(packets[:_CHECKED]))
-    sums = [crc32(packets[n + at : n + size], begun) for n in range(0, count * size, size)]
-    found = _array("I", count).pack(*sums)
-    stored = [bytes(packets[_CHECKED + n : count * size : size]) for n in range(4)]
-    if all(found[n::4] == stored[n] for n in range(4)):
-        return count
-    return next(
-        n for n in range(count) if found[4 * n : 4 * n + 4] != bytes(each[n] for each in stored)
-    )
+    sums = _checksums(begun, indices, pieces)
+    stored = [bytes(whole[_CHECKED + place :: size]) for place in range(4)]
+    if any(sums[place::4] != stored[place] for place in range(4)):
+        given = list(zip(*stored, strict=True))
+        count = next(n for n in range(count) if tuple(sums[4 * n : 4 * n + 4]) != given[n])
+    return _array("H", len(pieces)).unpack(indices)[:count], pieces[:count]
 
 
-def indices_of(packets: Burst, octets: int) -> tuple[int, ...]:
-    """What stands in these datagrams as the index: 16 bits behind so many octets of the body."""
-    at, size, count = ENVELOPE_OCTETS + octets, packets.size, len(packets)
-    both = bytearray(2 * count)
-    both[::2], both[1::2] = packets.buffer[at::size], packets.buffer[at + 1 :: size]
-    return _array("H", count).unpack(both)
+def _checksums(begun: int, indices: Buffer, pieces: Sequence[bytes]) -> bytes:
+    """Of index and piece, each reckoned on from the same beginning."""
+    count = len(pieces)
+    seeds = map(crc32, _array("2s", count).unpack(indices), repeat(begun))
+    return _array("I", count).pack(*map(crc32, pieces, seeds))
+
+
+def cut(octets: Buffer, at: int, length: int, times: int) -> list[bytes]:
+    """Fields of one length that lie side by side, so many, the first at this place."""
+    found: list[bytes] = []
+    end = at + times * length
+    if times >= CUT_COUNT:
+        fields = _array(f"{length}s", CUT_COUNT)
+        while end - at >= fields.size:
+            found += fields.unpack_from(octets, at)
+            at += fields.size
+    found += [bytes(octets[n : n + length]) for n in range(at, end, length)]
+    return found
 
 
 def unseal(packet: Buffer, protocol: int, group: int) -> Envelope:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from unisono.core import Effect
-from unisono.model import Span, Spans
+from unisono.parts.spans import Span, Spans
 from unisono.protocols.ring.codes import Timer
 from unisono.protocols.ring.core import Site
 from unisono.protocols.ring.entrance import Entrance

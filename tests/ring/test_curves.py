@@ -75,16 +75,17 @@ def test_the_calculated_rate_is_met(medians: Medians) -> None:
 
 
 def test_atomic_messages_are_not_more_than_ordered_ones(medians: Medians) -> None:
-    """But for null messages in a small group: those that wait to be safe share fuller packets."""
+    """But for null messages in a small group: those that wait to be safe share fuller packets. Of
+    the largest there are some ten in what is measured, so one more is no difference."""
     for octets, counts in ((0, MEMBERS[1:]), (1024, MEMBERS), (4096, MEMBERS)):
         for count in counts:
-            assert medians[ATOMIC, octets, count] <= 1.05 * medians[ORDERED, octets, count]
+            assert medians[ATOMIC, octets, count] <= 1.1 * medians[ORDERED, octets, count]
 
 
 @pytest.mark.parametrize("octets", (64, 1024))
 def test_atomic_messages_take_longer_than_ordered_ones(medians: Medians, octets: int) -> None:
     for count in MEMBERS:
-        assert medians[ATOMIC_DELAY, octets, count] > 1.2 * medians[DELAY, octets, count]
+        assert medians[ATOMIC_DELAY, octets, count] > 1.1 * medians[DELAY, octets, count]
 
 
 @pytest.mark.parametrize("figure", (DELAY, ATOMIC_DELAY))

@@ -9,14 +9,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unisono.errors import BadPacket
-from unisono.model import Address, Member
-from unisono.parts.door import Door
+from unisono.model import Address, Burst, Member
+from unisono.parts.door import Alike, Door
 from unisono.wire import (
     ENVELOPE_OCTETS,
+    Envelope,
     Layout,
     Reader,
     Writer,
     crc32,
+    cut,
     seal,
     seal_alike,
     tag_of,
@@ -55,33 +57,74 @@ def test_the_checksum_is_the_same_whoever_reckons_it(data: bytes, begun: int) ->
     assert crc32(data, begun) == zlib.crc32(data, begun)
 
 
-bodies = st.lists(st.tuples(st.binary(max_size=8), st.binary(max_size=90)), max_size=9)
-
-
-@given(st.binary(max_size=40), bodies)
+@given(st.binary(max_size=40), st.integers(0, 90), st.integers(1, 60), st.integers(0, 60_000))
 def test_what_is_sealed_together_is_sealed_alike(
-    head: bytes, parts: list[tuple[bytes, bytes]]
+    head: bytes, length: int, count: int, first: int
 ) -> None:
-    packets = seal_alike(4, 5, tag_of("g"), 9, head, parts)
-    assert packets == [seal(4, 5, tag_of("g"), 9, head + tail + rest) for tail, rest in parts]
+    pieces = [bytes([n]) * length for n in range(count)]
+    packets = seal_alike(4, 5, tag_of("g"), 9, head, pieces, first)
+    singly = [
+        seal(4, 5, tag_of("g"), 9, head + (first + n).to_bytes(2, "big") + piece)
+        for n, piece in enumerate(pieces)
+    ]
+    assert packets == b"".join(singly)
 
 
-@given(st.lists(st.tuples(st.sampled_from((5, 6, 7)), st.binary(max_size=30)), max_size=12),
-       st.integers(0, 20), st.data())  # fmt: skip
+@given(st.integers(0, 3), st.integers(1, 70), st.integers(0, 100), st.integers(0, 100), st.binary())
+def test_fields_are_cut_apart_as_slices_would(
+    more: int, length: int, times: int, start: int, rest: bytes
+) -> None:
+    octets = bytes(range(256)) * 40 + rest
+    found = cut(octets, start, length, times + 64 * more if length < 20 else times)
+    assert found == [octets[start + n * length :][:length] for n in range(len(found))]
+
+
+@given(st.lists(st.tuples(st.sampled_from((5, 5, 5, 6, 7)), st.sampled_from((b"one", b"two")),
+                          st.integers(0, 65_535)), max_size=12),
+       st.integers(0, 5), st.data())  # fmt: skip
 def test_what_comes_together_is_opened_as_each_alone_would_be(
-    told: list[tuple[int, bytes]], octets: int, data: st.DataObject
+    told: list[tuple[int, bytes, int]], octets: int, data: st.DataObject
 ) -> None:
-    packets = [bytearray(seal(4, kind, tag_of("g"), 9, body)) for kind, body in told]
+    packets = [
+        bytearray(seal(4, kind, tag_of("g"), 9, head + index.to_bytes(2, "big") + b"rest"))
+        for kind, head, index in told
+    ]
+    # What was the same in all when it was sent is taken from the first, mangled or not.
+    differs = (
+        *range(ENVELOPE_OCTETS - 4, ENVELOPE_OCTETS),
+        *range(ENVELOPE_OCTETS + octets, ENVELOPE_OCTETS + 9),
+    )
     for packet in packets:
-        if data.draw(st.booleans(), label="mangled"):
-            packet[data.draw(st.integers(0, len(packet) - 1))] ^= data.draw(st.integers(0, 255))
+        if data.draw(st.integers(0, 3), label="mangled") == 0:
+            packet[data.draw(st.sampled_from(differs))] ^= data.draw(st.integers(0, 255))
+    if packets and data.draw(st.booleans(), label="the last is cut short"):
+        packets[-1] = packets[-1][: data.draw(st.integers(1, len(packets[-1])))]
+    size = len(packets[0]) if packets else 1
     one, many = Door(4, {5: "five", 6: "six"}, "g"), Door(4, {5: "five", 6: "six"}, "g")
     alone = list(one.admit(packets))
-    together = list(many.admit_alike(packets, octets))
-    assert [each for alike in together for each in alike] == alone
+    burst = Burst(memoryview(b"".join(packets)), size)
+    together: list[Envelope] = []
+    for opened in many.admit_alike(burst, octets):
+        if isinstance(opened, Alike):
+            found = list(opened.envelopes())
+            assert len({(kind, life, bytes(body[:octets])) for kind, life, body in found}) == 1
+            together += found
+        else:
+            together.append(opened)
+    assert together == alone
     assert {name: n for name, n in many.counts.items() if n} == one.counts
-    for alike in together:
-        assert len({(kind, life, bytes(body[:octets])) for kind, life, body in alike}) == 1
+
+
+def test_a_packet_mangled_where_it_is_like_the_one_before_is_read_as_it_was_sent() -> None:
+    packets = seal_alike(4, 5, tag_of("g"), 9, b"head", [b"one", b"two"])
+    size = len(packets) // 2
+    packets[size] ^= 1
+    packets[size + ENVELOPE_OCTETS] ^= 1
+    (opened,) = Door(4, {5: "five"}, "g").admit_alike(Burst(memoryview(packets), size), 4)
+    assert isinstance(opened, Alike)
+    assert (opened.indices, opened.pieces) == ((0, 1), (b"one", b"two"))
+    packets[0] ^= 1
+    assert not list(Door(4, {5: "five"}, "g").admit_alike(Burst(memoryview(packets), size), 4))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from unisono.model import Buffer, Burst, Packets
+from unisono.model import Buffer, Burst, Bursts, Packets
 from unisono.net import offload
 
 SEGMENTS_MAX = 64
@@ -41,6 +41,10 @@ def runs(packets: Packets) -> Iterator[Run]:
     """Cut into runs of equal length, the last of each possibly shorter, that fit one call."""
     if isinstance(packets, Burst):
         yield from _parts(packets)
+        return
+    if isinstance(packets, Bursts):
+        for burst in packets.each():
+            yield from _parts(burst)
         return
     count = len(packets)
     if count == 1:

@@ -15,7 +15,8 @@ from time import monotonic
 from typing import Literal, TypeAlias, overload
 
 from unisono.errors import Misuse, Stopped
-from unisono.model import Member, Message, Spans, View
+from unisono.model import Member, Message, View
+from unisono.parts.spans import Spans
 
 TURN_S = 0.005
 """A reader that is always given something lets the loop turn after so long."""

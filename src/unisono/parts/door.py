@@ -3,10 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Burst, Packets
-from unisono.wire import NO_LIFE, Envelope, alike_count, seal, seal_alike, tag_of, unseal
+from unisono.wire import (
+    ENVELOPE_OCTETS,
+    NO_LIFE,
+    Envelope,
+    open_alike,
+    seal,
+    seal_alike,
+    tag_of,
+    unseal,
+)
+
+
+class Alike(NamedTuple):
+    """Packets whose bodies begin alike."""
+
+    first: Envelope
+    octets: int
+    """So many octets are the same in all; an index follows, and a piece."""
+    indices: tuple[int, ...]
+    pieces: tuple[bytes, ...]
+
+    def envelopes(self) -> Iterator[Envelope]:
+        """One by one."""
+        kind, life, body = self.first
+        head = bytes(body[: self.octets])
+        for index, piece in zip(self.indices, self.pieces, strict=True):
+            whole = b"".join((head, index.to_bytes(2, "big"), piece))
+            yield Envelope(kind, life, memoryview(whole))
 
 
 class Door:
@@ -34,23 +62,29 @@ class Door:
             if (envelope := self._opened(packet)) is not None:
                 yield envelope
 
-    def admit_alike(self, packets: Packets, octets: int) -> Iterator[tuple[Envelope, Burst]]:
-        """The same, where those of a burst whose bodies begin with the same octets come together,
-        as they lie: with the envelope of the first."""
+    def admit_alike(self, packets: Packets, octets: int) -> Iterator[Envelope | Alike]:
+        """The same, where those of a burst whose bodies begin with the same octets, and which
+        therefore differ in what `seal_alike` makes different, come together."""
         if not isinstance(packets, Burst):
-            for packet in packets:
-                if (envelope := self._opened(packet)) is not None:
-                    yield envelope, Burst(memoryview(packet), len(packet))
+            yield from self.admit(packets)
             return
         buffer, size, start = packets.buffer, packets.size, 0
         while start < len(buffer):
             envelope = self._opened(buffer[start : start + size])
-            count = 1
-            if envelope is not None:
-                count = alike_count(buffer[start:], size, octets) or 1
-                self.count(f"in.{self._kinds[envelope.kind]}", count - 1)
-                yield envelope, Burst(buffer[start : start + count * size], size)
-            start += count * size
+            left = (len(buffer) - start) // size
+            start += size
+            if envelope is None:
+                continue
+            if left < 2 or size < ENVELOPE_OCTETS + octets + 2:
+                yield envelope
+                continue
+            indices, pieces = open_alike(buffer[start - size :], size, octets)
+            if len(indices) < 2:
+                yield envelope
+                continue
+            self.count(f"in.{self._kinds[envelope.kind]}", len(indices) - 1)
+            yield Alike(envelope, octets, indices, pieces)
+            start += (len(indices) - 1) * size
 
     def _opened(self, packet: Buffer) -> Envelope | None:
         try:
@@ -65,11 +99,14 @@ class Door:
         self.count(f"in.{kind}")
         return envelope
 
+    def sent(self, kind: int, count: int) -> None:
+        self.count(f"out.{self._kinds[kind]}", count)
+
     def seal_alike(
-        self, kind: int, head: bytes, pieces: Sequence[Buffer], life: int, first: int = 0
+        self, kind: int, head: bytes, pieces: Sequence[bytes], life: int, first: int = 0
     ) -> bytearray:
-        """Packets of one kind and length, side by side: head, index, piece."""
-        self.count(f"out.{self._kinds[kind]}", len(pieces))
+        """Packets of one kind and length, side by side: head, index, piece. They are not
+        counted."""
         return seal_alike(self._protocol, kind, self._group, life, head, pieces, first)
 
     def seal(self, kind: int, body: Buffer, life: int | None = None) -> bytes:

@@ -127,8 +127,8 @@ class Site(Desk):
         self.now_us = now_us
         if isinstance(event, Received):
             self._expire_overdue(out)
-            for first, alike in self.door.admit_alike(event.packets, ALIKE_OCTETS):
-                for packet in heard(first, alike, self.door.drop):
+            for opened in self.door.admit_alike(event.packets, ALIKE_OCTETS):
+                for packet in heard(opened, self.door.drop):
                     self._hear(packet, out)
                     if self._internal:
                         self._settle(out)

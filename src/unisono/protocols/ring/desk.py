@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
 
 from unisono.core import EVERYONE, Arm, Disarm, Effect, Persist, Send, Setting
-from unisono.model import Buffer, Burst, Member
+from unisono.model import Burst, Bursts, Member
 from unisono.parts.door import Door
 from unisono.protocols.ring.codes import KINDS, Code, Timer
 from unisono.protocols.ring.ordering import Ordering, Turn
@@ -24,6 +24,10 @@ from unisono.protocols.ring.packets import (
 from unisono.protocols.ring.parameters import Parameters
 from unisono.protocols.ring.ring import NO_RECORD, Ring
 from unisono.wire import ENVELOPE_OCTETS, Writer
+
+BURST: Final = 44
+"""Packets that are sealed at once: as many as leave by one call, where they are as long as most
+networks let them be."""
 
 
 class Desk:
@@ -82,23 +86,24 @@ class Desk:
     def sealed(self, code: Code, body: bytes) -> bytes:
         return self.seal(code, self._header().octets(HEADER_OCTETS + len(body)) + body)
 
-    def turn_packets(self, code: Code, header: Header, turn: Turn, indices: range) -> Burst:
-        """These packets of a turn: all are of one length but the turn's last."""
-        pieces = turn.pieces()[indices.start : indices.stop]
-        size, whole = len(pieces[0]), len(pieces)
-        if whole > 1 and len(pieces[-1]) < size:
-            whole -= 1
-        packets = self._alike(code, header, turn, pieces[:whole], indices.start)
-        if whole < len(pieces):
-            packets += self._alike(code, header, turn, pieces[whole:], indices.stop - 1)
-        return Burst(memoryview(packets), ENVELOPE_OCTETS + PIECE_AT + size)
+    def turn_packets(self, code: Code, header: Header, turn: Turn, indices: range) -> Bursts:
+        """These packets of a turn. All are of one length but the turn's last."""
+        self.door.sent(code, len(indices))
+        return Bursts(len(indices), self._sealing(code, header, turn, indices))
 
-    def _alike(
-        self, code: Code, header: Header, turn: Turn, pieces: Sequence[Buffer], first: int
-    ) -> bytearray:
-        octets = header.octets(PIECE_AT + len(pieces[0]))
-        head = (octets + TURN.pack(turn.count, turn.flags, 0))[:ALIKE_OCTETS]
-        return self.door.seal_alike(code, head, pieces, self.version.leader, first)
+    def _sealing(self, code: Code, header: Header, turn: Turn, indices: range) -> Iterator[Burst]:
+        leader = self.version.leader
+        size = ENVELOPE_OCTETS + PIECE_AT + turn.piece_octets
+        whole = min(indices.stop, len(turn.content) // turn.piece_octets)
+        rows = [range(at, min(at + BURST, whole)) for at in range(indices.start, whole, BURST)]
+        if whole < indices.stop:
+            rows.append(range(whole, indices.stop))
+        for row in rows:
+            pieces = turn.pieces(row)
+            octets = header.octets(PIECE_AT + len(pieces[0]))
+            head = (octets + TURN.pack(turn.count, turn.flags, 0))[:ALIKE_OCTETS]
+            packets = self.door.seal_alike(code, head, pieces, leader, row.start)
+            yield Burst(memoryview(packets), size)
 
     def to(self, member: Member, code: Code, body: bytes, out: list[Effect]) -> None:
         out.append(Send((member.address,), [self.sealed(code, body)]))

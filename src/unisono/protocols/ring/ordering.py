@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from unisono.errors import BadPacket
-from unisono.model import Buffer, Member, Service, Span
+from unisono.model import Buffer, Member, Service
 from unisono.parts.packing import joined
+from unisono.parts.spans import Span
 from unisono.parts.window import Window
 from unisono.protocols.ring.packets import WHOLE, Flag, Range, Token, key_of
 from unisono.protocols.ring.ring import Ring
 from unisono.protocols.ring.turn import GOES_ON, IN_PIECES, MORE, SERVICE, Run, read_runs
+from unisono.wire import cut
 
 AHEAD_MAX: Final = 256
 """Turns beyond S that are kept; later ones are asked for again when their time comes."""
@@ -48,10 +50,14 @@ class Turn:
         """Of its packets. A turn that says nothing has one too."""
         return -(-len(self.content) // self.piece_octets) or 1
 
-    def pieces(self) -> list[memoryview]:
-        """What its packets carry."""
-        view, size = memoryview(self.content), self.piece_octets
-        return [view[at : at + size] for at in range(0, len(view) or 1, size)]
+    def pieces(self, indices: range) -> list[bytes]:
+        """What these of its packets carry."""
+        start, size = indices.start * self.piece_octets, self.piece_octets
+        whole = min(len(indices), len(self.content) // size - indices.start)
+        pieces = cut(self.content, start, size, max(whole, 0))
+        if len(pieces) < len(indices):
+            pieces.append(self.content[start + len(pieces) * size :])
+        return pieces
 
 
 @dataclass(slots=True)

@@ -10,17 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from unisono.errors import BadPacket
-from unisono.model import Buffer, Burst, Member
+from unisono.model import Buffer, Member
+from unisono.parts.door import Alike
 from unisono.protocols.ring.codes import Code
-from unisono.wire import (
-    ENVELOPE_OCTETS,
-    Envelope,
-    Layout,
-    Reader,
-    Writer,
-    indices_of,
-    tag_of,
-)
+from unisono.wire import Envelope, Layout, Reader, Writer, tag_of
 
 PROTOCOL: Final = 3
 STALE_REASON: Final = "the ring has gone on without this member"
@@ -257,34 +250,32 @@ _CODES: Final[dict[type, Code]] = {
 }
 
 
-def heard(first: Envelope, alike: Burst, drop: Callable[[str], None]) -> Iterator[Packet]:
-    """Packets that begin as the first of them does. Those of a turn that follow each other are
-    one."""
-    kind, life, body = first
-    if len(alike) == 1 or len(body) < PIECE_AT or kind not in (Code.TOKEN_BC, Code.RESEND_DATA):
-        bodies = [body] if len(alike) == 1 else [each[ENVELOPE_OCTETS:] for each in alike]
-        for each in bodies:
-            try:
-                yield read(kind, life, each)
-            except BadPacket as bad:
-                drop(bad.reason)
+def heard(opened: Envelope | Alike, drop: Callable[[str], None]) -> Iterator[Packet]:
+    """A packet, or some that begin alike: those of a turn that follow each other are one."""
+    if isinstance(opened, Alike) and opened.first.kind in (Code.TOKEN_BC, Code.RESEND_DATA):
+        yield from _tokens(opened, drop)
         return
+    for kind, life, body in opened.envelopes() if isinstance(opened, Alike) else (opened,):
+        try:
+            yield read(kind, life, body)
+        except BadPacket as bad:
+            drop(bad.reason)
+
+
+def _tokens(alike: Alike, drop: Callable[[str], None]) -> Iterator[Token]:
     try:
-        token = read(kind, life, body)
+        token = read(*alike.first)
     except BadPacket as bad:
         drop(bad.reason)
         return
     assert isinstance(token, Token)
-    pieces = alike.tails(ENVELOPE_OCTETS + PIECE_AT)
-    indices = indices_of(alike, ALIKE_OCTETS)
-    start = 0
+    start, indices = 0, alike.indices
     while start < len(indices):
-        index = indices[start]
         end = _row_end(indices, start)
-        if index + end - start > token.of:
-            drop("malformed")
+        if indices[end - 1] < token.of:
+            yield token._replace(at=indices[start], pieces=alike.pieces[start:end])
         else:
-            yield token._replace(at=index, pieces=pieces[start:end])
+            drop("malformed")
         start = end
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 RESEND_MAX: Final = 128
 """Packets that one request brings; the rest is asked for again."""
+TAIL_SHARE: Final = 4
+"""So long, as a share of T_RT, may the rest of a turn be on its way: its holder has other work."""
 HELP_MAX: Final = 32
 """Packets that one who is behind is sent without asking."""
 
@@ -49,7 +51,9 @@ class Repair:
         if core.ordering.is_lost():
             self.ask(out)
         else:
-            core.arm(Timer.REPAIR, core.parameters.t_send_us, out)
+            parameters = core.parameters
+            wait_us = max(parameters.t_send_us, parameters.t_rt_us // TAIL_SHARE)
+            core.arm(Timer.REPAIR, wait_us, out)
 
     def ask(self, out: list[Effect]) -> None:
         """Ask the one whose turn revealed the gap; if that brings nothing, others that have it."""

@@ -9,7 +9,8 @@ from collections import deque
 from typing import NamedTuple
 
 from unisono.core import Capture, Deliver, Effect, Install
-from unisono.model import Member, Span, Spans, View
+from unisono.model import Member, View
+from unisono.parts.spans import Span, Spans
 from unisono.protocols.ring.ordering import Heard
 from unisono.protocols.ring.ring import Ring
 

@@ -12,7 +12,7 @@ from unisono.errors import BadPacket
 from unisono.model import Member
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.ordering import Heard, Turn
-from unisono.protocols.ring.packets import Delegate, Flag, Header
+from unisono.protocols.ring.packets import Delegate, Flag, Header, key_of
 
 if TYPE_CHECKING:
     from unisono.protocols.ring.core import Site
@@ -33,6 +33,10 @@ class TokenWork:
         self.tries = 0
         """How often the holder was asked, in vain, since it was last heard."""
         self._wanted = False
+        self._quiet = 0
+        """Turns in a row in which nobody had more to say than the turn could carry."""
+        self._speaker = 0
+        """The key of the last whose message was ordered: the token rests there."""
         self._ack_turn = 0
         """The last turn that all were to acknowledge to its next holder."""
 
@@ -50,6 +54,7 @@ class TokenWork:
     def begin(self, out: list[Effect]) -> None:
         """A new ring, or the old one goes on."""
         self.idle = 0
+        self._quiet = len(self._core.ring.seats)
         self.tries = 0
         self.look(out)
 
@@ -75,8 +80,11 @@ class TokenWork:
 
     def note(self, heard: Heard, turn: Turn) -> None:
         """What a turn tells about the pace."""
-        quiet = not turn.content and not turn.flags & Flag.WANTED
-        self.idle = self.idle + 1 if quiet else 0
+        wanted = turn.flags & Flag.WANTED
+        self.idle = 0 if turn.content or wanted else self.idle + 1
+        self._quiet = 0 if wanted else self._quiet + 1
+        if heard.spans:
+            self._speaker = key_of(heard.spans[-1].sender)
         if turn.flags & Flag.ACK:
             self._ack_turn = turn.s
 
@@ -85,17 +93,31 @@ class TokenWork:
     def wait_us(self) -> int:
         """How long the holder waits when it has nothing to say.
 
-        Not at all for the first rounds after somebody spoke, so that what was said becomes safe;
-        then, round by round, twice as long, up to `idle_us`.
+        Not at all for the first rounds after somebody spoke, so that what was said becomes safe.
+        Then the token rests where it was last used, for who spoke is likely to speak again: round
+        by round twice as long, up to `idle_us`.
         """
         # Deviates [RNG T_SEND]: the paper always waits T_SEND, and admits that NULL messages waste
         # the network. Here a quiet ring slows down step by step, and any wish wakes it.
         core = self._core
-        round_turns = len(core.ring.seats)
-        steps = self.idle // round_turns - 1
+        ring, seats = core.ring, len(core.ring.seats)
+        steps = self.idle // seats - 1
         if steps < 0:
             return 0
-        return min(core.parameters.idle_us, core.parameters.t_send_us << min(steps, 30))
+        wait_us = min(core.parameters.idle_us, core.parameters.t_send_us << min(steps, 30))
+        rests_at = ring.index.get(self._speaker)
+        if rests_at is None or rests_at == ring.holder(core.ordering.S):
+            return wait_us
+        return 0
+
+    def is_awaited(self) -> bool:
+        """The token is here, and somebody had more to say than its last turn could carry."""
+        return (
+            self._quiet < len(self._core.ring.seats)
+            and len(self._core.ring.seats) > 1
+            and self.is_here()
+            and not self._is_far_behind()
+        )
 
     def may_speak(self) -> bool:
         core = self._core

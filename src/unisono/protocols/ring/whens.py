@@ -15,6 +15,10 @@ def i_have_something_to_say(me: Site, event: object) -> bool:
     return me.token.may_speak()
 
 
+def others_have_more_to_say(me: Site, event: object) -> bool:
+    return me.token.is_awaited()
+
+
 def somebody_wants_in_or_out(me: Site, event: object) -> bool:
     return me.entrance.has_changes()
 

@@ -1,0 +1,110 @@
+"""Messages on their way to the application that nobody has looked at: not cut apart yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import repeat
+from typing import NamedTuple, overload
+
+from unisono.model import Member, Message, ServiceLevel
+from unisono.wire import cut
+
+_message = partial(tuple.__new__, Message)
+
+
+class Span(NamedTuple):
+    """Messages of one sender in a row, of one length, not cut apart yet."""
+
+    sender: Member
+    octets: bytes
+    start: int
+    """Where in the octets the first of them begins; the others follow side by side."""
+    length: int
+    times: int
+    number: int
+    """Of the first, as its place."""
+    view: str
+    seq: int
+    service: ServiceLevel
+
+    @staticmethod
+    def of(message: Message) -> Span:
+        """One message."""
+        sender, payload, number, view, seq, service = message
+        return Span(sender, payload, 0, len(payload), 1, number, view, seq or 0, service)
+
+    def payloads(self) -> list[bytes]:
+        octets, at, length, times = self.octets, self.start, self.length, self.times
+        if not length:
+            return [b""] * times
+        if times == 1 and length == len(octets):
+            return [octets]
+        return cut(octets, at, length, times)
+
+    def messages(self) -> Iterator[Message]:
+        """Made all at once they cost a third of what one by one would."""
+        sender, _, _, _, times, number, view, seq, service = self
+        numbers, places = range(number, number + times), range(seq, seq + times)
+        rows = zip(repeat(sender), self.payloads(), numbers, repeat(view), places, repeat(service))
+        return map(_message, rows)
+
+    def parted(self, count: int) -> tuple[Span, Span]:
+        """The first so many, and the others."""
+        first = self._replace(times=count)
+        start, number, seq = self.start + count * self.length, self.number + count, self.seq + count
+        return first, self._replace(start=start, times=self.times - count, number=number, seq=seq)
+
+
+class Spans(Sequence[Message]):
+    """Messages that are made when somebody looks at them. A protocol so hands over what is to be
+    delivered, and the world can send before it delivers."""
+
+    __slots__ = ("_count", "_made", "_spans", "octets")
+
+    def __init__(self, spans: Sequence[Span]) -> None:
+        self._spans = spans
+        self._made: list[Message] | None = None
+        self._count = sum([span.times for span in spans])
+        self.octets = sum([span.times * span.length for span in spans])
+        """Of their payloads."""
+
+    def payloads(self) -> list[bytes]:
+        """What they say, without the messages around it."""
+        if self._made is not None:
+            return [message.payload for message in self._made]
+        if len(self._spans) == 1:
+            return self._spans[0].payloads()
+        return [payload for span in self._spans for payload in span.payloads()]
+
+    def parted(self, count: int) -> tuple[Spans, Spans]:
+        """The first so many, and the others; of those that nobody looked at."""
+        first, rest = list[Span](), list(self._spans)
+        while count and count >= rest[0].times:
+            first.append(rest.pop(0))
+            count -= first[-1].times
+        if count:
+            part, rest[0] = rest[0].parted(count)
+            first.append(part)
+        return Spans(first), Spans(rest)
+
+    def _all(self) -> list[Message]:
+        if self._made is None:
+            self._made = [message for span in self._spans for message in span.messages()]
+            self._spans = ()
+        return self._made
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._all())
+
+    @overload
+    def __getitem__(self, at: int) -> Message: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[Message]: ...
+
+    def __getitem__(self, at: int | slice) -> Message | list[Message]:
+        return self._all()[at]
