@@ -83,9 +83,15 @@ class Figure:
                 )
                 step = Step(arrow.when, arrow.do, to, label)
                 index.setdefault((source, arrow.on), []).append(step)
+        rows: dict[Enum, dict[On, list[Step]]] = {state: {} for state in type(self.start)}
+        for (state, on), steps in index.items():
+            rows[state][on] = steps
         object.__setattr__(self, "index", index)
+        object.__setattr__(self, "rows", rows)
 
     index: Mapping[tuple[Enum, On], list[Step]] = None  # type: ignore[assignment]
+    rows: Mapping[Enum, Mapping[On, list[Step]]] = None  # type: ignore[assignment]
+    """The same, by state."""
 
     def states(self) -> list[Enum]:
         return list(type(self.start))
@@ -137,13 +143,15 @@ class Figure:
 class Machine:
     """A figure at work for one `me`: what I know."""
 
-    __slots__ = ("_me", "figure", "state", "walked")
+    __slots__ = ("_at", "_me", "_rows", "figure", "state", "walked")
 
     def __init__(self, figure: Figure, me: Any) -> None:
         self.figure = figure
         self.state = figure.start
         self.walked: dict[str, int] = {}
         self._me = me
+        self._at = self.state
+        self._rows = figure.rows[self.state]
 
     def fire(self, event: Any, out: list[Effect]) -> None:
         """Follow the arrow that the event takes, then every *as soon as* that holds."""
@@ -155,7 +163,7 @@ class Machine:
 
     def take(self, on: On, event: Any, out: list[Effect]) -> None:
         """As `fire`, for an event that goes by a name of the paper's own."""
-        if not self._follow((self.state, on), event, out):
+        if not self._follow(on, event, out):
             raise AssertionError(
                 f"{self.figure.name}: {self.state.name} on {name_of(on)} undecided"
             )
@@ -163,14 +171,15 @@ class Machine:
 
     def settle(self, event: Any, out: list[Effect]) -> None:
         for _ in range(SOON_MAX):
-            if (self.state, None) not in self.figure.index:
-                return
-            if not self._follow((self.state, None), event, out):
+            if not self._follow(None, event, out):
                 return
         raise AssertionError(f"{self.figure.name}: {self.state.name} never settles")
 
-    def _follow(self, key: tuple[Enum, On], event: Any, out: list[Effect]) -> bool:
-        for step in self.figure.index.get(key, ()):
+    def _follow(self, on: On, event: Any, out: list[Effect]) -> bool:
+        if self.state is not self._at:  # Looked up when it changes: that is less often.
+            self._at = self.state
+            self._rows = self.figure.rows[self.state]
+        for step in self._rows.get(on, ()):
             if step.when(self._me, event):
                 self.walked[step.name] = self.walked.get(step.name, 0) + 1
                 step.do(self._me, event, out)

@@ -20,6 +20,7 @@ from unisono import join
 from unisono.bench.orders import (
     DATA,
     END,
+    STAMP_END,
     Order,
     head,
     parsed,
@@ -108,8 +109,9 @@ class Probing(Hearing):
 
     def __init__(self, order: Order, group: Group) -> None:
         super().__init__(order, group)
-        self._me = group.me
         self._head = head(DATA, order.round)
+        self.own: set[bytes] = set()
+        """Beginnings of what was said here: their way is not measured."""
         expected = order.rate * order.seconds * order.senders
         self._stride = stride(expected)
         self._skip = 0
@@ -117,11 +119,10 @@ class Probing(Hearing):
         self._samples_us: list[float] = []
 
     def heard(self, now_ns: int, batch: Batch, payloads: list[bytes]) -> None:
-        for item in islice(batch, self._skip, None, self._stride):
-            if isinstance(item, Message) and item.payload.startswith(self._head):
-                if item.sender != self._me:
-                    self._samples_us.append((now_ns - stamp_ns(item.payload)) / 1000)
-        self._skip = (self._skip - len(batch)) % self._stride
+        for each in islice(payloads, self._skip, None, self._stride):
+            if each.startswith(self._head) and each[:STAMP_END] not in self.own:
+                self._samples_us.append((now_ns - stamp_ns(each)) / 1000)
+        self._skip = (self._skip - len(payloads)) % self._stride
         self._count += len(payloads) - self._ended(payloads)
 
     def answer(self) -> dict[str, Any]:
@@ -255,6 +256,8 @@ class Member:
             due = int((now_ns - begin_ns) / gap_ns) + 1 - due_count
             if due > 0:
                 stamped = start + time.monotonic_ns().to_bytes(8, "big")
+                if isinstance(hearing, Probing):
+                    hearing.own.add(stamped)
                 await say([stamped + filler[len(stamped) :]] * due, self._service)
                 due_count += due
                 hearing.sent += due

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, repeat
 from operator import add
+from time import monotonic
 
 from unisono.core import Multicast
 from unisono.errors import UnisonoError
@@ -22,6 +23,7 @@ from unisono.net.driver import Driver
 BATCH_OCTETS = 64 << 10
 """So much is handed over at once, without waiting for the turn to end."""
 BATCH_COUNT = 2048
+QUIET_S = 0.001
 TAKE_COUNT = 4096
 """Of one who waits, so many are looked at in one go."""
 LINE_COUNT_MAX = 4096
@@ -50,6 +52,7 @@ class Speaker:
         self._octets = self._count = 0
         self._line: deque[_Caller] = deque()
         self._turn_end: asyncio.Handle | None = None
+        self._said_s = 0.0
         self.unsent_count = 0
         """Messages that were gathered when their life ended."""
 
@@ -138,9 +141,14 @@ class Speaker:
         if self._line or not fits:
             raise Full("the window is full: await multicast() instead, or try again later")
         number = self._gather(messages, octets + len(messages), service)
-        if self._octets >= BATCH_OCTETS or self._count >= BATCH_COUNT:
+        if self._octets >= BATCH_OCTETS or self._count >= BATCH_COUNT or self._is_quiet():
             self.flush()
         return number
+
+    def _is_quiet(self) -> bool:
+        """Nothing was said for a while: what is said now does not wait for more."""
+        before_s, self._said_s = self._said_s, monotonic()
+        return self._said_s - before_s > QUIET_S
 
     async def say(self, messages: Sequence[bytes], octets: int, service: ServiceLevel) -> int:
         """The number of the last message, once all have been taken."""

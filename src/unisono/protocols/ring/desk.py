@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from unisono.core import EVERYONE, Arm, Disarm, Effect, Persist, Send, Setting
-from unisono.model import Burst, Bursts, Member
+from unisono.model import Burst, Bursts, Member, Packets
 from unisono.parts.door import Door
 from unisono.protocols.ring.codes import KINDS, Code, Timer
 from unisono.protocols.ring.ordering import Ordering, Turn
@@ -86,8 +86,11 @@ class Desk:
     def sealed(self, code: Code, body: bytes) -> bytes:
         return self.seal(code, self._header().octets(HEADER_OCTETS + len(body)) + body)
 
-    def turn_packets(self, code: Code, header: Header, turn: Turn, indices: range) -> Bursts:
+    def turn_packets(self, code: Code, header: Header, turn: Turn, indices: range) -> Packets:
         """These packets of a turn. All are of one length but the turn's last."""
+        if turn.count == 1:
+            octets = header.octets(PIECE_AT + len(turn.content))
+            return [self.seal(code, octets + TURN.pack(1, turn.flags, 0) + turn.content)]
         self.door.sent(code, len(indices))
         return Bursts(len(indices), self._sealing(code, header, turn, indices))
 

@@ -192,6 +192,10 @@ class Ordering:
         if found is None:
             if self.window.get(s) is not None:
                 return
+            if count == 1:
+                content = bytes(packet.pieces[0])
+                self._put(s, Turn(s, holder, packet.flags, content, len(content) or 1))
+                return
             found = Incoming(holder, packet.flags, [None] * count, count)
             self._incoming[s] = found
         if len(found.pieces) != count:

@@ -239,6 +239,8 @@ def code_of(packet: Packet) -> Code:
     return _CODES[type(packet)]
 
 
+_CODE: Final = {code.value: code for code in Code}
+
 _CODES: Final[dict[type, Code]] = {
     Abort: Code.ABORT_BC_RQU,
     CoordRequest: Code.COORD_RQU,
@@ -298,7 +300,7 @@ def read(kind: int, life: int, body: memoryview) -> Packet:
     if max(s, k, local) > NUMBER_MAX or number > ROUND_MAX:
         raise BadPacket("malformed")
     header = Header(Version(number, life), sender, origin, local, s, k)
-    code = Code(kind)
+    code = _CODE[kind]
     rest = body[HEADER_OCTETS:]
     if code is Code.TOKEN_BC or code is Code.RESEND_DATA:
         count, flags, index = TURN.read(rest)

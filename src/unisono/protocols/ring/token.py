@@ -12,13 +12,15 @@ from unisono.errors import BadPacket
 from unisono.model import Member
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.ordering import Heard, Turn
-from unisono.protocols.ring.packets import Delegate, Flag, Header, key_of
+from unisono.protocols.ring.packets import Delegate, Flag, Header
 
 if TYPE_CHECKING:
     from unisono.protocols.ring.core import Site
 
 ASK_ALL: Final = 4
 """Of so many times that the holder is asked, once everyone is."""
+REST_STEPS: Final = 4
+"""So often is T_SEND doubled for the one with whom the token rests, before the first round."""
 BACKLOG_OCTETS: Final = 4 << 20
 """A member whose application is so far behind keeps the token until it has caught up."""
 
@@ -35,8 +37,8 @@ class TokenWork:
         self._wanted = False
         self._quiet = 0
         """Turns in a row in which nobody had more to say than the turn could carry."""
-        self._speaker = 0
-        """The key of the last whose message was ordered: the token rests there."""
+        self._speaker: Member | None = None
+        """The last whose message was ordered: the token rests there."""
         self._ack_turn = 0
         """The last turn that all were to acknowledge to its next holder."""
 
@@ -84,7 +86,7 @@ class TokenWork:
         self.idle = 0 if turn.content or wanted else self.idle + 1
         self._quiet = 0 if wanted else self._quiet + 1
         if heard.spans:
-            self._speaker = key_of(heard.spans[-1].sender)
+            self._speaker = heard.spans[-1].sender
         if turn.flags & Flag.ACK:
             self._ack_turn = turn.s
 
@@ -100,15 +102,15 @@ class TokenWork:
         # Deviates [RNG T_SEND]: the paper always waits T_SEND, and admits that NULL messages waste
         # the network. Here a quiet ring slows down step by step, and any wish wakes it.
         core = self._core
-        ring, seats = core.ring, len(core.ring.seats)
-        steps = self.idle // seats - 1
+        seats = core.ring.seats
+        steps = self.idle // len(seats) - 1
         if steps < 0:
             return 0
-        wait_us = min(core.parameters.idle_us, core.parameters.t_send_us << min(steps, 30))
-        rests_at = ring.index.get(self._speaker)
-        if rests_at is None or rests_at == ring.holder(core.ordering.S):
-            return wait_us
-        return 0
+        if self._speaker in core.ring.members:
+            if self._speaker != self.holder():
+                return 0
+            steps += REST_STEPS
+        return min(core.parameters.idle_us, core.parameters.t_send_us << min(steps, 30))
 
     def is_awaited(self) -> bool:
         """The token is here, and somebody had more to say than its last turn could carry."""
