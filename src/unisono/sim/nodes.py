@@ -34,7 +34,7 @@ from unisono.core import (
     Setting,
     Timer,
 )
-from unisono.model import Address, Member, View
+from unisono.model import Address, Member, View, coalesced
 from unisono.sim.acting import Acting
 from unisono.sim.application import Memory
 from unisono.sim.plan import Clock, dice, node_name
@@ -386,9 +386,9 @@ class Node:
         if life is None:
             self.world.counts["arrived_nowhere"] += len(packets)
         elif not self.paused:
-            life.feed(Received(source, packets))
+            life.feed(Received(source, coalesced(packets)))
         elif len(self._inbox) < INBOX_MAX:
             self.world.counts["inboxed"] += len(packets)
-            self._inbox.append(Received(source, packets))
+            self._inbox.append(Received(source, coalesced(packets)))
         else:
             self.world.counts["inbox_overflowed"] += len(packets)

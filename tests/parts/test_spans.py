@@ -1,0 +1,110 @@
+"""Messages that nobody looked at are the same as messages that somebody did."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unisono.model import Address, Burst, Bursts, Member, Message, Service, View
+from unisono.net.stream import Batch, Stream
+from unisono.parts.spans import Span, Spans
+
+ME = Member("a", Address("127.0.0.1", 1), 1)
+
+
+def spans(*shapes: tuple[int, int]) -> tuple[Spans, list[Message]]:
+    """Spans of so many messages of a length, and the messages they stand for."""
+    made: list[Span] = []
+    messages: list[Message] = []
+    number = 1
+    for times, length in shapes:
+        octets = bytes(n % 251 for n in range(times * length + 3))
+        made.append(Span(ME, octets, 3, length, times, number, "v", number, Service.AGREED))
+        messages += [
+            Message(
+                ME, octets[3 + n * length :][:length], number + n, "v", number + n, Service.AGREED
+            )
+            for n in range(times)
+        ]
+        number += times
+    return Spans(made), messages
+
+
+shapes = st.lists(st.tuples(st.integers(1, 150), st.integers(0, 9)), min_size=1, max_size=5)
+
+
+@given(shapes, st.data())
+def test_parted_or_looked_at_they_are_the_same(
+    shape: list[tuple[int, int]], data: st.DataObject
+) -> None:
+    whole, messages = spans(*shape)
+    assert whole.payloads() == [message.payload for message in messages]
+    assert (len(whole), whole.octets) == (len(messages), sum(len(m.payload) for m in messages))
+    count = data.draw(st.integers(0, len(messages)))
+    first, rest = whole.parted(count)
+    assert [*first] == messages[:count] and [*rest] == messages[count:]
+    assert [*whole] == messages
+    assert whole.payloads() == [message.payload for message in messages], "looked at"
+
+
+@given(st.lists(shapes, min_size=1, max_size=4), st.integers(1, 400), st.booleans())
+def test_a_stream_gives_them_in_order_whatever_is_asked(
+    chunks: list[list[tuple[int, int]]], count_max: int, singly: bool
+) -> None:
+    async def story() -> None:
+        stream = Stream("block", 10_000, 1 << 20, lambda on: None, lambda reason: None)
+        told: list[Message | View] = []
+        for number, shape in enumerate(chunks):
+            some, messages = spans(*shape)
+            view = View((ME,), str(number))
+            stream.put(view)
+            stream.extend(some)
+            told += [view, *messages]
+        found: list[object] = []
+        if singly:
+            found += [await stream.next(), await stream.next()]
+        while len(found) < len(told):
+            batch = await stream.next_batch(count_max)
+            assert 0 < len(batch) <= count_max
+            said = [item for item in batch if isinstance(item, Message)]
+            assert batch.payloads() == [message.payload for message in said]
+            assert batch.notices() == [item for item in batch if not isinstance(item, Message)]
+            found += batch
+        assert found == told
+        assert len(stream) == 0 and stream._octets == 0
+
+    asyncio.run(story())
+
+
+def test_a_batch_is_a_sequence() -> None:
+    batch = Batch()
+    some, messages = spans((3, 2))
+    batch.add(some)
+    batch.add((View((ME,), "v"),))
+    assert len(batch) == 4 and batch[0] == messages[0] and batch[-1] == View((ME,), "v")
+    assert batch[1:3] == messages[1:3] and repr(batch).startswith("Batch([Message(")
+
+
+def test_bursts_are_made_one_after_the_other_and_once() -> None:
+    made: list[int] = []
+
+    def making() -> object:
+        for n in range(3):
+            made.append(n)
+            yield Burst(memoryview(bytes([n]) * 5), 2)
+
+    bursts = Bursts(9, making())  # type: ignore[arg-type]
+    each = bursts.each()
+    assert bytes(next(each).buffer) == bytes(5) and made == [0]
+    assert [bytes(packet) for packet in bursts][:3] == [bytes(2), bytes(2), bytes(1)]
+    assert len(list(bursts)) == len(bursts) == 9 and made == [0, 1, 2]
+    assert bytes(bursts[8]) == bytes([2])
+
+
+@pytest.mark.parametrize(("octets", "size", "count"), [(10, 3, 4), (9, 3, 3), (0, 3, 0), (2, 3, 1)])
+def test_a_burst_is_cut_where_its_packets_end(octets: int, size: int, count: int) -> None:
+    burst = Burst(memoryview(bytes(octets)), size)
+    assert len(burst) == len(list(burst)) == count

@@ -1,0 +1,87 @@
+"""Where the token is when nobody speaks, and how it moves when somebody has much to say."""
+
+from __future__ import annotations
+
+from tests.ring.theatre import (
+    Room,
+    at_rest,
+    handed,
+    holder_of,
+    packets_in,
+    quiet,
+    sealed,
+    step,
+    together,
+)
+from unisono.core import EVERYONE, Arm, Multicast
+from unisono.model import Service
+from unisono.protocols.ring.codes import Code, Timer
+from unisono.protocols.ring.packets import TURN
+
+MS = 1_000
+
+
+def say(room: Room, name: str, *words: bytes) -> None:
+    actor = room.actors[name]
+    for effect in step(room, name, Multicast(list(words), Service.AGREED)):
+        room._perform(actor, effect)
+
+
+def test_the_token_rests_with_the_last_speaker() -> None:
+    room = quiet("a", "b", "c")
+    for name in ("a", "b", "c", "b"):
+        say(room, name, b"hello")
+        room.until(lambda: len({len(room.words(each)) for each in "abc"}) == 1)
+        room.pass_ms(10)
+        assert holder_of(room, at_rest(room)) == name
+
+
+def test_who_speaks_again_and_again_is_one_hop_away_from_all() -> None:
+    room = quiet("a", "b", "c")
+    say(room, "b", b"first")
+    room.pass_ms(20)
+    room.hush()
+    for n in range(20):
+        said_us = room.now_us
+        say(room, "b", b"%d" % n)
+        room.pass_ms(10)
+        for other in "ac":
+            at_us, message = room.heard[other][-1]
+            assert message.payload == b"%d" % n and at_us - said_us <= 2 * MS
+    assert not room.of(Code.DATA_BC_RQU), "nobody was asked to say it"
+
+
+def test_a_rest_with_one_that_left_is_a_rest_with_nobody() -> None:
+    room = quiet("a", "b", "c")
+    say(room, "c", b"farewell")
+    room.pass_ms(50)
+    room.obey("leave c")
+    room.pass_ms(3_000)
+    say(room, "a", b"still here")
+    room.until(lambda: "still here" in room.words("b"))
+
+
+def test_the_token_passes_in_the_same_step_where_others_have_more_to_say() -> None:
+    room = together("a", "b", "c", turn_packets=1)
+    room.pass_ms(3_000)
+    speaker = holder_of(room, at_rest(room))
+    say(room, speaker, *[bytes(1000)] * 40)
+    room.hush()
+    room.pass_ms(20)
+    nulls = [sent for sent in room.of(Code.TOKEN_BC) if sent.by != speaker]
+    heard = {(sent.packet.header.s): sent.at_us for sent in room.of(Code.TOKEN_BC)}
+    assert len(nulls) > 10
+    assert all(sent.at_us - heard.get(sent.packet.header.s - 1, sent.at_us) <= MS for sent in nulls)
+
+
+def test_a_holder_with_nothing_to_say_lets_its_application_answer_first() -> None:
+    """Nobody has more to say, so the token is not passed in the step in which the word came."""
+    room = quiet("a", "b", "c")
+    s = at_rest(room)
+    speaker, after = holder_of(room, s), holder_of(room, s + 1)
+    ((to, said),) = packets_in(step(room, speaker, Multicast([b"ask"], Service.AGREED)))
+    assert to == EVERYONE
+    tail = TURN.pack(said.of, said.flags, said.at) + bytes(said.pieces[0])
+    effects = step(room, after, handed(room, speaker, sealed(Code.TOKEN_BC, said.header, tail)))
+    assert not packets_in(effects)
+    assert [e.after_us for e in effects if isinstance(e, Arm) and e.timer is Timer.T_SEND] == [0]
