@@ -292,7 +292,13 @@ async def work(how: dict[str, Any]) -> None:
     reading = asyncio.create_task(_read(lines))
     adopted = asyncio.Event()
     began_ns = time.monotonic_ns()
-    group = await joined(how, adopted)
+    joining = asyncio.create_task(joined(how, adopted))
+    await asyncio.wait((joining, reading), return_when=asyncio.FIRST_COMPLETED)
+    if not joining.done():  # Nobody is there any more to give orders.
+        joining.cancel()
+        await asyncio.gather(joining, return_exceptions=True)
+        return
+    group = await joining
     member = Member(group, how["count"], how["service"])
 
     async def obey() -> None:
