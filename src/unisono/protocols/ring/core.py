@@ -369,7 +369,7 @@ class Site(Desk):
             self.stream.begin_again()
         self.ordering.enter(ring)
         self.taken = self.ordering.S
-        self.speech.new_ring()
+        self.speech.new_ring(len(ring.seats))
         self.repair.forget()
         self.entrance.forget_state()
         self.memory = self.memory or founding

@@ -103,7 +103,7 @@ class Repair:
         core = self._core
         found = core.ordering.pieces(ranges, RESEND_MAX)
         if any(turn.holder == core.key for turn, _ in found):
-            core.speech.lost()
+            core.speech.pace.lost()
         self.send(to, found, out)
 
     def send(self, to: Member, found: list[tuple[Turn, range]], out: list[Effect]) -> None:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from unisono.core import Setting
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Service, ServiceLevel
+from unisono.protocols.ring.pace import Pace
 from unisono.protocols.ring.packets import HEADER_OCTETS, TURN_OCTETS, Delegate
 from unisono.protocols.ring.turn import (
     COUNT_MAX,
@@ -33,8 +34,6 @@ from unisono.wire import ENVELOPE_OCTETS
 MESSAGE_OCTETS: Final = 32
 """What a message costs beside its payload, in the window."""
 DELEGATES_MAX: Final = 64
-BURST_MIN: Final = 4
-"""Packets that a turn may always have."""
 
 
 class Alike(NamedTuple):
@@ -75,11 +74,7 @@ class Speech:
         self._said_octets = 0
         """Of our messages, what the turn at hand has placed."""
         self._delegates: deque[Run] = deque()
-        self._burst_max = burst_max
-        self.burst = min(burst_max, 32)
-        """Packets of a turn, as many as get through."""
-        self._was_lost = False
-        """Some of the last were asked for again."""
+        self.pace = Pace(burst_max)
 
     # -- what is said ----------------------------------------------------------------------------
 
@@ -154,10 +149,7 @@ class Speech:
         """The content of our turn; whether something in it must be safe; whether more waits."""
         # Deviates [RNG Ordered]: all that has gathered is one turn, up to `turn_packets` packets of
         # many messages. The paper's turn is one message.
-        if not self._was_lost:
-            self.burst = min(self._burst_max, self.burst + max(1, self.burst // 8))
-        self._was_lost = False
-        room = self.burst * self.piece_octets - 2
+        room = self.pace.next() * self.piece_octets - 2
         runs: list[Run] = []
         own = room // 2 if self._queue else 0
         while self._delegates and len(runs) < RUNS_MAX - 1:
@@ -235,16 +227,9 @@ class Speech:
         while self._flight and self._flight[0][0] <= safe:
             self._flight_octets -= self._flight.popleft()[1]
 
-    def new_ring(self) -> None:
+    def new_ring(self, members: int) -> None:
         """A large message that was not whole begins anew; what others entrusted they will ask of
         somebody again."""
+        self.pace.new_ring(members)
         self._offset = 0
         self._delegates.clear()
-
-    # -- pace ------------------------------------------------------------------------------------
-
-    def lost(self) -> None:
-        """Our turn did not get through: say less in one."""
-        if not self._was_lost:
-            self._was_lost = True
-            self.burst = max(min(BURST_MIN, self._burst_max), self.burst * 3 // 4)
