@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from unisono.model import Buffer, Burst
+from unisono.model import Buffer, Burst, Packets
+from unisono.net.outbox import runs
 from unisono.parts.door import Alike, Door
 from unisono.parts.packing import sliced
 from unisono.protocols.mtp.packets import (
@@ -24,6 +28,8 @@ from unisono.protocols.mtp.packets import (
 )
 from unisono.protocols.mtp.reading import heard, read
 from unisono.protocols.mtp.transport import BURST, Held, Incoming, Inlet, Outlet, Pace
+from unisono.sim import campaign
+from unisono.wire import Envelope
 
 H = Header(7, 5, 0, 6, 3, 10_000, 256, 3, 4)
 HEADER = write_header(H)
@@ -176,3 +182,23 @@ def test_a_row_is_taken_as_its_packets_would_be(script: list[tuple[Any, ...]]) -
                 for inlet in (many, one):
                     inlet.asked(inlet.at(number), now_us)
         assert state_of(many, doors[0]) == state_of(one, doors[1])
+
+
+@pytest.mark.slow
+def test_a_few_seeds_break_no_law_where_packets_come_in_bursts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The simulated world hands packets over as lists; sockets side by side in one buffer."""
+    admit_alike, together = Door.admit_alike, Counter[str]()
+
+    def in_bursts(self: Door, packets: Packets, octets: int) -> Iterator[Envelope | Alike]:
+        for buffer, size, count in runs([bytes(packet) for packet in packets]):
+            burst = Burst(memoryview(buffer), size) if count > 1 else [buffer]
+            for opened in admit_alike(self, burst, octets):
+                together["rows"] += isinstance(opened, Alike)
+                yield opened
+
+    monkeypatch.setattr(Door, "admit_alike", in_bursts)
+    summary = campaign("mtp", range(8), "chaos", (3, 7), jobs=1)
+    assert not summary.failures, "\n".join(each.replay for each in summary.failures)
+    assert together["rows"] > 100, "else this tells nothing of rows"
