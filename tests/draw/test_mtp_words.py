@@ -6,10 +6,11 @@ from random import Random
 
 import pytest
 
+from tests.mtp.theatre import batch_of
 from unisono.draw.words import DATA, JOIN, NAK, QUIET, REFUSAL, STATE, TOKEN, category
 from unisono.model import Address, Member
 from unisono.protocols import offers
-from unisono.protocols.mtp.batch import Batch, Change
+from unisono.protocols.mtp.batch import Change
 from unisono.protocols.mtp.packets import (
     PROTOCOL,
     WHOLE,
@@ -44,7 +45,7 @@ A = Member("a", Address("10.0.0.1", 7000), 1)
 KEY = 0x5D2F01C9
 H = Header(KEY, 7, 0, 7, 5, 10_000, 256, 3, 8)
 HEADER = write_header(H)
-(SAID,) = Batch(1, (b"x",), b"\4").slices(100)
+(SAID,) = batch_of(1, [b"x"], b"\4").slices(100)
 (CHANGED,) = Change(((A, True),)).slices(100)
 
 PACKETS = {

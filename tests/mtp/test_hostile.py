@@ -12,10 +12,10 @@ import pytest
 
 from tests.mtp.theatre import GROUP, Room, core, together
 from unisono.core import Event, Expired, Leave, Multicast, Received, Send
-from unisono.model import Address
+from unisono.model import Address, Burst
 from unisono.protocols.mtp.core import Mtp
 from unisono.protocols.mtp.figure import Timer
-from unisono.protocols.mtp.packets import HEADER_OCTETS, KINDS, PROTOCOL, Kind
+from unisono.protocols.mtp.packets import ALIKE_OCTETS, HEADER_OCTETS, KINDS, PROTOCOL, Kind
 from unisono.wire import ENVELOPE_OCTETS, seal
 
 HOSTILE_COUNT = 6_000
@@ -77,9 +77,25 @@ def held_by(member: Mtp) -> int:
     return incoming + outgoing + waiting + seats + chair + state + len(member.outlet._repairs)
 
 
+def burst(dice: Random, forged: bytes) -> Burst:
+    """The packet, and behind it some that begin as it does, with numbers of their own; the last may
+    be cut short."""
+    packets, at = [forged], ALIKE_OCTETS
+    for _ in range(dice.randint(1, 5)):
+        body = bytearray(forged[ENVELOPE_OCTETS:])
+        body[at : at + 2] = dice.choice((b"\0\1", b"\0\2", b"\0\3", b"\xff\xff"))[: len(body) - at]
+        front = forged[:ENVELOPE_OCTETS].ljust(ENVELOPE_OCTETS, b"\0")
+        group, life = (int.from_bytes(front[n : n + 8], "big") for n in (6, 14))
+        packets.append(seal(PROTOCOL, front[4], group, life, body))
+    whole = b"".join(packets)
+    size = max(1, len(forged))
+    return Burst(memoryview(whole)[: len(whole) - dice.choice((0, 0, size // 3))], size)
+
+
 def events(dice: Random, count: int, forged: bytes) -> list[Event]:
     """The packet, and now and then what else happens to a member."""
-    found: list[Event] = [Received(Address(f"10.0.0.{dice.randint(1, 5)}", 7000), [forged])]
+    packets = [forged] if count % 4 else burst(dice, forged)
+    found: list[Event] = [Received(Address(f"10.0.0.{dice.randint(1, 5)}", 7000), packets)]
     if count % 7 == 0:
         found.append(Expired(Timer.HEARTBEAT))
     if count % 40 == 0:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.mtp.theatre import Room, core, handed, together
 from unisono.core import Deliver, Effect, Install
+from unisono.parts.spans import Span
 from unisono.protocols.mtp.agreement import ACCEPTED, PENDING, REJECTED, Consumer, Next
 from unisono.protocols.mtp.batch import Batch, Change, head_of
 from unisono.protocols.mtp.chair import Chair
@@ -108,10 +109,10 @@ def test_not_saying_again_what_was_rejected(monkeypatch: pytest.MonkeyPatch) -> 
 def test_delivering_a_batch_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     append = Hearing._append
 
-    def twice(self: Any, origin: int, batch: Batch, messages: list[Any]) -> None:
-        append(self, origin, batch, messages)
+    def twice(self: Any, origin: int, batch: Batch, spans: list[Span]) -> None:
+        append(self, origin, batch, spans)
         if batch.first == 3:
-            append(self, origin, batch, messages)
+            append(self, origin, batch, spans)
 
     monkeypatch.setattr(Hearing, "_append", twice)
     assert "no_duplication" in laws_broken("none", "no_duplication")
@@ -121,10 +122,13 @@ def test_delivering_a_batch_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_delivering_other_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     append = Hearing._append
 
-    def garbled(self: Any, origin: int, batch: Batch, messages: list[Any]) -> None:
-        append(self, origin, batch, messages)
-        if messages and messages[-1].number == 5:
-            messages[-1] = messages[-1]._replace(payload=messages[-1].payload + b"!")
+    def garbled(self: Any, origin: int, batch: Batch, spans: list[Span]) -> None:
+        append(self, origin, batch, spans)
+        if spans and spans[-1].number + spans[-1].times == 6:
+            whole = spans.pop()
+            others, last = whole.parted(whole.times - 1)
+            garbage = Span.of(next(last.messages())._replace(payload=last.payloads()[0] + b"!"))
+            spans += [others, garbage] if others.times else [garbage]
 
     monkeypatch.setattr(Hearing, "_append", garbled)
     assert "no_creation" in laws_broken("none", "no_creation")

@@ -8,11 +8,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.mtp.theatre import batch_of, payloads_of, services_of
 from tests.wire.test_wire import hosts, members
 from unisono.errors import BadPacket
-from unisono.model import Address, Member
+from unisono.model import Address, Member, Service
 from unisono.protocols.mtp.agreement import Master, Status
-from unisono.protocols.mtp.batch import Batch, Change, Gone, head_of, read_content
+from unisono.protocols.mtp.batch import (
+    BATCH_COUNT_MAX,
+    Batch,
+    Change,
+    Content,
+    Form,
+    Gone,
+    head_of,
+    read_content,
+)
 from unisono.protocols.mtp.decision import TAIL, machine_of, value_of
 from unisono.protocols.mtp.packets import (
     HEADER_OCTETS,
@@ -46,6 +56,7 @@ from unisono.protocols.mtp.packets import (
 )
 from unisono.protocols.mtp.reading import read
 from unisono.protocols.mtp.web import Web
+from unisono.wire import Writer
 
 keys = st.integers(0, 2**64 - 1)
 numbers = st.integers(1, 2**62 - 1)
@@ -87,7 +98,7 @@ def test_data_round_trips(
     found = again(
         Kind.DATA, Data.body(write_header(header), origin, number, packet, end, memoryview(piece))
     )
-    assert found == Data(header, origin, number, packet, end, memoryview(piece))
+    assert found == Data(header, origin, number, packet, end, [memoryview(piece)])
     assert found.header.last == header.last
 
 
@@ -155,8 +166,10 @@ def test_lists_in_packets_round_trip(
 
 # -- what a message carries ---------------------------------------------------------------------
 
-batches = st.lists(st.tuples(st.binary(max_size=300), st.integers(0, 4)), max_size=12).map(
-    lambda rows: Batch(7, tuple(p for p, _ in rows), bytes(s for _, s in rows))
+sizes = st.sampled_from((0, 0, 3, 3, 3, 80))
+payloads = st.binary(max_size=300) | sizes.map(bytes)
+batches = st.lists(st.tuples(payloads, st.sampled_from((4, 4, 4, 0))), max_size=12).map(
+    lambda rows: batch_of(7, [p for p, _ in rows], bytes(s for _, s in rows))
 )
 changes = st.builds(
     Change,
@@ -166,12 +179,19 @@ changes = st.builds(
 )
 
 
+def same(content: Content, batch: Batch) -> bool:
+    """Whether the same is said, however it lies."""
+    assert isinstance(content, Batch)
+    told = [(b.first, payloads_of(b), services_of(b)) for b in (content, batch)]
+    return told[0] == told[1]
+
+
 @given(batches, st.integers(12, 400))
 def test_a_batch_round_trips_in_slices(batch: Batch, size: int) -> None:
     slices = batch.slices(size)
     assert all(len(piece) == size for piece in slices[:-1])
-    assert read_content(slices) == batch
-    assert head_of(slices) == (7, len(batch.payloads))
+    assert head_of(slices) == (7, batch.count)
+    assert same(read_content(slices), batch)
 
 
 @given(changes, st.integers(12, 400))
@@ -185,8 +205,29 @@ def test_large_payloads_are_taken_from_where_they_lie(monkeypatch: pytest.Monkey
     from unisono.protocols.mtp import batch as room
 
     monkeypatch.setattr(room, "JOIN_OCTETS_MAX", 100)
-    batch = Batch(1, (b"small", b"x" * 50_000, b"", b"y" * 20_000), bytes((4, 4, 0, 2)))
-    assert read_content(batch.slices(1_300)) == batch
+    said = (b"small", b"x" * 50_000, b"", b"y" * 20_000, b"z" * 20_000, b"1234", b"abcd")
+    batch = batch_of(1, said, bytes((4, 4, 0, 2, 2, 1, 1)))
+    slices = batch.slices(1_300)
+    assert same(read_content(slices), batch)
+    assert not any(slices), "each was let go of when it was read"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(65_535, 0, 4)] * 100,
+        [(BATCH_COUNT_MAX, 0, 4), (1, 0, 4)],
+        [(0, 5, 4)],
+        [(1, 0, Service.SAFE)],
+        [(2, 2**31, 4)],
+    ],
+)
+def test_a_table_that_nobody_writes_is_malformed(rows: list[tuple[int, int, int]]) -> None:
+    """Messages of no octets cost no octets: a small packet could otherwise say billions."""
+    front = Writer().u8(Form.BATCH).u64(1).rows("HIB", 3, [v for row in rows for v in row]).done()
+    for reading in (read_content, head_of):
+        with pytest.raises(BadPacket, match="malformed"):
+            reading([front])
 
 
 @given(st.lists(st.binary(max_size=60), min_size=1, max_size=5))

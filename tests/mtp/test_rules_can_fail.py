@@ -122,11 +122,16 @@ def one_status_less(patch: Patch) -> None:
 
 def old_packets(patch: Patch) -> None:
     """What was sent once is kept, and sent again as it was."""
-    packet, kept = Outlet._packet, dict[tuple[int, int, int], bytes]()
+    packets, packet, kept = Outlet._packets, Outlet._packet, dict[tuple[int, int, int], bytes]()
+
+    def keeping(self: Any, held: Any, row: range) -> Any:
+        kept.update({(id(self), held.number, p): packet(self, held, p) for p in row})
+        return packets(self, held, row)
 
     def cached(self: Any, held: Any, number: int) -> bytes:
-        return kept.setdefault((id(self), held.number, number), packet(self, held, number))
+        return kept[id(self), held.number, number]
 
+    patch.setattr(Outlet, "_packets", keeping)
     patch.setattr(Outlet, "_packet", cached)
 
 

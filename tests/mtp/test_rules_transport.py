@@ -104,12 +104,12 @@ def test_a_message_is_cut_into_numbered_packets_and_only_the_last_is_not_full() 
 @pytest.mark.rule("MTP-8")
 def test_many_small_messages_fill_packets() -> None:
     room = together("a", "b")
-    words = " ".join(["word"] * 400)
+    words = " ".join(["word"] * 800)
     room.obey(f"say b {words}\nadvance 30ms")
     sizes = [len(s.sealed) for s in room.sends(Data, "b")]
     assert len(sizes) == 3
     assert sizes[:-1] == [1400, 1400]
-    assert len(room.actors["a"].log) == 400
+    assert len(room.actors["a"].log) == 800
 
 
 # -- MTP-9 header -------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.mtp.theatre import Room, core, delivered, forged, packets_in, step, together
+from tests.mtp.theatre import Room, core, delivered, forged, packets_in, payloads_of, step, together
 from unisono.core import Multicast
 from unisono.model import Service
 from unisono.protocols.mtp.batch import BATCH_OCTETS_MAX, Batch, read_content
@@ -31,7 +31,9 @@ def test_what_is_said_while_a_token_is_awaited_travels_as_one_message() -> None:
     room = together("a", "b", "c")
     number = core(room, "a").chair.machine.next
     room.obey("say b one\nadvance 1ms\nsay b two three\nsay b four\nadvance 10ms")
-    assert [batch.payloads for batch in batches(room, "b")] == [(b"one", b"two", b"three", b"four")]
+    assert [payloads_of(batch) for batch in batches(room, "b")] == [
+        [b"one", b"two", b"three", b"four"]
+    ]
     assert len(room.of(TokenRequest)) == len(room.of(Grant)) == 1
     assert core(room, "a").chair.machine.next == number + 1
     assert room.actors["c"].log == [f"b#1:{n}" for n in (1, 2, 3, 4)]
@@ -40,7 +42,7 @@ def test_what_is_said_while_a_token_is_awaited_travels_as_one_message() -> None:
 def test_what_is_said_after_the_token_came_asks_for_another() -> None:
     room = together("a", "b", "c")
     room.obey("say b one\nadvance 2ms\nsay b two\nadvance 10ms")
-    assert [batch.payloads for batch in batches(room, "b")] == [(b"one",), (b"two",)]
+    assert [payloads_of(batch) for batch in batches(room, "b")] == [[b"one"], [b"two"]]
     assert [batch.first for batch in batches(room, "b")] == [1, 2]
 
 
@@ -50,11 +52,11 @@ def test_a_batch_has_its_bound_and_the_rest_goes_with_the_next() -> None:
     step(room, "b", Multicast([payload] * 60))
     speech = core(room, "b").speech
     first, second = speech._gather(), speech._gather()
-    assert (len(first.payloads), first.octets) == (26, 26 * 40_000)
+    assert (first.count, first.octets) == (26, 26 * 40_000)
     assert first.octets <= BATCH_OCTETS_MAX < first.octets + 40_000
-    assert (second.first, len(second.payloads)) == (27, 26)
-    assert len(speech._gather().payloads) == 8
-    assert speech._gather().payloads == ()
+    assert (second.first, second.count) == (27, 26)
+    assert speech._gather().count == 8
+    assert speech._gather().count == 0
 
 
 def test_a_message_larger_than_a_batch_travels_alone_and_whole() -> None:
@@ -109,7 +111,7 @@ def test_a_token_that_is_not_needed_is_given_back() -> None:
     assert isinstance(packet, Data)
     content = read_content([packet.piece])
     assert isinstance(content, Batch)
-    assert content.payloads == ()
+    assert content.count == 0
     assert core(room, "b").counts["token_returned"] == 1
 
 

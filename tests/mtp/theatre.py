@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 from tests.scenarios.stage import Actor, Stage
 from unisono.core import EVERYONE, Effect, Event, Received, Send
 from unisono.core import Target as To
+from unisono.protocols.mtp.batch import Batch, Group
 from unisono.protocols.mtp.core import Mtp
 from unisono.protocols.mtp.packets import PROTOCOL, Header, Kind, Packet, bits_of, write_header
 from unisono.protocols.mtp.reading import read
-from unisono.wire import seal, tag_of, unseal
+from unisono.wire import cut, seal, tag_of, unseal
 
 GROUP = tag_of("stage")
 LATE_MS = 6_000
@@ -134,6 +137,28 @@ def forged(
     return Received(room.actors[by].address, [seal(PROTOCOL, kind, GROUP, its, body)])
 
 
+def batch_of(first: int, payloads: Sequence[bytes], services: bytes) -> Batch:
+    """A batch of these messages, each with its service; those alike side by side."""
+    groups: list[Group] = []
+    alike = groupby(zip(payloads, services, strict=True), key=lambda row: (len(row[0]), row[1]))
+    for (length, service), rows in alike:
+        groups += Group.of([payload for payload, _ in rows], length, service)
+    return Batch(first, tuple(groups))
+
+
+def payloads_of(batch: Batch) -> list[bytes]:
+    """What a batch says, message by message."""
+    return [
+        payload
+        for times, length, _, octets, start in batch.groups
+        for payload in (cut(octets, start, length, times) if length else [b""] * times)
+    ]
+
+
+def services_of(batch: Batch) -> bytes:
+    return bytes(group.service for group in batch.groups for _ in range(group.times))
+
+
 def handed(room: Stage, sent: Sent) -> Received:
     """A packet that was sent, as it arrives."""
     return Received(room.actors[sent.by].address, [sent.sealed])
@@ -149,5 +174,6 @@ def delivered(text: str) -> dict[str, list[str]]:
     return heard
 
 
-__all__ = ["EVERYONE", "GROUP", "Room", "Sent", "core", "delivered", "forged", "gather", "handed"]
-__all__ += ["header_of", "packets_in", "seen", "step", "together"]
+__all__ = ["EVERYONE", "GROUP", "Room", "Sent", "batch_of", "core", "delivered", "forged", "gather"]
+__all__ += ["handed", "header_of", "packets_in", "payloads_of", "seen", "services_of", "step"]
+__all__ += ["together"]

@@ -29,7 +29,7 @@ class SlowWindow:
         return [n for n in range(1, upto + 1) if n not in self.seen and n > self.received()]
 
 
-@given(st.lists(st.tuples(st.sampled_from("ppppfc"), st.integers(1, 30)), max_size=60))
+@given(st.lists(st.tuples(st.sampled_from("ppppprfc"), st.integers(1, 30)), max_size=60))
 def test_the_window_equals_its_slow_twin(script: list[tuple[str, int]]) -> None:
     window: Window[int] = Window()
     slow = SlowWindow()
@@ -38,6 +38,9 @@ def test_the_window_equals_its_slow_twin(script: list[tuple[str, int]]) -> None:
             new = number not in slow.seen and number > slow.floor
             assert window.put(number, number) == new
             slow.seen.add(number)
+        elif what == "r" and number > window.highest:
+            window.put_row(number, [number, number + 1, number + 2])
+            slow.seen |= {number, number + 1, number + 2}
         elif what == "f":
             window.forget(number)
             slow.floor = max(slow.floor, min(number, slow.received()))
@@ -45,6 +48,7 @@ def test_the_window_equals_its_slow_twin(script: list[tuple[str, int]]) -> None:
             window.cut(number)
             slow.seen = {n for n in slow.seen if n <= number}
         assert window.received == slow.received()
+        assert window.row(1, 35) == [n for n in range(1, 36) if n in slow.seen and n > slow.floor]
         ranges = window.missing(35, 100)
         assert [n for a, b in ranges for n in range(a, b + 1)] == slow.missing(35)
         assert len(window) == len([n for n in slow.seen if n > slow.floor])

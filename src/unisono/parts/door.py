@@ -36,6 +36,19 @@ class Alike(NamedTuple):
             whole = b"".join((head, index.to_bytes(2, "big"), piece))
             yield Envelope(kind, life, memoryview(whole))
 
+    def rows(self) -> Iterator[tuple[int, tuple[bytes, ...]]]:
+        """The pieces of those that follow each other, with the index of the first."""
+        start, indices = 0, self.indices
+        count = len(indices)
+        while start < count:
+            first, end = indices[start], start + 1
+            if indices[start:] == tuple(range(first, first + count - start)):
+                end = count
+            while end < count and indices[end] == indices[end - 1] + 1:
+                end += 1
+            yield first, self.pieces[start:end]
+            start = end
+
 
 class Door:
     """Seals what goes out and opens what comes in, for one protocol and one group."""

@@ -5,7 +5,7 @@ The same window receives and retains: items stay until `forget`, so that they ca
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -39,6 +39,21 @@ class Window(Generic[T]):
                 received += 1
             self.received = received
         return True
+
+    def put_row(self, number: int, items: Sequence[T]) -> None:
+        """Take items that follow each other, the first of this number, beyond all that are here."""
+        assert number > self.highest
+        self._items.update(zip(range(number, number + len(items)), items, strict=True))
+        if number == self.received + 1:
+            self.received += len(items)
+        self.highest = number + len(items) - 1
+
+    def row(self, first: int, last: int) -> list[T]:
+        """What is here from one number to another."""
+        items = self._items
+        if first > self.floor and last <= self.received:
+            return list(map(items.__getitem__, range(first, last + 1)))
+        return [items[number] for number in range(first, last + 1) if number in items]
 
     def get(self, number: int) -> T | None:
         return self._items.get(number)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import accumulate, repeat
+from operator import mul
 from typing import Final, NamedTuple
 
 from unisono.errors import BadPacket
@@ -17,6 +19,8 @@ BATCH_OCTETS_MAX: Final = 1 << 20
 BATCH_COUNT_MAX: Final = 4096
 SMALL_OCTETS_MAX: Final = 16 << 10
 """Larger payloads are never copied on their way out."""
+TABLE_AT: Final = 1 + 8
+ROW_OCTETS: Final = 2 + 4 + 1
 JOIN_OCTETS_MAX: Final = 2 << 20
 """Up to here a message is put together before it is cut up: faster, but a copy."""
 
@@ -26,36 +30,54 @@ class Form(IntEnum):
     CHANGE = 1
 
 
+class Group(NamedTuple):
+    """Messages of one length and service side by side: one row of a batch's table."""
+
+    times: int
+    length: int
+    service: int
+    octets: bytes
+    start: int = 0
+    """Where in the octets the first of them begins."""
+
+    @staticmethod
+    def of(messages: Sequence[bytes], length: int, service: int) -> list[Group]:
+        """Small ones are laid side by side; large ones stay where they are."""
+        if length > SMALL_OCTETS_MAX:
+            return [Group(1, length, service, message) for message in messages]
+        return [Group(len(messages), length, service, b"".join(messages))]
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Messages of one member, numbered from `first` on. Without any, a token that was not needed
     is given back."""
 
     first: int
-    payloads: tuple[bytes, ...]
-    services: bytes
-    """One octet a message."""
+    groups: tuple[Group, ...] = ()
+
+    @property
+    def count(self) -> int:
+        return sum([group.times for group in self.groups])
 
     @property
     def octets(self) -> int:
-        return sum(map(len, self.payloads))
+        return sum([group.times * group.length for group in self.groups])
 
     def slices(self, size: int) -> list[Buffer]:
         """The message in packets' worths, large payloads where they lie."""
         head = Writer().u8(Form.BATCH).u64(self.first)
-        flat = [
-            value
-            for pair in zip(map(len, self.payloads), self.services, strict=True)
-            for value in pair
-        ]
+        flat = [value for group in self.groups for value in group[:3]]
         chunks: list[Buffer] = []
-        run: list[Buffer] = [head.rows("IB", 2, flat).done()]
-        for payload in self.payloads:
-            if len(payload) > SMALL_OCTETS_MAX:
-                chunks += [b"".join(run), payload]
+        run: list[Buffer] = [head.rows("HIB", 3, flat).done()]
+        for times, length, _, octets, start in self.groups:
+            whole = times * length
+            chunk = octets if whole == len(octets) else memoryview(octets)[start : start + whole]
+            if whole > SMALL_OCTETS_MAX:
+                chunks += [b"".join(run), chunk]
                 run = []
             else:
-                run.append(payload)
+                run.append(chunk)
         if run:
             chunks.append(b"".join(run))
         return sliced(chunks, size)
@@ -96,12 +118,12 @@ def head_of(slices: Sequence[Buffer]) -> tuple[int, int] | None:
     content = _front(slices)
     if content is None:
         return None
-    first, sizes, _ = content
-    return first, len(sizes) // 2
+    first, rows, _ = content
+    return first, sum(rows[::3])
 
 
 def _front(slices: Sequence[Buffer]) -> tuple[int, tuple[int, ...], int] | None:
-    """Of a batch: its first number, its lengths and services in line, and where payloads begin."""
+    """Of a batch: its first number, the rows of its table in line, and where payloads begin."""
     reader = Reader(slices[0])
     form = reader.u8()
     if form == Form.CHANGE:
@@ -109,35 +131,37 @@ def _front(slices: Sequence[Buffer]) -> tuple[int, tuple[int, ...], int] | None:
     if form != Form.BATCH:
         raise BadPacket("malformed")
     first, count = reader.u64(), reader.u16()
-    start = 1 + 8 + 2 + 5 * count
+    start = TABLE_AT + 2 + ROW_OCTETS * count
     front, index = bytes(slices[0]), 1
     while len(front) < start and index < len(slices):
         front += bytes(slices[index])
         index += 1
-    sizes = Reader(memoryview(front)[9:]).rows("IB")
-    total = sum(map(len, slices))
-    if start + sum(sizes[::2]) != total or (sizes and max(sizes[1::2]) > Service.AGREED):
+    rows = Reader(memoryview(front)[TABLE_AT:]).rows("HIB")
+    times, lengths, services = rows[::3], rows[1::3], rows[2::3]
+    # Messages of no octets would cost their sender nothing: how many there are is bounded too.
+    if rows and (not min(times) or sum(times) > BATCH_COUNT_MAX or max(services) > Service.AGREED):
         raise BadPacket("malformed")
-    return first, sizes, start
+    if start + sum(map(mul, times, lengths)) != sum(map(len, slices)):
+        raise BadPacket("malformed")
+    return first, rows, start
 
 
 def read_content(slices: list[Buffer]) -> Content:
-    """What the message says, each payload as the one copy that the application keeps. Of a large
-    message the slices are used up."""
+    """What the message says, its payloads not cut apart yet. Of a large message the slices are
+    used up."""
     found = _front(slices)
     if found is None:
         return _change(slices)
-    first, sizes, start = found
-    lengths = sizes[::2]
-    if sum(lengths) <= JOIN_OCTETS_MAX:
+    first, rows, start = found
+    sizes = list(map(mul, rows[::3], rows[1::3]))
+    if sum(sizes) <= JOIN_OCTETS_MAX:
         whole = bytes(slices[0]) if len(slices) == 1 else b"".join(slices)
-        payloads = []
-        for length in lengths:
-            payloads.append(whole[start : start + length])
-            start += length
+        starts = accumulate(sizes, initial=start)
+        table = zip(rows[::3], rows[1::3], rows[2::3], repeat(whole), starts, strict=False)
     else:
-        payloads = pour(slices, start, lengths)
-    return Batch(first, tuple(payloads), bytes(sizes[1::2]))
+        poured = pour(slices, start, sizes)
+        table = zip(rows[::3], rows[1::3], rows[2::3], poured, repeat(0), strict=False)
+    return Batch(first, tuple(map(Group._make, table)))
 
 
 def _change(slices: Sequence[Buffer]) -> Change:

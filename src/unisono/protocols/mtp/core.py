@@ -20,7 +20,7 @@ from unisono.core import (
 from unisono.errors import BadPacket
 from unisono.fsa import Machine
 from unisono.model import Member
-from unisono.parts.door import Door
+from unisono.parts.door import Alike, Door
 from unisono.protocols.mtp.agreement import (
     Consumer,
     Producer,
@@ -35,6 +35,7 @@ from unisono.protocols.mtp.figure import CATCHING_UP, FIGURE, INSIDE, LEAVING, M
 from unisono.protocols.mtp.hearing import Hearing
 from unisono.protocols.mtp.mending import Mending
 from unisono.protocols.mtp.packets import (
+    ALIKE_OCTETS,
     KINDS,
     PROTOCOL,
     Ack,
@@ -59,7 +60,7 @@ from unisono.protocols.mtp.packets import (
     write_header,
 )
 from unisono.protocols.mtp.parameters import Parameters
-from unisono.protocols.mtp.reading import read
+from unisono.protocols.mtp.reading import heard
 from unisono.protocols.mtp.speech import Speech
 from unisono.protocols.mtp.transport import (
     AHEAD_COUNT_MAX,
@@ -68,7 +69,6 @@ from unisono.protocols.mtp.transport import (
     Pace,
 )
 from unisono.protocols.mtp.web import Web
-from unisono.wire import Envelope
 
 LOSING: Final = 8
 """A consumer that misses more than one packet of so many wants them slower. Fewer are repaired:
@@ -146,10 +146,11 @@ class Mtp:
         out: list[Effect] = []
         if isinstance(event, Received):
             self.source = event.source
-            for envelope in self.door.admit(event.packets):
-                packet = self._open(envelope, out)
-                if packet is not None:
-                    self.machine.fire(packet, out)
+            for opened in self.door.admit_alike(event.packets, ALIKE_OCTETS):
+                self.incoming_life = (opened.first if isinstance(opened, Alike) else opened).life
+                for packet in heard(opened, self.door.drop):
+                    if self._is_right(packet, out):
+                        self.machine.fire(packet, out)
         else:
             self.machine.fire(event, out)
         if self.machine.state in INSIDE:
@@ -187,46 +188,40 @@ class Mtp:
 
     # -- what came in ----------------------------------------------------------------------------
 
-    def _open(self, envelope: Envelope, out: list[Effect]) -> Packet | None:
-        """The packet, if its life and its sender are right."""
-        try:
-            packet = read(envelope.kind, envelope.body)
-        except BadPacket as bad:
-            self.door.drop(bad.reason)
-            return None
-        self.incoming_life = envelope.life
+    def _is_right(self, packet: Packet, out: list[Effect]) -> bool:
+        """Whether its life and its sender are."""
         if isinstance(packet, JoinRequest | Refuse | Seat):
-            return packet
+            return True
         if packet.header.sender == self.key:
             self.door.drop("own")
-            return None
+            return False
         if isinstance(packet, Propose | Ack | Stand | Support):
-            return self._open_council(packet, envelope.life)
+            return self._is_right_in_council(packet, self.incoming_life)
         inside = self.machine.state in INSIDE
-        if envelope.life != self.door.life or not inside:
+        if self.incoming_life != self.door.life or not inside:
             if isinstance(packet, Confirm) and not inside:
-                return packet
+                return True
             if isinstance(packet, Empty) and packet.ballot and inside:
                 self._foreign_us = self.now_us
             self.door.drop("life")
-            return None
+            return False
         self._hear(packet.header)
         if self.leads:
             self._hear_member(packet, out)
-        return packet
+        return True
 
-    def _open_council(self, packet: Propose | Ack | Stand | Support, life: int) -> Packet | None:
+    def _is_right_in_council(self, packet: Propose | Ack | Stand | Support, life: int) -> bool:
         if not self.council.rank or (self.council.seated and life != self.council.web):
             self.door.drop("life")
-            return None
+            return False
         if not self.council.seated and not isinstance(packet, Propose):
             self.door.drop("seat")
-            return None
+            return False
         if life == self.door.life and self.machine.state in INSIDE:
             self._hear(packet.header)
             if self.leads:
                 self.chair.hear(packet.header.sender, packet.header.taken)
-        return packet
+        return True
 
     def _hear(self, header: Header) -> None:
         """Every header tells statuses and the next number; the master's sets the pace."""

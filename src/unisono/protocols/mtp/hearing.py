@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from unisono.core import Deliver, Effect, Install
 from unisono.errors import BadPacket
-from unisono.model import Buffer, Message, Service
+from unisono.model import Buffer, Service
+from unisono.parts.spans import Span, Spans
 from unisono.protocols.mtp.agreement import ACCEPTED, PENDING, REJECTED, Next, Status
 from unisono.protocols.mtp.agreement import Data as Whereabouts
 from unisono.protocols.mtp.batch import Batch, Change, Content, read_content
@@ -53,7 +54,7 @@ class Hearing:
         core.know(number + 1)
         if core.machine.state is CATCHING_UP:
             # It is kept for long, and must not keep the buffer that it came in with the state.
-            packet = packet._replace(piece=bytes(packet.piece))
+            packet = packet._replace(pieces=list(map(bytes, packet.pieces)))
         whole = core.inlet.take(packet, core.now_us)
         if whole is not None and core.council.rank:
             slices = whole.slices()
@@ -126,7 +127,8 @@ class Hearing:
             return
         if core.verdict is not None or core.entrance.gone() or self.more:
             return
-        messages: list[Message] = []
+        spans: list[Span] = []
+        count = 0
         while not self.more:
             number = core.consumer.next_out
             due = core.consumer.due(self._whereabouts)
@@ -138,12 +140,13 @@ class Hearing:
                 content = self._content(number)
                 self._step_on(number, ACCEPTED)
                 if isinstance(content, Batch):
-                    self._append(origin, content, messages)
-                    self.more = len(messages) >= DELIVER_COUNT_MAX
+                    self._append(origin, content, spans)
+                    count += content.count
+                    self.more = count >= DELIVER_COUNT_MAX
                 elif isinstance(content, Change):
-                    if messages:
-                        out.append(Deliver(messages))
-                        messages = []
+                    if spans:
+                        out.append(Deliver(Spans(spans)))
+                        spans, count = [], 0
                     if not self._change(number, content, out):
                         break
             else:
@@ -152,8 +155,8 @@ class Hearing:
                 if due is Next.REJOIN and self.status(number) is ACCEPTED:
                     core.doom(f"message {number} was accepted and cannot be had")
                 break
-        if messages:
-            out.append(Deliver(messages))
+        if spans:
+            out.append(Deliver(Spans(spans)))
 
     def _content(self, number: int) -> Content | None:
         core = self._core
@@ -190,20 +193,21 @@ class Hearing:
         message = core.inlet.incoming.get(number)
         return message.origin if message is not None else 0
 
-    def _append(self, origin: int, batch: Batch, messages: list[Message]) -> None:
+    def _append(self, origin: int, batch: Batch, spans: list[Span]) -> None:
         core = self._core
         web = core.web
         sender = web.members.get(origin)
-        if sender is None or not batch.payloads:
-            if batch.payloads:
+        if sender is None or not batch.groups:
+            if batch.groups:
                 core.door.drop("stranger")
             return
-        view, place, n = web.view, web.place, batch.first
-        for payload, service in zip(batch.payloads, batch.services, strict=True):
-            place += 1
-            messages.append(Message(sender, payload, n, view, place, SERVICES[service]))
-            n += 1
-        web.place = place
+        view, place, n = web.view, web.place + 1, batch.first
+        for times, length, service, octets, start in batch.groups:
+            level = SERVICES[service]
+            spans.append(Span(sender, octets, start, length, times, n, view, place, level))
+            place += times
+            n += times
+        web.place = place - 1
         web.upto[origin] = n - 1
 
     def _change(self, number: int, change: Change, out: list[Effect]) -> bool:

@@ -5,6 +5,7 @@ Every packet of a web begins with the same header; what asks to come in has none
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final, NamedTuple
 
@@ -75,8 +76,12 @@ class Header(NamedTuple):
 
 HEADER: Final = Layout("QQQQQIHBB")
 HEADER_OCTETS: Final = HEADER.octets
-DATA: Final = Layout("QQIB")
+#                          origin number end, and the packet's upper and lower half
+DATA: Final = Layout("QQBHH")
 DATA_OCTETS: Final = DATA.octets
+ALIKE_OCTETS: Final = HEADER_OCTETS + DATA_OCTETS - 2
+"""What packets of a message begin with that leave together, but its last; the lower half of their
+number follows."""
 STATE: Final = Layout("BQQ")
 STATE_OCTETS: Final = STATE.octets
 RANGE_OCTETS: Final = 8 + 4 + 4
@@ -105,21 +110,33 @@ def write_header(header: Header) -> bytes:
 
 
 class Data(NamedTuple):
-    """Packet p of message m, said by `origin`."""
+    """Packet p of message m, said by `origin`. Those of one burst that follow each other are heard
+    as one."""
 
     header: Header
     origin: int
     number: int
     packet: int
+    """The first of them."""
     end: bool
     """It is the last of its message."""
-    piece: Buffer
+    pieces: Sequence[Buffer]
+
+    @property
+    def piece(self) -> Buffer:
+        return self.pieces[0]
+
+    @staticmethod
+    def head(header: bytes, origin: int, number: int, packet: int, end: bool) -> bytes:
+        """What the packet begins with, before the lower half of its number."""
+        return header + DATA.pack(origin, number, end, packet >> 16, 0)[:-2]
 
     @staticmethod
     def body(
         header: bytes, origin: int, number: int, packet: int, end: bool, piece: Buffer
     ) -> bytes:
-        return b"".join((header, DATA.pack(origin, number, packet, end), piece))
+        front = DATA.pack(origin, number, end, packet >> 16, packet & 0xFFFF)
+        return b"".join((header, front, piece))
 
 
 class Empty(NamedTuple):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from unisono.errors import BadPacket
 from unisono.model import Address
+from unisono.parts.door import Alike
 from unisono.protocols.mtp.packets import (
     COUNT_MAX,
     DATA,
@@ -42,7 +43,7 @@ from unisono.protocols.mtp.packets import (
     TokenRequest,
     statuses_of,
 )
-from unisono.wire import Reader
+from unisono.wire import Envelope, Reader
 
 
 def _read_header(body: memoryview) -> tuple[Header, memoryview]:
@@ -76,10 +77,11 @@ def _flag(reader: Reader) -> bool:
 
 def _data(body: memoryview) -> Data:
     header, rest = _read_header(body)
-    origin, number, packet, end = DATA.read(rest)
+    origin, number, end, upper, lower = DATA.read(rest)
+    packet = upper << 16 | lower
     if end > 1 or not 0 < number < NUMBER_MAX or packet >= COUNT_MAX:
         raise BadPacket("malformed")
-    return Data(header, origin, number, packet, bool(end), rest[DATA_OCTETS:])
+    return Data(header, origin, number, packet, bool(end), [rest[DATA_OCTETS:]])
 
 
 def _empty(h: Header, r: Reader) -> Empty:
@@ -159,6 +161,33 @@ _IN_WEB: Final[dict[int, Callable[[Header, Reader], InWeb]]] = {
     Kind.STAND: _stand,
     Kind.SUPPORT: _support,
 }
+
+
+def heard(opened: Envelope | Alike, drop: Callable[[str], None]) -> Iterator[Packet]:
+    """A packet, or some that begin alike: those of a message that follow each other are one."""
+    rows = _rows(opened) if isinstance(opened, Alike) else ()
+    yield from rows
+    if rows:
+        return
+    for kind, _, body in opened.envelopes() if isinstance(opened, Alike) else (opened,):
+        try:
+            yield read(kind, body)
+        except BadPacket as bad:
+            drop(bad.reason)
+
+
+def _rows(alike: Alike) -> Sequence[Data]:
+    """Packets of a message, row by row; none where they are of another kind, or say that it ends,
+    and are looked at one by one."""
+    if alike.first.kind != Kind.DATA:
+        return []
+    try:
+        data = _data(alike.first.body)
+    except BadPacket:
+        return []
+    upper = data.packet & ~0xFFFF
+    rows = () if data.end else alike.rows()
+    return [data._replace(packet=upper | index, pieces=pieces) for index, pieces in rows]
 
 
 def read(kind: int, body: memoryview) -> Packet:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from unisono.core import EVERYONE, Effect, Multicast, Send, Setting
 from unisono.model import Address, Service
 from unisono.protocols.mtp.agreement import PENDING, Token
-from unisono.protocols.mtp.batch import BATCH_COUNT_MAX, BATCH_OCTETS_MAX, Batch, Content
+from unisono.protocols.mtp.batch import BATCH_COUNT_MAX, BATCH_OCTETS_MAX, Batch, Content, Group
 from unisono.protocols.mtp.council import NO_HEADER
 from unisono.protocols.mtp.figure import CATCHING_UP
 from unisono.protocols.mtp.packets import (
@@ -29,6 +31,21 @@ MESSAGE_OCTETS: Final = 32
 """What a message costs beside its payload, in the window."""
 
 
+class Alike(NamedTuple):
+    """Messages of one length and service that were said one after the other."""
+
+    messages: list[bytes]
+    length: int
+    service: int
+
+    def fit(self, room: int, left: int) -> int:
+        """How many of them have room, and are not too many."""
+        count = min(left, len(self.messages))
+        if self.length:
+            return min(count, max(0, room) // self.length)
+        return count if room >= 0 else 0
+
+
 class Speech:
     """The producer of one member."""
 
@@ -39,7 +56,7 @@ class Speech:
             setting.packet_octets_max - ENVELOPE_OCTETS - HEADER_OCTETS - DATA_OCTETS
         )
         """Of a message, in one packet."""
-        self._queue: deque[tuple[bytes, int]] = deque()
+        self._queue: deque[Alike] = deque()
         self._queue_octets = 0
         self._flight_octets = 0
         self._said = 0
@@ -52,9 +69,25 @@ class Speech:
 
     def say(self, event: Multicast) -> None:
         service = event.service if isinstance(event.service, Service) else Service.AGREED
-        for payload in event.messages:
-            self._queue.append((payload, service))
-            self._queue_octets += len(payload) + MESSAGE_OCTETS
+        messages = event.messages
+        lengths = list(map(len, messages))
+        self._queue_octets += sum(lengths) + MESSAGE_OCTETS * len(lengths)
+        if lengths and lengths.count(lengths[0]) == len(lengths):
+            # Most often all are alike, and then nothing is done message by message.
+            self._add(messages, lengths[0], service)
+            return
+        start = 0
+        for length, alike in groupby(lengths):
+            end = start + sum(1 for _ in alike)
+            self._add(messages[start:end], length, service)
+            start = end
+
+    def _add(self, messages: Sequence[bytes], length: int, service: int) -> None:
+        last = self._queue[-1] if self._queue else None
+        if last is not None and last.length == length and last.service == service:
+            last.messages.extend(messages)
+        else:
+            self._queue.append(Alike(list(messages), length, service))
 
     def unsaid(self) -> bool:
         """Something of ours is not settled."""
@@ -80,7 +113,7 @@ class Speech:
     def _packets_wanted(self) -> int:
         octets = self._again[0].octets if self._again else self._queue_octets
         if not self._again and self._queue:
-            octets = min(octets, max(BATCH_OCTETS_MAX, len(self._queue[0][0])))
+            octets = min(octets, max(BATCH_OCTETS_MAX, self._queue[0].length))
         return 1 + octets // self.slice_octets
 
     def use(self, packet: Grant, out: list[Effect]) -> None:
@@ -112,25 +145,26 @@ class Speech:
 
     def _gather(self) -> Batch:
         """All that was said while the token was awaited; nothing gives it back."""
-        payloads: list[bytes] = []
-        services = bytearray()
-        octets = 0
-        queue = self._queue
-        while queue and len(payloads) < BATCH_COUNT_MAX:
-            payload, service = queue[0]
-            octets += len(payload)
-            if payloads and octets > BATCH_OCTETS_MAX:
+        groups: list[Group] = []
+        room, left = BATCH_OCTETS_MAX, BATCH_COUNT_MAX
+        while self._queue:
+            messages, length, service = self._queue[0]
+            fit = self._queue[0].fit(room, left) or int(not groups)
+            if not fit:
                 break
-            queue.popleft()
-            payloads.append(payload)
-            services.append(service)
-        batch = Batch(self._said + 1, tuple(payloads), bytes(services))
-        self._said += len(payloads)
+            groups += Group.of(messages[:fit], length, service)
+            room -= fit * length
+            left -= fit
+            del messages[:fit]
+            if not messages:
+                self._queue.popleft()
+        batch = Batch(self._said + 1, tuple(groups))
+        self._said += batch.count
         self._queue_octets -= self._cost(batch)
         return batch
 
     def _cost(self, batch: Batch) -> int:
-        return batch.octets + MESSAGE_OCTETS * len(batch.payloads)
+        return batch.octets + MESSAGE_OCTETS * batch.count
 
     def settle(self) -> None:
         """What of ours the master accepted leaves the window; what it rejected is said again."""
@@ -143,7 +177,7 @@ class Speech:
         # Deviates [MTP Figure 2]: a producer that is still there says again what was rejected, by
         # another token; the figure sends once and never learns what became of it.
         for batch in reversed(rejected):
-            if batch.payloads:
+            if batch.groups:
                 self._again.appendleft(batch)
                 self._flight_octets += self._cost(batch)
 

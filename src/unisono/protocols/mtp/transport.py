@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from random import Random
 from typing import Final, NamedTuple
 
 from unisono.core import EVERYONE, Effect, Send
-from unisono.model import Address, Buffer
+from unisono.model import Address, Buffer, Burst, Bursts
 from unisono.parts.door import Door
 from unisono.parts.window import Window
 from unisono.protocols.mtp.batch import Content
-from unisono.protocols.mtp.packets import WHOLE, Data, Kind, Range
+from unisono.protocols.mtp.packets import DATA_OCTETS, WHOLE, Data, Kind, Range
+from unisono.wire import ENVELOPE_OCTETS
 
 AHEAD_COUNT_MAX: Final = 65_536
 """A message numbered further ahead than this is not taken."""
 NAK_RANGES_MAX: Final = 80
 """Ranges of one message that are asked for at once, the rest in the next heartbeat."""
+BURST: Final = 44
+"""Packets that are sealed at once: as many as leave by one call, where they are as long as most
+networks let them be."""
 REPAIRS_MAX: Final = 16_384
 """Packets that wait to be sent again; what is asked for beyond is dropped and asked for again."""
 ANSWERS: Final = 8
@@ -86,8 +90,7 @@ class Incoming:
         return self.ended and self.window.received == self.packets
 
     def slices(self) -> list[Buffer]:
-        got = (self.window.get(p) for p in range(1, self.packets + 1))
-        return [piece for piece in got if piece is not None]
+        return self.window.row(1, self.packets)
 
 
 @dataclass(slots=True)
@@ -176,7 +179,7 @@ class Outlet:
         while self._fresh and self._left:
             held = self._fresh[0]
             count = min(self._left, len(held.slices) - held.sent)
-            packets = [self._packet(held, p) for p in range(held.sent, held.sent + count)]
+            packets = self._packets(held, range(held.sent, held.sent + count))
             held.sent += count
             held.sent_us = now_us
             self.sent_count += count
@@ -216,6 +219,29 @@ class Outlet:
         if load:
             out.append(Send(to or EVERYONE, load))
 
+    def _packets(self, held: Held, row: range) -> Bursts:
+        """These of its packets, sealed as they leave."""
+        self._door.sent(Kind.DATA, len(row))
+        return Bursts(len(row), self._sealing(held, row, self._header(held.number)))
+
+    def _sealing(self, held: Held, row: range, header: bytes) -> Iterator[Burst]:
+        slices, life, whose = held.slices, self._door.life, (held.origin, held.number)
+        last, at = len(slices) - 1, row.start
+        size = ENVELOPE_OCTETS + len(header) + DATA_OCTETS + len(slices[at])
+        while at < row.stop:
+            packets = bytearray()
+            end = min(at + BURST, row.stop, last, (at | 0xFFFF) + 1)
+            if at < end:
+                head = Data.head(header, *whose, at, False)
+                pieces = list(map(bytes, slices[at:end]))
+                packets += self._door.seal_alike(Kind.DATA, head, pieces, life, at & 0xFFFF)
+            if end == last < row.stop:  # It does not begin as the others do, and may be shorter.
+                head, piece = Data.head(header, *whose, last, True), bytes(slices[last])
+                packets += self._door.seal_alike(Kind.DATA, head, [piece], life, last & 0xFFFF)
+                end += 1
+            yield Burst(memoryview(packets), size)
+            at = end
+
     def _packet(self, held: Held, packet: int) -> bytes:
         """[MTP 3.3] The data and number as they were, the header as it is now."""
         end = packet == len(held.slices) - 1
@@ -253,31 +279,36 @@ class Inlet:
         return lost, taken
 
     def take(self, data: Data, now_us: int) -> Incoming | None:
-        """Take a packet; the message when it is whole by it."""
+        """Take a packet, or a row of them; the message when it is whole by it."""
         message = self.incoming.get(data.number) or self.at(data.number)
         message.origin = message.origin or data.origin
-        place = data.packet + 1
+        first, count = data.packet + 1, len(data.pieces)
         ending = message.packets if message.ended else WHOLE
+        if count > 1 and (first <= message.window.highest or first + count - 1 > ending):
+            return self._take_each(data, now_us)
         if (
             message.origin != data.origin
-            or place > ending
-            or (data.end and message.packets > place)
+            or first > ending
+            or (data.end and message.packets > first)
         ):
-            self._door.drop("contrary")
+            self._door.count("drop.contrary", count)
             return None
-        if not message.window.put(place, data.piece):
+        if first > message.window.highest:
+            message.window.put_row(first, data.pieces)
+        elif not message.window.put(first, data.piece):
             self._door.drop("duplicate")
             return None
-        message.octets += len(data.piece)
-        self.octets += len(data.piece)
-        self._taken += 1
-        if message.asked_us and place <= message.asked_packets:
+        octets = sum(map(len, data.pieces))
+        message.octets += octets
+        self.octets += octets
+        self._taken += count
+        if message.asked_us and first <= message.asked_packets:
             self._answer_us += (now_us - message.asked_us - self._answer_us) // ANSWERS
             message.asked_us = 0
         message.heard_us = now_us
-        if place > message.packets:
-            self._lost += place - message.packets - 1
-            message.packets = place
+        if first > message.packets:
+            self._lost += first - message.packets - 1
+        message.packets = max(message.packets, first + count - 1)
         message.ended = message.ended or data.end
         if message.whole:
             message.due_us = -1
@@ -287,6 +318,14 @@ class Inlet:
         elif message.due_us >= 0 and not message.ended:
             message.due_us = -1
         return None
+
+    def _take_each(self, data: Data, now_us: int) -> Incoming | None:
+        """Some of them are here already, or beyond the end."""
+        whole = None
+        for packet, piece in enumerate(data.pieces, data.packet):
+            one = data._replace(packet=packet, pieces=[piece])
+            whole = self.take(one, now_us) or whole
+        return whole
 
     def hear_of(self, number: int, origin: int, packets: int, ended: bool, now_us: int) -> None:
         """[MTP 3.3] An empty packet said how far a message has come."""
