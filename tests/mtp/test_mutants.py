@@ -10,9 +10,8 @@ import pytest
 
 from tests.mtp.theatre import Room, core, handed, together
 from unisono.core import Deliver, Effect, Install
-from unisono.parts.spans import Span
 from unisono.protocols.mtp.agreement import ACCEPTED, PENDING, REJECTED, Consumer, Next
-from unisono.protocols.mtp.batch import Batch, Change, head_of
+from unisono.protocols.mtp.batch import Change, Said, head_of
 from unisono.protocols.mtp.chair import Chair
 from unisono.protocols.mtp.council import NO_HEADER, Council
 from unisono.protocols.mtp.entrance import Entrance
@@ -109,10 +108,10 @@ def test_not_saying_again_what_was_rejected(monkeypatch: pytest.MonkeyPatch) -> 
 def test_delivering_a_batch_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     append = Hearing._append
 
-    def twice(self: Any, origin: int, batch: Batch, spans: list[Span]) -> None:
-        append(self, origin, batch, spans)
+    def twice(self: Any, origin: int, batch: Said, heard: list[Any]) -> None:
+        append(self, origin, batch, heard)
         if batch.first == 3:
-            append(self, origin, batch, spans)
+            append(self, origin, batch, heard)
 
     monkeypatch.setattr(Hearing, "_append", twice)
     assert "no_duplication" in laws_broken("none", "no_duplication")
@@ -122,13 +121,11 @@ def test_delivering_a_batch_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_delivering_other_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     append = Hearing._append
 
-    def garbled(self: Any, origin: int, batch: Batch, spans: list[Span]) -> None:
-        append(self, origin, batch, spans)
-        if spans and spans[-1].number + spans[-1].times == 6:
-            whole = spans.pop()
-            others, last = whole.parted(whole.times - 1)
-            garbage = Span.of(next(last.messages())._replace(payload=last.payloads()[0] + b"!"))
-            spans += [others, garbage] if others.times else [garbage]
+    def garbled(self: Any, origin: int, batch: Said, heard: list[Any]) -> None:
+        append(self, origin, batch, heard)
+        if heard and heard[-1][-1].number == 5:
+            *others, last = heard[-1]
+            heard[-1] = [*others, last._replace(payload=last.payload + b"!")]
 
     monkeypatch.setattr(Hearing, "_append", garbled)
     assert "no_creation" in laws_broken("none", "no_creation")

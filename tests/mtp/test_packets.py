@@ -15,13 +15,16 @@ from unisono.model import Address, Member, Service
 from unisono.protocols.mtp.agreement import Master, Status
 from unisono.protocols.mtp.batch import (
     BATCH_COUNT_MAX,
-    Batch,
+    VARIED,
     Change,
     Content,
     Form,
     Gone,
+    Mixed,
+    Said,
     head_of,
     read_content,
+    said_as,
 )
 from unisono.protocols.mtp.decision import TAIL, machine_of, value_of
 from unisono.protocols.mtp.packets import (
@@ -168,7 +171,10 @@ def test_lists_in_packets_round_trip(
 
 sizes = st.sampled_from((0, 0, 3, 3, 3, 80))
 payloads = st.binary(max_size=300) | sizes.map(bytes)
-batches = st.lists(st.tuples(payloads, st.sampled_from((4, 4, 4, 0))), max_size=12).map(
+mixed = st.lists(st.tuples(payloads, st.integers(0, 4)), max_size=12).map(
+    lambda rows: Mixed(7, tuple(p for p, _ in rows), bytes(s for _, s in rows))
+)
+batches = mixed | st.lists(st.tuples(payloads, st.sampled_from((4, 4, 4, 0))), max_size=12).map(
     lambda rows: batch_of(7, [p for p, _ in rows], bytes(s for _, s in rows))
 )
 changes = st.builds(
@@ -179,15 +185,15 @@ changes = st.builds(
 )
 
 
-def same(content: Content, batch: Batch) -> bool:
+def same(content: Content, batch: Said) -> bool:
     """Whether the same is said, however it lies."""
-    assert isinstance(content, Batch)
+    assert type(content) is type(batch)
     told = [(b.first, payloads_of(b), services_of(b)) for b in (content, batch)]
     return told[0] == told[1]
 
 
 @given(batches, st.integers(12, 400))
-def test_a_batch_round_trips_in_slices(batch: Batch, size: int) -> None:
+def test_a_batch_round_trips_in_slices(batch: Said, size: int) -> None:
     slices = batch.slices(size)
     assert all(len(piece) == size for piece in slices[:-1])
     assert head_of(slices) == (7, batch.count)
@@ -206,10 +212,34 @@ def test_large_payloads_are_taken_from_where_they_lie(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(room, "JOIN_OCTETS_MAX", 100)
     said = (b"small", b"x" * 50_000, b"", b"y" * 20_000, b"z" * 20_000, b"1234", b"abcd")
-    batch = batch_of(1, said, bytes((4, 4, 0, 2, 2, 1, 1)))
-    slices = batch.slices(1_300)
-    assert same(read_content(slices), batch)
-    assert not any(slices), "each was let go of when it was read"
+    services = bytes((4, 4, 0, 2, 2, 1, 1))
+    for batch in (batch_of(1, said, services), Mixed(1, said, services)):
+        slices = batch.slices(1_300)
+        assert same(read_content(slices), batch)
+        assert not any(slices), "each was let go of when it was read"
+
+
+parts = st.lists(
+    st.tuples(st.lists(payloads, min_size=1, max_size=4), st.booleans(), st.integers(0, 4)),
+    max_size=8,
+)
+
+
+@given(parts)
+def test_what_was_said_is_in_the_form_that_takes_less(
+    drawn: list[tuple[list[bytes], bool, int]],
+) -> None:
+    parts, said = [], []
+    for messages, varied, service in drawn:
+        mine = messages if varied else messages[:1] * len(messages)
+        parts.append((mine, VARIED if varied else len(mine[0]), service))
+        said += [(message, service) for message in mine]
+    found = said_as(3, parts)
+    assert payloads_of(found) == [message for message, _ in said]
+    assert services_of(found) == bytes(service for _, service in said)
+    assert (found.first, found.count) == (3, len(said))
+    other: Said = Mixed(3, tuple(payloads_of(found)), services_of(found))
+    assert sum(map(len, found.slices(99))) <= sum(map(len, other.slices(99)))
 
 
 @pytest.mark.parametrize(
@@ -243,7 +273,7 @@ def test_any_slices_are_a_message_or_a_bad_packet(slices: list[bytes]) -> None:
 @given(batches | changes, st.data())
 @settings(max_examples=300)
 def test_a_mangled_message_is_a_message_or_a_bad_packet(
-    content: Batch | Change, data: st.DataObject
+    content: Content, data: st.DataObject
 ) -> None:
     whole = bytearray(b"".join(content.slices(1_000)))
     for _ in range(data.draw(st.integers(1, 4))):

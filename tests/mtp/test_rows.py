@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from unisono.model import Buffer, Burst, Packets
@@ -117,6 +117,7 @@ def test_a_burst_is_heard_as_its_packets_would_be(
     found = [packet for each in opened for packet in heard(each, together.drop)]
     assert one_by_one(found) == one_by_one(expected)
     assert together.counts == alone.counts
+    assert all(len(p.pieces) == 1 for p in found if isinstance(p, Data) and p.end)
 
 
 def test_packets_of_another_kind_that_begin_alike_are_read_one_by_one() -> None:
@@ -157,6 +158,8 @@ asks = st.tuples(st.just("ask"), st.integers(1, 2))
 
 
 @given(st.lists(rows | rows | rows | ends | empties | asks, max_size=30))
+@example([("hear", 1, 10, True), ("row", 1, 7, 6, 7)]).via("a row over the end")
+@example([("row", 1, 0, 4, 7), ("row", 1, 2, 4, 7)]).via("some are here already")
 @settings(max_examples=400)
 def test_a_row_is_taken_as_its_packets_would_be(script: list[tuple[Any, ...]]) -> None:
     doors = door(), door()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from tests.scenarios.stage import Actor, Stage
 from unisono.core import EVERYONE, Effect, Event, Received, Send
 from unisono.core import Target as To
-from unisono.protocols.mtp.batch import Batch, Group
+from unisono.protocols.mtp.batch import Batch, Group, Mixed, Said
 from unisono.protocols.mtp.core import Mtp
 from unisono.protocols.mtp.packets import PROTOCOL, Header, Kind, Packet, bits_of, write_header
 from unisono.protocols.mtp.reading import read
@@ -146,8 +146,10 @@ def batch_of(first: int, payloads: Sequence[bytes], services: bytes) -> Batch:
     return Batch(first, tuple(groups))
 
 
-def payloads_of(batch: Batch) -> list[bytes]:
+def payloads_of(batch: Said) -> list[bytes]:
     """What a batch says, message by message."""
+    if isinstance(batch, Mixed):
+        return list(batch.payloads)
     return [
         payload
         for times, length, _, octets, start in batch.groups
@@ -155,7 +157,9 @@ def payloads_of(batch: Batch) -> list[bytes]:
     ]
 
 
-def services_of(batch: Batch) -> bytes:
+def services_of(batch: Said) -> bytes:
+    if isinstance(batch, Mixed):
+        return batch.services
     return bytes(group.service for group in batch.groups for _ in range(group.times))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import accumulate, repeat
+from itertools import accumulate, chain, pairwise, repeat
 from operator import mul
 from typing import Final, NamedTuple
 
@@ -19,6 +19,8 @@ BATCH_OCTETS_MAX: Final = 1 << 20
 BATCH_COUNT_MAX: Final = 4096
 SMALL_OCTETS_MAX: Final = 16 << 10
 """Larger payloads are never copied on their way out."""
+VARIED: Final = -1
+"""As a length: each has its own."""
 TABLE_AT: Final = 1 + 8
 ROW_OCTETS: Final = 2 + 4 + 1
 JOIN_OCTETS_MAX: Final = 2 << 20
@@ -28,6 +30,7 @@ JOIN_OCTETS_MAX: Final = 2 << 20
 class Form(IntEnum):
     BATCH = 0
     CHANGE = 1
+    MIXED = 2
 
 
 class Group(NamedTuple):
@@ -69,18 +72,71 @@ class Batch:
         head = Writer().u8(Form.BATCH).u64(self.first)
         flat = [value for group in self.groups for value in group[:3]]
         chunks: list[Buffer] = []
-        run: list[Buffer] = [head.rows("HIB", 3, flat).done()]
         for times, length, _, octets, start in self.groups:
             whole = times * length
-            chunk = octets if whole == len(octets) else memoryview(octets)[start : start + whole]
-            if whole > SMALL_OCTETS_MAX:
-                chunks += [b"".join(run), chunk]
-                run = []
-            else:
-                run.append(chunk)
-        if run:
-            chunks.append(b"".join(run))
-        return sliced(chunks, size)
+            mine = whole == len(octets)
+            chunks.append(octets if mine else memoryview(octets)[start : start + whole])
+        return _sliced(head.rows("HIB", 3, flat).done(), chunks, size)
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """The same where most differ in length from those beside them: each has a row of its own."""
+
+    first: int
+    payloads: tuple[bytes, ...]
+    services: bytes
+    """One octet a message."""
+
+    @property
+    def count(self) -> int:
+        return len(self.payloads)
+
+    @property
+    def octets(self) -> int:
+        return sum(map(len, self.payloads))
+
+    def slices(self, size: int) -> list[Buffer]:
+        head = Writer().u8(Form.MIXED).u64(self.first)
+        flat = [0] * (2 * self.count)
+        flat[::2], flat[1::2] = map(len, self.payloads), self.services
+        return _sliced(head.rows("IB", 2, flat).done(), self.payloads, size)
+
+
+Said = Batch | Mixed
+
+
+def said_as(first: int, parts: Sequence[tuple[list[bytes], int, int]]) -> Said:
+    """These messages in the form that takes less; each part is of one service, and of one length
+    unless that is VARIED."""
+    count = sum([len(messages) for messages, _, _ in parts])
+    rows = sum([len(messages) if length == VARIED else 1 for messages, length, _ in parts])
+    if rows * ROW_OCTETS > count * (ROW_OCTETS - 2):
+        payloads = tuple(chain.from_iterable(messages for messages, _, _ in parts))
+        services = b"".join(bytes([service]) * len(messages) for messages, _, service in parts)
+        return Mixed(first, payloads, services)
+    groups: list[Group] = []
+    for messages, length, service in parts:
+        if length == VARIED:
+            groups += [Group(1, len(each), service, each) for each in messages]
+        else:
+            groups += Group.of(messages, length, service)
+    return Batch(first, tuple(groups))
+
+
+def _sliced(head: bytes, chunks: Sequence[Buffer], size: int) -> list[Buffer]:
+    """Small ones are put together, large ones stay where they lie."""
+    runs: list[Buffer] = []
+    run: list[Buffer] = [head]
+    for chunk in chunks:
+        if len(chunk) > SMALL_OCTETS_MAX:
+            runs += [b"".join(run), chunk]
+            run = []
+        else:
+            run.append(chunk)
+    if run:
+        runs.append(b"".join(run))
+    return sliced(runs, size)
 
 
 class Gone(NamedTuple):
@@ -109,59 +165,76 @@ class Change:
         return sliced([out.done()], size)
 
 
-Content = Batch | Change
+Content = Said | Change
 
 
 def head_of(slices: Sequence[Buffer]) -> tuple[int, int] | None:
     """Of a batch that is all here: the number of its first message and how many there are; None is
     a change. Raises `BadPacket` when it is neither."""
-    content = _front(slices)
-    if content is None:
-        return None
-    first, rows, _ = content
-    return first, sum(rows[::3])
+    found = _front(slices)
+    return (found.first, sum(found.times)) if found is not None else None
 
 
-def _front(slices: Sequence[Buffer]) -> tuple[int, tuple[int, ...], int] | None:
-    """Of a batch: its first number, the rows of its table in line, and where payloads begin."""
+class Front(NamedTuple):
+    """Of a batch: its table column by column, and where payloads begin."""
+
+    form: int
+    first: int
+    times: tuple[int, ...]
+    lengths: tuple[int, ...]
+    services: tuple[int, ...]
+    start: int
+
+
+def _front(slices: Sequence[Buffer]) -> Front | None:
     reader = Reader(slices[0])
     form = reader.u8()
     if form == Form.CHANGE:
         return None
-    if form != Form.BATCH:
+    if form not in (Form.BATCH, Form.MIXED):
         raise BadPacket("malformed")
+    mixed = form == Form.MIXED
     first, count = reader.u64(), reader.u16()
-    start = TABLE_AT + 2 + ROW_OCTETS * count
+    start = TABLE_AT + 2 + (ROW_OCTETS - 2 if mixed else ROW_OCTETS) * count
     front, index = bytes(slices[0]), 1
     while len(front) < start and index < len(slices):
         front += bytes(slices[index])
         index += 1
-    rows = Reader(memoryview(front)[TABLE_AT:]).rows("HIB")
-    times, lengths, services = rows[::3], rows[1::3], rows[2::3]
+    rows = Reader(memoryview(front)[TABLE_AT:]).rows("IB" if mixed else "HIB")
+    width = 2 if mixed else 3
+    times = (1,) * count if mixed else rows[::3]
+    lengths, services = rows[width - 2 :: width], rows[width - 1 :: width]
     # Messages of no octets would cost their sender nothing: how many there are is bounded too.
     if rows and (not min(times) or sum(times) > BATCH_COUNT_MAX or max(services) > Service.AGREED):
         raise BadPacket("malformed")
     if start + sum(map(mul, times, lengths)) != sum(map(len, slices)):
         raise BadPacket("malformed")
-    return first, rows, start
+    return Front(form, first, times, lengths, services, start)
 
 
 def read_content(slices: list[Buffer]) -> Content:
     """What the message says, its payloads not cut apart yet. Of a large message the slices are
-    used up."""
+    used up, and those of a mixed one are each the one copy that the application keeps."""
     found = _front(slices)
     if found is None:
         return _change(slices)
-    first, rows, start = found
-    sizes = list(map(mul, rows[::3], rows[1::3]))
-    if sum(sizes) <= JOIN_OCTETS_MAX:
+    form, first, times, lengths, services, start = found
+    sizes = list(map(mul, times, lengths))
+    joins = sum(sizes) <= JOIN_OCTETS_MAX
+    if joins:
         whole = bytes(slices[0]) if len(slices) == 1 else b"".join(slices)
-        starts = accumulate(sizes, initial=start)
-        table = zip(rows[::3], rows[1::3], rows[2::3], repeat(whole), starts, strict=False)
+        ends = list(accumulate(sizes, initial=start))
     else:
         poured = pour(slices, start, sizes)
-        table = zip(rows[::3], rows[1::3], rows[2::3], poured, repeat(0), strict=False)
-    return Batch(first, tuple(map(Group._make, table)))
+    if form == Form.MIXED:
+        if joins:
+            poured = [whole[at:end] for at, end in pairwise(ends)]
+        return Mixed(first, tuple(poured), bytes(services))
+    places = (
+        zip(repeat(whole), ends, strict=False) if joins else zip(poured, repeat(0), strict=False)
+    )
+    table = zip(times, lengths, services, places, strict=False)
+    return Batch(first, tuple([Group(n, length, s, *at) for n, length, s, at in table]))
 
 
 def _change(slices: Sequence[Buffer]) -> Change:

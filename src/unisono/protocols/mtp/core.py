@@ -25,9 +25,7 @@ from unisono.protocols.mtp.agreement import (
     Consumer,
     Producer,
 )
-from unisono.protocols.mtp.batch import (
-    Batch,
-)
+from unisono.protocols.mtp.batch import Said
 from unisono.protocols.mtp.chair import Chair
 from unisono.protocols.mtp.council import NO_HEADER, Council
 from unisono.protocols.mtp.entrance import Entrance
@@ -89,7 +87,7 @@ class Mtp:
         parameters = self.parameters
         self.pace = Pace(parameters.heartbeat_us, parameters.window, parameters.retention)
         self.consumer = Consumer(parameters.tokens)
-        self.producer: Producer[Batch] = Producer()
+        self.producer: Producer[Said] = Producer()
         self.outlet = Outlet(self.door, self.pace, parameters.dally, self.header_octets)
         self.inlet = Inlet(self.door, self.pace, parameters.dally, self.dice)
         self.web = Web()

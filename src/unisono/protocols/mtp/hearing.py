@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
 from unisono.core import Deliver, Effect, Install
 from unisono.errors import BadPacket
-from unisono.model import Buffer, Service
+from unisono.model import Buffer, Message, Service
 from unisono.parts.spans import Span, Spans
 from unisono.protocols.mtp.agreement import ACCEPTED, PENDING, REJECTED, Next, Status
 from unisono.protocols.mtp.agreement import Data as Whereabouts
-from unisono.protocols.mtp.batch import Batch, Change, Content, read_content
+from unisono.protocols.mtp.batch import Batch, Change, Content, Mixed, Said, read_content
 from unisono.protocols.mtp.decision import machine_of
 from unisono.protocols.mtp.entrance import ROSTER
 from unisono.protocols.mtp.figure import CATCHING_UP, INSIDE, LEAVING
@@ -29,6 +32,8 @@ SPOOL_OCTETS_MAX: Final = 64 << 20
 """A joiner that waits for the state takes on so much of what is said; then the web waits for it."""
 SERVICES: Final = {int(service): service for service in Service}
 """An enumeration looks its members up far more slowly."""
+
+_message = partial(tuple.__new__, Message)
 
 
 class Hearing:
@@ -127,7 +132,7 @@ class Hearing:
             return
         if core.verdict is not None or core.entrance.gone() or self.more:
             return
-        spans: list[Span] = []
+        heard: list[Sequence[Message]] = []
         count = 0
         while not self.more:
             number = core.consumer.next_out
@@ -139,14 +144,13 @@ class Hearing:
                 origin = self._origin(number)
                 content = self._content(number)
                 self._step_on(number, ACCEPTED)
-                if isinstance(content, Batch):
-                    self._append(origin, content, spans)
+                if isinstance(content, Batch | Mixed):
+                    self._append(origin, content, heard)
                     count += content.count
                     self.more = count >= DELIVER_COUNT_MAX
                 elif isinstance(content, Change):
-                    if spans:
-                        out.append(Deliver(Spans(spans)))
-                        spans, count = [], 0
+                    out += map(Deliver, heard)
+                    heard, count = [], 0
                     if not self._change(number, content, out):
                         break
             else:
@@ -155,8 +159,7 @@ class Hearing:
                 if due is Next.REJOIN and self.status(number) is ACCEPTED:
                     core.doom(f"message {number} was accepted and cannot be had")
                 break
-        if spans:
-            out.append(Deliver(Spans(spans)))
+        out += map(Deliver, heard)
 
     def _content(self, number: int) -> Content | None:
         core = self._core
@@ -193,22 +196,31 @@ class Hearing:
         message = core.inlet.incoming.get(number)
         return message.origin if message is not None else 0
 
-    def _append(self, origin: int, batch: Batch, spans: list[Span]) -> None:
+    def _append(self, origin: int, batch: Said, heard: list[Sequence[Message]]) -> None:
         core = self._core
         web = core.web
         sender = web.members.get(origin)
-        if sender is None or not batch.groups:
-            if batch.groups:
+        count = batch.count
+        if sender is None or not count:
+            if count:
                 core.door.drop("stranger")
             return
         view, place, n = web.view, web.place + 1, batch.first
+        web.place += count
+        web.upto[origin] = n + count - 1
+        if isinstance(batch, Mixed):
+            levels = map(SERVICES.__getitem__, batch.services)
+            numbers, places = range(n, n + count), range(place, place + count)
+            rows = zip(repeat(sender), batch.payloads, numbers, repeat(view), places, levels)
+            heard.append(list(map(_message, rows)))
+            return
+        spans: list[Span] = []
         for times, length, service, octets, start in batch.groups:
             level = SERVICES[service]
             spans.append(Span(sender, octets, start, length, times, n, view, place, level))
             place += times
             n += times
-        web.place = place - 1
-        web.upto[origin] = n - 1
+        heard.append(Spans(spans))
 
     def _change(self, number: int, change: Change, out: list[Effect]) -> bool:
         """[MTP 5.3] The members change at this place. False when that is the end of us."""

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from unisono.core import EVERYONE, Effect, Multicast, Send, Setting
 from unisono.model import Address, Service
 from unisono.protocols.mtp.agreement import PENDING, Token
-from unisono.protocols.mtp.batch import BATCH_COUNT_MAX, BATCH_OCTETS_MAX, Batch, Content, Group
+from unisono.protocols.mtp.batch import (
+    BATCH_COUNT_MAX,
+    BATCH_OCTETS_MAX,
+    VARIED,
+    Content,
+    Said,
+    said_as,
+)
 from unisono.protocols.mtp.council import NO_HEADER
 from unisono.protocols.mtp.figure import CATCHING_UP
 from unisono.protocols.mtp.packets import (
@@ -32,7 +40,7 @@ MESSAGE_OCTETS: Final = 32
 
 
 class Alike(NamedTuple):
-    """Messages of one length and service that were said one after the other."""
+    """Messages of one service, and of one length or VARIED, that were said one after the other."""
 
     messages: list[bytes]
     length: int
@@ -41,6 +49,8 @@ class Alike(NamedTuple):
     def fit(self, room: int, left: int) -> int:
         """How many of them have room, and are not too many."""
         count = min(left, len(self.messages))
+        if self.length == VARIED:
+            return bisect_right(list(accumulate(map(len, self.messages[:count]))), room)
         if self.length:
             return min(count, max(0, room) // self.length)
         return count if room >= 0 else 0
@@ -61,7 +71,7 @@ class Speech:
         self._flight_octets = 0
         self._said = 0
         """Messages that left the queue: the number of the last one."""
-        self._again: deque[Batch] = deque()
+        self._again: deque[Said] = deque()
         self.asked_us = 0
 
     def room(self) -> int:
@@ -72,15 +82,10 @@ class Speech:
         messages = event.messages
         lengths = list(map(len, messages))
         self._queue_octets += sum(lengths) + MESSAGE_OCTETS * len(lengths)
-        if lengths and lengths.count(lengths[0]) == len(lengths):
-            # Most often all are alike, and then nothing is done message by message.
-            self._add(messages, lengths[0], service)
-            return
-        start = 0
-        for length, alike in groupby(lengths):
-            end = start + sum(1 for _ in alike)
-            self._add(messages[start:end], length, service)
-            start = end
+        # Most often all are alike, and then nothing is done message by message.
+        alike = bool(lengths) and lengths.count(lengths[0]) == len(lengths)
+        if lengths:
+            self._add(messages, lengths[0] if alike else VARIED, service)
 
     def _add(self, messages: Sequence[bytes], length: int, service: int) -> None:
         last = self._queue[-1] if self._queue else None
@@ -113,7 +118,7 @@ class Speech:
     def _packets_wanted(self) -> int:
         octets = self._again[0].octets if self._again else self._queue_octets
         if not self._again and self._queue:
-            octets = min(octets, max(BATCH_OCTETS_MAX, self._queue[0].length))
+            octets = min(octets, max(BATCH_OCTETS_MAX, len(self._queue[0].messages[0])))
         return 1 + octets // self.slice_octets
 
     def use(self, packet: Grant, out: list[Effect]) -> None:
@@ -143,27 +148,28 @@ class Speech:
         held = Held(core.key, number, slices, 0, core.now_us, audience, content)
         core.outlet.send(held)
 
-    def _gather(self) -> Batch:
+    def _gather(self) -> Said:
         """All that was said while the token was awaited; nothing gives it back."""
-        groups: list[Group] = []
+        parts: list[Alike] = []
         room, left = BATCH_OCTETS_MAX, BATCH_COUNT_MAX
         while self._queue:
-            messages, length, service = self._queue[0]
-            fit = self._queue[0].fit(room, left) or int(not groups)
+            head = self._queue[0]
+            fit = head.fit(room, left) or int(not parts)
             if not fit:
                 break
-            groups += Group.of(messages[:fit], length, service)
-            room -= fit * length
+            part = head._replace(messages=head.messages[:fit])
+            parts.append(part)
+            room -= sum(map(len, part.messages))
             left -= fit
-            del messages[:fit]
-            if not messages:
+            del head.messages[:fit]
+            if not head.messages:
                 self._queue.popleft()
-        batch = Batch(self._said + 1, tuple(groups))
+        batch = said_as(self._said + 1, parts)
         self._said += batch.count
         self._queue_octets -= self._cost(batch)
         return batch
 
-    def _cost(self, batch: Batch) -> int:
+    def _cost(self, batch: Said) -> int:
         return batch.octets + MESSAGE_OCTETS * batch.count
 
     def settle(self) -> None:
@@ -177,7 +183,7 @@ class Speech:
         # Deviates [MTP Figure 2]: a producer that is still there says again what was rejected, by
         # another token; the figure sends once and never learns what became of it.
         for batch in reversed(rejected):
-            if batch.groups:
+            if batch.count:
                 self._again.appendleft(batch)
                 self._flight_octets += self._cost(batch)
 
