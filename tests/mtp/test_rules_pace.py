@@ -31,7 +31,7 @@ def press(room: Room, pressure: Pressure) -> Pace:
 def test_consumers_in_need_pull_towards_safety_and_calm_towards_speed() -> None:
     room = together("a", "b", "c")
     wished = press(room, Pressure.CALM)
-    assert wished == Pace(10_000, 256, 3)
+    assert wished == Pace(10_000, 512, 3)
     losing = press(room, Pressure.LOSING)
     assert losing.window < wished.window
     assert losing.retention > wished.retention
@@ -57,7 +57,7 @@ def test_a_consumer_under_pressure_tells_and_all_hear_of_the_new_pace() -> None:
     room.obey("congest c on\nsay b word\nadvance 130ms")
     assert Pressure.FULL in {report.pressure for report in room.of(Report, "c")}
     room.obey("advance 300ms")
-    assert core(room, "a").pace.window < 256
+    assert core(room, "a").pace.window < 512
     assert core(room, "b").pace == core(room, "c").pace == core(room, "a").pace
     room.obey("congest c off\nadvance 100ms")
     room.hush()

@@ -129,7 +129,7 @@ def test_every_packet_tells_the_pace_the_last_statuses_and_the_next_number() -> 
         header = sent.packet.header
         pace = core(room, sent.by).pace
         assert header.heartbeat_us == pace.heartbeat_us == 10_000
-        assert 128 < header.window <= 256
+        assert 256 < header.window <= 512
         assert 3 <= header.retention <= 5
         assert len(header.last) == header.t == 3
         assert header.next >= header.base > 0
@@ -146,7 +146,7 @@ def test_what_is_sent_again_has_its_old_data_and_number_and_a_header_of_now() ->
     room.obey("lose 9 b > c data\nsay b word\nadvance 5ms")
     first = room.of(Data, "b")[0]
     assert first.header.last[0] is PENDING, "what d says is not settled"
-    assert first.header.window == 256
+    assert first.header.window == 512
     room.obey("heal")
     room._step(room.actors["a"], handed(room, room.sends(Data, "d")[0]))
     core(room, "a").pace.window, core(room, "a").pace.retention = 100, 5

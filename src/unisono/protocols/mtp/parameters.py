@@ -13,7 +13,7 @@ DEFAULTS: Final[Mapping[str, int]] = {
     "masters": 1,
     "tokens": 8,
     "heartbeat_us": 10_000,
-    "window": 256,
+    "window": 512,
     "dally": 0,
     "detect_us": 1_000_000,
     "members_count_max": 64,
