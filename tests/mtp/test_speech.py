@@ -152,3 +152,4 @@ def test_what_was_rejected_is_said_again_before_what_came_later() -> None:
     said = room.obey("crash b\nadvance 1800ms\nheal\nadvance 1500ms")
     assert delivered(said) == {name: ["one", "two", "three"] for name in "cdef"}
     assert "broken" not in room.obey("check fifo no_duplication total_order")
+    assert core(room, "d").room() == core(room, "e").room(), "and nothing of the window is lost"

@@ -137,9 +137,12 @@ class Speech:
     def granted(self, token: Token, audience: tuple[Address, ...], out: list[Effect]) -> None:
         """`multicast {Master} ∪ Receiver(members) ["data", s, last, m]`"""
         core = self._core
-        batch = self._again.popleft() if self._again else self._gather()
+        if self._again:
+            batch = self._again.popleft()  # It has been counted since it was first said.
+        else:
+            batch = self._gather()
+            self._flight_octets += self._cost(batch)
         core.producer.granted(token, batch)
-        self._flight_octets += self._cost(batch)
         self.send_content(token.number, batch, audience)
 
     def send_content(self, number: int, content: Content, audience: tuple[Address, ...]) -> None:
@@ -178,14 +181,13 @@ class Speech:
         if not core.producer.flights:
             return
         accepted, rejected = core.producer.settled(core.hearing.status)
-        for batch in (*accepted, *rejected):
+        for batch in accepted:
             self._flight_octets -= self._cost(batch)
         # Deviates [MTP Figure 2]: a producer that is still there says again what was rejected, by
         # another token; the figure sends once and never learns what became of it.
         for batch in reversed(rejected):
             if batch.count:
                 self._again.appendleft(batch)
-                self._flight_octets += self._cost(batch)
 
     def advertise(self, out: list[Effect]) -> None:
         """[MTP 3.3] A token holder whose message is not settled says how far it is, unless its next
