@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from tests.ring.theatre import (
     Room,
+    S,
     at_rest,
+    gather,
     handed,
     holder_of,
     packets_in,
     quiet,
     sealed,
+    site,
     step,
     together,
 )
@@ -49,6 +52,18 @@ def test_who_speaks_again_and_again_is_one_hop_away_from_all() -> None:
             at_us, message = room.heard[other][-1]
             assert message.payload == b"%d" % n and at_us - said_us <= 2 * MS
     assert not room.of(Code.DATA_BC_RQU), "nobody was asked to say it"
+
+
+def test_who_comes_expects_the_token_where_the_others_do() -> None:
+    room = quiet("a", "b", sites=3)
+    say(room, "a", b"before c")
+    room.obey("advance 20ms\nstart ring c sites=3\njoin c")
+    gather(room, "a", "b", "c")
+    for _ in range(100):
+        assert len({site(room, name).token.wait_us() for name in "abc"}) <= 2
+        room.pass_ms(7)
+        if len({S(room, name) for name in "abc"}) == 1:
+            assert len({site(room, name).token.wait_us() for name in "abc"}) == 1
 
 
 def test_a_rest_with_one_that_left_is_a_rest_with_nobody() -> None:

@@ -370,6 +370,7 @@ class Site(Desk):
         self.ordering.enter(ring)
         self.taken = self.ordering.S
         self.speech.new_ring(len(ring.seats))
+        self.token.new_ring()
         self.repair.forget()
         self.entrance.forget_state()
         self.memory = self.memory or founding

@@ -53,6 +53,10 @@ class TokenWork:
         core = self._core
         return core.ring.seats[core.ring.holder(core.ordering.S)].member
 
+    def new_ring(self) -> None:
+        """Who comes does not know who spoke before, so the token rests with nobody yet."""
+        self._speaker = None
+
     def begin(self, out: list[Effect]) -> None:
         """A new ring, or the old one goes on."""
         self.idle = 0
