@@ -37,6 +37,10 @@ _I32: Final = Struct("!i")
 CUT_COUNT: Final = 64
 """So many fields are cut apart by one call."""
 
+KEPT_MAX: Final = 4096
+KEPT_COUNT_MAX: Final = 128
+"""Layouts of so many fields are kept."""
+
 _arrays: dict[tuple[str, int], Struct] = {}
 
 
@@ -108,6 +112,16 @@ def open_alike(
     return _array("H", len(pieces)).unpack(indices)[:count], pieces[:count]
 
 
+def begin_alike(packets: memoryview, size: int, octets: int) -> bool:
+    """Whether the second of these datagrams, of one size and side by side, begins as the first
+    does: in what a checksum does not look at, and in so many octets of the body."""
+    at, end = ENVELOPE_OCTETS, ENVELOPE_OCTETS + octets
+    if len(packets) < 2 * size or size < end + 2:
+        return False
+    front, head = packets[:_CHECKED], packets[at:end]
+    return front == packets[size : size + _CHECKED] and head == packets[size + at : size + end]
+
+
 def _checksums(begun: int, indices: Buffer, pieces: Sequence[bytes]) -> bytes:
     """Of index and piece, each reckoned on from the same beginning."""
     count = len(pieces)
@@ -153,7 +167,9 @@ def _array(fields: str, count: int) -> Struct:
     known = _arrays.get((fields, count))
     if known is None:
         known = Struct("!" + fields * count)
-        if len(_arrays) < 4096:  # Bounded: a hostile count cannot fill the memory.
+        if count <= KEPT_COUNT_MAX:  # Bounded: a hostile count cannot fill the memory.
+            if len(_arrays) >= KEPT_MAX:
+                _arrays.clear()
             _arrays[fields, count] = known
     return known
 

@@ -48,6 +48,8 @@ def test_parted_or_looked_at_they_are_the_same(
     assert [*first] == messages[:count] and [*rest] == messages[count:]
     assert [*whole] == messages
     assert whole.payloads() == [message.payload for message in messages], "looked at"
+    first, rest = whole.parted(count)
+    assert [*first] == messages[:count] and [*rest] == messages[count:]
 
 
 @given(st.lists(shapes, min_size=1, max_size=4), st.integers(1, 400), st.booleans())

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from unisono.errors import BadPacket
 from unisono.model import Address, Burst, Member
+from unisono.parts import door
 from unisono.parts.door import Alike, Door
 from unisono.wire import (
     ENVELOPE_OCTETS,
@@ -19,6 +20,7 @@ from unisono.wire import (
     Writer,
     crc32,
     cut,
+    open_alike,
     seal,
     seal_alike,
     tag_of,
@@ -116,15 +118,34 @@ def test_what_comes_together_is_opened_as_each_alone_would_be(
 
 
 def test_a_packet_mangled_where_it_is_like_the_one_before_is_read_as_it_was_sent() -> None:
-    packets = seal_alike(4, 5, tag_of("g"), 9, b"head", [b"one", b"two"])
-    size = len(packets) // 2
-    packets[size] ^= 1
-    packets[size + ENVELOPE_OCTETS] ^= 1
+    packets = seal_alike(4, 5, tag_of("g"), 9, b"head", [b"one", b"two", b"six"])
+    size = len(packets) // 3
+    packets[2 * size] ^= 1
+    packets[2 * size + ENVELOPE_OCTETS] ^= 1
     (opened,) = Door(4, {5: "five"}, "g").admit_alike(Burst(memoryview(packets), size), 4)
     assert isinstance(opened, Alike)
-    assert (opened.indices, opened.pieces) == ((0, 1), (b"one", b"two"))
-    packets[0] ^= 1
-    assert not list(Door(4, {5: "five"}, "g").admit_alike(Burst(memoryview(packets), size), 4))
+    assert (opened.indices, opened.pieces) == ((0, 1, 2), (b"one", b"two", b"six"))
+
+
+def test_packets_of_which_none_is_like_its_neighbour_cost_no_more_than_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked_at: list[int] = []
+
+    def counted(packets: memoryview, size: int, octets: int) -> object:
+        looked_at.append(len(packets) // size)
+        return open_alike(packets, size, octets)
+
+    monkeypatch.setattr(door, "open_alike", counted)
+    bodies = [bytes([n % 7, n % 3]) + bytes(20) for n in range(600)]
+    packets = b"".join(seal(4, 5, tag_of("g"), 9, body) for body in bodies)
+    burst = Burst(memoryview(packets), len(packets) // 600)
+    assert len(list(Door(4, {5: "five"}, "g").admit_alike(burst, 2))) == 600
+    assert not looked_at
+    alike = seal_alike(4, 5, tag_of("g"), 9, b"head", [bytes(9)] * 600)
+    burst = Burst(memoryview(alike), len(alike) // 600)
+    found = list(Door(4, {5: "five"}, "g").admit_alike(burst, 4))
+    assert len(found) == -(-600 // 64) and max(looked_at) == 64
 
 
 @pytest.mark.parametrize(

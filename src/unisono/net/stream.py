@@ -208,6 +208,8 @@ class Stream:
         if self._end is not None:
             return
         if isinstance(entries, Spans):
+            if not entries:
+                return
             self._add(Chunk(entries))
         elif set(map(type, entries)) == {Message}:
             # Messages that come together are not looked at one by one.
@@ -322,6 +324,8 @@ class Stream:
 
     async def next_batch(self, count_max: int) -> Batch:
         """All that waits, up to a mark."""
+        if count_max < 1:
+            raise Misuse(f"a batch has at least one item, so count_max must not be {count_max}")
         if monotonic() - self._turn_s > TURN_S:
             await self._let_turn()
         while True:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Burst, Packets
 from unisono.wire import (
-    ENVELOPE_OCTETS,
     NO_LIFE,
     Envelope,
+    begin_alike,
     open_alike,
     seal,
     seal_alike,
     tag_of,
     unseal,
 )
+
+ROW_COUNT: Final = 64
+"""Packets that are opened at once."""
 
 
 class Alike(NamedTuple):
@@ -84,14 +87,17 @@ class Door:
         buffer, size, start = packets.buffer, packets.size, 0
         while start < len(buffer):
             envelope = self._opened(buffer[start : start + size])
-            left = (len(buffer) - start) // size
+            here = start
             start += size
             if envelope is None:
                 continue
-            if left < 2 or size < ENVELOPE_OCTETS + octets + 2:
+            # No more at once, and only where it looks worth while: a burst of which none is like
+            # its neighbour costs little more than packets that come alone.
+            row = buffer[here : here + ROW_COUNT * size]
+            if not begin_alike(row, size, octets):
                 yield envelope
                 continue
-            indices, pieces = open_alike(buffer[start - size :], size, octets)
+            indices, pieces = open_alike(row, size, octets)
             if len(indices) < 2:
                 yield envelope
                 continue

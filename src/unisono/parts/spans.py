@@ -78,7 +78,9 @@ class Spans(Sequence[Message]):
         return [payload for span in self._spans for payload in span.payloads()]
 
     def parted(self, count: int) -> tuple[Spans, Spans]:
-        """The first so many, and the others; of those that nobody looked at."""
+        """The first so many, and the others."""
+        if self._made is not None:
+            return _looked_at(self._made[:count]), _looked_at(self._made[count:])
         first, rest = list[Span](), list(self._spans)
         while count and count >= rest[0].times:
             first.append(rest.pop(0))
@@ -108,3 +110,7 @@ class Spans(Sequence[Message]):
 
     def __getitem__(self, at: int | slice) -> Message | list[Message]:
         return self._all()[at]
+
+
+def _looked_at(messages: list[Message]) -> Spans:
+    return Spans(list(map(Span.of, messages)))

@@ -222,10 +222,12 @@ class Outlet:
     def _packets(self, held: Held, row: range) -> Bursts:
         """These of its packets, sealed as they leave."""
         self._door.sent(Kind.DATA, len(row))
-        return Bursts(len(row), self._sealing(held, row, self._header(held.number)))
+        return Bursts(
+            len(row), self._sealing(held, row, self._header(held.number), self._door.life)
+        )
 
-    def _sealing(self, held: Held, row: range, header: bytes) -> Iterator[Burst]:
-        slices, life, whose = held.slices, self._door.life, (held.origin, held.number)
+    def _sealing(self, held: Held, row: range, header: bytes, life: int) -> Iterator[Burst]:
+        slices, whose = held.slices, (held.origin, held.number)
         last, at = len(slices) - 1, row.start
         size = ENVELOPE_OCTETS + len(header) + DATA_OCTETS + len(slices[at])
         while at < row.stop:

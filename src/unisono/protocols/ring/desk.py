@@ -92,10 +92,11 @@ class Desk:
             octets = header.octets(PIECE_AT + len(turn.content))
             return [self.seal(code, octets + TURN.pack(1, turn.flags, 0) + turn.content)]
         self.door.sent(code, len(indices))
-        return Bursts(len(indices), self._sealing(code, header, turn, indices))
+        return Bursts(len(indices), self._sealing(code, header, turn, indices, self.version.leader))
 
-    def _sealing(self, code: Code, header: Header, turn: Turn, indices: range) -> Iterator[Burst]:
-        leader = self.version.leader
+    def _sealing(
+        self, code: Code, header: Header, turn: Turn, indices: range, leader: int
+    ) -> Iterator[Burst]:
         size = ENVELOPE_OCTETS + PIECE_AT + turn.piece_octets
         whole = min(indices.stop, len(turn.content) // turn.piece_octets)
         rows = [range(at, min(at + BURST, whole)) for at in range(indices.start, whole, BURST)]
