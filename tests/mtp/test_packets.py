@@ -12,10 +12,10 @@ from tests.mtp.theatre import batch_of, payloads_of, services_of
 from tests.wire.test_wire import hosts, members
 from unisono.errors import BadPacket
 from unisono.model import Address, Member, Service
+from unisono.parts.queued import VARIED
 from unisono.protocols.mtp.agreement import Master, Status
 from unisono.protocols.mtp.batch import (
     BATCH_COUNT_MAX,
-    VARIED,
     Change,
     Content,
     Form,

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Member, Service
 from unisono.parts.packing import pour, sliced
+from unisono.parts.queued import VARIED
 from unisono.wire import Reader, Writer
 
 BATCH_OCTETS_MAX: Final = 1 << 20
@@ -19,8 +20,6 @@ BATCH_OCTETS_MAX: Final = 1 << 20
 BATCH_COUNT_MAX: Final = 4096
 SMALL_OCTETS_MAX: Final = 16 << 10
 """Larger payloads are never copied on their way out."""
-VARIED: Final = -1
-"""As a length: each has its own."""
 TABLE_AT: Final = 1 + 8
 ROW_OCTETS: Final = 2 + 4 + 1
 JOIN_OCTETS_MAX: Final = 2 << 20

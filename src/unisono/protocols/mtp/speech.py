@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from itertools import accumulate
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING
 
 from unisono.core import EVERYONE, Effect, Multicast, Send, Setting
 from unisono.model import Address, Service
+from unisono.parts.queued import MESSAGE_OCTETS, VARIED, Queued
 from unisono.protocols.mtp.agreement import PENDING, Token
 from unisono.protocols.mtp.batch import (
     BATCH_COUNT_MAX,
     BATCH_OCTETS_MAX,
-    VARIED,
     Content,
     Said,
     said_as,
@@ -35,26 +33,6 @@ from unisono.wire import ENVELOPE_OCTETS
 if TYPE_CHECKING:
     from unisono.protocols.mtp.core import Mtp
 
-MESSAGE_OCTETS: Final = 32
-"""What a message costs beside its payload, in the window."""
-
-
-class Alike(NamedTuple):
-    """Messages of one service, and of one length or VARIED, that were said one after the other."""
-
-    messages: list[bytes]
-    length: int
-    service: int
-
-    def fit(self, room: int, left: int) -> int:
-        """How many of them have room, and are not too many."""
-        count = min(left, len(self.messages))
-        if self.length == VARIED:
-            return bisect_right(list(accumulate(map(len, self.messages[:count]))), room)
-        if self.length:
-            return min(count, max(0, room) // self.length)
-        return count if room >= 0 else 0
-
 
 class Speech:
     """The producer of one member."""
@@ -66,7 +44,7 @@ class Speech:
             setting.packet_octets_max - ENVELOPE_OCTETS - HEADER_OCTETS - DATA_OCTETS
         )
         """Of a message, in one packet."""
-        self._queue: deque[Alike] = deque()
+        self._queue: deque[Queued] = deque()
         self._queue_octets = 0
         self._flight_octets = 0
         self._said = 0
@@ -92,7 +70,7 @@ class Speech:
         if last is not None and last.length == length and last.service == service:
             last.messages.extend(messages)
         else:
-            self._queue.append(Alike(list(messages), length, service))
+            self._queue.append(Queued(list(messages), length, service))
 
     def unsaid(self) -> bool:
         """Something of ours is not settled."""
@@ -153,7 +131,7 @@ class Speech:
 
     def _gather(self) -> Said:
         """All that was said while the token was awaited; nothing gives it back."""
-        parts: list[Alike] = []
+        parts: list[Queued] = []
         room, left = BATCH_OCTETS_MAX, BATCH_COUNT_MAX
         while self._queue:
             head = self._queue[0]

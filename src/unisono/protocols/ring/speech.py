@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final
 
 from unisono.core import Setting
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Service, ServiceLevel
+from unisono.parts.queued import MESSAGE_OCTETS, Queued
 from unisono.protocols.ring.pace import Pace
 from unisono.protocols.ring.packets import HEADER_OCTETS, TURN_OCTETS, Delegate
 from unisono.protocols.ring.turn import (
@@ -31,24 +32,7 @@ from unisono.protocols.ring.turn import (
 )
 from unisono.wire import ENVELOPE_OCTETS
 
-MESSAGE_OCTETS: Final = 32
-"""What a message costs beside its payload, in the window."""
 DELEGATES_MAX: Final = 64
-
-
-class Alike(NamedTuple):
-    """Messages of one length and service that were said one after the other."""
-
-    messages: list[bytes]
-    length: int
-    service: int
-
-    def fit(self, room: int, left: int) -> int:
-        """How many of them have room, and are not too many."""
-        count = min(left, len(self.messages))
-        if self.length:
-            return min(count, max(0, room) // self.length)
-        return count if room >= 0 else 0
 
 
 class Speech:
@@ -61,7 +45,7 @@ class Speech:
             setting.packet_octets_max - ENVELOPE_OCTETS - HEADER_OCTETS - TURN_OCTETS
         )
         """Of a turn, in one packet."""
-        self._queue: deque[Alike] = deque()
+        self._queue: deque[Queued] = deque()
         self._queue_octets = 0
         self.ordered = 0
         """Our messages that have their place: the number of the last one. The queue's head is the
@@ -100,7 +84,7 @@ class Speech:
         if last is not None and last.length == length and last.service == level:
             last.messages.extend(messages)
         else:
-            self._queue.append(Alike(list(messages), length, level))
+            self._queue.append(Queued(list(messages), length, level))
 
     def has_own(self) -> bool:
         return bool(self._queue)

@@ -1,0 +1,29 @@
+"""What a member said and has not sent: messages that can be taken together stand together."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+VARIED: Final = -1
+"""As a length: they differ."""
+MESSAGE_OCTETS: Final = 32
+"""What a message costs beside its payload, in the window."""
+
+
+class Queued(NamedTuple):
+    """Messages of one service, and of one length or VARIED, that were said one after the other."""
+
+    messages: list[bytes]
+    length: int
+    service: int
+
+    def fit(self, room: int, left: int) -> int:
+        """How many of them have room, and are not too many."""
+        count = min(left, len(self.messages))
+        if self.length == VARIED:
+            return bisect_right(list(accumulate(map(len, self.messages[:count]))), room)
+        if self.length:
+            return min(count, max(0, room) // self.length)
+        return count if room >= 0 else 0
