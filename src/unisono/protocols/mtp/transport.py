@@ -237,7 +237,8 @@ class Outlet:
                 head = Data.head(header, *whose, at, False)
                 pieces = list(map(bytes, slices[at:end]))
                 packets += self._door.seal_alike(Kind.DATA, head, pieces, life, at & 0xFFFF)
-            if end == last < row.stop:  # It does not begin as the others do, and may be shorter.
+            # The last does not begin as the others do, and may be shorter.
+            if end == last < row.stop and end - at < BURST:
                 head, piece = Data.head(header, *whose, last, True), bytes(slices[last])
                 packets += self._door.seal_alike(Kind.DATA, head, [piece], life, last & 0xFFFF)
                 end += 1
