@@ -136,9 +136,9 @@ def coalesced(packets: Sequence[Buffer]) -> Sequence[Buffer]:
     """Packets that came together as the kernel hands them over: side by side, where all are of one
     length but the last, which may be shorter."""
     lengths = list(map(len, packets))
-    if len(lengths) < 2 or lengths.count(lengths[0]) < len(lengths) - 1 or not lengths[-1]:
+    if len(lengths) < 2 or not 0 < lengths[-1] <= lengths[0]:
         return packets
-    if lengths[-2] != lengths[0] or lengths[-1] > lengths[0]:
+    if lengths[:-1].count(lengths[0]) < len(lengths) - 1:
         return packets
     return Burst(memoryview(b"".join(packets)), lengths[0])
 

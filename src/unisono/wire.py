@@ -1,7 +1,12 @@
 """Bytes to packets and back; the only file that knows `struct`.
 
-Every datagram of every protocol begins with the same envelope. What a protocol puts behind it,
-it writes with a `Writer` and reads with a `Reader`: hostile bytes raise `BadPacket`, nothing else.
+Every datagram of every protocol has the same envelope: a front, and a checksum at its end. What a
+protocol puts in between it writes with a `Writer` and reads with a `Reader`: hostile bytes raise
+`BadPacket`, nothing else.
+
+The checksum is a CRC that begins at SOUND and, over a packet with its checksum, ends there again.
+So the CRC of packets side by side is SOUND as well, and a burst is checked by one call: an error in
+any of them changes what follows, and nothing behind it can change it back.
 """
 
 from __future__ import annotations
@@ -22,22 +27,26 @@ except ImportError:  # The same numbers, ten times as slow.
     from zlib import crc32
 
 MAGIC: Final = 0x554E  # "UN"
-VERSION: Final = 1
+VERSION: Final = 2
 NO_LIFE: Final = 0
 """The life named by those that are not in the group yet."""
 
-#                   magic version protocol kind flags group life checksum
-_ENVELOPE: Final = Struct("!HBBBBQQI")
-_CHECKED: Final = _ENVELOPE.size - 4
-ENVELOPE_OCTETS: Final = _ENVELOPE.size
+#                   magic version protocol kind flags group life
+_FRONT: Final = Struct("!HBBBBQQ")
+FRONT_OCTETS: Final = _FRONT.size
+_SUM: Final = Struct("<I")
+SUM_OCTETS: Final = _SUM.size
+ENVELOPE_OCTETS: Final = FRONT_OCTETS + SUM_OCTETS
+SOUND: Final = 0x2144DF1C
+"""What the CRC of any bytes is that end with their own CRC, lowest octet first."""
 
 _U8, _U16, _U32, _U64 = Struct("!B"), Struct("!H"), Struct("!I"), Struct("!Q")
 _I32: Final = Struct("!i")
 
 CUT_COUNT: Final = 64
-"""So many fields are cut apart by one call."""
+"""So many fields are cut apart at once."""
 
-KEPT_MAX: Final = 4096
+KEPT_MAX: Final = 1024
 KEPT_COUNT_MAX: Final = 128
 """Layouts of so many fields are kept."""
 
@@ -45,7 +54,7 @@ _arrays: dict[tuple[str, int], Struct] = {}
 
 
 class Envelope(NamedTuple):
-    """The front of a packet, checked; `body` is what follows it, not copied."""
+    """A packet, checked; `body` is what its envelope holds, not copied."""
 
     kind: int
     life: int
@@ -58,9 +67,9 @@ def tag_of(text: str) -> int:
 
 
 def seal(protocol: int, kind: int, group: int, life: int, body: Buffer) -> bytes:
-    """One datagram: the envelope with its checksum, then the body."""
-    front = _ENVELOPE.pack(MAGIC, VERSION, protocol, kind, 0, group, life, 0)[:_CHECKED]
-    return b"".join((front, _U32.pack(crc32(body, crc32(front))), body))
+    """One datagram: front, body, checksum."""
+    front = _FRONT.pack(MAGIC, VERSION, protocol, kind, 0, group, life)
+    return b"".join((front, body, _SUM.pack(crc32(body, crc32(front, SOUND)))))
 
 
 def seal_alike(
@@ -71,106 +80,89 @@ def seal_alike(
     head: bytes,
     pieces: Sequence[bytes],
     first: int = 0,
-) -> bytearray:
+) -> bytes:
     """Datagrams side by side whose bodies are `head`, a 16-bit index that begins at `first`, and a
     piece; the pieces have one length. Nothing is done for each of them alone."""
-    front = _ENVELOPE.pack(MAGIC, VERSION, protocol, kind, 0, group, life, 0)
-    begun = crc32(head, crc32(front[:_CHECKED]))
-    packets = bytearray(front + head + bytes(2)).join((b"", *pieces))
-    count, at = len(pieces), ENVELOPE_OCTETS + len(head)
-    size = at + 2 + len(pieces[0])
-    indices = _array("H", count).pack(*range(first, first + count))
-    packets[at::size], packets[at + 1 :: size] = indices[::2], indices[1::2]
-    sums = _checksums(begun, indices, pieces)
-    for place in range(4):
-        packets[_CHECKED + place :: size] = sums[place::4]
-    return packets
+    front = _FRONT.pack(MAGIC, VERSION, protocol, kind, 0, group, life) + head
+    count = len(pieces)
+    indices = _array("!2s", count).unpack(_array("!H", count).pack(*range(first, first + count)))
+    fields: list[bytes | int] = [front] * (4 * count)
+    fields[1::4], fields[2::4] = indices, pieces
+    begun = map(crc32, indices, repeat(crc32(front, SOUND)))
+    fields[3::4] = map(crc32, pieces, begun)
+    return _array(f"<{len(front)}s2s{len(pieces[0])}sI", count).pack(*fields)
 
 
 def open_alike(
     packets: memoryview, size: int, octets: int
 ) -> tuple[tuple[int, ...], tuple[bytes, ...]]:
-    """Index and piece of these datagrams, as `seal_alike` put them there. They are of one size and
-    side by side, the first is sound, and `octets` is the length of its head; what is not sound, or
-    does not begin as the first does, ends the row.
-
-    Each one's checksum is reckoned on from the first's beginning, not its own. It fits only where
-    what was sent began in the same way, or by the same chance by which a checksum overlooks an
-    error; how the beginning arrived does not matter.
-    """
-    count, at = len(packets) // size, ENVELOPE_OCTETS + octets
-    whole = packets[: count * size]
-    indices = bytearray(2 * count)
-    indices[::2], indices[1::2] = whole[at::size], whole[at + 1 :: size]
-    pieces: tuple[bytes, ...] = _array(f"{at + 2}x{size - at - 2}s", count).unpack(whole)
-    begun = crc32(packets[ENVELOPE_OCTETS:at], crc32(packets[:_CHECKED]))
-    sums = _checksums(begun, indices, pieces)
-    stored = [bytes(whole[_CHECKED + place :: size]) for place in range(4)]
-    if any(sums[place::4] != stored[place] for place in range(4)):
-        given = list(zip(*stored, strict=True))
-        count = next(n for n in range(count) if tuple(sums[4 * n : 4 * n + 4]) != given[n])
-    return _array("H", len(pieces)).unpack(indices)[:count], pieces[:count]
+    """Index and piece of these datagrams, as `seal_alike` put them there. They are sound, of one
+    size and side by side, and `octets` is the length of a head; what does not begin as the first
+    does ends the row."""
+    count, at = len(packets) // size, FRONT_OCTETS + octets
+    layout = f"!{at}sH{size - at - 2 - SUM_OCTETS}s{SUM_OCTETS}x"
+    fields = _array(layout, count).unpack(packets[: count * size])
+    fronts = fields[::3]
+    if fronts.count(fronts[0]) < count:
+        count = next(n for n in range(count) if fronts[n] != fronts[0])
+    return fields[1 : 3 * count : 3], fields[2 : 3 * count : 3]
 
 
 def begin_alike(packets: memoryview, size: int, octets: int) -> bool:
     """Whether the second of these datagrams, of one size and side by side, begins as the first
-    does: in what a checksum does not look at, and in so many octets of the body."""
-    at, end = ENVELOPE_OCTETS, ENVELOPE_OCTETS + octets
-    if len(packets) < 2 * size or size < end + 2:
+    does: in its front, and in so many octets of the body."""
+    end = FRONT_OCTETS + octets
+    if len(packets) < 2 * size or size < end + 2 + SUM_OCTETS:
         return False
-    front, head = packets[:_CHECKED], packets[at:end]
-    return front == packets[size : size + _CHECKED] and head == packets[size + at : size + end]
-
-
-def _checksums(begun: int, indices: Buffer, pieces: Sequence[bytes]) -> bytes:
-    """Of index and piece, each reckoned on from the same beginning."""
-    count = len(pieces)
-    seeds = map(crc32, _array("2s", count).unpack(indices), repeat(begun))
-    return _array("I", count).pack(*map(crc32, pieces, seeds))
+    return packets[:end] == packets[size : size + end]
 
 
 def cut(octets: Buffer, at: int, length: int, times: int) -> list[bytes]:
     """Fields of one length that lie side by side, so many, the first at this place."""
+    whole = memoryview(octets)[at : at + times * length]
+    rows = times // CUT_COUNT * CUT_COUNT * length
     found: list[bytes] = []
-    end = at + times * length
-    if times >= CUT_COUNT:
-        fields = _array(f"{length}s", CUT_COUNT)
-        while end - at >= fields.size:
-            found += fields.unpack_from(octets, at)
-            at += fields.size
-    found += [bytes(octets[n : n + length]) for n in range(at, end, length)]
+    if rows:
+        for row in _array(f"!{length}s", CUT_COUNT).iter_unpack(whole[:rows]):
+            found += row
+    if rows < len(whole):
+        found += [field for (field,) in _array(f"!{length}s", 1).iter_unpack(whole[rows:])]
     return found
 
 
-def unseal(packet: Buffer, protocol: int, group: int) -> Envelope:
-    """Check the envelope. What is not ours raises `BadPacket` with the reason it is counted by."""
+def are_sound(packets: Buffer) -> bool:
+    """Whether the checksum of each of these datagrams, side by side, fits it."""
+    return crc32(packets, SOUND) == SOUND
+
+
+def unseal(packet: Buffer, protocol: int, group: int, sound: bool = False) -> Envelope:
+    """Check the envelope; its checksum not where it is known to be sound. What is not ours raises
+    `BadPacket` with the reason it is counted by."""
     if len(packet) < ENVELOPE_OCTETS:
         raise BadPacket("short")
-    magic, version, its_protocol, kind, flags, its_group, life, checksum = _ENVELOPE.unpack_from(
-        packet
-    )
+    magic, version, its_protocol, kind, flags, its_group, life = _FRONT.unpack_from(packet)
     if magic != MAGIC:
         raise BadPacket("foreign")
     if version != VERSION:
         raise BadPacket("version")
-    view = memoryview(packet)
-    if crc32(view[ENVELOPE_OCTETS:], crc32(view[:_CHECKED])) != checksum or flags:
+    if flags or not (sound or are_sound(packet)):
         raise BadPacket("corrupt")
     if its_protocol != protocol:
         raise BadPacket("protocol")
     if its_group != group:
         raise BadPacket("group")
-    return Envelope(kind, life, view[ENVELOPE_OCTETS:])
+    return Envelope(kind, life, memoryview(packet)[FRONT_OCTETS:-SUM_OCTETS])
 
 
-def _array(fields: str, count: int) -> Struct:
-    known = _arrays.get((fields, count))
+def _array(layout: str, count: int) -> Struct:
+    """So many times these fields, behind a sign for the order of their octets."""
+    known = _arrays.get((layout, count))
     if known is None:
-        known = Struct("!" + fields * count)
+        known = Struct(layout[0] + layout[1:] * count)
         if count <= KEPT_COUNT_MAX:  # Bounded: a hostile count cannot fill the memory.
             if len(_arrays) >= KEPT_MAX:
                 _arrays.clear()
-            _arrays[fields, count] = known
+            _arrays[layout, count] = known
     return known
 
 
@@ -219,7 +211,7 @@ class Writer:
         """A counted table: `fields` is one row's format, `flat` all rows' values in line."""
         count = len(flat) // width
         self._parts.append(_U16.pack(count))
-        self._parts.append(_array(fields, count).pack(*flat))
+        self._parts.append(_array("!" + fields, count).pack(*flat))
         return self
 
     def text(self, value: str) -> Writer:
@@ -279,7 +271,7 @@ class Reader:
         count = self._one(_U16)
         if count * (len(fields)) > len(self._view) - self._at:  # Each field is at least a byte.
             raise BadPacket("malformed")
-        table = _array(fields, count)
+        table = _array("!" + fields, count)
         try:
             values = table.unpack_from(self._view, self._at)
         except error:

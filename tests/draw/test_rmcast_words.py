@@ -29,7 +29,7 @@ from unisono.protocols.rmcast.packets import (
     write_header,
 )
 from unisono.protocols.rmcast.words import label
-from unisono.wire import ENVELOPE_OCTETS, seal
+from unisono.wire import FRONT_OCTETS, SUM_OCTETS, seal
 
 A = Member("a", Address("10.0.0.1", 7000), 1)
 KEY = 0x5D2F01C9
@@ -95,7 +95,7 @@ def test_what_is_no_packet_has_no_words() -> None:
     good, dice = packet("beat"), Random(3)
     assert label(b"") == label(good[:20]) == label(good[:-1]) == label(b"\0" * 60) == ""
     assert label(seal(PROTOCOL, 99, 77, 1, b"")) == "", "no such kind"
-    assert label(seal(PROTOCOL + 1, Kind.BEAT, 77, 1, good[ENVELOPE_OCTETS:])) == ""
+    assert label(seal(PROTOCOL + 1, Kind.BEAT, 77, 1, good[FRONT_OCTETS:-SUM_OCTETS])) == ""
     for words in PACKETS:
         for _ in range(200):
             kind, body = PACKETS[words]

@@ -16,7 +16,7 @@ from unisono.model import Address, Burst
 from unisono.protocols.mtp.core import Mtp
 from unisono.protocols.mtp.figure import Timer
 from unisono.protocols.mtp.packets import ALIKE_OCTETS, HEADER_OCTETS, KINDS, PROTOCOL, Kind
-from unisono.wire import ENVELOPE_OCTETS, seal
+from unisono.wire import FRONT_OCTETS, SUM_OCTETS, seal
 
 HOSTILE_COUNT = 6_000
 LARGEST = (b"\xff", b"\x7f\xff", b"\x3f\xff", b"\x80", b"\x00")
@@ -37,7 +37,7 @@ def mangled(dice: Random, packets: list[bytes], life: int) -> bytes:
     """A real packet with bits flipped, cut short, made longer, mixed with another; or behind a good
     checksum with noise in it, a field of the largest number, or nothing but noise."""
     packet = bytearray(dice.choice(packets))
-    body = bytearray(packet[ENVELOPE_OCTETS:])
+    body = bytearray(packet[FRONT_OCTETS:-SUM_OCTETS])
     match dice.randrange(8):
         case 0:
             for _ in range(dice.randint(1, 8)):
@@ -82,9 +82,9 @@ def burst(dice: Random, forged: bytes) -> Burst:
     be cut short."""
     packets, at = [forged], ALIKE_OCTETS
     for _ in range(dice.randint(1, 5)):
-        body = bytearray(forged[ENVELOPE_OCTETS:])
+        body = bytearray(forged[FRONT_OCTETS:-SUM_OCTETS])
         body[at : at + 2] = dice.choice((b"\0\1", b"\0\2", b"\0\3", b"\xff\xff"))[: len(body) - at]
-        front = forged[:ENVELOPE_OCTETS].ljust(ENVELOPE_OCTETS, b"\0")
+        front = forged[:FRONT_OCTETS].ljust(FRONT_OCTETS, b"\0")
         group, life = (int.from_bytes(front[n : n + 8], "big") for n in (6, 14))
         packets.append(seal(PROTOCOL, front[4], group, life, body))
     whole = b"".join(packets)

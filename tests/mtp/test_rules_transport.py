@@ -35,7 +35,7 @@ from unisono.protocols.mtp.packets import (
     Seat,
     TokenRequest,
 )
-from unisono.wire import NO_LIFE, seal
+from unisono.wire import FRONT_OCTETS, NO_LIFE, SUM_OCTETS, seal
 
 HEADLESS = (JoinRequest, Refuse, Seat)
 
@@ -58,7 +58,9 @@ def test_packets_of_another_life_of_the_web_are_ignored_and_counted() -> None:
     before = c.consumer.next_out, c.known_next, dict(c.consumer.status)
     dropped = c.counts.get("drop.life", 0)
     for sent in theirs:
-        other = seal(PROTOCOL, sent.sealed[4], GROUP, sent.life ^ 4, sent.sealed[26:])
+        other = seal(
+            PROTOCOL, sent.sealed[4], GROUP, sent.life ^ 4, sent.sealed[FRONT_OCTETS:-SUM_OCTETS]
+        )
         effects = step(fresh, "c", Received(fresh.actors["b"].address, [other]))
         assert not [e for e in effects if isinstance(e, Deliver | Install | Send)]
     assert c.counts["drop.life"] - dropped == len([s for s in theirs if s.by != "c"])

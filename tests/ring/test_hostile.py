@@ -58,7 +58,7 @@ from unisono.protocols.ring.packets import (
 )
 from unisono.protocols.ring.repair import RESEND_MAX
 from unisono.protocols.ring.turn import Run, write_runs
-from unisono.wire import ENVELOPE_OCTETS, seal
+from unisono.wire import FRONT_OCTETS, SUM_OCTETS, seal
 
 HOSTILE_COUNT = 2_000
 """At each phase."""
@@ -185,7 +185,7 @@ def mangled(dice: Random, packets: list[bytes], who: Site) -> bytes:
     """A real packet with bits flipped, cut short, made longer, mixed with another; or behind a good
     checksum with noise in it, a field of the largest number, the header of a member, or noise."""
     packet = bytearray(dice.choice(packets))
-    body = bytearray(packet[ENVELOPE_OCTETS:])
+    body = bytearray(packet[FRONT_OCTETS:-SUM_OCTETS])
     version = who.version
     kind = packet[4]
     match dice.randrange(9):

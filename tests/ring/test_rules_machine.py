@@ -39,15 +39,15 @@ from unisono.model import Address, Member, Service
 from unisono.protocols.ring import parameters
 from unisono.protocols.ring.codes import NEVER_SENT, Code, Timer
 from unisono.protocols.ring.packets import HEADER_OCTETS, PROTOCOL, TURN, Bits, Version, code_of
-from unisono.wire import ENVELOPE_OCTETS, seal, unseal
+from unisono.wire import ENVELOPE_OCTETS, FRONT_OCTETS, SUM_OCTETS, seal, unseal
 
 # -- RNG-18 packet ------------------------------------------------------------------------------
 
 
 def fields_of(packet: bytes) -> dict[str, int]:
     """The paper's header, read by hand: some of it stands in the envelope of all protocols."""
-    front = struct.unpack_from("!HBBBBQQI", packet)
-    rest = struct.unpack_from("!IQQQQQI", packet, ENVELOPE_OCTETS)
+    front = struct.unpack_from("!HBBBBQQ", packet)
+    rest = struct.unpack_from("!IQQQQQI", packet, FRONT_OCTETS)
     names = ("version", "sender", "sid", "ls", "s", "k", "len")
     return {
         "protocolID": front[2],
@@ -119,7 +119,7 @@ def strange(room: Room) -> dict[str, bytes]:
     """Packets that match nothing, by the reason they are counted under."""
     header = header_of(room, "b")
     good = sealed(Code.TS_ALIVE_RQU, header)
-    body = good[ENVELOPE_OCTETS:]
+    body = good[FRONT_OCTETS:-SUM_OCTETS]
     life = header.version.leader
     return {
         "short": good[:9],

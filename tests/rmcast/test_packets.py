@@ -41,7 +41,7 @@ from unisono.protocols.rmcast.packets import (
     welcome_parts,
     write_header,
 )
-from unisono.wire import Reader, seal
+from unisono.wire import FRONT_OCTETS, SUM_OCTETS, Reader, seal
 
 HOSTILE_COUNT = 20_000
 keys = st.integers(0, 2**32 - 1)
@@ -177,7 +177,7 @@ def mangled(dice: Random, packets: list[bytes], life: int) -> bytes:
             at = dice.randrange(len(packet))
             packet[at:] = other[at:]
         case 4:
-            body = bytearray(packet[26:])
+            body = bytearray(packet[FRONT_OCTETS:-SUM_OCTETS])
             for _ in range(dice.randint(1, 6)):
                 if body:
                     body[dice.randrange(len(body))] = dice.randrange(256)
@@ -242,7 +242,18 @@ def test_a_packet_of_another_life_or_group_is_counted() -> None:
     b = core(stage, "b")
     source = Address("10.0.0.1", 7000)
     beat = next(p for p in packets if p[4] == Kind.BEAT)
-    b.step(stage.now_us, Received(source, [seal(PROTOCOL, Kind.BEAT, GROUP, 12345, beat[26:])]))
-    b.step(stage.now_us, Received(source, [seal(PROTOCOL, Kind.BEAT, 99, b.door.life, beat[26:])]))
-    b.step(stage.now_us, Received(source, [seal(2, Kind.BEAT, GROUP, b.door.life, beat[26:])]))
+    b.step(
+        stage.now_us,
+        Received(source, [seal(PROTOCOL, Kind.BEAT, GROUP, 12345, beat[FRONT_OCTETS:-SUM_OCTETS])]),
+    )
+    b.step(
+        stage.now_us,
+        Received(
+            source, [seal(PROTOCOL, Kind.BEAT, 99, b.door.life, beat[FRONT_OCTETS:-SUM_OCTETS])]
+        ),
+    )
+    b.step(
+        stage.now_us,
+        Received(source, [seal(2, Kind.BEAT, GROUP, b.door.life, beat[FRONT_OCTETS:-SUM_OCTETS])]),
+    )
     assert b.counts["drop.life"] == b.counts["drop.group"] == b.counts["drop.protocol"] == 1

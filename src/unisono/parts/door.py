@@ -10,6 +10,7 @@ from unisono.model import Buffer, Burst, Packets
 from unisono.wire import (
     NO_LIFE,
     Envelope,
+    are_sound,
     begin_alike,
     open_alike,
     seal,
@@ -18,7 +19,7 @@ from unisono.wire import (
     unseal,
 )
 
-ROW_COUNT: Final = 64
+ROW_COUNT: Final = 128
 """Packets that are opened at once."""
 
 
@@ -86,36 +87,33 @@ class Door:
             return
         buffer, size, start = packets.buffer, packets.size, 0
         while start < len(buffer):
-            envelope = self._opened(buffer[start : start + size])
-            here = start
-            start += size
-            if envelope is None:
-                continue
             # No more at once, and only where it looks worth while: a burst of which none is like
             # its neighbour costs little more than packets that come alone.
-            row = buffer[here : here + ROW_COUNT * size]
-            if not begin_alike(row, size, octets):
-                yield envelope
-                continue
-            indices, pieces = open_alike(row, size, octets)
-            if len(indices) < 2:
-                yield envelope
-                continue
-            self.count(f"in.{self._kinds[envelope.kind]}", len(indices) - 1)
-            yield Alike(envelope, octets, indices, pieces)
-            start += (len(indices) - 1) * size
+            row = buffer[start : start + ROW_COUNT * size]
+            indices: tuple[int, ...] = ()
+            pieces: tuple[bytes, ...] = ()
+            if begin_alike(row, size, octets):
+                indices, pieces = open_alike(row, size, octets)
+            row = row[: max(1, len(indices)) * size]
+            start += len(row)
+            if len(indices) < 2 or not are_sound(row):
+                yield from self.admit(Burst(row, size))
+            elif (envelope := self._opened(row[:size], len(indices))) is not None:
+                yield Alike(envelope, octets, indices, pieces)
 
-    def _opened(self, packet: Buffer) -> Envelope | None:
+    def _opened(self, packet: Buffer, alike: int = 0) -> Envelope | None:
+        """The packet's, or that of so many that begin as it does and are known to be sound."""
+        count = alike or 1
         try:
-            envelope = unseal(packet, self._protocol, self._group)
+            envelope = unseal(packet, self._protocol, self._group, sound=alike > 0)
         except BadPacket as bad:
-            self.drop(bad.reason)
+            self.count(f"drop.{bad.reason}", count)
             return None
         kind = self._kinds.get(envelope.kind)
         if kind is None:
-            self.drop("kind")
+            self.count("drop.kind", count)
             return None
-        self.count(f"in.{kind}")
+        self.count(f"in.{kind}", count)
         return envelope
 
     def sent(self, kind: int, count: int) -> None:
@@ -123,7 +121,7 @@ class Door:
 
     def seal_alike(
         self, kind: int, head: bytes, pieces: Sequence[bytes], life: int, first: int = 0
-    ) -> bytearray:
+    ) -> bytes:
         """Packets of one kind and length, side by side: head, index, piece. They are not
         counted."""
         return seal_alike(self._protocol, kind, self._group, life, head, pieces, first)
