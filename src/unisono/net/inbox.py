@@ -40,7 +40,9 @@ class Inbox:
         self._at = 0
         self._sources: dict[object, Address] = {}
 
-    def read(self, sock: socket.socket) -> list[tuple[Address, Packets]]:
+    def read(
+        self, sock: socket.socket, calls_max: int = READS_MAX
+    ) -> list[tuple[Address, Packets]]:
         """What waits in the socket, up to the bound; nothing when it is dry.
 
         Bursts of one source and one packet size that lie side by side become one burst.
@@ -52,7 +54,7 @@ class Inbox:
         start, of, cut = at, me, 0  # the burst that grows: its place, source and packet size
         region = whole[at : at + DATAGRAM_OCTETS_MAX]
         try:
-            while calls < READS_MAX and octets < READ_OCTETS_MAX:
+            while calls < calls_max and octets < READ_OCTETS_MAX:
                 size, ancillary, flags, origin = receive((region,), ANCILLARY_OCTETS)
                 calls += 1
                 source = sources.get(origin) or self._source(origin)

@@ -231,7 +231,15 @@ class Endpoint:
             self._readable(own)
 
     def _readable(self, sock: socket.socket) -> bool:
-        found = self._inbox.read(sock)
+        """What waits is heard in two parts: who answers to the first need not have read the rest,
+        and the other is at work meanwhile."""
+        if not self._hear(self._inbox.read(sock, 1)):
+            return False
+        if self._loop is not None:
+            self._hear(self._inbox.read(sock))
+        return True
+
+    def _hear(self, found: list[tuple[Address, Packets]]) -> bool:
         if not found:
             return False
         if self._group is None:
