@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ring.heavy import heavy
 from tests.ring.theatre import (
     Room,
     at_rest,
@@ -98,7 +99,8 @@ def test_every_event_and_timer_of_the_paper_is_in_the_figures() -> None:
 def test_what_was_added_to_the_paper_is_few_and_comes_after_it() -> None:
     added = {code.name for code in Code if code > 24}
     assert added == {
-        "RING_INFO", "RESEND_RQU", "QUIT", "RELEASE", "STALE", "REFUSE", "STATE_ASK", "STATE"
+        "RING_INFO", "RESEND_RQU", "QUIT", "RELEASE", "STALE", "REFUSE", "STATE_ASK", "STATE",
+        "E_AWAITED",
     }  # fmt: skip
     assert [timer.name for timer in Timer] == [*PAPERS_TIMERS, "REPAIR", "LEAVE"]
 
@@ -345,6 +347,8 @@ def walked_in_chaos(seeds: Iterable[int]) -> list[Mapping[str, int]]:
             faults=("chaos", "partition")[seed % 2], options=options,
         )  # fmt: skip
         run(plan)
+    for seed in range(8):
+        run(heavy(seed, ring))
     return [life.walked() for life in lives]
 
 

@@ -68,8 +68,14 @@ class Code(IntEnum):
     STATE_ASK = 31
     STATE = 32
 
+    # Deviates [RNG Events]: the paper's token is here only when all before it is.
+    E_AWAITED = 33
+    """The token will be here as soon as all of the turn at hand is, and somebody waits for it."""
 
-NEVER_SENT: Final = frozenset((Code.RB_DATA_RQU, *range(Code.E_ACK, Code.E_SENDABLE + 1)))
+
+NEVER_SENT: Final = frozenset(
+    (Code.RB_DATA_RQU, Code.E_AWAITED, *range(Code.E_ACK, Code.E_SENDABLE + 1))
+)
 KINDS: Final = {code.value: code.name.lower() for code in Code if code not in NEVER_SENT}
 
 

@@ -289,7 +289,9 @@ class Site(Desk):
             self.ordering.note(header.sender, header.s, header.k)
         elif self.ring.index.get(header.sender) == header.s % len(self.ring.seats):
             if not packet.again:
-                self.ordering.note(header.sender, header.s, header.k)
+                early = packet.flags & Flag.EARLY
+                has = min(header.local, header.s) if early else header.s
+                self.ordering.note(header.sender, has, header.k)
         if self.token.tries and not isinstance(packet, Person):
             if key_of(self.token.holder()) == header.sender:
                 self.token.tries = 0
@@ -307,10 +309,13 @@ class Site(Desk):
         if not packet.again and ring.index.get(holder) != at:
             self.door.drop("turn")
             return
-        if s > self.ordering.highest:
+        if s > self.ordering.highest and not packet.flags & Flag.EARLY:
             self.repair.reveal(packet.header.sender)
         self.ordering.take(packet, holder)
-        self.advance(out)
+        if self.taken != self.ordering.S:
+            self.advance(out)
+        elif self.token.comes_here():
+            self.push(Code.E_AWAITED)
 
     def advance(self, out: list[Effect]) -> None:
         """Read what is in order now."""
@@ -438,4 +443,4 @@ class Site(Desk):
         out.append(effect)
 
 
-_OF_SEND: Final = frozenset((Code.E_ACK, Code.E_SENDABLE, Code.RB_DATA_RQU))
+_OF_SEND: Final = frozenset((Code.E_ACK, Code.E_AWAITED, Code.E_SENDABLE, Code.RB_DATA_RQU))

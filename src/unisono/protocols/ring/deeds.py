@@ -30,6 +30,10 @@ def speak(me: Site, event: object, out: list[Effect]) -> None:
     me.token.speak(out)
 
 
+def pass_early(me: Site, event: object, out: list[Effect]) -> None:
+    me.token.pass_early(out)
+
+
 def wait_for_more(me: Site, event: object, out: list[Effect]) -> None:
     me.token.wait(out)
 

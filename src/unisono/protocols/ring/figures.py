@@ -42,6 +42,7 @@ from unisono.protocols.ring.deeds import (
     note_join,
     note_quit,
     open_shop,
+    pass_early,
     pass_over,
     ping,
     promise,
@@ -76,6 +77,7 @@ from unisono.protocols.ring.whens import (
     another_ring_is_in_force,
     i_agree,
     i_asked_enough,
+    i_can_do_without_it,
     i_have_something_to_say,
     i_should_lead,
     it_gives_up,
@@ -118,6 +120,8 @@ SEND: Final = Figure("send", start=S.INIT, arrows=(
     Arrow(S.NORMAL,  Timer.T_SEND,      always,                  stay,                S.NORMAL),
     Arrow(S.NORMAL,  Code.RB_DATA_RQU,  i_have_something_to_say, speak,               S.WAITACK),
     Arrow(S.NORMAL,  Code.DATA_BC_RQU,  the_token_is_here,       speak_for_it,        S.NORMAL),
+    Arrow(SENDING,   Code.E_AWAITED,    i_can_do_without_it,     pass_early,          S.WAITACK),
+    Arrow(SENDING,   Code.E_AWAITED,    always,                  stay,                None),
     Arrow(SENDING,   Code.RB_DATA_RQU,  always,                  forward,             None),
     Arrow(SENDING,   Code.DATA_BC_RQU,  always,                  pass_over,           None),
     Arrow(S.WAITACK, Code.E_ACK,        always,                  look_for_the_token,  S.NORMAL),
@@ -127,8 +131,8 @@ SEND: Final = Figure("send", start=S.INIT, arrows=(
     Arrow(S.WAITACK, Code.E_SENDABLE,   always,                  stay,                None),
     Arrow(S.WAITACK, Timer.T_SEND,      always,                  stay,                None),
     *(Arrow(S.INIT, on, always, stay, None) for on in (
-        Code.E_SENDABLE, Code.E_ACK, Code.E_REFSTART, Code.RB_DATA_RQU, Code.DATA_BC_RQU,
-        Timer.T_SEND)),
+        Code.E_SENDABLE, Code.E_AWAITED, Code.E_ACK, Code.E_REFSTART, Code.RB_DATA_RQU,
+        Code.DATA_BC_RQU, Timer.T_SEND)),
 ))
 
 _LATE_IN_NORMAL: Final = (

@@ -128,6 +128,8 @@ class Ordering:
         """k: everyone has the turns up to here."""
         self.highest = 0
         """The highest turn that was heard of."""
+        self.reached = 0
+        """The highest turn that somebody said, or has, with all before it."""
         self.place = 0
         self.locals: dict[int, int] = {}
         """ls by originator: its last message that was ordered."""
@@ -154,7 +156,7 @@ class Ordering:
         self._growing.clear()
         self.ring = ring
         self.K = [ring.base] * len(ring.seats)
-        self.highest = ring.base
+        self.highest = self.reached = ring.base
         self.place = ring.place
         self._members = {key: ring.seats[at].member for key, at in ring.index.items()}
         self.locals = {key_of(seat.member): seat.local for seat in (*ring.absent, *ring.seats)}
@@ -164,7 +166,7 @@ class Ordering:
         """Nothing is left of what was: a new group begins."""
         self.window = Window()
         self._history_octets = 0
-        self.place = self.safe = self.highest = 0
+        self.place = self.safe = self.highest = self.reached = 0
         self.locals = {}
         self._growing.clear()
         self._incoming.clear()
@@ -173,11 +175,11 @@ class Ordering:
         """[RNG Phase-1] What is not whole by now may be of a ring that is no more."""
         self._incoming.clear()
         self.window.cut(self.S)
-        self.highest = self.S
+        self.highest = self.reached = self.S
 
     def expect(self, s: int) -> None:
         """The one who leads has the turns up to here."""
-        self.highest = max(self.S, s)
+        self.highest = self.reached = max(self.S, s)
 
     # -- turns -----------------------------------------------------------------------------------
 
@@ -186,6 +188,8 @@ class Ordering:
         s, count = packet.header.s, packet.of
         if s > self.highest:
             self.highest = s
+        if s > self.reached and not packet.flags & Flag.EARLY:
+            self.reached = s
         if s <= self.window.received or s > self.window.received + AHEAD_MAX:
             return
         found = self._incoming.get(s)
@@ -301,6 +305,8 @@ class Ordering:
             self.safe = k
         if s > self.highest:
             self.highest = s
+        if s > self.reached:
+            self.reached = s
 
     def settle(self) -> None:
         """[RNG-7, RNG-8] Both roads: by what the others' turns and acks tell us, or by k."""
@@ -348,6 +354,14 @@ class Ordering:
                 ranges.append((s, start, WHOLE))
         return ranges[:RANGES_MAX]
 
+    def is_coming(self) -> bool:
+        """Of all that was heard of only the next turn is not whole, and its holder has more."""
+        s = self.window.received + 1
+        found = self._incoming.get(s)
+        if found is None or not found.flags & Flag.WANTED:
+            return False
+        return all(self.window.get(later) for later in range(s + 1, self.highest + 1))
+
     def has_gap(self) -> bool:
         """A turn was heard of that is not here."""
         return self.highest > self.window.received
@@ -355,7 +369,7 @@ class Ordering:
     def is_lost(self) -> bool:
         """What is missing will not come by itself: something that was sent after it is here."""
         s = self.window.received + 1
-        if self.highest > s:
+        if self.reached > s:
             return True
         found = self._incoming.get(s)
         return found is not None and found.pieces[-1] is not None

@@ -7,6 +7,7 @@ these protocolID, code and coordinator stand in the envelope, which every datagr
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 from unisono.errors import BadPacket
@@ -34,6 +35,7 @@ PIECE_AT: Final = HEADER_OCTETS + TURN_OCTETS
 """Where a packet's piece of the turn begins."""
 ALIKE_OCTETS: Final = PIECE_AT - 2
 """What packets of a turn begin with that are of one length; their index follows."""
+INDEX: Final = Layout("H")
 RANGE_OCTETS: Final = 8 + 2 + 2
 STATE: Final = Layout("QQ")
 STATE_OCTETS: Final = STATE.octets
@@ -87,6 +89,9 @@ class Flag:
     """Something in it asks for atomicity."""
     ACK: Final = 4
     """Acknowledge it to the next holder."""
+    EARLY: Final = 8
+    """A NULL that was said while the turn before it was still coming in. Its header's `local` is
+    the last turn that its holder has, with all before it."""
 
 
 class Token(NamedTuple):
@@ -265,48 +270,51 @@ def heard(opened: Envelope | Alike, drop: Callable[[str], None]) -> Iterator[Pac
 
 
 def _tokens(alike: Alike, drop: Callable[[str], None]) -> Iterator[Token]:
+    kind, life, body = alike.first
     try:
-        token = read(*alike.first)
+        token = _begun(kind, life, bytes(body[:ALIKE_OCTETS]), len(body))
     except BadPacket as bad:
         drop(bad.reason)
         return
-    assert isinstance(token, Token)
-    start, indices = 0, alike.indices
-    while start < len(indices):
-        end = _row_end(indices, start)
-        if indices[end - 1] < token.of:
-            yield token._replace(at=indices[start], pieces=alike.pieces[start:end])
+    for first, pieces in alike.rows():
+        if first + len(pieces) <= token.of:
+            yield Token(token.header, first, token.of, token.flags, pieces, token.again)
         else:
             drop("malformed")
-        start = end
 
 
-def _row_end(indices: tuple[int, ...], start: int) -> int:
-    """Where those end that follow each other from here on."""
-    if indices[start:] == tuple(range(indices[start], indices[start] + len(indices) - start)):
-        return len(indices)
-    end = start + 1
-    while end < len(indices) and indices[end] == indices[end - 1] + 1:
-        end += 1
-    return end
+@lru_cache(maxsize=16)
+def _begun(kind: int, life: int, head: bytes, octets: int) -> Token:
+    """What packets of a turn that begin so, and are so long, have in common: read once for all."""
+    front = memoryview(head + bytes(2))
+    count, flags, _ = TURN.read(front, HEADER_OCTETS)
+    header = _header(life, front, octets)
+    if not 0 < count <= TURN_PACKETS_MAX:
+        raise BadPacket("malformed")
+    return Token(header, 0, count, flags, (), kind == Code.RESEND_DATA)
 
 
-def read(kind: int, life: int, body: memoryview) -> Packet:
-    """The packet, or `BadPacket`. Numbers so large that reckoning with them would overflow a
-    field are nobody's."""
+def _header(life: int, body: memoryview, octets: int) -> Header:
+    """Numbers so large that reckoning with them would overflow a field are nobody's."""
     number, sender, origin, local, s, k, length = HEADER.read(body)
-    if length != len(body):
+    if length != octets:
         raise BadPacket("length")
     if max(s, k, local) > NUMBER_MAX or number > ROUND_MAX:
         raise BadPacket("malformed")
-    header = Header(Version(number, life), sender, origin, local, s, k)
+    return Header(Version(number, life), sender, origin, local, s, k)
+
+
+def read(kind: int, life: int, body: memoryview) -> Packet:
+    """The packet, or `BadPacket`."""
     code = _CODE[kind]
-    rest = body[HEADER_OCTETS:]
     if code is Code.TOKEN_BC or code is Code.RESEND_DATA:
-        count, flags, index = TURN.read(rest)
-        if index >= count or count > TURN_PACKETS_MAX:
+        token = _begun(kind, life, bytes(body[:ALIKE_OCTETS]), len(body))
+        (index,) = INDEX.read(body, ALIKE_OCTETS)
+        if index >= token.of:
             raise BadPacket("malformed")
-        return Token(header, index, count, flags, [rest[TURN_OCTETS:]], code is Code.RESEND_DATA)
+        return token._replace(at=index, pieces=[body[PIECE_AT:]])
+    header = _header(life, body, len(body))
+    rest = body[HEADER_OCTETS:]
     if code is Code.DATA_BC_RQU:
         return Delegate(header, rest)
     if code is Code.STATE:

@@ -41,6 +41,8 @@ class TokenWork:
         """The last whose message was ordered: the token rests there."""
         self._ack_turn = 0
         """The last turn that all were to acknowledge to its next holder."""
+        self._passed = 0
+        """The last turn that we passed early, on this ring."""
 
     # -- whose turn ------------------------------------------------------------------------------
 
@@ -56,6 +58,7 @@ class TokenWork:
     def new_ring(self) -> None:
         """Who comes does not know who spoke before, so the token rests with nobody yet."""
         self._speaker = None
+        self._passed = 0
 
     def begin(self, out: list[Effect]) -> None:
         """A new ring, or the old one goes on."""
@@ -125,6 +128,23 @@ class TokenWork:
             and not self._is_far_behind()
         )
 
+    def comes_here(self) -> bool:
+        """The turn after all that was heard of is ours, and we wait for no more than the rest of
+        one."""
+        core = self._core
+        ordering, ring = core.ordering, core.ring
+        mine = ring.index.get(core.key) == ring.holder(ordering.highest)
+        return mine and ordering.highest > ordering.S and ordering.is_coming()
+
+    def may_pass_early(self) -> bool:
+        """Somebody waits for the token that comes to us, and we have nothing to say. So we need not
+        have the rest of the turn at hand: the next one can begin while we still hear it."""
+        # Deviates [RNG Ordered]: in the paper a site sends when it has all up to S. What says
+        # nothing depends on nothing, so here a NULL may be early, if it tells so.
+        core = self._core
+        quiet = not core.speech.has_any() and not core.entrance.has_changes()
+        return core.in_force and quiet and not self._is_far_behind() and self.comes_here()
+
     def may_speak(self) -> bool:
         core = self._core
         return self.is_here() and core.speech.has_any() and not self._is_far_behind()
@@ -170,23 +190,35 @@ class TokenWork:
             core.push(Code.E_ACK)
             return
         core.ordering.settle()
-        content, safe, more = core.speech.gather()
-        flags = Flag.WANTED * (more or self._wanted) | Flag.SAFE * safe
-        if safe and not more and len(core.ring.seats) > 2:
-            flags |= Flag.ACK
-        self._wanted = False
-        s, size = core.ordering.S + 1, core.speech.piece_octets
-        turn = Turn(s, core.key, flags, content, size)
-        header = Header(
-            core.ring.version, core.key, core.key, core.speech.ordered, s, core.ordering.safe
-        )
-        packets = core.turn_packets(Code.TOKEN_BC, header, turn, range(turn.count))
-        out.append(Send(EVERYONE, packets))
-        core.ordering.say(turn)
-        core.speech.said(s)
+        s = core.ordering.S + 1
+        if s <= self._passed:
+            # It was passed early, and given up when the ring stood still: some may have it.
+            self._say(Flag.EARLY, b"", s, s - 1, out)
+        else:
+            content, safe, more = core.speech.gather()
+            flags = Flag.WANTED * (more or self._wanted) | Flag.SAFE * safe
+            if safe and not more and len(core.ring.seats) > 2:
+                flags |= Flag.ACK
+            self._wanted = False
+            self._say(flags, content, s, core.speech.ordered, out)
+            core.speech.said(s)
         core.advance(out)
         if len(core.ring.seats) > 1:
             self._expect(out)
+
+    def pass_early(self, out: list[Effect]) -> None:
+        """[RNG-3] NULL, before all that comes before it is here."""
+        ordering = self._core.ordering
+        self._passed = ordering.highest + 1
+        self._say(Flag.EARLY, b"", self._passed, ordering.S, out)
+
+    def _say(self, flags: int, content: bytes, s: int, local: int, out: list[Effect]) -> None:
+        core = self._core
+        turn = Turn(s, core.key, flags, content, core.speech.piece_octets)
+        header = Header(core.ring.version, core.key, core.key, local, s, core.ordering.safe)
+        packets = core.turn_packets(Code.TOKEN_BC, header, turn, range(turn.count))
+        out.append(Send(EVERYONE, packets))
+        core.ordering.say(turn)
 
     def _expect(self, out: list[Effect]) -> None:
         """[T_RT] The next turn should come by then."""

@@ -15,6 +15,10 @@ def i_have_something_to_say(me: Site, event: object) -> bool:
     return me.token.may_speak()
 
 
+def i_can_do_without_it(me: Site, event: object) -> bool:
+    return me.token.may_pass_early()
+
+
 def others_have_more_to_say(me: Site, event: object) -> bool:
     return me.token.is_awaited()
 

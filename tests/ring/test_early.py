@@ -1,0 +1,239 @@
+"""A NULL that is said while the turn before it is still coming in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.ring.heavy import heavy
+from tests.ring.theatre import (
+    Room,
+    S,
+    at_rest,
+    handed,
+    holder_of,
+    packets_in,
+    quiet,
+    sealed,
+    site,
+    step,
+    together,
+    turn,
+)
+from unisono.core import Multicast
+from unisono.model import Service
+from unisono.protocols.ring.codes import Code
+from unisono.protocols.ring.core import Site
+from unisono.protocols.ring.ordering import Ordering
+from unisono.protocols.ring.packets import TURN, Flag, Header, Token
+from unisono.protocols.ring.parameters import PRESETS
+from unisono.protocols.ring.token import TokenWork
+from unisono.protocols.ring.turn import Run, write_runs
+from unisono.sim import run
+
+PIECE = 40
+WORDS = [f"word {n}" for n in range(20)]
+
+
+def parts(room: Room, s: int, flags: int = Flag.WANTED) -> list[bytes]:
+    """The packets of a turn of many, of the one whose turn it is."""
+    who = site(room, holder_of(room, s - 1))
+    run = Run.of(who.key, 1, [int(Service.AGREED)] * len(WORDS), [w.encode() for w in WORDS])
+    content = write_runs([run])
+    pieces = [content[at : at + PIECE] for at in range(0, len(content), PIECE)]
+    header = Header(who.ring.version, who.key, who.key, 0, s, 0)
+    return [
+        sealed(Code.TOKEN_BC, header, TURN.pack(len(pieces), flags, n) + piece)
+        for n, piece in enumerate(pieces)
+    ]
+
+
+def early(room: Room, s: int, has: int) -> bytes:
+    """The NULL of the one whose turn it is, who has only so much."""
+    who = site(room, holder_of(room, s - 1))
+    header = Header(who.ring.version, who.key, who.key, has, s, 0)
+    return sealed(Code.TOKEN_BC, header, TURN.pack(1, Flag.EARLY, 0))
+
+
+def said_in(effects: Any) -> list[Token]:
+    return [packet for _, packet in packets_in(effects) if isinstance(packet, Token)]
+
+
+def hears(room: Room, name: str, by: str, *packets: bytes) -> list[Token]:
+    return said_in(step(room, name, handed(room, by, *packets)))
+
+
+@pytest.mark.rule("RNG-3")
+def test_who_has_nothing_to_say_passes_while_the_turn_is_still_coming_in() -> None:
+    room = quiet("a", "b", "c")
+    s = at_rest(room)
+    first, second, third = (holder_of(room, s + n) for n in range(3))
+    packets = parts(room, s + 1)
+    (null,) = hears(room, second, first, packets[0])
+    assert (null.header.s, null.flags, bytes(null.pieces[0])) == (s + 2, Flag.EARLY, b"")
+    assert null.header.local == s, "it has not what it did not hear the end of"
+    assert not hears(room, second, first, *packets[1:]), "and it passes once"
+    assert S(room, second) == s + 2
+
+    assert not hears(room, third, first, packets[0]), "before it comes the other"
+    (null,) = hears(room, third, second, early(room, s + 2, s))
+    assert (null.header.s, null.header.local) == (s + 3, s)
+    hears(room, third, first, *packets[1:])
+    assert S(room, third) == s + 3
+
+
+@pytest.mark.parametrize("flags", [0, Flag.SAFE, Flag.SAFE | Flag.ACK])
+def test_where_nobody_waits_for_the_token_it_is_passed_when_all_is_here(flags: int) -> None:
+    room = quiet("a", "b", "c")
+    s = at_rest(room)
+    assert not hears(room, holder_of(room, s + 1), holder_of(room, s), parts(room, s + 1, flags)[0])
+
+
+def test_who_has_something_to_say_waits_for_all_that_comes_before_it() -> None:
+    room = quiet("a", "b", "c")
+    s = at_rest(room)
+    first, second = holder_of(room, s), holder_of(room, s + 1)
+    packets = parts(room, s + 1)
+    # Its wish for the token is lost.
+    step(room, second, Multicast([b"mine"], Service.AGREED))
+    assert not hears(room, second, first, *packets[:-1])
+    (mine,) = hears(room, second, first, packets[-1])
+    assert mine.header.s == s + 2 and mine.pieces[0] and not mine.flags & Flag.EARLY
+
+
+def test_who_wants_to_leave_waits_for_all_that_comes_before_it() -> None:
+    room = quiet("a", "b", "c", "d")
+    s = at_rest(room)
+    second = holder_of(room, s + 1)
+    site(room, second).entrance.has_changes = lambda: True  # type: ignore[method-assign]
+    assert not hears(room, second, holder_of(room, s), parts(room, s + 1)[0])
+
+
+@pytest.mark.rule("RNG-5")
+def test_nothing_is_passed_over_two_turns_that_are_not_whole() -> None:
+    room = quiet("a", "b", "c")
+    s = at_rest(room)
+    first, third = holder_of(room, s), holder_of(room, s + 2)
+    hears(room, third, first, parts(room, s + 1)[0])
+    assert not hears(room, third, holder_of(room, s + 1), parts(room, s + 2)[0])
+
+
+@pytest.mark.rule("RNG-8")
+def test_what_an_early_null_says_its_speaker_has_is_taken_for_no_more() -> None:
+    room = quiet("a", "b", "c")
+    s = at_rest(room)
+    me, second = holder_of(room, s + 2), holder_of(room, s + 1)
+    ordering = site(room, me).ordering
+    at = ordering.ring.index[site(room, second).key]
+    before = ordering.K[at]
+    hears(room, me, second, early(room, s + 2, s))
+    assert ordering.K[at] == max(before, s)
+    room = quiet("a", "b", "c")
+    s = at_rest(room)
+    hears(room, me, second, turn(room, s + 2, by=second))
+    assert site(room, me).ordering.K[at] == s + 2
+
+
+@pytest.mark.rule("RNG-6")
+def test_an_early_null_does_not_make_believe_that_something_was_lost() -> None:
+    room = quiet("a", "b", "c")
+    s = at_rest(room)
+    first, second, third = (holder_of(room, s + n) for n in range(3))
+    hears(room, third, first, parts(room, s + 1)[0])
+    hears(room, third, second, early(room, s + 2, s))
+    assert not site(room, third).ordering.is_lost(), "the rest is on its way"
+    hears(room, first, third, turn(room, s + 3, by=third))
+    hears(room, third, first, turn(room, s + 4, by=first))
+    assert site(room, third).ordering.is_lost(), "that one has it all"
+
+
+def test_what_was_passed_early_stays_null_though_it_was_forgotten() -> None:
+    """The ring stood still for an invitation that came to nothing, and goes on."""
+    room = quiet("a", "b", "c")
+    s = at_rest(room)
+    first, second = holder_of(room, s), holder_of(room, s + 1)
+    packets = parts(room, s + 1)
+    (null,) = hears(room, second, first, packets[0])
+    site(room, second).ordering.stand_still()
+    step(room, second, Multicast([b"mine"], Service.AGREED))
+    (again,) = hears(room, second, first, *packets)
+    assert again.header.s == null.header.s == s + 2
+    assert not again.pieces[0], "some may have the first, and both must be the same"
+
+
+def test_a_turn_of_one_packet_is_never_passed_early() -> None:
+    """As in the paper, where a turn is one message."""
+    room = together("a", "b", "c", **PRESETS["paper"])
+    room.obey(f"say a {' '.join(word.replace(' ', '-') for word in WORDS)}")
+    room.pass_ms(9_000)
+    assert not [p for p in room.of(Code.TOKEN_BC) if p.packet.flags & Flag.EARLY]
+
+
+# -- in volume ------------------------------------------------------------------------------------
+
+
+def test_no_law_is_broken_where_tokens_are_passed_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed: list[int] = []
+    pass_early = TokenWork.pass_early
+
+    def counted(self: TokenWork, out: Any) -> None:
+        passed.append(1)
+        pass_early(self, out)
+
+    monkeypatch.setattr(TokenWork, "pass_early", counted)
+    for seed in range(40):
+        assert not run(heavy(seed)).violations, seed
+    assert len(passed) > 200
+
+
+# -- and these tests can fail ---------------------------------------------------------------------
+
+
+def all_taken_for_there(self: Site, packet: Any, header: Header, out: Any) -> None:
+    """What comes before an early NULL is taken for received by its speaker."""
+    self.ordering.note(header.sender, header.s, header.k)
+
+
+def taken_for_a_sign_of_loss(self: Ordering) -> bool:
+    return self.highest > self.S + 1
+
+
+def not_remembered(self: TokenWork, out: Any) -> None:
+    ordering = self._core.ordering
+    self._say(Flag.EARLY, b"", ordering.highest + 1, ordering.S, out)
+
+
+def whoever_waits(self: TokenWork) -> bool:
+    """Though it has something to say itself."""
+    return self.comes_here()
+
+
+def whatever_is_missing(self: Ordering) -> bool:
+    return self.has_gap()
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "bug", "test"),
+    [
+        (Site, "_note", all_taken_for_there,
+         test_what_an_early_null_says_its_speaker_has_is_taken_for_no_more),
+        (Ordering, "is_lost", taken_for_a_sign_of_loss,
+         test_an_early_null_does_not_make_believe_that_something_was_lost),
+        (TokenWork, "pass_early", not_remembered,
+         test_what_was_passed_early_stays_null_though_it_was_forgotten),
+        (TokenWork, "may_pass_early", whoever_waits,
+         test_who_has_something_to_say_waits_for_all_that_comes_before_it),
+        (TokenWork, "may_pass_early", whoever_waits,
+         test_who_wants_to_leave_waits_for_all_that_comes_before_it),
+        (Ordering, "is_coming", whatever_is_missing,
+         test_nothing_is_passed_over_two_turns_that_are_not_whole),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)  # fmt: skip
+def test_a_planted_bug_is_seen(
+    owner: type, name: str, bug: Any, test: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(owner, name, bug)
+    with pytest.raises(AssertionError):
+        test()
