@@ -18,23 +18,28 @@ from tests.mtp.theatre import (
     step,
     together,
 )
-from unisono.core import Deliver, Expired, Install, Multicast, Received, Send
+from unisono.core import Deliver, Effect, Expired, Install, Multicast, Received, Send
+from unisono.parts.door import Door
 from unisono.protocols.mtp.agreement import ACCEPTED, PENDING
 from unisono.protocols.mtp.council import NO_HEADER
 from unisono.protocols.mtp.figure import Timer
 from unisono.protocols.mtp.packets import (
+    KINDS,
     PROTOCOL,
     Data,
     Deny,
     Empty,
     Grant,
+    Header,
     JoinRequest,
     Kind,
     Nak,
     Refuse,
     Seat,
     TokenRequest,
+    write_header,
 )
+from unisono.protocols.mtp.transport import Held, Outlet, Pace
 from unisono.wire import FRONT_OCTETS, NO_LIFE, SUM_OCTETS, seal
 
 HEADLESS = (JoinRequest, Refuse, Seat)
@@ -181,6 +186,24 @@ def test_a_producer_sends_at_most_a_window_in_a_heartbeat() -> None:
     assert set(beats.values()) == {8}
     assert max(sum(t <= u < t + 10_000 for u in times) for t in times) == 8
     assert {actor.log[-1] for actor in room.actors.values()} == {"b#1:1"}
+
+
+@pytest.mark.rule("MTP-10")
+@pytest.mark.parametrize(
+    ("window", "tokens", "packets"),
+    [(8, 1, 8), (8, 3, 24), (512, 2, 1_024), (512, 3, 1_536), (512, 8, 1_536), (4_000, 2, 4_000)],
+)
+def test_a_producer_has_a_window_for_each_of_its_tokens(
+    window: int, tokens: int, packets: int
+) -> None:
+    header = write_header(Header(1, 1, 0, 1, 1, 10_000, window, 3, 8))
+    outlet = Outlet(Door(PROTOCOL, KINDS, "g"), Pace(10_000, window, 3), 0, lambda number: header)
+    for number in range(tokens):
+        outlet.send(Held(1, 1 + number, [b"x"] * 5_000))
+    out: list[Effect] = []
+    outlet.pump(10_000, out)
+    outlet.pump(15_000, out)
+    assert outlet.sent_count == packets, "and no more before the next heartbeat"
 
 
 @pytest.mark.rule("MTP-10")

@@ -25,6 +25,9 @@ BURST: Final = 44
 networks let them be."""
 REPAIRS_MAX: Final = 16_384
 """Packets that wait to be sent again; what is asked for beyond is dropped and asked for again."""
+AT_ONCE_MAX: Final = 1536
+"""Packets in a heartbeat of a producer that has more tokens than one: more may not find room in a
+socket of 4 MiB. A window that is larger was chosen so."""
 ANSWERS: Final = 8
 """How long an answer takes is a mean over about so many."""
 SLOW_BEATS: Final = 20
@@ -103,7 +106,7 @@ class Pace:
 
 
 class Outlet:
-    """The sending side: repairs first, then what is new, at most a window a heartbeat."""
+    """The sending side: repairs first, then what is new, at most a window a heartbeat and token."""
 
     def __init__(self, door: Door, pace: Pace, dally: int, header: Callable[[int], bytes]) -> None:
         self._door = door
@@ -173,7 +176,7 @@ class Outlet:
         if not self.busy():
             return
         if now_us - self._beat_us >= self._pace.heartbeat_us:
-            self._beat_us, self._left = now_us, self._pace.window
+            self._beat_us, self._left = now_us, self._window()
         if self._repairs:
             self._repair(now_us, out)
         while self._fresh and self._left:
@@ -187,6 +190,13 @@ class Outlet:
             out.append(Send(held.audience or EVERYONE, packets))
             if held.sent == len(held.slices):
                 self._fresh.popleft()
+
+    def _window(self) -> int:
+        """Packets in this heartbeat: a window for each token of ours."""
+        # Deviates [MTP 4 window]: the paper's is a producer's, however many tokens it holds. What a
+        # consumer must be able to take is t times the window in either case.
+        window = self._pace.window
+        return max(window, min(len(self._fresh) * window, AT_ONCE_MAX))
 
     def wait_us(self, now_us: int) -> int:
         """Until the next heartbeat: when the window opens again, if something waits for that."""
