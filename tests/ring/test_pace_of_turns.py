@@ -13,14 +13,51 @@ def grown(pace: Pace, turns: int = 200) -> int:
     return pace.burst
 
 
-@pytest.mark.parametrize("members", [1, 2, 3, 5, 16, 64, 5000])
+def spoken(paces: list[Pace], speakers: int, rounds: int = 300) -> list[int]:
+    """Packets of the turns of a round in which so many speak and the others say NULL."""
+    turns: list[int] = []
+    for _ in range(rounds):
+        turns = []
+        for at, pace in enumerate(paces):
+            turns.append(pace.next() if at < speakers else 1)
+            for other in paces[:at] + paces[at + 1 :]:
+                other.heard(turns[-1])
+    return turns
+
+
+def ring_of(members: int, most: int = 1024) -> list[Pace]:
+    paces = [Pace(most) for _ in range(members)]
+    for pace in paces:
+        pace.new_ring(members)
+    return paces
+
+
+@pytest.mark.parametrize("members", [2, 3, 5, 8, 16, 64])
 def test_a_round_of_turns_fits_a_socket(members: int) -> None:
-    pace = Pace(512)
-    pace.new_ring(members)
-    most = grown(pace)
-    assert most <= 512
-    assert most == BURST_MIN or most * (members - 1) <= ROUND_PACKETS
-    assert members > 5 or most == 512
+    turns = spoken(ring_of(members), members)
+    assert sum(turns) - max(turns) <= ROUND_PACKETS
+    assert max(turns) - min(turns) <= max(turns) // 8, "and all have their share"
+
+
+@pytest.mark.parametrize(("members", "most"), [(2, 512), (4, 512), (6, 768), (8, 1024), (64, 1024)])
+def test_who_speaks_alone_has_what_the_others_leave(members: int, most: int) -> None:
+    assert spoken(ring_of(members), 1)[0] == most
+
+
+@pytest.mark.parametrize("members", [3, 16])
+def test_who_spoke_alone_makes_room_for_others(members: int) -> None:
+    paces = ring_of(members)
+    spoken(paces, 1)
+    turns = spoken(paces, members)
+    assert sum(turns) - max(turns) <= ROUND_PACKETS
+    assert turns[0] <= max(turns[1:]) * 9 // 8
+
+
+def test_a_new_ring_begins_with_a_share() -> None:
+    paces = ring_of(16)
+    spoken(paces, 1)
+    paces[0].new_ring(16)
+    assert paces[0].next() == ROUND_PACKETS // 15
 
 
 def test_what_is_lost_makes_turns_smaller_and_they_grow_again_with_care() -> None:
@@ -30,7 +67,7 @@ def test_what_is_lost_makes_turns_smaller_and_they_grow_again_with_care() -> Non
     pace.lost()
     assert pace.burst == before * 3 // 4, "one turn, however often it was asked for"
     after = [pace.next() for _ in range(10)]
-    assert after == [before * 3 // 4 + n for n in range(10)], "packet by packet"
+    assert after == [before * 3 // 4 + 4 * n for n in range(10)], "a few packets at a time"
     for _ in range(100):
         pace.lost()
         pace.next()

@@ -70,8 +70,8 @@ class Door:
     def count(self, name: str, by: int = 1) -> None:
         self.counts[name] = self.counts.get(name, 0) + by
 
-    def drop(self, reason: str) -> None:
-        self.count(f"drop.{reason}")
+    def drop(self, reason: str, by: int = 1) -> None:
+        self.count(f"drop.{reason}", by)
 
     def admit(self, packets: Packets) -> Iterator[Envelope]:
         """The packets that are of this protocol and group, whatever their life."""
@@ -107,11 +107,11 @@ class Door:
         try:
             envelope = unseal(packet, self._protocol, self._group, sound=alike > 0)
         except BadPacket as bad:
-            self.count(f"drop.{bad.reason}", count)
+            self.drop(bad.reason, count)
             return None
         kind = self._kinds.get(envelope.kind)
         if kind is None:
-            self.count("drop.kind", count)
+            self.drop("kind", count)
             return None
         self.count(f"in.{kind}", count)
         return envelope

@@ -339,6 +339,7 @@ class Site(Desk):
             self.token.note(told, turn)
             if turn.holder != self.key:
                 ours = False
+                self.speech.pace.heard(turn.count)
                 self.speech.heard(ordering.locals.get(self.key, 0), turn.s)
                 if turn.flags & Flag.ACK and self.in_force:
                     self.token.acknowledge(turn, out)

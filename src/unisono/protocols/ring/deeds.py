@@ -145,6 +145,7 @@ def acknowledge_again(me: Site, packet: RingPart, out: list[Effect]) -> None:
 
 def go_on(me: Site, event: object, out: list[Effect]) -> None:
     """The row is unbroken again."""
+    me.repair.closed()
 
 
 # -- do: Reformation ------------------------------------------------------------------------------

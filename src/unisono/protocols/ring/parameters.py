@@ -17,7 +17,7 @@ DEFAULTS: Final[Mapping[str, int]] = {
     "t_ref_rt_us": 200_000,
     "t_ts_us": 30_000,
     "idle_us": 1_000_000,
-    "turn_packets": 512,
+    "turn_packets": 1_024,
     "forget_us": 60_000_000,
     "members_count_max": 64,
 }

@@ -16,6 +16,7 @@ from unisono.protocols.ring.packets import (
     Header,
     Range,
     ResendRequest,
+    key_of,
 )
 from unisono.wire import Writer
 
@@ -26,6 +27,8 @@ RESEND_MAX: Final = 128
 """Packets that one request brings; the rest is asked for again."""
 TAIL_SHARE: Final = 4
 """So long, as a share of T_RT, may the rest of a turn be on its way: its holder has other work."""
+TAIL_TIMES: Final = 4
+"""And so many times as long as it usually takes, which is long where many share a processor."""
 HELP_MAX: Final = 32
 """Packets that one who is behind is sent without asking."""
 
@@ -38,8 +41,14 @@ class Repair:
         self._revealed = 0
         """The key of the one whose turn showed the gap."""
         self._rounds = 0
+        self._since_us: int | None = None
+        """When the gap was seen that is there, and for which nobody was asked."""
+        self._usual_us = core.parameters.t_rt_us // (2 * TAIL_TIMES)
+        """How long one is there that closes by itself: mostly the rest of a turn."""
         self._helped: dict[int, tuple[int, int]] = {}
         """By key: up to where it was helped, and when."""
+        self._asked: dict[int, int] = {}
+        """By key: the last turn of ours that it wanted to have again."""
 
     def reveal(self, sender: int) -> None:
         self._revealed = sender
@@ -48,12 +57,19 @@ class Repair:
     def look(self, out: list[Effect]) -> None:
         """There is a gap. It may be that the rest is only on its way."""
         core = self._core
+        self._since_us = core.now_us
         if core.ordering.is_lost():
             self.ask(out)
         else:
-            parameters = core.parameters
-            wait_us = max(parameters.t_send_us, parameters.t_rt_us // TAIL_SHARE)
-            core.arm(Timer.REPAIR, wait_us, out)
+            t_send_us, t_rt_us = core.parameters.t_send_us, core.parameters.t_rt_us
+            usual_us = TAIL_TIMES * self._usual_us
+            core.arm(Timer.REPAIR, max(t_send_us, t_rt_us // TAIL_SHARE, usual_us), out)
+
+    def closed(self) -> None:
+        """The gap is no more."""
+        if self._since_us is not None:
+            self._usual_us += (self._core.now_us - self._since_us - self._usual_us) // 8
+            self._since_us = None
 
     def ask(self, out: list[Effect]) -> None:
         """Ask the one whose turn revealed the gap; if that brings nothing, others that have it."""
@@ -62,6 +78,9 @@ class Repair:
         if not ranges:
             return
         self._rounds += 1
+        if self._since_us is not None:  # It may have been too early.
+            self._since_us = None
+            self._usual_us = min(core.parameters.t_rt_us, self._usual_us * 3 // 2)
         target = self._source()
         if target is not None:
             self.ask_of(target, out)
@@ -102,9 +121,16 @@ class Repair:
     def send_ranges(self, to: Member, ranges: Sequence[Range], out: list[Effect]) -> None:
         core = self._core
         found = core.ordering.pieces(ranges, RESEND_MAX)
-        if any(turn.holder == core.key for turn, _ in found):
+        mine = [s for s, _, _ in ranges if core.ring.holder(s - 1) == core.ring.index.get(core.key)]
+        if mine and not self._is_late(key_of(to), mine[0], ranges):
             core.speech.pace.lost()
         self.send(to, found, out)
+
+    def _is_late(self, key: int, s: int, ranges: Sequence[Range]) -> bool:
+        """Asked for the rest of a turn for the first time: it may have been on its way, for we may
+        have been kept from sending it."""
+        asked, self._asked[key] = self._asked.get(key, 0), s
+        return asked != s and ranges[0][1] > 0 and ranges[0][2] == WHOLE
 
     def send(self, to: Member, found: list[tuple[Turn, range]], out: list[Effect]) -> None:
         core = self._core
@@ -143,4 +169,6 @@ class Repair:
 
     def forget(self) -> None:
         self._helped.clear()
+        self._asked.clear()
         self._rounds = 0
+        self._since_us = None

@@ -1,0 +1,99 @@
+"""The rest of a turn that is late, and one that is lost."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ring.theatre import (
+    Room,
+    armed_in,
+    at_rest,
+    handed,
+    header_of,
+    holder_of,
+    quiet,
+    sealed,
+    site,
+    step,
+)
+from unisono.core import Effect, Multicast
+from unisono.model import Service
+from unisono.protocols.ring.codes import Code, Timer
+from unisono.protocols.ring.core import Site
+from unisono.protocols.ring.packets import WHOLE
+from unisono.protocols.ring.parameters import DEFAULTS
+from unisono.wire import Writer
+
+T_RT_US = DEFAULTS["t_rt_us"]
+
+
+def ask(room: Room, by: str, of: str, *ranges: tuple[int, int, int]) -> None:
+    flat = [value for each in ranges for value in each]
+    body = Writer().rows("QHH", 3, flat).done()
+    step(room, of, handed(room, by, sealed(Code.RESEND_RQU, header_of(room, by), body)))
+
+
+def with_a_turn(room: Room) -> tuple[str, str, int]:
+    """Who said a turn of several packets, another, and the turn."""
+    s = at_rest(room)
+    holder = holder_of(room, s)
+    step(room, holder, Multicast([bytes(900)] * 20, Service.AGREED))
+    return holder, holder_of(room, s + 1), s + 1
+
+
+@pytest.mark.rule("RNG-6")
+def test_who_is_asked_for_the_rest_of_a_turn_once_was_late_and_twice_lost_it() -> None:
+    room = quiet("a", "b", "c")
+    holder, other, s = with_a_turn(room)
+    pace = site(room, holder).speech.pace
+    before = pace.burst
+    ask(room, other, holder, (s, 5, WHOLE))
+    assert pace.burst == before
+    assert site(room, holder).door.counts["repair"] > 1, "but it is sent again"
+    ask(room, other, holder, (s, 9, WHOLE))
+    assert pace.burst == before * 3 // 4
+
+
+@pytest.mark.rule("RNG-6")
+@pytest.mark.parametrize("gap", [(2, 4), (0, WHOLE)], ids=["in the middle", "all of it"])
+def test_what_cannot_be_late_was_lost(gap: tuple[int, int]) -> None:
+    room = quiet("a", "b", "c")
+    holder, other, s = with_a_turn(room)
+    pace = site(room, holder).speech.pace
+    before = pace.burst
+    ask(room, other, holder, (s, *gap))
+    assert pace.burst == before * 3 // 4
+
+
+def waits_us(member: Site, takes_us: int) -> int:
+    """How long one waits for the rest of a turn, which comes by itself after so long."""
+    member.ordering.highest = member.ordering.S + 1
+    out: list[Effect] = []
+    member.repair.look(out)
+    member.now_us += takes_us
+    member.repair.closed()
+    return armed_in(out)[Timer.REPAIR]
+
+
+@pytest.mark.rule("RNG-6")
+def test_the_rest_of_a_turn_is_waited_for_as_long_as_it_usually_takes() -> None:
+    member = site(quiet("a", "b", "c"), "b")
+    assert waits_us(member, 100) == T_RT_US // 2, "before anything is known"
+    for _ in range(60):
+        quick_us = waits_us(member, 100)
+    assert quick_us == T_RT_US // 4
+    for _ in range(60):
+        slow_us = waits_us(member, 15_000)
+    assert 55_000 < slow_us <= 60_000, "four times as long"
+
+
+@pytest.mark.rule("RNG-6")
+def test_who_had_to_ask_waits_longer_the_next_time() -> None:
+    member = site(quiet("a", "b", "c"), "b")
+    first_us = waits_us(member, T_RT_US // 8)
+    member.ordering.highest = member.ordering.S + 1
+    member.repair.look([])
+    member.repair.ask([])
+    member.repair.ask([])
+    member.repair.closed()
+    assert waits_us(member, 0) == first_us * 3 // 2, "once for a gap, however often it asked"
