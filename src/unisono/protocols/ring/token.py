@@ -39,6 +39,8 @@ class TokenWork:
         """Turns in a row in which nobody had more to say than the turn could carry."""
         self._speaker: Member | None = None
         """The last whose message was ordered: the token rests there."""
+        self._safe_turn = 0
+        """The last turn that asked to be safe."""
         self._ack_turn = 0
         """The last turn that all were to acknowledge to its next holder."""
         self._passed = 0
@@ -94,6 +96,8 @@ class TokenWork:
         self._quiet = 0 if wanted else self._quiet + 1
         if heard.spans:
             self._speaker = heard.spans[-1].sender
+        if turn.flags & Flag.SAFE:
+            self._safe_turn = turn.s
         if turn.flags & Flag.ACK:
             self._ack_turn = turn.s
 
@@ -102,17 +106,17 @@ class TokenWork:
     def wait_us(self) -> int:
         """How long the holder waits when it has nothing to say.
 
-        Not at all for the first rounds after somebody spoke, so that what was said becomes safe.
-        Then the token rests where it was last used, for who spoke is likely to speak again: round
-        by round twice as long, up to `idle_us`.
+        Not at all for a round after somebody spoke, so that it knows what all have, and for two
+        where something asks to be safe, so that all know. Then the token rests where it was last
+        used, for who spoke is likely to speak again: round by round twice as long, up to `idle_us`.
         """
         # Deviates [RNG T_SEND]: the paper always waits T_SEND, and admits that NULL messages waste
         # the network. Here a quiet ring slows down step by step, and any wish wakes it.
         core = self._core
-        seats = core.ring.seats
-        steps = self.idle // len(seats) - 1
-        if steps < 0:
+        count = len(core.ring.seats)
+        if self.idle < count - 1 or self._safe_turn + count > core.ordering.S:
             return 0
+        steps = max(0, self.idle // count - 1)
         if self._speaker in core.ring.members:
             if self._speaker != self.holder():
                 return 0
