@@ -11,7 +11,7 @@ any of them changes what follows, and nothing behind it can change it back.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from ipaddress import ip_address
 from itertools import repeat
@@ -181,6 +181,13 @@ class Layout:
             return self._fields.unpack_from(body, at)
         except error:
             raise BadPacket("malformed") from None
+
+    def read_all(self, body: memoryview, at: int, count: int) -> Iterator[tuple[int, ...]]:
+        """So many side by side."""
+        octets = self.octets * count
+        if at + octets > len(body):
+            raise BadPacket("malformed")
+        return self._fields.iter_unpack(body[at : at + octets])
 
 
 class Writer:

@@ -122,6 +122,7 @@ class Ordering:
         self._incoming: dict[int, Incoming] = {}
         self._history_octets = 0
         self.ring = Ring()
+        self._view = str(self.ring.version)
         self.K: list[int] = []
         """By position: the last turn that each is known to have."""
         self.safe = 0
@@ -154,7 +155,7 @@ class Ordering:
         self.window.cut(ring.base)
         self._incoming.clear()
         self._growing.clear()
-        self.ring = ring
+        self.ring, self._view = ring, str(ring.version)
         self.K = [ring.base] * len(ring.seats)
         self.highest = self.reached = ring.base
         self.place = ring.place
@@ -232,12 +233,16 @@ class Ordering:
         except BadPacket as bad:
             self.drops.append(bad.reason)
             runs = []
-        at = len(content) - sum(len(run.chunks[0]) for run in runs)
+        at = len(content)
+        for run in runs:
+            at -= len(run.chunks[0])
         for run in runs:
             self._hear_run(run, content, at, spans)
             at += len(run.chunks[0])
-        count = sum(span.times for span in spans)
-        octets = sum(span.times * span.length for span in spans)
+        count = octets = 0
+        for span in spans:
+            count += span.times
+            octets += span.times * span.length
         return Heard(turn.s, spans, count, octets, bool(turn.flags & Flag.SAFE))
 
     def _hear_run(self, run: Run, content: bytes, at: int, spans: list[Span]) -> None:
@@ -249,7 +254,7 @@ class Ordering:
         if member is None:
             self.drops.append("origin")
             return
-        number, have, view = run.first, self.locals.get(run.origin, 0), str(self.ring.version)
+        number, have, view = run.first, self.locals.get(run.origin, 0), self._view
         for times, size, mark in run.groups:
             length, past = size, have + 1 - number
             new, octets, start, service = times - past, content, at + past * length, mark & SERVICE

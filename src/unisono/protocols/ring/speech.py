@@ -145,7 +145,8 @@ class Speech:
         mine = self._gather_own(room)
         if mine is not None:
             runs.append(mine)
-        safe = any(group.mark & SERVICE == Service.SAFE for run in runs for group in run.groups)
+        marks = {group.mark & SERVICE for run in runs for group in run.groups}
+        safe = int(Service.SAFE) in marks
         return write_runs(runs), safe, bool(self._queue or self._delegates)
 
     def _gather_own(self, room: int) -> Run | None:

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Service
-from unisono.wire import Reader, Writer
+from unisono.wire import Layout
 
 RUNS_MAX: Final = 256
 COUNT_MAX: Final = 16_384
@@ -24,8 +24,13 @@ MORE: Final = 8
 GOES_ON: Final = 16
 """The piece goes on with what came before."""
 IN_PIECES: Final = MORE | GOES_ON
-RUN_OCTETS: Final = 8 + 8 + 2
-ROW_OCTETS: Final = 2 + 4 + 1
+#                     origin first groups
+RUN: Final = Layout("QQH")
+RUN_OCTETS: Final = RUN.octets
+#                     times length mark
+ROW: Final = Layout("HIB")
+ROW_OCTETS: Final = ROW.octets
+COUNT: Final = Layout("H")
 
 
 class Group(NamedTuple):
@@ -70,11 +75,13 @@ def write_runs(runs: Sequence[Run]) -> bytes:
     """The tables of all runs, then the octets of all. Nothing to say is no octets at all: NULL."""
     if not runs:
         return b""
-    out = Writer().u16(len(runs))
+    parts: list[Buffer] = [COUNT.pack(len(runs))]
+    for origin, first, groups, _ in runs:
+        parts.append(RUN.pack(origin, first, len(groups)))
+        parts += [ROW.pack(*group) for group in groups]
     for run in runs:
-        flat = [value for group in run.groups for value in group]
-        out.u64(run.origin).u64(run.first).rows("HIB", 3, flat)
-    return b"".join((out.done(), *(chunk for run in runs for chunk in run.chunks)))
+        parts += run.chunks
+    return b"".join(parts)
 
 
 def read_runs(content: Buffer) -> list[Run]:
@@ -82,27 +89,36 @@ def read_runs(content: Buffer) -> list[Run]:
     if not content:
         return []
     view = memoryview(content)
-    reader = Reader(view)
-    count = reader.u16()
+    (count,) = COUNT.read(view)
     if count > RUNS_MAX:
         raise BadPacket("malformed")
-    heads = [(reader.u64(), reader.u64(), _groups(reader.rows("HIB"))) for _ in range(count)]
-    at = len(view) - reader.left()
+    at = COUNT.octets
+    heads: list[tuple[int, int, list[Group], int]] = []
+    for _ in range(count):
+        origin, first, rows = RUN.read(view, at)
+        at += RUN_OCTETS
+        groups, octets = _groups(ROW.read_all(view, at, rows))
+        heads.append((origin, first, groups, octets))
+        at += rows * ROW_OCTETS
     runs = []
-    for origin, first, groups in heads:
-        end = at + sum(group.times * group.length for group in groups)
-        runs.append(Run(origin, first, groups, (view[at:end],)))
-        at = end
+    for origin, first, groups, octets in heads:
+        runs.append(Run(origin, first, groups, (view[at : at + octets],)))
+        at += octets
     if at != len(view):
         raise BadPacket("malformed")
     return runs
 
 
-def _groups(flat: tuple[int, ...]) -> list[Group]:
-    groups = [Group(*flat[at : at + 3]) for at in range(0, len(flat), 3)]
-    if sum(group.times for group in groups) > COUNT_MAX:
-        raise BadPacket("malformed")
-    for count, _, mark in groups:
-        if not count or mark & SERVICE > Service.SAFE or (count > 1 and mark & IN_PIECES):
+def _groups(rows: Iterable[tuple[int, ...]]) -> tuple[list[Group], int]:
+    """And how many octets they speak of."""
+    groups: list[Group] = []
+    messages = octets = 0
+    for times, length, mark in rows:
+        if not times or mark & SERVICE > Service.SAFE or (times > 1 and mark & IN_PIECES):
             raise BadPacket("malformed")
-    return groups
+        messages += times
+        octets += times * length
+        groups.append(Group(times, length, mark))
+    if messages > COUNT_MAX:
+        raise BadPacket("malformed")
+    return groups, octets
