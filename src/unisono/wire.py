@@ -130,6 +130,19 @@ def cut(octets: Buffer, at: int, length: int, times: int) -> list[bytes]:
     return found
 
 
+def numbers(values: Sequence[int]) -> bytes:
+    """32 bits each, side by side."""
+    return Struct(f"!{len(values)}I").pack(*values)
+
+
+def read_numbers(octets: Buffer, at: int, count: int) -> tuple[int, ...]:
+    """So many of them."""
+    try:
+        return Struct(f"!{count}I").unpack_from(octets, at)
+    except error:
+        raise BadPacket("malformed") from None
+
+
 def are_sound(packets: Buffer) -> bool:
     """Whether the checksum of each of these datagrams, side by side, fits it."""
     return crc32(packets, SOUND) == SOUND

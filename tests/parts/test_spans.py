@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -10,30 +11,38 @@ from hypothesis import strategies as st
 
 from unisono.model import Address, Burst, Bursts, Member, Message, Service, View
 from unisono.net.stream import Batch, Stream
+from unisono.parts.queued import VARIED
 from unisono.parts.spans import Span, Spans
 
 ME = Member("a", Address("127.0.0.1", 1), 1)
 
 
 def spans(*shapes: tuple[int, int]) -> tuple[Spans, list[Message]]:
-    """Spans of so many messages of a length, and the messages they stand for."""
+    """Spans of so many messages of a length, and the messages they stand for. VARIED is a length
+    of its own for each."""
     made: list[Span] = []
     messages: list[Message] = []
     number = 1
     for times, length in shapes:
-        octets = bytes(n % 251 for n in range(times * length + 3))
-        made.append(Span(ME, octets, 3, length, times, number, "v", number, Service.AGREED))
-        messages += [
-            Message(
-                ME, octets[3 + n * length :][:length], number + n, "v", number + n, Service.AGREED
+        varied = length == VARIED
+        lengths = [n * 7 % 11 for n in range(times)] if varied else [length] * times
+        octets = bytes(n % 251 for n in range(sum(lengths) + 3))
+        made.append(
+            Span(
+                ME, octets, 3, sum(lengths) if varied else length, times, number, "v", number,
+                Service.AGREED, tuple(lengths) if varied else (),
             )
+        )  # fmt: skip
+        ends = list(accumulate(lengths, initial=3))
+        messages += [
+            Message(ME, octets[ends[n] : ends[n + 1]], number + n, "v", number + n, Service.AGREED)
             for n in range(times)
         ]
         number += times
     return Spans(made), messages
 
 
-shapes = st.lists(st.tuples(st.integers(1, 150), st.integers(0, 9)), min_size=1, max_size=5)
+shapes = st.lists(st.tuples(st.integers(1, 150), st.integers(VARIED, 9)), min_size=1, max_size=5)
 
 
 @given(shapes, st.data())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import accumulate
+from operator import add
 from typing import Final, NamedTuple
 
 VARIED: Final = -1
@@ -19,11 +20,21 @@ class Queued(NamedTuple):
     length: int
     service: int
 
-    def fit(self, room: int, left: int) -> int:
-        """How many of them have room, and are not too many."""
+    def fit(self, room: int, left: int, each: int = 0) -> int:
+        """How many of them have room, and are not too many. Where there are several and their
+        lengths differ, each of them costs so much more."""
         count = min(left, len(self.messages))
         if self.length == VARIED:
-            return bisect_right(list(accumulate(map(len, self.messages[:count]))), room)
+            ends = list(accumulate(map(len, self.messages[:count])))
+            if each:
+                ends = list(map(add, ends, range(each, each * count + 1, each)))
+            return bisect_right(ends, room) or int(count > 0 and len(self.messages[0]) <= room)
         if self.length:
             return min(count, max(0, room) // self.length)
         return count if room >= 0 else 0
+
+    def octets(self, count: int) -> int:
+        """Of the first so many."""
+        if self.length == VARIED:
+            return sum(map(len, self.messages[:count]))
+        return count * self.length

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import accumulate, pairwise, repeat
 from typing import NamedTuple, overload
 
 from unisono.model import Member, Message, ServiceLevel
@@ -14,7 +14,7 @@ _message = partial(tuple.__new__, Message)
 
 
 class Span(NamedTuple):
-    """Messages of one sender in a row, of one length, not cut apart yet."""
+    """Messages of one sender in a row, not cut apart yet: of one length, or each of its own."""
 
     sender: Member
     octets: bytes
@@ -27,6 +27,13 @@ class Span(NamedTuple):
     view: str
     seq: int
     service: ServiceLevel
+    lengths: tuple[int, ...] = ()
+    """Of each, where they differ; `length` is then that of all together."""
+
+    @property
+    def size(self) -> int:
+        """Of all."""
+        return self.length if self.lengths else self.times * self.length
 
     @staticmethod
     def of(message: Message) -> Span:
@@ -36,6 +43,9 @@ class Span(NamedTuple):
 
     def payloads(self) -> list[bytes]:
         octets, at, length, times = self.octets, self.start, self.length, self.times
+        if self.lengths:
+            ends = accumulate(self.lengths, initial=at)
+            return [octets[start:end] for start, end in pairwise(ends)]
         if not length:
             return [b""] * times
         if times == 1 and length == len(octets):
@@ -44,16 +54,22 @@ class Span(NamedTuple):
 
     def messages(self) -> Iterator[Message]:
         """Made all at once they cost a third of what one by one would."""
-        sender, _, _, _, times, number, view, seq, service = self
+        sender, _, _, _, times, number, view, seq, service, _ = self
         numbers, places = range(number, number + times), range(seq, seq + times)
         rows = zip(repeat(sender), self.payloads(), numbers, repeat(view), places, repeat(service))
         return map(_message, rows)
 
     def parted(self, count: int) -> tuple[Span, Span]:
         """The first so many, and the others."""
-        first = self._replace(times=count)
-        start, number, seq = self.start + count * self.length, self.number + count, self.seq + count
-        return first, self._replace(start=start, times=self.times - count, number=number, seq=seq)
+        lengths, length, octets = self.lengths, self.length, count * self.length
+        rest = self._replace(
+            times=self.times - count, number=self.number + count, seq=self.seq + count
+        )
+        if lengths:
+            length = octets = sum(lengths[:count])
+            rest = rest._replace(length=self.length - octets, lengths=lengths[count:])
+        first = self._replace(times=count, length=length, lengths=lengths[:count])
+        return first, rest._replace(start=self.start + octets)
 
 
 class Spans(Sequence[Message]):
@@ -66,7 +82,7 @@ class Spans(Sequence[Message]):
         self._spans = spans
         self._made: list[Message] | None = None
         self._count = sum([span.times for span in spans])
-        self.octets = sum([span.times * span.length for span in spans])
+        self.octets = sum([span.size for span in spans])
         """Of their payloads."""
 
     def payloads(self) -> list[bytes]:

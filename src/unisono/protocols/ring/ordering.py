@@ -17,8 +17,18 @@ from unisono.parts.spans import Span
 from unisono.parts.window import Window
 from unisono.protocols.ring.packets import WHOLE, Flag, Range, Token, key_of
 from unisono.protocols.ring.ring import Ring
-from unisono.protocols.ring.turn import GOES_ON, IN_PIECES, MORE, SERVICE, Run, read_runs
-from unisono.wire import cut
+from unisono.protocols.ring.turn import (
+    DIFFER,
+    GOES_ON,
+    IN_PIECES,
+    LENGTH_OCTETS,
+    MORE,
+    SERVICE,
+    Run,
+    octets_of,
+    read_runs,
+)
+from unisono.wire import cut, read_numbers
 
 AHEAD_MAX: Final = 256
 """Turns beyond S that are kept; later ones are asked for again when their time comes."""
@@ -242,7 +252,7 @@ class Ordering:
         count = octets = 0
         for span in spans:
             count += span.times
-            octets += span.times * span.length
+            octets += span.size
         return Heard(turn.s, spans, count, octets, bool(turn.flags & Flag.SAFE))
 
     def _hear_run(self, run: Run, content: bytes, at: int, spans: list[Span]) -> None:
@@ -255,11 +265,21 @@ class Ordering:
             self.drops.append("origin")
             return
         number, have, view = run.first, self.locals.get(run.origin, 0), self._view
+        lengths: tuple[int, ...]
         for times, size, mark in run.groups:
-            length, past = size, have + 1 - number
+            length, past, lengths = size, have + 1 - number, ()
             new, octets, start, service = times - past, content, at + past * length, mark & SERVICE
             if not 0 <= past < times:
                 new = 0
+            elif mark & DIFFER:
+                lengths = read_numbers(content, at, times)
+                if sum(lengths) != size:
+                    self.drops.append("malformed")
+                    new = 0
+                start = at + times * LENGTH_OCTETS + sum(lengths[:past])
+                lengths = lengths[past:]
+                length = sum(lengths)
+                self._growing.pop(run.origin, None)
             elif mark & IN_PIECES:
                 piece = memoryview(content)[at : at + length]
                 whole = self._grow(run.origin, number, mark, piece)
@@ -273,13 +293,13 @@ class Ordering:
             if new:
                 level, first = _SERVICES[service], have + 1
                 place = self.place + 1
-                span = Span(member, octets, start, length, new, first, view, place, level)
+                span = Span(member, octets, start, length, new, first, view, place, level, lengths)
                 spans.append(span)
                 self.place += new
                 have += new
             if not mark & MORE:
                 number += times
-            at += times * size
+            at += octets_of(times, size, mark)
         self.locals[run.origin] = have
 
     def _grow(self, origin: int, number: int, mark: int, piece: Buffer) -> Growing | None:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from itertools import groupby
 from typing import Final
 
 from unisono.core import Setting
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Service, ServiceLevel
-from unisono.parts.queued import MESSAGE_OCTETS, Queued
+from unisono.parts.queued import MESSAGE_OCTETS, VARIED, Queued
 from unisono.protocols.ring.pace import Pace
 from unisono.protocols.ring.packets import HEADER_OCTETS, TURN_OCTETS, Delegate
 from unisono.protocols.ring.turn import (
     COUNT_MAX,
+    DIFFER,
     GOES_ON,
+    LENGTH_OCTETS,
     MORE,
     ROW_OCTETS,
     RUN_OCTETS,
@@ -30,7 +31,7 @@ from unisono.protocols.ring.turn import (
     read_runs,
     write_runs,
 )
-from unisono.wire import ENVELOPE_OCTETS
+from unisono.wire import ENVELOPE_OCTETS, numbers
 
 DELEGATES_MAX: Final = 64
 
@@ -69,15 +70,10 @@ class Speech:
         level = int(service) if isinstance(service, Service) else int(Service.AGREED)
         lengths = list(map(len, messages))
         self._queue_octets += sum(lengths) + MESSAGE_OCTETS * len(lengths)
-        if lengths and lengths.count(lengths[0]) == len(lengths):
-            # Most often all are alike, and then nothing is done message by message.
-            self._add(messages, lengths[0], level)
-            return
-        start = 0
-        for length, alike in groupby(lengths):
-            end = start + sum(1 for _ in alike)
-            self._add(messages[start:end], length, level)
-            start = end
+        # Nothing is done message by message.
+        if lengths:
+            alike = lengths.count(lengths[0]) == len(lengths)
+            self._add(messages, lengths[0] if alike else VARIED, level)
 
     def _add(self, messages: Sequence[bytes], length: int, level: int) -> None:
         last = self._queue[-1] if self._queue else None
@@ -106,11 +102,10 @@ class Speech:
         pieces: list[Buffer] = []
         for alike in () if self._offset else self._queue:
             room -= ROW_OCTETS
-            fit = alike.fit(room, left)
+            fit = alike.fit(room, left, LENGTH_OCTETS)
             if fit:
-                groups.append(Group(fit, alike.length, alike.service))
-                pieces += alike.messages[:fit]
-                room -= fit * alike.length
+                groups.append(_group(alike, fit, pieces))
+                room -= groups[-1].octets
                 left -= fit
             if fit < len(alike.messages):
                 break
@@ -160,17 +155,17 @@ class Speech:
             room -= ROW_OCTETS
             head, offset = self._queue[0], self._offset
             if offset:
-                fit = int(head.length - offset <= room)
-                group = Group(fit, head.length - offset, head.service | GOES_ON)
-                said: list[Buffer] = [memoryview(head.messages[0])[offset:]]
+                rest = memoryview(head.messages[0])[offset:]
+                fit = int(len(rest) <= room)
             else:
-                fit = head.fit(room, left) or int(not head.length and not groups)
-                group = Group(fit, head.length, head.service)
-                said = [*head.messages[:fit]]
+                fit = head.fit(room, left, LENGTH_OCTETS) or int(not head.length and not groups)
             if fit:
-                groups.append(group)
-                pieces += said
-                room -= fit * group.length
+                if offset:
+                    groups.append(Group(1, len(rest), head.service | GOES_ON))
+                    pieces.append(rest)
+                else:
+                    groups.append(_group(head, fit, pieces))
+                room -= groups[-1].octets
                 left -= fit
                 self._settle_heads(fit)
             elif room < least:
@@ -186,12 +181,12 @@ class Speech:
     def _settle_heads(self, count: int) -> None:
         """So many at the head of the queue, all alike, have their place."""
         head = self._queue[0]
+        cost = head.octets(count) + count * MESSAGE_OCTETS
         del head.messages[:count]
         if not head.messages:
             self._queue.popleft()
         self._offset = 0
         self.ordered += count
-        cost = count * (head.length + MESSAGE_OCTETS)
         self._queue_octets -= cost
         self._flight_octets += cost
         self._said_octets += cost
@@ -218,3 +213,15 @@ class Speech:
         self.pace.new_ring(members)
         self._offset = 0
         self._delegates.clear()
+
+
+def _group(queued: Queued, count: int, pieces: list[Buffer]) -> Group:
+    """The first so many of these, whose octets are added."""
+    messages = queued.messages[:count]
+    if queued.length != VARIED or count == 1:
+        pieces += messages
+        return Group(count, len(messages[0]), queued.service)
+    lengths = list(map(len, messages))
+    pieces.append(numbers(lengths))
+    pieces += messages
+    return Group(count, sum(lengths), queued.service | DIFFER)

@@ -1,8 +1,8 @@
 """What a turn carries: runs of messages, each of one originator, numbered in a row.
 
-Messages of one length and one service side by side are a *group*: one row of the table tells of
-them all, and they are cut apart at once. A large message travels in pieces, one or more a turn,
-until its last one closes it; each piece is a group of its own.
+Messages of one service side by side are a *group*: one row of the table tells of them all, and they
+are cut apart at once. Where their lengths differ, these stand before them. A large message travels
+in pieces, one or more a turn, until its last one closes it; each piece is a group of its own.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ MORE: Final = 8
 GOES_ON: Final = 16
 """The piece goes on with what came before."""
 IN_PIECES: Final = MORE | GOES_ON
+DIFFER: Final = 32
+"""The messages of the group have lengths of their own, which stand before them."""
+MARK_MAX: Final = 63
+LENGTH_OCTETS: Final = 4
 #                     origin first groups
 RUN: Final = Layout("QQH")
 RUN_OCTETS: Final = RUN.octets
@@ -38,8 +42,18 @@ class Group(NamedTuple):
 
     times: int
     length: int
+    """Where they differ, of all together."""
     mark: int
-    """Their service, and MORE and GOES_ON."""
+    """Their service, and MORE, GOES_ON and DIFFER."""
+
+    @property
+    def octets(self) -> int:
+        return octets_of(*self)
+
+
+def octets_of(times: int, length: int, mark: int) -> int:
+    """What a group takes, beside its row."""
+    return length + times * LENGTH_OCTETS if mark & DIFFER else times * length
 
 
 class Run(NamedTuple):
@@ -67,7 +81,7 @@ class Run(NamedTuple):
 
     @property
     def octets(self) -> int:
-        payload = sum(group.times * group.length for group in self.groups)
+        payload = sum([group.octets for group in self.groups])
         return RUN_OCTETS + ROW_OCTETS * len(self.groups) + payload
 
 
@@ -114,10 +128,12 @@ def _groups(rows: Iterable[tuple[int, ...]]) -> tuple[list[Group], int]:
     groups: list[Group] = []
     messages = octets = 0
     for times, length, mark in rows:
-        if not times or mark & SERVICE > Service.SAFE or (times > 1 and mark & IN_PIECES):
+        if not times or mark & SERVICE > Service.SAFE or mark > MARK_MAX:
+            raise BadPacket("malformed")
+        if mark & IN_PIECES and (times > 1 or mark & DIFFER):
             raise BadPacket("malformed")
         messages += times
-        octets += times * length
+        octets += octets_of(times, length, mark)
         groups.append(Group(times, length, mark))
     if messages > COUNT_MAX:
         raise BadPacket("malformed")

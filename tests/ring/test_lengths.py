@@ -1,0 +1,140 @@
+"""Messages of any lengths: what is said is what is heard, in as few rows as may be."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unisono.core import Setting
+from unisono.errors import BadPacket
+from unisono.model import Address, Member, Service
+from unisono.parts.queued import VARIED, Queued
+from unisono.protocols.ring.ordering import Ordering, Turn
+from unisono.protocols.ring.packets import Delegate, Header, Version, key_of
+from unisono.protocols.ring.speech import Speech
+from unisono.protocols.ring.turn import DIFFER, MORE, Group, Run, read_runs, write_runs
+from unisono.wire import numbers
+
+ME = Member("a", Address("10.0.0.1", 7000), 1)
+KEY = key_of(ME)
+payloads = st.one_of(
+    st.binary(max_size=60),
+    st.integers(0, 3_000).map(lambda octets: bytes(n % 251 for n in range(octets))),
+)
+
+
+def speech(turn_packets: int = 4, packet_octets: int = 400) -> Speech:
+    return Speech(Setting(ME, "g", seed=0, packet_octets_max=packet_octets), KEY, turn_packets)
+
+
+def hearing() -> Ordering:
+    ordering = Ordering(KEY, 1 << 20)
+    ordering._members = {KEY: ME}
+    return ordering
+
+
+def heard(ordering: Ordering, s: int, content: bytes) -> list[bytes]:
+    told = ordering.hear(Turn(s, KEY, 0, content, 300))
+    assert not ordering.drops
+    found = [payload for span in told.spans for payload in span.payloads()]
+    assert (told.count, told.octets) == (len(found), sum(map(len, found)))
+    return found
+
+
+@given(
+    st.lists(st.lists(payloads, max_size=12), max_size=6),
+    st.integers(1, 6),
+    st.integers(200, 1_400),
+)
+def test_what_is_said_is_heard(
+    said: list[list[bytes]], turn_packets: int, packet_octets: int
+) -> None:
+    speaker, listener, found = speech(turn_packets, packet_octets), hearing(), list[bytes]()
+    for some in said:
+        speaker.say(some, Service.AGREED)
+    for s in range(1, 2_000):
+        if not speaker.has_any():
+            break
+        content, _, _ = speaker.gather()
+        speaker.said(s)
+        assert len(content) <= max(turn_packets, 4) * speaker.piece_octets
+        found += heard(listener, s, content)
+        listener.window.put(s, Turn(s, KEY, 0, content, 300))
+    assert found == [payload for some in said for payload in some]
+    speaker.settle(1 << 30)
+    assert speaker.room() == speaker._window_octets, "all that was counted is counted off"
+
+
+@given(st.lists(payloads, min_size=1, max_size=40), st.integers(0, 40))
+def test_what_another_says_for_us_is_heard_once(said: list[bytes], known: int) -> None:
+    asks, says, listener = speech(), speech(), hearing()
+    asks.say(said, Service.AGREED)
+    body = asks.delegate()
+    if not body:
+        assert len(said[0]) > 200, "what is large is not delegated"
+        return
+    says.entrust(Delegate(Header(Version(1, 1), KEY), memoryview(body)))
+    content, _, _ = says.gather()
+    listener.locals[KEY] = known
+    found = heard(listener, 1, content)
+    assert found == said[known : len(found) + known], "what is known is passed over"
+    if not known:
+        asks.heard(len(found), 1)
+        assert asks.ordered == len(found)
+
+
+def test_many_of_unlike_lengths_are_one_row() -> None:
+    speaker = speech(512, 1_400)
+    for some in range(4):
+        speaker.say([bytes(n % 97) for n in range(some, some + 100)], Service.AGREED)
+    content, _, _ = speaker.gather()
+    (run,) = read_runs(content)
+    assert len(run.groups) == 1 and run.groups[0].mark & DIFFER
+    assert run.groups[0].times == 400 == len(heard(hearing(), 1, content))
+
+
+@pytest.mark.parametrize(
+    ("group", "table"),
+    [
+        (Group(2, 6, int(Service.AGREED) | DIFFER), numbers([3, 4])),
+        (Group(2, 6, int(Service.AGREED) | DIFFER), numbers([1 << 31, 1 << 31])),
+    ],
+)
+def test_lengths_that_are_not_those_of_the_octets_are_not_believed(
+    group: Group, table: bytes
+) -> None:
+    content = write_runs([Run(KEY, 1, [group], [table, bytes(6)])])
+    ordering = hearing()
+    assert not ordering.hear(Turn(1, KEY, 0, content, 300)).spans
+    assert ordering.drops == ["malformed"]
+    assert ordering.place == 0
+
+
+@pytest.mark.parametrize(
+    "group",
+    [
+        Group(2, 6, int(Service.AGREED) | DIFFER | MORE),
+        Group(1, 6, int(Service.AGREED) | DIFFER | MORE),
+        Group(2, 3, 64),
+        Group(1 << 15, 1 << 31, int(Service.AGREED) | DIFFER),
+    ],
+)
+def test_rows_that_nobody_writes_are_malformed(group: Group) -> None:
+    with pytest.raises(BadPacket):
+        read_runs(write_runs([Run(KEY, 1, [group], [bytes(14)])]))
+
+
+@given(st.lists(st.binary(max_size=9), max_size=9), st.integers(-3, 90), st.integers(0, 9))
+def test_as_many_as_fit(messages: list[bytes], room: int, left: int) -> None:
+    fit = Queued(messages, VARIED, 4).fit(room, left, 4)
+    ends = list(accumulate(len(message) + 4 for message in messages))
+    assert fit <= min(left, len(messages))
+    if fit > 1:
+        assert ends[fit - 1] <= room
+    elif fit == 1:
+        assert len(messages[0]) <= room
+    if fit < min(left, len(messages)):
+        assert ends[fit] > room
