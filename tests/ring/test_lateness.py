@@ -15,6 +15,7 @@ from tests.ring.theatre import (
     sealed,
     site,
     step,
+    turn,
 )
 from unisono.core import Effect, Multicast
 from unisono.model import Service
@@ -97,3 +98,16 @@ def test_who_had_to_ask_waits_longer_the_next_time() -> None:
     member.repair.ask([])
     member.repair.closed()
     assert waits_us(member, 0) == first_us * 3 // 2, "once for a gap, however often it asked"
+
+
+@pytest.mark.rule("RNG-9")
+def test_what_is_given_up_when_the_ring_stands_still_is_kept_no_longer() -> None:
+    room = quiet("a", "b", "c")
+    s = at_rest(room)
+    second, third = holder_of(room, s + 1), holder_of(room, s + 2)
+    ordering = site(room, third).ordering
+    before = ordering._history_octets
+    step(room, third, handed(room, second, turn(room, s + 2, "word", by=second)))
+    assert ordering._history_octets > before
+    ordering.stand_still()
+    assert ordering._history_octets == before

@@ -91,11 +91,11 @@ class Window(Generic[T]):
         self.floor = max(self.floor, upto)
         return gone
 
-    def cut(self, after: int) -> None:
+    def cut(self, after: int) -> list[T]:
         """Throw away what lies beyond `after`: it will never count."""
-        for number in [n for n in self._items if n > after]:
-            del self._items[number]
+        gone = [self._items.pop(number) for number in [n for n in self._items if n > after]]
         self.received = min(self.received, after)
         self.highest = min(self.highest, after)
         while self.received + 1 in self._items:
             self.received += 1
+        return gone

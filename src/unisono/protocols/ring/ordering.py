@@ -162,7 +162,7 @@ class Ordering:
         if ring.base > self.S:  # A newcomer: what was before is not for it.
             self.window = Window(ring.base)
             self._history_octets = 0
-        self.window.cut(ring.base)
+        self._cut(ring.base)
         self._incoming.clear()
         self._growing.clear()
         self.ring, self._view = ring, str(ring.version)
@@ -185,8 +185,12 @@ class Ordering:
     def stand_still(self) -> None:
         """[RNG Phase-1] What is not whole by now may be of a ring that is no more."""
         self._incoming.clear()
-        self.window.cut(self.S)
+        self._cut(self.S)
         self.highest = self.reached = self.S
+
+    def _cut(self, after: int) -> None:
+        for turn in self.window.cut(after):
+            self._history_octets -= len(turn.content)
 
     def expect(self, s: int) -> None:
         """The one who leads has the turns up to here."""
