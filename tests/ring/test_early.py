@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from tests.ring.theatre import (
     together,
     turn,
 )
-from unisono.core import Multicast
+from unisono.core import Effect, Multicast
 from unisono.model import Service
 from unisono.protocols.ring.codes import Code
 from unisono.protocols.ring.core import Site
@@ -162,6 +163,26 @@ def test_what_was_passed_early_stays_null_though_it_was_forgotten() -> None:
     assert not again.pieces[0], "some may have the first, and both must be the same"
 
 
+def test_what_was_passed_early_last_stays_null_though_an_earlier_one_is_passed_again() -> None:
+    room = quiet("a", "b", "c")
+    s = at_rest(room)
+    first, second, third = (holder_of(room, s + n) for n in range(3))
+    packets = parts(room, s + 1)
+    more = turn(room, s + 4, "more", by=first, first=21, flags=Flag.WANTED)
+    hears(room, second, first, packets[0])
+    hears(room, second, third, turn(room, s + 3, by=third))
+    (null,) = hears(room, second, first, more)
+    assert null.header.s == s + 5, "though what it lacks is of an earlier turn"
+    site(room, second).ordering.stand_still()
+    (null,) = hears(room, second, first, packets[0])
+    assert null.header.s == s + 2
+    step(room, second, Multicast([b"mine"], Service.AGREED))
+    hears(room, second, first, *packets[1:])
+    hears(room, second, third, turn(room, s + 3, by=third))
+    (again,) = hears(room, second, first, more)
+    assert again.header.s == s + 5 and not again.pieces[0]
+
+
 def test_a_turn_of_one_packet_is_never_passed_early() -> None:
     """As in the paper, where a turn is one message."""
     room = together("a", "b", "c", **PRESETS["paper"])
@@ -185,6 +206,56 @@ def test_no_law_is_broken_where_tokens_are_passed_early(monkeypatch: pytest.Monk
     for seed in range(40):
         assert not run(heavy(seed)).violations, seed
     assert len(passed) > 200
+
+
+def test_no_law_is_broken_where_rings_stand_still_after_tokens_were_passed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An invitation that comes to nothing, whenever somebody is a round ahead of what it has."""
+    still: list[int] = []
+    plain, roll = Site.step, Random(1)
+
+    def stumbling(self: Site, now_us: int, event: Any) -> list[Effect]:
+        out = plain(self, now_us, event)
+        ahead = self.token._passed > self.ordering.S + len(self.ring.seats)
+        free = not self._over and self.is_normal() and self.reform.promised <= self.ring.version
+        if ahead and free and roll.random() < 0.7:
+            still.append(1)
+            self.push(Code.E_REFSTART)
+            self._settle(out)
+            self.ordering.stand_still()
+            self.reform.return_to_ring(out)
+            self.push(Code.E_REFEND)
+            self._settle(out)
+            self._conclude(out)
+        return out
+
+    monkeypatch.setattr(Site, "step", stumbling)
+    for seed in (*range(30), 90_100, 90_177):
+        assert not run(heavy(seed)).violations, seed
+    assert len(still) > 10
+
+
+@pytest.mark.rule("RNG-14")
+def test_who_lets_in_first_says_again_what_it_had_passed() -> None:
+    room = quiet("a", "b", "c")
+    s = at_rest(room)
+    first, second = holder_of(room, s), holder_of(room, s + 1)
+    packets = parts(room, s + 1)
+    hears(room, second, first, packets[0])
+    me = site(room, second)
+    me.ordering.stand_still()
+    me.entrance.has_changes = lambda: True  # type: ignore[method-assign]
+    (again,) = hears(room, second, first, *packets)
+    assert (again.header.s, again.flags) == (s + 2, Flag.EARLY)
+    assert me.is_normal(), "the ring changes at its next turn"
+
+
+def test_a_new_ring_begins_without_what_was_passed_or_safe() -> None:
+    token = site(quiet("a", "b", "c"), "a").token
+    token._passed = token._safe_turn = token._ack_turn = 1 << 40
+    token.new_ring()
+    assert not token.was_passed() and token.wait_us() > 0
 
 
 # -- and these tests can fail ---------------------------------------------------------------------

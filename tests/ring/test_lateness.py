@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.ring.test_early import parts
 from tests.ring.theatre import (
     Room,
     armed_in,
@@ -11,6 +12,7 @@ from tests.ring.theatre import (
     handed,
     header_of,
     holder_of,
+    packets_in,
     quiet,
     sealed,
     site,
@@ -21,7 +23,8 @@ from unisono.core import Effect, Multicast
 from unisono.model import Service
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.core import Site
-from unisono.protocols.ring.packets import WHOLE
+from unisono.protocols.ring.ordering import Turn
+from unisono.protocols.ring.packets import WHOLE, Flag, ResendRequest
 from unisono.protocols.ring.parameters import DEFAULTS
 from unisono.wire import Writer
 
@@ -64,6 +67,50 @@ def test_what_cannot_be_late_was_lost(gap: tuple[int, int]) -> None:
     before = pace.burst
     ask(room, other, holder, (s, *gap))
     assert pace.burst == before * 3 // 4
+
+
+@pytest.mark.rule("RNG-6")
+def test_only_what_was_said_is_lost_or_late() -> None:
+    """Another's turn, or a NULL of ours that was early, tells nothing about our pace."""
+    room = quiet("a", "b", "c")
+    holder, other, s = with_a_turn(room)
+    core = site(room, holder)
+    before = core.speech.pace.burst
+    ask(room, other, holder, (s - 1, 0, WHOLE), (s, 5, WHOLE))
+    assert core.speech.pace.burst == before, "the first is another's, and the rest of ours late"
+    core.ordering.say(Turn(s + 3, core.key, Flag.EARLY, b"", 300))
+    ask(room, other, holder, (s + 3, 0, WHOLE))
+    assert core.speech.pace.burst == before
+    ask(room, other, holder, (s - 1, 5, WHOLE), (s, 0, WHOLE))
+    assert core.speech.pace.burst == before * 3 // 4
+
+
+@pytest.mark.rule("RNG-6")
+def test_what_turns_out_to_be_lost_is_asked_for_at_once() -> None:
+    room = quiet("a", "b", "c")
+    s = at_rest(room)
+    first, last = holder_of(room, s), holder_of(room, s + 2)
+    packets = parts(room, s + 1, flags=0)
+    usual_us = site(room, last).repair._usual_us
+    assert not packets_in(step(room, last, handed(room, first, packets[0])))
+    (asked,) = packets_in(step(room, last, handed(room, first, packets[-1])))
+    assert isinstance(asked[1], ResendRequest)
+    assert asked[1].ranges == ((s + 1, 1, len(packets) - 2),)
+    assert site(room, last).repair._usual_us == usual_us, "it was not too early"
+    assert not packets_in(step(room, last, handed(room, first, packets[1]))), "and once"
+
+
+@pytest.mark.rule("RNG-6")
+def test_a_ring_that_stands_still_does_not_make_the_rest_of_a_turn_late() -> None:
+    member = site(quiet("a", "b", "c"), "b")
+    member.ordering.highest = member.ordering.S + 1
+    member.repair.look([])
+    member.token.stop([])
+    member.now_us += 2_000_000
+    member.repair.closed()
+    assert waits_us(member, 0) == T_RT_US // 2
+    assert waits_us(member, 2_000_000) <= T_RT_US // 2
+    assert waits_us(member, 0) <= T_RT_US, "and never by more than T_RT at a time"
 
 
 def waits_us(member: Site, takes_us: int) -> int:

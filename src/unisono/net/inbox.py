@@ -41,25 +41,26 @@ class Inbox:
         self._sources: dict[object, Address] = {}
 
     def read(
-        self, sock: socket.socket, calls_max: int = READS_MAX
+        self, sock: socket.socket, taken_max: int = READS_MAX
     ) -> list[tuple[Address, Packets]]:
-        """What waits in the socket, up to the bound; nothing when it is dry.
+        """What waits in the socket, up to the bounds; nothing when it is dry.
 
         Bursts of one source and one packet size that lie side by side become one burst.
         """
         found: list[tuple[Address, Packets]] = []
-        octets = packets = calls = 0
+        octets = packets = calls = passed_over = 0
         receive, sources, me = sock.recvmsg_into, self._sources, self._me
         whole, at = self._room()
         start, of, cut = at, me, 0  # the burst that grows: its place, source and packet size
         region = whole[at : at + DATAGRAM_OCTETS_MAX]
         try:
-            while calls < calls_max and octets < READ_OCTETS_MAX:
+            while calls < min(READS_MAX, taken_max + passed_over) and octets < READ_OCTETS_MAX:
                 size, ancillary, flags, origin = receive((region,), ANCILLARY_OCTETS)
                 calls += 1
                 source = sources.get(origin) or self._source(origin)
                 if source is me or flags & MSG_TRUNC:
                     self._count("net.in.echo" if source is me else "drop.truncated")
+                    passed_over += 1
                     continue
                 octets += size
                 # The only ancillary data we asked for is the size of a burst's packets.

@@ -314,8 +314,10 @@ class Site(Desk):
         self.ordering.take(packet, holder)
         if self.taken != self.ordering.S:
             self.advance(out)
-        elif self.token.comes_here():
-            self.push(Code.E_AWAITED)
+        else:
+            self.repair.look_again(out)
+            if self.token.comes_here():
+                self.push(Code.E_AWAITED)
 
     def advance(self, out: list[Effect]) -> None:
         """Read what is in order now."""

@@ -1,9 +1,10 @@
 """How much a turn may carry: as much as gets through.
 
 A member that is kept from its work while the others speak has a round of turns waiting in its
-socket, so a turn is what the others left of the round before, and at least a round's share of what
-a socket holds. Where that is still too much, turns shrink by a quarter with every one that was lost
-in part, and grow again: fast up to what last got through, then with care.
+socket, and the rest of the one before if it passed the token early. So a turn is what the others
+left of the round before, and at least a round's share of what a socket holds. Where that is still
+too much, turns shrink by a quarter with every one that was lost in part, and grow again: fast up to
+what last got through, then with care.
 """
 
 from __future__ import annotations

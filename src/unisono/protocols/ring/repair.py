@@ -57,19 +57,29 @@ class Repair:
     def look(self, out: list[Effect]) -> None:
         """There is a gap. It may be that the rest is only on its way."""
         core = self._core
-        self._since_us = core.now_us
         if core.ordering.is_lost():
             self.ask(out)
         else:
+            self._since_us = core.now_us
             t_send_us, t_rt_us = core.parameters.t_send_us, core.parameters.t_rt_us
             usual_us = TAIL_TIMES * self._usual_us
             core.arm(Timer.REPAIR, max(t_send_us, t_rt_us // TAIL_SHARE, usual_us), out)
 
+    def look_again(self, out: list[Effect]) -> None:
+        """More has come, and the gap is still there: it may now be known to be one."""
+        if self._since_us is not None and self._core.ordering.is_lost():
+            self.ask(out)
+
     def closed(self) -> None:
         """The gap is no more."""
         if self._since_us is not None:
-            self._usual_us += (self._core.now_us - self._since_us - self._usual_us) // 8
+            took_us = min(self._core.now_us - self._since_us, self._core.parameters.t_rt_us)
+            self._usual_us += (took_us - self._usual_us) // 8
             self._since_us = None
+
+    def stop(self) -> None:
+        """Nothing is waited for."""
+        self._since_us = None
 
     def ask(self, out: list[Effect]) -> None:
         """Ask the one whose turn revealed the gap; if that brings nothing, others that have it."""
@@ -78,9 +88,9 @@ class Repair:
         if not ranges:
             return
         self._rounds += 1
-        if self._since_us is not None:  # It may have been too early.
-            self._since_us = None
+        if self._since_us is not None and not core.ordering.is_lost():  # It may be too early.
             self._usual_us = min(core.parameters.t_rt_us, self._usual_us * 3 // 2)
+        self._since_us = None
         target = self._source()
         if target is not None:
             self.ask_of(target, out)
@@ -121,16 +131,18 @@ class Repair:
     def send_ranges(self, to: Member, ranges: Sequence[Range], out: list[Effect]) -> None:
         core = self._core
         found = core.ordering.pieces(ranges, RESEND_MAX)
-        mine = [s for s, _, _ in ranges if core.ring.holder(s - 1) == core.ring.index.get(core.key)]
-        if mine and not self._is_late(key_of(to), mine[0], ranges):
+        mine = {turn.s for turn, _ in found if turn.holder == core.key and turn.content}
+        asked = next((each for each in ranges if each[0] in mine), None)
+        if asked is not None and not self._is_late(key_of(to), asked):
             core.speech.pace.lost()
         self.send(to, found, out)
 
-    def _is_late(self, key: int, s: int, ranges: Sequence[Range]) -> bool:
+    def _is_late(self, key: int, asked: Range) -> bool:
         """Asked for the rest of a turn for the first time: it may have been on its way, for we may
         have been kept from sending it."""
-        asked, self._asked[key] = self._asked.get(key, 0), s
-        return asked != s and ranges[0][1] > 0 and ranges[0][2] == WHOLE
+        s, first, last = asked
+        before, self._asked[key] = self._asked.get(key, 0), s
+        return before != s and first > 0 and last == WHOLE
 
     def send(self, to: Member, found: list[tuple[Turn, range]], out: list[Effect]) -> None:
         core = self._core
@@ -171,4 +183,4 @@ class Repair:
         self._helped.clear()
         self._asked.clear()
         self._rounds = 0
-        self._since_us = None
+        self.stop()

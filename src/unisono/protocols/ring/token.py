@@ -60,7 +60,7 @@ class TokenWork:
     def new_ring(self) -> None:
         """Who comes does not know who spoke before, so the token rests with nobody yet."""
         self._speaker = None
-        self._passed = 0
+        self._passed = self._safe_turn = self._ack_turn = 0
 
     def begin(self, out: list[Effect]) -> None:
         """A new ring, or the old one goes on."""
@@ -72,6 +72,7 @@ class TokenWork:
     def stop(self, out: list[Effect]) -> None:
         for timer in (Timer.T_SEND, Timer.T_RT, Timer.REPAIR):
             self._core.disarm(timer, out)
+        self._core.repair.stop()
 
     def look(self, out: list[Effect]) -> None:
         """A turn was taken: the token is at the next."""
@@ -149,6 +150,11 @@ class TokenWork:
         quiet = not core.speech.has_any() and not core.entrance.has_changes()
         return core.in_force and quiet and not self._is_far_behind() and self.comes_here()
 
+    def was_passed(self) -> bool:
+        """The turn at hand is NULL, and others may have it: it was passed before the ring stood
+        still."""
+        return self._passed > self._core.ordering.S
+
     def may_speak(self) -> bool:
         core = self._core
         return self.is_here() and core.speech.has_any() and not self._is_far_behind()
@@ -195,8 +201,7 @@ class TokenWork:
             return
         core.ordering.settle()
         s = core.ordering.S + 1
-        if s <= self._passed:
-            # It was passed early, and given up when the ring stood still: some may have it.
+        if self.was_passed():
             self._say(Flag.EARLY, b"", s, s - 1, out)
         else:
             content, safe, more = core.speech.gather()
@@ -213,8 +218,9 @@ class TokenWork:
     def pass_early(self, out: list[Effect]) -> None:
         """[RNG-3] NULL, before all that comes before it is here."""
         ordering = self._core.ordering
-        self._passed = ordering.highest + 1
-        self._say(Flag.EARLY, b"", self._passed, ordering.S, out)
+        s = ordering.highest + 1
+        self._passed = max(self._passed, s)
+        self._say(Flag.EARLY, b"", s, ordering.S, out)
 
     def _say(self, flags: int, content: bytes, s: int, local: int, out: list[Effect]) -> None:
         core = self._core

@@ -24,7 +24,7 @@ def others_have_more_to_say(me: Site, event: object) -> bool:
 
 
 def somebody_wants_in_or_out(me: Site, event: object) -> bool:
-    return me.entrance.has_changes()
+    return me.entrance.has_changes() and not me.token.was_passed()
 
 
 def the_token_is_here(me: Site, event: object) -> bool:
