@@ -38,6 +38,13 @@ def test_a_seed_that_once_failed_holds(faults: str, nodes: int, seed: int) -> No
     assert outcome.violations == (), outcome.replay
 
 
+def test_who_leads_instead_is_not_sent_back_to_the_ring() -> None:
+    """One that had forgotten invited; one that remembered denied and invited in turn, and told the
+    first that the ring went on. That one returned to it, denied the other, and so for ever."""
+    plan = Plan(protocol="ring", nodes=8, seed=90_207, faults="chaos", messages=120)
+    assert run(plan).violations == ()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(40_000, 40_060, 10))
 def test_the_laws_hold_under_chaos(first: int) -> None:

@@ -145,6 +145,21 @@ def test_a_record_names_all_who_may_remember(alone: str, later_ms: int) -> None:
     lawful(room)
 
 
+# -- who knows more -------------------------------------------------------------------------------
+
+
+def test_who_leads_instead_does_not_tell_that_the_ring_goes_on() -> None:
+    room = together("a", "b", "c", sites=3)
+    s = at_rest(room)
+    me = site(room, "a")
+    me.token.tries = 1
+    packet = invitation(site(room, "b").me, me.ring.version, s, me.seen + 5, 0)
+    effects = step(room, "a", handed(room, "b", packet))
+    said = [person for _, person in packets_in(effects) if isinstance(person, Person)]
+    assert [person.code for person in said] == [Code.RSP_NEG, Code.REF_INV_BC]
+    assert not said[0].has(Bits.IN_FORCE) and said[0].has(Bits.MEMORY)
+
+
 # -- promises -------------------------------------------------------------------------------------
 
 

@@ -99,7 +99,7 @@ def yield_to_it(me: Site, packet: Person, out: list[Effect]) -> None:
 
 
 def lead_instead(me: Site, packet: Person, out: list[Effect]) -> None:
-    me.reform.deny(packet, out)
+    me.reform.deny(packet, out, leads=True)
     me.push(Code.E_REFSTART)
     me.push(Code.E_COORDINATOR)
 

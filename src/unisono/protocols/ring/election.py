@@ -117,10 +117,11 @@ class Election:
             return core.token.tries > 0
         return attempt > core.record.pledged and not core.entrance.target
 
-    def deny(self, packet: Person, out: list[Effect]) -> None:
-        """[RSP_NEG] With what we know better."""
+    def deny(self, packet: Person, out: list[Effect], leads: bool = False) -> None:
+        """[RSP_NEG] With what we know better. Who is about to invite itself does not tell that the
+        ring goes on, or the other would return to it and deny in turn."""
         core = self._core
-        normal = core.is_normal()
+        normal = core.is_normal() and not leads
         other = core.ring.leader if normal else self.leader
         bits = Bits.IN_FORCE * normal | Bits.MEMORY * core.memory
         answer = core.person(Code.RSP_NEG, packet.attempt, bits, other)
