@@ -140,7 +140,7 @@ def beside(work: Callable[[], None]) -> Iterator[None]:
 
 
 def test_a_feed_that_dies_and_returns_loses_and_doubles_nothing(session: Any, stage: Stage) -> None:
-    before, count = stage.counts()[0], 6000
+    before, count = stage.counts()[0], 40_000
     frame = session.range(0, count, 1, 2).select(
         F.format_string("feed %05d %s", "id", F.repeat(F.lit("x"), 300)).alias("payload")
     )
@@ -148,8 +148,9 @@ def test_a_feed_that_dies_and_returns_loses_and_doubles_nothing(session: Any, st
     def kill() -> None:
         stage.until(before + 1)
         stage.kill_feed()
-        assert stage.counts()[0] < before + count, "all was said before the feed was killed"
+        said = stage.counts()[0]
         stage.restart_feed()
+        assert said < before + count, "all was said before the feed was killed"
 
     with beside(kill):
         frame.write.format("unisono").option("feed", stage.feed).mode("append").save()
