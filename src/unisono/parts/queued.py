@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
 from itertools import accumulate
 from operator import add
 from typing import Final, NamedTuple
@@ -38,3 +40,16 @@ class Queued(NamedTuple):
         if self.length == VARIED:
             return sum(map(len, self.messages[:count]))
         return count * self.length
+
+
+def line_up(queue: deque[Queued], messages: Sequence[bytes], service: int) -> int:
+    """Behind those that wait; what they cost in the window. Nothing is done message by message."""
+    lengths = list(map(len, messages))
+    if lengths:
+        length = lengths[0] if lengths.count(lengths[0]) == len(lengths) else VARIED
+        last = queue[-1] if queue else None
+        if last is not None and last.length == length and last.service == service:
+            last.messages.extend(messages)
+        else:
+            queue.append(Queued(list(messages), length, service))
+    return sum(lengths) + MESSAGE_OCTETS * len(lengths)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from unisono.core import EVERYONE, Effect, Multicast, Send, Setting
 from unisono.model import Address, Service
-from unisono.parts.queued import MESSAGE_OCTETS, VARIED, Queued
+from unisono.parts.queued import MESSAGE_OCTETS, Queued, line_up
 from unisono.protocols.mtp.agreement import PENDING, Token
 from unisono.protocols.mtp.batch import (
     BATCH_COUNT_MAX,
@@ -57,20 +56,7 @@ class Speech:
 
     def say(self, event: Multicast) -> None:
         service = event.service if isinstance(event.service, Service) else Service.AGREED
-        messages = event.messages
-        lengths = list(map(len, messages))
-        self._queue_octets += sum(lengths) + MESSAGE_OCTETS * len(lengths)
-        # Most often all are alike, and then nothing is done message by message.
-        alike = bool(lengths) and lengths.count(lengths[0]) == len(lengths)
-        if lengths:
-            self._add(messages, lengths[0] if alike else VARIED, service)
-
-    def _add(self, messages: Sequence[bytes], length: int, service: int) -> None:
-        last = self._queue[-1] if self._queue else None
-        if last is not None and last.length == length and last.service == service:
-            last.messages.extend(messages)
-        else:
-            self._queue.append(Queued(list(messages), length, service))
+        self._queue_octets += line_up(self._queue, event.messages, service)
 
     def unsaid(self) -> bool:
         """Something of ours is not settled."""

@@ -13,7 +13,7 @@ from typing import Final
 from unisono.core import Setting
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Service, ServiceLevel
-from unisono.parts.queued import MESSAGE_OCTETS, VARIED, Queued
+from unisono.parts.queued import MESSAGE_OCTETS, VARIED, Queued, line_up
 from unisono.protocols.ring.pace import Pace
 from unisono.protocols.ring.packets import HEADER_OCTETS, TURN_OCTETS, Delegate
 from unisono.protocols.ring.turn import (
@@ -68,19 +68,7 @@ class Speech:
 
     def say(self, messages: Sequence[bytes], service: ServiceLevel) -> None:
         level = int(service) if isinstance(service, Service) else int(Service.AGREED)
-        lengths = list(map(len, messages))
-        self._queue_octets += sum(lengths) + MESSAGE_OCTETS * len(lengths)
-        # Nothing is done message by message.
-        if lengths:
-            alike = lengths.count(lengths[0]) == len(lengths)
-            self._add(messages, lengths[0] if alike else VARIED, level)
-
-    def _add(self, messages: Sequence[bytes], length: int, level: int) -> None:
-        last = self._queue[-1] if self._queue else None
-        if last is not None and last.length == length and last.service == level:
-            last.messages.extend(messages)
-        else:
-            self._queue.append(Queued(list(messages), length, level))
+        self._queue_octets += line_up(self._queue, messages, level)
 
     def has_own(self) -> bool:
         return bool(self._queue)
