@@ -296,6 +296,27 @@ def test_one_reader_too_many_is_told_to_come_later(
         second.close()
 
 
+def test_who_is_turned_away_while_it_still_asks_reads_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unisono.feed.server.READERS_COUNT_MAX", 1)
+    with Served(tmp_path) as door, FeedClient(door.at, 5) as client:
+        client.bounds()
+        host, port = door.at.split(":")
+        with socket.create_connection((host, int(port)), 5) as late:
+            time.sleep(0.2)  # the door has answered and said its last before the first octet comes
+            late.sendall(talk.HELLO)
+            time.sleep(0.05)
+            late.sendall(talk.told(Kind.ASK, do="bounds"))
+            assert b"too many readers" in late.recv(4096)
+        with socket.create_connection((host, int(port)), 5) as silent:
+            silent.settimeout(5)
+            while silent.recv(4096):
+                pass
+        assert client.bounds().end == 0
+        assert door.counts["drop.busy"] == 2
+
+
 def test_a_slow_reader_holds_up_nobody(tmp_path: Path) -> None:
     with Served(tmp_path) as door:
         payload = random.Random(1).randbytes(1_000_000)

@@ -28,6 +28,8 @@ ASKING_S: Final = 60.0
 """A frame that has begun must have come within so long."""
 SILENT_S: Final = 120.0
 """A reader that takes nothing for so long is shut out."""
+GOODBYE_S: Final = 2.0
+"""Who was turned away may take so long to read why. As many may do so at once as may read."""
 
 log = logging.getLogger("unisono.feed")
 
@@ -51,6 +53,7 @@ class Server:
         self._threads = ThreadPoolExecutor(THREADS, "feed")
         self._server: asyncio.Server | None = None
         self._talks: set[asyncio.Task[None]] = set()
+        self.readers_count = 0
         self.counts: Counter[str] = Counter()
 
     async def open(self, host: str, port: int) -> int:
@@ -70,10 +73,6 @@ class Server:
         await asyncio.gather(*self._talks, return_exceptions=True)
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    @property
-    def readers_count(self) -> int:
-        return len(self._talks)
-
     # -- one connection ---------------------------------------------------------------------------
 
     async def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -81,14 +80,11 @@ class Server:
         assert task is not None
         self._talks.add(task)
         self.counts["connections"] += 1
-        talk_with = _Talk(self, reader, writer)
         try:
-            if len(self._talks) > READERS_COUNT_MAX:
-                self.counts["drop.busy"] += 1
-                writer.write(talk.refusal(Why.BUSY, "too many readers: come again"))
-                await writer.drain()
+            if self.readers_count < READERS_COUNT_MAX:
+                await self._serve(reader, writer)
             else:
-                await talk_with.run()
+                await self._turn_away(reader, writer)
         except BadPacket as error:
             self.counts[f"drop.{error.reason}"] += 1
             log.info("a reader said what is no asking: %s", error.reason)
@@ -98,8 +94,28 @@ class Server:
             pass  # the feed ends
         finally:
             self._talks.discard(task)
-            talk_with.close()
             writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.readers_count += 1
+        talk_with = _Talk(self, reader, writer)
+        try:
+            await talk_with.run()
+        finally:
+            self.readers_count -= 1
+            talk_with.close()
+
+    async def _turn_away(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Say why, and hang up when it has hung up or its time is over: hanging up on what it is
+        still asking would break the connection before it has read the answer."""
+        self.counts["drop.busy"] += 1
+        writer.write(talk.refusal(Why.BUSY, "too many readers: come again"))
+        writer.write_eof()
+        if len(self._talks) <= 2 * READERS_COUNT_MAX:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(GOODBYE_S):
+                    while await reader.read(talk.ASK_OCTETS_MAX):
+                        pass
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
