@@ -55,6 +55,7 @@ class Endpoint:
         self._scope = 0
         self._known: dict[Address, SockAddr | None] = {}
         where.check_one_family(at)
+        offload.keep_memory()
         try:
             if at.multicast:
                 own, self.path_mtu = self._open_multicast(at, at.multicast)
