@@ -20,8 +20,9 @@ from unisono.errors import UnisonoError
 from unisono.model import ServiceLevel
 from unisono.net.driver import Driver
 
-BATCH_OCTETS = 64 << 10
-"""So much is handed over at once, without waiting for the turn to end."""
+BATCH_OCTETS = 256 << 10
+"""So much is handed over at once, without waiting for the turn to end. Handing over has its price,
+which larger batches share; much larger ones would keep the loop from what comes in."""
 BATCH_COUNT = 2048
 QUIET_S = 0.001
 TAKE_COUNT = 4096
