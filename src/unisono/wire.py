@@ -120,6 +120,8 @@ def begin_alike(packets: memoryview, size: int, octets: int) -> bool:
 def cut(octets: Buffer, at: int, length: int, times: int) -> list[bytes]:
     """Fields of one length that lie side by side, so many, the first at this place."""
     whole = memoryview(octets)[at : at + times * length]
+    if times <= CUT_COUNT:
+        return list(_array(f"!{length}s", times).unpack(whole))
     rows = times // CUT_COUNT * CUT_COUNT * length
     found: list[bytes] = []
     if rows:

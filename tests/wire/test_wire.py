@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from unisono.errors import BadPacket
 from unisono.model import Address, Burst, Member
 from unisono.parts import door
-from unisono.parts.door import ROW_COUNT, Alike, Door
+from unisono.parts.door import FRONTS_MAX, ROW_COUNT, Alike, Door
 from unisono.wire import (
     ENVELOPE_OCTETS,
     FRONT_OCTETS,
@@ -114,6 +114,21 @@ def test_what_comes_together_is_opened_as_each_alone_would_be(
             together.append(opened)
     assert together == alone
     assert {name: n for name, n in many.counts.items() if n} == one.counts
+
+
+def test_who_was_let_in_before_is_looked_at_again() -> None:
+    door = Door(4, {5: "five"}, "g")
+    good = seal(4, 5, tag_of("g"), 9, b"body")
+    assert [bytes(each.body) for each in door.admit([good, good])] == [b"body", b"body"]
+    broken = bytearray(good)
+    broken[-1] ^= 1
+    front = good[:FRONT_OCTETS]
+    for packet in (broken, front, front + bytes(3), front + bytes(4), good[1:]):
+        assert not list(door.admit([packet]))
+    assert door.counts == {"in.five": 2, "drop.corrupt": 2, "drop.short": 2, "drop.foreign": 1}
+    for life in range(3 * FRONTS_MAX):
+        assert [each.life for each in door.admit([seal(4, 5, tag_of("g"), life, b"")])] == [life]
+    assert len(door._fronts) <= FRONTS_MAX
 
 
 @given(st.lists(st.binary(max_size=60), min_size=1, max_size=12), st.data())

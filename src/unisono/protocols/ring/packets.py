@@ -6,7 +6,7 @@ these protocolID, code and coordinator stand in the envelope, which every datagr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
@@ -257,30 +257,33 @@ _CODES: Final[dict[type, Code]] = {
 }
 
 
-def heard(opened: Envelope | Alike, drop: Callable[[str], None]) -> Iterator[Packet]:
+def heard(opened: Envelope | Alike, drop: Callable[[str], None]) -> Sequence[Packet]:
     """A packet, or some that begin alike: those of a turn that follow each other are one."""
     if isinstance(opened, Alike) and opened.first.kind in (Code.TOKEN_BC, Code.RESEND_DATA):
-        yield from _tokens(opened, drop)
-        return
+        return _tokens(opened, drop)
+    found: list[Packet] = []
     for kind, life, body in opened.envelopes() if isinstance(opened, Alike) else (opened,):
         try:
-            yield read(kind, life, body)
+            found.append(read(kind, life, body))
         except BadPacket as bad:
             drop(bad.reason)
+    return found
 
 
-def _tokens(alike: Alike, drop: Callable[[str], None]) -> Iterator[Token]:
+def _tokens(alike: Alike, drop: Callable[[str], None]) -> list[Token]:
     kind, life, body = alike.first
     try:
-        token = _begun(kind, life, bytes(body[:ALIKE_OCTETS]), len(body))
+        header, _, of, flags, _, again = _begun(kind, life, bytes(body[:ALIKE_OCTETS]), len(body))
     except BadPacket as bad:
         drop(bad.reason)
-        return
+        return []
+    found: list[Token] = []
     for first, pieces in alike.rows():
-        if first + len(pieces) <= token.of:
-            yield Token(token.header, first, token.of, token.flags, pieces, token.again)
+        if first + len(pieces) <= of:
+            found.append(Token(header, first, of, flags, pieces, again))
         else:
             drop("malformed")
+    return found
 
 
 @lru_cache(maxsize=16)
