@@ -25,9 +25,7 @@ from unisono.core import (
     Restart,
     Setting,
 )
-from unisono.errors import BadPacket
 from unisono.fsa import Machine
-from unisono.model import Member
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.desk import Desk
 from unisono.protocols.ring.entrance import Entrance
@@ -55,7 +53,7 @@ from unisono.protocols.ring.packets import (
     key_of,
 )
 from unisono.protocols.ring.repair import Repair
-from unisono.protocols.ring.ring import NO_RECORD, Ring, Seat, read_record
+from unisono.protocols.ring.ring import NO_RECORD, Ring
 from unisono.protocols.ring.speech import Speech
 from unisono.protocols.ring.states import Coordinator, Receive, Reformation
 from unisono.protocols.ring.stream import Stream
@@ -95,6 +93,8 @@ class Site(Desk):
         self.released = False
         self.taken = 0
         """Turns that were read."""
+        self._taking: Header | None = None
+        """Of the packets that were last taken. Those of one turn that begin alike have the same."""
         self._verdict: str | None = None
         self._over = False
         self._joined = False
@@ -126,12 +126,16 @@ class Site(Desk):
             return out
         self.now_us = now_us
         if isinstance(event, Received):
-            self._expire_overdue(out)
+            news = self._expire_overdue(out)
             for opened in self.door.admit_alike(event.packets, ALIKE_OCTETS):
                 for packet in heard(opened, self.door.drop):
-                    self._hear(packet, out)
-                    if self._internal:
-                        self._settle(out)
+                    if not self._goes_on(packet):
+                        news = True
+                        self._hear(packet, out)
+                        if self._internal:
+                            self._settle(out)
+            if not news:
+                return out
         elif isinstance(event, Expired):
             self.deadlines.pop(event.timer, None)  # type: ignore[call-overload]
             self._expire(event.timer, out)
@@ -144,22 +148,17 @@ class Site(Desk):
     def _obey(self, event: Event, out: list[Effect]) -> None:
         """What the application wants."""
         if isinstance(event, Multicast):
+            # Behind what waits on a busy ring it waits too, and nobody needs to be told.
+            waits = self.in_force and self.speech.has_own() and not self.token.wait_us()
             self.speech.say(event.messages, event.service)
-            self.push(Code.RB_DATA_RQU)
+            if not waits:
+                self.push(Code.RB_DATA_RQU)
         elif isinstance(event, Join):
             if not self._joined:
                 self._joined = True
                 self.push(Code.E_INIT)
         elif isinstance(event, Restart):
-            for octets in event.stable:
-                try:
-                    known = read_record(octets)
-                except BadPacket:
-                    self.door.drop("record")
-                    continue
-                pledged = max(self.record.pledged, known.pledged)
-                self.record = max(self.record, known)._replace(pledged=pledged)
-            self.seen = max(self.seen, self.record.version.number, self.record.pledged.number)
+            self.remember(event.stable)
         elif isinstance(event, Leave):
             if not self.leaving:
                 self.entrance.leave(out)
@@ -223,14 +222,15 @@ class Site(Desk):
         quiet = self.coordinator.state is Coordinator.INIT and not self.is_normal()
         return quiet and self.reformation.state is Reformation.INIT
 
-    def _expire_overdue(self, out: list[Effect]) -> None:
-        """[RNG-20] Timers before packets."""
+    def _expire_overdue(self, out: list[Effect]) -> bool:
+        """[RNG-20] Timers before packets. Whether there were any."""
         due = [timer for timer, at_us in self.deadlines.items() if at_us <= self.now_us]
         for timer in due:
             if timer in self.deadlines:
                 self.disarm(timer, out)
                 self._expire(timer, out)
                 self._settle(out)
+        return bool(due)
 
     def _expire(self, timer: Any, out: list[Effect]) -> None:
         if timer is Timer.LEAVE:
@@ -247,6 +247,17 @@ class Site(Desk):
         else:
             self.reformation.take(timer, None, out)
 
+    def _goes_on(self, packet: Packet) -> bool:
+        """Packets from the middle of a turn, like those just taken, tell nothing but what they
+        carry: nothing that a machine asks for has changed. They are kept, and that is all."""
+        return (
+            packet.header is self._taking
+            and isinstance(packet, Token)
+            and self.in_force
+            and not self.token.tries
+            and self.ordering.goes_on(packet)
+        )
+
     def _hear(self, packet: Packet, out: list[Effect]) -> None:
         """A packet, after what every packet tells."""
         if self.released:
@@ -259,7 +270,7 @@ class Site(Desk):
             self.seen = header.version.number
         if isinstance(packet, Person):
             self.seen = max(self.seen, packet.attempt, packet.seen)
-            if self._is_former(packet.member):
+            if self.is_former(packet.member):
                 self.door.drop("former")
                 return
         elif isinstance(packet, Told):
@@ -277,11 +288,6 @@ class Site(Desk):
             self.send.take(Code.DATA_BC_RQU, packet, out)
         else:
             self._route(code_of(packet), packet, out)
-
-    def _is_former(self, member: Member) -> bool:
-        """An earlier life of ours."""
-        same = member.name == self.me.name and member.address.host == self.me.address.host
-        return same and member.incarnation < self.me.incarnation
 
     def _note(self, packet: Packet, header: Header, out: list[Effect]) -> None:
         """Of our ring: what its sender has, and that it lives."""
@@ -312,6 +318,7 @@ class Site(Desk):
         if s > self.ordering.highest and not packet.flags & Flag.EARLY:
             self.repair.reveal(packet.header.sender)
         self.ordering.take(packet, holder)
+        self._taking = packet.header
         if self.taken != self.ordering.S:
             self.advance(out)
         else:
@@ -352,14 +359,6 @@ class Site(Desk):
         self.taken = self.ordering.S
 
     # -- rings -------------------------------------------------------------------------------------
-
-    def founding(self) -> Ring:
-        """Before there is a ring: only how many there are to be."""
-        return Ring(size=self.parameters.sites or len(self.record.names))
-
-    def my_seat(self) -> Seat | None:
-        at = self.ring.index.get(self.key)
-        return None if at is None else self.ring.seats[at]
 
     def accept(self, ring: Ring, out: list[Effect]) -> None:
         """[RNG Phase-2] The ring is ours, though it is not in force yet."""

@@ -1,4 +1,4 @@
-"""The desk of a site: its timers, and the packets that it writes."""
+"""The desk of a site: what it keeps, its timers, and the packets that it writes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from unisono.core import EVERYONE, Arm, Disarm, Effect, Persist, Send, Setting
+from unisono.errors import BadPacket
 from unisono.model import Burst, Bursts, Member, Packets
 from unisono.parts.door import Door
 from unisono.protocols.ring.codes import KINDS, Code, Timer
@@ -22,7 +23,7 @@ from unisono.protocols.ring.packets import (
     key_of,
 )
 from unisono.protocols.ring.parameters import Parameters
-from unisono.protocols.ring.ring import NO_RECORD, Ring
+from unisono.protocols.ring.ring import NO_RECORD, Ring, Seat, read_record
 from unisono.wire import ENVELOPE_OCTETS, Writer
 
 BURST: Final = 44
@@ -58,6 +59,33 @@ class Desk:
         """On stable storage, before anything that follows from it is sent."""
         self.record = self.record._replace(**changes)
         out.append(Persist(self.record.octets()))
+
+    def remember(self, stable: Iterable[bytes]) -> None:
+        """What was kept before a crash."""
+        for octets in stable:
+            try:
+                known = read_record(octets)
+            except BadPacket:
+                self.door.drop("record")
+                continue
+            pledged = max(self.record.pledged, known.pledged)
+            self.record = max(self.record, known)._replace(pledged=pledged)
+        self.seen = max(self.seen, self.record.version.number, self.record.pledged.number)
+
+    # -- who we are --------------------------------------------------------------------------------
+
+    def is_former(self, member: Member) -> bool:
+        """An earlier life of ours."""
+        same = member.name == self.me.name and member.address.host == self.me.address.host
+        return same and member.incarnation < self.me.incarnation
+
+    def founding(self) -> Ring:
+        """Before there is a ring: only how many there are to be."""
+        return Ring(size=self.parameters.sites or len(self.record.names))
+
+    def my_seat(self) -> Seat | None:
+        at = self.ring.index.get(self.key)
+        return None if at is None else self.ring.seats[at]
 
     # -- timers ------------------------------------------------------------------------------------
 

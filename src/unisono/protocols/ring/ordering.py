@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Member, Service
@@ -79,11 +79,25 @@ class Incoming:
     pieces: list[Buffer | None]
     missing: int
 
+    size: int = 0
+    """Of each piece but the last; nothing while only that is here."""
+    last: int = 0
+    """Of the last."""
+    is_odd: bool = False
+    """Its pieces are not of one length, as nobody sends them."""
+
     def take(self, at: int, pieces: Sequence[Buffer]) -> None:
-        """Packets from number `at` on. What is here already stays."""
-        end = at + len(pieces)
+        """Packets from number `at` on, of one length. What is here already stays."""
+        end, size = at + len(pieces), len(pieces[0])
         had = self.pieces[at:end]
         new = had.count(None)
+        if not new:
+            return
+        if end == len(self.pieces):
+            self.last = size
+        if end < len(self.pieces) or len(pieces) > 1:
+            self.is_odd |= self.size not in (0, size)
+            self.size = size
         if new < len(had):
             pieces = [piece if old is None else old for old, piece in zip(had, pieces, strict=True)]
         self.pieces[at:end] = pieces
@@ -91,12 +105,10 @@ class Incoming:
 
     def turn(self, s: int) -> Turn | None:
         """Whole; nothing where the packets are not of one length, as nobody sends them."""
-        pieces = [piece for piece in self.pieces if piece is not None]
-        lengths = list(map(len, pieces))
-        size = lengths[0]
-        if lengths.count(size) < len(lengths) - 1 or lengths[-1] > size:
+        if self.is_odd or self.last > self.size:
             return None
-        return Turn(s, self.holder, self.flags, b"".join(pieces), size or 1)
+        pieces = cast(list[Buffer], self.pieces)
+        return Turn(s, self.holder, self.flags, b"".join(pieces), self.size or 1)
 
 
 @dataclass(slots=True)
@@ -227,6 +239,15 @@ class Ordering:
                 self.drops.append("malformed")
             else:
                 self._put(s, turn)
+
+    def goes_on(self, packet: Token) -> bool:
+        """Take packets from the middle of a turn that is coming in, if that is what they are: after
+        them its last packet, or another, is still to come."""
+        found, end = self._incoming.get(packet.header.s), packet.at + len(packet.pieces)
+        if found is None or end >= packet.of or found.missing <= len(packet.pieces):
+            return False
+        found.take(packet.at, packet.pieces)
+        return True
 
     def _put(self, s: int, turn: Turn) -> None:
         self.window.put(s, turn)

@@ -1,0 +1,103 @@
+"""Packets from the middle of a turn are kept and nothing else; what they may not be taken for."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from tests.ring.test_early import WORDS, parts
+from tests.ring.theatre import (
+    Room,
+    S,
+    at_rest,
+    delivered_in,
+    handed,
+    holder_of,
+    quiet,
+    sealed,
+    site,
+    step,
+)
+from unisono.core import Effect, Received
+from unisono.model import coalesced
+from unisono.protocols.ring.codes import Code
+from unisono.protocols.ring.packets import TURN, Header
+
+
+def burst(room: Room, by: str, *packets: bytes) -> Received:
+    """As the kernel hands them over."""
+    return Received(site(room, by).me.address, coalesced(packets))
+
+
+def begun() -> tuple[Room, int, str, str, list[bytes]]:
+    """A turn of which the first two packets are here; who speaks, and who hears it."""
+    room = quiet("a", "b", "c")
+    s = at_rest(room)
+    by, me = holder_of(room, s), holder_of(room, s + 2)
+    packets = parts(room, s + 1)
+    assert len(packets) > 4
+    step(room, me, burst(room, by, *packets[:2]))
+    return room, s, by, me, packets
+
+
+@pytest.mark.rule("RNG-5")
+@pytest.mark.parametrize("seed", range(40))
+def test_a_turn_is_the_same_however_its_packets_come(seed: int) -> None:
+    """In any order, some of them twice, in bursts of any length."""
+    rng = Random(seed)
+    room = quiet("a", "b", "c")
+    s = at_rest(room)
+    by, me = holder_of(room, s), holder_of(room, s + 2)
+    packets = parts(room, s + 1)
+    told = packets + rng.choices(packets, k=rng.randint(0, 4))
+    if seed % 2:
+        rng.shuffle(told)
+    effects: list[Effect] = []
+    while told:
+        count = rng.randint(1, 5)
+        effects += step(room, me, burst(room, by, *told[:count]))
+        del told[:count]
+    assert S(room, me) == s + 1
+    assert delivered_in(effects) == WORDS
+
+
+def test_the_middle_of_a_turn_wakes_no_machine() -> None:
+    room, _, by, me, packets = begun()
+    walked, counted = dict(site(room, me).walked()), site(room, me).counts["in.token_bc"]
+    assert step(room, me, burst(room, by, *packets[2:4])) == []
+    assert site(room, me).walked() == walked
+    assert site(room, me).counts["in.token_bc"] == counted + 2
+    effects = step(room, me, burst(room, by, *packets[4:]))
+    assert delivered_in(effects) == WORDS
+
+
+def test_a_holder_that_was_asked_is_heard_by_the_middle_of_its_turn() -> None:
+    room, _, by, me, packets = begun()
+    site(room, me).token.tries = 2
+    step(room, me, burst(room, by, *packets[2:4]))
+    assert site(room, me).token.tries == 0
+
+
+@pytest.mark.rule("RNG-2")
+def test_who_does_not_hold_the_token_adds_nothing_to_a_turn() -> None:
+    room, s, by, me, packets = begun()
+    liar = site(room, holder_of(room, s + 1))
+    header = Header(liar.ring.version, liar.key, liar.key, 0, s + 1, 0)
+    lies = [
+        sealed(Code.TOKEN_BC, header, TURN.pack(len(packets), 1, n) + b"x" * 40)
+        for n in range(len(packets) - 1)
+    ]
+    drops = site(room, me).counts.get("drop.turn", 0)
+    for at in (0, 2, 4):
+        step(room, me, burst(room, holder_of(room, s + 1), *lies[at : at + 2]))
+    assert site(room, me).counts["drop.turn"] > drops
+    assert delivered_in(step(room, me, burst(room, by, *packets[2:]))) == WORDS
+
+
+def test_what_was_coming_in_on_a_ring_that_is_no_more_does_not_go_on() -> None:
+    room, s, by, me, packets = begun()
+    site(room, me).ordering.stand_still()
+    step(room, me, burst(room, by, *packets[2:4]))
+    step(room, me, handed(room, by, *packets[4:]))
+    assert S(room, me) == s, "the first two are missing"
