@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.ring.theatre import (
     Room,
     S,
+    armed_in,
     at_rest,
     gather,
     handed,
@@ -16,10 +19,11 @@ from tests.ring.theatre import (
     step,
     together,
 )
-from unisono.core import EVERYONE, Arm, Multicast
+from unisono.core import EVERYONE, Multicast
 from unisono.model import Service
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.packets import TURN
+from unisono.protocols.ring.token import LONE_SHARE
 
 MS = 1_000
 
@@ -99,4 +103,27 @@ def test_a_holder_with_nothing_to_say_lets_its_application_answer_first() -> Non
     tail = TURN.pack(said.of, said.flags, said.at) + bytes(said.pieces[0])
     effects = step(room, after, handed(room, speaker, sealed(Code.TOKEN_BC, said.header, tail)))
     assert not packets_in(effects)
-    assert [e.after_us for e in effects if isinstance(e, Arm) and e.timer is Timer.T_SEND] == [0]
+    t_send_us = site(room, after).parameters.t_send_us
+    assert armed_in(effects)[Timer.T_SEND] == 3 * t_send_us // LONE_SHARE
+
+
+@pytest.mark.parametrize(("silence_ms", "waits"), [(0, False), (10, True), (500, True)])
+def test_a_null_waits_a_moment_after_a_lone_message_only(silence_ms: int, waits: bool) -> None:
+    """Two messages, and how long nobody waits before the NULL that follows the second."""
+    room = quiet("a", "b", "c")
+    speaker = holder_of(room, at_rest(room))
+    say(room, speaker, b"one")
+    room.pass_ms(silence_ms)
+    say(room, speaker, b"two")
+    room.until(lambda: all("two" in room.words(name) for name in "abc"))
+    holder = holder_of(room, S(room, speaker))
+    assert bool(site(room, holder).token.wait_us()) == waits
+
+
+@pytest.mark.rule("RNG-8")
+def test_what_asks_to_be_safe_is_followed_by_nulls_at_once() -> None:
+    room = quiet("a", "b", "c")
+    speaker = holder_of(room, at_rest(room))
+    room.pass_ms(500)
+    step(room, speaker, Multicast([b"sure"], Service.SAFE))
+    assert site(room, speaker).token.wait_us() == 0

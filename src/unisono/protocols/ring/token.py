@@ -21,6 +21,11 @@ ASK_ALL: Final = 4
 """Of so many times that the holder is asked, once everyone is."""
 REST_STEPS: Final = 4
 """So often is T_SEND doubled for the one with whom the token rests, before the first round."""
+LONE_TIMES: Final = 2
+"""So many times T_SEND must nobody have spoken before a message that is held for a lone one."""
+LONE_SHARE: Final = 8
+"""After it, a NULL waits for so large a part of T_SEND for each member: a round of NULLs wakes each
+of them once for each other, and who speaks meanwhile asks the holder to."""
 BACKLOG_OCTETS: Final = 4 << 20
 """A member whose application is so far behind keeps the token until it has caught up."""
 
@@ -39,6 +44,10 @@ class TokenWork:
         """Turns in a row in which nobody had more to say than the turn could carry."""
         self._speaker: Member | None = None
         """The last whose message was ordered: the token rests there."""
+        self._spoken_us = 0
+        """When somebody last spoke."""
+        self._silence_us = 0
+        """How long nobody had spoken before."""
         self._safe_turn = 0
         """The last turn that asked to be safe."""
         self._ack_turn = 0
@@ -94,6 +103,9 @@ class TokenWork:
         """What a turn tells about the pace."""
         wanted = turn.flags & Flag.WANTED
         self.idle = 0 if turn.content or wanted else self.idle + 1
+        if turn.content:
+            now_us = self._core.now_us
+            self._silence_us, self._spoken_us = now_us - self._spoken_us, now_us
         self._quiet = 0 if wanted else self._quiet + 1
         if heard.spans:
             self._speaker = heard.spans[-1].sender
@@ -108,21 +120,30 @@ class TokenWork:
         """How long the holder waits when it has nothing to say.
 
         Not at all for a round after somebody spoke, so that it knows what all have, and for two
-        where something asks to be safe, so that all know. Then the token rests where it was last
-        used, for who spoke is likely to speak again: round by round twice as long, up to `idle_us`.
+        where something asks to be safe, so that all know. After a lone message a while, for nobody
+        waits, and those whom a NULL wakes are in the way of those that still deliver. Then
+        the token rests where it was last used, for who spoke is likely to speak again: round by
+        round twice as long, up to `idle_us`.
         """
         # Deviates [RNG T_SEND]: the paper always waits T_SEND, and admits that NULL messages waste
         # the network. Here a quiet ring slows down step by step, and any wish wakes it.
         core = self._core
         count = len(core.ring.seats)
-        if self.idle < count - 1 or self._safe_turn + count > core.ordering.S:
+        if self._safe_turn + count > core.ordering.S:
             return 0
+        if self.idle < count - 1:
+            pause_us = core.parameters.t_send_us * count // LONE_SHARE
+            return pause_us if self._is_lone() else 0
         steps = max(0, self.idle // count - 1)
         if self._speaker in core.ring.members:
             if self._speaker != self.holder():
                 return 0
             steps += REST_STEPS
         return min(core.parameters.idle_us, core.parameters.t_send_us << min(steps, 30))
+
+    def _is_lone(self) -> bool:
+        """The last message came after a silence."""
+        return self._silence_us > LONE_TIMES * self._core.parameters.t_send_us
 
     def is_awaited(self) -> bool:
         """The token is here, and somebody had more to say than its last turn could carry."""
