@@ -167,7 +167,8 @@ class Machine:
             raise AssertionError(
                 f"{self.figure.name}: {self.state.name} on {name_of(on)} undecided"
             )
-        self.settle(event, out)
+        if None in self.figure.rows[self.state]:
+            self.settle(event, out)
 
     def settle(self, event: Any, out: list[Effect]) -> None:
         for _ in range(SOON_MAX):

@@ -261,9 +261,9 @@ def test_a_new_ring_begins_without_what_was_passed_or_safe() -> None:
 # -- and these tests can fail ---------------------------------------------------------------------
 
 
-def all_taken_for_there(self: Site, packet: Any, header: Header, out: Any) -> None:
+def all_taken_for_there(self: TokenWork, packet: Any, out: Any) -> None:
     """What comes before an early NULL is taken for received by its speaker."""
-    self.ordering.note(header.sender, header.s, header.k)
+    self._core.ordering.note(packet.header.sender, packet.header.s, packet.header.k)
 
 
 def taken_for_a_sign_of_loss(self: Ordering) -> bool:
@@ -287,7 +287,7 @@ def whatever_is_missing(self: Ordering) -> bool:
 @pytest.mark.parametrize(
     ("owner", "name", "bug", "test"),
     [
-        (Site, "_note", all_taken_for_there,
+        (TokenWork, "hear_from", all_taken_for_there,
          test_what_an_early_null_says_its_speaker_has_is_taken_for_no_more),
         (Ordering, "is_lost", taken_for_a_sign_of_loss,
          test_an_early_null_does_not_make_believe_that_something_was_lost),

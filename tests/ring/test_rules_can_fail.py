@@ -144,13 +144,13 @@ def safe_on_receipt(patch: Patch) -> None:
 
 def never_round(patch: Patch) -> None:
     """What a turn tells of its speaker is not noted."""
-    note = Site._note
+    hear_from = TokenWork.hear_from
 
-    def deaf(self: Any, packet: Any, header: Any, out: Any) -> None:
+    def deaf(self: Any, packet: Any, out: Any) -> None:
         if not isinstance(packet, Token):
-            note(self, packet, header, out)
+            hear_from(self, packet, out)
 
-    patch.setattr(Site, "_note", deaf)
+    patch.setattr(TokenWork, "hear_from", deaf)
 
 
 def the_most(self: Any) -> None:

@@ -87,9 +87,11 @@ class Door:
         """The same, where those of a burst whose bodies begin with the same octets, and which
         therefore differ in what `seal_alike` makes different, come together."""
         if type(packets) is not Burst:  # As an instance it would be asked for by its whole family.
-            yield from self.admit(packets)
-            return
-        buffer, size, start = packets.buffer, packets.size, 0
+            return self.admit(packets)
+        return self._admit_rows(packets.buffer, packets.size, octets)
+
+    def _admit_rows(self, buffer: memoryview, size: int, octets: int) -> Iterator[Envelope | Alike]:
+        start = 0
         while start < len(buffer):
             # No more at once, and only where it looks worth while: a burst of which none is like
             # its neighbour costs little more than packets that come alone.

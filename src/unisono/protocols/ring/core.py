@@ -36,6 +36,7 @@ from unisono.protocols.ring.figures import (
     SEND,
 )
 from unisono.protocols.ring.leading import Leading
+from unisono.protocols.ring.ordering import Turn
 from unisono.protocols.ring.packets import (
     ALIKE_OCTETS,
     Delegate,
@@ -224,13 +225,15 @@ class Site(Desk):
 
     def _expire_overdue(self, out: list[Effect]) -> bool:
         """[RNG-20] Timers before packets. Whether there were any."""
+        if not self.deadlines or min(self.deadlines.values()) > self.now_us:
+            return False
         due = [timer for timer, at_us in self.deadlines.items() if at_us <= self.now_us]
         for timer in due:
             if timer in self.deadlines:
                 self.disarm(timer, out)
                 self._expire(timer, out)
                 self._settle(out)
-        return bool(due)
+        return True
 
     def _expire(self, timer: Any, out: list[Effect]) -> None:
         if timer is Timer.LEAVE:
@@ -277,7 +280,7 @@ class Site(Desk):
             self.reform.told(packet)
             return
         if header.version == self.ring.version and self.in_force:
-            self._note(packet, header, out)
+            self.token.hear_from(packet, out)
         if isinstance(packet, RingPart):
             self.reform.gather(packet)
         if isinstance(packet, StateAsk):
@@ -288,22 +291,6 @@ class Site(Desk):
             self.send.take(Code.DATA_BC_RQU, packet, out)
         else:
             self._route(code_of(packet), packet, out)
-
-    def _note(self, packet: Packet, header: Header, out: list[Effect]) -> None:
-        """Of our ring: what its sender has, and that it lives."""
-        if not isinstance(packet, Token):
-            self.ordering.note(header.sender, header.s, header.k)
-        elif self.ring.index.get(header.sender) == header.s % len(self.ring.seats):
-            if not packet.again:
-                early = packet.flags & Flag.EARLY
-                has = min(header.local, header.s) if early else header.s
-                self.ordering.note(header.sender, has, header.k)
-        if self.token.tries and not isinstance(packet, Person):
-            if key_of(self.token.holder()) == header.sender:
-                self.token.tries = 0
-        code = getattr(packet, "code", None)
-        if code is Code.FAST_ACK:
-            self.token.acked(out)
 
     # -- turns -------------------------------------------------------------------------------------
 
@@ -338,14 +325,9 @@ class Site(Desk):
             self.taken += 1
             turn = ordering.window.get(self.taken)
             assert turn is not None
-            told = ordering.hear(turn)
-            for reason in ordering.drops:
-                self.door.drop(reason)
-            ordering.drops.clear()
-            if ordering.is_broken:
-                self.doom("a message is larger than message_octets_max allows here")
-            self.stream.hear(told)
-            self.token.note(told, turn)
+            self.token.note(turn)
+            if turn.content:
+                self._read(turn)
             if turn.holder != self.key:
                 ours = False
                 self.speech.pace.heard(turn.count)
@@ -354,6 +336,15 @@ class Site(Desk):
                     self.token.acknowledge(turn, out)
         if self.in_force and (not ours or len(self.ring.seats) == 1):
             self.push(Code.E_ACK)
+
+    def _read(self, turn: Turn) -> None:
+        """What it says goes to the application."""
+        told = self.ordering.hear(turn)
+        if self.ordering.is_broken:
+            self.doom("a message is larger than message_octets_max allows here")
+        if told.spans:
+            self.token.spoke(told.spans[-1].sender)
+            self.stream.hear(told)
 
     def restart_reading(self) -> None:
         self.taken = self.ordering.S

@@ -40,7 +40,7 @@ class Desk:
         self.packet_octets_max = setting.packet_octets_max
         self.parameters = Parameters.of(setting.options)
         self.door = Door(PROTOCOL, KINDS, setting.group)
-        self.ordering = Ordering(self.key, setting.message_octets_max)
+        self.ordering = Ordering(self.key, setting.message_octets_max, self.door.drop)
         self.now_us = 0
         self.ring = Ring()
         """The last one accepted."""

@@ -6,7 +6,7 @@ one window here, whose unbroken row ends at S.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -137,7 +137,7 @@ class Growing:
 class Ordering:
     """S, K and the turns of one member."""
 
-    def __init__(self, key: int, message_octets_max: int) -> None:
+    def __init__(self, key: int, message_octets_max: int, drop: Callable[[str], None]) -> None:
         self.key = key
         self._message_octets_max = message_octets_max
         self.window: Window[Turn] = Window()
@@ -158,7 +158,7 @@ class Ordering:
         """ls by originator: its last message that was ordered."""
         self._growing: dict[int, Growing] = {}
         self._members: dict[int, Member] = {}
-        self.drops: list[str] = []
+        self._drop = drop
         self.is_broken = False
         """Others deliver a message that is too large for us: we cannot go on."""
 
@@ -236,7 +236,7 @@ class Ordering:
             del self._incoming[s]
             turn = found.turn(s)
             if turn is None:
-                self.drops.append("malformed")
+                self._drop("malformed")
             else:
                 self._put(s, turn)
 
@@ -266,7 +266,7 @@ class Ordering:
         try:
             runs = read_runs(content)
         except BadPacket as bad:
-            self.drops.append(bad.reason)
+            self._drop(bad.reason)
             runs = []
         at = len(content)
         for run in runs:
@@ -287,7 +287,7 @@ class Ordering:
         next message is passed over."""
         member = self._members.get(run.origin)
         if member is None:
-            self.drops.append("origin")
+            self._drop("origin")
             return
         number, have, view = run.first, self.locals.get(run.origin, 0), self._view
         lengths: tuple[int, ...]
@@ -299,7 +299,7 @@ class Ordering:
             elif mark & DIFFER:
                 lengths = read_numbers(content, at, times)
                 if sum(lengths) != size:
-                    self.drops.append("malformed")
+                    self._drop("malformed")
                     new = 0
                 start = at + times * LENGTH_OCTETS + sum(lengths[:past])
                 lengths = lengths[past:]
@@ -334,12 +334,12 @@ class Ordering:
             return None
         found = self._growing.get(origin)
         if found is None or found.number != number:
-            self.drops.append("fragment")
+            self._drop("fragment")
             return None
         found.pieces.append(piece)
         found.octets += len(piece)
         if found.octets > self._message_octets_max:
-            self.drops.append("too_large")
+            self._drop("too_large")
             self.is_broken = True
             return None
         return None if mark & MORE else self._growing.pop(origin)

@@ -311,11 +311,11 @@ def read(kind: int, life: int, body: memoryview) -> Packet:
     """The packet, or `BadPacket`."""
     code = _CODE[kind]
     if code is Code.TOKEN_BC or code is Code.RESEND_DATA:
-        token = _begun(kind, life, bytes(body[:ALIKE_OCTETS]), len(body))
+        header, _, of, flags, _, again = _begun(kind, life, bytes(body[:ALIKE_OCTETS]), len(body))
         (index,) = INDEX.read(body, ALIKE_OCTETS)
-        if index >= token.of:
+        if index >= of:
             raise BadPacket("malformed")
-        return token._replace(at=index, pieces=[body[PIECE_AT:]])
+        return Token(header, index, of, flags, [body[PIECE_AT:]], again)
     header = _header(life, body, len(body))
     rest = body[HEADER_OCTETS:]
     if code is Code.DATA_BC_RQU:

@@ -37,9 +37,8 @@ class Stream:
         return len(self._items)
 
     def hear(self, heard: Heard) -> None:
-        if heard.count:
-            self._items.append(heard)
-            self.octets += heard.octets + 32 * heard.count
+        self._items.append(heard)
+        self.octets += heard.octets + 32 * heard.count
 
     def change(self, ring: Ring, captures: bool) -> None:
         """[RNG-16] The ring, delivered as a membership message that says who is new."""

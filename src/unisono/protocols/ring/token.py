@@ -11,8 +11,17 @@ from unisono.core import EVERYONE, Effect, Send
 from unisono.errors import BadPacket
 from unisono.model import Member
 from unisono.protocols.ring.codes import Code, Timer
-from unisono.protocols.ring.ordering import Heard, Turn
-from unisono.protocols.ring.packets import Delegate, Flag, Header
+from unisono.protocols.ring.ordering import Turn
+from unisono.protocols.ring.packets import (
+    Control,
+    Delegate,
+    Flag,
+    Header,
+    Packet,
+    Person,
+    Token,
+    key_of,
+)
 
 if TYPE_CHECKING:
     from unisono.protocols.ring.core import Site
@@ -99,7 +108,7 @@ class TokenWork:
             self._expect(out)
             self.forward(out)
 
-    def note(self, heard: Heard, turn: Turn) -> None:
+    def note(self, turn: Turn) -> None:
         """What a turn tells about the pace."""
         wanted = turn.flags & Flag.WANTED
         self.idle = 0 if turn.content or wanted else self.idle + 1
@@ -107,12 +116,30 @@ class TokenWork:
             now_us = self._core.now_us
             self._silence_us, self._spoken_us = now_us - self._spoken_us, now_us
         self._quiet = 0 if wanted else self._quiet + 1
-        if heard.spans:
-            self._speaker = heard.spans[-1].sender
         if turn.flags & Flag.SAFE:
             self._safe_turn = turn.s
         if turn.flags & Flag.ACK:
             self._ack_turn = turn.s
+
+    def spoke(self, member: Member) -> None:
+        """The last whose message was ordered."""
+        self._speaker = member
+
+    def hear_from(self, packet: Packet, out: list[Effect]) -> None:
+        """A packet of our ring: what its sender has, and that it lives."""
+        core, header = self._core, packet.header
+        if not isinstance(packet, Token):
+            core.ordering.note(header.sender, header.s, header.k)
+        elif core.ring.index.get(header.sender) == header.s % len(core.ring.seats):
+            if not packet.again:
+                early = packet.flags & Flag.EARLY
+                has = min(header.local, header.s) if early else header.s
+                core.ordering.note(header.sender, has, header.k)
+        if self.tries and not isinstance(packet, Person):
+            if key_of(self.holder()) == header.sender:
+                self.tries = 0
+        if isinstance(packet, Control) and packet.code is Code.FAST_ACK:
+            self.acked(out)
 
     # -- how long --------------------------------------------------------------------------------
 
