@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from mmap import mmap
 from random import Random
 from typing import Any
 
@@ -185,6 +186,27 @@ def test_a_row_is_taken_as_its_packets_would_be(script: list[tuple[Any, ...]]) -
                 for inlet in (many, one):
                     inlet.asked(inlet.at(number), now_us)
         assert state_of(many, doors[0]) == state_of(one, doors[1])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_very_large_message_is_set_apart_and_is_the_same(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("unisono.protocols.mtp.transport.LARGE_OCTETS", 30)
+    monkeypatch.setattr("unisono.protocols.mtp.transport.APART_PACKETS", 3)
+    dice, inlet = Random(seed), Inlet(door(), PACE, 0, Random(1))
+    pieces = [dice.randbytes(dice.choice((0, 5, 5, 5))) for _ in range(40)]
+    rows = [(at, pieces[at : at + 4]) for at in range(0, 36, 4)]
+    rows += [(at, pieces[at : at + 3]) for at in range(36, 39, 3)]
+    if seed % 3:
+        dice.shuffle(rows)
+    for at, row in rows:
+        inlet.take(Data(H, 7, 1, at, False, row), 1)
+    message = inlet.take(Data(H, 7, 1, 39, True, pieces[39:]), 2)
+    assert message is not None and message.apart
+    assert list(map(bytes, message.slices())) == pieces
+    held = {type(memoryview(piece).obj) for piece in message.slices()[: message.apart]}
+    assert held == {mmap}
 
 
 @pytest.mark.slow

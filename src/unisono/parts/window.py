@@ -48,6 +48,10 @@ class Window(Generic[T]):
             self.received += len(items)
         self.highest = number + len(items) - 1
 
+    def replace(self, number: int, items: Sequence[T]) -> None:
+        """Others in the place of items that are here, the first of this number."""
+        self._items.update(zip(range(number, number + len(items)), items, strict=True))
+
     def row(self, first: int, last: int) -> list[T]:
         """What is here from one number to another."""
         items = self._items

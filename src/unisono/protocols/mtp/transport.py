@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
+from mmap import mmap
 from random import Random
 from typing import Final, NamedTuple
 
@@ -28,6 +30,10 @@ REPAIRS_MAX: Final = 16_384
 AT_ONCE_MAX: Final = 1536
 """Packets in a heartbeat of a producer that has more tokens than one: more may not find room in a
 socket of 4 MiB. A window that is larger was chosen so."""
+LARGE_OCTETS: Final = 8 << 20
+"""A message that is larger is set apart,"""
+APART_PACKETS: Final = 1024
+"""so many packets at once."""
 ANSWERS: Final = 8
 """How long an answer takes is a mean over about so many."""
 SLOW_BEATS: Final = 20
@@ -87,6 +93,8 @@ class Incoming:
     """When we asked for what is missing before `asked_packets`; 0 once an answer came."""
     asked_packets: int = 0
     denied: set[int] = field(default_factory=set)
+    apart: int = 0
+    """Of its packets, the first so many lie in memory of their own."""
 
     @property
     def whole(self) -> bool:
@@ -94,6 +102,17 @@ class Incoming:
 
     def slices(self) -> list[Buffer]:
         return self.window.row(1, self.packets)
+
+    def set_apart(self) -> None:
+        """Of a very large message, what has come in a row: in memory that goes back to the system
+        as it is read. The allocator would keep that of so many small pieces, and the message would
+        be there twice."""
+        pieces = self.window.row(self.apart + 1, self.window.received)
+        ends = list(accumulate(map(len, pieces), initial=0))
+        block = memoryview(mmap(-1, ends[-1] or 1))
+        block[: ends[-1]] = b"".join(pieces)
+        self.window.replace(self.apart + 1, [block[at:end] for at, end in pairwise(ends)])
+        self.apart = self.window.received
 
 
 @dataclass(slots=True)
@@ -313,6 +332,9 @@ class Inlet:
             return None
         octets = sum(map(len, data.pieces))
         message.octets += octets
+        if message.octets > LARGE_OCTETS:
+            if message.window.received - message.apart >= APART_PACKETS:
+                message.set_apart()
         self.octets += octets
         self._taken += count
         if message.asked_us and first <= message.asked_packets:
