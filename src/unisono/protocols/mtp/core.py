@@ -54,6 +54,7 @@ from unisono.protocols.mtp.packets import (
     Support,
     TokenRequest,
     bits_of,
+    count_of,
     key_of,
     write_header,
 )
@@ -191,7 +192,7 @@ class Mtp:
         if isinstance(packet, JoinRequest | Refuse | Seat):
             return True
         if packet.header.sender == self.key:
-            self.door.drop("own")
+            self.door.drop("own", count_of(packet))
             return False
         if isinstance(packet, Propose | Ack | Stand | Support):
             return self._is_right_in_council(packet, self.incoming_life)
@@ -201,7 +202,7 @@ class Mtp:
                 return True
             if isinstance(packet, Empty) and packet.ballot and inside:
                 self._foreign_us = self.now_us
-            self.door.drop("life")
+            self.door.drop("life", count_of(packet))
             return False
         self._hear(packet.header)
         if self.leads:

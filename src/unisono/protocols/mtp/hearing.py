@@ -51,10 +51,11 @@ class Hearing:
         core = self._core
         number = packet.number
         if number < core.consumer.next_out or self.status(number) is REJECTED:
-            core.door.drop("late")
+            core.door.drop("late", len(packet.pieces))
             return
         if number >= core.consumer.next_out + AHEAD_COUNT_MAX or number in core.outlet.held:
-            core.door.drop("window" if number not in core.outlet.held else "duplicate")
+            reason = "window" if number not in core.outlet.held else "duplicate"
+            core.door.drop(reason, len(packet.pieces))
             return
         core.know(number + 1)
         if core.machine.state is CATCHING_UP:

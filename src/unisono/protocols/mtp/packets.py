@@ -390,3 +390,8 @@ InWeb = (
     | Support
 )
 Packet = InWeb | JoinRequest | Refuse | Seat
+
+
+def count_of(packet: Packet) -> int:
+    """How many it stands for."""
+    return len(packet.pieces) if isinstance(packet, Data) else 1

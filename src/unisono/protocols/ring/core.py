@@ -50,6 +50,7 @@ from unisono.protocols.ring.packets import (
     Token,
     Told,
     code_of,
+    count_of,
     heard,
     key_of,
 )
@@ -267,7 +268,7 @@ class Site(Desk):
             return
         header = packet.header
         if header.sender == self.key:
-            self.door.drop("own")
+            self.door.drop("own", count_of(packet))
             return
         if header.version.number > self.seen:
             self.seen = header.version.number
@@ -300,7 +301,7 @@ class Site(Desk):
         at = s % len(ring.seats)
         holder = key_of(ring.seats[at].member) if packet.again else packet.header.sender
         if not packet.again and ring.index.get(holder) != at:
-            self.door.drop("turn")
+            self.door.drop("turn", count_of(packet))
             return
         if s > self.ordering.highest and not packet.flags & Flag.EARLY:
             self.repair.reveal(packet.header.sender)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from unisono.protocols.ring.codes import Code
+from unisono.protocols.ring.packets import count_of
 
 if TYPE_CHECKING:
     from unisono.core import Effect
@@ -72,7 +73,7 @@ def take(me: Site, packet: Token, out: list[Effect]) -> None:
 
 
 def ignore(me: Site, packet: Any, out: list[Effect]) -> None:
-    me.door.drop("version")
+    me.door.drop("version", count_of(packet))
 
 
 def ask(me: Site, event: object, out: list[Effect]) -> None:

@@ -236,6 +236,11 @@ PERSONS: Final = frozenset(
 )
 
 
+def count_of(packet: Packet) -> int:
+    """How many it stands for."""
+    return len(packet.pieces) if isinstance(packet, Token) else 1
+
+
 def code_of(packet: Packet) -> Code:
     if isinstance(packet, Token):
         return Code.RESEND_DATA if packet.again else Code.TOKEN_BC
@@ -257,7 +262,7 @@ _CODES: Final[dict[type, Code]] = {
 }
 
 
-def heard(opened: Envelope | Alike, drop: Callable[[str], None]) -> Sequence[Packet]:
+def heard(opened: Envelope | Alike, drop: Callable[[str, int], None]) -> Sequence[Packet]:
     """A packet, or some that begin alike: those of a turn that follow each other are one."""
     if isinstance(opened, Alike) and opened.first.kind in (Code.TOKEN_BC, Code.RESEND_DATA):
         return _tokens(opened, drop)
@@ -266,23 +271,23 @@ def heard(opened: Envelope | Alike, drop: Callable[[str], None]) -> Sequence[Pac
         try:
             found.append(read(kind, life, body))
         except BadPacket as bad:
-            drop(bad.reason)
+            drop(bad.reason, 1)
     return found
 
 
-def _tokens(alike: Alike, drop: Callable[[str], None]) -> list[Token]:
+def _tokens(alike: Alike, drop: Callable[[str, int], None]) -> list[Token]:
     kind, life, body = alike.first
     try:
         header, _, of, flags, _, again = _begun(kind, life, bytes(body[:ALIKE_OCTETS]), len(body))
     except BadPacket as bad:
-        drop(bad.reason)
+        drop(bad.reason, len(alike.indices))
         return []
     found: list[Token] = []
     for first, pieces in alike.rows():
         if first + len(pieces) <= of:
             found.append(Token(header, first, of, flags, pieces, again))
         else:
-            drop("malformed")
+            drop("malformed", len(pieces))
     return found
 
 
