@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from mmap import mmap
 from random import Random
 from typing import Final, NamedTuple
 
@@ -30,10 +30,14 @@ REPAIRS_MAX: Final = 16_384
 AT_ONCE_MAX: Final = 1536
 """Packets in a heartbeat of a producer that has more tokens than one: more may not find room in a
 socket of 4 MiB. A window that is larger was chosen so."""
-LARGE_OCTETS: Final = 8 << 20
+LARGE_OCTETS: Final = 2 << 20
 """A message that is larger is set apart,"""
 APART_PACKETS: Final = 1024
 """so many packets at once."""
+PRIVATE: Final[dict[str, int]] = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+)
+"""Of a map: it is nobody else's. On Windows it is anyway."""
 ANSWERS: Final = 8
 """How long an answer takes is a mean over about so many."""
 SLOW_BEATS: Final = 20
@@ -107,12 +111,16 @@ class Incoming:
         """Of a very large message, what has come in a row: in memory that goes back to the system
         as it is read. The allocator would keep that of so many small pieces, and the message would
         be there twice."""
-        pieces = self.window.row(self.apart + 1, self.window.received)
-        ends = list(accumulate(map(len, pieces), initial=0))
-        block = memoryview(mmap(-1, ends[-1] or 1))
-        block[: ends[-1]] = b"".join(pieces)
-        self.window.replace(self.apart + 1, [block[at:end] for at, end in pairwise(ends)])
-        self.apart = self.window.received
+        while self.window.received - self.apart >= APART_PACKETS:
+            pieces = self.window.row(self.apart + 1, self.apart + APART_PACKETS)
+            ends = list(accumulate(map(len, pieces), initial=0))
+            try:
+                block = memoryview(mmap.mmap(-1, ends[-1] or 1, **PRIVATE))
+            except OSError:  # There is no more of it: they stay where they are.
+                return
+            block[: ends[-1]] = b"".join(pieces)
+            self.window.replace(self.apart + 1, [block[at:end] for at, end in pairwise(ends)])
+            self.apart += APART_PACKETS
 
 
 @dataclass(slots=True)
@@ -333,8 +341,7 @@ class Inlet:
         octets = sum(map(len, data.pieces))
         message.octets += octets
         if message.octets > LARGE_OCTETS:
-            if message.window.received - message.apart >= APART_PACKETS:
-                message.set_apart()
+            message.set_apart()
         self.octets += octets
         self._taken += count
         if message.asked_us and first <= message.asked_packets:
