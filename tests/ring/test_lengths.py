@@ -69,7 +69,7 @@ def test_what_is_said_is_heard(
         listener.window.put(s, Turn(s, KEY, 0, content, 300))
     assert found == [payload for some in said for payload in some]
     speaker.settle(1 << 30)
-    assert speaker.room() == speaker._window_octets, "all that was counted is counted off"
+    assert speaker.room() == speaker.window_octets, "all that was counted is counted off"
 
 
 @given(st.lists(payloads, min_size=1, max_size=40), st.integers(0, 40))

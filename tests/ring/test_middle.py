@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from random import Random
 
 import pytest
@@ -22,6 +23,7 @@ from tests.ring.theatre import (
 from unisono.core import Effect, Received
 from unisono.model import coalesced
 from unisono.protocols.ring.codes import Code
+from unisono.protocols.ring.ordering import Incoming
 from unisono.protocols.ring.packets import TURN, Header
 
 
@@ -100,3 +102,40 @@ def test_what_was_coming_in_on_a_ring_that_is_no_more_does_not_go_on() -> None:
     step(room, me, burst(room, by, *packets[2:4]))
     step(room, me, handed(room, by, *packets[4:]))
     assert S(room, me) == s, "the first two are missing"
+
+
+def test_packets_that_tell_of_another_count_add_nothing_to_a_turn() -> None:
+    """A forger's, from the holder's address: the first is refused, and so are those like it."""
+    room, s, by, me, packets = begun()
+    header = Header(
+        site(room, by).ring.version, site(room, by).key, site(room, by).key, 0, s + 1, 0
+    )
+    of = 4 * len(packets)
+    forged = [sealed(Code.TOKEN_BC, header, TURN.pack(of, 1, n) + b"x" * 40) for n in range(of - 1)]
+    step(room, me, burst(room, by, forged[0]))
+    for at in range(0, of - 2, 2):
+        step(room, me, burst(room, by, *forged[at : at + 2]))
+        step(room, me, burst(room, by, *forged[at : at + 5]))
+    assert delivered_in(step(room, me, burst(room, by, *packets[2:]))) == WORDS
+
+
+@pytest.mark.parametrize(
+    "lengths", [(0, 5, 5, 1), (5, 0, 5, 1), (5, 5, 5, 6), (0, 0, 0, 1), (5, 5, 4, 1)]
+)
+def test_pieces_of_unlike_lengths_are_no_turn_in_whatever_order_they_come(
+    lengths: tuple[int, ...],
+) -> None:
+    for order in permutations(range(4)):
+        coming = Incoming(1, 0, [None] * 4, 4)
+        for at in order:
+            coming.take(at, [bytes(lengths[at])])
+        assert not coming.missing and coming.turn(1) is None
+
+
+def test_pieces_of_one_length_are_a_turn_in_whatever_order_they_come() -> None:
+    for order in permutations(range(4)):
+        coming = Incoming(1, 0, [None] * 4, 4)
+        for at in order:
+            coming.take(at, [bytes([at]) * (3 if at == 3 else 5)])
+        turn = coming.turn(1)
+        assert turn is not None and turn.count == 4 and turn.piece_octets == 5

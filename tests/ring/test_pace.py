@@ -22,8 +22,8 @@ from tests.ring.theatre import (
 from unisono.core import EVERYONE, Multicast
 from unisono.model import Service
 from unisono.protocols.ring.codes import Code, Timer
-from unisono.protocols.ring.packets import TURN
-from unisono.protocols.ring.token import LONE_SHARE
+from unisono.protocols.ring.packets import TURN, Flag, Token
+from unisono.protocols.ring.token import LONE_ROUND
 
 MS = 1_000
 
@@ -104,7 +104,7 @@ def test_a_holder_with_nothing_to_say_lets_its_application_answer_first() -> Non
     effects = step(room, after, handed(room, speaker, sealed(Code.TOKEN_BC, said.header, tail)))
     assert not packets_in(effects)
     t_send_us = site(room, after).parameters.t_send_us
-    assert armed_in(effects)[Timer.T_SEND] == 3 * t_send_us // LONE_SHARE
+    assert said.flags & Flag.LONE and armed_in(effects)[Timer.T_SEND] == t_send_us // 2
 
 
 @pytest.mark.parametrize(("silence_ms", "waits"), [(0, False), (10, True), (500, True)])
@@ -127,3 +127,43 @@ def test_what_asks_to_be_safe_is_followed_by_nulls_at_once() -> None:
     room.pass_ms(500)
     step(room, speaker, Multicast([b"sure"], Service.SAFE))
     assert site(room, speaker).token.wait_us() == 0
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_who_waits_until_all_have_what_it_said_does_not_say_that_it_was_a_lone_message(
+    count: int,
+) -> None:
+    """Who leaves, has more to say, or has filled half of its window."""
+    room = quiet("a", "b", "c")
+    speaker = holder_of(room, at_rest(room))
+    room.pass_ms(500)
+    me = site(room, speaker)
+    me.leaving = count == 1
+    large = bytes(me.speech.window_octets // 8)
+    effects = step(room, speaker, Multicast([large] * count, Service.AGREED))
+    flags = {packet.flags for _, packet in packets_in(effects) if isinstance(packet, Token)}
+    assert flags and not any(each & Flag.LONE for each in flags)
+
+
+def test_all_agree_on_how_long_the_holder_may_wait() -> None:
+    """However long their clocks have run, and whenever they came."""
+    room = quiet("a", "b", "c")
+    speaker = holder_of(room, at_rest(room))
+    for each in "abc":
+        site(room, each).token._spoken_us = room.now_us if each != speaker else 0
+    say(room, speaker, b"hello")
+    room.until(lambda: all("hello" in room.words(name) for name in "abc"))
+    assert len({site(room, each).token.wait_us() for each in "abc"}) == 1
+
+
+@pytest.mark.parametrize("members", [3, 16])
+def test_the_round_after_a_lone_message_is_short(members: int) -> None:
+    room = quiet(*(f"m{n:02}" for n in range(members)))
+    s = at_rest(room)
+    speaker = holder_of(room, s)
+    say(room, speaker, b"hello")
+    said_us = room.now_us
+    room.until(lambda: S(room, speaker) >= s + members)
+    t_send_us = site(room, speaker).parameters.t_send_us
+    # Each hop takes a millisecond on this stage.
+    assert room.now_us - said_us <= LONE_ROUND * t_send_us + 2 * MS * members

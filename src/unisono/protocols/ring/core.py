@@ -96,7 +96,8 @@ class Site(Desk):
         self.taken = 0
         """Turns that were read."""
         self._taking: Header | None = None
-        """Of the packets that were last taken. Those of one turn that begin alike have the same."""
+        """Of the packets last taken, while their turn is coming in. Those of one turn that begin
+        alike have the same."""
         self._verdict: str | None = None
         self._over = False
         self._joined = False
@@ -195,6 +196,7 @@ class Site(Desk):
             self.send.take(code, packet, out)
         elif code is Code.E_REFSTART:
             self.in_force = False
+            self._taking = None
             self.receive.take(code, packet, out)
             self.send.take(code, packet, out)
         elif code in _OF_SEND:
@@ -305,8 +307,8 @@ class Site(Desk):
             return
         if s > self.ordering.highest and not packet.flags & Flag.EARLY:
             self.repair.reveal(packet.header.sender)
-        self.ordering.take(packet, holder)
-        self._taking = packet.header
+        coming = self.ordering.take(packet, holder)
+        self._taking = packet.header if coming and not packet.again else None
         if self.taken != self.ordering.S:
             self.advance(out)
         else:

@@ -79,8 +79,8 @@ class Incoming:
     pieces: list[Buffer | None]
     missing: int
 
-    size: int = 0
-    """Of each piece but the last; nothing while only that is here."""
+    size: int = -1
+    """Of each piece but the last; -1 while none of these is here."""
     last: int = 0
     """Of the last."""
     is_odd: bool = False
@@ -96,7 +96,7 @@ class Incoming:
         if end == len(self.pieces):
             self.last = size
         if end < len(self.pieces) or len(pieces) > 1:
-            self.is_odd |= self.size not in (0, size)
+            self.is_odd |= self.size not in (-1, size)
             self.size = size
         if new < len(had):
             pieces = [piece if old is None else old for old, piece in zip(had, pieces, strict=True)]
@@ -210,41 +210,45 @@ class Ordering:
 
     # -- turns -----------------------------------------------------------------------------------
 
-    def take(self, packet: Token, holder: int) -> None:
-        """Packets of a turn. They may complete it."""
+    def take(self, packet: Token, holder: int) -> bool:
+        """Packets of a turn. They may complete it; whether it is still coming in."""
         s, count = packet.header.s, packet.of
         if s > self.highest:
             self.highest = s
         if s > self.reached and not packet.flags & Flag.EARLY:
             self.reached = s
         if s <= self.window.received or s > self.window.received + AHEAD_MAX:
-            return
+            return False
         found = self._incoming.get(s)
         if found is None:
             if self.window.get(s) is not None:
-                return
+                return False
             if count == 1:
                 content = bytes(packet.pieces[0])
                 self._put(s, Turn(s, holder, packet.flags, content, len(content) or 1))
-                return
+                return False
             found = Incoming(holder, packet.flags, [None] * count, count)
             self._incoming[s] = found
         if len(found.pieces) != count:
-            return
+            return False
         found.take(packet.at, packet.pieces)
-        if not found.missing:
-            del self._incoming[s]
-            turn = found.turn(s)
-            if turn is None:
-                self._drop("malformed")
-            else:
-                self._put(s, turn)
+        if found.missing:
+            return True
+        del self._incoming[s]
+        turn = found.turn(s)
+        if turn is None:
+            self._drop("malformed")
+        else:
+            self._put(s, turn)
+        return False
 
     def goes_on(self, packet: Token) -> bool:
         """Take packets from the middle of a turn that is coming in, if that is what they are: after
         them its last packet, or another, is still to come."""
         found, end = self._incoming.get(packet.header.s), packet.at + len(packet.pieces)
-        if found is None or end >= packet.of or found.missing <= len(packet.pieces):
+        if found is None or len(found.pieces) != packet.of:
+            return False
+        if end >= packet.of or found.missing <= len(packet.pieces):
             return False
         found.take(packet.at, packet.pieces)
         return True

@@ -92,6 +92,8 @@ class Flag:
     EARLY: Final = 8
     """A NULL that was said while the turn before it was still coming in. Its header's `local` is
     the last turn that its holder has, with all before it."""
+    LONE: Final = 16
+    """Said after a silence, and all its speaker had to say: nobody waits for the token."""
 
 
 class Token(NamedTuple):

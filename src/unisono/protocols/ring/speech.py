@@ -41,7 +41,7 @@ class Speech:
 
     def __init__(self, setting: Setting, key: int, burst_max: int) -> None:
         self._key = key
-        self._window_octets = setting.window_octets_max
+        self.window_octets = setting.window_octets_max
         self.piece_octets = (
             setting.packet_octets_max - ENVELOPE_OCTETS - HEADER_OCTETS - TURN_OCTETS
         )
@@ -64,7 +64,7 @@ class Speech:
     # -- what is said ----------------------------------------------------------------------------
 
     def room(self) -> int:
-        return max(0, self._window_octets - self._queue_octets - self._flight_octets)
+        return max(0, self.window_octets - self._queue_octets - self._flight_octets)
 
     def say(self, messages: Sequence[bytes], service: ServiceLevel) -> None:
         level = int(service) if isinstance(service, Service) else int(Service.AGREED)

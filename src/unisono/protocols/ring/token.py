@@ -31,10 +31,9 @@ ASK_ALL: Final = 4
 REST_STEPS: Final = 4
 """So often is T_SEND doubled for the one with whom the token rests, before the first round."""
 LONE_TIMES: Final = 2
-"""So many times T_SEND must nobody have spoken before a message that is held for a lone one."""
-LONE_SHARE: Final = 8
-"""After it, a NULL waits for so large a part of T_SEND for each member: a round of NULLs wakes each
-of them once for each other, and who speaks meanwhile asks the holder to."""
+"""So many times T_SEND must nobody have spoken before a lone message."""
+LONE_ROUND: Final = 4
+"""So many times T_SEND may the round of NULLs take that follows it."""
 BACKLOG_OCTETS: Final = 4 << 20
 """A member whose application is so far behind keeps the token until it has caught up."""
 
@@ -55,8 +54,8 @@ class TokenWork:
         """The last whose message was ordered: the token rests there."""
         self._spoken_us = 0
         """When somebody last spoke."""
-        self._silence_us = 0
-        """How long nobody had spoken before."""
+        self._lone = False
+        """It was a lone message."""
         self._safe_turn = 0
         """The last turn that asked to be safe."""
         self._ack_turn = 0
@@ -78,6 +77,7 @@ class TokenWork:
     def new_ring(self) -> None:
         """Who comes does not know who spoke before, so the token rests with nobody yet."""
         self._speaker = None
+        self._lone = False
         self._passed = self._safe_turn = self._ack_turn = 0
 
     def begin(self, out: list[Effect]) -> None:
@@ -112,9 +112,9 @@ class TokenWork:
         """What a turn tells about the pace."""
         wanted = turn.flags & Flag.WANTED
         self.idle = 0 if turn.content or wanted else self.idle + 1
-        if turn.content:
-            now_us = self._core.now_us
-            self._silence_us, self._spoken_us = now_us - self._spoken_us, now_us
+        if turn.content or wanted:
+            self._spoken_us = self._core.now_us
+            self._lone = bool(turn.flags & Flag.LONE)
         self._quiet = 0 if wanted else self._quiet + 1
         if turn.flags & Flag.SAFE:
             self._safe_turn = turn.s
@@ -147,8 +147,8 @@ class TokenWork:
         """How long the holder waits when it has nothing to say.
 
         Not at all for a round after somebody spoke, so that it knows what all have, and for two
-        where something asks to be safe, so that all know. After a lone message a while, for nobody
-        waits, and those whom a NULL wakes are in the way of those that still deliver. Then
+        where something asks to be safe, so that all know. After a lone message half of T_SEND, for
+        nobody waits, and whom a NULL wakes is in the way of those that still deliver. Then
         the token rests where it was last used, for who spoke is likely to speak again: round by
         round twice as long, up to `idle_us`.
         """
@@ -159,8 +159,8 @@ class TokenWork:
         if self._safe_turn + count > core.ordering.S:
             return 0
         if self.idle < count - 1:
-            pause_us = core.parameters.t_send_us * count // LONE_SHARE
-            return pause_us if self._is_lone() else 0
+            t_send_us = core.parameters.t_send_us
+            return min(t_send_us // 2, LONE_ROUND * t_send_us // count) if self._lone else 0
         steps = max(0, self.idle // count - 1)
         if self._speaker in core.ring.members:
             if self._speaker != self.holder():
@@ -169,8 +169,12 @@ class TokenWork:
         return min(core.parameters.idle_us, core.parameters.t_send_us << min(steps, 30))
 
     def _is_lone(self) -> bool:
-        """The last message came after a silence."""
-        return self._silence_us > LONE_TIMES * self._core.parameters.t_send_us
+        """What we say now comes after a silence. Not where we wait for all to have it, as one does
+        who leaves or has filled half of its window."""
+        core = self._core
+        silence_us = core.now_us - self._spoken_us
+        waits = core.leaving or 2 * core.speech.room() < core.speech.window_octets
+        return silence_us > LONE_TIMES * core.parameters.t_send_us and not waits
 
     def is_awaited(self) -> bool:
         """The token is here, and somebody had more to say than its last turn could carry."""
@@ -256,6 +260,8 @@ class TokenWork:
             flags = Flag.WANTED * (more or self._wanted) | Flag.SAFE * safe
             if safe and not more and len(core.ring.seats) > 2:
                 flags |= Flag.ACK
+            if content and not flags and self._is_lone():
+                flags |= Flag.LONE
             self._wanted = False
             self._say(flags, content, s, core.speech.ordered, out)
             core.speech.said(s)
