@@ -32,8 +32,6 @@ REST_STEPS: Final = 4
 """So often is T_SEND doubled for the one with whom the token rests, before the first round."""
 LONE_TIMES: Final = 2
 """So many times T_SEND must nobody have spoken before a lone message."""
-LONE_ROUND: Final = 4
-"""So many times T_SEND may the round of NULLs take that follows it."""
 BACKLOG_OCTETS: Final = 4 << 20
 """A member whose application is so far behind keeps the token until it has caught up."""
 
@@ -147,10 +145,10 @@ class TokenWork:
         """How long the holder waits when it has nothing to say.
 
         Not at all for a round after somebody spoke, so that it knows what all have, and for two
-        where something asks to be safe, so that all know. After a lone message half of T_SEND, for
-        nobody waits, and whom a NULL wakes is in the way of those that still deliver. Then
-        the token rests where it was last used, for who spoke is likely to speak again: round by
-        round twice as long, up to `idle_us`.
+        where something asks to be safe, so that all know. After a lone message the
+        first NULL waits for half of T_SEND: nobody waits for the token then, and whom a NULL wakes
+        is in the way of those that still deliver. Then the token rests where it was last used, for
+        who spoke is likely to speak again: round by round twice as long, up to `idle_us`.
         """
         # Deviates [RNG T_SEND]: the paper always waits T_SEND, and admits that NULL messages waste
         # the network. Here a quiet ring slows down step by step, and any wish wakes it.
@@ -159,8 +157,7 @@ class TokenWork:
         if self._safe_turn + count > core.ordering.S:
             return 0
         if self.idle < count - 1:
-            t_send_us = core.parameters.t_send_us
-            return min(t_send_us // 2, LONE_ROUND * t_send_us // count) if self._lone else 0
+            return core.parameters.t_send_us // 2 if self._lone and not self.idle else 0
         steps = max(0, self.idle // count - 1)
         if self._speaker in core.ring.members:
             if self._speaker != self.holder():
