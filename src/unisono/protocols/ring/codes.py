@@ -79,10 +79,14 @@ NEVER_SENT: Final = frozenset(
 KINDS: Final = {code.value: code.name.lower() for code in Code if code not in NEVER_SENT}
 
 
-class Timer(Enum):
-    """[RNG Timers] The paper's five, then ours."""
+class Named(Enum):
+    """Timers and states, which are looked up all the time."""
 
     __hash__ = object.__hash__  # An enumeration's own goes by its name, and is ten times as slow.
+
+
+class Timer(Named):
+    """[RNG Timers] The paper's five, then ours."""
 
     T_SEND = auto()
     """The holder has waited long enough for something to send: NULL."""

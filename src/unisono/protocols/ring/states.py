@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from enum import auto
+
+from unisono.protocols.ring.codes import Named
 
 
-class State(Enum):
-    __hash__ = object.__hash__  # An enumeration's own goes by its name, and is ten times as slow.
-
-
-class Send(State):
+class Send(Named):
     INIT = auto()
     """No ring, or it is being reformed."""
     NORMAL = auto()
@@ -18,14 +16,14 @@ class Send(State):
     """Spoken; the next turn is expected."""
 
 
-class Receive(State):
+class Receive(Named):
     INIT = auto()
     NORMAL = auto()
     RESEND = auto()
     """A gap shows; what is missing was asked for."""
 
 
-class Coordinator(State):
+class Coordinator(Named):
     INIT = auto()
     W_RSP = auto()
     """Invited; waits for responses."""
@@ -33,7 +31,7 @@ class Coordinator(State):
     """Sent the new ring; waits for acknowledgments."""
 
 
-class Reformation(State):
+class Reformation(Named):
     INIT = auto()
     """Waits for an invitation."""
     W_TR = auto()
