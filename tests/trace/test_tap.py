@@ -95,6 +95,15 @@ def test_a_tap_is_a_core() -> None:
     assert tap.step(1, Join()) is core.answer
 
 
+def test_an_effect_that_is_not_performed_leaves_no_row() -> None:
+    tap, core, sink = tapped()
+    core.answer = [Install(View((A,), "v1")), Deliver([Message(A, b"hi", 1)])]
+    view, _ = tap.take(3, Multicast([b"hi"]))
+    assert [row.kind for row in sink.rows] == ["send"]
+    tap.tell(3, view)
+    assert [row.kind for row in sink.rows] == ["send", "view"]
+
+
 def test_a_life_in_rows() -> None:
     tap, core, sink = tapped()
     tap.step(1, Restart())

@@ -101,11 +101,12 @@ class Life:
         world = self.world
         world.steps += 1
         try:
-            effects = self.tap.step(world.now_us, event)
+            effects = self.tap.take(world.now_us, event)
         except Exception as error:
             world.crashed(self, event, error)
             return
         for effect in effects:
+            self.tap.tell(world.now_us, effect)
             self._perform(effect)
             if self.over:
                 return

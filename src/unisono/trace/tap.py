@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
+from typing import Final
 
 from unisono.core import (
     Core,
@@ -27,12 +28,18 @@ from unisono.core import (
 from unisono.model import Buffer, Member, Message, Packets, Resilient, ServiceLevel, View
 from unisono.trace.record import LEFT, Row, Sink, digest_of
 
+TOLD_EVENTS: Final = frozenset((Multicast, Join, Restart))
+TOLD_EFFECTS: Final = frozenset((Deliver, Stabilize, Install, Depart, Fail))
+"""What the rows of the application tell; all else is protocol work."""
+
 
 class Tap:
     """Wraps a core and writes a row for each thing its application would notice.
 
     A step's rows come in this order: what the event says, then (with `detail`) the work that was
-    counted, then the effects as they were asked for. A step that raises leaves no row.
+    counted, then the effects as they were asked for. A step that raises leaves no row. `step`
+    writes them all; a world in which a process may die between two effects asks with `take`, and
+    says with `tell` which effects it performs.
     """
 
     def __init__(
@@ -66,13 +73,27 @@ class Tap:
         return self.core.walked()
 
     def step(self, now_us: int, event: Event) -> list[Effect]:
-        if self._detail:
-            return self._step_in_detail(now_us, event)
-        effects = self.core.step(now_us, event)
-        self._tell_event(now_us, event)
+        effects = self.take(now_us, event)
         for effect in effects:
-            self._tell_effect(now_us, effect)
+            self.tell(now_us, effect)
         return effects
+
+    def take(self, now_us: int, event: Event) -> list[Effect]:
+        """Step the core and write what the event says; of the effects nothing is written yet."""
+        if self._detail:
+            return self._take_in_detail(now_us, event)
+        effects = self.core.step(now_us, event)
+        if type(event) in TOLD_EVENTS:
+            self._tell_event(now_us, event)
+        return effects
+
+    def tell(self, now_us: int, effect: Effect) -> None:
+        """Write that this effect is performed now."""
+        if type(effect) in TOLD_EFFECTS:
+            self._tell_effect(now_us, effect)
+        elif self._detail and isinstance(effect, Send):
+            targets = ("*",) if isinstance(effect.to, Everyone) else map(str, effect.to)
+            self._write_packets(now_us, "packet_out", targets, effect.packets)
 
     def note(self, now_us: int, kind: str, detail: str | None = None) -> None:
         """A fact that only the world knows: a `crash`."""
@@ -140,7 +161,7 @@ class Tap:
 
     # -- protocol work -----------------------------------------------------------------------
 
-    def _step_in_detail(self, now_us: int, event: Event) -> list[Effect]:
+    def _take_in_detail(self, now_us: int, event: Event) -> list[Effect]:
         work = dict(self.counts)
         arrows = dict(self.core.walked())
         effects = self.core.step(now_us, event)
@@ -150,11 +171,6 @@ class Tap:
         elif isinstance(event, Expired):
             self._write(now_us, "timer", detail=timer_name(event.timer))
         self._tell_work(now_us, work, arrows)
-        for effect in effects:
-            self._tell_effect(now_us, effect)
-            if isinstance(effect, Send):
-                targets = ("*",) if isinstance(effect.to, Everyone) else map(str, effect.to)
-                self._write_packets(now_us, "packet_out", targets, effect.packets)
         return effects
 
     def _tell_work(self, now_us: int, work: dict[str, int], arrows: dict[str, int]) -> None:
