@@ -1,5 +1,5 @@
-"""The laws are written twice, and say the same of every history that could be thought of: plainly,
-and on the columns of files; there in one piece, and in many small ones."""
+"""The laws are judged on two roads, and say the same of every history that could be thought of:
+plainly, and on the columns of files; there in one piece, in many small ones, and by Spark."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from tests.laws.doctoring import FILES
 from tests.laws.stories import DOCTORED, SOUND, story, write_trace
 from tests.laws.test_mutants import MUTANTS, orderly
+from tests.spark.steps import judged_here
 from tests.spark.yardstick.plain import Key, measures_of
 from unisono.laws import LAWS, VIOLATIONS_MAX, Verdict, Violation, judge, judge_all
 from unisono.sim.plan import Plan
@@ -228,20 +229,20 @@ class Both(NamedTuple):
     trace: Trace
     plain: dict[str, Verdict]
     measured: dict[Key, dict[str, Any]]
-    whole: Said
-    shards: Said
+    ways: dict[str, Said]
     whole_only: set[str]
 
     def by(self, way: str) -> tuple[Said, dict[str, Verdict]]:
         """What one way says, and the plain verdicts on the runs that it was given."""
         passed = self.whole_only if way == "shards" else set()
         plain = {run: verdict for run, verdict in self.plain.items() if run not in passed}
-        return getattr(self, way), plain
+        return self.ways[way], plain
 
 
 @pytest.fixture(scope="module")
-def both(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Both:
-    """All histories as runs of one directory, judged by all, on Spark in one job each."""
+def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
+    """All histories as runs of one directory, judged on both roads."""
+    pytest.importorskip("pyspark")
     from unisono.spark.laws import Limits
 
     trace_dir: Path = tmp_path_factory.mktemp("trace")
@@ -251,57 +252,76 @@ def both(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Both:
     for item in FILES:
         item.write(trace_dir)
     trace = read_trace(trace_dir)
-    small = Limits(shard_rows=25, piece_rows=6, giant_octets=0, tasks_max=2)
+    small = Limits(shard_rows=25, piece_rows=6, giant_octets=0)
     whole_only = {each.history.run for each in told if each.once}
+    shards = judged_here(trace_dir, CLAIMED, small, set(trace.runs) - whole_only)
     return Both(
         told=told,
         trace=trace,
         plain=judge_all(trace.histories(), lambda protocol: CLAIMED[protocol]),
         measured=measures_of(trace.histories()),
-        whole=on_columns(spark, trace_dir, Limits()),
-        shards=on_columns(spark, trace_dir, small, set(trace.runs) - whole_only),
+        ways={"whole": said(judged_here(trace_dir, CLAIMED)), "shards": said(shards)},
         whole_only=whole_only,
     )
 
 
-def on_columns(spark: Any, trace_dir: Path, limits: Any, runs: set[str] | None = None) -> Said:
-    from unisono.spark.laws import judged
-
-    found = judged(spark, trace_dir, CLAIMED, runs, limits)
-    try:
-        (counts,) = found.counts.selectExpr("sum(events) AS n").collect()
-        return said(found.verdicts, found.violations, found.measures, found.quarantine, counts.n)
-    finally:
-        found.forget()
-
-
-def said(verdicts: Any, violations: Any, measures: Any, quarantine: Any, events: int) -> Said:
-    found: dict[str, list[Violation]] = {}
-    for row in violations.collect():
-        violation = Violation(row.law, row.run, row.life, row.message, row.other, row.detail)
-        found.setdefault(row.run, []).append(violation)
+def said(found: list[dict[str, Any]]) -> Said:
+    """The rows of the judge's wide table, sorted out."""
+    violations: dict[str, list[Violation]] = {}
     laws: dict[str, dict[str, str]] = {}
-    for row in verdicts.collect():
-        laws.setdefault(row.run, {})[row.law] = row.verdict
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for row in found:
+        rows.setdefault(row["what"], []).append(row)
+    for row in rows.get("violation", ()):
+        violation = Violation(*(row[name] for name in Violation._fields))
+        violations.setdefault(row["run"], []).append(violation)
+    for row in rows["verdict"]:
+        laws.setdefault(row["run"], {})[row["law"]] = row["verdict"]
     return Said(
-        {run: Verdict(words, sorted(found.get(run, []))) for run, words in laws.items()},
-        {(row.run, row.protocol, row.node): row.asDict() for row in measures.collect()},
-        sorted((row.path, -1 if row.row is None else row.row, row.reason)
-               for row in quarantine.collect()),
-        events,
+        {run: Verdict(words, sorted(violations.get(run, []))) for run, words in laws.items()},
+        {(row["run"], row["protocol"], row["node"]): row for row in rows["measure"]},
+        sorted((row["path"], -1 if row["row"] is None else row["row"], row["reason"])
+               for row in rows.get("quarantine", ())),
+        sum(row["events"] for row in rows["count"]),
     )  # fmt: skip
 
 
 WAYS = ("whole", "shards")
 
 
-def test_every_law_is_written_twice() -> None:
+def test_every_law_has_a_road() -> None:
     pytest.importorskip("pyspark")
-    from unisono.spark.laws.delivery import SCREENS
-    from unisono.spark.laws.judging import OF_VIEWS
+    from unisono.spark.laws.roads import ROADS
 
-    exact = {"fifo", "causal", "total_order", "prefix"}
-    assert SCREENS.keys() | OF_VIEWS.keys() | exact == LAWS.keys()
+    assert list(ROADS) == list(LAWS)
+
+
+def test_spark_says_what_its_steps_say(spark: Any, both: Both, tmp_path: Path) -> None:
+    """Of some runs, the larger half of which are cut into shards."""
+    from unisono.spark.laws import Limits, judged
+
+    told = [each.history for each in both.told[::9]]
+    for history in told:
+        write_trace(history, tmp_path)
+    for item in FILES:
+        item.write(tmp_path)
+    sizes = sorted(sum(path.stat().st_size for path in run.iterdir()) for run in tmp_path.iterdir())
+    middle = sizes[len(sizes) // 2]
+    limits = Limits(shard_rows=25, piece_rows=6, giant_octets=middle, tasks_max=2)
+    found = judged(spark, tmp_path, CLAIMED, limits=limits)
+    spoken = said([row.asDict() for row in found.found.collect()])
+    found.forget()
+    plain = {run: both.plain[run] for run in spoken.verdicts}
+    assert len(plain) >= 20
+    assert {run: verdict.violations for run, verdict in spoken.verdicts.items()} == {
+        run: verdict.violations for run, verdict in plain.items()
+    }
+    assert {run: verdict.laws for run, verdict in spoken.verdicts.items()} == {
+        run: verdict.laws for run, verdict in plain.items()
+    }
+    assert spoken.events == sum(len(both.trace.runs[run]) for run in plain)
+    assert set(spoken.quarantine) <= set(both.ways["whole"].quarantine)
+    assert all(row == both.ways["whole"].measures[key] for key, row in spoken.measures.items())
 
 
 def test_there_are_many_histories_and_each_law_is_broken_in_five_ways(both: Both) -> None:
@@ -338,7 +358,8 @@ def test_the_measures_are_as_plainly_computed(both: Both, way: str) -> None:
     measured = {key: row for key, row in both.measured.items() if key[0] in plain}
     assert spoken.measures.keys() == measured.keys()
     for key, row in measured.items():
-        assert spoken.measures[key] == pytest.approx(row), key
+        found = {name: spoken.measures[key][name] for name in row}
+        assert found == pytest.approx(row), key
 
 
 @pytest.mark.parametrize(
@@ -357,7 +378,7 @@ def test_a_law_on_spark_catches_what_the_plain_one_does(both: Both, law: str) ->
 @pytest.mark.parametrize("way", WAYS)
 def test_changed_files_are_judged_as_plainly(both: Both, way: str) -> None:
     for item in FILES:
-        laws = getattr(both, way).verdicts[item.run].laws
+        laws = both.ways[way].verdicts[item.run].laws
         assert both.plain[item.run].laws == {law: laws[law] for law in LAWS}, item.name
         assert {laws[law] for law in item.laws} <= {"broken"}, item.name
         assert item.laws or "broken" not in laws.values(), item.name
@@ -365,7 +386,7 @@ def test_changed_files_are_judged_as_plainly(both: Both, way: str) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_no_more_is_told_than_plainly(both: Both, way: str) -> None:
-    verdicts: dict[str, Verdict] = getattr(both, way).verdicts
+    verdicts: dict[str, Verdict] = both.ways[way].verdicts
     told = [found for found in verdicts["many"].violations if found.law == "validity"]
     assert len(told) == VIOLATIONS_MAX
     assert told[1].message == "a#1:10"
@@ -373,6 +394,6 @@ def test_no_more_is_told_than_plainly(both: Both, way: str) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_two_groups_of_a_run_may_say_the_same(both: Both, way: str) -> None:
-    verdict: Verdict = getattr(both, way).verdicts["two groups"]
+    verdict: Verdict = both.ways[way].verdicts["two groups"]
     assert verdict.laws["validity"] == "broken"
     assert len({found.life for found in verdict.violations}) == 3

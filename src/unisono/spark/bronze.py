@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 FILE_OCTETS_A_TASK: Final = 32 << 20
 """A task reads files until it has about this much."""
 
-TRACE_DDL: Final = (
-    "protocol string, `group` string, node string, incarnation int, step bigint, t_us bigint, "
-    "kind string, view string, sender string, sender_incarnation int, number bigint, seq bigint, "
-    "service string, size int, digest bigint, members array<string>, peer string, detail string"
-)
+_WORDS: Final = {
+    pa.string(): "string",
+    pa.int32(): "int",
+    pa.int64(): "bigint",
+    pa.list_(pa.string()): "array<string>",
+}
+TRACE_DDL: Final = ", ".join(f"`{field.name}` {_WORDS[field.type]}" for field in SCHEMA)
 """The schema of a trace, as Spark spells it."""
 
 _ABOUT: Final = pa.schema(

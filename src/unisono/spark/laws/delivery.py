@@ -7,7 +7,7 @@ those are suspects that break the law at that life.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -213,12 +213,3 @@ def _between(told: Told, start: int, end: int) -> Array:
     rows = slice(int(first), int(last))
     good = ~told.said.send[rows] & (told.said.level[rows] >= RELIABLE) & (told.message[rows] >= 0)
     return told.message[rows][good]
-
-
-SCREENS: Final[dict[str, Callable[[Case], Suspects]]] = {
-    screen.__name__: screen
-    for screen in (
-        *(no_creation, no_duplication, agreement, validity),
-        *(virtual_synchrony, safe, progress),
-    )
-}

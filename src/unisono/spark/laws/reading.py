@@ -27,6 +27,7 @@ from unisono.trace.torn import Octets
 
 WORDS: Final = tuple(field.name for field in SCHEMA if field.type == pa.string())
 """Columns that are read as dictionaries: of many rows each word comes once."""
+LISTS: Final = tuple(field.name for field in SCHEMA if pa.types.is_list(field.type))
 NEEDED: Final = (
     *("kind", "sender", "sender_incarnation", "number", "service"),
     *("size", "digest", "seq", "t_us", "detail"),
@@ -157,9 +158,9 @@ class Columns:
         return Row(*(self._value(name, at) for name in SCHEMA.names))
 
     def _value(self, name: str, at: int) -> Any:
-        if name == "members":
-            members = self._arrays[name][at].as_py()
-            return None if members is None else tuple(members)
+        if name in LISTS:
+            listed = self._arrays[name][at].as_py()
+            return None if listed is None else tuple(listed)
         numbers, valid, words = self._get(name)
         if valid is not None and not valid[at]:
             return None
@@ -258,34 +259,38 @@ def _life_codes(places: Array, names: Any, incarnations: Array, codes: Codes) ->
     """The code of each (name, incarnation); -1 where one is missing, negative or empty."""
     if not len(places):
         return np.empty(0, np.int32)
-    low, high = int(incarnations.min()), int(incarnations.max())
-    words = [*names.to_pylist(), None]
-    if low == high >= 0 and len(words) == 2 and words[0] and not places.any():
-        return np.full(len(places), codes.life(words[0], low), np.int32)
-    width = high - low + 1
-    if width * len(words) <= 4096:
-        both = places.astype(np.int64) * width + (incarnations - low)
-        # A place of -1 falls before all; it is brought to the end, where no word is.
-        both[places < 0] = (len(words) - 1) * width
-        present = np.flatnonzero(np.bincount(both, minlength=len(words) * width))
-        lut = np.full(len(words) * width, -1, np.int32)
-        pairs = [(int(each), each // width, low + each % width) for each in present.tolist()]
-        back = both
-    else:
-        both = (places.astype(np.int64) << 32) | (incarnations.astype(np.int64) & 0xFFFFFFFF)
-        unique, back = np.unique(both, return_inverse=True)
-        lut = np.full(len(unique), -1, np.int32)
-        low_half = (unique & 0xFFFFFFFF).astype(np.uint32).astype(np.int32)
-        pairs = [
-            (at, int(place), int(incarnation))
-            for at, (place, incarnation) in enumerate(zip(unique >> 32, low_half, strict=True))
-        ]
-    for at, place, incarnation in pairs:
-        name = words[place] if place >= 0 else None
-        if name and incarnation >= 0:
-            lut[at] = codes.life(name, incarnation)
-    coded: Array = lut[back]
+    words = names.to_pylist()
+    if len(words) == 1 and words[0] and not places.any() and _same(incarnations):
+        incarnation = int(incarnations[0])
+        code = codes.life(words[0], incarnation) if incarnation >= 0 else -1
+        return np.full(len(places), code, np.int32)
+    coded = np.full(len(places), -1, np.int32)
+    # Sorted once, so that each name is one slice; most names stand for one life in a row group.
+    # Small integers are sorted by radix.
+    small = places.astype(np.int16) if len(words) < 2**15 else places
+    order = np.argsort(small, kind="stable")
+    bounds = np.searchsorted(places[order], np.arange(len(words) + 1))
+    for word, start, end in zip(words, bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+        if not word or start == end:
+            continue
+        rows = order[start:end]
+        for incarnation, mine in _by_incarnation(incarnations[rows]):
+            if incarnation >= 0:
+                coded[rows[mine]] = codes.life(word, incarnation)
     return coded
+
+
+def _same(numbers: Array) -> bool:
+    return bool((numbers == numbers[0]).all())
+
+
+def _by_incarnation(incarnations: Array) -> Iterator[tuple[int, Any]]:
+    """Each incarnation, and where it stands."""
+    if _same(incarnations):
+        yield int(incarnations[0]), slice(None)
+        return
+    for incarnation in np.unique(incarnations).tolist():
+        yield incarnation, incarnations == incarnation
 
 
 def _histories(columns: Columns) -> tuple[Array, list[tuple[str, str]], bool]:

@@ -1,0 +1,180 @@
+"""What the shards of a history say, put together: the second step of the laws that need one."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from heapq import nsmallest
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from unisono.laws import LAWS, VIOLATIONS_MAX, Violation
+from unisono.laws.order import _same_start
+from unisono.spark.laws.case import AGREED, Case, said_of
+from unisono.spark.laws.columns import Array
+from unisono.spark.laws.order import Known
+from unisono.spark.laws.plan import HistoryPlan, Shard, merged
+from unisono.spark.laws.sequence import (
+    APART,
+    Sequences,
+    first_differing,
+    ordered,
+    reaching,
+)
+from unisono.spark.laws.survey import Fallen, Piece, places_fallen
+from unisono.trace.history import History
+
+
+class Part(NamedTuple):
+    """A shard, and what it says of a law."""
+
+    shard: Shard
+    said: Any
+
+
+class Parts(list[Part]):
+    """The shards of a history in order, with what they say of a law."""
+
+    @cached_property
+    def in_order(self) -> InOrder:
+        """Of what `sequence.ordered` says."""
+        return _in_order(self)
+
+
+def together(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+    """The violations of all shards."""
+    return [violation for part in parts for violation in part.said]
+
+
+def progress(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+    """What the law of progress says that is not about a message stands in the plan."""
+    history = plan.history
+    rows = (*history.rows, *plan.probes)
+    whole = History(history.run, history.protocol, history.group, rows, history.torn)
+    alone = [each for each in LAWS["progress"].check(whole) if not each.message]
+    return together(plan, parts) + alone
+
+
+def fifo(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+    """With answers to what shards asked about those before them."""
+    asked = sorted({each for part in parts for each in part.said[1]})
+    found: list[Violation] = [violation for part in parts for violation in part.said[0]]
+    known: dict[int, Known] = {}
+    for question in asked:
+        source = question.source
+        hole = 0
+        for at, (shard, _) in enumerate(parts):
+            # Shards whose numbers of this source are all too small or too large.
+            if shard.high[source] <= question.before:
+                continue
+            if shard.low[source] >= question.number or hole:
+                break
+            if at not in known:
+                known[at] = Known(Case(shard))
+            one = np.array([source]), np.array([question.before])
+            above = int(known[at].above(*one)[0])
+            hole = above if above < question.number else 0
+        if hole:
+            key = plan.codes.key(source)
+            message, run = f"{key}:{question.number}", plan.history.run
+            found.append(Violation("fifo", run, question.life, message, key, f"without {hole}"))
+    return found
+
+
+# -- one order -----------------------------------------------------------------------------------
+
+
+class InOrder(NamedTuple):
+    """Shards of which none reaches into another: where they did, they are judged again as one."""
+
+    violations: list[Violation]
+    """Of the total order."""
+    sequences: list[Sequences]
+    spans: list[tuple[Shard, Shard]]
+    """The first and the last shard that are in each."""
+
+
+def _in_order(parts: Parts) -> InOrder:
+    again = {which.start: which for which in reaching([part.said[1] for part in parts])}
+    found = InOrder([], [], [])
+    at = 0
+    while at < len(parts):
+        which = again.get(at, range(at, at + 1))
+        violations, sequences = parts[at].said
+        if len(which) > 1:
+            case = Case(merged([parts[each].shard for each in which]), ordered=True)
+            violations, sequences = ordered(case)
+        found.violations.extend(violations)
+        found.sequences.append(sequences)
+        found.spans.append((parts[which.start].shard, parts[which.stop - 1].shard))
+        at = which.stop
+    return found
+
+
+def total_order(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+    return parts.in_order.violations + _fallen(plan, parts)
+
+
+def _fallen(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+    """Places that are not above the place before."""
+    run = plan.history.run
+    found: set[Violation] = set()
+    for at, life in enumerate(plan.lives):
+        fallen = life.fallen
+        if not fallen:
+            continue
+        again = [said[1].again[at] for _, said in parts if at in said[1].again]
+        if again:
+            # A message's second delivery has no place in the order: look once more, without it.
+            fallen = _fallen_again(at, parts, np.unique(np.concatenate(again)))
+        for row in fallen:
+            message = f"{plan.codes.key(row.source)}:{row.number}"
+            detail = f"place {row.seq} after {row.last}"
+            found.add(Violation("total_order", run, life.key, message, "", detail))
+    return nsmallest(VIOLATIONS_MAX, found)
+
+
+def _fallen_again(at: int, parts: Parts, again: Array) -> list[Fallen]:
+    pieces: dict[tuple[int, int, int], Piece] = {}
+    for shard, _ in parts:
+        for stretch in shard.stretches[at]:
+            for piece in stretch.pieces:
+                pieces[piece.file, piece.group, piece.start] = piece
+    last: int | None = None
+    fallen: list[Fallen] = []
+    for said in said_of(parts[0].shard, [pieces[place] for place in sorted(pieces)]):
+        rows = np.flatnonzero(~said.send & (said.level >= AGREED))
+        rows = rows[~np.isin(said.pos[rows], again)]
+        last, some = places_fallen(said, rows, last)
+        fallen += some
+    return fallen
+
+
+def prefix(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+    """Of two lives' sequences one begins the other."""
+    _, sequences, spans = parts.in_order
+    history, found = plan.history, []
+    begun = [at for at, life in enumerate(plan.lives) if life.first_ordered is not None]
+    homes: dict[int, int] = {}
+    for at in begun:
+        source, number = plan.lives[at].first_ordered or (0, 0)
+        homes[at] = next(
+            place
+            for place, (first, last) in enumerate(spans)
+            if first.low[source] < number <= last.high[source]
+        )
+    for index, p in enumerate(begun):
+        for q in begun[index + 1 :]:
+            one, two = plan.lives[p], plan.lives[q]
+            beside = first_differing(p, q, (homes[p], homes[q]), sequences)
+            left, right = beside.left, beside.right
+            if not beside.word and _same_start(history.lives[one.key], history.lives[two.key]):
+                left, right = (
+                    f"{plan.codes.key(first[0])}:{first[1]}"
+                    for first in (one.first_ordered, two.first_ordered)
+                    if first is not None
+                )
+            elif beside.word != APART:
+                continue
+            found.append(Violation("prefix", history.run, one.key, left, two.key, f"{right} there"))
+    return found

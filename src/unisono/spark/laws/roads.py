@@ -1,0 +1,66 @@
+"""How each law is judged where the files lie: one line a law.
+
+A law of views and ends needs few rows, which the plan of a history has: it is judged there by the
+plain function. A law that looks at one message at a time is screened on columns, shard by shard;
+the plain function then judges the suspects. The laws of order are written for columns, and what
+the shards say of them is put together afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from unisono.laws import LAWS, Violation
+from unisono.spark.laws import delivery, folding, order, sequence
+from unisono.spark.laws.case import Case
+from unisono.spark.laws.delivery import Suspects
+from unisono.spark.laws.folding import Parts
+from unisono.spark.laws.plan import HistoryPlan
+from unisono.spark.laws.telling import tell
+
+
+class Road(NamedTuple):
+    """The two steps in which a law is judged."""
+
+    look: Callable[[Case], Any] | None
+    """What a shard says; laws with the same function share what it says."""
+    fold: Callable[[HistoryPlan, Parts], list[Violation]]
+    """What all shards of a history say together, and the plan."""
+
+
+def _of_few(law: str) -> Road:
+    def fold(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+        return LAWS[law].check(plan.history)
+
+    return Road(None, fold)
+
+
+def _screened(
+    screen: Callable[[Case], Suspects],
+    fold: Callable[[HistoryPlan, Parts], list[Violation]] = folding.together,
+) -> Road:
+    law = screen.__name__
+
+    def look(case: Case) -> list[Violation]:
+        return tell(case, law, screen(case))
+
+    look.__name__ = law
+    return Road(look, fold)
+
+
+ROADS: Final[dict[str, Road]] = {
+    "no_creation": _screened(delivery.no_creation),
+    "no_duplication": _screened(delivery.no_duplication),
+    "fifo": Road(order.fifo, folding.fifo),
+    "causal": Road(order.causal, folding.together),
+    "total_order": Road(sequence.ordered, folding.total_order),
+    "prefix": Road(sequence.ordered, folding.prefix),
+    "agreement": _screened(delivery.agreement),
+    "validity": _screened(delivery.validity),
+    "virtual_synchrony": _screened(delivery.virtual_synchrony),
+    "view_order": _of_few("view_order"),
+    "self_inclusion": _of_few("self_inclusion"),
+    "safe": _screened(delivery.safe),
+    "progress": _screened(delivery.progress, folding.progress),
+}

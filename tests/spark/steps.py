@@ -1,0 +1,81 @@
+"""The steps of the judge one after the other in this process, as its tasks do them: without Spark.
+
+python -m tests.spark.steps /tmp/million      # how long it takes for a million events
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from unisono.spark.laws import Claims, Limits
+
+
+def judged_here(
+    trace_dir: Path, claimed: Claims, limits: Limits | None = None, runs: set[str] | None = None
+) -> list[dict[str, Any]]:
+    """The rows of the judge's one wide table: each run whole, or (where it is giant by the limits)
+    in shards, with every summary packed and unpacked between the steps."""
+    from unisono.spark.laws import _sorted_out, tasks
+    from unisono.spark.laws.plan import Limits
+    from unisono.trace.files import trace_files
+
+    cut = limits or Limits()
+    small, giant = _sorted_out(trace_files(trace_dir), runs, cut)
+    rows: list[dict[str, Any]] = []
+    for sized in small:
+        rows += _rows(tasks.judge_run(sized.run, claimed, cut))
+    for sized in giant:
+        chains: dict[int, list[Any]] = {}
+        for file in sized.run.files:
+            chains.setdefault(file.chain, []).append(file)
+        named = [tasks.packed([tasks.Run(sized.run.name, files)]) for files in chains.values()]
+        surveyed = tasks.survey_chains(iter([_batch(named)]), cut)
+        planned = tasks.plan_runs(surveyed, claimed, cut)
+        rows += _rows(tasks.fold_runs(tasks.judge_shards(planned), claimed))
+    return rows
+
+
+def _batch(data: list[bytes]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    return pa.record_batch([pa.array(data, pa.binary())], names=["runs"])
+
+
+def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
+    for batch in batches:
+        yield from batch.to_pylist()
+
+
+def write_million(where: Path) -> None:
+    from tests.spark.yardstick.synthetic import stories, write
+
+    write(where, stories(1_000_000, 1, 5, faulty=True))
+
+
+def _measure(where: Path) -> None:
+    import time
+
+    from tests.spark.yardstick.synthetic import PROTOCOL
+    from unisono.laws import LAWS
+    from unisono.spark.laws.plan import Limits
+
+    if not where.exists():
+        write_million(where)
+    for limits in (Limits(giant_octets=1 << 40), Limits(giant_octets=0, shard_rows=300_000)):
+        begun = time.process_time()
+        rows = judged_here(where, {PROTOCOL: list(LAWS)}, limits)
+        broken = [row["law"] for row in rows if row["verdict"] == "broken"]
+        print(f"{time.process_time() - begun:.1f} s of one processor, broken: {broken}")
+
+
+if __name__ == "__main__":
+    import sys
+
+    _measure(Path(sys.argv[1]))
+    os._exit(0)
