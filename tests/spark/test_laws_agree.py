@@ -289,11 +289,11 @@ def said(found: list[dict[str, Any]]) -> Said:
 WAYS = ("whole", "shards")
 
 
-def test_every_law_has_a_road() -> None:
+def test_roads_lead_to_laws() -> None:
     pytest.importorskip("pyspark")
     from unisono.spark.laws.roads import ROADS
 
-    assert list(ROADS) == list(LAWS)
+    assert ROADS.keys() <= LAWS.keys()
 
 
 def test_spark_says_what_its_steps_say(spark: Any, both: Both, tmp_path: Path) -> None:

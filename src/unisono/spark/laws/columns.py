@@ -15,17 +15,21 @@ Array: TypeAlias = npt.NDArray[Any]
 
 KIND_NAMES: Final = MESSAGE_KINDS + WORK_KINDS
 KIND: Final = {name: code for code, name in enumerate(KIND_NAMES)}
-SEND, DELIVER, VIEW = KIND["send"], KIND["deliver"], KIND["view"]
+SEND, DELIVER, STABLE = KIND["send"], KIND["deliver"], KIND["stable"]
+FEW: Final = tuple(name for name in MESSAGE_KINDS if name not in ("send", "deliver"))
+"""Kinds of rows of which a life has few: they are kept as they are."""
 
 NUMBER_MAX: Final = 2**63 - 1
 
 
 @dataclass
 class Codes:
-    """The small numbers that stand for lives and services, given as they are met."""
+    """The small numbers that stand for lives, views and services, given as they are met."""
 
     lives: dict[tuple[str, int], int] = field(default_factory=dict)
     services: dict[str, int] = field(default_factory=dict)
+    views: dict[str, int] = field(default_factory=dict)
+    installed: list[str] = field(default_factory=list)
     names: list[tuple[str, int]] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     levels: list[int] = field(default_factory=list)
@@ -41,6 +45,12 @@ class Codes:
         if code == len(self.said):
             self.said.append(name)
             self.levels.append(level_of(name))
+        return code
+
+    def view(self, name: str) -> int:
+        code = self.views.setdefault(name, len(self.installed))
+        if code == len(self.installed):
+            self.installed.append(name)
         return code
 
     def key(self, code: int) -> str:
@@ -68,6 +78,7 @@ class Said:
     """Whether it has a place in the total order, which is then `seq`."""
     t_us: Array
     probe: Array
+    view: Array
 
     def __len__(self) -> int:
         return len(self.pos)
@@ -76,6 +87,7 @@ class Said:
         return (
             *(self.pos, self.send, self.source, self.number, self.service, self.level),
             *(self.size, self.digest, self.seq, self.placed, self.t_us, self.probe),
+            self.view,
         )
 
     def take(self, which: Any) -> Said:
@@ -93,6 +105,7 @@ class Said:
             step=int(self.pos[at]),
             t_us=int(self.t_us[at]),
             kind="send" if self.send[at] else "deliver",
+            view=codes.installed[int(self.view[at])],
             sender=sender,
             sender_incarnation=incarnation,
             number=int(self.number[at]),
@@ -106,7 +119,7 @@ class Said:
 
 _TYPES: Final = (
     *(np.int64, np.bool_, np.int32, np.int64, np.int16, np.int8),
-    *(np.int32, np.int64, np.int64, np.bool_, np.int64, np.bool_),
+    *(np.int32, np.int64, np.int64, np.bool_, np.int64, np.bool_, np.int32),
 )
 
 

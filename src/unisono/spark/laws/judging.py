@@ -14,7 +14,7 @@ from unisono.spark.laws.case import Case
 from unisono.spark.laws.columns import Array
 from unisono.spark.laws.folding import Part, Parts
 from unisono.spark.laws.plan import HistoryPlan, Shard
-from unisono.spark.laws.roads import ROADS
+from unisono.spark.laws.roads import road_of
 
 
 class Latencies(NamedTuple):
@@ -37,8 +37,8 @@ def judge_shard(shard: Shard, laws: Sequence[str]) -> ShardFound:
     """What the rows of a shard say of the laws that are claimed, and how long messages took."""
     case = Case(shard)
     found = ShardFound(shard)
-    for look in {ROADS[law].look for law in laws}:
-        if look is not None:
+    for look in (road_of(law).look for law in laws):
+        if look is not None and look.__name__ not in found.said:
             found.said[look.__name__] = look(case)
     found.latencies = _latencies(case)
     return found
@@ -98,7 +98,7 @@ def judge_history(
     }
     told: list[Violation] = []
     for law in laws:
-        look, fold = ROADS[law]
+        look, fold = road_of(law)
         parts = said[look.__name__] if look else Parts()
         told += nsmallest(VIOLATIONS_MAX, set(fold(plan, parts)))
     return told

@@ -60,7 +60,7 @@ class HistoryPlan:
     """What every shard of a history needs to know of the whole."""
 
     history: History
-    """Its views and ends, and nothing that was said."""
+    """All that is told in few rows: views, receipts, ends; and nothing that was said."""
     codes: Codes
     files: list[File]
     recovered: set[int]
@@ -159,6 +159,7 @@ def _life(strand: Strand, lut: Array, start: int, codes: Codes) -> LifePlan:
     first = strand.first_ordered
     if first is not None:
         first = int(lut[first[0]]), first[1]
+    sizes = [len(row.members or ()) for row in strand.few if row.kind == "view"]
     return LifePlan(
         key=codes.key(code),
         name=codes.names[code],
@@ -170,15 +171,15 @@ def _life(strand: Strand, lut: Array, start: int, codes: Codes) -> LifePlan:
         delivered=strand.delivered,
         octets=strand.octets,
         span_us=(strand.t_high or 0) - (strand.t_low or 0),
-        views=len(strand.views),
-        members=max((len(row.members or ()) for row in strand.views), default=None),
+        views=len(sizes),
+        members=max(sizes, default=None),
     )
 
 
 def _rows(life: LifePlan, strand: Strand) -> list[Row]:
-    """That it lived, its views and its end."""
-    born = Row(*strand.history, *life.name, -1, 0, "join")
-    return [born, *strand.views, *([strand.end] if strand.end else [])]
+    """That it lived, and what it tells in few rows."""
+    lived = Row(*strand.history, *life.name, -1, 0, "timer")
+    return [lived, *strand.few]
 
 
 # -- shards --------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from unisono.spark.laws.columns import DELIVER, KIND, SEND, VIEW, Array, Codes, Said
+from unisono.spark.laws.columns import DELIVER, FEW, KIND, SEND, Array, Codes, Said
 from unisono.trace.checks import SPOKEN, reason_against
 from unisono.trace.parquet import SCHEMA, ParquetPart, _canonical, filled
 from unisono.trace.record import PROBE, Row
@@ -30,7 +30,7 @@ WORDS: Final = tuple(field.name for field in SCHEMA if field.type == pa.string()
 LISTS: Final = tuple(field.name for field in SCHEMA if pa.types.is_list(field.type))
 NEEDED: Final = (
     *("kind", "sender", "sender_incarnation", "number", "service"),
-    *("size", "digest", "seq", "t_us", "detail"),
+    *("size", "digest", "seq", "t_us", "detail", "view"),
 )
 """The columns of a row group in which every row is sound and of one life."""
 TOGETHER_ROWS_MAX: Final = 20_000
@@ -198,11 +198,11 @@ class Group:
     """By row of the table; `pos` is left to whoever counts."""
     bad: Array | None
     """Rows that fail a check, or None when there are none."""
-    views: dict[int, Row]
+    few: dict[int, Row]
     """By row those that were looked at as a whole."""
 
     def row(self, at: int) -> Row:
-        return self.views.get(at) or self.columns.row(at)
+        return self.few.get(at) or self.columns.row(at)
 
     def reason(self, at: int) -> str:
         reason = reason_against(self.row(at))
@@ -223,6 +223,7 @@ def _kinds(columns: Columns) -> Array:
 
 _SPOKEN: Final = np.array([*(name in SPOKEN for name in KIND), False])
 """By kind; the last is for none."""
+IS_FEW: Final = np.array([*(name in FEW for name in KIND), False])
 
 
 def _said_of(columns: Columns, kind: Array, codes: Codes) -> Said:
@@ -239,6 +240,8 @@ def _said_of(columns: Columns, kind: Array, codes: Codes) -> Said:
     at = pc.index(details, PROBE).as_py() if len(details) and send.any() else -1
     probe = (detail == at) & send if at >= 0 else np.zeros(columns.count, np.bool_)
     levels = np.array([*codes.levels, -1], np.int8)
+    view, views = columns.words("view")
+    known = [-1 if word is None else codes.view(word) for word in views.to_pylist()]
     return Said(
         pos=np.empty(0, np.int64),
         send=send,
@@ -252,6 +255,7 @@ def _said_of(columns: Columns, kind: Array, codes: Codes) -> Said:
         placed=np.ones(columns.count, np.bool_) if placed is None else placed,
         t_us=columns.ints("t_us", -1),
         probe=probe,
+        view=np.array([*known, -1], np.int32)[view],
     )
 
 
@@ -335,11 +339,11 @@ def read_group(table: pa.Table, codes: Codes) -> Group:
         mute |= ~digested
     mute |= said.send & (said.source != life)
     bad |= mute & _SPOKEN[kind]
-    views = {at: columns.row(at) for at in np.flatnonzero((kind == VIEW) & ~bad).tolist()}
-    for at, row in views.items():
+    few = {at: columns.row(at) for at in np.flatnonzero(IS_FEW[kind] & ~bad).tolist()}
+    for at, row in few.items():
         bad[at] = reason_against(row) is not None
     some = bad if bad.any() else None
-    return Group(columns, kind, life, history, histories, step, said, some, views)
+    return Group(columns, kind, life, history, histories, step, said, some, few)
 
 
 def said_again(table: pa.Table, codes: Codes) -> tuple[Said, Array]:

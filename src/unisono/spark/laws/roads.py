@@ -16,8 +16,8 @@ from unisono.spark.laws import delivery, folding, order, sequence
 from unisono.spark.laws.case import Case
 from unisono.spark.laws.delivery import Suspects
 from unisono.spark.laws.folding import Parts
-from unisono.spark.laws.plan import HistoryPlan
-from unisono.spark.laws.telling import tell
+from unisono.spark.laws.plan import HistoryPlan, merged
+from unisono.spark.laws.telling import tell, whole
 
 
 class Road(NamedTuple):
@@ -34,6 +34,19 @@ def _of_few(law: str) -> Road:
         return LAWS[law].check(plan.history)
 
     return Road(None, fold)
+
+
+def _whole(law: str) -> Road:
+    """For a law that has no road of its own yet: the plain function, on all rows in memory."""
+
+    def look(case: Case) -> None:
+        return None
+
+    def fold(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+        case = Case(merged([part.shard for part in parts]))
+        return LAWS[law].check(whole(case))
+
+    return Road(look, fold)
 
 
 def _screened(
@@ -64,3 +77,7 @@ ROADS: Final[dict[str, Road]] = {
     "safe": _screened(delivery.safe),
     "progress": _screened(delivery.progress, folding.progress),
 }
+
+
+def road_of(law: str) -> Road:
+    return ROADS.get(law) or _whole(law)

@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unisono.spark.laws.columns import DELIVER, KIND, SEND, VIEW, Array, Codes, Said
-from unisono.spark.laws.reading import Group, WordedPart, read_group
+from unisono.spark.laws.columns import DELIVER, SEND, Array, Codes, Said
+from unisono.spark.laws.reading import IS_FEW, Group, WordedPart, read_group
 from unisono.trace.checks import AFTER_TORN, LEVELS, TOLD_TWICE
 from unisono.trace.record import Row
 
-LEAVE, CRASH = KIND["leave"], KIND["crash"]
 FIFO, CAUSAL, AGREED = LEVELS["fifo"], LEVELS["causal"], LEVELS["agreed"]
 
 
@@ -79,8 +78,8 @@ class Strand:
     life: int
     """Its code."""
     count: int = 0
-    views: list[Row] = field(default_factory=list)
-    end: Row | None = None
+    few: list[Row] = field(default_factory=list)
+    """What it tells besides sends and deliveries: views, receipts, its end."""
     sent: int = 0
     delivered: int = 0
     octets: int = 0
@@ -255,11 +254,11 @@ class Survey:
         first_pos = strand.count
         strand.count += rows
         self.found.events += rows
-        told = (kind == VIEW) | (kind == LEAVE) | (kind == CRASH)
-        if mine is not None:
-            told &= mine
-        for row in np.flatnonzero(told).tolist():
-            self._told_row(strand, group.row(start + row)._replace(step=int(pos[row])))
+        few = IS_FEW[kind] if mine is None else IS_FEW[kind] & mine
+        strand.few += [
+            group.row(start + row)._replace(step=int(pos[row]))
+            for row in np.flatnonzero(few).tolist()
+        ]
         spoke = (kind == SEND) | (kind == DELIVER)
         if mine is not None:
             spoke &= mine
@@ -273,12 +272,6 @@ class Survey:
             piece.said = said if self._keep else None
             strand.pieces.append(piece)
             self._measure(strand, said)
-
-    def _told_row(self, strand: Strand, row: Row) -> None:
-        if row.kind == "view":
-            strand.views.append(row)
-        elif strand.end is None:
-            strand.end = row
 
     def _measure(self, strand: Strand, said: Said) -> None:
         codes, life = self.found.codes, self.found.codes.names[strand.life]

@@ -31,7 +31,14 @@ def restricted(case: Case, messages: Iterable[int]) -> History:
         # A row of another shard has the place -1, which is the last and never wanted.
         for at in np.flatnonzero(wanted[told.message]).tolist():
             rows.append(told.said.row(at, told.plan.name, case.codes, case.plan.named))
-    return History(history.run, history.protocol, history.group, tuple(rows), history.torn)
+    # The last send may be one of them.
+    once = tuple(dict.fromkeys(rows))
+    return History(history.run, history.protocol, history.group, once, history.torn)
+
+
+def whole(case: Case) -> History:
+    """The history with all rows about messages."""
+    return restricted(case, range(case.count))
 
 
 def tell(case: Case, law: str, suspects: Mapping[int, Array]) -> list[Violation]:
