@@ -14,6 +14,12 @@ import duckdb
 
 LEVEL = """CASE service WHEN 'unreliable' THEN 0 WHEN 'reliable' THEN 1 WHEN 'fifo' THEN 2
     WHEN 'causal' THEN 3 WHEN 'agreed' THEN 4 WHEN 'safe' THEN 5 ELSE 4 END"""
+LAWS = (
+    *("no_creation", "no_duplication", "fifo", "causal", "total_order", "prefix"),
+    *("agreement", "validity", "virtual_synchrony", "view_order", "self_inclusion"),
+    *("safe", "progress"),
+)
+"""Those that are written in SQL: what the others say is not compared."""
 VIEWS_MAX = 60
 """Views and passages of a run are bits of a number."""
 
@@ -34,11 +40,7 @@ class Yardstick:
         self._read()
         self._views()
         self._messages()
-        for name in (
-            *("no_creation", "no_duplication", "fifo", "causal", "total_order", "prefix"),
-            *("agreement", "validity", "virtual_synchrony", "view_order", "self_inclusion"),
-            *("safe", "progress"),
-        ):
+        for name in LAWS:
             for query in getattr(self, f"_{name}")():
                 rows = self.db.execute(f"SELECT DISTINCT run FROM ({query})").fetchall()
                 self.broken |= {(run, name) for (run,) in rows}

@@ -282,5 +282,10 @@ def _batch(block: Columns, life: int, step: int) -> pa.RecordBatch:
         "peer": pa.nulls(count, pa.string()),
         "detail": _words(["probe", None], np.where(block["probe"], 0, 1)),
     }
-    arrays = [pa.array(columns[field.name], field.type) for field in SCHEMA]
+    arrays = [
+        pa.array(columns[field.name], field.type)
+        if field.name in columns
+        else pa.nulls(count, field.type)
+        for field in SCHEMA
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
