@@ -27,7 +27,7 @@ except ImportError:  # The same numbers, ten times as slow.
     from zlib import crc32
 
 MAGIC: Final = 0x554E  # "UN"
-VERSION: Final = 2
+VERSION: Final = 3
 NO_LIFE: Final = 0
 """The life named by those that are not in the group yet."""
 
@@ -41,7 +41,8 @@ SOUND: Final = 0x2144DF1C
 """What the CRC of any bytes is that end with their own CRC, lowest octet first."""
 
 _U8, _U16, _U32, _U64 = Struct("!B"), Struct("!H"), Struct("!I"), Struct("!Q")
-_I32: Final = Struct("!i")
+INCARNATION_MAX: Final = (1 << 63) - 1
+"""An incarnation has 63 bits, so that tables and traces hold it as a signed number."""
 
 CUT_COUNT: Final = 64
 """So many fields are cut apart at once."""
@@ -252,8 +253,11 @@ class Writer:
 
     def member(self, member: Member) -> Writer:
         self.text(member.name).text(member.address.host).u16(member.address.port)
-        self._parts.append(_I32.pack(member.incarnation))
-        return self
+        return self.incarnation(member.incarnation)
+
+    def incarnation(self, value: int) -> Writer:
+        assert 0 <= value <= INCARNATION_MAX, "an incarnation has 63 bits"
+        return self.u64(value)
 
     def done(self) -> bytes:
         return b"".join(self._parts)
@@ -323,10 +327,15 @@ class Reader:
             ip_address(host)
         except ValueError:
             raise BadPacket("malformed") from None
-        incarnation = self._one(_I32)
-        if not name or incarnation < 0:
+        if not name:
             raise BadPacket("malformed")
-        return Member(name, Address(host, port), incarnation)
+        return Member(name, Address(host, port), self.incarnation())
+
+    def incarnation(self) -> int:
+        value = self._one(_U64)
+        if value > INCARNATION_MAX:
+            raise BadPacket("malformed")
+        return value
 
     def left(self) -> int:
         return len(self._view) - self._at

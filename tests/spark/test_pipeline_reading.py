@@ -46,8 +46,8 @@ def hostile_directory(top: Path) -> None:
     (top / "run=odd <script>").mkdir()
     odd = top / "run=odd <script>"
     # Other tools write other types, other codecs, and columns of their own.
-    wide = good.set_column(3, "incarnation", good["incarnation"].cast(pa.int64()))
-    pq.write_table(wide.append_column("KIND", good["step"]), odd / "wide.parquet")
+    narrow = good.set_column(3, "incarnation", good["incarnation"].cast(pa.int32()))
+    pq.write_table(narrow.append_column("KIND", good["step"]), odd / "narrow.parquet")
     pq.write_table(good, odd / "z.parquet", compression="brotli", use_dictionary=False)
     bad = [row if row.step == -1 else row._replace(step=n) for n, (row, _) in enumerate(BAD_ROWS)]
     newline = GOOD._replace(service="resilient(2)\n", step=80)
@@ -217,4 +217,4 @@ def test_older_and_newer_traces_are_read(spark: Any, tmp_path: Path) -> None:
 def test_a_file_tells_the_version_of_its_schema(tmp_path: Path) -> None:
     write_trace(story("a: view 1 a"), tmp_path)
     told = pq.read_schema(tmp_path / "run=story" / "a-1.parquet").metadata
-    assert told == {b"unisono.trace": b"1"}
+    assert told == {b"unisono.trace": b"2"}

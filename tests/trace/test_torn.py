@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +18,7 @@ from tests.laws.telling import story, write_trace
 from unisono.trace import torn
 from unisono.trace.compact import Malformed, Reader, encoded
 from unisono.trace.files import SCHEMA, TraceFile, read_trace
-from unisono.trace.parquet import ParquetPart
+from unisono.trace.parquet import FORMER, ParquetPart, batch_of, writer_to
 from unisono.trace.record import Row
 
 
@@ -177,3 +179,46 @@ def test_a_torn_life_owes_nothing_when_it_is_read_back(tmp_path: Path) -> None:
     write_trace(history, tmp_path)
     (read,) = read_trace(tmp_path).histories()
     assert read.lives["b#1"].end == "vanished"
+
+
+def former_trace(directory: Path) -> Path:
+    """Rows as version 1 wrote them: incarnations of 32 bits."""
+    path = directory / "run=r" / "a-1-0.parquet"
+    path.parent.mkdir(exist_ok=True)
+    with writer_to(path, FORMER) as writer:
+        for start in (0, 4):
+            rows = pa.Table.from_batches([batch_of(rows_of(8)[start : start + 4])])
+            writer.write_table(rows.select(FORMER.names).cast(FORMER))
+    return path
+
+
+def test_a_former_trace_reads_whole_and_torn(tmp_path: Path) -> None:
+    path = former_trace(tmp_path)
+    assert read_trace(tmp_path).runs == {"r": rows_of(8)}
+    data = path.read_bytes()
+    path.write_bytes(data[: data.rindex(b"PAR1") - 20])
+    torn_one = read_trace(tmp_path)
+    assert torn_one.runs == {"r": rows_of(8)} and torn_one.torn
+
+
+def test_a_cut_file_keeps_incarnations_of_63_bits(tmp_path: Path) -> None:
+    large = (1 << 63) - 1
+    file = TraceFile(tmp_path, "r", "a", large, row_count_max=2)
+    told = [row._replace(incarnation=large) for row in rows_of(4)]
+    told = [row._replace(sender_incarnation=large - 1) if row.sender else row for row in told]
+    for row in told:
+        file.write(row)
+    file.close()
+    assert read_trace(tmp_path).runs == {"r": told}
+    file.path.write_bytes(file.path.read_bytes()[:-9])
+    assert read_trace(tmp_path).runs == {"r": told}
+
+
+def test_identities_that_became_floating_numbers_are_not_believed(tmp_path: Path) -> None:
+    path = tmp_path / "run=r" / "a-1-0.parquet"
+    path.parent.mkdir()
+    for incarnation, reads in ((7, True), ((1 << 60) + 1, False)):
+        rows = pa.Table.from_batches([batch_of([rows_of(1)[0]._replace(incarnation=incarnation)])])
+        floats = pa.array([float(incarnation)])
+        pq.write_table(rows.set_column(3, "incarnation", floats), path)
+        assert bool(read_trace(tmp_path).runs.get("r")) is reads

@@ -36,7 +36,7 @@ members = st.builds(
     Member,
     names,
     st.builds(Address, hosts, st.integers(0, 65535)),
-    st.integers(0, 2**31 - 1),
+    st.integers(0, 2**63 - 1),
 )
 
 

@@ -24,7 +24,7 @@ from unisono.model import (
 from unisono.wire import Layout, Reader, Writer
 
 MAGIC: Final = b"USOC"
-VERSION: Final = 1
+VERSION: Final = 2
 NAME_OCTETS_MAX: Final = 64
 GROUPS_COUNT_MAX: Final = 64
 """Groups that one message may be for."""
@@ -165,7 +165,7 @@ class Hello(NamedTuple):
 
 
 def hello(name: str, incarnation: int) -> bytes:
-    body = Writer().raw(MAGIC).u16(VERSION).text(name).u32(incarnation).done()
+    body = Writer().raw(MAGIC).u16(VERSION).text(name).incarnation(incarnation).done()
     return frame(Kind.HELLO, body)
 
 
@@ -175,9 +175,7 @@ def read_hello(body: memoryview) -> Hello:
         raise BadPacket("foreign")
     if reader.u16() != VERSION:
         raise BadPacket("version")
-    found = Hello(_name(reader), reader.u32())
-    if found.incarnation >> 31:
-        raise BadPacket("malformed")
+    found = Hello(_name(reader), reader.incarnation())
     reader.done()
     return found
 

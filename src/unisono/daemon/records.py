@@ -11,7 +11,7 @@ from unisono.errors import BadPacket
 from unisono.model import Buffer, Member
 from unisono.wire import Layout, Reader, Writer
 
-VERSION: Final = 1
+VERSION: Final = 2
 _FRONT: Final = Layout("BBQ")
 _SAID: Final = Layout("BBQQB")
 HEAD_OCTETS_MAX: Final = 1024
@@ -89,7 +89,7 @@ def _front(kind: Kind, number: int) -> bytes:
 
 def joined(number: int, group: str, name: str, incarnation: int, with_state: bool) -> bytes:
     writer = Writer().raw(_front(Kind.JOIN, number)).text(group).text(name)
-    return writer.u32(incarnation).u8(with_state).done()
+    return writer.incarnation(incarnation).u8(with_state).done()
 
 
 def left(number: int) -> bytes:
@@ -106,7 +106,7 @@ def said(number: int, before: int, stranger: tuple[str, int] | None, submit: Buf
     if stranger is None:
         return head + submit
     name, incarnation = stranger
-    return Writer().raw(head).text(name).u32(incarnation).raw(submit).done()
+    return Writer().raw(head).text(name).incarnation(incarnation).raw(submit).done()
 
 
 def state_key(to: Key, asked: int) -> bytes:
@@ -131,8 +131,8 @@ def _read_given(reader: Reader) -> Given:
 
 
 def _named(reader: Reader) -> tuple[str, int]:
-    name, incarnation = reader.text(), reader.u32()
-    if not name or incarnation >> 31:
+    name, incarnation = reader.text(), reader.incarnation()
+    if not name:
         raise BadPacket("malformed")
     return name, incarnation
 

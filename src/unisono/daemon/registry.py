@@ -23,7 +23,7 @@ from unisono.errors import BadPacket, Misuse
 from unisono.model import Buffer, Member, Service, ServiceLevel, View
 from unisono.wire import Reader, Writer, tag_of
 
-SNAPSHOT_VERSION: Final = 1
+SNAPSHOT_VERSION: Final = 2
 MEMBERS_COUNT_MAX: Final = 16_384
 """As many as the frame of a view holds, whatever their names."""
 

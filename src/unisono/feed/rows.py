@@ -19,7 +19,7 @@ SCHEMA: Final = pa.schema(
         ("group", pa.string()),
         ("life", pa.string()),
         ("sender", pa.string()),
-        ("sender_incarnation", pa.int32()),
+        ("sender_incarnation", pa.int64()),
         ("number", pa.int64()),
         ("view", pa.string()),
         ("service", pa.string()),
@@ -29,6 +29,10 @@ SCHEMA: Final = pa.schema(
         ("t_us", pa.int64()),
     ]
 )
+FORMER: Final = SCHEMA.set(5, pa.field("sender_incarnation", pa.int32()))
+"""The schema of rows without a mark: incarnations had 32 bits once."""
+MARK: Final = b"unirows2"
+"""Stands before rows of this schema; eight octets, to which Arrow aligns what follows."""
 COMPRESSED_OCTETS_MIN: Final = 4096
 """Smaller batches are not worth the codec's own words."""
 ROWS_MAX, OCTETS_MAX = 65_536, 32 << 20
@@ -64,7 +68,7 @@ def messages_rows(
             pa.repeat(pa.scalar(group), count),
             pa.repeat(pa.scalar(life), count),
             pa.array([sender[0] for sender in senders], pa.string()),
-            pa.array([sender[2] for sender in senders], pa.int32()),
+            pa.array([sender[2] for sender in senders], pa.int64()),
             pa.array(numbers, pa.int64()),
             pa.array(views, pa.string()),
             pa.array(map(service_text, services), pa.string()),
@@ -119,10 +123,20 @@ def encoded(rows: pa.RecordBatch) -> bytes:
     with pa.ipc.new_stream(writer, SCHEMA, options=options) as stream:
         stream.write_batch(rows)
         end = writer.tell()
-    return bytes(memoryview(writer.getvalue())[_SCHEMA_OCTETS:end])
+    return MARK + memoryview(writer.getvalue())[_SCHEMA_OCTETS:end]
 
 
-def decoded(blob: bytes | memoryview, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
+def decoded(blob: bytes | memoryview) -> pa.RecordBatch:
+    """What `encoded` made, or a former version of it."""
+    if blob[: len(MARK)] == MARK:
+        return read_batch(memoryview(blob)[len(MARK) :], SCHEMA)
+    former = read_batch(blob, FORMER)
+    wide = former.column(5).cast(pa.int64())
+    return pa.record_batch([*former.columns[:5], wide, *former.columns[6:]], schema=SCHEMA)
+
+
+def read_batch(blob: bytes | memoryview, schema: pa.Schema) -> pa.RecordBatch:
+    """One message of Arrow's stream format that has this schema."""
     try:
         return pa.ipc.read_record_batch(pa.py_buffer(blob), schema)
     except (pa.ArrowException, OSError, EOFError, ValueError) as error:

@@ -222,7 +222,7 @@ class _Talk:
         partition, epoch = talk.number(asked, "partition"), talk.number(asked, "epoch")
         first_row = talk.number(asked, "first_row")
         try:
-            payloads = rows.decoded(body, talk.INTAKE).column(0).to_pylist()
+            payloads = rows.read_batch(body, talk.INTAKE).column(0).to_pylist()
         except rows.BadRows as error:
             raise Misuse(str(error)) from None
         if len(payloads) > talk.ROWS_COUNT_MAX or None in payloads:

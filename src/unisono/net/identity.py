@@ -5,20 +5,29 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import secrets
 import socket
 import time
+from typing import Final
 
-EPOCH_S = 1_767_225_600
-"""2026-01-01 UTC: incarnations are the tenths of a second since then, and fit 32 bits."""
+EPOCH_MS: Final = 1_767_225_600_000
+"""2026-01-01 UTC. Incarnations are the milliseconds since then, and random bits behind them."""
+RANDOM_BITS: Final = 20
+INCARNATION_MAX: Final = (1 << 63) - 1
 
 _last_incarnation = 0
 _unnamed = itertools.count(1)
 
 
-def new_incarnation() -> int:
-    """Higher than any former one of this process, and than one of its name that ran before."""
+def new_incarnation(above: int = 0) -> int:
+    """Higher than `above` and than any former one of this process. While the wall clock goes
+    forward, also higher than one of its name that ran before; where it was set back, still another
+    number, whatever the clock says: the last bits are random."""
     global _last_incarnation
-    _last_incarnation = max(_last_incarnation + 1, int((time.time() - EPOCH_S) * 10))
+    clock = max(0, time.time_ns() // 1_000_000 - EPOCH_MS)
+    least = max(above, _last_incarnation) >> RANDOM_BITS
+    _last_incarnation = max(clock, least + 1) << RANDOM_BITS | secrets.randbits(RANDOM_BITS)
+    assert _last_incarnation <= INCARNATION_MAX, "a former life has the highest number there is"
     return _last_incarnation
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from unisono.trace import torn
@@ -21,13 +22,13 @@ SCHEMA: Final = pa.schema(
         ("protocol", pa.string()),
         ("group", pa.string()),
         ("node", pa.string()),
-        ("incarnation", pa.int32()),
+        ("incarnation", pa.int64()),
         ("step", pa.int64()),
         ("t_us", pa.int64()),
         ("kind", pa.string()),
         ("view", pa.string()),
         ("sender", pa.string()),
-        ("sender_incarnation", pa.int32()),
+        ("sender_incarnation", pa.int64()),
         ("number", pa.int64()),
         ("seq", pa.int64()),
         ("service", pa.string()),
@@ -43,19 +44,31 @@ OPTIONAL: Final = ("seq", "peer")
 """Columns that a file may lack: they are null then, which any row's may be. Without one of the
 others rows cannot be judged, or would be judged wrongly. A column that comes to the schema later
 belongs here, so that older traces still read; columns that are not in it are passed over."""
-VERSION: Final = 1
+VERSION: Final = 2
 """Of the schema, for people and tools to see: readers go by the columns that are there."""
 
+_FORMER_NAMES: Final = (
+    *("protocol", "group", "node", "incarnation", "step", "t_us", "kind", "view", "sender"),
+    *("sender_incarnation", "number", "seq", "service", "size", "digest", "members", "peer"),
+    "detail",
+)
+FORMER: Final = pa.schema(
+    (name, pa.int32() if name.endswith("incarnation") else SCHEMA.field(name).type)
+    for name in _FORMER_NAMES
+)
+"""Of version 1. A file with a footer says itself what it has; one that is torn does not."""
+_WORD_OCTETS: Final = 8
+"""Of an incarnation."""
+FLOAT_EXACT_MAX: Final = 1 << 53
 _NAMES: Final = frozenset(SCHEMA.names)
-_NESTED: Final = tuple(pa.types.is_list(kind) for kind in SCHEMA.types)
 
 
-def writer_to(where: Any) -> pq.ParquetWriter:
+def writer_to(where: Any, schema: pa.Schema = SCHEMA) -> pq.ParquetWriter:
     # Every column with a dictionary, so that `torn` sees where each chunk begins; checksums, so
     # that a flipped bit is seen; no statistics and no second schema, which nobody asks of a trace.
     writer = pq.ParquetWriter(
         where,
-        SCHEMA,
+        schema,
         compression="zstd",
         use_dictionary=True,
         write_statistics=False,
@@ -152,14 +165,17 @@ class ParquetPart:
     def _recovered(self, octets: torn.Octets) -> tuple[pq.ParquetFile, int] | None:
         """The file by a footer that is made anew for the row groups that are whole."""
         self.torn = True
-        groups = torn.whole_groups(octets, _NESTED)
+        wide = torn.word_octets(octets, SCHEMA.get_field_index("incarnation")) == _WORD_OCTETS
+        schema = SCHEMA if wide else FORMER
+        nested = tuple(pa.types.is_list(kind) for kind in schema.types)
+        groups = torn.whole_groups(octets, nested)
         if not groups:
             self.lost = "torn, or no Parquet: no whole row group in it"
             return None
         rest = octets.size - groups[-1].end
         if rest:
             self.lost = f"torn: {rest} bytes after the last whole row group"
-        footer = torn.rebuilt_footer(groups, _model())
+        footer = torn.rebuilt_footer(groups, _model(schema))
         metadata = pq.read_metadata(io.BytesIO(torn.MAGIC + footer))
         return self._open(octets, metadata), len(groups)
 
@@ -180,11 +196,12 @@ class ParquetPart:
 
 
 @cache
-def _model() -> bytes:
+def _model(schema: pa.Schema = SCHEMA) -> bytes:
     """The footer of a file with one row."""
     out = io.BytesIO()
-    with writer_to(out) as writer:
-        writer.write_batch(batch_of([Row("", "", "", 0, 0, 0, "")]))
+    row = pa.Table.from_batches([batch_of([Row("", "", "", 0, 0, 0, "")])])
+    with writer_to(out, schema) as writer:
+        writer.write_table(row.select(schema.names).cast(schema))
     data = out.getvalue()
     length = int.from_bytes(data[-8:-4], "little")
     return data[-8 - length : -8]
@@ -215,9 +232,20 @@ def filled(table: pa.Table, names: Sequence[str] = SCHEMA.names) -> pa.Table:
 
 def _canonical(table: pa.Table) -> pa.Table:
     table = filled(table)
-    table = table if table.schema.equals(SCHEMA) else table.cast(SCHEMA)
+    if not table.schema.equals(SCHEMA):
+        for field in table.schema:
+            if pa.types.is_floating(field.type):
+                _check_whole(field.name, table.column(field.name))
+        table = table.cast(SCHEMA)
     table.validate(full=True)
     return table
+
+
+def _check_whole(name: str, column: pa.ChunkedArray) -> None:
+    """Some tools make floating numbers of whole ones, and then an incarnation is another's."""
+    largest = pc.max(pc.abs(column)).as_py()
+    if largest is not None and largest >= FLOAT_EXACT_MAX:
+        raise ValueError(f"column {name} has floating numbers too large to be exact")
 
 
 def protocols_of(path: Path) -> set[str]:

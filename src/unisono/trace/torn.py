@@ -59,6 +59,8 @@ class Page(NamedTuple):
     encoding: int
     octets: int
     """Uncompressed, with the header, as the footer counts."""
+    plain: int
+    """Uncompressed, without it."""
 
 
 class Chunk(NamedTuple):
@@ -110,7 +112,7 @@ def _page(head: Head, offset: int, size: int) -> Page:
         raise Malformed("a page longer than the file")
     if not 0 <= values <= PAGE_OCTETS_MAX:
         raise Malformed("a page of too many values")
-    return Page(offset, end, kind, values, encoding, octets + plain)
+    return Page(offset, end, kind, values, encoding, octets + plain, plain)
 
 
 def _integer(fields: Struct, number: int, wanted: int = I32) -> int:
@@ -118,6 +120,23 @@ def _integer(fields: Struct, number: int, wanted: int = I32) -> int:
     if kind != wanted or not isinstance(value, int):
         raise Malformed(f"no field {number}")
     return value
+
+
+def word_octets(file: Octets, column: int) -> int:
+    """How long the words in this column's first dictionary are: tells 32-bit numbers from 64-bit
+    ones in a file without a footer. 0 when there is no such dictionary."""
+    offset = len(MAGIC)
+    try:
+        while True:
+            page = page_at(file, offset)
+            offset = page.end
+            if page.kind != _DICTIONARY:
+                continue
+            if column == 0:
+                return page.plain // page.values if page.values else 0
+            column -= 1
+    except Malformed:
+        return 0
 
 
 def whole_groups(file: Octets, nested: tuple[bool, ...]) -> list[Group]:

@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from unisono.core import EVERYONE, Effect, Send
 from unisono.model import Address, Member
 from unisono.protocols.mtp.packets import (
+    FORGOTTEN_BITS,
+    FORGOTTEN_MAX,
     Ack,
     Expel,
     Header,
@@ -148,7 +150,7 @@ class Council:
 
     def _life(self) -> int:
         """Rises whenever we forget."""
-        return self._core.me.incarnation << 16 | self._forgotten & 0xFFFF
+        return self._core.me.incarnation << FORGOTTEN_BITS | min(self._forgotten, FORGOTTEN_MAX)
 
     def hear(self, seat: Seat, out: list[Effect]) -> None:
         """A replica told where it stands."""

@@ -299,6 +299,11 @@ class StatePiece(NamedTuple):
         return b"".join((header, STATE.pack(self.what, self.total, self.offset), self.piece))
 
 
+FORGOTTEN_BITS: Final = 16
+FORGOTTEN_MAX: Final = (1 << FORGOTTEN_BITS) - 1
+"""How often one incarnation of a replica is known to forget."""
+
+
 class Seat(NamedTuple):
     """A master replica to the others: who sits where, in which web, under which ballot."""
 
@@ -314,12 +319,13 @@ class Seat(NamedTuple):
     """Above 0 it wants to be told by all who remember, with this number as the echo."""
     echo: int
     life: int = 0
-    """Rises whenever this replica forgets."""
+    """Rises whenever this replica forgets: its incarnation, and 16 bits that count."""
 
     def body(self) -> bytes:
         out = Writer().u8(self.rank).u8(self.masters).member(self.member).u64(self.web)
         out.u32(self.ballot).u64(self.version).u8(self.leads)
-        return out.u32(self.asks).u32(self.echo).u64(self.life).done()
+        out.u32(self.asks).u32(self.echo)
+        return out.incarnation(self.life >> FORGOTTEN_BITS).u16(self.life & FORGOTTEN_MAX).done()
 
 
 class Propose(NamedTuple):
@@ -368,7 +374,10 @@ class Support(NamedTuple):
 
     def body(self, header: bytes) -> bytes:
         out = Writer().raw(header).u8(self.rank).u32(self.ballot).u32(self.accepted)
-        return out.u64(self.version).blob(self.value).rows("Q", 1, self.lives).done()
+        return out.u64(self.version).blob(self.value).rows("QH", 2, self._halves()).done()
+
+    def _halves(self) -> list[int]:
+        return [half for life in self.lives for half in divmod(life, FORGOTTEN_MAX + 1)]
 
 
 InWeb = (

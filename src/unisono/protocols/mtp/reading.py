@@ -12,6 +12,7 @@ from unisono.protocols.mtp.packets import (
     COUNT_MAX,
     DATA,
     DATA_OCTETS,
+    FORGOTTEN_BITS,
     HEADER,
     HEADER_OCTETS,
     NUMBER_MAX,
@@ -43,7 +44,7 @@ from unisono.protocols.mtp.packets import (
     TokenRequest,
     statuses_of,
 )
-from unisono.wire import Envelope, Reader
+from unisono.wire import INCARNATION_MAX, Envelope, Reader
 
 
 def _read_header(body: memoryview) -> tuple[Header, memoryview]:
@@ -142,7 +143,15 @@ def _stand(h: Header, r: Reader) -> Stand:
 
 
 def _support(h: Header, r: Reader) -> Support:
-    return Support(h, r.u8(), _count(r), _count(r), _number(r), r.blob(), r.rows("Q"))
+    said = (r.u8(), _count(r), _count(r), _number(r), r.blob())
+    halves = r.rows("QH")
+    return Support(h, *said, tuple(map(_life, halves[::2], halves[1::2])))
+
+
+def _life(incarnation: int, forgotten: int) -> int:
+    if incarnation > INCARNATION_MAX:
+        raise BadPacket("malformed")
+    return incarnation << FORGOTTEN_BITS | forgotten
 
 
 _IN_WEB: Final[dict[int, Callable[[Header, Reader], InWeb]]] = {
@@ -218,7 +227,7 @@ def read(kind: int, body: memoryview) -> Packet:
                 _flag(reader),
                 reader.u32(),
                 reader.u32(),
-                reader.u64(),
+                _life(reader.u64(), reader.u16()),
             )
             if not 1 <= packet.rank <= packet.masters:
                 raise BadPacket("malformed")
