@@ -135,8 +135,10 @@ class Burst(Sequence[memoryview]):
 def coalesced(packets: Sequence[Buffer]) -> Sequence[Buffer]:
     """Packets that came together as the kernel hands them over: side by side, where all are of one
     length but the last, which may be shorter."""
+    if len(packets) < 2:
+        return packets
     lengths = list(map(len, packets))
-    if len(lengths) < 2 or not 0 < lengths[-1] <= lengths[0]:
+    if not 0 < lengths[-1] <= lengths[0]:
         return packets
     if lengths[:-1].count(lengths[0]) < len(lengths) - 1:
         return packets

@@ -12,6 +12,7 @@ any of them changes what follows, and nothing behind it can change it back.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from ipaddress import ip_address
 from itertools import repeat
@@ -263,6 +264,15 @@ class Writer:
         return b"".join(self._parts)
 
 
+@lru_cache(maxsize=4096)
+def _is_host(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 class Reader:
     """Fields, one after the other, from bytes that somebody else wrote."""
 
@@ -323,11 +333,7 @@ class Reader:
 
     def member(self) -> Member:
         name, host, port = self.text(), self.text(), self.u16()
-        try:
-            ip_address(host)
-        except ValueError:
-            raise BadPacket("malformed") from None
-        if not name:
+        if not name or not _is_host(host):
             raise BadPacket("malformed")
         return Member(name, Address(host, port), self.incarnation())
 

@@ -106,10 +106,17 @@ class Life:
             world.crashed(self, event, error)
             return
         for effect in effects:
-            self.tap.tell(world.now_us, effect)
-            self._perform(effect)
-            if self.over:
-                return
+            kind = type(effect)
+            # The two kinds that are most of all come first, and end no life.
+            if kind is Send:
+                self._send(effect)  # type: ignore[arg-type]
+            elif kind is Arm:
+                self._arm(effect.timer, effect.after_us)  # type: ignore[union-attr]
+            else:
+                self.tap.tell(world.now_us, effect)
+                self._perform(effect)
+                if self.over:
+                    return
 
     def say(self, payloads: Sequence[bytes]) -> None:
         self.said += len(payloads)
@@ -139,13 +146,9 @@ class Life:
                 self.feed(Expired(timer))
 
     def _perform(self, effect: Effect) -> None:
-        kind, world = type(effect), self.world
-        if kind is Send:
-            self._send(effect)  # type: ignore[arg-type]
-        elif kind is Arm:
-            self._arm(effect.timer, effect.after_us)  # type: ignore[union-attr]
-        elif kind is Disarm:
-            self._deadlines.pop(effect.timer, None)  # type: ignore[union-attr]
+        world = self.world
+        if isinstance(effect, Disarm):
+            self._deadlines.pop(effect.timer, None)
         elif isinstance(effect, Deliver):
             if self.memory is not None:
                 self.memory.hear(effect.messages)
@@ -186,10 +189,12 @@ class Life:
 
     def _send(self, effect: Send) -> None:
         world, here = self.world, self.node.index
+        if world.plan.detail:
+            self.tap.tell(world.now_us, effect)
         packets = [bytes(packet) for packet in effect.packets]
-        for packet in packets:
-            if len(packet) > world.weather.packet_octets_max:
-                world.broken("packet_size", f"a packet of {len(packet)} octets", self)
+        longest = max(map(len, packets), default=0)
+        if longest > world.weather.packet_octets_max:
+            world.broken("packet_size", f"a packet of {longest} octets", self)
         if isinstance(effect.to, Everyone):
             targets: Sequence[int] = world.reach[here]
         else:

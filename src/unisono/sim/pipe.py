@@ -39,7 +39,7 @@ def drawn_delay_us(link: Link, roll: Random) -> int:
 class Pipe:
     """One directed link at work: its dice, its mood, its queue."""
 
-    __slots__ = ("bad", "dice", "free_us", "last_us", "link", "odd")
+    __slots__ = ("bad", "dice", "free_us", "last_us", "link", "lossy", "odd")
 
     def __init__(self, link: Link, roll: Random) -> None:
         self.dice = roll
@@ -48,6 +48,7 @@ class Pipe:
     def become(self, link: Link) -> None:
         """Be like this from now on; what is under way still arrives late, even out of order."""
         self.link = link
+        self.lossy = bool(link.loss_ppm or link.burst_ppm)
         self.odd = bool(link.duplicate_ppm or link.reorder_ppm or link.corrupt_ppm)
         self.bad = False
         self.last_us = 0
@@ -98,14 +99,17 @@ class Pipe:
         """Carry a burst to the far end; what survives lands as one burst, but for the odd ones
         out."""
         link, left_us = self.link, now_us
-        if link.loss_ppm or link.burst_ppm:
+        if self.lossy:
             packets = self.survivors(packets, counts)
         if link.octets_per_s:
             left_us, packets = self.serialised(now_us, packets, counts)
         if not packets:
             return
         # Without reordering a link keeps its order, as nearly every path does.
-        at_us = self.last_us = max(left_us + drawn_delay_us(link, self.dice), self.last_us)
+        at_us = left_us + drawn_delay_us(link, self.dice)
+        if at_us < self.last_us:
+            at_us = self.last_us
+        self.last_us = at_us
         if self.odd:
             packets = self._odd_ones_out(at_us, packets, counts, land, a, b)
         if packets:

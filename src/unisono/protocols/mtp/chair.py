@@ -82,7 +82,8 @@ class Chair:
         self._visible: deque[Visible] = deque()
         self._shown = 0
         """Numbers below this are committed."""
-        self._proposed = b""
+        self._proposed: tuple[int, int] | None = None
+        """How far the machine was when the council was last told: see `_how_far`."""
         self._granted: list[tuple[int, Token]] = []
         self._beat_us = self._began_us = 0
 
@@ -91,7 +92,7 @@ class Chair:
     def found(self, out: list[Effect]) -> None:
         """The first web: nobody but us, and nothing said."""
         self._begin(Master(self._core.parameters.tokens, memory=TAIL))
-        self._proposed = value_of(self.machine)
+        self._proposed = self._how_far()
 
     def take_over(self, value: bytes) -> None:
         """[MTP 5.2] Reject all that is pending, and go on."""
@@ -115,7 +116,7 @@ class Chair:
         self._visible.clear()
         self._shown = 0
         self._granted = []
-        self._proposed = b""
+        self._proposed = None
         self._beat_us = self._began_us = now_us
         self.closed = False
 
@@ -249,15 +250,19 @@ class Chair:
     # -- what the council has committed ------------------------------------------------------------
 
     def _propose(self, out: list[Effect]) -> None:
-        value = value_of(self.machine)
-        if value == self._proposed:
+        if self._proposed == (far := self._how_far()):
             return
-        self._proposed = value
+        self._proposed = far
         core, machine = self._core, self.machine
-        core.council.propose(value, out)
+        core.council.propose(value_of(machine), out)
         visible = Visible(core.council.version, machine.next, machine.last(TAIL), self._granted)
         self._granted = []
         self._visible.append(visible)
+
+    def _how_far(self) -> tuple[int, int]:
+        """A grant raises the first, and what is settled lowers the second: while both stay, so does
+        all else."""
+        return self.machine.next, len(self.machine.holder)
 
     def _reveal(self, out: list[Effect]) -> None:
         core = self._core

@@ -43,6 +43,8 @@ class Mending:
         wanted = core.hearing.accepted_in(core.council.owed_value())
         if wanted:
             core.know(max(wanted) + 1)
+        if first >= core.known_next:
+            return
         for number in range(first, min(core.known_next, first + 256)):
             status = core.hearing.status(number)
             unknown = status is PENDING and core.known_next - number > t

@@ -102,7 +102,10 @@ def statuses_of(bits: int, t: int) -> tuple[Status, ...]:
 
 
 def bits_of(last: tuple[Status, ...]) -> int:
-    return sum(status << 2 * k for k, status in enumerate(last))
+    bits = 0
+    for status in reversed(last):
+        bits = bits << 2 | status
+    return bits
 
 
 def write_header(header: Header) -> bytes:

@@ -111,6 +111,8 @@ class Usher:
     def begin_change(self) -> None:
         """[MTP 5.3] What came up since the last change becomes one message in the order."""
         core = self._core
+        if not (self.joiners or self.leavers or self.failing or self.ending):
+            return
         if self.change is not None or not core.chair.machine.may_grant():
             return
         since_us = core.now_us - 4 * core.parameters.beat_us

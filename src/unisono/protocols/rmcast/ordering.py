@@ -273,10 +273,11 @@ class Ordering:
         self.waiting = False
         holders: dict[int, Peer] = {}
         mine = self._roster.key
+        audience = self._roster.audience()
         for peer in self._roster.peers.values():
             if peer.key == mine or peer.status is Status.CLOSED:
                 continue
-            upto, having = self._horizon(peer)
+            upto, having = self._horizon(peer, audience)
             if upto <= peer.window.received:
                 peer.rounds, peer.asked_us, peer.noticed_us = 0, -1, -1
                 continue
@@ -296,13 +297,13 @@ class Ordering:
             holders.update((holder.key, holder) for holder in having)
         return tuple(asks), rounds, list(holders.values())
 
-    def _horizon(self, peer: Peer) -> tuple[int, list[Peer]]:
+    def _horizon(self, peer: Peer, audience: Sequence[Peer]) -> tuple[int, list[Peer]]:
         """How far a stream is known to go, and who has more of it than we."""
         failed = peer.status is Status.FAILED
         key, here = peer.key, peer.window.received
         upto = self.needed(peer) if failed else peer.window.highest
         having = []
-        for other in self._roster.audience():
+        for other in audience:
             entry = other.row.get(key)
             if entry is None:
                 continue
