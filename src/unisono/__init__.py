@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from unisono.client import Connection, LocalGroup, connect, join
     from unisono.config import Config
+    from unisono.core import Answer, Cause
     from unisono.errors import (
         BadPacket,
         BadTrace,
@@ -18,7 +19,17 @@ if TYPE_CHECKING:
         UnisonoError,
     )
     from unisono.group import Batch, Full, Group, Joining, Rejoined, Shed, Stable
-    from unisono.model import Address, Member, Message, Resilient, Service, View
+    from unisono.model import (
+        Address,
+        Change,
+        Member,
+        Message,
+        Resilient,
+        Service,
+        View,
+        What,
+        Where,
+    )
 
     UNRELIABLE, RELIABLE, FIFO = Service.UNRELIABLE, Service.RELIABLE, Service.FIFO
     CAUSAL, AGREED, SAFE = Service.CAUSAL, Service.AGREED, Service.SAFE
@@ -31,12 +42,16 @@ __version__ = "0.1.0"
 _HOMES = {
     "client": ("Connection", "LocalGroup", "connect", "join"),
     "config": ("Config",),
+    "core": ("Answer", "Cause"),
     "errors": (
         *("BadPacket", "BadTrace", "Forgotten"),
         *("Misuse", "Stopped", "TooLarge", "UnisonoError"),
     ),
     "group": ("Batch", "Full", "Group", "Joining", "Rejoined", "Shed", "Stable"),
-    "model": ("Address", "Member", "Message", "Resilient", "Service", "View"),
+    "model": (
+        *("Address", "Change", "Member", "Message"),
+        *("Resilient", "Service", "View", "What", "Where"),
+    ),
     "model.Service": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "SAFE"),
     "model.Resilient": ("MAJORITY", "ALL"),
 }
@@ -52,9 +67,12 @@ __all__ = [
     "SAFE",
     "UNRELIABLE",
     "Address",
+    "Answer",
     "BadPacket",
     "BadTrace",
     "Batch",
+    "Cause",
+    "Change",
     "Config",
     "Connection",
     "Forgotten",
@@ -74,6 +92,8 @@ __all__ = [
     "TooLarge",
     "UnisonoError",
     "View",
+    "What",
+    "Where",
     "connect",
     "join",
 ]

@@ -15,7 +15,7 @@ what they are. An application's own payload that begins so is marked as plain.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Final, NamedTuple, TypeAlias
 
@@ -118,9 +118,7 @@ class Chronicle:
         """The view, with the number of messages before it as its place."""
         if not self.life:
             self._found(view)
-        return View(
-            view.members, view.id, view.joined, view.left, self.place, view.cut, view.detail
-        )
+        return replace(view, seq=self.place)
 
     def _found(self, view: View) -> None:
         """Nobody gave a state: the group is new. All founders have the same first view."""

@@ -9,12 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final, Protocol, TypeAlias
 
 from unisono.model import Address, Buffer, Member, Message, Packets, Service, ServiceLevel, View
 
 Timer: TypeAlias = Hashable
 """A member of a protocol's own timer enumeration, or a tuple that begins with one."""
+
+
+class Cause(Enum):
+    """Why a member stopped, or was denied what it asked for, as a value."""
+
+    STOPPED = "stopped"
+    """For another reason, or the world's."""
+    EXCLUDED = "excluded"
+    """Others went on without it."""
+    REFUSED = "refused"
+    """At the door, or a request that cannot be granted."""
+    TOO_FEW = "too_few"
+    """The minimum size is not met."""
+    ATOMICITY_VIOLATED = "atomicity_violated"
+    """Some have what others can no longer get."""
+    MEMORY_LOST = "memory_lost"
+    """A majority no longer remembers what it had promised."""
+    SUPERSEDED = "superseded"
+    """A later life of the same name has come."""
 
 
 # -- events: facts ------------------------------------------------------------------------------
@@ -80,15 +100,39 @@ class Captured:
 @dataclass(frozen=True, slots=True)
 class Request:
     """The application asks for something that only its protocol knows: a lock, a vote on the least
-    size, a wider scope, leave for a minority to go on. The answer is a view in the stream. Only
-    given for words that the protocol's `Offer.requests` names."""
+    size, a wider scope, leave for a minority to go on. `Answer` answers, and where the group
+    changes by it, a view. Only given for words that the protocol's `Offer.requests` names."""
 
     what: str
-    argument: int = 0
+    arguments: Mapping[str, int | str | bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """The application has acted on these messages, which had been delivered to it."""
+
+    messages: Sequence[Message]
+
+
+@dataclass(frozen=True, slots=True)
+class Persisted:
+    """The record that was persisted with this key is safe."""
+
+    key: Hashable
 
 
 Event: TypeAlias = (
-    Join | Leave | Restart | Received | Expired | Multicast | Congested | Captured | Request
+    Join
+    | Leave
+    | Restart
+    | Received
+    | Expired
+    | Multicast
+    | Congested
+    | Captured
+    | Request
+    | Acknowledged
+    | Persisted
 )
 
 
@@ -138,9 +182,12 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class Stabilize:
-    """Tell the application that these messages, its own, are as resilient as it asked."""
+    """Tell the application that these messages, its own or others', are as resilient as was asked
+    for."""
 
     messages: Sequence[Message]
+    holders: tuple[Member, ...] = ()
+    """Members that are known to hold them; empty: the protocol does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +216,18 @@ class Persist:
     """Write the record to stable storage; what follows in the list waits until it is safe."""
 
     record: bytes
+    key: Hashable = None
+    """Unless it is None, `Persisted(key)` says when the record is safe."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Write the record to stable storage in place of all before it. After a crash there are either
+    those or this one."""
+
+    record: bytes
+    key: Hashable = None
+    """As in `Persist`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +246,16 @@ class Warn:
 
 
 @dataclass(frozen=True, slots=True)
+class Answer:
+    """Tell the application what became of its `Request`."""
+
+    what: str
+    cause: Cause | None = None
+    """Why it was denied; None: it was granted."""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Depart:
     """The clean leave is done; the core is finished."""
 
@@ -197,6 +266,7 @@ class Fail:
     again as a new incarnation."""
 
     reason: str
+    cause: Cause = Cause.STOPPED
 
 
 Effect: TypeAlias = (
@@ -209,8 +279,10 @@ Effect: TypeAlias = (
     | Capture
     | Adopt
     | Persist
+    | Checkpoint
     | Reach
     | Warn
+    | Answer
     | Depart
     | Fail
 )
@@ -239,6 +311,10 @@ class Core(Protocol):
     def room(self) -> int:
         """How many more payload bytes may be multicast now; 0 is a full window."""
 
+    def held(self) -> Mapping[Member, int]:
+        """By sender, the number up to which all its messages are here without a gap, delivered or
+        not. Those delivered are the least; asked for once a view, so it need not be fast."""
+
     def walked(self) -> Mapping[str, int]:
         """How often each arrow of the figure was followed."""
 
@@ -258,6 +334,10 @@ class Setting:
     """Sent and not yet received by all; beyond it `room()` is 0 and senders wait."""
     with_state: bool = False
     """The application hands its state to those who join (`Capture`, `Adopt`)."""
+    durable: bool = False
+    """The world keeps records over a crash."""
+    member: bool = True
+    """False: a sender that is not a member, where the protocol has such."""
     options: Mapping[str, int] = field(default_factory=dict)
     """The protocol's own parameters, in the units their names end with."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import NamedTuple, TypeAlias, overload
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -84,6 +84,66 @@ class Message(NamedTuple):
     service: ServiceLevel = Service.CAUSAL
 
 
+class What(Enum):
+    """What a view tells."""
+
+    FOUNDED = "founded"
+    """The group begins here: places count from anew."""
+    JOINED = "joined"
+    LEFT = "left"
+    FAILED = "failed"
+    MERGED = "merged"
+    """Components came together."""
+    PARTED = "parted"
+    """A component went its own way, and goes on."""
+    RECOVERED = "recovered"
+    LOCK_GRANTED = "lock_granted"
+    LOCK_DENIED = "lock_denied"
+    LOCK_RELEASED = "lock_released"
+    SIZE_CHANGED = "size_changed"
+    SCOPE_CHANGED = "scope_changed"
+
+
+class Where(Enum):
+    """Whom a change concerns, seen from the member that is told."""
+
+    LOCAL = "local"
+    """Itself."""
+    REMOTE = "remote"
+    """Others."""
+    GLOBAL = "global"
+    """The group."""
+
+
+class Change(NamedTuple):
+    """One thing that a view tells: what happened, to whom."""
+
+    what: What
+    who: tuple[Member, ...] = ()
+    where: Where = Where.GLOBAL
+
+    def __str__(self) -> str:
+        return " ".join((self.what.value, *map(str, self.who)))
+
+
+def changes_of(
+    me: Member,
+    joined: Sequence[Member] = (),
+    left: Sequence[Member] = (),
+    failed: Sequence[Member] = (),
+    founded: bool = False,
+) -> tuple[Change, ...]:
+    """The changes of a view at this member."""
+    told = [Change(What.FOUNDED)] if founded else []
+    for what, who in ((What.JOINED, joined), (What.LEFT, left), (What.FAILED, failed)):
+        others = tuple(member for member in who if member != me)
+        if me in who:
+            told.append(Change(what, (me,), Where.LOCAL))
+        if others:
+            told.append(Change(what, others, Where.REMOTE))
+    return tuple(told)
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """Who is listening, from this place in the stream on."""
@@ -95,10 +155,19 @@ class View:
     seq: int | None = None
     """Its place in the total order, where the protocol has one."""
     cut: tuple[tuple[Member, int], ...] = ()
-    """Only in the first view of a member that came later: the messages up to these numbers, by
-    sender, were before its time. Who is not named starts at 0."""
+    """Of those who are new to us: the messages up to these numbers, by sender, were before our time
+    together. Whoever is new and not named starts at 0. In the first view of a member that came
+    later these are the messages before its time."""
     detail: str = ""
     """What happened, in the protocol's own words."""
+    transitional: bool = False
+    """It only ends the view before it: its members hold what is delivered in it, while others of
+    that view may not. A regular view follows."""
+    stayed: tuple[Member, ...] = ()
+    """The transitional set: those that come with us from our previous view. Empty: the protocol
+    does not say."""
+    changes: tuple[Change, ...] = ()
+    """What happened, to whom."""
 
     def __contains__(self, who: object) -> bool:
         return who in self.members

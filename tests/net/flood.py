@@ -46,11 +46,14 @@ class Flood:
         self.members = {setting.me}
         self.said = 0
         self.used = 0
-        self.held: list[Message] | None = None
+        self.kept: list[Message] | None = None
         self.out: list[Effect] = []
 
     def room(self) -> int:
         return max(0, self.setting.window_octets_max - self.used)
+
+    def held(self) -> Mapping[Member, int]:
+        return {}
 
     def walked(self) -> Mapping[str, int]:
         return {}
@@ -134,18 +137,18 @@ class Flood:
         self.out.append(Adopt(bytes.fromhex(head["state"])))
 
     def deliver(self, message: Message) -> None:
-        if self.held is not None:
-            self.held.append(message)
+        if self.kept is not None:
+            self.kept.append(message)
         else:
             self.out.append(Deliver([message]))
 
     def congested(self, on: bool) -> None:
         self.count(f"congested.{on}")
         if on:
-            self.held = self.held if self.held is not None else []
-        elif self.held is not None:
-            self.out.append(Deliver(self.held))
-            self.held = None
+            self.kept = self.kept if self.kept is not None else []
+        elif self.kept is not None:
+            self.out.append(Deliver(self.kept))
+            self.kept = None
 
     def install(self) -> None:
         self.out.append(Install(View(tuple(sorted(self.members)), self.view_id())))

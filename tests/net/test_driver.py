@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from unisono.core import (
+    Answer,
     Arm,
     Captured,
     Congested,
@@ -52,6 +53,9 @@ class Script:
     def room(self) -> int:
         return 1
 
+    def held(self) -> Mapping[Member, int]:
+        return {}
+
     def walked(self) -> Mapping[str, int]:
         return {}
 
@@ -68,7 +72,9 @@ class Diary:
         self.lines += messages
         self.on_deliver()
 
-    def stabilize(self, messages: Sequence[Message]) -> None: ...
+    def stabilize(self, messages: Sequence[Message], holders: tuple[Member, ...]) -> None: ...
+
+    def answer(self, answer: Answer) -> None: ...
 
     def install(self, view: View) -> None: ...
 

@@ -34,6 +34,6 @@ def test_a_request_that_the_protocol_does_not_know_says_what_it_knows() -> None:
             with pytest.raises(
                 unisono.Misuse, match="rmcast knows no request 'lock'; it knows: none"
             ):
-                group.request("lock", 3)
+                group.request("lock", key=3)
 
     asyncio.run(ask())

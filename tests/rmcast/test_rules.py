@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.rmcast.theatre import beat, core, packets_in, step, together
-from unisono.core import Deliver, Expired, Fail, Multicast, Received, Send
+from unisono.core import Cause, Deliver, Expired, Fail, Multicast, Received, Send
 from unisono.model import Address, Member
 from unisono.protocols.rmcast.figure import Timer
 from unisono.protocols.rmcast.packets import Beat, Data, Entry, Header, Status
@@ -216,7 +216,7 @@ def test_a_member_held_for_failed_stops_with_a_reason() -> None:
     entries = dict(a.roster.header(a.ordering.sent).entries)
     entries[c.roster.key] = entries[c.roster.key]._replace(status=Status.FAILED)
     effects = step(stage, "c", beat(stage, "a", "c", Header(a.roster.key, entries)))
-    assert Fail("a#1 holds this member for failed") in effects
+    assert Fail("a#1 holds this member for failed", Cause.EXCLUDED) in effects
 
 
 @pytest.mark.rule("RMC-7")

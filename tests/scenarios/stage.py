@@ -180,7 +180,7 @@ class Stage:
         self._service = Service[name.upper()]
 
     def do_request(self, name: str, what: str, argument: str = "0") -> None:
-        self._step(self.actors[name], Request(what, int(argument)))
+        self._step(self.actors[name], Request(what, {"argument": int(argument)}))
 
     def do_leave(self, name: str) -> None:
         self._step(self.actors[name], Leave())

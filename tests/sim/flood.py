@@ -73,6 +73,9 @@ class Flood:
     def room(self) -> int:
         return self._window if self._view else 0
 
+    def held(self) -> Mapping[Member, int]:
+        return {}
+
     def walked(self) -> Mapping[str, int]:
         return {}
 

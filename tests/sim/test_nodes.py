@@ -51,6 +51,9 @@ class Diary:
     def room(self) -> int:
         return 0
 
+    def held(self) -> Mapping[Member, int]:
+        return {}
+
     def walked(self) -> Mapping[str, int]:
         return {}
 

@@ -13,7 +13,7 @@ from tests.sim.flood import DOUBLE, FLOOD
 from tests.sim.test_runs import fingerprint
 from unisono.core import EVERYONE, Effect, Event, Expired, Join, Received, Send, Setting
 from unisono.errors import Misuse
-from unisono.model import Address, Service
+from unisono.model import Address, Member, Service
 from unisono.sim import (
     Link,
     Plan,
@@ -200,6 +200,9 @@ class Shouter:
 
     def room(self) -> int:
         return 0
+
+    def held(self) -> Mapping[Member, int]:
+        return {}
 
     def walked(self) -> Mapping[str, int]:
         return {}

@@ -20,7 +20,7 @@ from unisono.laws import LAWS, judge
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
 from unisono.trace import files
-from unisono.trace.checks import AFTER_TORN, KINDS, ROW_CHECKS, TOLD_TWICE
+from unisono.trace.checks import AFTER_TORN, KINDS, ROW_CHECKS, SPOKEN, TOLD_TWICE, VIEWS
 from unisono.trace.files import (
     SCHEMA,
     Quarantined,
@@ -35,6 +35,8 @@ from unisono.trace.record import Row
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 I32 = st.integers(0, 2**31 - 1)
 I64 = st.integers(-(2**63), 2**63 - 1)
+LIFE = 2**63 - 1
+"""The largest incarnation."""
 
 
 @st.composite
@@ -43,8 +45,8 @@ def rows_of_one_life(draw: st.DrawFn) -> list[Row]:
     count = draw(st.integers(1, 20))
     rows = []
     for step in range(count):
-        kind = draw(st.sampled_from(sorted(KINDS - {"send", "deliver", "stable", "view"})))
-        row = Row("p", "g", node, 3, step, draw(st.integers(0, 2**40)), kind, draw(WORDS))
+        kind = draw(st.sampled_from(sorted(KINDS - {*SPOKEN, *VIEWS, "receipt"})))
+        row = Row("p", "g", node, LIFE, step, draw(st.integers(0, 2**40)), kind, draw(WORDS))
         rows.append(
             row._replace(
                 number=draw(st.none() | I64),
@@ -54,6 +56,8 @@ def rows_of_one_life(draw: st.DrawFn) -> list[Row]:
                 members=draw(st.none() | st.lists(WORDS, max_size=3).map(tuple)),
                 peer=draw(st.none() | WORDS),
                 detail=draw(st.none() | WORDS),
+                joined=draw(st.none() | st.lists(WORDS, max_size=3).map(tuple)),
+                changes=draw(st.none() | st.lists(WORDS, max_size=3).map(tuple)),
             )
         )
     return rows
@@ -65,7 +69,7 @@ def test_what_is_written_is_read(
     tmp_path_factory: pytest.TempPathFactory, rows: list[Row], name: str, row_count_max: int
 ) -> None:
     directory = tmp_path_factory.mktemp("trace")
-    file = TraceFile(directory, name, rows[0].node, 3, row_count_max)
+    file = TraceFile(directory, name, rows[0].node, LIFE, row_count_max)
     for row in rows:
         file.write(row)
     file.close()
@@ -204,6 +208,9 @@ BAD_ROWS = [
     (VIEW._replace(members=()),                 "view without members, or misnamed ones"),
     (VIEW._replace(members=("a#1", "a")),       "view without members, or misnamed ones"),
     (VIEW._replace(members=("a#1", None)),      "view without members, or misnamed ones"),
+    (VIEW._replace(kind="transitional", view=""), "view without id"),
+    (GOOD._replace(kind="receipt", sender=None), "receipt without sender or number"),
+    (GOOD._replace(kind="receipt", number=0),   "receipt without sender or number"),
 ]
 # fmt: on
 
@@ -275,7 +282,7 @@ def test_what_follows_a_torn_part_is_put_aside(
     file.close()
     middle = tmp_path / "run=r" / "a-1.s000001.parquet"
     whole = middle.read_bytes()
-    middle.write_bytes(whole[: len(whole) // 2])
+    middle.write_bytes(whole[: len(whole) // 3])
     torn = read_trace(tmp_path)
     assert [row.step for row in torn.runs["r"]] == [0, 1, 2]
     assert torn.torn == {"r": frozenset({"a#1"})}

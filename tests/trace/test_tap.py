@@ -10,6 +10,7 @@ import pytest
 from unisono.core import (
     EVERYONE,
     Arm,
+    Cause,
     Core,
     Deliver,
     Depart,
@@ -26,7 +27,17 @@ from unisono.core import (
     Send,
     Stabilize,
 )
-from unisono.model import Address, Buffer, Burst, Member, Message, Resilient, Service, View
+from unisono.model import (
+    Address,
+    Buffer,
+    Burst,
+    Member,
+    Message,
+    Resilient,
+    Service,
+    View,
+    changes_of,
+)
 from unisono.trace.history import cut_of
 from unisono.trace.record import LEFT, PROBE, Row, digest_of
 from unisono.trace.tap import Tap
@@ -58,6 +69,7 @@ class Scripted:
         self.counts: dict[str, int] = {}
         self.arrows: dict[str, int] = {}
         self.answer: list[Effect] = []
+        self.marks: dict[Member, int] = {}
 
     def step(self, now_us: int, event: Event) -> list[Effect]:
         if isinstance(event, Leave):
@@ -71,6 +83,9 @@ class Scripted:
 
     def room(self) -> int:
         return 77
+
+    def held(self) -> Mapping[Member, int]:
+        return self.marks
 
     def walked(self) -> Mapping[str, int]:
         return self.arrows
@@ -159,6 +174,39 @@ def test_a_stop_has_its_reason_and_the_world_its_notes() -> None:
         ("crash", "power"),
     ]
     assert cut_of(sink.rows[1].detail) == {}
+
+
+def test_what_was_here_is_told_when_a_view_ends() -> None:
+    tap, core, sink = tapped()
+    core.marks = {B: 3, A: 0}
+    gone = changes_of(A, joined=(A,), failed=(B,), founded=True)
+    core.answer = [
+        Install(View((A, B), "1", joined=(A, B))),
+        Install(View((A,), "1+", transitional=True)),
+        Install(View((A,), "2", left=(B,), stayed=(A,), changes=gone)),
+    ]
+    tap.step(1, Join())
+    core.answer = [Stabilize([Message(B, b"x", 1)], (A, B)), Fail("alone", Cause.TOO_FEW)]
+    core.marks = {B: 4}
+    tap.step(2, Restart())
+    tap.note(3, "crash")
+    told = [(row.kind, row.view, row.sender, row.number) for row in sink.rows[1:]]
+    assert told == [
+        ("view", "1", None, None),
+        ("transitional", "1+", None, None),
+        ("receipt", "1+", "b b%", 3),
+        ("view", "2", None, None),
+        ("restart", "2", None, None),
+        ("stable", "2", "b b%", 1),
+        ("receipt", "2", "b b%", 4),
+        ("leave", "2", None, None),
+        ("crash", "2", None, None),
+    ], "once a view, and not after the end"
+    view, stable, leave = sink.rows[4], sink.rows[6], sink.rows[8]
+    assert (view.joined, view.left, view.stayed) == ((), ("b b%#2",), ("a#1",))
+    assert view.changes == ("founded", "joined a#1", "failed b b%#2")
+    assert stable.members == ("a#1", "b b%#2")
+    assert leave.changes == ("too_few",)
 
 
 def test_a_step_that_raises_leaves_no_row() -> None:

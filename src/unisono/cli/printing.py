@@ -8,6 +8,7 @@ import sys
 import zlib
 from typing import Any, Protocol
 
+from unisono.core import Answer
 from unisono.model import Message, View
 from unisono.net.stream import Item, Rejoined, Shed
 
@@ -64,6 +65,9 @@ def _object(item: Item) -> dict[str, Any]:
             "name": me.name,
             "incarnation": me.incarnation,
         }
+    if isinstance(item, Answer):
+        cause = item.cause.value if item.cause is not None else ""
+        return {"kind": "answer", "what": item.what, "denied": cause, "detail": item.detail}
     return {"kind": "stable", "numbers": [message.number for message in item.messages]}
 
 
@@ -85,6 +89,11 @@ class Text:
             return self._notice(f"{item.count} messages dropped: too slow")
         if isinstance(item, Rejoined):
             return self._notice(f"stopped: {item.reason}; back as {item.me}")
+        if isinstance(item, Answer):
+            told = "granted" if item.cause is None else f"denied ({item.cause.value})"
+            return self._notice(
+                f"{item.what}: {told}" + (f": {item.detail}" if item.detail else "")
+            )
         return self._notice("stable: " + " ".join(str(each.number) for each in item.messages))
 
     def stopped(self, reason: str) -> bytes:

@@ -14,12 +14,15 @@ from unisono.errors import BadPacket
 from unisono.model import (
     Address,
     Buffer,
+    Change,
     Member,
     Message,
     Resilient,
     Service,
     ServiceLevel,
     View,
+    What,
+    Where,
 )
 from unisono.wire import Layout, Reader, Writer
 
@@ -294,9 +297,11 @@ def blocked(why: str) -> bytes:
 def view(told: View, whole: bool) -> bytes:
     """All members, or only who came and who went: for those who have the view before it."""
     writer = Writer().text(told.id).u64(told.seq or 0).text(told.detail[:REASON_COUNT_MAX])
-    lists = (told.members if whole else (), told.joined, told.left)
-    writer.u8(whole)
-    for members in lists:
+    lists = (told.members if whole else (), told.joined, told.left, told.stayed)
+    writer.u8(whole | told.transitional << 1).u8(len(told.changes))
+    for change in told.changes:
+        writer.text(change.what.value).text(change.where.value)
+    for members in (*lists, *(change.who for change in told.changes)):
         writer.u16(len(members))
         for member in members:
             writer.member(member)
@@ -305,14 +310,24 @@ def view(told: View, whole: bool) -> bytes:
 
 def read_view(body: memoryview, before: View | None) -> View:
     reader = Reader(body)
-    id_, seq, detail, whole = reader.text(), reader.u64(), reader.text(), reader.u8()
-    members, joined, left = (tuple(reader.member() for _ in range(reader.u16())) for _ in range(3))
+    id_, seq, detail, bits = reader.text(), reader.u64(), reader.text(), reader.u8()
+    words = [(reader.text(), reader.text()) for _ in range(reader.u8())]
+
+    def listed() -> tuple[Member, ...]:
+        return tuple(reader.member() for _ in range(reader.u16()))
+
+    members, joined, left, stayed = (listed() for _ in range(4))
+    try:
+        changes = tuple(Change(What(what), listed(), Where(where)) for what, where in words)
+    except ValueError:
+        raise BadPacket("view") from None
     reader.done()
-    if not whole:
+    if not bits & 1:
         if before is None:
             raise BadPacket("view")
         members = tuple(each for each in before.members if each not in left) + joined
-    return View(members, id_, joined, left, seq or None, detail=detail)
+    passing = bool(bits & 2)
+    return View(members, id_, joined, left, seq or None, (), detail, passing, stayed, changes)
 
 
 def member_octets(member: Member) -> bytes:

@@ -106,7 +106,7 @@ class LocalGroup(Group):
         # The speaker gathers what is said in the same way, and does not ask what that is.
         return cast(ServiceLevel, To(self._ready(service), groups))
 
-    def request(self, what: str, argument: int = 0) -> None:
+    def request(self, what: str, /, **arguments: int | str | bytes) -> None:
         raise Misuse(f"request {what!r}: through a daemon there are none; be a member oneself")
 
     def _level(self, service: ServiceLevel | str | None) -> ServiceLevel:

@@ -20,7 +20,7 @@ from unisono.client.frames import level_code, member_octets
 from unisono.daemon import records
 from unisono.daemon.records import Given, Gone, Joined, Key, Left, Lost, Said
 from unisono.errors import BadPacket, Misuse
-from unisono.model import Buffer, Member, Service, ServiceLevel, View
+from unisono.model import Buffer, Change, Member, Service, ServiceLevel, View, What
 from unisono.wire import Reader, Writer, tag_of
 
 SNAPSHOT_VERSION: Final = 2
@@ -303,7 +303,10 @@ class Registry:
         self.place += 1
         self._here[group] = tuple(key.number for key in inside if key.daemon == self.me)
         members = tuple(client.member for client in inside.values())
-        return View(members, f"{self.life}.{self.place}", joined, left, self.place, detail=why)
+        name, here = f"{self.life}.{self.place}", self.place
+        changes = (Change(What.JOINED, joined), Change(What.LEFT, left))
+        told = tuple(change for change in changes if change.who)
+        return View(members, name, joined, left, here, detail=why, changes=told)
 
     def _pair(self, group: str) -> list[Effect]:
         """Who waits for the state has a giver in the group, or begins without it. A state that is

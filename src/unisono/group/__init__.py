@@ -196,14 +196,14 @@ class Group(Feeding):
         message = self._checked(payload)
         return self._speaker.say_nowait((message,), len(message), self._ready(service))
 
-    def request(self, what: str, argument: int = 0) -> None:
-        """Ask for something that only this protocol knows, as a lock; a view will answer."""
+    def request(self, what: str, /, **arguments: int | str | bytes) -> None:
+        """Ask for something that only this protocol knows, as a lock; an `Answer` will tell."""
         if what not in self._offer.requests:
             offered = ", ".join(self._offer.requests) or "none"
             raise Misuse(f"{self.protocol} knows no request {what!r}; it knows: {offered}")
         self._ready(None)
         if self._life is not None:
-            self._life.driver.feed(Request(what, argument))
+            self._life.driver.feed(Request(what, arguments))
 
     def _checked(self, payload: Buffer) -> bytes:
         if type(payload) is not bytes:
@@ -354,6 +354,7 @@ class Group(Feeding):
             + (HEADER_OCTETS_MAX if self._fed is not None else 0),
             window_octets_max=self.config.window_octets_max,
             with_state=self._with_state,
+            durable=bool(self.config.stable),
             options=self._options,
         )
 

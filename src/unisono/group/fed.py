@@ -202,7 +202,7 @@ class FedStream(Stream):
         if isinstance(entry, View):
             told.append(self._chronicle.see(entry))
         elif isinstance(entry, Stable):
-            told.append(Stable(tuple(map(words.bare, entry.messages))))
+            told.append(Stable(tuple(map(words.bare, entry.messages)), entry.holders))
         elif isinstance(entry, CaptureMark):
             self._capture(entry, told)
         elif isinstance(entry, AdoptMark):

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from unisono.core import EVERYONE, Arm, Effect, Event, Expired, Join, Received, Send
+from unisono.core import EVERYONE, Answer, Arm, Effect, Event, Expired, Join, Received, Send
 from unisono.model import Address, Member, Message, View
 from unisono.net import offload
 from unisono.net.driver import Driver
@@ -56,6 +56,9 @@ class Pour:
     def room(self) -> int:
         return 0
 
+    def held(self) -> Mapping[Member, int]:
+        return {}
+
     def walked(self) -> Mapping[str, int]:
         return {}
 
@@ -65,7 +68,9 @@ class Nobody:
 
     def deliver(self, messages: Sequence[Message]) -> None: ...
 
-    def stabilize(self, messages: Sequence[Message]) -> None: ...
+    def stabilize(self, messages: Sequence[Message], holders: tuple[Member, ...]) -> None: ...
+
+    def answer(self, answer: Answer) -> None: ...
 
     def install(self, view: View) -> None: ...
 

@@ -11,8 +11,10 @@ from typing import Protocol
 
 from unisono.core import (
     Adopt,
+    Answer,
     Arm,
     Capture,
+    Checkpoint,
     Core,
     Deliver,
     Depart,
@@ -23,13 +25,14 @@ from unisono.core import (
     Fail,
     Install,
     Persist,
+    Persisted,
     Reach,
     Received,
     Send,
     Stabilize,
     Warn,
 )
-from unisono.model import Address, Message, Packets, View
+from unisono.model import Address, Member, Message, Packets, View
 from unisono.net.timers import Timers
 from unisono.net.udp import Endpoint
 
@@ -46,7 +49,9 @@ class Application(Protocol):
 
     def deliver(self, messages: Sequence[Message]) -> None: ...
 
-    def stabilize(self, messages: Sequence[Message]) -> None: ...
+    def stabilize(self, messages: Sequence[Message], holders: tuple[Member, ...]) -> None: ...
+
+    def answer(self, answer: Answer) -> None: ...
 
     def install(self, view: View) -> None: ...
 
@@ -70,12 +75,14 @@ class Driver:
         endpoint: Endpoint,
         application: Application,
         persist: Callable[[bytes], None] | None = None,
+        checkpoint: Callable[[bytes], None] | None = None,
     ) -> None:
         self.core = core
         self.endpoint = endpoint
         self.finished = False
         self._application = application
         self._persist = persist
+        self._checkpoint = checkpoint
         self._loop = asyncio.get_running_loop()
         self._timers = Timers()
         self._alarm: asyncio.TimerHandle | None = None
@@ -203,17 +210,25 @@ class Driver:
             case Disarm(timer):
                 self._timers.disarm(timer)
             case Install(view):
-                self.endpoint.installed([member.address for member in view.members])
+                if not view.transitional:
+                    self.endpoint.installed([member.address for member in view.members])
                 self._application.install(view)
-            case Stabilize(messages):
-                self._application.stabilize(messages)
+            case Stabilize(messages, holders):
+                self._application.stabilize(messages, holders)
+            case Answer():
+                self._application.answer(effect)
             case Capture(key):
                 self._application.capture(key)
             case Adopt(state):
                 self._application.adopt(state)
-            case Persist(record):
+            case Persist(record, key):
                 if self._persist is not None:
                     self._persist(record)
+                    self._tell_persisted(key)
+            case Checkpoint(record, key):
+                if self._checkpoint is not None:
+                    self._checkpoint(record)
+                    self._tell_persisted(key)
             case Reach(hops):
                 self.endpoint.reach(hops)
             case Warn(text):
@@ -222,6 +237,10 @@ class Driver:
                 self._finish(None)
             case Fail(reason):
                 self._finish(reason)
+
+    def _tell_persisted(self, key: Hashable) -> None:
+        if key is not None:
+            self.feed(Persisted(key))
 
     def _warn(self, text: str) -> None:
         if text and text != self.warning:

@@ -7,8 +7,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
 
-from unisono.core import Captured, Core, Event, Join, Restart
-from unisono.model import Message, View
+from unisono.core import Answer, Captured, Core, Event, Join, Restart
+from unisono.model import Member, Message, View
 from unisono.net.driver import Driver
 from unisono.net.speaker import Speaker
 from unisono.net.stable import Stable as StableFile
@@ -60,7 +60,7 @@ class Life:
         self._stable = StableFile(stable) if stable else None
         self._ledger = ledger
         self._flushing: asyncio.TimerHandle | None = None
-        self.driver = Driver(core, endpoint, self, self._persist)
+        self.driver = Driver(core, endpoint, self, self._persist, self._checkpoint)
 
     def start(self) -> None:
         self._flush()
@@ -77,6 +77,13 @@ class Life:
         else:
             self._remembered.append(record)
             self.unsaved_count += 1
+
+    def _checkpoint(self, record: bytes) -> None:
+        if self._stable is not None:
+            self._stable.replace(record)
+        else:
+            self._remembered.clear()
+            self._persist(record)
 
     def _flush(self) -> None:
         """A process that is killed leaves all but the last quarter of a second of its
@@ -119,12 +126,16 @@ class Life:
     def deliver(self, messages: Sequence[Message]) -> None:
         self._stream.extend(messages)
 
-    def stabilize(self, messages: Sequence[Message]) -> None:
-        self._stream.put(Stable(tuple(messages)))
+    def stabilize(self, messages: Sequence[Message], holders: tuple[Member, ...]) -> None:
+        self._stream.put(Stable(tuple(messages), holders))
+
+    def answer(self, answer: Answer) -> None:
+        self._stream.put(answer)
 
     def install(self, view: View) -> None:
         self._stream.put(view)
-        self._installed(view)
+        if not view.transitional:
+            self._installed(view)
 
     def capture(self, key: Hashable) -> None:
         self._stream.put(CaptureMark(key, self._captured))

@@ -45,5 +45,15 @@ class Stable:
         self._file.write(HEAD.pack(len(record), crc32(record)) + record)
         os.fsync(self._file.fileno())
 
+    def replace(self, record: bytes) -> None:
+        """Put this one in place of all; a crash leaves those or this one."""
+        beside = self._path.with_name(self._path.name + ".new")
+        with open(beside, "wb", buffering=0) as file:
+            file.write(HEAD.pack(len(record), crc32(record)) + record)
+            os.fsync(file.fileno())
+        os.replace(beside, self._path)
+        self._file.close()
+        self._file = open(self._path, "a+b", buffering=0)  # noqa: SIM115
+
     def close(self) -> None:
         self._file.close()

@@ -14,6 +14,7 @@ from operator import itemgetter
 from time import monotonic
 from typing import Literal, TypeAlias, overload
 
+from unisono.core import Answer
 from unisono.errors import Misuse, Stopped
 from unisono.model import Member, Message, View
 from unisono.parts.spans import Spans
@@ -36,9 +37,11 @@ class Shed:
 
 @dataclass(frozen=True, slots=True)
 class Stable:
-    """These messages, our own, are as resilient as was asked."""
+    """These messages are as resilient as was asked."""
 
     messages: tuple[Message, ...]
+    holders: tuple[Member, ...] = ()
+    """Who is known to hold them, where the protocol says it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ class Rejoined:
     me: Member
 
 
-Item: TypeAlias = Message | View | Shed | Stable | Rejoined
+Item: TypeAlias = Message | View | Shed | Stable | Answer | Rejoined
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from unisono.core import (
     Arm,
     Capture,
     Captured,
+    Checkpoint,
     Congested,
     Core,
     Deliver,
@@ -28,6 +29,7 @@ from unisono.core import (
     Leave,
     Multicast,
     Persist,
+    Persisted,
     Received,
     Restart,
     Send,
@@ -61,6 +63,9 @@ class Skewed:
 
     def room(self) -> int:
         return self.inner.room()
+
+    def held(self) -> Mapping[Member, int]:
+        return self.inner.held()
 
     def walked(self) -> Mapping[str, int]:
         return self.inner.walked()
@@ -156,15 +161,21 @@ class Life:
                 self.acting.hear(effect.messages)
             world.delivered_here(self, effect.messages)
         elif isinstance(effect, Install):
+            if effect.view.transitional:
+                return  # It ends the view before it, which remains the last that has a majority.
             self.view = effect.view
             if self.memory is not None:
                 world.judge_state(self, self.memory.see(effect.view, self.me))
             if self.acting is not None:
                 self.acting.see(effect.view)
             world.installed(self)
-        elif isinstance(effect, Persist):
+        elif isinstance(effect, Persist | Checkpoint):
+            if isinstance(effect, Checkpoint):
+                self.node.disk.clear()
             self.node.disk.append(effect.record)
             world.counts["persisted"] += 1
+            if effect.key is not None:
+                world.post(world.now_us, self._persisted, effect.key, None)
         elif isinstance(effect, Capture):
             self._capture(effect)
         elif isinstance(effect, Adopt):
@@ -183,6 +194,9 @@ class Life:
             state = self.acting.state(state)
         self.world.judge_state(self, "")
         self.world.post(self.world.now_us, self._captured, effect.key, state)
+
+    def _persisted(self, key: Timer, _: None) -> None:
+        self.feed(Persisted(key))
 
     def _captured(self, key: Timer, state: bytes) -> None:
         self.feed(Captured(key, state))

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from unisono.spark import lives
 from unisono.trace.checks import LEVEL_SQL
 from unisono.trace.record import PROBE, WORK_KINDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-HISTORY: Final = ("run", "protocol", "group")
+HISTORY: Final = lives.HISTORY
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,9 @@ class Silver:
     deliveries: DataFrame
     views: DataFrame
     packets: DataFrame
+    lives: DataFrame
+    known: DataFrame
+    bases: DataFrame
     alone: bool = False
     """Each table is one partition, and what is put together from them is to be one as well."""
 
@@ -44,15 +48,22 @@ Keep: TypeAlias = Callable[["DataFrame", str], "DataFrame"]
 follows is planned from the table, not from all that led to it."""
 
 
-def silver_of(events: DataFrame, keep: Keep, alone: bool = False) -> Silver:
-    """The tables of some events."""
+def silver_of(events: DataFrame, torn: DataFrame, keep: Keep, alone: bool = False) -> Silver:
+    """The tables of some events; `torn` are the lives whose file has no end."""
     named = events.withColumn("life", F.concat_ws("#", "node", "incarnation"))
+    views = keep(views_of(named), "views")
     sends = keep(sends_of(named), "sends")
+    known = keep(lives.known_of(views), "known")
+    lived = keep(lives.lives_of(named, views, known, torn), "lives")
+    bases = keep(lives.bases_of(lived, known), "bases")
     return Silver(
         sends=sends,
-        deliveries=keep(deliveries_of(named, sends), "deliveries"),
-        views=keep(views_of(named), "views"),
+        deliveries=keep(deliveries_of(named, sends, bases), "deliveries"),
+        views=views,
         packets=keep(packets_of(named), "packets"),
+        lives=lived,
+        known=known,
+        bases=bases,
         alone=alone,
     )
 
@@ -121,10 +132,11 @@ def packets_of(named: DataFrame) -> DataFrame:
     )
 
 
-def deliveries_of(named: DataFrame, sends: DataFrame) -> DataFrame:
-    """What was delivered, with the message's first send and the life's view.
+def deliveries_of(named: DataFrame, sends: DataFrame, bases: DataFrame) -> DataFrame:
+    """What was delivered, with the message's first send, the life's view, and its base.
 
-    `view_step` is the step of the life's last view before; `as_sent` is null when no send is known.
+    `view_step` is the step of the life's last view before; `as_sent` is null when no send is known;
+    the life owes the messages of the source above `base`, and none when it is null.
     """
     mine = Window.partitionBy(*HISTORY, "life").orderBy("step")
     placed = named.where("kind IN ('deliver', 'view')").withColumn(
@@ -144,8 +156,10 @@ def deliveries_of(named: DataFrame, sends: DataFrame) -> DataFrame:
         F.collect_set(F.struct("size", "digest")).alias("forms"),
     )
     joined = told.join(sent, [*HISTORY, "source", "number"], "left")
+    joined = joined.join(bases, [*HISTORY, "life", "source"], "left")
     return joined.select(
         *told.columns,
+        "base",
         "sent_us",
         (F.col("t_us") - F.col("sent_us")).alias("latency_us"),
         F.array_contains("forms", F.struct("size", "digest")).alias("as_sent"),

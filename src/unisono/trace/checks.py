@@ -27,6 +27,8 @@ from unisono.trace.record import MESSAGE_KINDS, WORK_KINDS, Row
 KINDS: Final = frozenset(MESSAGE_KINDS + WORK_KINDS)
 SPOKEN: Final = ("send", "deliver", "stable")
 """Kinds of rows that are about a message."""
+VIEWS: Final = ("view", "transitional")
+"""Kinds of rows that are about a view."""
 
 LEVELS: Final = {
     "unreliable": 0,
@@ -57,6 +59,7 @@ def _whole(pattern: str) -> str:
 
 
 _SPOKEN_SQL = f"kind IN ({_listing(SPOKEN)})"
+_VIEWS_SQL = f"kind IN ({_listing(VIEWS)})"
 
 
 class RowCheck(NamedTuple):
@@ -141,14 +144,21 @@ ROW_CHECKS: Final[tuple[RowCheck, ...]] = (
              " NOT (sender_incarnation <=> incarnation))",
              ("send",)),
     RowCheck("view without id",
-             lambda r: r.kind == "view" and not r.view,
-             "kind = 'view' AND view = ''",
-             ("view",)),
+             lambda r: r.kind in VIEWS and not r.view,
+             f"{_VIEWS_SQL} AND view = ''",
+             VIEWS),
     RowCheck("view without members, or misnamed ones",
-             lambda r: r.kind == "view" and not _listed(r.members),
-             "kind = 'view' AND (members IS NULL OR size(members) < 1 OR"
+             lambda r: r.kind in VIEWS and not _listed(r.members),
+             f"{_VIEWS_SQL} AND (members IS NULL OR size(members) < 1 OR"
              f" exists(members, m -> m IS NULL OR NOT (m RLIKE {_whole(MEMBER)})))",
-             ("view",)),
+             VIEWS),
+    RowCheck("receipt without sender or number",
+             lambda r: r.kind == "receipt" and (
+                 not r.sender or r.sender_incarnation is None or r.sender_incarnation < 0
+                 or r.number is None or r.number < 1),
+             "kind = 'receipt' AND (sender IS NULL OR sender = '' OR sender_incarnation IS NULL"
+             " OR sender_incarnation < 0 OR number IS NULL OR number < 1)",
+             ("receipt",)),
 )
 # fmt: on
 

@@ -23,7 +23,7 @@ import pyarrow as pa
 from unisono.errors import BadTrace, Misuse
 from unisono.trace.checks import AFTER_TORN, TOLD_TWICE, reason_against
 from unisono.trace.history import History, histories_of
-from unisono.trace.parquet import SCHEMA, ParquetPart, batch_of, writer_to
+from unisono.trace.parquet import LISTS, SCHEMA, ParquetPart, batch_of, writer_to
 from unisono.trace.record import Row
 
 __all__ = [
@@ -272,10 +272,13 @@ def _printable(name: str) -> str:
 
 
 def _rows(table: pa.Table) -> Iterator[Row]:
-    columns = [column.to_pylist() for column in table.columns]
-    for fields in zip(*columns, strict=True):
-        row = Row._make(fields)
-        yield row if row.members is None else row._replace(members=tuple(row.members))
+    columns = [
+        [each if each is None else tuple(each) for each in column.to_pylist()]
+        if name in LISTS and column.null_count < len(column)
+        else column.to_pylist()
+        for name, column in zip(table.column_names, table.columns, strict=True)
+    ]
+    return map(Row._make, zip(*columns, strict=True))
 
 
 def read_trace(directory: str | os.PathLike[str]) -> Trace:

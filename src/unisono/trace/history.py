@@ -22,7 +22,7 @@ VANISHED: Final = "vanished"
 """It has no end of its own, but was given up by others, came back as another incarnation, or its
 file is torn. It crashed, or was expelled and does not know."""
 
-CUT: Final = r"[^ ]+#[0-9]{1,18}:[0-9]{1,18}"
+CUT: Final = r"[^ ]+#[0-9]{1,19}:[0-9]{1,18}"
 """One entry of a cut; spaces and percent signs in its name are percent-encoded."""
 
 _cut = re.compile(f"{CUT}(?: {CUT})*").fullmatch

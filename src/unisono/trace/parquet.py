@@ -37,10 +37,14 @@ SCHEMA: Final = pa.schema(
         ("members", pa.list_(pa.string())),
         ("peer", pa.string()),
         ("detail", pa.string()),
+        ("joined", pa.list_(pa.string())),
+        ("left", pa.list_(pa.string())),
+        ("stayed", pa.list_(pa.string())),
+        ("changes", pa.list_(pa.string())),
     ]
 )
 
-OPTIONAL: Final = ("seq", "peer")
+OPTIONAL: Final = ("seq", "peer", "joined", "left", "stayed", "changes")
 """Columns that a file may lack: they are null then, which any row's may be. Without one of the
 others rows cannot be judged, or would be judged wrongly. A column that comes to the schema later
 belongs here, so that older traces still read; columns that are not in it are passed over."""
@@ -60,6 +64,9 @@ FORMER: Final = pa.schema(
 _WORD_OCTETS: Final = 8
 """Of an incarnation."""
 FLOAT_EXACT_MAX: Final = 1 << 53
+LISTS: Final = frozenset(field.name for field in SCHEMA if pa.types.is_list(field.type))
+"""Columns whose values are lists of words."""
+
 _NAMES: Final = frozenset(SCHEMA.names)
 
 

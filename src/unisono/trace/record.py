@@ -7,8 +7,12 @@ from typing import NamedTuple, Protocol
 
 from unisono.model import Buffer
 
-MESSAGE_KINDS = ("send", "deliver", "view", "stable", "join", "leave", "crash", "restart")
-"""Always written when tracing is on."""
+MESSAGE_KINDS = (
+    *("send", "deliver", "view", "stable", "join", "leave", "crash", "restart"),
+    *("receipt", "transitional"),
+)
+"""Always written when tracing is on. A `receipt` says that all messages of its sender up to its
+number were here when the view ended, or the life; a `transitional` view ends the view before it."""
 
 WORK_KINDS = ("packet_out", "packet_in", "drop", "nak", "repair", "timer", "arrow")
 """Protocol work, written only when asked for."""
@@ -40,12 +44,21 @@ class Row(NamedTuple):
     digest: int | None = None
     """Of a message's payload; of a packet's bytes: an arrival has that of its sending."""
     members: tuple[str, ...] | None = None
-    """Of a view: each `name#incarnation`."""
+    """Of a view: each `name#incarnation`; of a stable message: who is known to hold it."""
     peer: str | None = None
     """Of a packet: the address it went to (`*` for everyone) or came from; of a join: its own."""
     detail: str | None = None
-    """The arrow, timer or reason; a packet in the protocol's words; of a joiner's first view, its
+    """The arrow, timer or reason; a packet in the protocol's words; of a view that has one, its
     cut: `a#1:17 b#2:4`."""
+    joined: tuple[str, ...] | None = None
+    """Of a view: who is new in it."""
+    left: tuple[str, ...] | None = None
+    """Of a view: who is no longer in it."""
+    stayed: tuple[str, ...] | None = None
+    """Of a view: the transitional set, where the protocol says it."""
+    changes: tuple[str, ...] | None = None
+    """Of a view: what happened and to whom, as `founded` or `failed b#1 c#1`; of a stop, its
+    cause."""
 
 
 class Sink(Protocol):

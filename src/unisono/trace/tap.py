@@ -65,9 +65,13 @@ class Tap:
         self._rows = 0
         self._sent = 0
         self._view = ""
+        self._over = False
 
     def room(self) -> int:
         return self.core.room()
+
+    def held(self) -> Mapping[Member, int]:
+        return self.core.held()
 
     def walked(self) -> Mapping[str, int]:
         return self.core.walked()
@@ -97,6 +101,8 @@ class Tap:
 
     def note(self, now_us: int, kind: str, detail: str | None = None) -> None:
         """A fact that only the world knows: a `crash`."""
+        self._write_receipts(now_us)
+        self._over = True
         self._write(now_us, kind, detail=detail)
 
     # -- what the application notices --------------------------------------------------------
@@ -127,16 +133,40 @@ class Tap:
             for message in effect.messages:
                 self._write_message(now_us, "deliver", message)
         elif isinstance(effect, Stabilize):
+            holders = tuple(map(str, effect.holders))
             for message in effect.messages:
-                self._write_message(now_us, "stable", message)
+                self._write_message(now_us, "stable", message, holders or None)
         elif isinstance(effect, Install):
+            if not effect.view.transitional:
+                self._write_receipts(now_us)
             self._write_view(now_us, effect.view)
-        elif isinstance(effect, Depart):
-            self._write(now_us, "leave", detail=LEFT)
-        elif isinstance(effect, Fail):
-            self._write(now_us, "leave", detail=effect.reason)
+        elif isinstance(effect, Depart | Fail):
+            self._write_receipts(now_us)
+            self._over = True
+            if isinstance(effect, Depart):
+                self._write(now_us, "leave", detail=LEFT)
+            else:
+                cause = (effect.cause.value,)
+                self._write(now_us, "leave", detail=effect.reason, changes=cause)
 
-    def _write_message(self, now_us: int, kind: str, message: Message) -> None:
+    def _write_receipts(self, now_us: int) -> None:
+        """What was here when the view ended, of each sender. The core has taken its step already:
+        what came with that step counts."""
+        if not self._view or self._over:
+            return
+        for sender, number in sorted(self.core.held().items()):
+            if number > 0:
+                self._write(
+                    now_us,
+                    "receipt",
+                    sender=sender.name,
+                    sender_incarnation=sender.incarnation,
+                    number=number,
+                )
+
+    def _write_message(
+        self, now_us: int, kind: str, message: Message, holders: tuple[str, ...] | None = None
+    ) -> None:
         self._write(
             now_us,
             kind,
@@ -147,16 +177,21 @@ class Tap:
             service=service_name(message.service),
             size=len(message.payload),
             digest=digest_of(message.payload),
+            members=holders,
         )
 
     def _write_view(self, now_us: int, view: View) -> None:
         self._view = view.id
         self._write(
             now_us,
-            "view",
+            "transitional" if view.transitional else "view",
             seq=view.seq,
-            members=tuple(str(member) for member in view.members),
+            members=_named(view.members),
             detail=cut_text(view.cut) or view.detail or None,
+            joined=_named(view.joined),
+            left=_named(view.left),
+            stayed=_named(view.stayed) or None,
+            changes=tuple(map(str, view.changes)) or None,
         )
 
     # -- protocol work -----------------------------------------------------------------------
@@ -210,6 +245,10 @@ class Tap:
         members: tuple[str, ...] | None = None,
         peer: str | None = None,
         detail: str | None = None,
+        joined: tuple[str, ...] | None = None,
+        left: tuple[str, ...] | None = None,
+        stayed: tuple[str, ...] | None = None,
+        changes: tuple[str, ...] | None = None,
     ) -> None:
         me = self.me
         step = self._rows
@@ -218,8 +257,13 @@ class Tap:
         self._sink.write(Row(
             self._protocol, self._group, me.name, me.incarnation, step, now_us, kind, self._view,
             sender, sender_incarnation, number, seq, service, size, digest, members, peer, detail,
+            joined, left, stayed, changes,
         ))
         # fmt: on
+
+
+def _named(members: Iterable[Member]) -> tuple[str, ...]:
+    return tuple(map(str, members))
 
 
 def service_name(service: ServiceLevel) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 
 from unisono.core import (
     Arm,
+    Cause,
     Depart,
     Disarm,
     Effect,
@@ -108,6 +109,7 @@ class Mtp:
         self.master: Member | None = None
         self.master_key = 0
         self.verdict: str | None = None
+        self.cause = Cause.STOPPED
         self.congested = False
         self.news = False
         """A status was learned in this step."""
@@ -135,6 +137,11 @@ class Mtp:
         if self.machine.state is not MEMBER or self.congested:
             return 0
         return self.speech.room()
+
+    def held(self) -> Mapping[Member, int]:
+        """What was delivered; what waits for its status may never count."""
+        upto, members = self.web.upto, self.web.members
+        return {members[key]: number for key, number in upto.items() if key in members}
 
     def walked(self) -> Mapping[str, int]:
         return self.machine.walked
@@ -168,7 +175,7 @@ class Mtp:
 
     def stop(self, reason: str, out: list[Effect]) -> None:
         self._end(out)
-        out.append(Fail(reason))
+        out.append(Fail(reason, self.cause))
 
     def depart(self, out: list[Effect]) -> None:
         if self.machine.state is CATCHING_UP:
@@ -182,8 +189,9 @@ class Mtp:
     def _end(self, out: list[Effect]) -> None:
         out.extend(Disarm(timer) for timer in Timer)
 
-    def doom(self, reason: str) -> None:
-        self.verdict = self.verdict or reason
+    def doom(self, reason: str, cause: Cause = Cause.STOPPED) -> None:
+        if self.verdict is None:
+            self.verdict, self.cause = reason, cause
 
     # -- what came in ----------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final
 
-from unisono.core import Captured, Congested, Effect, Join, Leave, Multicast, Restart
+from unisono.core import Captured, Cause, Congested, Effect, Join, Leave, Multicast, Restart
 from unisono.fsa import Arrow, Figure, always, impossible, stay
 from unisono.protocols.mtp.packets import (
     Ack,
@@ -176,7 +176,7 @@ def let_in(me: Mtp, packet: JoinRequest, out: list[Effect]) -> None:
 
 def hear_expulsion(me: Mtp, packet: Expel, out: list[Effect]) -> None:
     if packet.key == me.key:
-        me.doom("the master does not count this member in the web any more")
+        me.doom("the master does not count this member in the web any more", Cause.EXCLUDED)
 
 
 def give_piece(me: Mtp, packet: StateAsk, out: list[Effect]) -> None:

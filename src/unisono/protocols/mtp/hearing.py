@@ -7,7 +7,7 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Final
 
-from unisono.core import Deliver, Effect, Install
+from unisono.core import Cause, Deliver, Effect, Install
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Message, Service
 from unisono.parts.spans import Span, Spans
@@ -239,7 +239,8 @@ class Hearing:
             core.doom(
                 "the master ended the web"
                 if change.ends
-                else "the master holds this member for failed"
+                else "the master holds this member for failed",
+                Cause.STOPPED if change.ends else Cause.EXCLUDED,
             )
             return False
         before = core.web.members.copy()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from unisono.errors import BadPacket
-from unisono.model import Member, View
+from unisono.model import Member, View, changes_of
 from unisono.protocols.mtp.batch import Change, Gone
 from unisono.protocols.mtp.packets import NUMBER_MAX, key_of
 from unisono.wire import Reader, Writer
@@ -22,13 +22,16 @@ class Web:
         self.place = 0
         """Messages and views so far: the place of the next in the order."""
         self.view = ""
+        self._me: Member | None = None
 
     def found(self, web: int, me: Member, detail: str) -> View:
+        self._me = me
         self.members = {key_of(me): me}
-        return self._view(web, 0, (me,), (), detail)
+        return self._view(web, 0, (me,), (), (), detail)
 
     def apply(self, web: int, number: int, change: Change) -> View:
         """The view after the change; a change that says nothing new still has its place."""
+        before = set(self.members.values())
         joined = [member for member, _ in change.joined if key_of(member) not in self.members]
         left = [self.members[gone.key] for gone in change.gone if gone.key in self.members]
         for gone in change.gone:
@@ -38,13 +41,27 @@ class Web:
             self.members[key_of(member)] = member
         told = [f"{member} came" for member in joined]
         told += [_how(gone, self, left) for gone in change.gone]
-        return self._view(web, number, joined, left, "; ".join(filter(None, told)))
+        lost = {each.key for each in change.gone if not each.left}
+        failed = [member for member in left if key_of(member) in lost]
+        said = "; ".join(filter(None, told))
+        # Views stand in the order, so whoever is in both has come through the one before.
+        stayed = tuple(member for member in self.members.values() if member in before)
+        return self._view(web, number, joined, left, failed, said, stayed)
 
     def _view(
-        self, web: int, number: int, joined: Iterable[Member], left: Iterable[Member], detail: str
+        self,
+        web: int,
+        number: int,
+        joined: Sequence[Member],
+        left: Sequence[Member],
+        failed: Sequence[Member],
+        detail: str,
+        stayed: tuple[Member, ...] = (),
     ) -> View:
         self.view = f"{web:016x}.{number}"
         self.place += 1
+        assert self._me is not None
+        went = [member for member in left if member not in failed]
         return View(
             members=tuple(self.members.values()),
             id=self.view,
@@ -52,6 +69,8 @@ class Web:
             left=tuple(left),
             seq=self.place,
             detail=detail,
+            stayed=stayed,
+            changes=changes_of(self._me, joined, went, failed, not number),
         )
 
     # -- for those who come later -----------------------------------------------------------------
@@ -66,6 +85,7 @@ class Web:
     def take_over(self, roster: bytes, me: Member) -> View:
         """Begin where the roster stands: the first view, with its cut."""
         reader = Reader(roster)
+        self._me = me
         self.view, self.place = reader.text(), reader.u64()
         self.members, self.upto = {}, {}
         if self.place >= NUMBER_MAX:
@@ -85,6 +105,7 @@ class Web:
             joined=(me,),
             seq=self.place,
             cut=cut,
+            changes=changes_of(me, (me,)),
         )
 
 

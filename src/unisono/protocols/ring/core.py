@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from unisono.core import (
+    Answer,
     Captured,
+    Cause,
     Congested,
     Depart,
     Disarm,
@@ -26,6 +28,7 @@ from unisono.core import (
     Setting,
 )
 from unisono.fsa import Machine
+from unisono.model import Member
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.desk import Desk
 from unisono.protocols.ring.entrance import Entrance
@@ -98,7 +101,7 @@ class Site(Desk):
         self._taking: Header | None = None
         """Of the packets last taken, while their turn is coming in. Those of one turn that begin
         alike have the same."""
-        self._verdict: str | None = None
+        self._verdict: Fail | None = None
         self._over = False
         self._joined = False
         self._internal: list[tuple[Code, Any]] = []
@@ -115,6 +118,9 @@ class Site(Desk):
         if self.leaving or self.congested or not self.memory or not self.in_force:
             return 0
         return self.speech.room()
+
+    def held(self) -> Mapping[Member, int]:
+        return self.ring.marks(self.ordering.locals)
 
     def walked(self) -> Mapping[str, int]:
         found: dict[str, int] = {}
@@ -172,6 +178,7 @@ class Site(Desk):
         elif isinstance(event, Request) and event.what == GO_ON:
             # [RNG-13] The majority condition is changed for the part we are in.
             self.reform.override = not self.is_normal()
+            out.append(Answer(GO_ON, None if self.reform.override else Cause.REFUSED))
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -425,13 +432,13 @@ class Site(Desk):
         if self.leaving and not self.released:
             self.entrance.quit(out)
         if self._verdict is not None:
-            self._end(Fail(self._verdict), out)
+            self._end(self._verdict, out)
         elif self.released:
             if not self.congested:
                 self._end(Depart(), out)
 
-    def doom(self, reason: str) -> None:
-        self._verdict = self._verdict or reason
+    def doom(self, reason: str, cause: Cause = Cause.STOPPED) -> None:
+        self._verdict = self._verdict or Fail(reason, cause)
 
     def _end(self, effect: Effect, out: list[Effect]) -> None:
         self._over = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from unisono.core import Effect
+from unisono.core import Cause, Effect
 from unisono.errors import BadPacket
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.election import Election
@@ -196,4 +196,4 @@ class Following(Election):
             return
         refused = packet.code is Code.REFUSE and not core.stream.has_view
         if refused or (packet.code is Code.STALE and not core.is_normal()):
-            core.doom(packet.reason)
+            core.doom(packet.reason, Cause.REFUSED if refused else Cause.EXCLUDED)

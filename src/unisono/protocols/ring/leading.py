@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from unisono.core import EVERYONE, Effect, Send, Warn
+from unisono.core import EVERYONE, Cause, Effect, Send, Warn
 from unisono.model import Member
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.following import Following
@@ -425,7 +425,7 @@ class Leading(Following):
         if not any(ring.size for ring in self._quorums) or not self._has_quorums(same):
             return
         if core.memory:
-            core.doom("the group began anew without this member")
+            core.doom("the group began anew without this member", Cause.EXCLUDED)
         else:
             # What it told of is no more.
             core.record = NO_RECORD._replace(pledged=core.record.pledged)

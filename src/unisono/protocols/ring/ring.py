@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -68,6 +68,11 @@ class Ring:
     def member(self, key: int) -> Member | None:
         at = self.index.get(key)
         return None if at is None else self.seats[at].member
+
+    def marks(self, ordered: Mapping[int, int]) -> dict[Member, int]:
+        """By member, its last message in the turns read, given by key."""
+        seats = (*self.seats, *self.absent)
+        return {seat.member: ordered.get(key_of(seat.member), 0) for seat in seats}
 
     def is_majority(self, names: Iterable[str]) -> bool:
         """[RNG-12] More than half of the whole group."""

@@ -9,7 +9,7 @@ from collections import deque
 from typing import NamedTuple
 
 from unisono.core import Capture, Deliver, Effect, Install
-from unisono.model import Member, View
+from unisono.model import Member, View, changes_of
 from unisono.parts.spans import Span, Spans
 from unisono.protocols.ring.ordering import Heard
 from unisono.protocols.ring.ring import Ring
@@ -46,15 +46,21 @@ class Stream:
         before = set(self._shown)
         first = not self.has_view
         known = (*ring.seats, *ring.absent) if first else ()
+        joined = tuple(seat.member for seat in ring.seats if seat.member not in before)
+        left = tuple(member for member in self._shown if member not in members)
+        absent = {seat.member for seat in ring.absent}
+        went = [member for member in left if member not in absent]
+        failed = [member for member in left if member in absent]
         cut = tuple((seat.member, seat.local) for seat in known if seat.local)
         view = View(
             members,
             id=str(ring.version),
-            joined=tuple(seat.member for seat in ring.seats if seat.member not in before),
-            left=tuple(member for member in self._shown if member not in members),
+            joined=joined,
+            left=left,
             seq=ring.place,
             cut=cut,
             detail=f"{len(members)} of {ring.size}",
+            changes=changes_of(self._me, joined, went, failed, len(ring.chain) == 1),
         )
         self._shown = members
         self.has_view = True

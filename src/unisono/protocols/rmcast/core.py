@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from unisono.core import (
     Arm,
+    Cause,
     Deliver,
     Depart,
     Disarm,
@@ -20,7 +21,7 @@ from unisono.core import (
 )
 from unisono.errors import BadPacket
 from unisono.fsa import Machine
-from unisono.model import Address, Service
+from unisono.model import Address, Member, Service
 from unisono.parts.door import Door
 from unisono.protocols.rmcast.entrance import Entrance
 from unisono.protocols.rmcast.failure import Detector
@@ -89,6 +90,9 @@ class Rmcast:
         if self.machine.state is not Life.MEMBER or self.congested:
             return 0
         return self.ordering.room()
+
+    def held(self) -> Mapping[Member, int]:
+        return self.ordering.held()
 
     def walked(self) -> Mapping[str, int]:
         return self.machine.walked
@@ -315,11 +319,11 @@ class Rmcast:
         self._disarm(out)
         out.append(Depart())
 
-    def stop(self, reason: str, out: list[Effect]) -> None:
+    def stop(self, reason: str, cause: Cause, out: list[Effect]) -> None:
         """[RMC A3.21] quit(), with a reason that the application sees."""
         self._tell_end(Status.FAILED, out)
         self._disarm(out)
-        out.append(Fail(reason))
+        out.append(Fail(reason, cause))
 
     def _tell_end(self, how: Status, out: list[Effect]) -> None:
         """Our last header says of ourselves that we failed or left: nobody waits to find out."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from unisono.core import (
     Captured,
+    Cause,
     Congested,
     Effect,
     Join,
@@ -118,7 +119,7 @@ def enter(me: Rmcast, packet: Welcome, out: list[Effect]) -> None:
 
 
 def give_up(me: Rmcast, packet: Refuse, out: list[Effect]) -> None:
-    me.stop(packet.reason, out)
+    me.stop(packet.reason, Cause.REFUSED, out)
 
 
 def adopt(me: Rmcast, event: object, out: list[Effect]) -> None:
@@ -190,12 +191,12 @@ def wait_on(me: Rmcast, event: Expired, out: list[Effect]) -> None:
 
 
 def go_unanswered(me: Rmcast, event: Expired, out: list[Effect]) -> None:
-    me.stop("left before the others had taken over", out)
+    me.stop("left before the others had taken over", Cause.STOPPED, out)
 
 
 def stop(me: Rmcast, event: object, out: list[Effect]) -> None:
     assert me.detector.verdict is not None
-    me.stop(me.detector.verdict, out)
+    me.stop(me.detector.verdict, Cause.EXCLUDED, out)
 
 
 # fmt: off

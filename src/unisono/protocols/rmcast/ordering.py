@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import Final
 
 from unisono.core import Setting
-from unisono.model import Message, Service
+from unisono.model import Member, Message, Service
 from unisono.parts.door import Door
 from unisono.parts.packing import fragments, joined, packed
 from unisono.protocols.rmcast.packets import (
@@ -192,6 +192,18 @@ class Ordering:
                     if chunk is not None:
                         return out, (peer, chunk)
         return out, None
+
+    def held(self) -> dict[Member, int]:
+        """By member, the number of its last message that is all here, with those before it."""
+        marks: dict[Member, int] = {}
+        for peer in self._roster.peers.values():
+            marks[peer.member] = peer.message
+            for number in range(peer.window.received, peer.delivered, -1):
+                chunk = peer.window.get(number)
+                if chunk is not None and chunk.flags & LAST:
+                    marks[peer.member] = max(peer.message, chunk.message)
+                    break
+        return marks
 
     def _whole(self, peer: Peer) -> int:
         """The last chunk of the next message of this stream, or 0 while it is not all here."""

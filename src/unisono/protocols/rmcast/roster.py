@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from unisono.model import Member, View
+from unisono.model import Member, View, changes_of
 from unisono.parts.window import Window
 from unisono.protocols.rmcast.packets import Chunk, Entry, Header, Line, Status, key_of
 from unisono.wire import tag_of
@@ -228,6 +228,19 @@ class Roster:
         left = tuple(m for m in self.shown if m not in members)
         words = " ".join(map(str, members))
         began = sorted((p.member, p.message) for p in self.peers.values()) if cut else ()
+        founded = not cut and not self.shown
+        went = {m: key_of(m) in self.farewells or self._has_left(m) for m in left}
+        changes = changes_of(
+            self.me,
+            joined,
+            [m for m in left if went[m]],
+            [m for m in left if not went[m]],
+            founded,
+        )
         self.shown = members
         name = f"{self.changes}-{tag_of(words) & 0xFFFFFF:06x}"
-        return View(members, name, joined, left, None, tuple(began), detail)
+        return View(members, name, joined, left, None, tuple(began), detail, changes=changes)
+
+    def _has_left(self, member: Member) -> bool:
+        peer = self.peers.get(key_of(member))
+        return peer is not None and peer.status is Status.LEFT

@@ -21,13 +21,12 @@ import pyarrow.parquet as pq
 
 from unisono.spark.laws.columns import DELIVER, FEW, KIND, SEND, Array, Codes, Said
 from unisono.trace.checks import SPOKEN, reason_against
-from unisono.trace.parquet import SCHEMA, ParquetPart, _canonical, filled
+from unisono.trace.parquet import LISTS, SCHEMA, ParquetPart, _canonical, filled
 from unisono.trace.record import PROBE, Row
 from unisono.trace.torn import Octets
 
 WORDS: Final = tuple(field.name for field in SCHEMA if field.type == pa.string())
 """Columns that are read as dictionaries: of many rows each word comes once."""
-LISTS: Final = tuple(field.name for field in SCHEMA if pa.types.is_list(field.type))
 NEEDED: Final = (
     *("kind", "sender", "sender_incarnation", "number", "service"),
     *("size", "digest", "seq", "t_us", "detail", "view"),

@@ -28,7 +28,7 @@ BONES_MAX: Final = 500
 SPOKEN: Final = ("send", "deliver", "stable")
 BONES: Final = ("view", "join", "leave", "crash", "restart")
 
-_message = re.compile(r"(.+)#([0-9]{1,9}):([0-9]{1,18})", re.DOTALL).fullmatch
+_message = re.compile(r"(.+)#([0-9]{1,19}):([0-9]{1,18})", re.DOTALL).fullmatch
 
 
 class _Files:
