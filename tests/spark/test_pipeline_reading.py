@@ -14,6 +14,7 @@ import pytest
 
 from tests.laws.doctoring import FILES, write_rows
 from tests.laws.stories import story, write_trace
+from tests.spark.steps import judged_here
 from tests.trace.test_files import BAD_ROWS, GOOD
 from unisono.laws import judge_all
 from unisono.laws.verdict import verdict_json
@@ -102,7 +103,6 @@ def assert_reads_alike(spark: Any, directory: Path, alone: bool) -> Trace:
         for row in bronze.events.orderBy("run", "node", "incarnation", "step").collect():
             events[row.run].append(tuple(row)[1:])
         found = [(row.path, row.row, row.reason) for row in bronze.quarantine.collect()]
-        torn = {(row.run, f"{row.node}#{row.incarnation}") for row in bronze.torn.collect()}
     finally:
         bronze.checked.unpersist()
     plain = {
@@ -113,8 +113,18 @@ def assert_reads_alike(spark: Any, directory: Path, alone: bool) -> Trace:
     assert sorted(found, key=str) == sorted(
         ((q.path, q.row, q.reason) for q in trace.quarantined), key=str
     )
-    assert torn == {(run, life) for run, lives in trace.torn.items() for life in lives}
+    assert ends_of(directory) == {
+        (history.run, history.protocol, history.group, life.key): life.end
+        for history in trace.histories()
+        for life in history.lives.values()
+    }
     return trace
+
+
+def ends_of(directory: Path) -> dict[tuple[str, ...], str]:
+    """How each life ended, as the judge has it."""
+    rows = [row for row in judged_here(directory, {}) if row["what"] == "life"]
+    return {(row["run"], row["protocol"], row["group"], row["life"]): row["end"] for row in rows}
 
 
 @pytest.mark.parametrize("alone", [True, False], ids=["alone", "shared"])

@@ -64,8 +64,6 @@ class Bronze(NamedTuple):
     """`run` and the columns of the trace: the rows that may be judged."""
     quarantine: DataFrame
     """`run, path, row, reason`: rows, and (without a row) files or the rest of them."""
-    torn: DataFrame
-    """`run, node, incarnation`: lives of which a file is torn or missing."""
     checked: DataFrame
     """All rows with their reasons, from which the others are taken: persist this one."""
 
@@ -99,7 +97,7 @@ def read_bronze(
         read = shared.mapInArrow(_rows_of, _READ_DDL).repartition(*_LIFE)
     checked = with_reasons(read)
     places = session.createDataFrame(pa.table(paths, _PATHS)).coalesce(1)
-    return Bronze(events_of(checked), quarantine_of(checked, places), torn_of(checked), checked)
+    return Bronze(events_of(checked), quarantine_of(checked, places), checked)
 
 
 def _task_count(session: SparkSession, files: list[Found], chain_count: int) -> int:
@@ -202,10 +200,3 @@ def quarantine_of(checked: DataFrame, places: DataFrame) -> DataFrame:
     """The rows and files that may not, with the path under the trace directory."""
     bad = checked.where("reason IS NOT NULL").join(F.broadcast(places), "file")
     return bad.selectExpr("run", "path", "place AS row", "reason")
-
-
-def torn_of(checked: DataFrame) -> DataFrame:
-    """The lives that have fresh rows in a chain of which a part is torn or missing."""
-    broken = checked.where("place IS NULL AND (torn OR after)").select("chain")
-    rows = checked.where("fresh").join(F.broadcast(broken), "chain", "left_semi")
-    return rows.select(*_LIFE).distinct()

@@ -46,8 +46,9 @@ def keys_of(measures: DataFrame) -> DataFrame:
 # -- recoveries ------------------------------------------------------------------------------------
 
 
-def recoveries_of(tables: Silver) -> DataFrame:
+def recoveries_of(tables: Silver, lives: DataFrame) -> DataFrame:
     """A row a life that others lost from their views: when, and how long until all had gone on.
+    `lives` are those of the judge.
 
     `at_us` is the time of its `crash` or `leave` row, or of its last row where it has neither; null
     of a life that goes on by itself, as the other side of a split does."""
@@ -83,7 +84,7 @@ def recoveries_of(tables: Silver) -> DataFrame:
         F.max("view_us").alias("all_us"),
         F.max("delivery_us").alias("again_us"),
     )
-    ends = tables.lives.select(*HISTORY, "life", F.col("end").alias("what"), "ended_us")
+    ends = lives.select(*HISTORY, "life", F.col("end").alias("what"), "ended_us")
     rows = gathered.join(ends, [*HISTORY, "life"], "left")
     # Who vanished from others and tells of later things has gone on by itself.
     went_on = (F.col("what") == VANISHED) & (F.col("ended_us") > F.col("first_us"))

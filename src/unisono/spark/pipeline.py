@@ -219,7 +219,7 @@ class _Work:
             if silver:
                 self.stage("bronze/events", bronze.events, "node", "incarnation", "step")
             self.say("making the tables")
-            tables = silver_of(bronze.events, bronze.torn, self.keep, self.alone)
+            tables = silver_of(bronze.events, self.keep, self.alone)
             counts = self.keep(_counts(bronze), "counts")
         finally:
             bronze.checked.unpersist()
@@ -238,10 +238,13 @@ class _Work:
             self.stage("gold/verdicts", verdicts, "law")
             self.say("measuring")
             measures = self.keep(with_work(found.measures, tables), "measures")
+            lives = self.keep(found.lives, "lives")
         finally:
             found.forget()
         self.stage("gold/measures", measures, "protocol", "node")
-        self.stage("gold/recoveries", gold.recoveries_of(tables), "protocol", "group", "life")
+        self.stage(
+            "gold/recoveries", gold.recoveries_of(tables, lives), "protocol", "group", "life"
+        )
         self._stage_curves(tables, measures)
         self.stage(RUNS, self._runs(counts, verdicts, claimed, going_on))
 

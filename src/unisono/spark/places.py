@@ -50,7 +50,7 @@ ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f" + "".join(map(chr, range(1, 32
 """What Spark writes as %XX in a folder's name, and only that."""
 FOLDER_OCTETS_MAX: Final = 240
 
-FORMAT: Final = "1"
+FORMAT: Final = "2"
 """Of the tables. What is of another format is made anew as a whole."""
 MARK: Final = ".unisono-pipeline"
 """This file says that the tables beside it are ours to replace, and of which format they are; in a

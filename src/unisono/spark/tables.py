@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from unisono.spark import lives
 from unisono.trace.checks import LEVEL_SQL
 from unisono.trace.record import PROBE, WORK_KINDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-HISTORY: Final = lives.HISTORY
+HISTORY: Final = ("run", "protocol", "group")
 
 
 @dataclass(frozen=True)
@@ -31,9 +30,6 @@ class Silver:
     deliveries: DataFrame
     views: DataFrame
     packets: DataFrame
-    lives: DataFrame
-    known: DataFrame
-    bases: DataFrame
     alone: bool = False
     """Each table is one partition, and what is put together from them is to be one as well."""
 
@@ -48,22 +44,15 @@ Keep: TypeAlias = Callable[["DataFrame", str], "DataFrame"]
 follows is planned from the table, not from all that led to it."""
 
 
-def silver_of(events: DataFrame, torn: DataFrame, keep: Keep, alone: bool = False) -> Silver:
-    """The tables of some events; `torn` are the lives whose file has no end."""
+def silver_of(events: DataFrame, keep: Keep, alone: bool = False) -> Silver:
+    """The tables of some events."""
     named = events.withColumn("life", F.concat_ws("#", "node", "incarnation"))
-    views = keep(views_of(named), "views")
     sends = keep(sends_of(named), "sends")
-    known = keep(lives.known_of(views), "known")
-    lived = keep(lives.lives_of(named, views, known, torn), "lives")
-    bases = keep(lives.bases_of(lived, known), "bases")
     return Silver(
         sends=sends,
-        deliveries=keep(deliveries_of(named, sends, bases), "deliveries"),
-        views=views,
+        deliveries=keep(deliveries_of(named, sends), "deliveries"),
+        views=keep(views_of(named), "views"),
         packets=keep(packets_of(named), "packets"),
-        lives=lived,
-        known=known,
-        bases=bases,
         alone=alone,
     )
 
@@ -132,11 +121,10 @@ def packets_of(named: DataFrame) -> DataFrame:
     )
 
 
-def deliveries_of(named: DataFrame, sends: DataFrame, bases: DataFrame) -> DataFrame:
-    """What was delivered, with the message's first send, the life's view, and its base.
+def deliveries_of(named: DataFrame, sends: DataFrame) -> DataFrame:
+    """What was delivered, with the message's first send and the life's view.
 
-    `view_step` is the step of the life's last view before; `as_sent` is null when no send is known;
-    the life owes the messages of the source above `base`, and none when it is null.
+    `view_step` is the step of the life's last view before; `as_sent` is null when no send is known.
     """
     mine = Window.partitionBy(*HISTORY, "life").orderBy("step")
     placed = named.where("kind IN ('deliver', 'view')").withColumn(
@@ -156,10 +144,8 @@ def deliveries_of(named: DataFrame, sends: DataFrame, bases: DataFrame) -> DataF
         F.collect_set(F.struct("size", "digest")).alias("forms"),
     )
     joined = told.join(sent, [*HISTORY, "source", "number"], "left")
-    joined = joined.join(bases, [*HISTORY, "life", "source"], "left")
     return joined.select(
         *told.columns,
-        "base",
         "sent_us",
         (F.col("t_us") - F.col("sent_us")).alias("latency_us"),
         F.array_contains("forms", F.struct("size", "digest")).alias("as_sent"),

@@ -51,6 +51,8 @@ class Judged:
     """`run, path, row, reason`: rows, and (without a row) files or the rest of them."""
     counts: DataFrame
     """`run, events, quarantined`."""
+    lives: DataFrame
+    """`run, protocol, group, life, end, ended_us`."""
     found: DataFrame
     """All of these in one wide table, persisted."""
 
@@ -96,6 +98,7 @@ def judged(
         ),
         quarantine=rows("quarantine", "path", "row", "reason"),
         counts=rows("count", "events", "quarantined"),
+        lives=rows("life", "protocol", "group", "life", "end", "ended_us"),
         found=found,
     )
 

@@ -50,6 +50,8 @@ class LifePlan:
     octets: int
     span_us: int
     """From its first message to its last."""
+    ended_us: int
+    """The time of its end, or of its last row where it has none."""
     views: int
     members: int | None
     """Of its largest view."""
@@ -171,6 +173,9 @@ def _life(strand: Strand, lut: Array, start: int, codes: Codes) -> LifePlan:
         delivered=strand.delivered,
         octets=strand.octets,
         span_us=(strand.t_high or 0) - (strand.t_low or 0),
+        ended_us=next(
+            (row.t_us for row in strand.few if row.kind in ("leave", "crash")), strand.told_us
+        ),
         views=len(sizes),
         members=max(sizes, default=None),
     )

@@ -83,6 +83,8 @@ class Strand:
     sent: int = 0
     delivered: int = 0
     octets: int = 0
+    told_us: int = 0
+    """The time of its last row."""
     t_low: int | None = None
     t_high: int | None = None
     probe: Row | None = None
@@ -253,6 +255,8 @@ class Survey:
             return
         first_pos = strand.count
         strand.count += rows
+        last = rows - 1 if mine is None else int(np.flatnonzero(mine)[-1])
+        strand.told_us = int(group.said.t_us[start + last])
         self.found.events += rows
         few = IS_FEW[kind] if mine is None else IS_FEW[kind] & mine
         strand.few += [

@@ -30,7 +30,8 @@ _COLUMNS: Final = (
     " detail string, verdict string, path string, row bigint, reason string, events bigint,"
     " quarantined bigint, protocol string, node string, members int, sent bigint,"
     " delivered bigint, views bigint, octets bigint, span_us bigint, messages_per_s double,"
-    " mb_per_s double, p50_us bigint, p90_us bigint, p99_us bigint, p999_us bigint, max_us bigint"
+    " mb_per_s double, p50_us bigint, p90_us bigint, p99_us bigint, p999_us bigint, max_us bigint,"
+    " group string, end string, ended_us bigint"
 )
 FOUND_DDL: Final = _COLUMNS
 _ARROW: Final = {
@@ -196,6 +197,7 @@ def told(
             for law, word in words.items()
         ]
     rows += [{"what": "measure", "run": run, **row} for row in measured(about.plans, found)]
+    rows += [{"what": "life", "run": run, **row} for plan in about.plans for row in _lives(plan)]
     count = sum(1 if places is None else len(places) for _, places, _ in about.quarantined)
     rows.append({"what": "count", "run": run, "events": about.events, "quarantined": count})
     yield pa.RecordBatch.from_pylist(rows, schema=_FOUND)
@@ -203,6 +205,18 @@ def told(
         for at in range(0, 1 if places is None else len(places), ROWS_A_BATCH):
             some = None if places is None else places[at : at + ROWS_A_BATCH]
             yield _quarantine(run, path, some, reason)
+
+
+def _lives(plan: HistoryPlan) -> Iterator[dict[str, Any]]:
+    history = plan.history
+    for life in plan.lives:
+        yield {
+            "protocol": history.protocol,
+            "group": history.group,
+            "life": life.key,
+            "end": history.lives[life.key].end,
+            "ended_us": life.ended_us,
+        }
 
 
 def _quarantine(run: str, path: str, places: Any, reason: str) -> pa.RecordBatch:
