@@ -9,6 +9,7 @@ from typing import Final
 
 from unisono.draw.flights import Life
 from unisono.draw.words import runs
+from unisono.trace.checks import VIEWS
 from unisono.trace.history import VANISHED, life_of, message_of, sender_of
 from unisono.trace.record import LEFT, Row
 
@@ -113,10 +114,12 @@ def _of_row(row: Row, lives: Mapping[str, Life]) -> Mark | None:
         again = life.name != life.node
         kind, text = JOINED, f"{life.name} joins again" if again else "joins"
         told = f"{life.key} joins" + (f", at {row.peer}" if row.peer else "")
-    elif row.kind == "view":
+    elif row.kind in VIEWS:
         names = [lives[each].name if each in lives else each for each in row.members or ()]
-        text = "{" + " ".join(names) + "}"
-        told = f"view {row.view} at {life.key}: {' '.join(row.members or ())}"
+        kind, text = VIEWED, "{" + " ".join(names) + "}"
+        passing = "transitional " * (row.kind != "view")
+        text = f"{passing}{text}"
+        told = f"{passing}view {row.view} at {life.key}: {' '.join(row.members or ())}"
         told += f"; {row.detail}" if row.detail else ""
     elif row.kind == "crash":
         kind, text = CRASHED, "crashes"

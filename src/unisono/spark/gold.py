@@ -54,7 +54,8 @@ def recoveries_of(tables: Silver, lives: DataFrame) -> DataFrame:
     of a life that goes on by itself, as the other side of a split does."""
     mine = Window.partitionBy(*HISTORY, "life").orderBy("step")
     before = F.lag("members").over(mine)
-    dropped = tables.views.withColumn("before", before).where("before IS NOT NULL")
+    regular = tables.views.where("NOT transitional")
+    dropped = regular.withColumn("before", before).where("before IS NOT NULL")
     lost = dropped.select(
         *HISTORY,
         F.col("life").alias("survivor"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from unisono.trace.checks import LEVEL_SQL
+from unisono.trace.checks import LEVEL_SQL, VIEWS
 from unisono.trace.record import PROBE, WORK_KINDS
 
 if TYPE_CHECKING:
@@ -104,11 +104,13 @@ def with_parents(sends: DataFrame, deliveries: DataFrame) -> DataFrame:
 def views_of(named: DataFrame) -> DataFrame:
     """What was installed; `place` counts a life's views from 1."""
     mine = Window.partitionBy(*HISTORY, "life").orderBy("step")
-    return named.where("kind = 'view'").select(
+    return named.where(F.col("kind").isin(*VIEWS)).select(
         *HISTORY,
         *("life", "node", "step", "t_us"),
         F.row_number().over(mine).alias("place"),
         *("view", "members", "detail"),
+        (F.col("kind") == "transitional").alias("transitional"),
+        *("joined", "left", "stayed", "changes"),
     )
 
 
@@ -127,8 +129,8 @@ def deliveries_of(named: DataFrame, sends: DataFrame) -> DataFrame:
     `view_step` is the step of the life's last view before; `as_sent` is null when no send is known.
     """
     mine = Window.partitionBy(*HISTORY, "life").orderBy("step")
-    placed = named.where("kind IN ('deliver', 'view')").withColumn(
-        "view_step", F.max(F.when(F.col("kind") == "view", F.col("step"))).over(mine)
+    placed = named.where(F.col("kind").isin("deliver", *VIEWS)).withColumn(
+        "view_step", F.max(F.when(F.col("kind") != "deliver", F.col("step"))).over(mine)
     )
     told = placed.where("kind = 'deliver'").select(
         *HISTORY,

@@ -18,8 +18,9 @@ from unisono.draw.svg import style, text_of
 from unisono.errors import BadTrace, Misuse
 from unisono.laws import Violation
 from unisono.spark.report.found import Picture
-from unisono.spark.report.places import Near, Told, near, told_of
+from unisono.spark.report.places import BONES, Near, Told, near, told_of
 from unisono.spark.report.words import octets_of
+from unisono.trace.checks import SPOKEN
 from unisono.trace.files import Found, safe_name, trace_files
 from unisono.trace.history import History
 from unisono.trace.record import Row
@@ -36,9 +37,7 @@ HEIGHT_PX_MAX: Final = 1200
 PACKETS_MAX: Final = 150
 COLUMNS_MAX: Final = 7
 """So many nodes stand beside each other; those that the violation is about come first."""
-DRAWN: Final = frozenset(
-    ("send", "deliver", "stable", "view", "join", "leave", "crash", "restart", "packet_out")
-)
+DRAWN: Final = frozenset((*SPOKEN, *BONES, "packet_out"))
 ACCUSED: Final = "accused"
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unisono.laws import Violation
-from unisono.trace.checks import reason_against
+from unisono.trace.checks import SPOKEN, VIEWS, reason_against
 from unisono.trace.files import Found
 from unisono.trace.history import life_of, message_of
 from unisono.trace.parquet import ParquetPart
@@ -25,8 +25,7 @@ NEAR_MAX: Final = 1_500
 """So many rows around a violation are kept,"""
 BONES_MAX: Final = 500
 """and so many of the nearest views, joins and ends, wherever they are."""
-SPOKEN: Final = ("send", "deliver", "stable")
-BONES: Final = ("view", "join", "leave", "crash", "restart")
+BONES: Final = (*VIEWS, "join", "leave", "crash", "restart")
 
 _message = re.compile(r"(.+)#([0-9]{1,19}):([0-9]{1,18})", re.DOTALL).fullmatch
 
@@ -67,12 +66,11 @@ class _Files:
         """The chosen places of a group, as rows; without those that are not judged."""
         columns = (column.to_pylist() for column in table.take(chosen).columns)
         for place, fields in zip(chosen.to_pylist(), zip(*columns, strict=True), strict=True):
-            row = Row._make(fields)
+            row = Row._make(tuple(v) if isinstance(v, list) else v for v in fields)
             if reason_against(row) is None:
                 told = self._told.get((row.node, row.incarnation), -1)
                 if row.step > told:
-                    members = None if row.members is None else tuple(row.members)
-                    yield row._replace(step=start + place, members=members)
+                    yield row._replace(step=start + place)
 
 
 def _where(mask: pa.ChunkedArray) -> pa.Array:
@@ -154,9 +152,9 @@ def told_of(files: Iterable[Found], violations: Sequence[Violation]) -> Told:
                 pc.is_in(table.column("sender"), senders),
             ),
         )
-        mask = pc.or_kleene(about, pc.equal(kind, "view"))
+        mask = pc.or_kleene(about, pc.is_in(kind, pa.array(VIEWS)))
         for row in reading.rows(start, table, _where(mask)):
-            if row.kind == "view":
+            if row.kind in VIEWS:
                 views += 1
                 if views <= ABOUT_MAX:
                     told.views.setdefault(life_of(row), []).append(row)
