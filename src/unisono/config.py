@@ -272,6 +272,14 @@ def check_options(config: Config, offer: Offer) -> Mapping[str, int]:
     return {**offer.options, **config.options}
 
 
+def terms(config: Config) -> Mapping[str, str]:
+    """What all members of a group must have alike, beside their protocol and its options."""
+    return {
+        "fed": str(config.fed).lower(),
+        "message_octets_max": str(config.message_octets_max),
+    }
+
+
 def service_level(asked: str | ServiceLevel) -> ServiceLevel:
     """`safe`, `resilient(2)` or `resilient:2`, `resilient(majority)`, or a level itself."""
     if isinstance(asked, Service | Resilient):

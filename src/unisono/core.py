@@ -340,6 +340,9 @@ class Setting:
     """False: a sender that is not a member, where the protocol has such."""
     options: Mapping[str, int] = field(default_factory=dict)
     """The protocol's own parameters, in the units their names end with."""
+    terms: Mapping[str, str] = field(default_factory=dict)
+    """What else all members must have alike: options of the world that the protocol does not
+    know."""
 
 
 class Maker(Protocol):

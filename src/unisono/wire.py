@@ -35,6 +35,9 @@ NO_LIFE: Final = 0
 #                   magic version protocol kind flags group life
 _FRONT: Final = Struct("!HBBBBQQ")
 FRONT_OCTETS: Final = _FRONT.size
+_NOTE: Final = Struct("!HB")
+NOTE: Final = 0
+"""In place of the version: a note, which is the same in every version."""
 _SUM: Final = Struct("<I")
 SUM_OCTETS: Final = _SUM.size
 ENVELOPE_OCTETS: Final = FRONT_OCTETS + SUM_OCTETS
@@ -72,6 +75,19 @@ def seal(protocol: int, kind: int, group: int, life: int, body: Buffer) -> bytes
     """One datagram: front, body, checksum."""
     front = _FRONT.pack(MAGIC, VERSION, protocol, kind, 0, group, life)
     return b"".join((front, body, _SUM.pack(crc32(body, crc32(front, SOUND)))))
+
+
+def seal_note(body: Buffer) -> bytes:
+    """A datagram that belongs to no protocol."""
+    whole = _NOTE.pack(MAGIC, NOTE) + body
+    return whole + _SUM.pack(crc32(whole, SOUND))
+
+
+def note_in(packet: Buffer) -> memoryview | None:
+    """The body of a note; nothing of any other packet."""
+    if len(packet) < _NOTE.size + SUM_OCTETS or _NOTE.unpack_from(packet) != (MAGIC, NOTE):
+        return None
+    return memoryview(packet)[_NOTE.size : -SUM_OCTETS] if are_sound(packet) else None
 
 
 def seal_alike(
@@ -164,10 +180,12 @@ def unseal(packet: Buffer, protocol: int, group: int, sound: bool = False) -> En
         raise BadPacket("version")
     if flags or not (sound or are_sound(packet)):
         raise BadPacket("corrupt")
+    if its_group >> 32 != group >> 32:
+        raise BadPacket("group")
     if its_protocol != protocol:
         raise BadPacket("protocol")
     if its_group != group:
-        raise BadPacket("group")
+        raise BadPacket("terms")
     return Envelope(kind, life, memoryview(packet)[FRONT_OCTETS:-SUM_OCTETS])
 
 

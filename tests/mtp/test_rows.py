@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from unisono.model import Buffer, Burst, Packets
 from unisono.net.outbox import runs
+from unisono.parts.admission import Terms
 from unisono.parts.door import Alike, Door
 from unisono.parts.packing import sliced
 from unisono.protocols.mtp.packets import (
@@ -39,7 +40,7 @@ PACE = Pace(10_000, 256, 3)
 
 
 def door() -> Door:
-    return Door(PROTOCOL, KINDS, "g")
+    return Door(PROTOCOL, KINDS, Terms("g"))
 
 
 def one_by_one(packets: list[Packet]) -> list[tuple[Any, ...]]:

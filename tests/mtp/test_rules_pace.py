@@ -9,6 +9,7 @@ import pytest
 
 from tests.mtp.theatre import Room, core, delivered, forged, step, together
 from unisono.core import Expired
+from unisono.parts.admission import Terms
 from unisono.parts.door import Door
 from unisono.protocols.mtp.council import NO_HEADER
 from unisono.protocols.mtp.figure import Timer
@@ -90,7 +91,7 @@ def test_what_members_hold_is_bounded_while_one_reads_nothing() -> None:
 @pytest.mark.rule("MTP-17")
 @pytest.mark.parametrize("dally", [0, 1, 4])
 def test_a_consumer_waits_a_random_time_before_it_asks(dally: int) -> None:
-    inlet = Inlet(Door(PROTOCOL, KINDS, "g"), Pace(10_000, 8, 3), dally, Random(3))
+    inlet = Inlet(Door(PROTOCOL, KINDS, Terms("g")), Pace(10_000, 8, 3), dally, Random(3))
     waits = Counter[int]()
     for number in range(1, 400):
         message = inlet.at(number)

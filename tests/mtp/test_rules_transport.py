@@ -19,6 +19,7 @@ from tests.mtp.theatre import (
     together,
 )
 from unisono.core import Deliver, Effect, Expired, Install, Multicast, Received, Send
+from unisono.parts.admission import Terms
 from unisono.parts.door import Door
 from unisono.protocols.mtp.agreement import ACCEPTED, PENDING
 from unisono.protocols.mtp.council import NO_HEADER
@@ -197,7 +198,9 @@ def test_a_producer_has_a_window_for_each_of_its_tokens(
     window: int, tokens: int, packets: int
 ) -> None:
     header = write_header(Header(1, 1, 0, 1, 1, 10_000, window, 3, 8))
-    outlet = Outlet(Door(PROTOCOL, KINDS, "g"), Pace(10_000, window, 3), 0, lambda number: header)
+    outlet = Outlet(
+        Door(PROTOCOL, KINDS, Terms("g")), Pace(10_000, window, 3), 0, lambda number: header
+    )
     for number in range(tokens):
         outlet.send(Held(1, 1 + number, [b"x"] * 5_000))
     out: list[Effect] = []

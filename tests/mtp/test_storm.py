@@ -11,6 +11,7 @@ from tests.mtp.storm import BEHIND, DALLIES, HEAD, MESSAGES, OUTSIDE, Tally, sto
 from unisono.core import EVERYONE, Effect, Send
 from unisono.core import Target as To
 from unisono.model import Address
+from unisono.parts.admission import Terms
 from unisono.parts.door import Door
 from unisono.protocols.mtp.packets import KINDS, PROTOCOL, Header, write_header
 from unisono.protocols.mtp.transport import Held, Outlet, Pace
@@ -66,7 +67,7 @@ class Sender:
 
     def __init__(self, dally: int) -> None:
         header = write_header(Header(1, 1, 0, 1, 1, HEARTBEAT_US, 64, 3, 8))
-        door, pace = Door(PROTOCOL, KINDS, "g"), Pace(HEARTBEAT_US, 64, 3)
+        door, pace = Door(PROTOCOL, KINDS, Terms("g")), Pace(HEARTBEAT_US, 64, 3)
         self.outlet = Outlet(door, pace, dally, lambda base: header)
         self.outlet.send(Held(1, 1, [b"x", b"y", b"z"]))
         self.outlet.pump(HEARTBEAT_US, [])

@@ -39,6 +39,10 @@ class Room(Stage):
         super().__init__()
         self.sent: list[Sent] = []
 
+    def born(self, actor: Actor) -> None:
+        """Packets of our making name the group and say nothing of its terms."""
+        actor.inner.door.group = GROUP
+
     def _carry(self, actor: Actor, to: Any, packets: list[bytes]) -> None:
         for sealed in packets:
             envelope = unseal(sealed, PROTOCOL, GROUP)

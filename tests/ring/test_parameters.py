@@ -105,11 +105,14 @@ def test_who_waits_in_vain_is_told_how_many_are_needed() -> None:
 
 def test_a_group_of_another_size_is_not_joined() -> None:
     room = started("a", "b", "c", sites=3)
+    room.has_terms = True
     room.obey("join a b c")
     gather(room, *"abc")
     room._options["sites"] = 4
     said = room.obey("start ring d\njoin d\nadvance 500ms")
-    assert "d stops: the group has sites=3, this process sites=4" in said
+    assert (
+        "d stops: the group 'stage' has sites=3 and this member has sites=4: give sites=3" in said
+    )
 
 
 def test_a_full_group_refuses() -> None:

@@ -26,7 +26,7 @@ from unisono.protocols.ring.packets import (
     read,
 )
 from unisono.protocols.ring.turn import Run, write_runs
-from unisono.wire import seal, tag_of, unseal
+from unisono.wire import note_in, seal, tag_of, unseal
 
 GROUP = tag_of("stage")
 LATE_MS = 6_000
@@ -53,7 +53,7 @@ Losing = Callable[[str, str, Any], bool]
 
 
 def opened(packet: Buffer) -> Packet:
-    envelope = unseal(packet, PROTOCOL, GROUP)
+    envelope = unseal(packet, PROTOCOL, int.from_bytes(packet[6:14], "big"))
     return read(envelope.kind, envelope.life, envelope.body)
 
 
@@ -64,12 +64,20 @@ class Room(Stage):
         super().__init__()
         self.sent: list[Sent] = []
         self.loses: Losing | None = None
+        self.has_terms = False
+        """Members are told apart by their options, and packets of our making by none."""
         self.heard: dict[str, list[tuple[int, Message]]] = {}
         """Per member: when it delivered what."""
 
+    def born(self, actor: Actor) -> None:
+        """Packets of our making name the group and say nothing of its terms."""
+        if not self.has_terms:
+            actor.inner.door.group = GROUP
+
     def _carry(self, actor: Actor, to: Any, packets: list[bytes]) -> None:
         for sealed in packets:
-            self.sent.append(Sent(self.now_us, actor.name, to, opened(sealed), sealed))
+            if note_in(sealed) is None:
+                self.sent.append(Sent(self.now_us, actor.name, to, opened(sealed), sealed))
         if self.loses is None:
             super()._carry(actor, to, packets)
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.scenarios.stage import Stage
+from tests.scenarios.stage import Actor, Stage
 from unisono.core import Effect, Event, Received, Send
 from unisono.model import Address
 from unisono.protocols.rmcast.core import Rmcast
@@ -24,9 +24,17 @@ from unisono.wire import seal, tag_of, unseal
 GROUP = tag_of("stage")
 
 
+class Room(Stage):
+    """A stage for packets of our making."""
+
+    def born(self, actor: Actor) -> None:
+        """Packets of our making name the group and say nothing of its terms."""
+        actor.inner.door.group = GROUP
+
+
 def together(*names: str, **options: int) -> Stage:
     """A stage on which these are members of one group, and quiet."""
-    stage = Stage()
+    stage = Room()
     settings = " ".join(f"{key}={value}" for key, value in options.items())
     stage.obey(f"start rmcast {' '.join(names)} {settings}\njoin {' '.join(names)}\nadvance 1200ms")
     for name in names:

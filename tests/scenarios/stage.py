@@ -70,6 +70,9 @@ class Actor:
         """Its place in `start`: what a protocol with roles appoints by."""
         self.address = Address(f"10.0.0.{index + 1}", 7000)
         self.incarnation = 0
+        self.protocol = ""
+        self.own: dict[str, int] = {}
+        """Where it is set otherwise than the others."""
         self.core: Tap | None = None
         self.inner: Any = None
         self.lives: list[Any] = []
@@ -142,21 +145,41 @@ class Stage:
         for name in names:
             actor = self.actors[name]
             actor.incarnation += 1
-            state = self._options.get("state", 0)
+            given = {**self._options, **actor.own}
+            state = given.pop("state", 0)
+            octets, message = given.pop("packet", 1400), given.pop("message", 64 << 20)
             member = Member(name, actor.address, actor.incarnation)
-            options = {k: v for k, v in self._options.items() if k not in ("state", "packet")}
-            actor.inner = self._offer.make(
+            terms = {"fed": "true"} if given.pop("fed", 0) else {}
+            its = offer(actor.protocol) if actor.protocol else self._offer
+            options = {k: v for k, v in given.items() if its is self._offer or k in its.options}
+            actor.inner = its.make(
                 Setting(
                     member,
                     "stage",
                     seed=len(self.actors) * 100 + actor.incarnation + ord(name[0]),
-                    packet_octets_max=self._options.get("packet", 1400),
+                    packet_octets_max=octets,
+                    message_octets_max=message,
                     with_state=bool(state),
-                    options=self._offer.appoint(actor.index, len(self.actors), options),
+                    options=its.appoint(actor.index, len(self.actors), options),
+                    terms=terms,
                 )
             )
+            self.born(actor)
             actor.lives.append(actor.inner)
             actor.core = Tap(actor.inner, self._offer.name, "stage", self.sink, detail=False)
+
+    def born(self, actor: Actor) -> None:
+        """A core was made: for those who look inside."""
+
+    def do_unlike(self, name: str, *words: str) -> None:
+        """Somebody set this one otherwise than the others: `unlike c mtp state=1`."""
+        actor = self.actors[name]
+        for word in words:
+            key, given, value = word.partition("=")
+            if given:
+                actor.own[key] = int(value)
+            else:
+                actor.protocol = word
 
     def do_double(self, name: str, other: str) -> None:
         """Another process with the same role, elsewhere: somebody made a mistake."""

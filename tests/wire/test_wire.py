@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from unisono.errors import BadPacket
 from unisono.model import Address, Burst, Member
 from unisono.parts import door
+from unisono.parts.admission import Terms
 from unisono.parts.door import FRONTS_MAX, ROW_COUNT, Alike, Door
 from unisono.wire import (
     ENVELOPE_OCTETS,
@@ -38,6 +39,8 @@ members = st.builds(
     st.builds(Address, hosts, st.integers(0, 65535)),
     st.integers(0, 2**63 - 1),
 )
+
+G = Terms("g")
 
 
 @given(st.integers(0, 255), st.integers(0, 2**64 - 1), st.binary(max_size=300))
@@ -91,7 +94,7 @@ def test_what_comes_together_is_opened_as_each_alone_would_be(
     told: list[tuple[int, bytes, int]], octets: int, data: st.DataObject
 ) -> None:
     packets = [
-        bytearray(seal(4, kind, tag_of("g"), 9, head + index.to_bytes(2, "big") + b"rest"))
+        bytearray(seal(4, kind, G.tag, 9, head + index.to_bytes(2, "big") + b"rest"))
         for kind, head, index in told
     ]
     for packet in packets:
@@ -101,7 +104,7 @@ def test_what_comes_together_is_opened_as_each_alone_would_be(
     if packets and data.draw(st.booleans(), label="the last is cut short"):
         packets[-1] = packets[-1][: data.draw(st.integers(1, len(packets[-1])))]
     size = len(packets[0]) if packets else 1
-    one, many = Door(4, {5: "five", 6: "six"}, "g"), Door(4, {5: "five", 6: "six"}, "g")
+    one, many = Door(4, {5: "five", 6: "six"}, G), Door(4, {5: "five", 6: "six"}, G)
     alone = list(one.admit(packets))
     burst = Burst(memoryview(b"".join(packets)), size)
     together: list[Envelope] = []
@@ -117,8 +120,8 @@ def test_what_comes_together_is_opened_as_each_alone_would_be(
 
 
 def test_who_was_let_in_before_is_looked_at_again() -> None:
-    door = Door(4, {5: "five"}, "g")
-    good = seal(4, 5, tag_of("g"), 9, b"body")
+    door = Door(4, {5: "five"}, G)
+    good = seal(4, 5, G.tag, 9, b"body")
     assert [bytes(each.body) for each in door.admit([good, good])] == [b"body", b"body"]
     broken = bytearray(good)
     broken[-1] ^= 1
@@ -135,7 +138,7 @@ def test_who_was_let_in_before_is_looked_at_again() -> None:
 def test_any_error_in_a_burst_is_noticed_by_one_checksum(
     bodies: list[bytes], data: st.DataObject
 ) -> None:
-    packets = bytearray().join(seal(4, 5, tag_of("g"), 9, body) for body in bodies)
+    packets = bytearray().join(seal(4, 5, G.tag, 9, body) for body in bodies)
     assert are_sound(packets)
     at = data.draw(st.integers(0, len(packets) - 1))
     for more in range(data.draw(st.integers(1, 4), label="octets in a row")):
@@ -147,10 +150,10 @@ def test_any_error_in_a_burst_is_noticed_by_one_checksum(
 def test_packets_that_are_cut_apart_in_the_wrong_place_are_not_taken(lengths: list[int]) -> None:
     """As a whole they are sound, but only the first of those that follow a longer one, or a shorter
     one, is where it seems to be."""
-    packets = [seal(4, 5, tag_of("g"), 9, b"head\0\0" + bytes(length)) for length in lengths]
+    packets = [seal(4, 5, G.tag, 9, b"head\0\0" + bytes(length)) for length in lengths]
     burst = Burst(memoryview(b"".join(packets)), len(packets[0]))
     known = {bytes(packet[FRONT_OCTETS:-SUM_OCTETS]) for packet in packets}
-    for opened in Door(4, {5: "five"}, "g").admit_alike(burst, 4):
+    for opened in Door(4, {5: "five"}, G).admit_alike(burst, 4):
         for _, _, body in opened.envelopes() if isinstance(opened, Alike) else (opened,):
             assert bytes(body) in known
 
@@ -166,13 +169,13 @@ def test_packets_of_which_none_is_like_its_neighbour_cost_no_more_than_alone(
 
     monkeypatch.setattr(door, "open_alike", counted)
     bodies = [bytes([n % 7, n % 3]) + bytes(20) for n in range(600)]
-    packets = b"".join(seal(4, 5, tag_of("g"), 9, body) for body in bodies)
+    packets = b"".join(seal(4, 5, G.tag, 9, body) for body in bodies)
     burst = Burst(memoryview(packets), len(packets) // 600)
-    assert len(list(Door(4, {5: "five"}, "g").admit_alike(burst, 2))) == 600
+    assert len(list(Door(4, {5: "five"}, G).admit_alike(burst, 2))) == 600
     assert not looked_at
-    alike = seal_alike(4, 5, tag_of("g"), 9, b"head", [bytes(9)] * 600)
+    alike = seal_alike(4, 5, G.tag, 9, b"head", [bytes(9)] * 600)
     burst = Burst(memoryview(alike), len(alike) // 600)
-    found = list(Door(4, {5: "five"}, "g").admit_alike(burst, 4))
+    found = list(Door(4, {5: "five"}, G).admit_alike(burst, 4))
     assert len(found) == -(-600 // ROW_COUNT) and max(looked_at) == ROW_COUNT
 
 
@@ -186,6 +189,8 @@ def test_packets_of_which_none_is_like_its_neighbour_cost_no_more_than_alone(
         (seal(4, 5, tag_of("g"), 9, b"x") + b"y", "corrupt"),
         (seal(3, 5, tag_of("g"), 9, b"x"), "protocol"),
         (seal(4, 5, tag_of("other"), 9, b"x"), "group"),
+        (seal(4, 5, tag_of("g") ^ 1, 9, b"x"), "terms"),
+        (seal(3, 5, tag_of("other"), 9, b"x"), "group"),
     ],
 )
 def test_what_is_not_ours_is_told_apart(packet: bytes, reason: str) -> None:

@@ -7,16 +7,16 @@ import logging
 import os
 import random
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from unisono import config as configs
 from unisono.config import Config
-from unisono.core import Congested, Leave, Offer, Request, Setting
+from unisono.core import Cause, Congested, Leave, Offer, Request, Setting
 from unisono.errors import Misuse, Stopped, TooLarge, UnisonoError
 from unisono.group.fed import HEADER_OCTETS_MAX, Fed, Feeding, check_ordered
+from unisono.group.joining import Joining
 from unisono.group.traced import Traced
 from unisono.model import Buffer, Member, ServiceLevel, View
 from unisono.net import where
@@ -67,27 +67,6 @@ def join(
 def check_shedding(config: Config, with_state: bool) -> None:
     if config.slow == "shed" and (with_state or config.fed):
         raise Misuse("slow='shed' loses messages, so there is no state to hand over: use 'block'")
-
-
-class Joining:
-    """A group about to be joined: await it, or enter it."""
-
-    def __init__(self, group: Group) -> None:
-        self._group = group
-
-    def __await__(self) -> Generator[Any, None, Group]:
-        return self._group._join().__await__()
-
-    async def __aenter__(self) -> Group:
-        return await self._group._join()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._group.leave()
 
 
 class Group(Feeding):
@@ -356,6 +335,7 @@ class Group(Feeding):
             with_state=self._with_state,
             durable=bool(self.config.stable),
             options=self._options,
+            terms=configs.terms(self.config),
         )
 
     def _life_ended(self, reason: str | None) -> None:
@@ -366,7 +346,7 @@ class Group(Feeding):
         if reason and self._view is None and f"name {self._name} is taken" in reason:
             reason += ": give another name="
         again = self.config.rejoin or (bool(reason) and self._began_apart(reason or ""))
-        if reason is not None and again and not leaving:
+        if reason is not None and again and not leaving and not self._was_refused():
             self._speaker.end(None)
             if self._rejoining is not None:
                 self._rejoining.cancel()
@@ -374,6 +354,11 @@ class Group(Feeding):
             return
         text = reason or "left the group"
         self._finish(text, None if reason is None or leaving else Stopped(reason))
+
+    def _was_refused(self) -> bool:
+        """At the door, by those it never was with: to ask again would not help."""
+        refused = self._life is not None and self._life.driver.cause is Cause.REFUSED
+        return refused and (self._view is None or len(self._view.members) == 1)
 
     def _began_apart(self, reason: str) -> bool:
         """Members that start together may found their group twice before they hear of each other.

@@ -14,6 +14,7 @@ from unisono.core import (
     Answer,
     Arm,
     Capture,
+    Cause,
     Checkpoint,
     Core,
     Deliver,
@@ -38,6 +39,7 @@ from unisono.net.udp import Endpoint
 
 LATE_US = 10_000
 """A timer this late means that we slept: first hear what came meanwhile."""
+WARNED_MAX = 4
 EXPIRIES_MAX = 256
 """One wake-up lets at most this many timers expire, so that the sockets have their turn."""
 
@@ -92,8 +94,12 @@ class Driver:
         self._end: tuple[str | None] | None = None
         self._farewell: Event | None = None
         self.ended_by_core = False
+        self.cause: Cause | None = None
+        """Why the core stopped, if it did."""
         self.warning = ""
         """Why the member cannot do its work for now; nothing while it can."""
+        self.warned: deque[str] = deque(maxlen=WARNED_MAX)
+        """The last warnings, whether they were taken back or not."""
 
     def start(self, *events: Event) -> None:
         self.endpoint.attach(self._loop, self._heard)
@@ -235,7 +241,8 @@ class Driver:
                 self._warn(text)
             case Depart():
                 self._finish(None)
-            case Fail(reason):
+            case Fail(reason, cause):
+                self.cause = cause
                 self._finish(reason)
 
     def _tell_persisted(self, key: Hashable) -> None:
@@ -245,6 +252,7 @@ class Driver:
     def _warn(self, text: str) -> None:
         if text and text != self.warning:
             log.warning("member %s: %s", self.core.me, text)
+            self.warned.append(text)
         elif self.warning and not text:
             log.warning("member %s goes on", self.core.me)
         self.warning = text

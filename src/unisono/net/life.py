@@ -104,10 +104,11 @@ class Life:
         drops = [
             f"{n} {count}" for n, count in sorted(counts.items()) if n[:5] == "drop." and count
         ]
+        warned = "".join(f"; {text}" for text in dict.fromkeys(self.driver.warned))
         return (
             f"over {self.endpoint.where} as {self.core.me} at {self.endpoint.address};"
             f" {counts['net.out.packets']} packets went out, {counts['net.in.packets']} came in,"
-            f" drops: {', '.join(drops) or 'none'}"
+            f" drops: {', '.join(drops) or 'none'}{warned}"
         )
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Burst, Packets
+from unisono.parts.admission import Terms
 from unisono.wire import (
     ENVELOPE_OCTETS,
     FRONT_OCTETS,
@@ -16,10 +17,10 @@ from unisono.wire import (
     Envelope,
     are_sound,
     begin_alike,
+    note_in,
     open_alike,
     seal,
     seal_alike,
-    tag_of,
     unseal,
 )
 
@@ -27,6 +28,10 @@ ROW_COUNT: Final = 128
 """Packets that are opened at once."""
 FRONTS_MAX: Final = 64
 """Fronts that are known again."""
+NOTES_MAX: Final = 4
+"""Notes that are kept of one burst."""
+UNLIKE: Final = frozenset(("protocol", "terms", "version"))
+"""Why a packet is turned away that may be of our group, from one with other options."""
 
 
 class Alike(NamedTuple):
@@ -59,12 +64,28 @@ class Alike(NamedTuple):
 class Door:
     """Seals what goes out and opens what comes in, for one protocol and one group."""
 
-    __slots__ = ("_fronts", "_group", "_kinds", "_protocol", "counts", "life")
+    __slots__ = (
+        "_fronts",
+        "_kinds",
+        "_protocol",
+        "counts",
+        "group",
+        "life",
+        "notes",
+        "odd",
+        "unlike",
+    )
 
-    def __init__(self, protocol: int, kinds: dict[int, str], group: str) -> None:
+    def __init__(self, protocol: int, kinds: dict[int, str], terms: Terms) -> None:
         self._protocol = protocol
         self._kinds = kinds
-        self._group = tag_of(group)
+        self.group = terms.tag
+        """What the envelope says of the group: its name, and what its members have alike."""
+        self.odd = False
+        """Something came for `Admission` to look at."""
+        self.unlike = False
+        """Somebody spoke who has other terms."""
+        self.notes: list[memoryview] = []
         self._fronts: dict[bytes, tuple[int, int, str]] = {}
         """Those of packets that were let in: kind, life, and the name they are counted by."""
         self.counts: dict[str, int] = {}
@@ -117,9 +138,9 @@ class Door:
                 self.counts[name] += count
                 return Envelope(kind, life, memoryview(packet)[FRONT_OCTETS:-SUM_OCTETS])
         try:
-            envelope = unseal(packet, self._protocol, self._group, sound=alike > 0)
+            envelope = unseal(packet, self._protocol, self.group, sound=alike > 0)
         except BadPacket as bad:
-            self.drop(bad.reason, count)
+            self._turn_away(packet, bad.reason, count)
             return None
         its_kind = self._kinds.get(envelope.kind)
         if its_kind is None:
@@ -132,6 +153,16 @@ class Door:
         self._fronts[front] = (envelope.kind, envelope.life, name)
         return envelope
 
+    def _turn_away(self, packet: Buffer, reason: str, count: int) -> None:
+        if (note := note_in(packet)) is not None:
+            self.odd = True
+            if len(self.notes) < NOTES_MAX:
+                self.notes.append(note)
+            return
+        self.drop(reason, count)
+        if reason in UNLIKE:
+            self.odd = self.unlike = True
+
     def sent(self, kind: int, count: int) -> None:
         self.count(f"out.{self._kinds[kind]}", count)
 
@@ -140,9 +171,9 @@ class Door:
     ) -> bytes:
         """Packets of one kind and length, side by side: head, index, piece. They are not
         counted."""
-        return seal_alike(self._protocol, kind, self._group, life, head, pieces, first)
+        return seal_alike(self._protocol, kind, self.group, life, head, pieces, first)
 
     def seal(self, kind: int, body: Buffer, life: int | None = None) -> bytes:
         self.count(f"out.{self._kinds[kind]}")
         its_life = self.life if life is None else life
-        return seal(self._protocol, kind, self._group, its_life, body)
+        return seal(self._protocol, kind, self.group, its_life, body)

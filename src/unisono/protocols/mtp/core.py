@@ -21,11 +21,9 @@ from unisono.core import (
 from unisono.errors import BadPacket
 from unisono.fsa import Machine
 from unisono.model import Member
+from unisono.parts.admission import Admission, Terms
 from unisono.parts.door import Alike, Door
-from unisono.protocols.mtp.agreement import (
-    Consumer,
-    Producer,
-)
+from unisono.protocols.mtp.agreement import Consumer, Producer
 from unisono.protocols.mtp.batch import Said
 from unisono.protocols.mtp.chair import Chair
 from unisono.protocols.mtp.council import NO_HEADER, Council
@@ -59,7 +57,7 @@ from unisono.protocols.mtp.packets import (
     key_of,
     write_header,
 )
-from unisono.protocols.mtp.parameters import Parameters
+from unisono.protocols.mtp.parameters import Parameters, alike
 from unisono.protocols.mtp.reading import heard
 from unisono.protocols.mtp.speech import Speech
 from unisono.protocols.mtp.transport import (
@@ -85,7 +83,9 @@ class Mtp:
         self.with_state = setting.with_state
         self.parameters = Parameters.of(setting.options)
         self.dice = Random(setting.seed)
-        self.door = Door(PROTOCOL, KINDS, setting.group)
+        terms = Terms.of(setting, "mtp", alike(setting.options))
+        self.door = Door(PROTOCOL, KINDS, terms)
+        self.admission = Admission(self.door, terms)
         parameters = self.parameters
         self.pace = Pace(parameters.heartbeat_us, parameters.window, parameters.retention)
         self.consumer = Consumer(parameters.tokens)
@@ -157,6 +157,8 @@ class Mtp:
                 for packet in heard(opened, self.door.drop):
                     if self._is_right(packet, out):
                         self.machine.fire(packet, out)
+            if self.door.odd:
+                self.entrance.look(out)
         else:
             self.machine.fire(event, out)
         if self.machine.state in INSIDE:

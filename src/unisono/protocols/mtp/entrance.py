@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from unisono.core import EVERYONE, Adopt, Arm, Captured, Effect, Install, Persist, Send
+from unisono.core import EVERYONE, Adopt, Arm, Captured, Cause, Effect, Install, Persist, Send
 from unisono.errors import BadPacket
 from unisono.parts.transfer import Giver, Taker
 from unisono.protocols.mtp.agreement import Consumer
 from unisono.protocols.mtp.council import NO_HEADER
 from unisono.protocols.mtp.decision import value_of
-from unisono.protocols.mtp.figure import LEAVING, Timer
+from unisono.protocols.mtp.figure import INSIDE, LEAVING, Timer
 from unisono.protocols.mtp.packets import (
     HEADER_OCTETS,
     STATE_OCTETS,
@@ -63,6 +63,13 @@ class Entrance:
         self._left_at = 0
         self._linger_us = 0
         self._waited = False
+
+    def look(self, out: list[Effect]) -> None:
+        """Somebody has other options than we have: one of us is at the wrong door."""
+        core = self._core
+        size = len(core.web.members) if core.machine.state in INSIDE else 0
+        if reason := core.admission.look(core.source, core.now_us, size, out):
+            core.doom(reason, Cause.REFUSED)
 
     # -- joining ----------------------------------------------------------------------------------
 

@@ -115,6 +115,7 @@ def enter(me: Mtp, packet: Confirm, out: list[Effect]) -> None:
 
 
 def give_up(me: Mtp, packet: Refuse, out: list[Effect]) -> None:
+    me.doom(packet.reason, Cause.REFUSED)
     me.stop(packet.reason, out)
 
 

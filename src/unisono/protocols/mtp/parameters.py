@@ -153,6 +153,11 @@ class Parameters:
         )
 
 
+def alike(options: Mapping[str, int]) -> Mapping[str, int]:
+    """Those that are the same at every member."""
+    return {k: v for k, v in {**DEFAULTS, **options}.items() if k != "master"}
+
+
 def _between(chosen: Mapping[str, int], name: str, least: int, most: int) -> None:
     if not least <= chosen[name] <= most:
         raise Misuse(f"mtp option {name} must be {least} to {most}, got {chosen[name]}")

@@ -143,6 +143,9 @@ class Site(Desk):
                         self._hear(packet, out)
                         if self._internal:
                             self._settle(out)
+            if self.door.odd:
+                news = True
+                self.entrance.look(event.source, out)
             if not news:
                 return out
         elif isinstance(event, Expired):
@@ -198,12 +201,9 @@ class Site(Desk):
 
     def _route(self, code: Code, packet: Any, out: list[Effect]) -> None:
         """The machine whose event it is."""
-        if code is Code.E_REFEND:
-            self.receive.take(code, packet, out)
-            self.send.take(code, packet, out)
-        elif code is Code.E_REFSTART:
-            self.in_force = False
-            self._taking = None
+        if code is Code.E_REFEND or code is Code.E_REFSTART:
+            if code is Code.E_REFSTART:
+                self.in_force, self._taking = False, None
             self.receive.take(code, packet, out)
             self.send.take(code, packet, out)
         elif code in _OF_SEND:

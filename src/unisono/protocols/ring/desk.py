@@ -8,6 +8,7 @@ from typing import Any, Final
 from unisono.core import EVERYONE, Arm, Disarm, Effect, Persist, Send, Setting
 from unisono.errors import BadPacket
 from unisono.model import Burst, Bursts, Member, Packets
+from unisono.parts.admission import Admission, Terms
 from unisono.parts.door import Door
 from unisono.protocols.ring.codes import KINDS, Code, Timer
 from unisono.protocols.ring.ordering import Ordering, Turn
@@ -22,7 +23,7 @@ from unisono.protocols.ring.packets import (
     Version,
     key_of,
 )
-from unisono.protocols.ring.parameters import Parameters
+from unisono.protocols.ring.parameters import DEFAULTS, Parameters
 from unisono.protocols.ring.ring import NO_RECORD, Ring, Seat, read_record
 from unisono.wire import ENVELOPE_OCTETS, Writer
 
@@ -39,7 +40,9 @@ class Desk:
         self.key = key_of(setting.me)
         self.packet_octets_max = setting.packet_octets_max
         self.parameters = Parameters.of(setting.options)
-        self.door = Door(PROTOCOL, KINDS, setting.group)
+        terms = Terms.of(setting, "ring", {**DEFAULTS, **setting.options})
+        self.door = Door(PROTOCOL, KINDS, terms)
+        self.admission = Admission(self.door, terms)
         self.ordering = Ordering(self.key, setting.message_octets_max, self.door.drop)
         self.now_us = 0
         self.ring = Ring()
@@ -156,11 +159,6 @@ class Desk:
 
     def tell(self, member: Member, code: Code, reason: str, out: list[Effect]) -> None:
         self.to(member, code, Writer().text(reason).member(member).done(), out)
-
-    def refuse_sites(self, packet: Person, out: list[Effect]) -> None:
-        mine, theirs = self.parameters.sites, packet.sites
-        reason = f"the group has sites={mine}, this process sites={theirs}"
-        self.refuse(packet.member, reason, out)
 
     def refuse(self, member: Member, reason: str, out: list[Effect]) -> None:
         self.tell(member, Code.REFUSE, reason, out)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from unisono.core import Adopt, Captured, Effect
-from unisono.model import Member
+from unisono.core import Adopt, Captured, Cause, Effect
+from unisono.model import Address, Member
 from unisono.parts.transfer import Giver, Taker
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.packets import (
@@ -64,6 +64,13 @@ class Entrance:
         self._quit_us = 0
         self._quit_rounds = 0
         self._blocked_rounds = 0
+
+    def look(self, source: Address, out: list[Effect]) -> None:
+        """Somebody has other options than we have: one of us is at the wrong door."""
+        core = self._core
+        size = len(core.ring.seats) if core.stream.has_view else 0
+        if reason := core.admission.look(source, core.now_us, size, out):
+            core.doom(reason, Cause.REFUSED)
 
     # -- wanting in --------------------------------------------------------------------------------
 
@@ -175,9 +182,6 @@ class Entrance:
                 most = core.parameters.members_count_max
                 core.refuse(member, f"the group is full: members_count_max={most}", out)
                 return
-        if packet.sites != core.parameters.sites:
-            core.refuse_sites(packet, out)
-            return
         fresh = not self.has_changes()
         if len(self._joiners) < JOINERS_MAX or member.name in self._joiners:
             self._joiners[member.name] = (packet, core.now_us)

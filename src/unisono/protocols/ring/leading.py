@@ -130,9 +130,6 @@ class Leading(Following):
         if name == core.me.name or (known is not None and self._is_namesake(known, packet)):
             core.refuse(packet.member, f"the name {name} is taken", out)
             return
-        if packet.sites != core.parameters.sites:
-            core.door.drop("sites")  # Who is wrong is told by the ring, once there is one.
-            return
         if known is None and len(self.answers) + len(self._stale) >= SITES_MAX:
             core.door.drop("crowd")
             return

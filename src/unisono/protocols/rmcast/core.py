@@ -22,6 +22,7 @@ from unisono.core import (
 from unisono.errors import BadPacket
 from unisono.fsa import Machine
 from unisono.model import Address, Member, Service
+from unisono.parts.admission import Admission, Terms
 from unisono.parts.door import Door
 from unisono.protocols.rmcast.entrance import Entrance
 from unisono.protocols.rmcast.failure import Detector
@@ -51,7 +52,7 @@ from unisono.protocols.rmcast.packets import (
     read_control,
     write_header,
 )
-from unisono.protocols.rmcast.parameters import Parameters
+from unisono.protocols.rmcast.parameters import DEFAULTS, Parameters
 from unisono.protocols.rmcast.roster import Peer, Roster
 from unisono.wire import ENVELOPE_OCTETS, Envelope
 
@@ -63,7 +64,9 @@ class Rmcast:
         self.me = setting.me
         self.packet_octets_max = setting.packet_octets_max
         self.parameters = Parameters.of(setting.options)
-        self.door = Door(PROTOCOL, KINDS, setting.group)
+        terms = Terms.of(setting, "rmcast", {**DEFAULTS, **setting.options})
+        self.door = Door(PROTOCOL, KINDS, terms)
+        self.admission = Admission(self.door, terms)
         self.roster = Roster(setting.me)
         self.ordering = Ordering(setting, self.roster, self.door)
         self.detector = Detector(self.parameters, self.roster, self.ordering)
@@ -107,6 +110,8 @@ class Rmcast:
                 packet = self._open(envelope, event.source, out)
                 if packet is not None:
                     self.machine.fire(packet, out)
+            if self.door.odd:
+                self._look_at_odd(event.source, out)
         else:
             self.machine.fire(event, out)
         if self.machine.state in INSIDE:
@@ -147,6 +152,16 @@ class Rmcast:
             self.detector.stop(f"{peer.member} holds this member for failed")
         self.detector.hear(peer, header, self.now_us)
         return packet
+
+    def _look_at_odd(self, source: Address, out: list[Effect]) -> None:
+        """Somebody has other options than we have: one of us is at the wrong door."""
+        inside = self.machine.state in INSIDE
+        size = len(self.roster.group()) if inside else 0
+        reason = self.admission.look(source, self.now_us, size, out)
+        if reason and inside:
+            self.detector.stop(reason, Cause.REFUSED)
+        elif reason:
+            self.machine.fire(Refuse(self.roster.key, reason, final=True), out)
 
     def _turn_away(self, packet: FromMember, source: Address, out: list[Effect]) -> None:
         """[RMC A3.12] Only members are listened to. One that was removed is told so."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from unisono.core import Cause
 from unisono.protocols.rmcast.ordering import Ordering
 from unisono.protocols.rmcast.packets import Entry, Header, Status
 from unisono.protocols.rmcast.parameters import Parameters
@@ -18,6 +19,7 @@ class Detector:
         self._looked_us = 0
         self.verdict: str | None = None
         """Why this member must stop, once it must."""
+        self.cause = Cause.EXCLUDED
         self.expelled: dict[int, int] = {}
         """Removed members that still speak, and when they were last told."""
 
@@ -150,6 +152,6 @@ class Detector:
                 return False
         return True
 
-    def stop(self, reason: str) -> None:
+    def stop(self, reason: str, cause: Cause = Cause.EXCLUDED) -> None:
         if self.verdict is None:
-            self.verdict = reason
+            self.verdict, self.cause = reason, cause

@@ -196,7 +196,7 @@ def go_unanswered(me: Rmcast, event: Expired, out: list[Effect]) -> None:
 
 def stop(me: Rmcast, event: object, out: list[Effect]) -> None:
     assert me.detector.verdict is not None
-    me.stop(me.detector.verdict, Cause.EXCLUDED, out)
+    me.stop(me.detector.verdict, me.detector.cause, out)
 
 
 # fmt: off

@@ -1,0 +1,187 @@
+"""What all members of a group have alike, and the note that tells it to one that has not.
+
+The terms are part of every packet: the lower half of the envelope's group field is their digest. So
+what a process with other options says is turned away before any protocol looks at it, and cannot
+hold up those inside. Members answer it with a *note*, their terms in words. Who is not inside yet
+compares them with its own and gives up, with the options that differ.
+
+A note belongs to no protocol and to no version of the packets: a member of one protocol is
+understood by who came with another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from unisono.core import Effect, Send, Setting, Warn
+from unisono.errors import BadPacket
+from unisono.model import Address
+from unisono.wire import Reader, Writer, seal_note, tag_of
+
+if TYPE_CHECKING:
+    from unisono.parts.door import Door
+
+FORMAT: Final = 1
+FIELDS_MAX: Final = 64
+NOTES_PAUSE_US: Final = 250_000
+"""Between two notes to one address."""
+NOTED_MAX: Final = 16
+"""Addresses that get a note within that time: an answer is longer than what asks for it, and who
+asks may have written another's address on it."""
+AGE_MAX_MS: Final = (1 << 32) - 1
+
+STATE: Final = {
+    "true": "give snapshot= and restore=",
+    "false": "leave out snapshot= and restore=",
+}
+
+
+class Terms(NamedTuple):
+    """The group's name, and what its members must have alike."""
+
+    group: str
+    fields: tuple[tuple[str, str], ...] = ()
+
+    @staticmethod
+    def of(setting: Setting, protocol: str, options: Mapping[str, int]) -> Terms:
+        """`options` are the protocol's, without those in which members may differ."""
+        fields = {
+            "protocol": protocol,
+            "fed": "false",
+            "state": "true" if setting.with_state else "false",
+            "message_octets_max": str(setting.message_octets_max),
+        }
+        fields |= {name: str(value) for name, value in sorted(options.items())}
+        fields |= {name: str(value) for name, value in setting.terms.items()}
+        return Terms(setting.group, tuple(fields.items()))
+
+    @property
+    def tag(self) -> int:
+        """The envelope's group field: in its upper half the name, in its lower half all of it."""
+        whole = "|".join((self.group, *(f"{name}={value}" for name, value in self.fields)))
+        return tag_of(self.group) >> 32 << 32 | tag_of(whole) & 0xFFFFFFFF
+
+    def why_not(self, theirs: Mapping[str, str]) -> str:
+        """What differs from the group's terms, with both values, and what to write instead. Of
+        another protocol the other options are none; a fed group always hands over a state."""
+        mine = dict(self.fields)
+        unlike = [
+            name for name in dict.fromkeys((*mine, *theirs)) if mine.get(name) != theirs.get(name)
+        ]
+        for first in ("protocol", "fed"):
+            if first in unlike:
+                unlike = [first]
+        its = ", ".join(f"{name}={theirs.get(name, 'unknown')}" for name in unlike)
+        ours = ", ".join(f"{name}={mine.get(name, 'unknown')}" for name in unlike)
+        instead = " and ".join(_instead(name, theirs.get(name, "")) for name in unlike)
+        return (
+            f"the group {self.group!r} has {its} and this member has {ours}:"
+            f" {instead or 'use the same release'}, or join a group of another name"
+        )
+
+
+def _instead(name: str, value: str) -> str:
+    if name == "state":
+        return STATE.get(value, "use the same release")
+    return f"give {name}={value}" if value else f"leave out {name}="
+
+
+class Note(NamedTuple):
+    """A process says how it is set, to one that is set otherwise."""
+
+    group: int
+    """The upper half of the name's tag."""
+    size: int
+    """Of its view; 0 is one that is not inside either."""
+    age_ms: int
+    """How long it has been inside."""
+    fields: tuple[tuple[str, str], ...]
+
+    def sealed(self) -> bytes:
+        out = Writer().u8(FORMAT).u32(self.group).u16(self.size).u32(self.age_ms)
+        out.u8(len(self.fields))
+        for name, value in self.fields:
+            out.text(name).text(value)
+        return seal_note(out.done())
+
+    @staticmethod
+    def read(body: memoryview) -> Note:
+        reader = Reader(body)
+        form, group, size, age_ms, count = (
+            reader.u8(),
+            reader.u32(),
+            reader.u16(),
+            reader.u32(),
+            reader.u8(),
+        )
+        if form != FORMAT or count > FIELDS_MAX:
+            raise BadPacket("malformed")
+        fields = tuple((reader.text(), reader.text()) for _ in range(count))
+        reader.done()
+        if not all(name.isprintable() and value.isprintable() for name, value in fields):
+            raise BadPacket("malformed")
+        return Note(group, size, age_ms, fields)
+
+
+class Admission:
+    """One member's side of it: tells those who do not fit, and hears when it is the one."""
+
+    def __init__(self, door: Door, terms: Terms) -> None:
+        self._door = door
+        self._terms = terms
+        self._noted: dict[Address, int] = {}
+        self._since_us: int | None = None
+        self._warned = ""
+
+    def look(self, source: Address, now_us: int, size: int, out: list[Effect]) -> str:
+        """After a burst in which something was odd; `size` is that of our view, 0 outside. Says why
+        we must stop, if we must."""
+        door = self._door
+        notes, unlike = door.notes, door.unlike
+        door.notes, door.unlike, door.odd = [], False, False
+        if size and self._since_us is None:
+            self._since_us = now_us
+        if unlike:
+            self._tell(source, now_us, size, out)
+        for body in notes:
+            reason = self._hear(body, now_us, size, out)
+            if reason:
+                return reason
+        return ""
+
+    def _tell(self, source: Address, now_us: int, size: int, out: list[Effect]) -> None:
+        since_us = now_us - NOTES_PAUSE_US
+        self._noted = {who: at for who, at in self._noted.items() if at > since_us}
+        if source in self._noted or len(self._noted) >= NOTED_MAX:
+            return
+        self._noted[source] = now_us
+        self._door.count("out.note")
+        note = Note(self._terms.tag >> 32, size, self._age_ms(now_us), self._terms.fields)
+        out.append(Send((source,), [note.sealed()]))
+
+    def _age_ms(self, now_us: int) -> int:
+        since_us = now_us if self._since_us is None else self._since_us
+        return min(max(0, now_us - since_us) // 1000, AGE_MAX_MS)
+
+    def _hear(self, body: memoryview, now_us: int, size: int, out: list[Effect]) -> str:
+        """Who is outside yields to who is inside. One that is alone, and came at the same time as
+        the others without hearing them, yields to more, or to one that was there before."""
+        try:
+            note = Note.read(body)
+        except BadPacket as bad:
+            self._door.drop(bad.reason)
+            return ""
+        mine = self._terms
+        if note.group != mine.tag >> 32 or note.fields == mine.fields:
+            return ""
+        self._door.count("in.note")
+        reason = mine.why_not(dict(note.fields))
+        if size == 0 and note.size == 0:
+            if reason != self._warned:
+                self._warned = reason
+                out.append(Warn(f"nobody is inside yet, and another waits: {reason}"))
+            return ""
+        theirs = (note.size, note.age_ms, note.fields)
+        ours = (size, self._age_ms(now_us), mine.fields)
+        return reason if size < 2 and ours < theirs else ""

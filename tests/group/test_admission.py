@@ -1,0 +1,127 @@
+"""At the door of a real group: who is set otherwise is refused, and those inside go on."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+import unisono
+from tests.net.ear import free_port
+from unisono.group import Group
+
+pytestmark = pytest.mark.real
+
+STATE = {"snapshot": lambda: b"state", "restore": lambda state: None}
+
+
+def joining(port: int, name: str, protocol: str, **options: Any) -> unisono.Joining:
+    if protocol == "mtp" and name == "a":
+        options["master"] = 1
+    where = {"multicast": "239.192.77.9", "port": port}
+    return unisono.join("orders", name=name, **{**where, "protocol": protocol, **options})
+
+
+async def next_message(group: Group) -> bytes:
+    async for item in group:
+        if isinstance(item, unisono.Message):
+            return item.payload
+    raise AssertionError("the stream ended")
+
+
+async def refused(protocol: str, inside: dict[str, Any], outside: dict[str, Any]) -> str:
+    """What a joiner with these options is told; the member inside works before and after."""
+    port = free_port()
+    async with joining(port, "a", protocol, **inside) as a:
+        began = time.monotonic()
+        with pytest.raises(unisono.Stopped) as stopped:
+            async with joining(port, "b", **{"protocol": protocol, **outside}):
+                pass
+        assert time.monotonic() - began < 3, "it was told, and did not wait for join_s"
+        await a.multicast(b"\xf5still here")
+        assert await asyncio.wait_for(next_message(a), 3) == b"\xf5still here"
+        assert not a.blocked and len(a.members) == 1
+        assert a.counters()["out.note"] >= 1
+    return stopped.value.reason
+
+
+CASES = [
+    ({}, STATE, "state=false and this member has state=true: leave out snapshot= and restore="),
+    (STATE, {}, "state=true and this member has state=false: give snapshot= and restore="),
+    (
+        {},
+        {"message_octets_max": 9},
+        "message_octets_max=67108864 and this member has message_octets_max=9",
+    ),
+]
+
+
+@pytest.mark.parametrize("protocol", ["rmcast", "mtp", "ring"])
+@pytest.mark.parametrize(("inside", "outside", "words"), CASES)
+def test_one_that_does_not_fit_is_refused_with_the_reason(
+    protocol: str, inside: dict[str, Any], outside: dict[str, Any], words: str
+) -> None:
+    reason = asyncio.run(asyncio.wait_for(refused(protocol, inside, outside), 20))
+    assert f"the group 'orders' has {words}" in reason
+
+
+@pytest.mark.parametrize("protocol", ["mtp", "ring"])
+@pytest.mark.parametrize("fed", [True, False])
+def test_a_plain_member_never_hears_how_a_fed_group_writes(protocol: str, fed: bool) -> None:
+    reason = asyncio.run(asyncio.wait_for(refused(protocol, {"fed": fed}, {"fed": not fed}), 20))
+    its, ours = str(fed).lower(), str(not fed).lower()
+    assert f"has fed={its} and this member has fed={ours}: give fed={its}" in reason
+
+
+@pytest.mark.parametrize("protocol", ["rmcast", "mtp", "ring"])
+@pytest.mark.parametrize("other", ["rmcast", "mtp", "ring"])
+def test_who_came_with_another_protocol_is_told_which_is_spoken(protocol: str, other: str) -> None:
+    if protocol != other:
+        reason = asyncio.run(asyncio.wait_for(refused(protocol, {}, {"protocol": other}), 20))
+        assert f"has protocol={protocol} and this member has protocol={other}: give" in reason
+
+
+@pytest.mark.parametrize(
+    ("protocol", "option", "value"),
+    [("rmcast", "detect_us", 20_000), ("mtp", "masters", 3), ("ring", "sites", 3)],
+)
+def test_options_of_the_protocol_are_alike(protocol: str, option: str, value: int) -> None:
+    reason = asyncio.run(asyncio.wait_for(refused(protocol, {}, {option: value}), 20))
+    assert f"{option}={value}: give {option}=" in reason
+
+
+@pytest.mark.parametrize("protocol", ["rmcast", "mtp", "ring"])
+@pytest.mark.parametrize("octets", [512, 9000])
+def test_packets_window_and_queues_may_differ(protocol: str, octets: int) -> None:
+    async def story() -> None:
+        own: dict[str, Any] = {"packet_octets_max": octets, "window_octets_max": 100_000}
+        port, large = free_port(), bytes(40_000)
+        async with (
+            joining(port, "a", protocol) as a,
+            joining(port, "b", protocol, queue_count_max=9, **own) as b,
+        ):
+            for said in (a, b):
+                await said.multicast(large)
+                assert await next_message(a) == await next_message(b) == large
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def test_two_that_wait_for_others_say_that_they_differ() -> None:
+    async def story() -> None:
+        port = free_port()
+        with pytest.raises(unisono.Stopped) as stopped:
+            await asyncio.gather(
+                joining(port, "a", "ring", sites=2, join_s=1.5)._group._join(),
+                joining(port, "b", "ring", sites=3, join_s=1.5)._group._join(),
+            )
+        assert "has sites=3 and this member has sites=2" in stopped.value.reason
+
+    asyncio.run(asyncio.wait_for(story(), 20))
+
+
+def test_one_that_rejoins_is_refused_once_and_does_not_try_on() -> None:
+    reason = asyncio.run(asyncio.wait_for(refused("ring", {}, {**STATE, "rejoin": True}), 20))
+    assert "state=false" in reason
