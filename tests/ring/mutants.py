@@ -41,8 +41,7 @@ class Mutant:
 
 def safe_delivered_on_receipt(patch: Patch) -> None:
     """What should wait until everyone has it does not."""
-    pump = Stream.pump
-    patch.setattr(Stream, "pump", lambda self, safe, out: pump(self, 1 << 60, out))
+    patch.setattr(Ordering, "may_deliver", lambda self, heard: True)
 
 
 def k_taken_as_the_most(patch: Patch) -> None:

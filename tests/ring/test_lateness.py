@@ -23,9 +23,9 @@ from unisono.core import Effect, Multicast
 from unisono.model import Service
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.core import Site
-from unisono.protocols.ring.ordering import Turn
 from unisono.protocols.ring.packets import WHOLE, Flag, ResendRequest
 from unisono.protocols.ring.parameters import DEFAULTS
+from unisono.protocols.ring.turn import Turn
 from unisono.wire import Writer
 
 T_RT_US = DEFAULTS["t_rt_us"]

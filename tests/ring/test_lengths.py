@@ -13,10 +13,10 @@ from unisono.core import Setting
 from unisono.errors import BadPacket
 from unisono.model import Address, Member, Service
 from unisono.parts.queued import VARIED, Queued
-from unisono.protocols.ring.ordering import Ordering, Turn
+from unisono.protocols.ring.ordering import Ordering
 from unisono.protocols.ring.packets import Delegate, Header, Version, key_of
 from unisono.protocols.ring.speech import Speech
-from unisono.protocols.ring.turn import DIFFER, MORE, Group, Run, read_runs, write_runs
+from unisono.protocols.ring.turn import DIFFER, MORE, Group, Run, Turn, read_runs, write_runs
 from unisono.wire import numbers
 
 ME = Member("a", Address("10.0.0.1", 7000), 1)

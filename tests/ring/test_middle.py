@@ -23,8 +23,8 @@ from tests.ring.theatre import (
 from unisono.core import Effect, Received
 from unisono.model import coalesced
 from unisono.protocols.ring.codes import Code
-from unisono.protocols.ring.ordering import Incoming
 from unisono.protocols.ring.packets import TURN, Header
+from unisono.protocols.ring.turn import Incoming
 
 
 def burst(room: Room, by: str, *packets: bytes) -> Received:

@@ -138,8 +138,7 @@ def from_another(self: Any) -> Any:
 
 
 def safe_on_receipt(patch: Patch) -> None:
-    pump = Stream.pump
-    patch.setattr(Stream, "pump", lambda self, safe, out: pump(self, 1 << 60, out))
+    patch.setattr(Ordering, "may_deliver", lambda self, heard: True)
 
 
 def never_round(patch: Patch) -> None:

@@ -16,6 +16,7 @@ from tests.ring.theatre import (
     handed,
     header_of,
     holder_of,
+    lawful,
     losing,
     packets_in,
     quiet,
@@ -144,8 +145,15 @@ def test_what_is_urgent_goes_to_the_holder_who_says_it_for_its_originator() -> N
     asked = sealed(Code.DATA_BC_RQU, request.header, bytes(request.piece))
     ((to, said),) = packets_in(step(room, holder, handed(room, far, asked)))
     assert (to, said.header.s, said.header.sender) == (EVERYONE, s + 1, site(room, holder).key)
-    for name in others(room, holder):
-        heard = step(room, name, handed(room, holder, room_packet(said)))
+    turn = handed(room, holder, room_packet(said))
+    heard = step(room, far, turn)
+    ((to, ack),) = packets_in(heard)
+    assert (to, ack.code, ack.header.s) == (EVERYONE, Code.FAST_ACK, s + 1)
+    has_it = handed(room, far, sealed(Code.FAST_ACK, ack.header))
+    for name in room.actors.keys() - {far}:
+        if name != holder:
+            assert not delivered_in(step(room, name, turn)), "its originator may not have it"
+        heard = step(room, name, has_it)
         (message,) = [m for effect in heard for m in getattr(effect, "messages", ())]
         assert (message.sender.name, message.payload, message.number) == (far, b"urgent", 1)
 
@@ -168,6 +176,32 @@ def test_what_a_holder_says_for_another_is_there_before_the_others_own_turn() ->
     room.until(lambda: all(room.words(name) == ["urgent"] for name in "abcde"))
     assert room.now_us - at_us <= 5_000
     assert [m.sender.name for _, m in room.heard["a"]] == [far]
+
+
+@pytest.mark.rule("RNG-4")
+def test_a_message_said_for_another_has_one_place_though_its_turn_is_lost() -> None:
+    """The turn reaches one member alone, which is lost with the holder: the originator says its
+    message again, and nobody has delivered it at the place it had."""
+    room = quiet("a", "b", "c", "d", "e")
+    s = at_rest(room)
+    holder, other, far = holder_of(room, s), holder_of(room, s + 1), holder_of(room, s + 2)
+
+    def only_to_other(source: str, target: str, packet: Any) -> bool:
+        return {source, target} & {holder, other} != set() and (
+            (source, target) != (holder, other) if source == holder else source == other
+        )
+
+    room.obey("service agreed")
+    room.loses = only_to_other
+    room.obey(f"say {far} once")
+    room.until(lambda: S(room, other) > s)
+    assert not room.words(holder)
+    assert not room.words(other)
+    rest = set("abcde") - {holder, other}
+    room.until(lambda: all(room.words(name) == ["once"] for name in rest))
+    room.loses = None
+    room.pass_ms(2_000)
+    lawful(room)
 
 
 @pytest.mark.rule("RNG-4")

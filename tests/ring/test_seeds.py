@@ -7,6 +7,7 @@ import os
 import pytest
 
 from tests.ring.soaking import soak
+from unisono.model import Service
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
 
@@ -36,6 +37,17 @@ def nodes_of(seed: int) -> int:
 def test_a_seed_that_once_failed_holds(faults: str, nodes: int, seed: int) -> None:
     outcome = run(Plan(protocol="ring", nodes=nodes, seed=seed, faults=faults, messages=200))
     assert outcome.violations == (), outcome.replay
+
+
+@pytest.mark.parametrize(("nodes", "seed"), [(5, 197), (4, 281)])
+def test_an_agreed_message_has_one_place(nodes: int, seed: int) -> None:
+    """A holder delivered what it said for another, its turn was lost with it, and the originator
+    said it again."""
+    plan = Plan(
+        protocol="ring", nodes=nodes, seed=seed, faults="chaos", messages=200,
+        service=Service.AGREED,
+    )  # fmt: skip
+    assert run(plan).violations == ()
 
 
 def test_who_leads_instead_is_not_sent_back_to_the_ring() -> None:

@@ -39,7 +39,6 @@ from unisono.protocols.ring.figures import (
     SEND,
 )
 from unisono.protocols.ring.leading import Leading
-from unisono.protocols.ring.ordering import Turn
 from unisono.protocols.ring.packets import (
     ALIKE_OCTETS,
     Delegate,
@@ -63,6 +62,7 @@ from unisono.protocols.ring.speech import Speech
 from unisono.protocols.ring.states import Coordinator, Receive, Reformation
 from unisono.protocols.ring.stream import Stream
 from unisono.protocols.ring.token import TokenWork
+from unisono.protocols.ring.turn import Turn
 
 STEPS_MAX: Final = 10_000
 """Internal events after one of the world's: more is a machine that never settles."""
@@ -341,9 +341,9 @@ class Site(Desk):
             if turn.holder != self.key:
                 ours = False
                 self.speech.pace.heard(turn.count)
-                self.speech.heard(ordering.locals.get(self.key, 0), turn.s)
-                if turn.flags & Flag.ACK and self.in_force:
-                    self.token.acknowledge(turn, out)
+                mine = self.speech.heard(ordering.locals.get(self.key, 0), turn.s)
+                if self.in_force and (mine or turn.flags & Flag.ACK):
+                    self.token.acknowledge(turn, mine, out)
         if self.in_force and (not ours or len(self.ring.seats) == 1):
             self.push(Code.E_ACK)
 
@@ -428,7 +428,7 @@ class Site(Desk):
             ordering.settle()
         self.speech.settle(ordering.safe)
         if not self.congested and self.memory and self.stream.has_view:
-            self.stream.pump(ordering.safe, out)
+            self.stream.pump(ordering, out)
         if self.leaving and not self.released:
             self.entrance.quit(out)
         if self._verdict is not None:

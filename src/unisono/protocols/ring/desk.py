@@ -11,7 +11,7 @@ from unisono.model import Burst, Bursts, Member, Packets
 from unisono.parts.admission import Admission, Terms
 from unisono.parts.door import Door
 from unisono.protocols.ring.codes import KINDS, Code, Timer
-from unisono.protocols.ring.ordering import Ordering, Turn
+from unisono.protocols.ring.ordering import Ordering
 from unisono.protocols.ring.packets import (
     ALIKE_OCTETS,
     HEADER_OCTETS,
@@ -25,6 +25,7 @@ from unisono.protocols.ring.packets import (
 )
 from unisono.protocols.ring.parameters import DEFAULTS, Parameters
 from unisono.protocols.ring.ring import NO_RECORD, Ring, Seat, read_record
+from unisono.protocols.ring.turn import Turn
 from unisono.wire import ENVELOPE_OCTETS, Writer
 
 BURST: Final = 44

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, cast
+from typing import Final
 
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Member, Service
@@ -24,11 +24,13 @@ from unisono.protocols.ring.turn import (
     LENGTH_OCTETS,
     MORE,
     SERVICE,
+    Incoming,
     Run,
+    Turn,
     octets_of,
     read_runs,
 )
-from unisono.wire import cut, read_numbers
+from unisono.wire import read_numbers
 
 AHEAD_MAX: Final = 256
 """Turns beyond S that are kept; later ones are asked for again when their time comes."""
@@ -45,73 +47,6 @@ _SERVICES: Final = tuple(Service)
 
 
 @dataclass(slots=True)
-class Turn:
-    """A turn with all its packets, as it can be sent again."""
-
-    s: int
-    holder: int
-    flags: int
-    content: bytes
-    piece_octets: int
-    """Of each packet but the last, which may have less."""
-
-    @property
-    def count(self) -> int:
-        """Of its packets. A turn that says nothing has one too."""
-        return -(-len(self.content) // self.piece_octets) or 1
-
-    def pieces(self, indices: range) -> list[bytes]:
-        """What these of its packets carry."""
-        start, size = indices.start * self.piece_octets, self.piece_octets
-        whole = min(len(indices), len(self.content) // size - indices.start)
-        pieces = cut(self.content, start, size, max(whole, 0))
-        if len(pieces) < len(indices):
-            pieces.append(self.content[start + len(pieces) * size :])
-        return pieces
-
-
-@dataclass(slots=True)
-class Incoming:
-    """A turn of which packets are missing."""
-
-    holder: int
-    flags: int
-    pieces: list[Buffer | None]
-    missing: int
-
-    size: int = -1
-    """Of each piece but the last; -1 while none of these is here."""
-    last: int = 0
-    """Of the last."""
-    is_odd: bool = False
-    """Its pieces are not of one length, as nobody sends them."""
-
-    def take(self, at: int, pieces: Sequence[Buffer]) -> None:
-        """Packets from number `at` on, of one length. What is here already stays."""
-        end, size = at + len(pieces), len(pieces[0])
-        had = self.pieces[at:end]
-        new = had.count(None)
-        if not new:
-            return
-        if end == len(self.pieces):
-            self.last = size
-        if end < len(self.pieces) or len(pieces) > 1:
-            self.is_odd |= self.size not in (-1, size)
-            self.size = size
-        if new < len(had):
-            pieces = [piece if old is None else old for old, piece in zip(had, pieces, strict=True)]
-        self.pieces[at:end] = pieces
-        self.missing -= new
-
-    def turn(self, s: int) -> Turn | None:
-        """Whole; nothing where the packets are not of one length, as nobody sends them."""
-        if self.is_odd or self.last > self.size:
-            return None
-        pieces = cast(list[Buffer], self.pieces)
-        return Turn(s, self.holder, self.flags, b"".join(pieces), self.size or 1)
-
-
-@dataclass(slots=True)
 class Heard:
     """What a turn says to the application, once it may be delivered."""
 
@@ -122,6 +57,8 @@ class Heard:
     octets: int
     safe: bool
     """It waits until everyone has it."""
+    others: tuple[int, ...] = ()
+    """Originators for whom the holder said it: it waits until these have it."""
 
 
 @dataclass(slots=True)
@@ -282,7 +219,8 @@ class Ordering:
         for span in spans:
             count += span.times
             octets += span.size
-        return Heard(turn.s, spans, count, octets, bool(turn.flags & Flag.SAFE))
+        others = tuple(run.origin for run in runs if run.origin != turn.holder)
+        return Heard(turn.s, spans, count, octets, bool(turn.flags & Flag.SAFE), others)
 
     def _hear_run(self, run: Run, content: bytes, at: int, spans: list[Span]) -> None:
         """The messages of a run, whose octets begin at this place.
@@ -361,6 +299,19 @@ class Ordering:
             self.highest = s
         if s > self.reached:
             self.reached = s
+
+    def may_deliver(self, heard: Heard) -> bool:
+        """[RNG-7] What is safe when everyone has it; the rest at once, except what the holder said
+        for others. Such a turn may be lost with its holder and all who have it, and an originator
+        without it would say its message again, at another place: so it must have it first."""
+        if heard.s <= self.safe:
+            return True
+        return not heard.safe and all(self._has(key, heard.s) for key in heard.others)
+
+    def _has(self, key: int, s: int) -> bool:
+        """Whether this one is known to have turn s, which we have."""
+        at = self.ring.index.get(key)
+        return key == self.key or (at is not None and self.K[at] >= s)
 
     def settle(self) -> None:
         """[RNG-7, RNG-8] Both roads: by what the others' turns and acks tell us, or by k."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from unisono.core import Effect, Send
 from unisono.model import Member
 from unisono.protocols.ring.codes import Code, Timer
-from unisono.protocols.ring.ordering import Turn
 from unisono.protocols.ring.packets import (
     RANGE_OCTETS,
     WHOLE,
@@ -18,6 +17,7 @@ from unisono.protocols.ring.packets import (
     ResendRequest,
     key_of,
 )
+from unisono.protocols.ring.turn import Turn
 from unisono.wire import Writer
 
 if TYPE_CHECKING:

@@ -185,11 +185,14 @@ class Speech:
             self._flight.append((s, self._said_octets))
             self._said_octets = 0
 
-    def heard(self, upto: int, s: int) -> None:
-        """Somebody said it for us: our messages up to this number are in turn s."""
+    def heard(self, upto: int, s: int) -> bool:
+        """Somebody said it for us: our messages up to this number are in turn s. Whether there are
+        any."""
+        mine = bool(self._queue) and self.ordered < upto
         while self._queue and self.ordered < upto:
             self._settle_heads(min(upto - self.ordered, len(self._queue[0].messages)))
         self.said(s)
+        return mine
 
     def settle(self, safe: int) -> None:
         while self._flight and self._flight[0][0] <= safe:

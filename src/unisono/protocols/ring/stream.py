@@ -11,7 +11,7 @@ from typing import NamedTuple
 from unisono.core import Capture, Deliver, Effect, Install
 from unisono.model import Member, View, changes_of
 from unisono.parts.spans import Span, Spans
-from unisono.protocols.ring.ordering import Heard
+from unisono.protocols.ring.ordering import Heard, Ordering
 from unisono.protocols.ring.ring import Ring
 
 
@@ -75,14 +75,14 @@ class Stream:
         self._shown = ()
         self.has_view = False
 
-    def pump(self, safe: int, out: list[Effect]) -> None:
+    def pump(self, ordering: Ordering, out: list[Effect]) -> None:
         """Deliver what may be delivered."""
         items = self._items
         spans: list[Span] = []
         while items:
             item = items[0]
             if isinstance(item, Heard):
-                if item.safe and item.s > safe:
+                if (item.safe or item.others) and not ordering.may_deliver(item):
                     break
                 spans += item.spans
                 self.octets -= item.octets + 32 * item.count

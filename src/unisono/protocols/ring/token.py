@@ -11,7 +11,6 @@ from unisono.core import EVERYONE, Effect, Send
 from unisono.errors import BadPacket
 from unisono.model import Member
 from unisono.protocols.ring.codes import Code, Timer
-from unisono.protocols.ring.ordering import Turn
 from unisono.protocols.ring.packets import (
     Control,
     Delegate,
@@ -22,6 +21,7 @@ from unisono.protocols.ring.packets import (
     Token,
     key_of,
 )
+from unisono.protocols.ring.turn import Turn
 
 if TYPE_CHECKING:
     from unisono.protocols.ring.core import Site
@@ -315,10 +315,15 @@ class TokenWork:
         self._wanted = True
         core.push(Code.E_SENDABLE)
 
-    def acknowledge(self, turn: Turn, out: list[Effect]) -> None:
-        """[RNG-8] To the next holder."""
+    def acknowledge(self, turn: Turn, mine: bool, out: list[Effect]) -> None:
+        """[RNG-8] To the next holder; and to everyone where a message of ours was said for us, for
+        nobody delivers it before we are known to have it."""
         core = self._core
-        if turn.s == core.ordering.S and not self.is_here():
+        if self.is_here():
+            return  # Our own turn follows, and says so.
+        if mine:
+            core.everyone(Code.FAST_ACK, b"", out)
+        elif turn.s == core.ordering.S:
             core.to(self.holder(), Code.FAST_ACK, b"", out)
 
     # -- is it alive -----------------------------------------------------------------------------

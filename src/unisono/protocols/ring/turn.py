@@ -1,4 +1,4 @@
-"""What a turn carries: runs of messages, each of one originator, numbered in a row.
+"""A turn, and what it carries: runs of messages, each of one originator, numbered in a row.
 
 Messages of one service side by side are a *group*: one row of the table tells of them all, and they
 are cut apart at once. Where their lengths differ, these stand before them. A large message travels
@@ -8,12 +8,13 @@ in pieces, one or more a turn, until its last one closes it; each piece is a gro
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Service
-from unisono.wire import Layout
+from unisono.wire import Layout, cut
 
 RUNS_MAX: Final = 256
 COUNT_MAX: Final = 16_384
@@ -138,3 +139,70 @@ def _groups(rows: Iterable[tuple[int, ...]]) -> tuple[list[Group], int]:
     if messages > COUNT_MAX:
         raise BadPacket("malformed")
     return groups, octets
+
+
+@dataclass(slots=True)
+class Turn:
+    """A turn with all its packets, as it can be sent again."""
+
+    s: int
+    holder: int
+    flags: int
+    content: bytes
+    piece_octets: int
+    """Of each packet but the last, which may have less."""
+
+    @property
+    def count(self) -> int:
+        """Of its packets. A turn that says nothing has one too."""
+        return -(-len(self.content) // self.piece_octets) or 1
+
+    def pieces(self, indices: range) -> list[bytes]:
+        """What these of its packets carry."""
+        start, size = indices.start * self.piece_octets, self.piece_octets
+        whole = min(len(indices), len(self.content) // size - indices.start)
+        pieces = cut(self.content, start, size, max(whole, 0))
+        if len(pieces) < len(indices):
+            pieces.append(self.content[start + len(pieces) * size :])
+        return pieces
+
+
+@dataclass(slots=True)
+class Incoming:
+    """A turn of which packets are missing."""
+
+    holder: int
+    flags: int
+    pieces: list[Buffer | None]
+    missing: int
+
+    size: int = -1
+    """Of each piece but the last; -1 while none of these is here."""
+    last: int = 0
+    """Of the last."""
+    is_odd: bool = False
+    """Its pieces are not of one length, as nobody sends them."""
+
+    def take(self, at: int, pieces: Sequence[Buffer]) -> None:
+        """Packets from number `at` on, of one length. What is here already stays."""
+        end, size = at + len(pieces), len(pieces[0])
+        had = self.pieces[at:end]
+        new = had.count(None)
+        if not new:
+            return
+        if end == len(self.pieces):
+            self.last = size
+        if end < len(self.pieces) or len(pieces) > 1:
+            self.is_odd |= self.size not in (-1, size)
+            self.size = size
+        if new < len(had):
+            pieces = [piece if old is None else old for old, piece in zip(had, pieces, strict=True)]
+        self.pieces[at:end] = pieces
+        self.missing -= new
+
+    def turn(self, s: int) -> Turn | None:
+        """Whole; nothing where the packets are not of one length, as nobody sends them."""
+        if self.is_odd or self.last > self.size:
+            return None
+        pieces = cast(list[Buffer], self.pieces)
+        return Turn(s, self.holder, self.flags, b"".join(pieces), self.size or 1)
