@@ -8,15 +8,14 @@ import pytest
 
 from unisono.model import Address, Member
 from unisono.protocols import offers
+from unisono.protocols.rmcast.control import Add, Bye
 from unisono.protocols.rmcast.packets import (
     CONTROL,
     FIRST,
     LAST,
     PROTOCOL,
-    Add,
     Announce,
     Beat,
-    Bye,
     Chunk,
     Data,
     Header,
@@ -52,7 +51,7 @@ PACKETS = {
         Data.body(HEADER, KEY, 9, chunks(1, Bye().payload(), CONTROL)),
     ),
     "beat": (Kind.BEAT, Beat(Header(KEY, {})).body(HEADER)),
-    "expel": (Kind.BEAT, Beat(Header(KEY, {}), expels=True).body(HEADER)),
+    "expel": (Kind.BEAT, Beat(Header(KEY, {}), expels=KEY).body(HEADER)),
     "nak @5d2f01c9.5-7 @00000001.2": (
         Kind.BEAT,
         Beat(Header(KEY, {}), ((KEY, 5, 7), (1, 2, 2))).body(HEADER),
@@ -66,9 +65,9 @@ PACKETS = {
     "state-ask from 20": (Kind.STATE_ASK, StateAsk(Header(KEY, {}), 20, 4).body(HEADER)),
     "state 20-24 of 90": (
         Kind.STATE,
-        State(Header(KEY, {}), 90, 20, memoryview(b"12345")).body(HEADER),
+        State(Header(KEY, {}), 5, 90, 20, memoryview(b"12345")).body(HEADER),
     ),
-    "state 0 of 0": (Kind.STATE, State(Header(KEY, {}), 0, 0, memoryview(b"")).body(HEADER)),
+    "state 0 of 0": (Kind.STATE, State(Header(KEY, {}), 5, 0, 0, memoryview(b"")).body(HEADER)),
 }
 
 

@@ -9,10 +9,10 @@ from tests.scenarios.stage import Stage
 from unisono.core import Congested, Deliver, Expired, Multicast, Received, Send
 from unisono.model import Address, Member
 from unisono.protocols.rmcast import entrance, ordering
+from unisono.protocols.rmcast.control import Add, read_control
 from unisono.protocols.rmcast.figure import Timer
 from unisono.protocols.rmcast.packets import (
     PROTOCOL,
-    Add,
     Beat,
     Chunk,
     Data,
@@ -20,7 +20,6 @@ from unisono.protocols.rmcast.packets import (
     Header,
     Kind,
     Status,
-    read_control,
     write_header,
 )
 from unisono.protocols.rmcast.parameters import Parameters
@@ -201,7 +200,7 @@ def test_own_words_are_sent_once_to_each() -> None:
     [
         ({"detect_us": 19_999}, "detect_us must be 20000 to"),
         ({"detect_us": 10**20}, "detect_us must be 20000 to"),
-        ({"members_count_max": 33}, "between 1 and 32"),
+        ({"members_count_max": 65}, "between 1 and 64"),
         ({"found_us": -1}, "must not be negative"),
         ({"speed": 1}, "it has: detect_us, found_us, members_count_max"),
     ],

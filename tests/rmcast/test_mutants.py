@@ -12,6 +12,7 @@ from unisono.core import Effect
 from unisono.protocols.rmcast.core import Rmcast
 from unisono.protocols.rmcast.entrance import Entrance
 from unisono.protocols.rmcast.failure import Detector
+from unisono.protocols.rmcast.merging import Merging
 from unisono.protocols.rmcast.ordering import Ordering
 from unisono.protocols.rmcast.packets import FIRST, Status
 from unisono.sim.plan import Plan
@@ -125,7 +126,7 @@ def test_forgetting_what_others_lack(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.catches("progress")
 def test_parts_that_never_meet_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Entrance, "weigh", lambda self, packet, out: None)
+    monkeypatch.setattr(Merging, "weigh", lambda self, packet, out: None)
     assert "progress" in laws_broken("partition", "progress")
 
 

@@ -89,7 +89,7 @@ def test_a_message_is_delivered_at_most_once() -> None:
 @pytest.mark.rule("RMC-3")
 def test_only_members_are_listened_to() -> None:
     stage = together("a", "b")
-    stranger = Roster(Member("x", Address("10.0.0.9", 7000), 1))
+    stranger = Roster(Member("x", Address("10.0.0.9", 7000), 1), 99)
     stranger.add(stranger.me, 0, 0)
     effects = step(stage, "b", beat(stage, "a", "b", stranger.header(0)))
     assert not effects
@@ -281,7 +281,7 @@ def test_what_one_lacks_is_kept_and_the_window_bounds_it() -> None:
 
 @pytest.mark.rule("RMC-8")
 def test_ended_streams_are_remembered_only_so_many() -> None:
-    roster = Roster(Member("a", Address("10.0.0.1", 1), 1))
+    roster = Roster(Member("a", Address("10.0.0.1", 1), 1), 99)
     for number in range(500):
         peer = roster.add(Member("b", Address("10.0.0.2", 1), number), 1, 0)
         roster.bury(peer)
@@ -354,4 +354,4 @@ def test_a_part_counts_only_those_it_has_heard() -> None:
     for number in range(9):
         ghost = Member(f"ghost{number}", Address("10.0.1.1", number), 1)
         a.roster.add(ghost, 9, stage.now_us - 2_000_000)
-    assert a.entrance._size() == 3
+    assert a.merging._size() == 3

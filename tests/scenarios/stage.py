@@ -104,6 +104,7 @@ class Stage:
         self._count = 0
         self._cut: set[tuple[str, str]] = set()
         self._lose: dict[tuple[str, str], int] = {}
+        self._delayed: dict[tuple[str, str], list[Callable[[], None]]] = {}
         self._lose_named: dict[tuple[str, str, str], int] = {}
         self._show: tuple[str, ...] = ()
         self._paused: set[str] = set()
@@ -242,6 +243,17 @@ class Stage:
         self._cut.clear()
         self._lose.clear()
         self._lose_named.clear()
+
+    def do_delay(self, source: str, _: str, to: str) -> None:
+        """`delay a > b`: packets from here on are on their way until `release`."""
+        self._delayed[source, to] = []
+
+    def do_release(self) -> None:
+        """What was delayed arrives now, in its order."""
+        for arrivals in self._delayed.values():
+            for arrive in arrivals:
+                self._later(LATENCY_US, arrive)
+        self._delayed.clear()
 
     def do_lose(self, count: str, source: str, _: str, to: str, *words: str) -> None:
         """`lose 2 a > b`: the next two packets; `lose 2 a > b nak`: the next two whose label begins
@@ -402,7 +414,9 @@ class Stage:
                 self._lose[actor.name, other.name] = max(0, lose - len(sent))
                 sent = sent[lose:]
             sent = self._without_lost(actor, other, sent)
-            if sent:
+            if sent and (actor.name, other.name) in self._delayed:
+                self._delayed[actor.name, other.name].append(self._arrival(actor, other, sent))
+            elif sent:
                 self._later(LATENCY_US, self._arrival(actor, other, sent))
 
     def _without_lost(self, actor: Actor, other: Actor, packets: list[bytes]) -> list[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from random import Random
 
 from unisono.core import (
     Arm,
@@ -24,22 +25,24 @@ from unisono.fsa import Machine
 from unisono.model import Address, Member, Service
 from unisono.parts.admission import Admission, Terms
 from unisono.parts.door import Door
+from unisono.protocols.rmcast.control import Add, Bye, read_control
 from unisono.protocols.rmcast.entrance import Entrance
 from unisono.protocols.rmcast.failure import Detector
 from unisono.protocols.rmcast.figure import FIGURE, INSIDE, Life, Timer
-from unisono.protocols.rmcast.ordering import REPORT_OCTETS, Ordering
+from unisono.protocols.rmcast.merging import Merging
+from unisono.protocols.rmcast.ordering import REPORT_OCTETS, Ordering, entries_max
 from unisono.protocols.rmcast.packets import (
     ASK_OCTETS,
     BEAT_OCTETS,
     KINDS,
     NO_HEADER,
     PROTOCOL,
-    Add,
     Announce,
     Ask,
     Beat,
     Chunk,
     FromMember,
+    Header,
     Kind,
     Packet,
     Refuse,
@@ -49,7 +52,6 @@ from unisono.protocols.rmcast.packets import (
     WelcomePart,
     key_of,
     read,
-    read_control,
     write_header,
 )
 from unisono.protocols.rmcast.parameters import DEFAULTS, Parameters
@@ -67,10 +69,12 @@ class Rmcast:
         terms = Terms.of(setting, "rmcast", {**DEFAULTS, **setting.options})
         self.door = Door(PROTOCOL, KINDS, terms)
         self.admission = Admission(self.door, terms)
-        self.roster = Roster(setting.me)
+        self.roster = Roster(setting.me, entries_max(setting.packet_octets_max))
         self.ordering = Ordering(setting, self.roster, self.door)
         self.detector = Detector(self.parameters, self.roster, self.ordering)
-        self.entrance = Entrance(self, setting.seed, setting.with_state)
+        self.random = Random(setting.seed)
+        self.entrance = Entrance(self, setting.with_state)
+        self.merging = Merging(self)
         self.machine = Machine(FIGURE, self)
         self.now_us = 0
         self.incoming_life = 0
@@ -118,6 +122,15 @@ class Rmcast:
             self._conclude(event, out)
         return out
 
+    def about(self, period_us: int) -> int:
+        """Not all at once."""
+        return period_us + self.random.randrange(period_us // 4 + 1)
+
+    def is_recent(self, stamp: int) -> bool:
+        """Whether we gave this stamp lately."""
+        age_us = self.now_us - stamp
+        return bool(stamp) and 0 <= age_us <= self.parameters.detect_us // 2
+
     # -- what came in ----------------------------------------------------------------------------
 
     def _open(
@@ -149,6 +162,9 @@ class Rmcast:
             self._turn_away(packet, source, out)
             return None
         if isinstance(packet, Beat) and packet.expels:
+            if packet.expels != self.roster.key:
+                self.door.drop("former")  # It is for one that lived here before.
+                return None
             self.detector.stop(f"{peer.member} holds this member for failed")
         self.detector.hear(peer, header, self.now_us)
         return packet
@@ -170,18 +186,18 @@ class Rmcast:
             self.door.drop("stranger")
             return
         self.door.drop("removed")
-        theirs = [k for k, e in packet.header.entries.items() if e.status is Status.MEMBER]
+        theirs = {k for k, e in packet.header.entries.items() if e.status is Status.MEMBER}
         ours = {peer.key for peer in self.roster.group()}
-        if len(set(theirs) - ours) > len(ours):
-            # It was we who were cut off: those we removed go on, and are more.
-            self.detector.stop("the members that this one removed go on, and are more")
+        if len(theirs - ours) > len(ours):
+            # Perhaps it was we who were cut off, and those we removed go on and are more; perhaps
+            # this packet is late. Their announcement will tell.
             return
         told_us = self.detector.expelled.get(key, -self.parameters.beat_us)
         if self.now_us - told_us < self.parameters.beat_us:
             return
         if not (isinstance(packet, Beat) and packet.expels):
             self.detector.expelled[key] = self.now_us
-            body = Beat(NO_HEADER, expels=True).body(self.header_octets())
+            body = Beat(NO_HEADER, expels=key).body(self.header_octets())
             out.append(Send((source,), [self.door.seal(Kind.BEAT, body)]))
 
     # -- what follows from a burst ---------------------------------------------------------------
@@ -230,7 +246,8 @@ class Rmcast:
             if key not in self.roster.peers and key not in self.roster.tombs:
                 self.roster.add(order.member, order.rank, self.now_us)
                 self._changed = True
-        elif peer.status in (Status.MEMBER, Status.FAILED):
+                self.entrance.check_size()
+        elif isinstance(order, Bye) and peer.status in (Status.MEMBER, Status.FAILED):
             self.roster.mark(peer, Status.LEFT)
             self._changed = True
             peer.unreported = REPORT_OCTETS  # It waits to hear that we know.
@@ -248,6 +265,10 @@ class Rmcast:
 
     def header_octets(self) -> bytes:
         return write_header(self.roster.header(self.ordering.sent))
+
+    def bare_header(self) -> bytes:
+        """For packets that leave no room for its lines."""
+        return write_header(Header(self.roster.key, {}))
 
     def multicast(self, event: Multicast, out: list[Effect]) -> None:
         """Algorithm 1. Our own copies are delivered before anything leaves."""

@@ -1,10 +1,9 @@
-"""Coming and going, beyond the paper: seek, found, admit, hand over the state, leave, and find
-the other part after a split. [RMC II] leaves room for additions; this is how we use it."""
+"""Coming and going, beyond the paper: seek, found, admit, hand over the state, leave. [RMC II]
+leaves room for additions; this is how we use it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from random import Random
 from typing import TYPE_CHECKING, Final
 
 from unisono.core import (
@@ -20,14 +19,14 @@ from unisono.core import (
 )
 from unisono.model import Buffer, Member, Service
 from unisono.parts.transfer import Giver, Taker
+from unisono.protocols.rmcast.control import Add, Bye
 from unisono.protocols.rmcast.figure import Timer
 from unisono.protocols.rmcast.packets import (
     CONTROL,
-    ENTRY_OCTETS,
+    HEADER_OCTETS,
     NO_HEADER,
-    Add,
+    STATE_FRONT_OCTETS,
     Announce,
-    Bye,
     Entry,
     Kind,
     Refuse,
@@ -40,7 +39,7 @@ from unisono.protocols.rmcast.packets import (
     key_of,
     welcome_parts,
 )
-from unisono.protocols.rmcast.roster import UNKNOWN
+from unisono.protocols.rmcast.roster import ENDED, UNKNOWN
 from unisono.wire import ENVELOPE_OCTETS, NO_LIFE, Reader
 
 if TYPE_CHECKING:
@@ -50,7 +49,6 @@ REFUSALS_MAX: Final = 64
 """A seeker that was refused so often gives up; until then what stands in its way may go."""
 WELCOME_FRONT_OCTETS: Final = 4 + 8 + 1 + 1
 STATE_OCTETS_MAX: Final = 1 << 30
-STATE_FRONT_OCTETS: Final = 8 + 8 + 2
 SPONSORED_COUNT_MAX: Final = 8
 """Newcomers that take the state at once; the next one is admitted when one of them has it."""
 ROSTER_COUNT_MAX: Final = 2
@@ -60,9 +58,8 @@ ROSTER_COUNT_MAX: Final = 2
 class Entrance:
     """The door keeper of one member."""
 
-    def __init__(self, core: Rmcast, seed: int, with_state: bool) -> None:
+    def __init__(self, core: Rmcast, with_state: bool) -> None:
         self._core = core
-        self._random = Random(seed)
         self._with_state = with_state
         self._refusals = 0
         self._echo = 0
@@ -82,32 +79,30 @@ class Entrance:
     def seek(self, out: list[Effect], first: bool) -> None:
         core = self._core
         self._cry(EVERYONE, out)
-        out.append(Arm(Timer.SEEK, self._about(core.parameters.seek_us)))
+        out.append(Arm(Timer.SEEK, core.about(core.parameters.seek_us)))
         if first:
-            out.append(Arm(Timer.FOUND, self._about(core.parameters.found_us)))
+            out.append(Arm(Timer.FOUND, core.about(core.parameters.found_us)))
 
     def _cry(self, to: Target, out: list[Effect]) -> None:
         body = Seek(self._core.me, self._with_state, echo=self._echo).body()
         out.append(Send(to, [self._core.door.seal(Kind.SEEK, body, life=NO_LIFE)]))
 
-    def _about(self, period_us: int) -> int:
-        """Not all at once."""
-        return period_us + self._random.randrange(period_us // 4 + 1)
-
     def wait(self, packet: Seek | Announce, out: list[Effect]) -> None:
         """Somebody else will found the group, or has."""
-        out.append(Arm(Timer.FOUND, self._about(self._core.parameters.found_us)))
+        out.append(Arm(Timer.FOUND, self._core.about(self._core.parameters.found_us)))
         if isinstance(packet, Announce):
             self._echo = packet.stamp
             self._cry((packet.sponsor.address,), out)
 
     def found(self, out: list[Effect]) -> None:
         core = self._core
-        core.door.life = self._random.getrandbits(64) | 1
+        core.door.life = core.random.getrandbits(64) | 1
         core.roster.add(core.me, 0, core.now_us)
         self._begin(out)
         core.install(out)
-        out.append(Send(EVERYONE, [self._announcement()]))  # Before others found it too.
+        out.append(
+            Send(EVERYONE, [self._core.merging.announcement()])
+        )  # Before others found it too.
 
     def assemble(self, part: WelcomePart, life: int) -> Welcome | None:
         """The welcome, once all its parts are here."""
@@ -149,6 +144,7 @@ class Entrance:
         tombs = packet.tombs
         core.roster.tombs = dict(zip(tombs[::2], tombs[1::2], strict=True))
         self._begin(out)
+        self.check_size()
         if packet.with_state:
             self._taker = Taker()
             self._giver_key = packet.sponsor
@@ -156,13 +152,25 @@ class Entrance:
         else:
             core.install(out, cut=True)
 
+    def check_size(self) -> None:
+        """Every packet must hold a line of each member: the sponsor counts by its own packets, and
+        ours may be smaller."""
+        core = self._core
+        most = core.roster.entries_max
+        count = sum(peer.status not in ENDED for peer in core.roster.peers.values())
+        if count > most:
+            core.detector.stop(
+                f"the group has {count} members, and packets of {core.packet_octets_max} octets"
+                f" are enough for {most}: raise packet_octets_max, at all members alike"
+            )
+
     def _begin(self, out: list[Effect]) -> None:
         core = self._core
         core.detector.awake(core.now_us)
         out.append(Disarm(Timer.SEEK))
         out.append(Disarm(Timer.FOUND))
         out.append(Arm(Timer.BEAT, core.parameters.beat_us))
-        out.append(Arm(Timer.ANNOUNCE, self._about(core.parameters.announce_us)))
+        out.append(Arm(Timer.ANNOUNCE, core.about(core.parameters.announce_us)))
 
     # -- the group's state -----------------------------------------------------------------------
 
@@ -172,12 +180,15 @@ class Entrance:
         if giver is None or giver.status not in (Status.MEMBER, Status.LEFT):
             core.detector.stop("lost the sponsor before its state had come")
             return
-        body = StateAsk(NO_HEADER, *what).body(core.header_octets())
+        body = StateAsk(NO_HEADER, *what).body(core.bare_header())
         out.append(Send((giver.member.address,), [core.door.seal(Kind.STATE_ASK, body)]))
 
     def take(self, packet: State, out: list[Effect]) -> None:
         taker = self._taker
         if taker is None or packet.header.sender != self._giver_key:
+            return
+        if packet.joiner != self._core.roster.key:
+            self._core.door.drop("former")
             return
         if packet.total > STATE_OCTETS_MAX:
             self._core.detector.stop(
@@ -224,7 +235,8 @@ class Entrance:
 
     def keep(self, event: Captured) -> None:
         if isinstance(event.key, int) and event.key in self._givers:
-            octets = self._core.ordering.piece_octets(ENTRY_OCTETS) - STATE_FRONT_OCTETS
+            front = ENVELOPE_OCTETS + HEADER_OCTETS + STATE_FRONT_OCTETS
+            octets = self._core.packet_octets_max - front
             self._givers[event.key] = Giver(event.state, octets)
 
     def give(self, packet: StateAsk, out: list[Effect]) -> None:
@@ -238,9 +250,11 @@ class Entrance:
         pieces = giver.pieces(packet.offset, min(packet.count, 64))
         if not pieces and giver.octets == 0:
             pieces = [(0, memoryview(b""))]
-        header = self._core.header_octets()
+        header = self._core.bare_header()
         sealed = [
-            self._core.door.seal(Kind.STATE, State(NO_HEADER, giver.octets, at, piece).body(header))
+            self._core.door.seal(
+                Kind.STATE, State(NO_HEADER, peer.key, giver.octets, at, piece).body(header)
+            )
             for at, piece in pieces
         ]
         if sealed:
@@ -279,13 +293,12 @@ class Entrance:
         elif self._is_fresh(packet):
             self._admit(packet, key, out)
         else:
-            out.append(Send((seeker.address,), [self._announcement()]))
+            out.append(Send((seeker.address,), [self._core.merging.announcement()]))
 
     def _is_fresh(self, packet: Seek) -> bool:
         """Whether the seeker heard from us lately. A request that waited, for us to wake or on the
         way, may be a dead one's: to admit it would be to wait for a ghost."""
-        age_us = self._core.now_us - packet.echo
-        return bool(packet.echo) and 0 <= age_us <= self._core.parameters.detect_us // 2
+        return self._core.is_recent(packet.echo)
 
     def _expel_former(self, packet: Seek) -> None:
         """A process that came back is a new incarnation: its old one is removed on sight."""
@@ -304,10 +317,13 @@ class Entrance:
         if namesake is not None and namesake.key != key:
             who = f"{namesake.member} at {namesake.member.address}"
             return Refuse(key, f"the name {seeker.name} is taken by {who}")
-        limit = core.parameters.members_count_max
+        limit, most = core.parameters.members_count_max, core.roster.entries_max
         if known is None and len(core.roster.group()) >= limit:
             return Refuse(key, f"the group is full (members_count_max={limit})")
-        if known is None and len(core.roster.peers) >= ROSTER_COUNT_MAX * limit:
+        if known is None and len(core.roster.group()) >= most:
+            words = f"packet_octets_max={core.packet_octets_max} is enough for {most} members"
+            return Refuse(key, f"the group is full ({words})")
+        if known is None and len(core.roster.peers) >= min(ROSTER_COUNT_MAX * limit, most):
             return Refuse(key, "the group has too many lost members to settle first")
         return None
 
@@ -338,53 +354,6 @@ class Entrance:
         octets_max = self._core.packet_octets_max - ENVELOPE_OCTETS - WELCOME_FRONT_OCTETS
         parts = welcome_parts(welcome, octets_max)
         return [self._core.door.seal(Kind.WELCOME, part) for part in parts]
-
-    # -- parts of a split group ------------------------------------------------------------------
-
-    def announce(self, out: list[Effect]) -> None:
-        core = self._core
-        out.append(Arm(Timer.ANNOUNCE, self._about(core.parameters.announce_us)))
-        if core.roster.sponsor().key == core.roster.key and not core.leaving:
-            out.append(Send(EVERYONE, [self._announcement()]))
-
-    def _announcement(self) -> bytes:
-        core = self._core
-        body = Announce(core.me, self._size(), core.door.life, stamp=max(core.now_us, 0)).body()
-        return core.door.seal(Kind.ANNOUNCE, body)
-
-    def _size(self) -> int:
-        """Ourselves, and those heard lately: of a newcomer, its request or its welcome."""
-        since_us = self._core.now_us - self._core.parameters.detect_us
-        return 1 + sum(peer.heard_us >= since_us for peer in self._core.roster.others())
-
-    def weigh(self, packet: Announce, out: list[Effect]) -> None:
-        """Two parts of one group cannot both go on: the larger stays, at equal size the one with
-        the lesser sponsor; the members of the other stop, and may join again."""
-        # Deviates [RMC A3.12]: parts that removed each other would ignore each other for ever;
-        # each announces itself, and the suspected stop when they hear of it.
-        core = self._core
-        theirs = key_of(packet.sponsor)
-        peer = core.roster.peers.get(theirs)
-        ours_too = theirs in core.roster.farewells or (
-            peer is not None and peer.status in (Status.MEMBER, Status.LEFT)
-        )
-        if theirs == core.roster.key or (packet.life == core.door.life and ours_too):
-            return
-        ours = core.roster.sponsor()
-        if (-packet.size, packet.sponsor) < (-self._size(), ours.member):
-            self._tell_mine(packet, out)
-            core.detector.stop(
-                f"another part of the group goes on: {packet.size} with {packet.sponsor}"
-            )
-        elif ours.key == core.roster.key and not packet.forwarded and not core.leaving:
-            out.append(Send((packet.sponsor.address,), [self._announcement()]))
-
-    def _tell_mine(self, packet: Announce, out: list[Effect]) -> None:
-        core = self._core
-        to = tuple(peer.member.address for peer in core.roster.others())
-        if to and not packet.forwarded:
-            body = replace(packet, forwarded=True).body()
-            out.append(Send(to, [core.door.seal(Kind.ANNOUNCE, body)]))
 
     # -- leaving ---------------------------------------------------------------------------------
 

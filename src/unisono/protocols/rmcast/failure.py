@@ -26,6 +26,8 @@ class Detector:
     def hear(self, peer: Peer, header: Header, now_us: int) -> None:
         """[RMC A3.8-22] Any packet resets its sender's time-out and brings its lists."""
         peer.heard_us = now_us
+        if not header.entries:
+            return
         peer.report(header.entries)
         if header.entries.get(peer.key, UNKNOWN).status is Status.LEFT:
             peer.heard_us = now_us - self._parameters.detect_us  # Its last packet: it is gone.

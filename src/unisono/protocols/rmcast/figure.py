@@ -131,11 +131,11 @@ def consider(me: Rmcast, packet: Seek, out: list[Effect]) -> None:
 
 
 def weigh(me: Rmcast, packet: Announce, out: list[Effect]) -> None:
-    me.entrance.weigh(packet, out)
+    me.merging.weigh(packet, out)
 
 
 def announce(me: Rmcast, event: Expired, out: list[Effect]) -> None:
-    me.entrance.announce(out)
+    me.merging.announce(out)
 
 
 def multicast(me: Rmcast, event: Multicast, out: list[Effect]) -> None:

@@ -11,20 +11,25 @@ from unisono.core import Setting
 from unisono.model import Member, Message, Service
 from unisono.parts.door import Door
 from unisono.parts.packing import fragments, joined, packed
+from unisono.protocols.rmcast.control import After
 from unisono.protocols.rmcast.packets import (
+    BEAT_OCTETS,
     CONTROL,
     DEP_OCTETS,
     ENTRY_OCTETS,
     FIRST,
     HEADER_OCTETS,
     LAST,
+    NO_HEADER,
     RECORD_OCTETS,
     RUN_OCTETS,
     Ask,
+    Beat,
     Chunk,
     Data,
     Dep,
     Entry,
+    Header,
     Kind,
     Status,
     write_header,
@@ -33,6 +38,9 @@ from unisono.protocols.rmcast.roster import UNKNOWN, Peer, Roster
 from unisono.wire import ENVELOPE_OCTETS
 
 FRONT_OCTETS: Final = ENVELOPE_OCTETS + HEADER_OCTETS + RUN_OCTETS + 2
+"""Of a packet of data, without the lines of its header."""
+PIECE_OCTETS_MIN: Final = 64
+"""What a message must come after is told so that there is room for a piece of it."""
 FLIGHT_OCTETS: Final = 256 << 10
 """Of our own stream: sent, and not yet received by all."""
 REPORT_OCTETS: Final = FLIGHT_OCTETS // 4
@@ -45,6 +53,17 @@ REPAIR_OCTETS_MAX: Final = 64 << 10
 """Sent again in answer to one request; the asker comes back for the rest."""
 
 
+def entries_max(packet_octets: int) -> int:
+    """How many lines of a header fit a packet: the group has so many members at most, those
+    included that are lost and not settled."""
+    return (packet_octets - ENVELOPE_OCTETS - HEADER_OCTETS - BEAT_OCTETS) // ENTRY_OCTETS
+
+
+def deps_max(packet_octets: int) -> int:
+    """Of how many streams a packet can tell what a message must come after."""
+    return (packet_octets - FRONT_OCTETS - RECORD_OCTETS - PIECE_OCTETS_MIN) // DEP_OCTETS
+
+
 class Ordering:
     """The streams of all members at this one."""
 
@@ -53,6 +72,7 @@ class Ordering:
         self._door = door
         self._packet_octets = setting.packet_octets_max
         self._window_octets = setting.window_octets_max
+        self._deps_max = deps_max(setting.packet_octets_max)
         self.sent = 0
         """Of our own stream: the last chunk that left."""
         self.view = ""
@@ -74,11 +94,23 @@ class Ordering:
     def say(self, payloads: Iterable[bytes], service: Service, flags: int = 0) -> list[Message]:
         """Number the messages, deliver them to ourselves at once, and line them up to be sent."""
         mine = self._roster.mine()
-        deps = self._deps()
-        first_max = self.piece_octets(ENTRY_OCTETS + DEP_OCTETS)
-        piece_max = self.piece_octets(ENTRY_OCTETS)
-        messages = []
         number = mine.delivered
+        deps = self._deps()
+        while len(deps) > 2 * self._deps_max:
+            number += 1
+            chunk = Chunk(
+                FIRST | LAST | CONTROL,
+                service,
+                After().payload(),
+                mine.message,
+                deps[: 2 * self._deps_max],
+            )
+            mine.window.put(number, chunk)
+            self._held += len(chunk.payload) + RECORD_OCTETS
+            deps = deps[2 * self._deps_max :]
+        first_max = self.piece_octets(len(deps) // 2)
+        piece_max = self.piece_octets()
+        messages = []
         for payload in payloads:
             if not flags & CONTROL:
                 mine.message += 1
@@ -106,11 +138,13 @@ class Ordering:
             for value in (peer.key, peer.delivered)
         )
 
-    def piece_octets(self, per_entry: int) -> int:
-        """How large a fragment may be: it must still fit a packet when it is sent again, behind a
-        header that has grown by those who have joined since."""
-        entries = max(16, len(self._roster.peers) + 8)
-        return max(64, self._packet_octets - FRONT_OCTETS - RECORD_OCTETS - entries * per_entry)
+    def piece_octets(self, deps: int = 0) -> int:
+        """How large a fragment may be that tells of so many deliveries before it: it must fit a
+        packet also when it is sent again, behind a header that has grown by those who have joined
+        since; where that leaves little, behind a header without lines."""
+        whole = self._packet_octets - FRONT_OCTETS - RECORD_OCTETS - deps * DEP_OCTETS
+        with_lines = whole - max(16, len(self._roster.peers) + 8) * ENTRY_OCTETS
+        return with_lines if with_lines >= self._packet_octets // 4 else whole
 
     def pump(self) -> list[bytes]:
         """The packets of our own stream that may leave now."""
@@ -138,19 +172,25 @@ class Ordering:
 
     def _packets(self, peer: Peer, first: int, last: int) -> list[bytes]:
         """Chunks `first` to `last` of a stream, as far as they are here, in few packets."""
-        header = write_header(self._roster.header(self.sent))
-        room = self._packet_octets - ENVELOPE_OCTETS - len(header) - RUN_OCTETS - 2
+        header = whole = write_header(self._roster.header(self.sent))
+        bare = write_header(Header(self._roster.key, {}))
+        base = self._packet_octets - ENVELOPE_OCTETS - RUN_OCTETS - 2
         held = [(n, c) for n in range(first, last + 1) if (c := peer.window.get(n)) is not None]
         packets = []
         # A packet's chunks follow each other and were said after the same deliveries.
         runs = groupby(enumerate(held), key=lambda pair: (pair[1][0] - pair[0], pair[1][1].deps))
         for _, run in runs:
             chunks = [numbered for _, numbered in run]
-            largest = room - len(chunks[0][1].deps) // 2 * DEP_OCTETS
-            sized = ((pair, len(pair[1].payload) + RECORD_OCTETS) for pair in chunks)
+            sized = [(pair, len(pair[1].payload) + RECORD_OCTETS) for pair in chunks]
+            largest = base - len(chunks[0][1].deps) // 2 * DEP_OCTETS
+            if largest - len(whole) < max(octets for _, octets in sized):
+                header = bare
+            largest -= len(header)
             for load in packed(sized, largest):
                 body = Data.body(header, peer.key, load[0][0], [chunk for _, chunk in load])
                 packets.append(self._door.seal(Kind.DATA, body))
+        if header is bare:
+            packets.append(self._door.seal(Kind.BEAT, Beat(NO_HEADER).body(whole)))
         return packets
 
     # -- Algorithm 3: receive ----------------------------------------------------------------------

@@ -18,12 +18,13 @@ from unisono.wire import Reader, Writer, tag_of
 
 PROTOCOL: Final = 4
 HEADER_OCTETS: Final = 4 + 2
-ENTRY_OCTETS: Final = 4 + 8 + 4 + 1
+ENTRY_OCTETS: Final = 4 + 8 + 4
 RUN_OCTETS: Final = 4 + 8 + 8 + 2
 DEP_OCTETS: Final = 4 + 8
 RECORD_OCTETS: Final = 2 + 1 + 1
-BEAT_OCTETS: Final = 1 + 1 + 2
+BEAT_OCTETS: Final = 1 + 4 + 2
 ASK_OCTETS: Final = 4 + 8 + 8
+STATE_FRONT_OCTETS: Final = 4 + 8 + 8 + 2
 
 FIRST, LAST, CONTROL = 1, 2, 4
 """What a chunk is: begins a message, ends one, speaks to the protocol, not the application."""
@@ -74,6 +75,7 @@ class Header(NamedTuple):
 
     sender: int
     entries: dict[int, Entry]
+    """None where the table would not have fitted: then it comes in a packet of its own."""
 
 
 Dep = tuple[int, ...]
@@ -152,7 +154,7 @@ class Welcome:
         with_state, count = bool(reader.u8()), reader.u16()
         lines = []
         for _ in range(count):
-            member, status, rank = reader.member(), _status(reader.u8()), _rank(reader.u32())
+            member, status, rank = reader.member(), _status(reader.u8()), rank_of(reader.u32())
             lines.append(Line(member, status, rank, _number(reader.u64()), _number(reader.u64())))
         return Welcome(joiner, sponsor, changes, with_state, tuple(lines), reader.rows("IQ"))
 
@@ -213,18 +215,21 @@ class Announce:
     sponsor: Member
     size: int
     life: int
-    forwarded: bool = False
+    forwarder: int = 0
+    """The key of the member that passed it on to those of its own part, and stops."""
     stamp: int = 0
-    """The sponsor's clock, which a seeker echoes."""
+    """The sponsor's clock, which a seeker and another part's sponsor echo."""
+    echo: int = 0
+    """The stamp of the announcement that this one answers: shows that its part is there now."""
 
     def body(self) -> bytes:
-        front = Writer().member(self.sponsor).u16(self.size).u64(self.life).u8(self.forwarded)
-        return front.u64(self.stamp).done()
+        front = Writer().member(self.sponsor).u16(self.size).u64(self.life).u32(self.forwarder)
+        return front.u64(self.stamp).u64(self.echo).done()
 
     @staticmethod
     def read(reader: Reader) -> Announce:
         sponsor, size, life = reader.member(), reader.u16(), reader.u64()
-        return Announce(sponsor, size, life, bool(reader.u8()), reader.u64())
+        return Announce(sponsor, size, life, reader.u32(), reader.u64(), reader.u64())
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,8 +240,9 @@ class Beat:
     asks: tuple[Ask, ...] = ()
     round: int = 0
     """How often the oldest of them was asked before; from 1 on, whoever has it answers."""
-    expels: bool = False
-    """Sent to one that is not a member any more, so that it learns so."""
+    expels: int = 0
+    """Sent to one that is not a member any more, so that it learns so: the key of the life that is
+    meant, since another may live at its address now."""
 
     def body(self, header: bytes) -> bytes:
         flat = [value for ask in self.asks for value in ask]
@@ -244,14 +250,14 @@ class Beat:
             Writer()
             .raw(header)
             .u8(min(self.round, 255))
-            .u8(self.expels)
+            .u32(self.expels)
             .rows("IQQ", 3, flat)
             .done()
         )
 
     @staticmethod
     def read(reader: Reader) -> Beat:
-        header, rounds, expels = read_header(reader), reader.u8(), bool(reader.u8())
+        header, rounds, expels = read_header(reader), reader.u8(), reader.u32()
         flat = reader.rows("IQQ")
         asks = tuple(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
         if any(first > last or first == 0 for _, first, last in asks):
@@ -321,16 +327,20 @@ class State:
     """A piece of the state."""
 
     header: Header
+    joiner: int
+    """Whose state it is: what was captured for a former life at its address is another one."""
     total: int
     offset: int
     piece: memoryview
 
     def body(self, header: bytes) -> bytes:
-        return Writer().raw(header).u64(self.total).u64(self.offset).blob(self.piece).done()
+        front = Writer().raw(header).u32(self.joiner).u64(self.total).u64(self.offset)
+        return front.blob(self.piece).done()
 
     @staticmethod
     def read(reader: Reader) -> State:
-        return State(read_header(reader), reader.u64(), reader.u64(), reader.blob())
+        header, joiner = read_header(reader), reader.u32()
+        return State(header, joiner, reader.u64(), reader.u64(), reader.blob())
 
 
 FromMember = Beat | Data | StateAsk | State
@@ -360,25 +370,29 @@ def read(kind: int, body: memoryview) -> Packet:
 def write_header(header: Header) -> bytes:
     flat: list[int] = []
     for key, (delivered, received, status) in header.entries.items():
-        flat += (key, delivered, abs(received - delivered), status)
-    return Writer().u32(header.sender).rows("IQIB", 4, flat).done()
+        flat += (key, delivered, abs(received - delivered) << STATUS_BITS | status)
+    return Writer().u32(header.sender).rows("IQI", 3, flat).done()
 
 
 def read_header(reader: Reader) -> Header:
-    sender, flat = reader.u32(), reader.rows("IQIB")
+    sender, flat = reader.u32(), reader.rows("IQI")
     entries = {}
-    for i in range(0, len(flat), 4):
-        key, delivered, apart, status = flat[i : i + 4]
+    for i in range(0, len(flat), 3):
+        key, delivered, both = flat[i : i + 3]
         _number(delivered)
+        apart, status = both >> STATUS_BITS, _STATUSES[both & STATUS_MAX]
         received = max(delivered - apart, 0) if key == sender else delivered + apart
-        entries[key] = Entry(delivered, received, _status(status))
+        entries[key] = Entry(delivered, received, status)
     return Header(sender, entries)
 
 
+STATUS_BITS: Final = 2
+STATUS_MAX: Final = (1 << STATUS_BITS) - 1
+"""How far delivered and received are apart shares its field with the status."""
 RANK_MAX: Final = 1 << 31
 
 
-def _rank(value: int) -> int:
+def rank_of(value: int) -> int:
     if value > RANK_MAX:
         raise BadPacket("malformed")
     return value
@@ -401,32 +415,3 @@ def _status(value: int) -> Status:
     if value >= len(_STATUSES):
         raise BadPacket("malformed")
     return _STATUSES[value]
-
-
-@dataclass(frozen=True, slots=True)
-class Add:
-    """A control message in the stream of the sponsor: from here on this one is a member."""
-
-    member: Member
-    rank: int
-
-    def payload(self) -> bytes:
-        return Writer().u8(1).member(self.member).u32(self.rank).done()
-
-
-@dataclass(frozen=True, slots=True)
-class Bye:
-    """A control message, the last of its sender's stream: it leaves."""
-
-    def payload(self) -> bytes:
-        return Writer().u8(2).done()
-
-
-def read_control(payload: memoryview | bytes) -> Add | Bye:
-    reader = Reader(payload)
-    what = reader.u8()
-    if what not in (1, 2):
-        raise BadPacket("malformed")
-    order = Add(reader.member(), _rank(reader.u32())) if what == 1 else Bye()
-    reader.done()
-    return order

@@ -11,7 +11,7 @@ from unisono.errors import Misuse
 DEFAULTS: Final[Mapping[str, int]] = {
     "detect_us": 1_000_000,
     "found_us": 0,
-    "members_count_max": 24,
+    "members_count_max": 32,
 }
 """What may be set. `found_us` 0 stands for half of `detect_us`."""
 
@@ -48,8 +48,8 @@ class Parameters:
         detect = chosen["detect_us"]
         if not 20_000 <= detect <= 3_600_000_000:
             raise Misuse(f"rmcast option detect_us must be 20000 to 3600000000, got {detect}")
-        if not 1 <= chosen["members_count_max"] <= 32:
-            raise Misuse("rmcast option members_count_max must be between 1 and 32")
+        if not 1 <= chosen["members_count_max"] <= 64:
+            raise Misuse("rmcast option members_count_max must be between 1 and 64")
         beat = detect // 8
         return Parameters(
             detect_us=detect,

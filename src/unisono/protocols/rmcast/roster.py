@@ -18,6 +18,7 @@ TOMBS_COUNT_MAX: Final = 64
 RECALLED_COUNT_MAX: Final = 4
 """Of these a header tells at once; the others have their turn after them."""
 
+ENDED: Final = (Status.LEFT, Status.CLOSED)
 UNKNOWN: Final = Entry(0, 0, Status.MEMBER)
 
 
@@ -105,8 +106,10 @@ class Peer:
 class Roster:
     """The peers by key. Grows by additions, shrinks when an ended stream is settled by all."""
 
-    def __init__(self, me: Member) -> None:
+    def __init__(self, me: Member, entries_max: int) -> None:
         self.me = me
+        self.entries_max = entries_max
+        """So many lines of a header fit a packet."""
         self.key = key_of(me)
         self.peers: dict[int, Peer] = {}
         self.tombs: dict[int, int] = {}
@@ -119,6 +122,7 @@ class Roster:
         """Additions and removals so far, known alike to all that know the same."""
         self.shown: tuple[Member, ...] = ()
         """The members of the last view installed."""
+        self._turn = 0
         self._group: list[Peer] | None = None
         self._others: list[Peer] = []
         self.leavers: list[Peer] = []
@@ -208,12 +212,23 @@ class Roster:
         for peer in self.peers.values():
             received = sent if peer.key == self.key else peer.window.received
             entries[peer.key] = Entry(peer.delivered, received, peer.status)
-        for key in sorted(self.recalled)[:RECALLED_COUNT_MAX]:
+        if len(entries) > self.entries_max:
+            self._leave_out(entries)
+        room = self.entries_max - len(entries)
+        for key in sorted(self.recalled)[: min(room, RECALLED_COUNT_MAX)]:
             if key in self.tombs and any(key in peer.row for peer in self.others()):
                 entries[key] = Entry(self.tombs[key], self.tombs[key], Status.CLOSED)
             else:
                 self.recalled.discard(key)
         return Header(self.key, entries)
+
+    def _leave_out(self, entries: dict[int, Entry]) -> None:
+        """Those that others still settle, and we have, may be left out, as if we had forgotten
+        them; which of them, takes turns."""
+        ended = [key for key, entry in entries.items() if entry.status in ENDED]
+        self._turn += 1
+        for at in range(min(len(ended), len(entries) - self.entries_max)):
+            del entries[ended[(self._turn + at) % len(ended)]]
 
     def lines(self) -> tuple[Line, ...]:
         return tuple(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from unisono.errors import BadPacket
 from unisono.model import Buffer
+from unisono.protocols.rmcast.control import Add, Bye, read_control
 from unisono.protocols.rmcast.packets import (
     CONTROL,
     KINDS,
     PROTOCOL,
-    Add,
     Announce,
     Beat,
     Data,
@@ -19,7 +19,6 @@ from unisono.protocols.rmcast.packets import (
     StateAsk,
     WelcomePart,
     read,
-    read_control,
 )
 from unisono.wire import Reader, unseal
 
@@ -43,7 +42,7 @@ def _words(packet: Packet) -> str:
     match packet:
         case Data():
             return _of_data(packet)
-        case Beat(expels=True):
+        case Beat(expels=expels) if expels:
             return "expel"
         case Beat(asks=asks):
             return " ".join(("nak", *(_stream(*ask) for ask in asks))) if asks else "beat"
@@ -69,7 +68,9 @@ def _of_data(data: Data) -> str:
     for chunk in data.chunks:
         if chunk.flags & CONTROL:
             order = read_control(chunk.payload)
-            return f"{said} add {order.member.name}" if isinstance(order, Add) else f"{said} bye"
+            if isinstance(order, Add):
+                return f"{said} add {order.member.name}"
+            return f"{said} bye" if isinstance(order, Bye) else f"{said} after"
     return said
 
 

@@ -1,0 +1,54 @@
+"""Control messages: what members tell each other in their streams, in causal order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from unisono.errors import BadPacket
+from unisono.model import Member
+from unisono.protocols.rmcast.packets import rank_of
+from unisono.wire import Reader, Writer
+
+
+@dataclass(frozen=True, slots=True)
+class Add:
+    """A control message in the stream of the sponsor: from here on this one is a member."""
+
+    member: Member
+    rank: int
+
+    def payload(self) -> bytes:
+        return Writer().u8(1).member(self.member).u32(self.rank).done()
+
+
+@dataclass(frozen=True, slots=True)
+class Bye:
+    """A control message, the last of its sender's stream: it leaves."""
+
+    def payload(self) -> bytes:
+        return Writer().u8(2).done()
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """A control message that only comes after others: it carries what the message behind it must
+    also come after, and has no room for."""
+
+    def payload(self) -> bytes:
+        return Writer().u8(3).done()
+
+
+def read_control(payload: memoryview | bytes) -> Add | Bye | After:
+    reader = Reader(payload)
+    what = reader.u8()
+    order: Add | Bye | After
+    if what == 1:
+        order = Add(reader.member(), rank_of(reader.u32()))
+    elif what == 2:
+        order = Bye()
+    elif what == 3:
+        order = After()
+    else:
+        raise BadPacket("malformed")
+    reader.done()
+    return order

@@ -1,0 +1,122 @@
+"""Every packet fits the path, for any group that the path can have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from tests.rmcast.theatre import core, step, together
+from unisono.core import Deliver, Effect, Multicast, Received, Send, Setting
+from unisono.model import Address, Member, Service
+from unisono.parts.admission import Terms
+from unisono.parts.door import Door
+from unisono.protocols.rmcast.ordering import Ordering, entries_max
+from unisono.protocols.rmcast.packets import KINDS, PROTOCOL, Data, Status, read
+from unisono.protocols.rmcast.roster import Roster
+from unisono.sim.plan import Plan
+from unisono.sim.run import run
+from unisono.wire import unseal
+
+TERMS = Terms("g")
+
+
+def member(n: int, incarnation: int = 1) -> Member:
+    return Member(f"n{n}", Address("10.0.0.1", 7000 + n), incarnation)
+
+
+def room_of(count: int, packet_octets: int) -> tuple[Roster, Ordering]:
+    """A member with so many others, of each of which it has delivered something."""
+    roster = Roster(member(0), entries_max(packet_octets))
+    setting = Setting(member(0), "g", 1, packet_octets_max=packet_octets)
+    ordering = Ordering(setting, roster, Door(PROTOCOL, KINDS, TERMS))
+    for n in range(count):
+        roster.add(member(n), n, 0, delivered=n * 1000)
+    return roster, ordering
+
+
+def decoded(packets: Iterable[bytes]) -> list[object]:
+    envelopes = (unseal(packet, PROTOCOL, TERMS.tag) for packet in packets)
+    return [read(envelope.kind, envelope.body) for envelope in envelopes]
+
+
+@pytest.mark.parametrize("packet_octets", [512, 600, 1400])
+def test_data_fits_whatever_the_group_and_whoever_came_since(packet_octets: int) -> None:
+    for count in range(1, entries_max(packet_octets) + 1):
+        roster, ordering = room_of(count, packet_octets)
+        ordering.say([b"x" * 3000, b"", b"y" * 70], Service.CAUSAL)
+        for n in range(count, entries_max(packet_octets)):
+            roster.add(member(n), n, 0, delivered=1)
+        mine = roster.mine()
+        packets = ordering._packets(mine, 1, mine.delivered)
+        assert max(map(len, packets)) <= packet_octets, count
+        found = decoded(packets)
+        data = [each for each in found if isinstance(each, Data)]
+        payload = b"".join(bytes(c.payload) for each in data for c in each.chunks if c.message)
+        assert payload == b"x" * 3000 + b"y" * 70
+        told = [each for each in found if getattr(each, "header").entries]  # noqa: B009
+        assert told and all(len(each.header.entries) == len(roster.peers) for each in told)  # type: ignore[attr-defined]
+
+
+def test_what_has_no_room_beside_a_message_goes_before_it() -> None:
+    """Streams that ended, and are not settled by all, are told of too."""
+    roster, ordering = room_of(28, 512)
+    for n in range(28, 90):
+        roster.mark(roster.add(member(n), n, 0, delivered=5), Status.CLOSED)
+    ordering.say([b"z" * 600], Service.CAUSAL)
+    mine = roster.mine()
+    packets = ordering._packets(mine, 1, mine.delivered)
+    assert max(map(len, packets)) <= 512
+    data = [each for each in decoded(packets) if isinstance(each, Data)]
+    told = {key for each in data for key in each.chunks[0].deps[::2]}
+    assert told == roster.peers.keys() - {roster.key}
+
+
+def test_a_header_leaves_out_ended_streams_in_turns() -> None:
+    roster, _ = room_of(20, 512)
+    for n in range(20, 60):
+        roster.mark(roster.add(member(n), n, 0), Status.CLOSED)
+    seen: set[int] = set()
+    for _ in range(60):
+        entries = roster.header(0).entries
+        assert len(entries) == entries_max(512)
+        assert all(peer.key in entries for peer in roster.group())
+        seen |= entries.keys()
+    assert seen == roster.peers.keys()
+
+
+def test_a_full_group_says_which_limit_was_reached() -> None:
+    stage = together("a", "b")
+    core(stage, "a").roster.entries_max = 2
+    stage.obey("start rmcast c")
+    said = stage.obey("join c\nadvance 3000ms")
+    assert "c stops: the group is full (packet_octets_max=1400 is enough for 2 members)" in said
+
+
+def test_who_has_smaller_packets_than_the_group_needs_stops_and_says_so() -> None:
+    stage = together("a", "b")
+    core(stage, "b").roster.entries_max = 2
+    stage.obey("start rmcast c")
+    said = stage.obey("join c\nadvance 2000ms")
+    assert "b stops: the group has 3 members, and packets of 1400 octets are enough for 2" in said
+
+
+def test_a_header_without_lines_is_no_report() -> None:
+    stage = together("a", "b")
+    a, b = core(stage, "a"), core(stage, "b")
+    before = b.roster.peers[a.roster.key].row
+    a.ordering._packet_octets = 130
+    effects: list[Effect] = step(stage, "a", Multicast([b"p" * 60]))
+    packets = next(effect.packets for effect in effects if isinstance(effect, Send))
+    *data, report = packets
+    heard = step(stage, "b", Received(a.me.address, data))
+    assert any(isinstance(effect, Deliver) for effect in heard)
+    assert before and b.roster.peers[a.roster.key].row is before
+    step(stage, "b", Received(a.me.address, [report]))
+    assert b.roster.peers[a.roster.key].row[a.roster.key].delivered == a.roster.mine().delivered
+
+
+@pytest.mark.parametrize(("nodes", "seed"), [(22, 2), (17, 3)])
+def test_a_large_group_that_once_sent_too_large_packets_holds(nodes: int, seed: int) -> None:
+    plan = Plan(protocol="rmcast", nodes=nodes, seed=seed, faults="chaos", messages=30)
+    assert run(plan).violations == ()
