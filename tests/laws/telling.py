@@ -5,7 +5,11 @@
 
 A line is (more of) one life, in its order; what happens is set apart by bars:
 
-    view ID MEMBER… [cut MEMBER:N…]     it installs a view
+    view ID MEMBER… [cut MEMBER:N…] [at SEQ] [stayed MEMBER…] [founded]     it installs a view
+    transitional ID MEMBER…             it installs a transitional view
+    holds MEMBER:N…                     what it has received when the view ends
+    stable MEMBER:N [MEMBER…]           that message is stable, and these hold it
+    fault WORD…                         what the world did to it
     send [SERVICE] [N] [probe]          it multicasts its next message (or its N-th)
     MEMBER:N[@SEQ][!]                   it delivers that message, at that place; `!` changed
     left | stop REASON… | crash | join | restart
@@ -95,8 +99,20 @@ class Teller:
             service, number, detail = self._send_words(rest, self.sent.get(life, 0) + 1)
             self.sent[life] = number
             self._message(life, "send", f"{life}:{number}", service=service, detail=detail)
-        elif verb == "view":
-            self._view(life, rest)
+        elif verb in ("view", "transitional"):
+            self._view(life, verb, rest)
+        elif verb == "holds":
+            for entry in rest:
+                sender, _, number = entry.rpartition(":")
+                name, _, incarnation = key(sender).rpartition("#")
+                known = {"sender_incarnation": int(incarnation), "number": int(number)}
+                self._row(life, "receipt", sender=name, **known)
+        elif verb == "stable":
+            sender, _, number = rest[0].rpartition(":")
+            holders = tuple(map(key, rest[1:])) or None
+            self._message(life, "stable", f"{key(sender)}:{number}", members=holders)
+        elif verb == "fault":
+            self._row(life, "fault", detail=" ".join(rest))
         elif verb == "left":
             self._row(life, "leave", detail=LEFT)
         elif verb == "stop":
@@ -110,14 +126,27 @@ class Teller:
             place = int(seq) if seq else None
             self._message(life, "deliver", f"{key(sender)}:{number}", seq=place, altered=altered)
 
-    def _view(self, life: str, words: list[str]) -> None:
+    def _view(self, life: str, kind: str, words: list[str]) -> None:
         name, *rest = words
-        members = rest[: rest.index("cut")] if "cut" in rest else rest
-        cut = rest[len(members) + 1 :]
-        pairs = (entry.rpartition(":") for entry in cut)
+        parts: dict[str, list[str]] = {"members": []}
+        part = parts["members"]
+        for word in rest:
+            if word in ("cut", "at", "stayed", "founded"):
+                part = parts.setdefault(word, [])
+            else:
+                part.append(word)
+        pairs = (entry.rpartition(":") for entry in parts.get("cut", ()))
         detail = " ".join(f"{key(sender)}:{number}" for sender, _, number in pairs)
         self.views[life] = name
-        self._row(life, "view", members=tuple(map(key, members)), detail=detail or None)
+        self._row(
+            life,
+            kind,
+            members=tuple(map(key, parts["members"])),
+            detail=detail or None,
+            seq=int(parts["at"][0]) if "at" in parts else None,
+            stayed=tuple(map(key, parts["stayed"])) if "stayed" in parts else None,
+            changes=("founded",) if "founded" in parts else None,
+        )
 
 
 def story(text: str, service: str = "causal", torn: str = "", run: str = "story") -> History:

@@ -32,9 +32,9 @@ def test_a_doctored_history_is_caught_by_its_law(doctored: Doctored) -> None:
 
 @pytest.mark.parametrize("sound", SOUND, ids=named)
 def test_a_sound_history_keeps_every_law(sound: Sound) -> None:
-    verdict = judge(sound.history, LAWS)
+    verdict = judge(sound.history, LAWS.keys() - sound.but)
     assert [sentence(found) for found in verdict.violations] == []
-    assert set(verdict.laws.values()) == {"kept"}
+    assert set(verdict.laws.values()) <= {"kept", "not claimed"}
 
 
 def test_every_law_has_two_doctored_histories() -> None:
@@ -96,6 +96,20 @@ def test_a_causal_violation_names_what_was_needed() -> None:
     detail = "delivered before what it depends on"
     assert found_by("causal", text) == [
         Violation("causal", "story", "c#1", "b#1:1", "a#1:2", detail)
+    ]
+
+
+def test_a_shortest_cycle_is_told() -> None:
+    """No two of the lives disagree; the cycle through d is longer by one."""
+    text = """
+        a: view 1 a b c d | send | a:1 | b:1
+        b: view 1 a b c d | send | b:1 | c:1
+        c: view 1 a b c d | send | c:1 | d:1 | a:1
+        d: view 1 a b c d | send | d:1
+    """
+    words = "a#1:1 before b#1:1 at a#1, b#1:1 before c#1:1 at b#1, c#1:1 before a#1:1 at c#1"
+    assert found_by("total_order", text, "agreed") == [
+        Violation("total_order", "story", "a#1", "a#1:1", "", f"cycle: {words}")
     ]
 
 

@@ -11,6 +11,7 @@ from typing import Final
 from unisono.errors import Misuse
 from unisono.laws.delivery import agreement, no_creation, no_duplication, progress, safe, validity
 from unisono.laws.order import causal, fifo, prefix, total_order
+from unisono.laws.places import gap_free, one_place, uniform_order
 from unisono.laws.verdict import VIOLATIONS_MAX, Check, Law, Verdict, Violation, sentence
 from unisono.laws.views import self_inclusion, view_order, virtual_synchrony
 from unisono.trace.history import History
@@ -43,6 +44,9 @@ LAWS: Final[dict[str, Law]] = {
             causal,
             total_order,
             prefix,
+            one_place,
+            uniform_order,
+            gap_free,
             agreement,
             validity,
             virtual_synchrony,

@@ -44,6 +44,8 @@ class Life:
     end: str
     told: tuple[Row, ...]
     """Sends, deliveries and views together."""
+    rows: tuple[Row, ...] = ()
+    """All of them, in order."""
 
     @property
     def inside(self) -> bool:
@@ -160,6 +162,7 @@ def _life_of(key: str, rows: list[Row]) -> Life:
         cut=cut_of(views[0].detail) if views else {},
         end=_end_of(rows),
         told=told,
+        rows=tuple(rows),
     )
 
 

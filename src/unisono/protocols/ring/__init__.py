@@ -41,6 +41,8 @@ OFFER: Final = Offer(
         "fifo",
         "causal",
         "total_order",
+        "one_place",
+        "gap_free",
         "agreement",
         "validity",
         "virtual_synchrony",

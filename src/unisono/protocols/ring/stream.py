@@ -60,7 +60,7 @@ class Stream:
             seq=ring.place,
             cut=cut,
             detail=f"{len(members)} of {ring.size}",
-            changes=changes_of(self._me, joined, went, failed, len(ring.chain) == 1),
+            changes=changes_of(self._me, joined, went, failed, first and not ring.place),
         )
         self._shown = members
         self.has_view = True

@@ -67,7 +67,6 @@ ROADS: Final[dict[str, Road]] = {
     "no_duplication": _screened(delivery.no_duplication),
     "fifo": Road(order.fifo, folding.fifo),
     "causal": Road(order.causal, folding.together),
-    "total_order": Road(sequence.ordered, folding.total_order),
     "prefix": Road(sequence.ordered, folding.prefix),
     "agreement": _screened(delivery.agreement),
     "validity": _screened(delivery.validity),

@@ -1,0 +1,134 @@
+"""The laws of places: which message stands where in the one order of a group."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+
+from unisono.laws.verdict import Violation
+from unisono.trace.checks import LEVELS, level_of
+from unisono.trace.history import History, Life, message_of
+from unisono.trace.record import Row
+
+AGREED = LEVELS["agreed"]
+FOUNDED = "founded"
+
+
+def lineages(history: History) -> dict[str, str]:
+    """By life, which numbering its places belong to.
+
+    Lives that installed the same view are of one lineage, and so on: it is named by its smallest
+    life. A lineage that no view with the change `founded` belongs to goes on from another one: when
+    there is exactly one that was founded, it is of that one. Otherwise, of which is not known, and
+    it is not compared with others.
+    """
+    parent = {key: key for key in history.lives}
+
+    def root(key: str) -> str:
+        while parent[key] != key:
+            parent[key] = parent[parent[key]]
+            key = parent[key]
+        return key
+
+    first: dict[str, str] = {}
+    for key, life in history.lives.items():
+        for row in life.views:
+            one, two = sorted((root(key), root(first.setdefault(row.view, key))))
+            parent[two] = one
+    founded = {
+        root(key)
+        for key, life in history.lives.items()
+        if any(FOUNDED in (row.changes or ()) for row in life.views)
+    }
+    if len(founded) == 1:
+        (only,) = founded
+        return {key: only if life.inside else key for key, life in history.lives.items()}
+    return {key: root(key) for key in history.lives}
+
+
+def one_place(history: History) -> list[Violation]:
+    """A place never holds two safe messages, and a safe message never has two places.
+
+    Of all lives, whatever became of them. Lives of one lineage count from the same founding (see
+    `lineages`); only these are compared. Of each lineage and place, and of each lineage and
+    message, the smallest life that delivered a safe message so, at its first such delivery, is the
+    reference.
+    - `place N holds M there`: this life delivered m at the place N, and the reference (the other)
+      another message M.
+    - `place N here, K there`: this life delivered m at the place N, and the reference (the other)
+      at K.
+    """
+    return _placed("one_place", history, lambda row: row.service == "safe")
+
+
+def uniform_order(history: History) -> list[Violation]:
+    """As `one_place`, of all ordered messages: even those who fail right after agree on places."""
+    return _placed("uniform_order", history, lambda row: level_of(row.service) >= AGREED)
+
+
+def _placed(law: str, history: History, counts: Callable[[Row], bool]) -> list[Violation]:
+    lineage = lineages(history)
+    holds: dict[tuple[str, int], tuple[str, str]] = {}
+    stands: dict[tuple[str, str], tuple[str, int]] = {}
+    found: set[Violation] = set()
+    for key, life in history.lives.items():
+        mine = lineage[key]
+        for row in life.deliveries:
+            if row.seq is None or not counts(row):
+                continue
+            message, place = message_of(row), row.seq
+            other, held = holds.setdefault((mine, place), (key, message))
+            if held != message:
+                detail = f"place {place} holds {held} there"
+                found.add(Violation(law, history.run, key, message, other, detail))
+            other, stood = stands.setdefault((mine, message), (key, place))
+            if stood != place:
+                detail = f"place {place} here, {stood} there"
+                found.add(Violation(law, history.run, key, message, other, detail))
+    return sorted(found)
+
+
+def gap_free(history: History) -> list[Violation]:
+    """Nobody passes over a place that holds an ordered message, whatever becomes of it then.
+
+    At life q let *before* be the largest place that it delivered or that a view of it had, so far.
+    A delivery of m at the place N breaks the law when a life of the same lineage delivered a
+    message of level agreed or above at a place K between before and N, and q has delivered nothing
+    at K, earlier or later: `without place K`, for the smallest K. The other is the message there,
+    at the smallest such life. Before q's first place or view with a place nothing is asked.
+    """
+    lineage = lineages(history)
+    known: dict[str, dict[int, str]] = {}
+    for key, life in history.lives.items():
+        mine = known.setdefault(lineage[key], {})
+        for row in life.deliveries:
+            if row.seq is not None and level_of(row.service) >= AGREED:
+                mine.setdefault(row.seq, message_of(row))
+    rising = {name: sorted(places) for name, places in known.items()}
+    found: set[Violation] = set()
+    for key, life in history.lives.items():
+        places = rising[lineage[key]]
+        for row, hole in _holes(life, places):
+            other = known[lineage[key]][hole]
+            detail = f"without place {hole}"
+            found.add(Violation("gap_free", history.run, key, message_of(row), other, detail))
+    return sorted(found)
+
+
+def _holes(life: Life, places: list[int]) -> list[tuple[Row, int]]:
+    """Deliveries with the first place that was passed over just before them."""
+    own = {row.seq for row in life.deliveries}
+    found: list[tuple[Row, int]] = []
+    before: int | None = None
+    for row in life.told:
+        if row.kind == "send" or row.seq is None:
+            continue
+        if row.kind == "deliver" and before is not None and row.seq > before + 1:
+            at = bisect_right(places, before)
+            while at < len(places) and places[at] < row.seq:
+                if places[at] not in own:
+                    found.append((row, places[at]))
+                    break
+                at += 1
+        before = row.seq if before is None else max(before, row.seq)
+    return found
