@@ -22,6 +22,7 @@ from tests.ring.theatre import (
     quiet,
     ring_order,
     sealed,
+    silence_holder,
     site,
     step,
     turn,
@@ -207,7 +208,7 @@ def a_holder_that_was_only_slow(room: Room) -> str:
     s = at_rest(room)
     holder, me = holder_of(room, s), holder_of(room, s + 2)
     who = site(room, me)
-    who.token.tries = who.parameters.tries
+    silence_holder(who)
     step(room, me, Expired(Timer.T_RT))
     assert who.receive.state.name == "INIT"
     step(room, me, handed(room, holder, turn(room, s + 1, by=holder)))

@@ -45,10 +45,10 @@ def test_a_longer_way_has_longer_timers() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"speed": 1}, "ring has no option 'speed'; it has: sites, t_send_us, t_rt_us, tries"),
+        ({"speed": 1}, "ring has no option 'speed'; it has: sites, detect_us, t_send_us, t_rt_us"),
         ({"tries": -1}, "tries must not be negative, got -1"),
-        ({"tries": 0}, "tries must be 1 to 1000, got 0"),
-        ({"tries": 1001}, "tries must be 1 to 1000"),
+        ({"tries": 1001}, "tries must be 0 to 1000"),
+        ({"detect_us": 399}, "detect_us must be 400 to"),
         ({"sites": SITES_MAX + 1}, "sites must be 0 to 256"),
         ({"sites": 65}, "sites=65 is over members_count_max=64"),
         ({"t_send_us": 99}, "t_send_us must be 100 to"),
@@ -133,3 +133,15 @@ def test_a_turn_has_no_more_packets_than_set(most: int) -> None:
     parts = [sent.packet.of for sent in room.of(Code.TOKEN_BC)]
     assert max(parts) == most
     assert all(len(room.heard[name]) == 5 for name in "abc")
+
+
+def test_the_goal_and_the_papers_tries_say_the_same() -> None:
+    by_goal = Parameters.of({"detect_us": 200_000})
+    by_tries = Parameters.of({"tries": 10})
+    assert by_goal == by_tries
+    assert (by_goal.detect_us, by_goal.t_rt_us, by_goal.tries) == (200_000, 20_000, 10)
+
+
+def test_a_holder_is_asked_four_times_however_short_the_goal() -> None:
+    short = Parameters.of({"detect_us": 10_000})
+    assert (short.t_rt_us, short.tries) == (2_500, 4)

@@ -28,6 +28,7 @@ from tests.ring.theatre import (
     quiet,
     ring_order,
     sealed,
+    silence_holder,
     site,
     started,
     step,
@@ -215,7 +216,7 @@ def test_what_one_machine_tells_another_goes_before_a_timer() -> None:
     s = at_rest(room)
     prior = holder_of(room, s + 2)
     who = site(room, prior)
-    who.token.tries = who.parameters.tries
+    silence_holder(who)
     said = packets_in(step(room, prior, Expired(Timer.T_RT)))
     assert [(to, code_of(p)) for to, p in said] == [(EVERYONE, Code.REF_INV_BC)]
     assert (who.send.state.name, who.receive.state.name) == ("INIT", "INIT")
@@ -335,3 +336,15 @@ def test_a_packet_of_theirs_can_be_opened_by_hand() -> None:
     for sent in room.sent:
         assert opened(sent.sealed) == sent.packet
         assert unseal(sent.sealed, PROTOCOL, GROUP).life == fields_of(sent.sealed)["coordinator"]
+
+
+def test_who_slept_hears_what_came_meanwhile_before_it_gives_up_waiting() -> None:
+    """Else one that got no processor for a while would leave the reformation that waits for it."""
+    room = quiet("a", "b", "c")
+    s = at_rest(room)
+    me, holder = holder_of(room, s + 1), holder_of(room, s)
+    who = site(room, me)
+    late_us = room.now_us + 5_000_000
+    who.step(late_us, handed(room, holder, turn(room, s + 1, by=holder)))
+    assert not who.token.tries, "the turn that was waited for has come"
+    assert who.is_normal()

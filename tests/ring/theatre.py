@@ -233,6 +233,17 @@ def step(room: Stage, name: str, event: Event) -> list[Effect]:
     return site(room, name).step(room.now_us, event)
 
 
+def silence_holder(who: Site) -> None:
+    """It was asked often enough, and nothing came."""
+    who.token.tries = who.parameters.tries
+    key = key_of(who.token.holder())
+    now_us = who.now_us
+    who.detector.watch(key, now_us)
+    while not who.detector.is_silent(key):
+        now_us += who.parameters.look_us
+        who.detector.look(now_us)
+
+
 def packets_in(effects: list[Effect]) -> list[tuple[To, Any]]:
     """What the effects send: to whom, and the packets opened."""
     return [

@@ -104,3 +104,9 @@ class Timer(Named):
     """What was asked for did not come: ask again."""
     LEAVE = auto()
     """The leave was not answered."""
+
+
+WAITS: Final = frozenset((Timer.T_RT, Timer.T_REFORM, Timer.T_REF_RT, Timer.T_TS))
+"""Those that wait for what others say."""
+LATE_US: Final = 10_000
+"""A timer so late means that we slept."""

@@ -102,8 +102,7 @@ class Site(Desk):
         """Of the packets last taken, while their turn is coming in. Those of one turn that begin
         alike have the same."""
         self._verdict: Fail | None = None
-        self._over = False
-        self._joined = False
+        self._over = self._joined = False
         self._internal: list[tuple[Code, Any]] = []
 
     # -- the contract ------------------------------------------------------------------------------
@@ -204,6 +203,7 @@ class Site(Desk):
         if code is Code.E_REFEND or code is Code.E_REFSTART:
             if code is Code.E_REFSTART:
                 self.in_force, self._taking = False, None
+            self.watch_ring(code is Code.E_REFSTART)
             self.receive.take(code, packet, out)
             self.send.take(code, packet, out)
         elif code in _OF_SEND:
@@ -235,17 +235,15 @@ class Site(Desk):
 
     def _expire_overdue(self, out: list[Effect]) -> bool:
         """[RNG-20] Timers before packets. Whether there were any."""
-        if not self.deadlines or min(self.deadlines.values()) > self.now_us:
-            return False
-        due = [timer for timer, at_us in self.deadlines.items() if at_us <= self.now_us]
+        due = self.overdue()
         for timer in due:
-            if timer in self.deadlines:
-                self.disarm(timer, out)
+            if self.disarm(timer, out):
                 self._expire(timer, out)
                 self._settle(out)
-        return True
+        return bool(due)
 
     def _expire(self, timer: Any, out: list[Effect]) -> None:
+        self.detector.look(self.now_us)
         if timer is Timer.LEAVE:
             self.entrance.insist(out)
         elif timer is Timer.T_SEND:
@@ -291,6 +289,8 @@ class Site(Desk):
             return
         if header.version == self.ring.version and self.in_force:
             self.token.hear_from(packet, out)
+        elif not self.in_force:
+            self.detector.hear(header.sender, self.now_us)
         if isinstance(packet, RingPart):
             self.reform.gather(packet)
         if isinstance(packet, StateAsk):

@@ -9,8 +9,9 @@ from unisono.core import EVERYONE, Arm, Disarm, Effect, Persist, Send, Setting
 from unisono.errors import BadPacket
 from unisono.model import Burst, Bursts, Member, Packets
 from unisono.parts.admission import Admission, Terms
+from unisono.parts.detector import Detector
 from unisono.parts.door import Door
-from unisono.protocols.ring.codes import KINDS, Code, Timer
+from unisono.protocols.ring.codes import KINDS, LATE_US, WAITS, Code, Timer
 from unisono.protocols.ring.ordering import Ordering
 from unisono.protocols.ring.packets import (
     ALIKE_OCTETS,
@@ -53,6 +54,8 @@ class Desk:
         self.seen = 0
         """The highest number of a version that was heard of."""
         self.deadlines: dict[Timer, int] = {}
+        self.detector: Detector[int] = Detector(self.parameters.detect_us, self.parameters.look_us)
+        """Of the holder while we wait for its turn, and of all while a ring is formed."""
 
     @property
     def version(self) -> Version:
@@ -91,15 +94,39 @@ class Desk:
         at = self.ring.index.get(self.key)
         return None if at is None else self.ring.seats[at]
 
+    def watch_ring(self, on: bool = True) -> None:
+        """While a ring is formed all are to answer."""
+        if not on:
+            self.detector.rest_all()
+        for member in self.ring.members if on else ():
+            if member != self.me:
+                self.detector.watch(key_of(member), self.now_us)
+
     # -- timers ------------------------------------------------------------------------------------
 
     def arm(self, timer: Timer, after_us: int, out: list[Effect]) -> None:
         self.deadlines[timer] = self.now_us + after_us
         out.append(Arm(timer, after_us))
 
-    def disarm(self, timer: Timer, out: list[Effect]) -> None:
-        if self.deadlines.pop(timer, None) is not None:
+    def disarm(self, timer: Timer, out: list[Effect]) -> bool:
+        """Whether it was armed."""
+        armed = self.deadlines.pop(timer, None) is not None
+        if armed:
             out.append(Disarm(timer))
+        return armed
+
+    def overdue(self) -> list[Timer]:
+        """Those that should have expired, in the order in which they were armed."""
+        if not self.deadlines:
+            return []
+        first_us = min(self.deadlines.values())
+        if first_us > self.now_us:
+            return []
+        due = [timer for timer, at_us in self.deadlines.items() if at_us <= self.now_us]
+        if first_us >= self.now_us - LATE_US:
+            return due
+        # Deviates [RNG Event order]: who slept hears what came meanwhile before it gives up.
+        return [timer for timer in due if timer not in WAITS]
 
     # -- packets -----------------------------------------------------------------------------------
 

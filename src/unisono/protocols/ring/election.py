@@ -8,7 +8,7 @@ is in the next.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from unisono.core import Effect
 from unisono.model import Member
@@ -19,6 +19,9 @@ from unisono.wire import Writer
 
 if TYPE_CHECKING:
     from unisono.protocols.ring.core import Site
+
+PATIENT_TIMES: Final = 2
+"""So many times `detect_us` is one that leads given for gathering its ring."""
 
 Key = tuple[Version, bool, int, Member]
 """What R1, R2 and R3 compare."""
@@ -33,6 +36,7 @@ class Election:
         """[REF_INV_BC] The version that was promised last, while it may still come about."""
         self.repeated = 0
         """How often it was promised again."""
+        self._pledged_us = 0
         self.leader: Member | None = None
         """Who is to form it."""
         self.at_token = False
@@ -75,15 +79,21 @@ class Election:
         """Whether an invitation may be answered with a promise."""
         attempt = Version(packet.attempt, packet.header.sender)
         if attempt == self.promised:
-            patient = self.repeated <= ROUNDS_MAX
+            patient = self.repeated <= ROUNDS_MAX or self._is_early()
             fresh = attempt > self._core.ring.version
             return patient and fresh and self.knows_enough(packet)
         return attempt > self._core.record.pledged and self.knows_enough(packet)
+
+    def _is_early(self) -> bool:
+        """Who leads may still wait for one that is slow."""
+        core = self._core
+        return core.now_us - self._pledged_us < PATIENT_TIMES * core.parameters.detect_us
 
     def pledge(self, attempt: Version, leader: Member, out: list[Effect]) -> None:
         """From now on no lower one is promised, not even in a later life."""
         self.promised, self.leader = attempt, leader
         self.repeated = 0
+        self._pledged_us = self._core.now_us
         self._core.keep(out, pledged=attempt)
         self._core.ordering.stand_still()
 

@@ -25,10 +25,6 @@ if TYPE_CHECKING:
     from unisono.protocols.ring.core import Site
 
 PART_OCTETS_MIN: Final = 200
-SLOW_ROUNDS: Final = 3
-"""So many invitations are for those who do not answer."""
-PATIENT_ROUNDS: Final = 6
-"""Where nobody is suspected, or some are not complete."""
 BLOCKED_ROUNDS: Final = 8
 """After so many invitations in vain the operator is told."""
 
@@ -50,6 +46,8 @@ class Leading(Following):
         self._outbid = False
         """Somebody has promised a higher version than ours."""
         self._warned = False
+        self._began_us = 0
+        """When we began to invite."""
 
     # -- phase 1: invite ---------------------------------------------------------------------------
 
@@ -72,12 +70,14 @@ class Leading(Following):
             self._denials.clear()
             if not leads:
                 self.rounds = 0
+                self._began_us = core.now_us
+                core.watch_ring()
                 rings = (*core.before, core.ring) if core.ring.seats else ()
                 self._quorums = rings or (core.founding(),)
         core.entrance.settled(out)
         self.rounds += 1
         if self.rounds > BLOCKED_ROUNDS and not core.parameters.sites:
-            if core.ring.seats and not core.stream.has_view:
+            if core.ring.seats and not core.stream.has_view and self._is_blocked():
                 # A group of no known size that never began here: whoever is there begins it.
                 core.forget_ring()
                 self._quorums = (core.founding(),)
@@ -89,7 +89,7 @@ class Leading(Following):
         if self.rounds > 1:
             wait_us = core.entrance.jitter(wait_us)
         core.arm(Timer.T_TS, wait_us, out)
-        if self.rounds == BLOCKED_ROUNDS:
+        if self.rounds >= BLOCKED_ROUNDS and not self._warned and self._is_blocked():
             self._warned = True
             out.append(Warn(self._why_blocked()))
 
@@ -110,6 +110,9 @@ class Leading(Following):
             core.forget_ring()
             self._quorums = (core.founding(),)
             self._outbid = True
+
+    def _is_blocked(self) -> bool:
+        return not self._is_majority(set(self._complete()))
 
     def _why_blocked(self) -> str:
         names = set(self._complete())
@@ -219,14 +222,20 @@ class Leading(Following):
     def may_form(self) -> bool:
         """[T_TS] Those who were slow had their chance."""
         core = self._core
-        complete = self._complete()
-        patient = self.at_token or len(self.answers) + 1 > len(complete)
-        missing = {seat.member.name for seat in core.ring.seats} - complete.keys()
-        if missing and self.rounds < (PATIENT_ROUNDS if patient else SLOW_ROUNDS):
+        if any(map(self._is_awaited, core.ring.seats)):
             return False
         if core.ring.seats and self.rounds < 2:
             return False
         return self._may_form()
+
+    def _is_awaited(self, seat: Seat) -> bool:
+        """One of the ring does not come along yet, and may only be slow. Who is heard and does not
+        come along either is waited for no longer than one that says nothing."""
+        core, name, key = self._core, seat.member.name, key_of(seat.member)
+        if name in self._complete() or name in self._stale or key in self.suspects:
+            return False
+        patience_us = core.detector.limit_us(key)
+        return not core.detector.is_silent(key) and core.now_us - self._began_us < patience_us
 
     def _may_form(self) -> bool:
         complete = self._complete()

@@ -10,9 +10,10 @@ from unisono.errors import Misuse
 
 DEFAULTS: Final[Mapping[str, int]] = {
     "sites": 0,
+    "detect_us": 800_000,
     "t_send_us": 2_000,
     "t_rt_us": 20_000,
-    "tries": 40,
+    "tries": 0,
     "t_reform_us": 100_000,
     "t_ref_rt_us": 200_000,
     "t_ts_us": 30_000,
@@ -22,29 +23,31 @@ DEFAULTS: Final[Mapping[str, int]] = {
     "members_count_max": 64,
 }
 """What may be set: the same at every member. `sites` is N, the number of processes that the whole
-group has; 0 is *those that came*."""
+group has; 0 is *those that came*. `detect_us` is the goal for finding a dead member; `tries` sets
+the same in the paper's terms, as so many times T_RT, and 0 leaves it to the goal."""
 
-TIMES: Final = ("t_send_us", "t_rt_us", "tries", "t_reform_us", "t_ref_rt_us", "t_ts_us")
+TIMES: Final = ("detect_us", "t_send_us", "t_rt_us", "t_reform_us", "t_ref_rt_us", "t_ts_us")
 
 PRESETS: Final[Mapping[str, Mapping[str, int]]] = {
     "lan": {name: DEFAULTS[name] for name in TIMES},
     "loopback": {
+        "detect_us": 60_000,
         "t_send_us": 500,
         "t_rt_us": 3_000,
-        "tries": 20,
         "t_reform_us": 30_000,
         "t_ref_rt_us": 40_000,
         "t_ts_us": 6_000,
     },
     "wan": {
+        "detect_us": 3_000_000,
         "t_send_us": 20_000,
         "t_rt_us": 300_000,
-        "tries": 10,
         "t_reform_us": 1_000_000,
         "t_ref_rt_us": 2_000_000,
         "t_ts_us": 500_000,
     },
     "paper": {
+        "detect_us": 2_000_000,
         "t_send_us": 500_000,
         "t_rt_us": 1_000_000,
         "tries": 2,
@@ -60,6 +63,8 @@ PRESETS: Final[Mapping[str, Mapping[str, int]]] = {
 1 s, one packet a turn, and counts who failed for good."""
 
 SITES_MAX: Final = 256
+LEAST_TRIES: Final = 4
+"""T_RT is at most this share of `detect_us`, so that one lost packet is no death."""
 ROUNDS_MAX: Final = 12
 """So often is the same asked of one that does not answer, in a reformation."""
 HOUR_US: Final = 3_600_000_000
@@ -70,12 +75,14 @@ class Parameters:
     """The settings of one member."""
 
     sites: int
+    detect_us: int
+    """A member that is silent for so long has failed, unless it is seen to be slower than that."""
     t_send_us: int
     """Γ + δ: the least that a holder with nothing to say waits once the ring has gone quiet."""
     t_rt_us: int
     """δ + Δ + T: the turn that is expected should have come by then."""
     tries: int
-    """C: so often is a silent holder asked before it is suspected."""
+    """C: so often is a silent holder asked before it is suspected, where all are fast enough."""
     t_reform_us: int
     """Who waits for an invitation waits so long, or up to twice, and then invites."""
     t_ref_rt_us: int
@@ -99,7 +106,8 @@ class Parameters:
         _between(chosen, "sites", 0, SITES_MAX)
         for name in ("t_send_us", "t_rt_us", "t_reform_us", "t_ref_rt_us", "t_ts_us", "idle_us"):
             _between(chosen, name, 100, HOUR_US)
-        _between(chosen, "tries", 1, 1000)
+        _between(chosen, "detect_us", 400, HOUR_US)
+        _between(chosen, "tries", 0, 1000)
         _between(chosen, "turn_packets", 1, 4096)
         _between(chosen, "members_count_max", 1, SITES_MAX)
         if chosen["sites"] > chosen["members_count_max"]:
@@ -112,7 +120,17 @@ class Parameters:
                 f"ring option idle_us must be at least t_send_us={chosen['t_send_us']},"
                 f" got {chosen['idle_us']}"
             )
+        if chosen["tries"]:
+            chosen["detect_us"] = chosen["tries"] * chosen["t_rt_us"]
+        else:
+            chosen["t_rt_us"] = min(chosen["t_rt_us"], chosen["detect_us"] // LEAST_TRIES)
+            chosen["tries"] = chosen["detect_us"] // chosen["t_rt_us"]
         return Parameters(**chosen)
+
+    @property
+    def look_us(self) -> int:
+        """Who waits for others looks at least so often."""
+        return max(self.t_rt_us, self.t_ref_rt_us // 2)
 
 
 def _between(chosen: Mapping[str, int], name: str, least: int, most: int) -> None:

@@ -93,7 +93,7 @@ class TokenWork:
     def look(self, out: list[Effect]) -> None:
         """A turn was taken: the token is at the next."""
         core = self._core
-        self.tries = 0
+        self._heard()
         if self.is_here():
             core.disarm(Timer.T_RT, out)
             if len(core.ring.seats) == 1 and core.speech.has_any():
@@ -105,6 +105,12 @@ class TokenWork:
             self._wanted = False
             self._expect(out)
             self.forward(out)
+
+    def _heard(self) -> None:
+        """The holder spoke: nobody is waited for, until the next is late."""
+        if self.tries:
+            self.tries = 0
+            self._core.detector.rest_all()
 
     def note(self, turn: Turn) -> None:
         """What a turn tells about the pace."""
@@ -136,6 +142,7 @@ class TokenWork:
         if self.tries and not isinstance(packet, Person):
             if key_of(self.holder()) == header.sender:
                 self.tries = 0
+                core.detector.hear(header.sender, core.now_us)
         if isinstance(packet, Control) and packet.code is Code.FAST_ACK:
             self.acked(out)
 
@@ -284,7 +291,7 @@ class TokenWork:
     def _expect(self, out: list[Effect]) -> None:
         """[T_RT] The next turn should come by then."""
         core = self._core
-        self.tries = 0
+        self._heard()
         core.arm(Timer.T_RT, core.parameters.t_rt_us + self.wait_us(), out)
 
     # -- for others ------------------------------------------------------------------------------
@@ -328,6 +335,10 @@ class TokenWork:
 
     # -- is it alive -----------------------------------------------------------------------------
 
+    def is_silent(self) -> bool:
+        """The holder was asked for long enough."""
+        return self._core.detector.is_silent(key_of(self.holder()))
+
     def ping(self, out: list[Effect]) -> None:
         """[RNG T_RT] The turn did not come: ask its holder, and after that anyone, for some may
         have it."""
@@ -335,6 +346,7 @@ class TokenWork:
         self.tries += 1
         core.arm(Timer.T_RT, core.parameters.t_rt_us, out)
         asked = [self.holder()]
+        core.detector.watch(key_of(self.holder()), core.now_us)
         if self.tries % ASK_ALL == 2:
             asked = [member for member in core.ring.members if member != core.me]
         core.to_all(asked, Code.TS_ALIVE_RQU, b"", out)

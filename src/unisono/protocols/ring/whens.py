@@ -48,7 +48,7 @@ def the_gap_is_closed(me: Site, event: object) -> bool:
 
 
 def the_holder_is_silent(me: Site, event: object) -> bool:
-    return me.token.tries >= me.parameters.tries
+    return me.token.is_silent()
 
 
 def i_agree(me: Site, packet: Person) -> bool:

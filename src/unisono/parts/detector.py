@@ -1,0 +1,176 @@
+"""Who has been silent for too long: a failure detector that knows what is usual, and that we
+ourselves may have been the ones who were not there.
+
+*Listening time* passes only while the owner runs. The owner looks at least every `look_us` while it
+watches anybody; of a longer absence (the process was stopped, or got no processor) only `look_us`
+is counted, so nobody is blamed for a silence in which we could not have heard it. After such an
+absence each one watched has a fresh period, once, until it is heard again.
+
+A peer is silent when nothing was heard of it for `limit_us` of listening time: at least the goal
+`detect_us`, longer where longer gaps have been seen lately (of this peer, or in our own running,
+for slow machines are often slow together), and at most `MOST_TIMES` the goal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+
+MOST_TIMES: Final = 4
+"""The limit is never above so many times the goal."""
+GAP_TIMES: Final = 3
+"""A silence may be so many times the longest gap seen lately."""
+FADE: Final = 64
+"""A gap is forgotten after so many times its own length."""
+FRESH_SHARE: Final = 2
+"""Whoever is watched when we wake up has this share of its limit before it."""
+ABSENT_TIMES: Final = 2
+"""So many times late, and we were away."""
+REFUSED_SHARE: Final = 4
+"""Of whom the network says that nobody listens there, this share of the goal is enough."""
+
+
+class Longest:
+    """The longest gap seen lately: it fades with time, until a longer one comes."""
+
+    __slots__ = ("_at_us", "_us")
+
+    def __init__(self) -> None:
+        self._us = self._at_us = 0
+
+    def note(self, gap_us: int, at_us: int) -> None:
+        if gap_us >= self.us(at_us):
+            self._us, self._at_us = gap_us, at_us
+
+    def us(self, at_us: int) -> int:
+        return max(0, self._us - (at_us - self._at_us) // FADE)
+
+
+@dataclass(slots=True)
+class Peer:
+    """One that is, or was, watched. Times are of listening."""
+
+    heard_us: int
+    gaps: Longest
+    watched: bool = True
+    fresh: bool = True
+    """It may still be given a fresh period."""
+    refused: bool = False
+    """The network says that nobody listens at its address."""
+
+
+class Detector(Generic[Key]):
+    """Watches peers for one owner, which tells it when it looks and whom it hears."""
+
+    def __init__(self, detect_us: int, look_us: int, peers_max: int = 1024) -> None:
+        self.detect_us = detect_us
+        self._look_us = max(1, look_us)
+        self._peers_max = peers_max
+        self._peers: dict[Key, Peer] = {}
+        self._watched = 0
+        self._now_us = 0
+        self._listened_us = 0
+        self._late = Longest()
+        self.absences = 0
+        """How often we were away."""
+
+    def look(self, now_us: int) -> int:
+        """We are here; for how long we were away, if we were."""
+        passed_us, self._now_us = max(0, now_us - self._now_us), max(now_us, self._now_us)
+        if not self._watched:
+            return 0
+        self._listened_us += min(passed_us, self._look_us)
+        late_us = passed_us - self._look_us
+        if late_us > 0 and passed_us < MOST_TIMES * self.detect_us:
+            # A longer absence is a stop, and tells nothing of how slow this machine is.
+            self._late.note(late_us, self._listened_us)
+        if passed_us <= ABSENT_TIMES * self._look_us:
+            return 0
+        self.absences += 1
+        for key, peer in self._peers.items():
+            if peer.watched and peer.fresh:
+                limit_us = self.limit_us(key)
+                latest_us = self._listened_us - limit_us + limit_us // FRESH_SHARE
+                peer.fresh = peer.heard_us >= latest_us
+                peer.heard_us = max(peer.heard_us, latest_us)
+        return late_us
+
+    # -- who is watched ----------------------------------------------------------------------------
+
+    def watch(self, key: Key, now_us: int) -> None:
+        """From now on its silence counts; if it is watched already, nothing changes."""
+        self.look(now_us)
+        peer = self._peers.get(key)
+        if peer is None:
+            if len(self._peers) >= self._peers_max:
+                self._drop_one()
+            self._peers[key] = Peer(self._listened_us, Longest())
+        elif not peer.watched:
+            peer.watched, peer.fresh, peer.heard_us = True, True, self._listened_us
+        else:
+            return
+        self._watched += 1
+
+    def rest(self, key: Key) -> None:
+        """Its silence says nothing for now; what was usual is kept."""
+        peer = self._peers.get(key)
+        if peer is not None and peer.watched:
+            peer.watched = peer.refused = False
+            self._watched -= 1
+
+    def forget(self, key: Key) -> None:
+        self.rest(key)
+        self._peers.pop(key, None)
+
+    def rest_all(self) -> None:
+        for key in list(self._peers):
+            self.rest(key)
+
+    def _drop_one(self) -> None:
+        """The one that was known first and is not watched, or the first."""
+        idle = (key for key, peer in self._peers.items() if not peer.watched)
+        self.forget(next(idle, next(iter(self._peers))))
+
+    # -- signs of life, and the lack of them -------------------------------------------------------
+
+    def hear(self, key: Key, now_us: int) -> None:
+        """A sign of life."""
+        peer = self._peers.get(key)
+        if peer is None or not peer.watched:
+            return
+        self.look(now_us)
+        peer.gaps.note(self._listened_us - peer.heard_us, self._listened_us)
+        peer.heard_us, peer.fresh, peer.refused = self._listened_us, True, False
+
+    def refuse(self, key: Key) -> None:
+        """The network says that nobody listens there. That may be false, or no longer true: so it
+        shortens the wait, and any sign of life takes it back."""
+        peer = self._peers.get(key)
+        if peer is not None and peer.watched:
+            peer.refused = True
+
+    def limit_us(self, key: Key) -> int:
+        """So long may it be silent."""
+        peer = self._peers.get(key)
+        if peer is None:
+            return self.detect_us
+        if peer.refused:
+            return max(1, self.detect_us // REFUSED_SHARE)
+        gap_us = max(peer.gaps.us(self._listened_us), self._late.us(self._listened_us))
+        return max(self.detect_us, min(GAP_TIMES * gap_us, MOST_TIMES * self.detect_us))
+
+    def silence_us(self, key: Key) -> int:
+        """So long, of the time in which we listened, nothing was heard of it."""
+        peer = self._peers.get(key)
+        return self._listened_us - peer.heard_us if peer is not None and peer.watched else 0
+
+    def is_watched(self, key: Key) -> bool:
+        peer = self._peers.get(key)
+        return peer is not None and peer.watched
+
+    def is_silent(self, key: Key) -> bool:
+        """Watched, and silent for too long, as of the last look."""
+        return self.is_watched(key) and self.silence_us(key) >= self.limit_us(key)

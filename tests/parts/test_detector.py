@@ -1,0 +1,246 @@
+"""The failure detector: silence counts only while we listen, within stated bounds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from unisono.parts.detector import (
+    ABSENT_TIMES,
+    FADE,
+    FRESH_SHARE,
+    GAP_TIMES,
+    MOST_TIMES,
+    REFUSED_SHARE,
+    Detector,
+)
+
+DETECT_US, LOOK_US = 1_000_000, 100_000
+
+
+def looked_for(detector: Detector[str], since_us: int, for_us: int, every_us: int = LOOK_US) -> int:
+    """Look regularly for so long; when it is."""
+    for now_us in range(since_us, since_us + for_us + 1, every_us):
+        detector.look(now_us)
+    return since_us + for_us
+
+
+def watching(*keys: str) -> Detector[str]:
+    detector: Detector[str] = Detector(DETECT_US, LOOK_US)
+    for key in keys:
+        detector.watch(key, 0)
+    return detector
+
+
+def test_one_that_says_nothing_is_silent_after_the_goal_and_not_before() -> None:
+    detector = watching("a")
+    now_us = looked_for(detector, 0, DETECT_US - LOOK_US)
+    assert not detector.is_silent("a")
+    detector.look(now_us + LOOK_US)
+    assert detector.is_silent("a")
+
+
+def test_one_that_is_heard_is_not_silent() -> None:
+    detector = watching("a", "b")
+    now_us = 0
+    for _ in range(5):
+        now_us = looked_for(detector, now_us, DETECT_US - LOOK_US)
+        detector.hear("a", now_us)
+    assert not detector.is_silent("a")
+    assert detector.is_silent("b")
+
+
+def test_nobody_is_blamed_for_the_time_in_which_we_were_stopped() -> None:
+    detector = watching("a", "b")
+    now_us = looked_for(detector, 0, DETECT_US - LOOK_US)
+    assert detector.look(now_us + 30_000_000) > 29_000_000
+    assert not detector.is_silent("a")
+    assert detector.silence_us("a") <= DETECT_US // FRESH_SHARE
+    looked_for(detector, now_us + 30_000_000, DETECT_US // FRESH_SHARE - LOOK_US)
+    assert not detector.is_silent("a"), "a fresh period"
+
+
+def test_a_fresh_period_is_given_once_so_that_a_stuttering_machine_finds_the_dead() -> None:
+    detector = watching("a")
+    now_us = looks = 0
+    while not detector.is_silent("a"):
+        now_us += 10 * LOOK_US
+        detector.look(now_us)
+        looks += 1
+        assert looks < 3 * MOST_TIMES * DETECT_US // LOOK_US
+    assert looks >= DETECT_US // LOOK_US
+
+
+def test_longer_gaps_that_were_seen_make_it_patient_and_it_fades() -> None:
+    detector = watching("a")
+    assert detector.limit_us("a") == DETECT_US
+    now_us = looked_for(detector, 0, 800_000)
+    detector.hear("a", now_us)
+    assert detector.limit_us("a") == GAP_TIMES * 800_000
+    for _ in range(FADE):
+        now_us = looked_for(detector, now_us, 800_000, 50_000)
+        detector.hear("a", now_us)  # Each gap as long: it stays.
+    assert detector.limit_us("a") == GAP_TIMES * 800_000
+    for _ in range(FADE * 800_000 // LOOK_US):
+        now_us += LOOK_US
+        detector.hear("a", now_us)
+    assert detector.limit_us("a") == DETECT_US
+
+
+def test_it_is_patient_with_all_while_we_ourselves_are_late() -> None:
+    detector = watching("a")
+    detector.look(6 * LOOK_US)
+    assert detector.limit_us("a") == GAP_TIMES * 5 * LOOK_US
+
+
+def test_a_stop_of_ours_tells_nothing_of_how_slow_the_machine_is() -> None:
+    detector = watching("a")
+    detector.look(MOST_TIMES * DETECT_US)
+    assert detector.limit_us("a") == DETECT_US
+
+
+def test_one_at_whose_address_nobody_listens_is_found_sooner_unless_it_is_heard() -> None:
+    detector = watching("a", "b")
+    detector.refuse("a")
+    detector.refuse("b")
+    detector.refuse("nobody")
+    now_us = looked_for(detector, 0, DETECT_US // REFUSED_SHARE - LOOK_US)
+    assert not detector.is_silent("a"), "an error of the network alone is not enough"
+    detector.hear("b", now_us)
+    looked_for(detector, now_us, DETECT_US // REFUSED_SHARE)
+    assert detector.is_silent("a")
+    assert not detector.is_silent("b")
+
+
+def test_who_rests_is_not_silent_and_begins_anew() -> None:
+    detector = watching("a")
+    now_us = looked_for(detector, 0, 2 * DETECT_US)
+    detector.rest("a")
+    assert not detector.is_silent("a")
+    detector.watch("a", now_us + 10 * DETECT_US)
+    assert detector.silence_us("a") == 0
+    assert detector.absences == 0, "time in which nobody is watched is no absence"
+
+
+def test_what_is_known_is_bounded() -> None:
+    detector: Detector[int] = Detector(DETECT_US, LOOK_US, peers_max=3)
+    for key in range(9):
+        detector.watch(key, 0)
+    detector.rest(8)
+    detector.watch(9, 0)
+    assert [key for key in range(10) if detector.is_watched(key)] == [6, 7, 9]
+
+
+# -- the slow twin ---------------------------------------------------------------------------------
+
+
+@dataclass
+class Twin:
+    """The detector as one would explain it: all that ever happened, asked again each time."""
+
+    looks: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+    """When we looked, and the listening time then."""
+    gaps: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
+    late: list[tuple[int, int]] = field(default_factory=list)
+    heard: dict[str, int] = field(default_factory=dict)
+    watched: set[str] = field(default_factory=set)
+    fresh: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
+
+    def look(self, now_us: int) -> None:
+        before_us, listened_us = self.looks[-1]
+        passed_us = now_us - before_us
+        if self.watched:
+            listened_us += min(passed_us, LOOK_US)
+        self.looks.append((now_us, listened_us))
+        if not self.watched:
+            return
+        if LOOK_US < passed_us < MOST_TIMES * DETECT_US:
+            self.late.append((passed_us - LOOK_US, listened_us))
+        if passed_us > ABSENT_TIMES * LOOK_US:
+            for key in self.watched & self.fresh:
+                latest_us = listened_us - self.limit(key) + self.limit(key) // FRESH_SHARE
+                if self.heard[key] < latest_us:
+                    self.heard[key] = latest_us
+                    self.fresh.discard(key)
+
+    def longest(self, gaps: list[tuple[int, int]]) -> int:
+        listened_us = self.looks[-1][1]
+        return max([0, *(gap_us - (listened_us - at_us) // FADE for gap_us, at_us in gaps)])
+
+    def limit(self, key: str) -> int:
+        if key in self.refused:
+            return DETECT_US // REFUSED_SHARE
+        usual_us = max(self.longest(self.gaps.get(key, [])), self.longest(self.late))
+        return sorted((DETECT_US, GAP_TIMES * usual_us, MOST_TIMES * DETECT_US))[1]
+
+    def watch(self, key: str, now_us: int) -> None:
+        self.look(now_us)
+        if key not in self.watched:
+            self.watched.add(key)
+            self.fresh.add(key)
+            self.heard[key] = self.looks[-1][1]
+
+    def rest(self, key: str) -> None:
+        self.watched.discard(key)
+        self.refused.discard(key)
+
+    def hear(self, key: str, now_us: int) -> None:
+        if key in self.watched:
+            self.look(now_us)
+            listened_us = self.looks[-1][1]
+            self.gaps.setdefault(key, []).append((listened_us - self.heard[key], listened_us))
+            self.heard[key] = listened_us
+            self.fresh.add(key)
+            self.refused.discard(key)
+
+
+DEEDS = st.sampled_from(("look", "look", "look", "hear", "hear", "watch", "rest", "refuse"))
+AFTER_US = st.one_of(
+    st.integers(0, LOOK_US), st.integers(0, 4 * LOOK_US), st.integers(0, 6 * DETECT_US)
+)
+
+
+@given(st.lists(st.tuples(DEEDS, st.sampled_from("abc"), AFTER_US), max_size=80))
+def test_the_detector_equals_its_slow_twin(script: list[tuple[str, str, int]]) -> None:
+    detector: Detector[str] = Detector(DETECT_US, LOOK_US)
+    twin = Twin()
+    now_us = 0
+    for what, key, after_us in script:
+        now_us += after_us
+        if what == "look":
+            detector.look(now_us)
+            twin.look(now_us)
+        elif what == "rest":
+            detector.rest(key)
+            twin.rest(key)
+        elif what == "refuse":
+            detector.refuse(key)
+            twin.refused |= {key} & twin.watched
+        elif what == "hear":
+            detector.hear(key, now_us)
+            twin.hear(key, now_us)
+        else:
+            detector.watch(key, now_us)
+            twin.watch(key, now_us)
+        listened_us = twin.looks[-1][1]
+        for each in "abc":
+            assert detector.is_watched(each) == (each in twin.watched)
+            if each in twin.watched:
+                silence_us = listened_us - twin.heard[each]
+                assert detector.limit_us(each) == twin.limit(each)
+                assert detector.silence_us(each) == silence_us
+                assert detector.is_silent(each) == (silence_us >= twin.limit(each))
+
+
+@given(st.lists(AFTER_US, max_size=80))
+def test_silence_is_never_longer_than_the_time_that_passed(steps: list[int]) -> None:
+    detector = watching("a")
+    now_us = 0
+    for after_us in steps:
+        now_us += after_us
+        detector.look(now_us)
+        assert detector.silence_us("a") <= min(now_us, LOOK_US * len(steps))
+        assert DETECT_US <= detector.limit_us("a") <= MOST_TIMES * DETECT_US
