@@ -70,6 +70,15 @@ def swap(kind: str) -> Callable[[list[Row], random.Random], None]:
     return doctor
 
 
+def swap_places(rows: list[Row], dice: random.Random) -> None:
+    """Two deliveries of one life have each other's place."""
+    first = dice.choice(places(rows, "deliver"))
+    life = rows[first][2:4]
+    second = dice.choice([p for p in places(rows, "deliver") if rows[p][2:4] == life])
+    one, two = rows[first], rows[second]
+    rows[first], rows[second] = one._replace(seq=two.seq), two._replace(seq=one.seq)
+
+
 def end(kind: str, detail: str | None) -> Callable[[list[Row], random.Random], None]:
     """A life ends in the middle, and goes on all the same."""
 
@@ -115,6 +124,8 @@ DOCTORS: dict[str, Callable[[list[Row], random.Random], None]] = {
     "alter a number beyond all": alter("deliver", number=10**12),
     "alter a sender": alter("deliver", sender="b", sender_incarnation=1),
     "alter a place": alter("deliver", seq=5),
+    "alter a place beyond all": alter("deliver", seq=10**15),
+    "swap places": swap_places,
     "alter a service": alter("deliver", service="safe"),
     "send unreliably": alter("send", service="unreliable"),
     "alter a view's members": alter("view", members=("b#1", "a#1", "b#1")),
@@ -166,6 +177,17 @@ def odd_histories() -> list[History]:
         a: view 1 a b | send | a:1 | view 2 a b | view 1 a b | view 2 a b
         b: view 1 a b | view 2 a b | a:1 | view 1 a b | view 2 a b
     """
+    # Rounds of three that agree by two, each a good while after the other.
+    rounds = [" | ".join(f"{x}:{n} | {y}:{n}" for n in range(1, 13)) for x, y in ("ab", "bc", "ca")]
+    sends = " | ".join(["send"] * 12)
+    circles = "\n".join(
+        f"{x}: view 1 a b c | {sends} | {r}" for x, r in zip("abc", rounds, strict=True)
+    )
+    far_places = """
+        a: view 1 a b c | send | send | send | send | a:1@1 | a:2@2 | a:3@3 | a:4@4 | b:1@5 | b:2@6
+        b: view 1 a b c | send | send | a:1@1 | a:4@4 | b:1@2 | b:2@6 | stop
+        c: view 1 a b c | a:1@6 | b:2@1 | a:4@40 | stop
+    """
     forms = [row._replace(node="a", sender="a", step=9, digest=3) for row in lost.rows[1:2]]
     return [
         story(f"a: view 1 a b | {many}\nb: view 1 a b", run="many"),
@@ -175,6 +197,10 @@ def odd_histories() -> list[History]:
         story("a: view 1 a b | stop expelled | view 2 b\nb: view 1 a b | view 2 b", run="too late"),
         story(far, run="far apart"),
         story(there_and_back, run="the same passage twice"),
+        story(circles, "agreed", run="round after round"),
+        story(circles.replace("c:1 |", "c:1 | c:2 |"), "agreed", run="round and twice"),
+        story(far_places, "safe", run="far places, safe"),
+        story(far_places, "agreed", run="far places, agreed"),
         History("sent in two forms", "story", "g", (*lost.rows, *forms)),
         History("two groups", "story", "g", (*lost.rows, *spread)),
     ]

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Final, TypeAlias
 
+from unisono.laws.cycles import shortest_cycle
 from unisono.laws.verdict import Violation
 from unisono.trace.checks import LEVELS, level_of
 from unisono.trace.history import History, Life, message_of, number_of, sender_of
 from unisono.trace.record import Row
 
 FIFO, CAUSAL, AGREED = LEVELS["fifo"], LEVELS["causal"], LEVELS["agreed"]
-
-CYCLE_STARTS_MAX: Final = 64
-"""A shortest cycle is looked for from so many of the messages between cycles, and from as many more
-as it takes to find one."""
 
 
 def fifo(history: History) -> list[Violation]:
@@ -155,10 +150,8 @@ def total_order(history: History) -> list[Violation]:
             for first, second in inversions(list(sequences[p]), list(sequences[q])):
                 detail = f"after {first} here, before it there"
                 found.add(Violation("total_order", history.run, p, second, q, detail))
-    if not found and (told := _cycle({key: list(rows) for key, rows in sequences.items()})):
-        words = ", ".join(f"{one} before {two} at {at}" for one, two, at in told)
-        first, _, life = told[0]
-        found.add(Violation("total_order", history.run, life, first, "", f"cycle: {words}"))
+    if not found:
+        found.update(cycle_told(history.run, {key: list(sequences[key]) for key in keys}))
     reference: dict[str, tuple[str, int]] = {}
     for key in keys:
         last: int | None = None
@@ -176,80 +169,21 @@ def total_order(history: History) -> list[Violation]:
     return sorted(found)
 
 
+def cycle_told(run: str, sequences: Mapping[str, Sequence[str]]) -> list[Violation]:
+    """The violation that a cycle is, where what lives deliver has one."""
+    told = shortest_cycle(sequences)
+    if not told:
+        return []
+    words = ", ".join(f"{one} before {two} at {at}" for one, two, at in told)
+    first, _, life = told[0]
+    return [Violation("total_order", run, life, first, "", f"cycle: {words}")]
+
+
 def inversions(mine: Sequence[str], yours: Sequence[str]) -> list[tuple[str, str]]:
     """Neighbours in my order of what we share that stand the other way in yours."""
     place = {item: index for index, item in enumerate(yours)}
     shared = [item for item in mine if item in place]
     return [(first, second) for first, second in pairwise(shared) if place[first] > place[second]]
-
-
-Step: TypeAlias = tuple[str, str, str]
-"""One message, another that follows it, and the life where it does."""
-
-
-def _cycle(sequences: dict[str, list[str]]) -> list[Step] | None:
-    """A shortest cycle of steps through all sequences, if there is one."""
-    left = _entangled(sequences)
-    lines = {key: [each for each in line if each in left] for key, line in sequences.items()}
-    where: dict[str, list[tuple[str, int]]] = {}
-    for key, line in lines.items():
-        for at, message in enumerate(line):
-            where.setdefault(message, []).append((key, at))
-    best: list[Step] | None = None
-    for tried, start in enumerate(sorted(left)):
-        if best is not None and tried >= CYCLE_STARTS_MAX:
-            break
-        found = _cycle_from(start, lines, where)
-        if found and (best is None or (len(found), found) < (len(best), best)):
-            best = found
-    return best
-
-
-def _entangled(sequences: dict[str, list[str]]) -> set[str]:
-    """Messages that are not before or after all cycles: what is left when those that nothing comes
-    before are taken away again and again, and those that nothing follows."""
-    left = {message for line in sequences.values() for message in line}
-    for forward in (True, False):
-        nexts: dict[str, list[str]] = {message: [] for message in left}
-        blocked = dict.fromkeys(left, 0)
-        for line in sequences.values():
-            kept = [message for message in line if message in left]
-            for one, two in pairwise(kept if forward else reversed(kept)):
-                nexts[one].append(two)
-                blocked[two] += 1
-        free = [message for message, count in blocked.items() if not count]
-        while free:
-            message = free.pop()
-            left.discard(message)
-            for after in nexts[message]:
-                blocked[after] -= 1
-                if not blocked[after]:
-                    free.append(after)
-    return left
-
-
-def _cycle_from(
-    start: str, lines: dict[str, list[str]], where: dict[str, list[tuple[str, int]]]
-) -> list[Step] | None:
-    """The shortest that begins with this one, which is the smallest in it."""
-    came: dict[str, Step] = {}
-    seen = {key: len(line) for key, line in lines.items()}
-    queue = deque([start])
-    while queue:
-        message = queue.popleft()
-        for key, at in where[message]:
-            for after in lines[key][at + 1 : seen[key]]:
-                step = (message, after, key)
-                if after == start:
-                    steps = [step]
-                    while steps[0][0] != start:
-                        steps.insert(0, came[steps[0][0]])
-                    return steps
-                if after > start and after not in came:
-                    came[after] = step
-                    queue.append(after)
-            seen[key] = min(seen[key], at + 1)
-    return None
 
 
 def prefix(history: History) -> list[Violation]:

@@ -20,6 +20,7 @@ FEW: Final = tuple(name for name in MESSAGE_KINDS if name not in ("send", "deliv
 """Kinds of rows of which a life has few: they are kept as they are."""
 
 NUMBER_MAX: Final = 2**63 - 1
+NUMBER_MIN: Final = -(2**63)
 
 
 @dataclass

@@ -9,10 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unisono.laws import LAWS, VIOLATIONS_MAX, Violation
-from unisono.laws.order import _same_start
+from unisono.laws.order import _same_start, cycle_told
+from unisono.laws.places import lineages
+from unisono.spark.laws import places
 from unisono.spark.laws.case import AGREED, Case, said_of
-from unisono.spark.laws.columns import Array
+from unisono.spark.laws.columns import NUMBER_MIN, Array
 from unisono.spark.laws.order import Known
+from unisono.spark.laws.places import Placed
 from unisono.spark.laws.plan import HistoryPlan, Shard, merged
 from unisono.spark.laws.sequence import (
     APART,
@@ -39,6 +42,11 @@ class Parts(list[Part]):
     def in_order(self) -> InOrder:
         """Of what `sequence.ordered` says."""
         return _in_order(self)
+
+    @cached_property
+    def apart(self) -> tuple[list[Violation], list[Violation]]:
+        """Of what `places.placed` says: violations of `uniform_order` and of `one_place`."""
+        return _apart(self)
 
 
 def together(plan: HistoryPlan, parts: Parts) -> list[Violation]:
@@ -112,7 +120,20 @@ def _in_order(parts: Parts) -> InOrder:
 
 
 def total_order(plan: HistoryPlan, parts: Parts) -> list[Violation]:
-    return parts.in_order.violations + _fallen(plan, parts)
+    return parts.in_order.violations + _fallen(plan, parts) + _circle(plan, parts)
+
+
+def _circle(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+    """Told where no two lives disagree."""
+    sequences = parts.in_order.sequences
+    if any(each.crossed for each in sequences):
+        return []
+    lines: dict[str, list[str]] = {life.key: [] for life in plan.lives}
+    for line, *each in zip(
+        lines.values(), *(s.circles for s in sequences if s.circles), strict=True
+    ):
+        line += [message for messages in each for message in messages]
+    return cycle_told(plan.history.run, lines)
 
 
 def _fallen(plan: HistoryPlan, parts: Parts) -> list[Violation]:
@@ -178,3 +199,74 @@ def prefix(plan: HistoryPlan, parts: Parts) -> list[Violation]:
                 continue
             found.append(Violation("prefix", history.run, one.key, left, two.key, f"{right} there"))
     return found
+
+
+# -- places --------------------------------------------------------------------------------------
+
+
+def uniform_order(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+    return parts.apart[0]
+
+
+def one_place(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+    return parts.apart[1]
+
+
+def _apart(parts: Parts) -> tuple[list[Violation], list[Violation]]:
+    """A place that two shards have holds two messages: they are judged again as one."""
+    uniform: list[Violation] = []
+    safe: list[Violation] = []
+    at = 0
+    while at < len(parts):
+        last = at
+        for other in range(len(parts) - 1, at, -1):
+            if any(_share_places(parts[each].said, parts[other].said) for each in range(at, other)):
+                last = other
+                break
+        if last == at:
+            said = parts[at].said
+            found = said.uniform, said.safe
+        else:
+            case = Case(merged([part.shard for part in parts[at : last + 1]]), ordered=True)
+            found = places.apart(case)
+        uniform += found[0]
+        safe += found[1]
+        at = last + 1
+    return uniform, safe
+
+
+def _share_places(one: Placed, two: Placed) -> bool:
+    return any(places.meeting(one.known[name], two.known[name]) for name in one.known)
+
+
+def gap_free(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+    lineage = lineages(plan.history)
+    known = {
+        name: places.all_spans([part.said.known[name] for part in parts])
+        for name in set(lineage.values())
+    }
+    holes: list[tuple[str, str, int]] = []
+    for at, life in enumerate(plan.lives):
+        own = places.all_spans([part.said.own[at] for part in parts])
+        lacking = places.without(known[lineage[life.key]], own)
+        for part in parts if len(lacking) else ():
+            jumps = part.said.jumps[at]
+            found = places.first_in(lacking, jumps)
+            for row in np.flatnonzero(found != NUMBER_MIN).tolist():
+                message = f"{plan.codes.key(int(jumps.source[row]))}:{int(jumps.number[row])}"
+                holes.append((life.key, message, int(found[row])))
+    read: dict[int, Case] = {}
+    told = []
+    # The few that are told are the first by life and message: only their witnesses are looked for.
+    for key, message, hole in nsmallest(VIOLATIONS_MAX, set(holes)):
+        name = lineage[key]
+        held = []
+        for at, (shard, said) in enumerate(parts):
+            if places.meeting(said.known[name], np.array([[hole, hole]])):
+                if at not in read:
+                    read[at] = Case(shard)
+                held.append(places.holder_of(read[at], name, hole))
+        _, other = min(each for each in held if each is not None)
+        detail = f"without place {hole}"
+        told.append(Violation("gap_free", plan.history.run, key, message, other, detail))
+    return told

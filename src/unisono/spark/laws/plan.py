@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from unisono.spark.laws.columns import NUMBER_MAX, Array, Codes
+from unisono.spark.laws.columns import NUMBER_MAX, NUMBER_MIN, Array, Codes
 from unisono.spark.laws.survey import Fallen, File, Piece, Strand, Surveyed
 from unisono.trace.history import History
 from unisono.trace.record import Row
@@ -85,6 +85,8 @@ class Stretch(NamedTuple):
     causal: Array
     own: int
     """The largest number that it had sent as causal or above."""
+    place: int
+    """The largest place that it had delivered at; the least of all numbers for none."""
 
 
 @dataclass
@@ -256,16 +258,19 @@ class _Heard(NamedTuple):
     fifo: Array
     causal: Array
     own: Array
+    place: Array
 
 
 def _heard_before(pieces: list[Piece], size: int) -> _Heard:
     fifo, causal = np.zeros((2, len(pieces) + 1, size), np.int64)
     own = np.zeros(len(pieces) + 1, np.int64)
+    place = np.full(len(pieces) + 1, NUMBER_MIN)
     for at, piece in enumerate(pieces, 1):
         fifo[at, piece.sources] = piece.fifo
         causal[at, piece.sources] = piece.causal
         own[at] = piece.own
-    return _Heard(*(np.maximum.accumulate(each, axis=0) for each in (fifo, causal, own)))
+        place[at] = piece.place
+    return _Heard(*(np.maximum.accumulate(each, axis=0) for each in (fifo, causal, own, place)))
 
 
 def _stretches(pieces: list[Piece], before: _Heard, low: Array, high: Array) -> list[Stretch]:
@@ -276,8 +281,8 @@ def _stretches(pieces: list[Piece], before: _Heard, low: Array, high: Array) -> 
         if not ((piece.high > low[piece.sources]) & (piece.low <= high[piece.sources])).any():
             continue
         if at != last + 1:
-            start = Stretch([], before.fifo[at], before.causal[at], int(before.own[at]))
-            stretches.append(start)
+            heard = before.fifo[at], before.causal[at], int(before.own[at]), int(before.place[at])
+            stretches.append(Stretch([], *heard))
         stretches[-1].pieces.append(piece)
         last = at
     return stretches

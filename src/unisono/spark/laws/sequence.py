@@ -15,6 +15,7 @@ import numpy as np
 
 from unisono.laws import VIOLATIONS_MAX, Violation
 from unisono.spark.laws.case import AGREED, Case, Told
+from unisono.spark.laws.circles import on_circles
 from unisono.spark.laws.columns import Array
 from unisono.spark.laws.order import first_told
 
@@ -62,6 +63,11 @@ class Sequences:
     """By places of lives, for those that are not the same."""
     again: dict[int, Array] = field(default_factory=dict)
     """By life, the positions of ordered deliveries that are not a message's first."""
+    crossed: bool = False
+    """Whether two lives deliver two messages the other way round."""
+    circles: list[list[str]] = field(default_factory=list)
+    """By life what it delivered of messages on a circle, where there is one and none are crossed.
+    A circle lies in one part: from part to part all go forward."""
 
 
 class _Items(NamedTuple):
@@ -96,11 +102,24 @@ def ordered(case: Case) -> tuple[list[Violation], Sequences]:
             if key not in crossed:
                 crossed[key] = _crossed(items[p], items[q])
             if len(crossed[key]):
+                found.crossed = True
                 violations += _inversions(case, items[p], items[q], crossed[key])
             pair = _pair(case, items[p], items[q])
             if pair != SAME:
                 found.pairs[p, q] = pair
+    if not found.crossed:
+        found.circles = _circles(case, items, sorted(set(classes)))
     return nsmallest(VIOLATIONS_MAX, violations), found
+
+
+def _circles(case: Case, items: Sequence[_Items], different: Sequence[int]) -> list[list[str]]:
+    round_ = np.zeros(case.count, np.bool_)
+    round_[on_circles([items[at].places for at in different], case.count)] = True
+    if not round_.any():
+        return []
+    return [
+        [case.name(each) for each in item.places[round_[item.places]].tolist()] for item in items
+    ]
 
 
 def _part(case: Case, item: _Items) -> Part:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unisono.spark.laws.columns import DELIVER, SEND, Array, Codes, Said
+from unisono.spark.laws.columns import DELIVER, NUMBER_MIN, SEND, Array, Codes, Said
 from unisono.spark.laws.reading import IS_FEW, Group, WordedPart, read_group
 from unisono.trace.checks import AFTER_TORN, LEVELS, TOLD_TWICE
 from unisono.trace.record import Row
@@ -57,6 +57,8 @@ class Piece:
     causal: Array
     own: int
     """The largest number sent with level causal or above."""
+    place: int
+    """The largest place delivered at; the least of all numbers for none."""
     said: Said | None = None
     """The rows themselves, when they are kept in memory."""
 
@@ -334,7 +336,7 @@ def places_fallen(said: Said, ordered: Array, last: int | None) -> tuple[int | N
 
 def numbers_of(said: Said) -> tuple[Any, ...]:
     """By source: the smallest and largest number, the first and last delivered, and the largest
-    delivered as fifo and as causal; and the largest number sent as causal."""
+    delivered as fifo and as causal; the largest number sent as causal, and the largest place."""
     order = np.argsort(said.source, kind="stable")
     source, number = said.source[order], said.number[order]
     heard = ~said.send[order]
@@ -343,6 +345,7 @@ def numbers_of(said: Said) -> tuple[Any, ...]:
     fifo = np.where(heard & (level >= FIFO), number, 0)
     causal = np.where(heard & (level >= CAUSAL), number, 0)
     sent = said.number[said.send & (said.level >= CAUSAL)]
+    places = said.seq[~said.send & said.placed]
     first = np.zeros(len(starts), np.int64)
     last = first.copy()
     theirs, heard_number = source[heard], number[heard]
@@ -360,4 +363,5 @@ def numbers_of(said: Said) -> tuple[Any, ...]:
         np.maximum.reduceat(fifo, starts),
         np.maximum.reduceat(causal, starts),
         int(sent.max()) if len(sent) else 0,
+        int(places.max()) if len(places) else NUMBER_MIN,
     )
