@@ -33,7 +33,7 @@ from unisono.net.udp import Endpoint
 from unisono.net.where import Where
 
 pytestmark = pytest.mark.real
-HERE = Where(bind=Address("127.0.0.1", 0))
+HERE = Where(multicast=Address("239.192.77.9", 7478), interface="127.0.0.1")
 ME = Member("a", Address("127.0.0.1", 1), 1)
 
 

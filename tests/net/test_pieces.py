@@ -10,7 +10,7 @@ import pytest
 from unisono.errors import Misuse
 from unisono.model import Address
 from unisono.net import where
-from unisono.net.audience import FORMER_US, GUESTS_COUNT_MAX, HEARD_US, Audience
+from unisono.net.audience import FORMER_US, PROVED_US, Audience
 from unisono.net.stable import Stable
 from unisono.net.timers import Timers
 
@@ -45,29 +45,23 @@ def test_a_timer_set_to_sooner_expires_once() -> None:
     assert timers.pop(1000) is None
 
 
-def test_everyone_is_the_list_the_view_and_those_heard_but_not_me() -> None:
+def test_everyone_is_the_list_the_view_and_guests_but_not_me() -> None:
     audience = Audience([ME, A], ME)
     assert audience.everyone(0) == (A,)
+    audience.proved(B, 0)
     audience.installed([ME, A, B], 0)
-    audience.heard(C, 0)
+    audience.proved(C, 0)
     assert set(audience.everyone(1)) == {A, B, C}
-    assert set(audience.everyone(HEARD_US)) == {A, B}
+    assert set(audience.everyone(PROVED_US)) == {A, B}
 
 
 def test_former_members_are_called_until_they_are_forgotten() -> None:
     audience = Audience([], ME)
     audience.installed([ME, B], 0)
+    audience.proved(B, 0)
     audience.installed([ME], 10)
     assert audience.everyone(11) == (B,)
     assert audience.everyone(10 + FORMER_US) == ()
-
-
-def test_strangers_do_not_grow_the_audience_without_bound() -> None:
-    audience = Audience([A], ME)
-    for port in range(1000, 3000):
-        audience.heard(Address("10.9.9.9", port), port)
-    assert len(audience.everyone(3000)) == GUESTS_COUNT_MAX + 1
-    assert A in audience.everyone(3000)
 
 
 def test_stable_records_survive_and_a_torn_tail_does_not(tmp_path: Path) -> None:

@@ -301,6 +301,7 @@ class Group(Feeding):
             buffer_octets=config.buffer_octets,
             send_queue_octets_max=config.send_queue_octets_max,
             offloads=config.offload,
+            group=config.group,
         )
         try:
             me = Member(self._name, endpoint.address, new_incarnation())

@@ -20,6 +20,7 @@ from unisono.errors import Misuse
 from unisono.model import Address, Packets
 from unisono.net import offload, where
 from unisono.net.audience import Audience
+from unisono.net.gate import Gate
 from unisono.net.inbox import Inbox
 from unisono.net.outbox import Outbox, SockAddr
 from unisono.net.where import Where
@@ -47,7 +48,9 @@ class Endpoint:
         buffer_octets: int = BUFFER_OCTETS,
         send_queue_octets_max: int = SEND_QUEUE_OCTETS_MAX,
         offloads: bool = True,
+        group: str = "",
     ) -> None:
+        """Only who names the same `group` answers our challenges, and we its."""
         self.where = at
         self.counts: dict[str, int] = dict.fromkeys(COUNTED, 0)
         self._sockets: list[socket.socket] = []
@@ -72,6 +75,7 @@ class Endpoint:
             raise
         self._audience = Audience(at.peers, self.address)
         self._audience.is_me(self.bound)
+        self._gate = Gate(self._audience, group, self._send_one, self.counts)
         self._inbox = Inbox(self.counts, self.bound)
         self._outbox = Outbox(own, self.counts, send_queue_octets_max, offloads)
         self._group = (where.sockaddr(at.multicast, self._scope),) if at.multicast else None
@@ -244,10 +248,9 @@ class Endpoint:
         if not found:
             return False
         if self._group is None:
-            now_us = time.monotonic_ns() // 1000
-            for source, _ in found:
-                self._audience.heard(source, now_us)
-        self._heard(found)
+            found = self._gate.sift(found, _now_us())
+        if found:
+            self._heard(found)
         return True
 
     def drain(self, rounds_max: int = 64) -> None:
@@ -261,11 +264,11 @@ class Endpoint:
         """Send each packet to each target, in bursts where that is possible. Never blocks."""
         if self._loop is None:
             return
+        if self._group is None:
+            to = self._reached(to, len(packets))
         if isinstance(to, Everyone):
-            if self._group is not None:
-                self._outbox.send(self._group, packets)
-                return
-            to = self._audience.everyone(time.monotonic_ns() // 1000)
+            self._outbox.send(self._group or (), packets)
+            return
         targets = []
         for address in to:
             known = self._known[address] if address in self._known else self._learn(address)
@@ -275,6 +278,27 @@ class Endpoint:
             else:
                 targets.append(known)
         self._outbox.send(targets, packets)
+
+    def _reached(self, to: Target, count: int) -> tuple[Address, ...]:
+        """Without those that are still to prove their address."""
+        now_us, audience = _now_us(), self._audience
+        if isinstance(to, Everyone):
+            to, asked = audience.everyone(now_us), audience.pending
+        elif audience.reached.issuperset(to):
+            asked = ()
+        else:
+            asked = tuple(who for who in to if who not in audience.reached)
+            to = tuple(who for who in to if who in audience.reached)
+        for who in asked:
+            self._gate.ask(who, now_us)
+            name = "drop.unproved"
+            self.counts[name] = self.counts.get(name, 0) + count
+        return to
+
+    def _send_one(self, to: Address, packet: bytes) -> None:
+        known = self._known[to] if to in self._known else self._learn(to)
+        if known is not None and self._loop is not None:
+            self._outbox.send([known], [packet])
 
     def _learn(self, address: Address) -> SockAddr | None:
         """Addresses come from packets, so from anyone: only numbers of our family will do."""
@@ -288,7 +312,11 @@ class Endpoint:
 
     def installed(self, members: Sequence[Address]) -> None:
         """Those of the current view are spoken to, whether on the list or not."""
-        self._audience.installed(members, time.monotonic_ns() // 1000)
+        now_us = _now_us()
+        self._audience.installed(members, now_us)
+        if self._group is None:
+            for who in self._audience.pending:
+                self._gate.ask(who, now_us)
 
     @property
     def send_queue_octets(self) -> int:
@@ -312,6 +340,10 @@ class Endpoint:
             sock.close()
         self._loop = None
         self._sockets.clear()
+
+
+def _now_us() -> int:
+    return time.monotonic_ns() // 1000
 
 
 def _bound(sock: socket.socket) -> Address:
