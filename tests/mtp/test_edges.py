@@ -30,8 +30,7 @@ def test_a_vote_does_not_outlive_its_voters_memory() -> None:
     room.obey("say f first\nadvance 2000ms")
     room.obey("split e g | a c d f\nlose 9999 a > e propose")
     e = core(room, "e")
-    e.council.heard_us = room.now_us - 5_000_000
-    e._ticked_us = room.now_us
+    e.council.heard_us = e.listened_us - 5_000_000
     room.obey("advance 130ms")
     assert sorted(e.council._supports) == [2, 5]
     stand = room.sends(Stand, "e")[-1]
@@ -95,7 +94,6 @@ def test_a_new_coordinator_asks_for_the_statuses_it_lacks() -> None:
     assert core(room, "b").consumer.next_out - c.consumer.next_out > 32
     room.obey("crash a\nadvance 5ms\nheal")
     c.council.heard_us = c.council._stood_us = -9_000_000
-    c._ticked_us = room.now_us
     room.actors["c"].deadlines[Timer.BEAT] = room.now_us
     room.obey("advance 20000ms\nsay d after\nadvance 2000ms")
     assert room.actors["d"].log[-1] == room.actors["b"].log[-1] == "d#1:54"

@@ -11,7 +11,7 @@ from tests.rmcast.theatre import together
 from unisono.core import Effect
 from unisono.protocols.rmcast.core import Rmcast
 from unisono.protocols.rmcast.entrance import Entrance
-from unisono.protocols.rmcast.failure import Detector
+from unisono.protocols.rmcast.failure import Failures
 from unisono.protocols.rmcast.merging import Merging
 from unisono.protocols.rmcast.ordering import Ordering
 from unisono.protocols.rmcast.packets import FIRST, Status
@@ -105,9 +105,9 @@ def test_leaving_without_handing_over(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.catches("agreement")
 def test_ending_a_stream_without_asking_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both guards must go: while one stands, whoever delivered more stops."""
-    monkeypatch.setattr(Detector, "_agreed", lambda self, failed: True)
-    monkeypatch.setattr(Detector, "_heed_closing", lambda self, peer, failed, final: None)
-    monkeypatch.setattr(Detector, "_recall", lambda self, peer, key, entry: None)
+    monkeypatch.setattr(Failures, "_agreed", lambda self, failed: True)
+    monkeypatch.setattr(Failures, "_heed_closing", lambda self, peer, failed, final: None)
+    monkeypatch.setattr(Failures, "_recall", lambda self, peer, key, entry: None)
     stage = together("a", "b", "c")
     stage.obey("cut c > a\nadvance 900ms\ncut b > a\nsay c farewell\nadvance 3ms\ncrash c")
     stage.obey("advance 300ms\nheal\nadvance 2000ms")

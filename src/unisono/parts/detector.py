@@ -13,7 +13,7 @@ for slow machines are often slow together), and at most `MOST_TIMES` the goal.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -72,7 +72,8 @@ class Detector(Generic[Key]):
         self._peers: dict[Key, Peer] = {}
         self._watched = 0
         self._now_us = 0
-        self._listened_us = 0
+        self.listened_us = 0
+        """Listening time, which passes while anybody is watched."""
         self._late = Longest()
         self.absences = 0
         """How often we were away."""
@@ -82,18 +83,18 @@ class Detector(Generic[Key]):
         passed_us, self._now_us = max(0, now_us - self._now_us), max(now_us, self._now_us)
         if not self._watched:
             return 0
-        self._listened_us += min(passed_us, self._look_us)
+        self.listened_us += min(passed_us, self._look_us)
         late_us = passed_us - self._look_us
         if late_us > 0 and passed_us < MOST_TIMES * self.detect_us:
             # A longer absence is a stop, and tells nothing of how slow this machine is.
-            self._late.note(late_us, self._listened_us)
+            self._late.note(late_us, self.listened_us)
         if passed_us <= ABSENT_TIMES * self._look_us:
             return 0
         self.absences += 1
         for key, peer in self._peers.items():
             if peer.watched and peer.fresh:
                 limit_us = self.limit_us(key)
-                latest_us = self._listened_us - limit_us + limit_us // FRESH_SHARE
+                latest_us = self.listened_us - limit_us + limit_us // FRESH_SHARE
                 peer.fresh = peer.heard_us >= latest_us
                 peer.heard_us = max(peer.heard_us, latest_us)
         return late_us
@@ -107,9 +108,9 @@ class Detector(Generic[Key]):
         if peer is None:
             if len(self._peers) >= self._peers_max:
                 self._drop_one()
-            self._peers[key] = Peer(self._listened_us, Longest())
+            self._peers[key] = Peer(self.listened_us, Longest())
         elif not peer.watched:
-            peer.watched, peer.fresh, peer.heard_us = True, True, self._listened_us
+            peer.watched, peer.fresh, peer.heard_us = True, True, self.listened_us
         else:
             return
         self._watched += 1
@@ -124,6 +125,13 @@ class Detector(Generic[Key]):
     def forget(self, key: Key) -> None:
         self.rest(key)
         self._peers.pop(key, None)
+
+    def keep(self, keys: Collection[Key], now_us: int) -> None:
+        """Watch all of these, and nobody else."""
+        for key in [key for key in self._peers if key not in keys]:
+            self.forget(key)
+        for key in keys:
+            self.watch(key, now_us)
 
     def rest_all(self) -> None:
         for key in list(self._peers):
@@ -142,8 +150,8 @@ class Detector(Generic[Key]):
         if peer is None or not peer.watched:
             return
         self.look(now_us)
-        peer.gaps.note(self._listened_us - peer.heard_us, self._listened_us)
-        peer.heard_us, peer.fresh, peer.refused = self._listened_us, True, False
+        peer.gaps.note(self.listened_us - peer.heard_us, self.listened_us)
+        peer.heard_us, peer.fresh, peer.refused = self.listened_us, True, False
 
     def refuse(self, key: Key) -> None:
         """The network says that nobody listens there. That may be false, or no longer true: so it
@@ -159,18 +167,19 @@ class Detector(Generic[Key]):
             return self.detect_us
         if peer.refused:
             return max(1, self.detect_us // REFUSED_SHARE)
-        gap_us = max(peer.gaps.us(self._listened_us), self._late.us(self._listened_us))
+        gap_us = max(peer.gaps.us(self.listened_us), self._late.us(self.listened_us))
         return max(self.detect_us, min(GAP_TIMES * gap_us, MOST_TIMES * self.detect_us))
 
     def silence_us(self, key: Key) -> int:
         """So long, of the time in which we listened, nothing was heard of it."""
         peer = self._peers.get(key)
-        return self._listened_us - peer.heard_us if peer is not None and peer.watched else 0
+        return self.listened_us - peer.heard_us if peer is not None and peer.watched else 0
 
     def is_watched(self, key: Key) -> bool:
         peer = self._peers.get(key)
         return peer is not None and peer.watched
 
-    def is_silent(self, key: Key) -> bool:
-        """Watched, and silent for too long, as of the last look."""
-        return self.is_watched(key) and self.silence_us(key) >= self.limit_us(key)
+    def is_silent(self, key: Key, share: int = 1) -> bool:
+        """Watched, and silent for too long, as of the last look; or for a share of that, where
+        there are other signs."""
+        return self.is_watched(key) and self.silence_us(key) >= self.limit_us(key) // share

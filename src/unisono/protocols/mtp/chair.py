@@ -85,7 +85,7 @@ class Chair:
         self._proposed: tuple[int, int] | None = None
         """How far the machine was when the council was last told: see `_how_far`."""
         self._granted: list[tuple[int, Token]] = []
-        self._beat_us = self._began_us = 0
+        self._began_us = 0
 
     # -- taking the chair --------------------------------------------------------------------------
 
@@ -117,7 +117,7 @@ class Chair:
         self._shown = 0
         self._granted = []
         self._proposed = None
-        self._beat_us = self._began_us = now_us
+        self._began_us = now_us
         self.closed = False
 
     def get_ready(self) -> None:
@@ -141,7 +141,9 @@ class Chair:
     def hear(self, key: int, taken: int) -> None:
         watched = self.watched.get(key)
         if watched is not None:
-            watched.heard_us = self._core.now_us
+            if watched.heard_us != self._core.now_us:
+                watched.heard_us = self._core.now_us
+                self._core.silence.hear(key, self._core.now_us)
             watched.taken = max(watched.taken, taken)
 
     def request(self, key: int, packet: TokenRequest, out: list[Effect]) -> None:
@@ -333,17 +335,12 @@ class Chair:
     def beat(self, out: list[Effect]) -> None:
         """Look who is silent, and set the pace."""
         core = self._core
-        beat_us, detect_us = core.parameters.beat_us, core.parameters.detect_us
-        asleep_us, self._beat_us = core.now_us - self._beat_us, core.now_us
-        if asleep_us > 3 * beat_us:  # It was we who slept: nobody is to blame.
-            for watched in self.watched.values():
-                watched.heard_us = core.now_us
         if self.ready:
-            for key, watched in self.watched.items():
-                silent_us = core.now_us - watched.heard_us
-                if silent_us > detect_us or (silent_us > detect_us // 2 and self._suspected(key)):
-                    if key not in self.usher.failing:
-                        self.usher.fail(key)
+            core.silence.keep((core.key, *self.watched), core.now_us)
+            for key in self.watched:
+                share = 2 if self._suspected(key) else 1
+                if core.silence.is_silent(key, share) and key not in self.usher.failing:
+                    self.usher.fail(key)
         elif self._visible or core.congested:
             self._began_us = core.now_us  # It is not data that we wait for.
         elif core.now_us - self._began_us > core.parameters.lost_us:

@@ -22,6 +22,7 @@ from unisono.errors import BadPacket
 from unisono.fsa import Machine
 from unisono.model import Member
 from unisono.parts.admission import Admission, Terms
+from unisono.parts.detector import Detector
 from unisono.parts.door import Alike, Door
 from unisono.protocols.mtp.agreement import Consumer, Producer
 from unisono.protocols.mtp.batch import Said
@@ -87,6 +88,8 @@ class Mtp:
         self.door = Door(PROTOCOL, KINDS, terms)
         self.admission = Admission(self.door, terms)
         parameters = self.parameters
+        self.silence: Detector[int] = Detector(parameters.detect_us, parameters.beat_us)
+        self.silence.watch(self.key, 0)  # So that listening time always passes.
         self.pace = Pace(parameters.heartbeat_us, parameters.window, parameters.retention)
         self.consumer = Consumer(parameters.tokens)
         self.producer: Producer[Said] = Producer()
@@ -118,7 +121,6 @@ class Mtp:
         self._reported = 1
         self._beating = False
         self.quiet = 0
-        self._ticked_us = 0
         self._headers: dict[int, bytes] = {}
         self._foreign_us: int | None = None
 
@@ -146,8 +148,13 @@ class Mtp:
     def walked(self) -> Mapping[str, int]:
         return self.machine.walked
 
+    @property
+    def listened_us(self) -> int:
+        return self.silence.listened_us
+
     def step(self, now_us: int, event: Event) -> list[Effect]:
         self.now_us = now_us
+        self.silence.look(now_us)
         self._headers.clear()
         out: list[Effect] = []
         if isinstance(event, Received):
@@ -172,7 +179,7 @@ class Mtp:
 
     def start(self, out: list[Effect]) -> None:
         """We are in."""
-        self._master_us = self.now_us
+        self._master_us = self.listened_us
         out.append(Arm(Timer.BEAT, self.parameters.beat_us))
 
     def stop(self, reason: str, out: list[Effect]) -> None:
@@ -242,8 +249,7 @@ class Mtp:
             self._headers.clear()
         self.know(max(header.next, header.base))
         if header.sender == self.master_key:
-            self._master_us = self.now_us
-            self.council.heard_us = self.now_us
+            self._master_us = self.council.heard_us = self.listened_us
             self.adopt_pace(header)
 
     def _hear_member(self, packet: Packet, out: list[Effect]) -> None:
@@ -267,7 +273,7 @@ class Mtp:
             if self.master != master:
                 self.speech.asked_us = -self.parameters.beat_us
             self.master, self.master_key, self._master_ballot = master, key_of(master), ballot
-            self._master_us = self.now_us
+            self._master_us = self.listened_us
 
     def adopt_pace(self, header: Header) -> None:
         self.pace.heartbeat_us = max(500, header.heartbeat_us)
@@ -396,10 +402,6 @@ class Mtp:
     def beat(self, out: list[Effect]) -> None:
         """Nobody is silent for longer than this."""
         out.append(Arm(Timer.BEAT, self.parameters.beat_us))
-        slept = self.now_us - self._ticked_us > 3 * self.parameters.beat_us
-        if slept and self._ticked_us:
-            self._master_us = self.council.heard_us = self.now_us
-        self._ticked_us = self.now_us
         inside = self.machine.state in INSIDE
         if self.council.rank and self.council.count > 1:
             self.council.greet(out)
@@ -410,7 +412,7 @@ class Mtp:
                 self.council.abandon()
             return
         if self.leads:
-            self._master_us = self.council.heard_us = self.now_us
+            self._master_us = self.council.heard_us = self.listened_us
             self.chair.beat(out)
             self.chair.advertise(out)
             self.entrance.tidy()
@@ -425,7 +427,7 @@ class Mtp:
 
     def _look_for_master(self) -> None:
         """A member that the master has left behind gives up; a replica waits for its council."""
-        silent_us = self.now_us - self._master_us
+        silent_us = self.listened_us - self._master_us
         if self._another_web() and silent_us > self.parameters.detect_us:
             self.doom("the web has ended, and another goes on")
         elif silent_us > self.parameters.lost_us and not self.council.accepted:

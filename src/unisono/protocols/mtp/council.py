@@ -95,7 +95,7 @@ class Council:
         """The version that a majority holds, as far as we know under our own ballot."""
         self.leads = False
         self.heard_us = 0
-        """When the coordinator was last heard."""
+        """When the coordinator was last heard, in listening time."""
         self.seats: dict[int, Seated] = {}
         self.taken_by: Member | None = None
         """Another process that sits on our seat."""
@@ -174,9 +174,9 @@ class Council:
             answer = self._seat(0, echo=seat.asks)
             out.append(Send((seat.member.address,), [answer]))
         if seat.leads and seat.web == self.web and seat.rank == self.coordinator:
-            self.heard_us = core.now_us
+            self.heard_us = core.listened_us
         if seat.rank == self.coordinator and not seat.web and self.accepted:
-            self.heard_us = min(self.heard_us, core.now_us - core.parameters.detect_us)
+            self.heard_us = min(self.heard_us, core.listened_us - core.parameters.detect_us)
         if seat.echo == self._nonce and seat.web and not self.accepted:
             self._told[seat.rank] = Told(seat.web, seat.ballot, seat.version)
             self._remember()
@@ -205,7 +205,7 @@ class Council:
             leader = (ballot - 1) % self.count + 1
             if len(told) >= self.majority and leader in told and told[leader].ballot == ballot:
                 if web != self.web:
-                    self.heard_us = self._core.now_us
+                    self.heard_us = self._core.listened_us
                 if (web, ballot) != (self.web, self.ballot):
                     self._waiting.clear()
                 self.web, self.ballot = web, ballot
@@ -280,7 +280,7 @@ class Council:
 
     def is_stranded(self) -> bool:
         """We hold on to a web of which no coordinator is heard."""
-        silent_us = self._core.now_us - self.heard_us
+        silent_us = self._core.listened_us - self.heard_us
         return self.seated and not self.leads and silent_us > self._core.parameters.detect_us
 
     # -- proposing --------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ class Council:
             self._follow(packet.ballot)
         if not self.accepted and packet.version < self.version:
             return  # From before our time: what we held in a former life may be newer.
-        self.heard_us = self._core.now_us
+        self.heard_us = self._core.listened_us
         if self.accepted == packet.ballot and packet.version <= self.version:
             self._answer(self.version, source, out)
             return
@@ -372,7 +372,7 @@ class Council:
         self.leads = False
         self._supports = {}
         self._waiting.clear()
-        self.heard_us = self._core.now_us
+        self.heard_us = self._core.listened_us
 
     def stand(self, out: list[Effect]) -> None:
         """The coordinator is silent: ask for support under the next ballot that is ours."""
@@ -388,8 +388,8 @@ class Council:
     def may_stand(self) -> bool:
         """Only who holds a value, and has a consumer to fetch what it accepts."""
         wait_us = self._core.parameters.detect_us + self.rank * self._core.parameters.beat_us
-        now_us = self._core.now_us
-        silent = now_us - self.heard_us > wait_us and now_us - self._stood_us > wait_us
+        silent = self._core.listened_us - self.heard_us > wait_us
+        silent = silent and self._core.now_us - self._stood_us > wait_us
         return silent and not self.leads and bool(self.accepted) and self.count > 1
 
     def stood(self, packet: Stand, source: Address, out: list[Effect]) -> None:

@@ -27,7 +27,7 @@ from unisono.parts.admission import Admission, Terms
 from unisono.parts.door import Door
 from unisono.protocols.rmcast.control import Add, Bye, read_control
 from unisono.protocols.rmcast.entrance import Entrance
-from unisono.protocols.rmcast.failure import Detector
+from unisono.protocols.rmcast.failure import Failures
 from unisono.protocols.rmcast.figure import FIGURE, INSIDE, Life, Timer
 from unisono.protocols.rmcast.merging import Merging
 from unisono.protocols.rmcast.ordering import REPORT_OCTETS, Ordering, entries_max
@@ -71,7 +71,7 @@ class Rmcast:
         self.admission = Admission(self.door, terms)
         self.roster = Roster(setting.me, entries_max(setting.packet_octets_max))
         self.ordering = Ordering(setting, self.roster, self.door)
-        self.detector = Detector(self.parameters, self.roster, self.ordering)
+        self.detector = Failures(self.parameters, self.roster, self.ordering)
         self.random = Random(setting.seed)
         self.entrance = Entrance(self, setting.with_state)
         self.merging = Merging(self)

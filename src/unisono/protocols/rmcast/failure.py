@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from unisono.core import Cause
+from unisono.parts.detector import Detector
 from unisono.protocols.rmcast.ordering import Ordering
 from unisono.protocols.rmcast.packets import Entry, Header, Status
 from unisono.protocols.rmcast.parameters import Parameters
 from unisono.protocols.rmcast.roster import UNKNOWN, Peer, Roster
 
 
-class Detector:
+class Failures:
     """Judges by silence and by what others say; its own verdict ends the member."""
 
     def __init__(self, parameters: Parameters, roster: Roster, ordering: Ordering) -> None:
         self._parameters = parameters
         self._roster = roster
         self._ordering = ordering
-        self._looked_us = 0
+        self._silence: Detector[int] = Detector(parameters.detect_us, parameters.beat_us)
+        self._gone: set[int] = set()
+        """Those that said of themselves that they are leaving."""
         self.verdict: str | None = None
         """Why this member must stop, once it must."""
         self.cause = Cause.EXCLUDED
@@ -25,12 +30,14 @@ class Detector:
 
     def hear(self, peer: Peer, header: Header, now_us: int) -> None:
         """[RMC A3.8-22] Any packet resets its sender's time-out and brings its lists."""
-        peer.heard_us = now_us
+        if peer.heard_us != now_us:
+            peer.heard_us = now_us
+            self._silence.hear(peer.key, now_us)
         if not header.entries:
             return
         peer.report(header.entries)
         if header.entries.get(peer.key, UNKNOWN).status is Status.LEFT:
-            peer.heard_us = now_us - self._parameters.detect_us  # Its last packet: it is gone.
+            self._gone.add(peer.key)  # Its last packet.
         for key, entry in header.entries.items():
             other = self._roster.peers.get(key)
             if other is None:
@@ -67,32 +74,30 @@ class Detector:
 
     def look(self, now_us: int) -> None:
         """[RMC A2.4] Remove whoever has been silent for too long."""
-        silence = self._parameters.detect_us
-        asleep = now_us - self._looked_us > silence // 2
-        self._looked_us = now_us
         # Deviates [RMC A2.4]: a member that was itself asleep, or that hears nobody at all, does
         # not blame one after the other for the silence; once all are silent it goes on alone.
-        deaf = self._is_deaf(now_us)
-        for peer in list(self._roster.others()):
-            if asleep:
-                peer.heard_us = max(peer.heard_us, now_us - silence // 2)
-            elif now_us - peer.heard_us > silence and not deaf:
-                self.suspect(peer)
+        others = {peer.key: peer for peer in self._roster.others()}
+        self._silence.look(now_us)
+        self._silence.keep(others, now_us)
+        self._gone &= others.keys()
+        silent = {key for key in others if self._silence.is_silent(key)}
+        if self._is_deaf(others, silent):
+            silent.clear()
+        for key in sorted(silent | self._gone):
+            self.suspect(others[key])
         for key, told_us in list(self.expelled.items()):
-            if now_us - told_us > silence:
+            if now_us - told_us > self._parameters.detect_us:
                 del self.expelled[key]
 
-    def _is_deaf(self, now_us: int) -> bool:
+    def _is_deaf(self, others: Collection[int], silent: set[int]) -> bool:
         """Nobody was heard for some heartbeats, and not all of them are silent for too long yet."""
-        others, beats_us = self._roster.others(), 3 * self._parameters.beat_us
-        quiet = [now_us - peer.heard_us for peer in others]
-        return (
-            len(others) > 1 and min(quiet) > beats_us and min(quiet) <= self._parameters.detect_us
-        )
+        if len(others) < 2 or len(silent) == len(others):
+            return False
+        return min(map(self._silence.silence_us, others)) > 3 * self._parameters.beat_us
 
     def awake(self, now_us: int) -> None:
         """From here on silence counts."""
-        self._looked_us = now_us
+        self._silence.keep([peer.key for peer in self._roster.others()], now_us)
 
     def suspect(self, peer: Peer) -> None:
         """Remove from G. What it said stays, for those who need it."""
