@@ -87,6 +87,46 @@ DOCTORED: list[Doctored] = [
         b: view 1 a b c | a:1 | send | b:1
         c: view 1 a b c | b:1 | a:1
     """),
+    _doctored("fifo", "one that comes back says more before the merge than its cut tells", """
+        a: view 1 a b | send | a:1 | view 2 a | send | send | a:2 | a:3
+        b: view 1 a b | a:1 | view 3 b
+        a: view 4 a b | send | a:4
+        b: view 4 a b cut a:2 | a:4
+    """),
+    _doctored("no_creation", "a message of the other component after the merge", """
+        a: view 1 a b | send | a:1 | view 2 a | send | send | a:2 | a:3
+        b: view 1 a b | a:1 | view 3 b | view 4 a b cut a:3 | a:3
+        a: view 4 a b
+    """),
+    _doctored("causal", "a joiner's answer before what it adopted", """
+        a: view 1 a b | send | a:1 | view 2 a b c | c:1
+        b: view 1 a b | view 2 a b c | c:1 | a:1
+        c: view 2 a b c cut a:1 | send | c:1
+    """),
+    _doctored("causal", "after a merge the answer comes before the other component's words", """
+        a: view 1 a b c | view 2 a c | send | a:1 | view 4 a b c | b:1
+        b: view 1 a b c | view 3 b | view 4 a b c cut a:1 | send | b:1
+        c: view 1 a b c | view 2 a c | view 4 a b c | b:1 | a:1
+    """),
+    _doctored("agreement", "one of a component misses what was said there before a merge", """
+        a: view 1 a b c | view 2 a b | send | a:1 | view 4 a b c
+        b: view 1 a b c | view 2 a b | view 4 a b c
+        c: view 1 a b c | view 3 c | view 4 a b c cut a:1
+    """),
+    _doctored("agreement", "one misses what was said after a merge", """
+        a: view 1 a b | view 2 a | send | a:1 | view 4 a b | send | a:2
+        b: view 1 a b | view 3 b | view 4 a b cut a:1
+    """),
+    _doctored("virtual_synchrony", "one of a transitional set misses a message", """
+        a: view 1 a b c | send | a:1 | view 2 a b c stayed a b
+        b: view 1 a b c | view 2 a b c stayed a b
+        c: view 1 a b c | view 2 a b c cut a:1 stayed c
+    """),
+    _doctored("gap_free", "one that comes back is not told what was said meanwhile", """
+        a: view 1 a b c | view 2 a b | send | a:1@1 | view 3 a b c at 1
+        b: view 1 a b c | view 2 a b | a:1@1 | view 3 a b c at 1
+        c: view 1 a b c at 0 | view 3 a b c at 1 | crash
+    """, "safe"),
     _doctored("causal", "the answer without the question", """
         a: view 1 a b c | send | a:1 | b:1 | crash
         b: view 1 a b c | a:1 | send | b:1 | view 2 b c
@@ -296,6 +336,31 @@ SOUND: list[Sound] = [
         a#2: restart | view 5 a#2 b#2 founded | send | send | a#2:1@1 | a#2:2@2
         b#2: restart | view 5 a#2 b#2 founded | a#2:1@1 | a#2:2@2
     """, "safe"),
+    _sound("two part, go on speaking and merge as the same lives", """
+        a: view 1 a b | send | a:1 | view 2 a | send | send | a:2 | a:3
+        b: view 1 a b | a:1 | view 3 b | send | b:1
+        a: view 4 a b cut b:1 stayed a | send | b:2 | a:4
+        b: view 4 a b cut a:3 stayed b | send | b:2 | a:4
+    """, but="prefix"),
+    _sound("two pairs part, speak and merge, and one of a pair has crashed", """
+        a: view 1 a b c d | send | a:1 | view 2 a b | send | a:2 | b:1
+        b: view 1 a b c d | a:1 | view 2 a b | a:2 | send | b:1 | crash
+        c: view 1 a b c d | a:1 | view 3 c d | send | c:1 | d:1
+        d: view 1 a b c d | a:1 | view 3 c d | c:1 | send | d:1
+        a: view 4 a | view 5 a c d cut c:1 d:1 | c:2 | send | a:3
+        c: view 5 a c d cut a:2 | send | c:2 | a:3
+        d: view 5 a c d cut a:2 | c:2 | a:3
+    """, but="prefix"),
+    _sound("parted in a view that one of them never left", """
+        a: view 1 a b | send | a:1 | view 3 a b cut b:1 stayed a | b:2
+        b: view 1 a b | view 2 b | send | b:1 | view 3 a b cut a:1 stayed b | send | b:2
+    """, "safe", but="prefix safe total_order"),
+    _sound("outsiders speak to the group", """
+        x: send | send | send
+        a: view 1 a b | x:1 | x:2 | x:3 | view 2 a b c
+        b: view 1 a b | x:1 | x:2 | x:3 | view 2 a b c
+        c: view 2 a b c | x:3
+    """),
     _sound("levels mixed", """
         a: view 1 a b | send unreliable | send fifo | send agreed | a:2 | a:3@1 | b:1@2
         b: view 1 a b | a:2 | a:3@1 | send resilient(majority) | b:1@2

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Container
 
 from unisono.laws.verdict import Violation
-from unisono.trace.checks import LEVELS, level_of
+from unisono.trace.checks import LEVELS, VIEWS, level_of
 from unisono.trace.history import (
     ALIVE,
     DEPARTED,
@@ -31,7 +32,9 @@ def no_creation(history: History) -> list[Violation]:
     - `not as sent`: s has send rows of m, and none has the size and digest delivered;
     - `not as at X`: no send row of m is known, and the smallest life X that delivered m did so with
       another size or digest (of several at X, the smallest pair);
-    - `before its time: after N`: q's base for s is N, and m's number is not above it.
+    - `before its time: after N`: a view of q before that delivery, by step, says in its cut that s
+      had sent N messages before their time, m's number is not above N, and above all numbers of s
+      that q had delivered before that view.
     """
     sent: dict[str, set[tuple[int | None, int | None]]] = {}
     last: dict[str, int] = {}
@@ -55,9 +58,9 @@ def no_creation(history: History) -> list[Violation]:
                 other, *form = heard[message]
                 if [row.size, row.digest] != form:
                     details.append(f"not as at {other}")
-            base = life.base(sender)
-            if base is not None and number <= base:
-                details.append(f"before its time: after {base}")
+            for cut in life.cuts.get(sender, ()):
+                if cut.step < row.step and cut.after < number <= cut.upto:
+                    details.append(f"before its time: after {cut.upto}")
             for detail in details:
                 found.add(Violation("no_creation", history.run, life.key, message, sender, detail))
     return sorted(found)
@@ -102,8 +105,10 @@ def validity(history: History) -> list[Violation]:
 def agreement(history: History) -> list[Violation]:
     """What one correct life delivers, every correct companion delivers.
 
-    Let p and q be correct lives. q owes each reliable message m that p delivered, with m's number
-    above q's base for m's sender (no base: nothing owed), when
+    Let p and q be correct lives. q may owe a message when a view of q has its sender or names it in
+    its cut, unless such a cut says that it was before their time together: its number is not above
+    the cut, and above all numbers of that sender that q had delivered before that view. Of these, q
+    owes each reliable message m that p delivered when
     - both are alive, and each is in the other's last view: any m; or
     - p left cleanly and q is alive, q is in p's last view and p is in some view of q: any m; or
     - both left cleanly, q is in p's last view, and p is in some view of q but not in its last, so
@@ -114,6 +119,9 @@ def agreement(history: History) -> list[Violation]:
     Of a clean leaver nothing else is asked: not what those deliver that leave in the same view
     change as it, nor what comes to light where others go with it, nor what p delivers after q's
     leave.
+    Nor is anything asked that p delivered when the two had parted: in a view without q after one
+    with q; or in a view that q installed too, and after which, by step, q has a view without p and
+    then one with it again.
     A violation names q and m; the other is the smallest such p.
     """
     had = {key: set(map(message_of, life.deliveries)) for key, life in history.lives.items()}
@@ -123,10 +131,12 @@ def agreement(history: History) -> list[Violation]:
         for p in correct:
             if p is q:
                 continue
+            apart = _apart(p, q)
             for row in _owed(p, q):
-                message, base = message_of(row), q.base(sender_of(row))
-                owed = base is not None and number_of(row) > base
-                if owed and level_of(row.service) >= RELIABLE and message not in had[q.key]:
+                message = message_of(row)
+                if message in had[q.key] or level_of(row.service) < RELIABLE:
+                    continue
+                if q.owes(sender_of(row), number_of(row)) and not _is_in(row.step, apart):
                     witness.setdefault(
                         (q.key, message),
                         _missing("agreement", history, q, row, p.key, "not delivered"),
@@ -148,6 +158,30 @@ def _owed(p: Life, q: Life) -> tuple[Row, ...]:
     return tuple(row for row in p.deliveries if row.step < parting)
 
 
+def _apart(p: Life, q: Life) -> list[tuple[int, int]]:
+    """From which step of p on to which it had parted from q."""
+    spans: list[tuple[int, int]] = []
+    later = {row.view: row.step for row in q.views}
+    lost = again = -1
+    for row in reversed(q.views):
+        if p.key in (row.members or ()):
+            again = max(again, row.step)
+        elif again >= 0:
+            lost = max(lost, row.step)
+    met = False
+    ends = [row.step for row in p.views[1:]] + [sys.maxsize]
+    for row, end in zip(p.views, ends, strict=True):
+        inside = q.key in (row.members or ())
+        if met if not inside else later.get(row.view, sys.maxsize) < lost:
+            spans.append((row.step, end))
+        met = met or inside
+    return spans
+
+
+def _is_in(step: int, spans: list[tuple[int, int]]) -> bool:
+    return any(start <= step < end for start, end in spans)
+
+
 def _parting(p: Life, q: Life) -> int | None:
     """The step of p's first view without q after one with q, when q alone is gone."""
     before: set[str] = set()
@@ -162,17 +196,17 @@ def _parting(p: Life, q: Life) -> int | None:
 def safe(history: History) -> list[Violation]:
     """A safe message that anyone delivers, even one that fails right after, all deliver.
 
-    Let any life p deliver a safe message m while its last view before is v (of p's own rows). Each
-    correct life q among v's members, with m's number above q's base for m's sender (no base:
-    nothing owed), delivers m. The violation names q and m; the other is the smallest such p, and
-    the detail has the id of v (of p's first delivery of m).
+    Let any life p deliver a safe message m while its last view before, regular or transitional, is
+    v (of p's own rows). Each correct life q among v's members that may owe m (see `agreement`)
+    delivers m. The violation names q and m; the other is the smallest such p, and the detail has
+    the id of v (of p's first delivery of m).
     """
     had = {key: set(map(message_of, life.deliveries)) for key, life in history.lives.items()}
     witness: dict[tuple[str, str], Violation] = {}
     for p in history.lives.values():
         view: Row | None = None
-        for row in p.told:
-            view = row if row.kind == "view" else view
+        for row in p.rows:
+            view = row if row.kind in VIEWS else view
             if row.kind != "deliver" or row.service != "safe" or view is None:
                 continue
             message, sender = message_of(row), sender_of(row)
@@ -180,8 +214,7 @@ def safe(history: History) -> list[Violation]:
                 q = history.lives.get(key)
                 if q is None or not q.correct or message in had[key]:
                     continue
-                base = q.base(sender)
-                if base is not None and number_of(row) > base:
+                if q.owes(sender, number_of(row)):
                     detail = f"not delivered; was safe in view {view.view}"
                     witness.setdefault(
                         (key, message), _missing("safe", history, q, row, p.key, detail)
@@ -193,7 +226,7 @@ def progress(history: History) -> list[Violation]:
     """After all has healed, the group goes on.
 
     - Every probe (a send row with the detail `probe`) of a life that is alive is delivered by every
-      life that is alive and inside, unless its number is not above that life's base.
+      life that is alive and inside, unless it was before that life's time (see `agreement`).
     - When there are such probes, who is alive is inside.
     - Someone is alive; unless some life left cleanly or vanished, or nobody was ever inside.
     """
@@ -209,8 +242,9 @@ def progress(history: History) -> list[Violation]:
             continue
         delivered = set(map(message_of, life.deliveries))
         for row in probes:
-            base = life.base(sender_of(row)) or 0
-            if number_of(row) > base and message_of(row) not in delivered:
+            cuts = life.cuts.get(sender_of(row), ())
+            spared = any(cut.after < number_of(row) <= cut.upto for cut in cuts)
+            if not spared and message_of(row) not in delivered:
                 found.add(
                     _missing("progress", history, life, row, sender_of(row), "probe not delivered")
                 )

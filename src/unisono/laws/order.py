@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from unisono.laws.cycles import shortest_cycle
 from unisono.laws.verdict import Violation
 from unisono.trace.checks import LEVELS, level_of
-from unisono.trace.history import History, Life, message_of, number_of, sender_of
+from unisono.trace.history import History, Life, cut_of, message_of, number_of, sender_of
 from unisono.trace.record import Row
 
 FIFO, CAUSAL, AGREED = LEVELS["fifo"], LEVELS["causal"], LEVELS["agreed"]
@@ -19,13 +19,15 @@ def fifo(history: History) -> list[Violation]:
     """The messages of one sender are delivered in its order, without holes.
 
     Of the deliveries of sender s at life q with level fifo or above, in q's order, let *before* be
-    the largest number delivered earlier or q's base for s, whichever is larger (nothing earlier and
-    no base: the first delivery is free). A delivery of number n breaks the law when
+    the largest number delivered earlier or q's base for s at that step, whichever is larger
+    (nothing earlier and no base: the first delivery is free). A base is what the cut says of the
+    first view that has s or names it in its cut, or 0, and from a later view that names it on what
+    that one says. A delivery of number n breaks the law when
     - `after N`: n is below the largest number N delivered earlier; or
     - `without N`: some message of s with level fifo or above, known from any send or deliver row of
       the history, has a number between before and n; N is the smallest.
     """
-    numbers = _numbers_known(history)
+    numbers = numbers_known(history, FIFO)
     found: set[Violation] = set()
     for life in history.lives.values():
         largest: dict[str, int] = {}
@@ -33,7 +35,7 @@ def fifo(history: History) -> list[Violation]:
             if level_of(row.service) < FIFO:
                 continue
             sender, number = sender_of(row), number_of(row)
-            base, earlier = life.base(sender), largest.get(sender)
+            base, earlier = life.base(sender, row.step), largest.get(sender)
             before = max((n for n in (base, earlier) if n is not None), default=None)
             detail = ""
             if earlier is not None and number < earlier:
@@ -47,12 +49,12 @@ def fifo(history: History) -> list[Violation]:
     return sorted(found)
 
 
-def _numbers_known(history: History) -> dict[str, list[int]]:
-    """By sender, the rising numbers of its messages with level fifo or above."""
+def numbers_known(history: History, level: int) -> dict[str, list[int]]:
+    """By sender, the rising numbers of its messages with this level or above."""
     numbers: dict[str, set[int]] = {}
     for life in history.lives.values():
         for row in life.told:
-            if row.kind != "view" and level_of(row.service) >= FIFO:
+            if row.kind != "view" and level_of(row.service) >= level:
                 numbers.setdefault(sender_of(row), set()).add(number_of(row))
     return {sender: sorted(known) for sender, known in numbers.items()}
 
@@ -66,25 +68,34 @@ def causal(history: History) -> list[Violation]:
     """A message is delivered after all that its sender knew when it sent it.
 
     Only messages of level causal or above count. Of message m sent by life p (its first send row),
-    need(m)[s] is the largest number of sender s that p delivered before that row, by step; and of p
-    itself, the largest number p sent before it. When life q delivers m, then for each s for which q
-    has a base, the largest number of s that q delivered earlier, or the base, is at least
-    need(m)[s]. The violation names q and m; the other is the message needed.
+    need(m)[s] is the largest number of sender s that p delivered before that row, by step, or, when
+    larger, the largest number known of s (from any send or deliver row) that is not above what a
+    cut in a view of p before that row says of s: what p adopted, it knows. Of p itself it is the
+    largest number p sent before m. When life q delivers m, then for each s for which q has a base
+    at that step (see `fifo`), the largest number of s that q delivered earlier, or the base, is at
+    least need(m)[s]. The violation names q and m; the other is the message needed.
+    From a view of q on in which somebody returns (was in a view of q, and not in the one before),
+    nothing is needed of an s that was in a view of q and is not in that one, until a view has it
+    again: what the components knew of those who are gone was theirs alone.
     """
     needs: dict[str, dict[str, int]] = {}
+    known = numbers_known(history, CAUSAL)
     for life in history.lives.values():
-        _gather_needs(life, needs)
+        _gather_needs(life, needs, known)
     found: set[Violation] = set()
     for life in history.lives.values():
         largest: dict[str, int] = {}
-        for row in life.deliveries:
-            if level_of(row.service) < CAUSAL:
+        gone = _Gone()
+        for row in life.told:
+            if row.kind == "view":
+                gone.see(row.members or ())
+            if row.kind != "deliver" or level_of(row.service) < CAUSAL:
                 continue
             message, sender = message_of(row), sender_of(row)
             for source, number in needs.get(message, {}).items():
-                if largest.get(source, 0) >= number:
+                if largest.get(source, 0) >= number or source in gone.who:
                     continue
-                base = life.base(source)
+                base = life.base(source, row.step)
                 if base is not None and base < number:
                     found.add(
                         Violation(
@@ -100,12 +111,38 @@ def causal(history: History) -> list[Violation]:
     return sorted(found)
 
 
-def _gather_needs(life: Life, needs: dict[str, dict[str, int]]) -> None:
+class _Gone:
+    """Of whom nothing is needed any more, since components merged without them."""
+
+    def __init__(self) -> None:
+        self.who: set[str] = set()
+        self._met: set[str] = set()
+        self._last: set[str] = set()
+
+    def see(self, members: Iterable[str]) -> None:
+        now = set(members)
+        if (now & self._met) - self._last:
+            self.who |= self._met
+        self.who -= now
+        self._met |= now
+        self._last = now
+
+
+def _gather_needs(
+    life: Life, needs: dict[str, dict[str, int]], known: dict[str, list[int]]
+) -> None:
     """Needs are shared between sends until something new is delivered, and copied only then."""
     current: dict[str, int] = {}
     own = 0
     for row in life.told:
-        if row.kind == "view" or level_of(row.service) < CAUSAL:
+        if row.kind == "view":
+            for sender, upto in cut_of(row.detail).items():
+                numbers = known.get(sender, [])
+                at = bisect_right(numbers, upto)
+                if at and numbers[at - 1] > current.get(sender, 0) and sender != life.key:
+                    current = {**current, sender: numbers[at - 1]}
+            continue
+        if level_of(row.service) < CAUSAL:
             continue
         if row.kind == "deliver":
             sender, number = sender_of(row), number_of(row)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from unisono.laws.verdict import Violation
 from unisono.trace.checks import LEVELS, level_of
-from unisono.trace.history import History, Life, message_of
+from unisono.trace.history import History, Life, cut_of, message_of
 from unisono.trace.record import Row
 
 AGREED = LEVELS["agreed"]
@@ -92,10 +92,11 @@ def gap_free(history: History) -> list[Violation]:
     """Nobody passes over a place that holds an ordered message, whatever becomes of it then.
 
     At life q let *before* be the largest place that it delivered or that a view of it had, so far.
-    A delivery of m at the place N breaks the law when a life of the same lineage delivered a
-    message of level agreed or above at a place K between before and N, and q has delivered nothing
-    at K, earlier or later: `without place K`, for the smallest K. The other is the message there,
-    at the smallest such life. Before q's first place or view with a place nothing is asked.
+    A delivery of m at the place N, or a view at N that has no cut, breaks the law when a life of
+    the same lineage delivered a message of level agreed or above at a place K above before, and
+    below N (of a view: at most N), and q has delivered nothing at K, earlier or later: `without
+    place K`, for the smallest K. Named are q, m (nothing for a view), and as the other the message
+    at K at the smallest such life. Before q's first place or view with a place nothing is asked.
     """
     lineage = lineages(history)
     known: dict[str, dict[int, str]] = {}
@@ -111,21 +112,23 @@ def gap_free(history: History) -> list[Violation]:
         for row, hole in _holes(life, places):
             other = known[lineage[key]][hole]
             detail = f"without place {hole}"
-            found.add(Violation("gap_free", history.run, key, message_of(row), other, detail))
+            message = message_of(row) if row.kind == "deliver" else ""
+            found.add(Violation("gap_free", history.run, key, message, other, detail))
     return sorted(found)
 
 
 def _holes(life: Life, places: list[int]) -> list[tuple[Row, int]]:
-    """Deliveries with the first place that was passed over just before them."""
+    """Deliveries and views with the first place that was passed over just before them."""
     own = {row.seq for row in life.deliveries}
     found: list[tuple[Row, int]] = []
     before: int | None = None
     for row in life.told:
         if row.kind == "send" or row.seq is None:
             continue
-        if row.kind == "deliver" and before is not None and row.seq > before + 1:
+        asked = before is not None and not (row.kind == "view" and cut_of(row.detail))
+        if asked and before is not None and row.seq > before:
             at = bisect_right(places, before)
-            while at < len(places) and places[at] < row.seq:
+            while at < len(places) and places[at] < row.seq + (row.kind == "view"):
                 if places[at] not in own:
                     found.append((row, places[at]))
                     break

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import NamedTuple
 
 from unisono.laws.order import inversions
 from unisono.laws.verdict import Violation
@@ -65,41 +66,62 @@ def virtual_synchrony(history: History) -> list[Violation]:
     """Lives that go together from one view to the next delivered the same messages in between.
 
     Of all lives that installed W right after V, let m be a reliable message that one of them
-    delivered between the two (by step). Each of the others with m's number above its base for m's
-    sender (no base: nothing owed) delivered m between them too. The violation names the life that
-    did not, and m; the other is the smallest life that did. Of a pair that a life installs twice
+    delivered between the two (by step). Each of the others that may owe m (see `agreement`)
+    delivered m between them too; but where a life's row of W has a transitional set (`stayed`), it
+    goes together with those in it alone. The violation names the life that did not, and m; the
+    other is the smallest that did and goes together with it. Of a pair that a life installs twice
     only the first time counts.
     """
-    passages: dict[tuple[str, str], dict[str, dict[str, Row]]] = {}
+    passages: dict[tuple[str, str], dict[str, Passage]] = {}
     for key, life in history.lives.items():
-        for pair, rows in _passages(life).items():
-            passages.setdefault(pair, {})[key] = rows
+        for pair, passage in _passages(life).items():
+            passages.setdefault(pair, {})[key] = passage
     found: list[Violation] = []
     for (view, following), by_life in passages.items():
-        witness: dict[str, tuple[str, Row]] = {}
+        witness: dict[str, list[tuple[str, Row]]] = {}
         for key in sorted(by_life):
-            for message, row in by_life[key].items():
-                witness.setdefault(message, (key, row))
-        for key, rows in by_life.items():
-            for message, (other, row) in witness.items():
-                base = history.lives[key].base(sender_of(row))
-                if message not in rows and base is not None and number_of(row) > base:
+            for message, row in by_life[key].rows.items():
+                witness.setdefault(message, []).append((key, row))
+        for key, mine in by_life.items():
+            for message, told in witness.items():
+                if message in mine.rows:
+                    continue
+                others = [
+                    other
+                    for other, row in told
+                    if mine.with_(other)
+                    and by_life[other].with_(key)
+                    and history.lives[key].owes(sender_of(row), number_of(row))
+                ]
+                if others:
                     detail = f"not delivered between views {view} and {following}"
                     found.append(
-                        Violation("virtual_synchrony", history.run, key, message, other, detail)
+                        Violation("virtual_synchrony", history.run, key, message, others[0], detail)
                     )
     return sorted(found)
 
 
-def _passages(life: Life) -> dict[tuple[str, str], dict[str, Row]]:
-    """By consecutive views, what was delivered between."""
-    passages: dict[tuple[str, str], dict[str, Row]] = {}
+class Passage(NamedTuple):
+    """A life's way from a view to the next."""
+
+    rows: dict[str, Row]
+    """What it delivered on it, by message."""
+    stayed: tuple[str, ...] | None
+    """The transitional set, where it is told."""
+
+    def with_(self, other: str) -> bool:
+        return self.stayed is None or other in self.stayed
+
+
+def _passages(life: Life) -> dict[tuple[str, str], Passage]:
+    """By consecutive views, the first time that they are installed so."""
+    passages: dict[tuple[str, str], Passage] = {}
     view: str | None = None
     between: dict[str, Row] = {}
     for row in life.told:
         if row.kind == "view":
             if view is not None:
-                passages.setdefault((view, row.view), between)
+                passages.setdefault((view, row.view), Passage(between, row.stayed))
             view, between = row.view, {}
         elif row.kind == "deliver" and level_of(row.service) >= LEVELS["reliable"]:
             between.setdefault(message_of(row), row)

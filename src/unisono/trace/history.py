@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from unisono.trace.record import LEFT, Row
 
@@ -28,6 +29,17 @@ CUT: Final = r"[^ ]+#[0-9]{1,19}:[0-9]{1,18}"
 _cut = re.compile(f"{CUT}(?: {CUT})*").fullmatch
 
 
+class Cut(NamedTuple):
+    """What a view says of one sender: its messages above `after`, up to `upto`, were before our
+    time together."""
+
+    step: int
+    """Of the view."""
+    after: int
+    """The largest number that was delivered before it, or an earlier cut's."""
+    upto: int
+
+
 @dataclass(frozen=True)
 class Life:
     """One member's life, as its own rows tell it, each kind in the order of steps."""
@@ -39,8 +51,6 @@ class Life:
     sends: tuple[Row, ...]
     deliveries: tuple[Row, ...]
     views: tuple[Row, ...]
-    cut: Mapping[str, int]
-    """By sender's life, the last number before this one's time: from its first view."""
     end: str
     told: tuple[Row, ...]
     """Sends, deliveries and views together."""
@@ -67,12 +77,46 @@ class Life:
         """The members of its last view."""
         return frozenset(self.views[-1].members or ()) if self.views else frozenset()
 
-    def base(self, sender: str) -> int | None:
-        """Where its obligations towards a sender begin: it owes the numbers above. None when it
-        owes nothing: the sender is neither in its cut nor in any of its views."""
-        if sender in self.cut:
-            return self.cut[sender]
-        return 0 if sender in self.known else None
+    @cached_property
+    def cuts(self) -> Mapping[str, tuple[Cut, ...]]:
+        """By sender's life, what the views say of it, in their order."""
+        found: dict[str, tuple[Cut, ...]] = {}
+        if not any(map(cut_of, (row.detail for row in self.views))):
+            return found
+        had: dict[str, int] = {}
+        for row in self.told:
+            if row.kind == "deliver":
+                had[sender_of(row)] = max(number_of(row), had.get(sender_of(row), 0))
+            elif row.kind == "view":
+                for sender, upto in cut_of(row.detail).items():
+                    after = had.get(sender, 0)
+                    had[sender] = max(upto, after)
+                    found[sender] = (*found.get(sender, ()), Cut(row.step, after, upto))
+        return found
+
+    def base(self, sender: str, step: int = -1) -> int | None:
+        """Where its obligations towards a sender begin, at this step of its own: it owes the
+        numbers above. At the first view that has the sender, or names it in its cut, that is what
+        the cut says, or 0; later it is what a later cut says. None when it owes nothing: no view
+        knows the sender."""
+        cuts = self.cuts.get(sender)
+        if cuts is None:
+            return 0 if sender in self.known else None
+        first = next(row for row in self.views if row.step == cuts[0].step)
+        base = 0 if self._met(sender) < first.step else cuts[0].upto
+        return max([base, *(cut.upto for cut in cuts if cut.step <= step)])
+
+    def _met(self, sender: str) -> int:
+        """The step of the first view that has the sender; a large one when none has."""
+        return next((row.step for row in self.views if sender in (row.members or ())), sys.maxsize)
+
+    def owes(self, sender: str, number: int) -> bool:
+        """Whether it should have this message, if others have it: a view of it knows the sender,
+        and no cut says that the message was before their time together."""
+        cuts = self.cuts.get(sender)
+        if cuts is None:
+            return sender in self.known
+        return not any(cut.after < number <= cut.upto for cut in cuts)
 
 
 @dataclass(frozen=True)
@@ -159,7 +203,6 @@ def _life_of(key: str, rows: list[Row]) -> Life:
         sends=tuple(row for row in told if row.kind == "send"),
         deliveries=tuple(row for row in told if row.kind == "deliver"),
         views=views,
-        cut=cut_of(views[0].detail) if views else {},
         end=_end_of(rows),
         told=told,
         rows=tuple(rows),
