@@ -21,7 +21,7 @@ SEEDS = int(os.environ.get("UNISONO_SEEDS", "1000"))
 
 def failures(protocol: str, seeds: range, jobs: int = 1) -> str:
     plan = Plan(protocol=protocol, application=FED)
-    found = campaign(protocol, seeds, "chaos", (3, 7), jobs, messages=80, plan=plan)
+    found = campaign(protocol, seeds, "mild", (3, 7), jobs, messages=80, plan=plan)
     return "\n".join(f"{each.replay}\n    {each.text}" for each in found.failures)
 
 

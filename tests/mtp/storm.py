@@ -72,7 +72,7 @@ class Storm(World):
     def _say(self, node: Node, octets: int) -> None:
         life = node.life
         assert life is not None and life.view is not None
-        life.say([payload_of(life.me, life.said + 1, octets)])
+        life.say([payload_of(life.me, life.said + 1, octets)], Service.AGREED)
 
 
 def storm(dally: int, seed: int = 1) -> Tally:
@@ -91,7 +91,7 @@ def storm(dally: int, seed: int = 1) -> Tally:
         options={"dally": dally},
         weather=weather,
     )
-    world = Storm(plan, weather, replace(usual, make=make), Service.AGREED)
+    world = Storm(plan, weather, replace(usual, make=make), (Service.AGREED,))
     world.run()
     history = History("storm", "mtp", world.group, tuple(world.rows))
     laws, _ = verdict_on(world, history)

@@ -98,13 +98,13 @@ class Teller:
         return said
 
 
-def judge(lives: Sequence[Lived], service: ServiceLevel) -> Iterable[str]:
+def judge(lives: Sequence[Lived], services: Sequence[ServiceLevel]) -> Iterable[str]:
     """The total is what it was, all hold the same, nothing hangs, nothing ended both ways.
 
     With safe delivery that binds the dead too. With a weaker order they may have seen more; and
     where a member came back without its memory, a majority may have forgotten what they saw."""
     forgot = any(each.application.forgot for each in lives)
-    strict = service == Service.SAFE and not forgot
+    strict = set(services) == {Service.SAFE} and not forgot
     alive = [each for each in lives if each.alive]
     total = COINS * len(alive[0].application.scene.names)
     outcomes: dict[str, tuple[bool, str]] = {}

@@ -31,7 +31,7 @@ COMMON = Plan(protocol=PROTOCOL, application=BANK)
 
 
 def bank(seeds: range, jobs: int, plan: Plan = COMMON) -> Summary:
-    return campaign(plan.protocol, seeds, "chaos", (3, 7), jobs, messages=80, plan=plan)
+    return campaign(plan.protocol, seeds, "mild", (3, 7), jobs, messages=80, plan=plan)
 
 
 def lines(summary: Summary) -> str:
@@ -63,9 +63,9 @@ def test_the_bank_survives_a_thousand_seeds_of_chaos() -> None:
     assert not summary.failures, lines(summary)
 
 
-def counted(lives: Sequence[Lived], service: ServiceLevel) -> Iterable[str]:
+def counted(lives: Sequence[Lived], services: Sequence[ServiceLevel]) -> Iterable[str]:
     """The judge, and what there was to judge."""
-    yield from judge(lives, service)
+    yield from judge(lives, services)
     tellers: list[Teller] = [each.application for each in lives]
     reasons = [
         "committed" if isinstance(outcome, Committed) else outcome.reason
@@ -156,9 +156,9 @@ DOWN_US = 5_000_000
 LIVES: list[Lived] = []
 
 
-def noted(lives: Sequence[Lived], service: ServiceLevel) -> Iterable[str]:
+def noted(lives: Sequence[Lived], services: Sequence[ServiceLevel]) -> Iterable[str]:
     LIVES[:] = lives
-    return judge(lives, service)
+    return judge(lives, services)
 
 
 def times_s(make: Callable[[Scene], Teller], seed: int) -> tuple[float, float]:

@@ -54,13 +54,13 @@ class Echo:
 LIVES: list[Lived] = []
 
 
-def noted(lives: Sequence[Lived], service: ServiceLevel) -> Iterable[str]:
+def noted(lives: Sequence[Lived], services: Sequence[ServiceLevel]) -> Iterable[str]:
     LIVES[:] = lives
     return ()
 
 
-def complains(lives: Sequence[Lived], service: ServiceLevel) -> Iterable[str]:
-    yield f"{len(lives)} lives, {service!r}"
+def complains(lives: Sequence[Lived], services: Sequence[ServiceLevel]) -> Iterable[str]:
+    yield f"{len(lives)} lives, {services!r}"
 
 
 def plan(play: Play, **more: object) -> Plan:
@@ -103,7 +103,7 @@ def test_a_state_is_handed_over_whatever_the_weather_says() -> None:
 def test_what_the_judge_finds_breaks_the_law_of_the_application() -> None:
     outcome = run(plan(Play(Echo, complains)))
     assert outcome.broken == ("application",)
-    assert outcome.violations[0].detail == "3 lives, <Service.FIFO: 2>"
+    assert outcome.violations[0].detail == "3 lives, (<Service.FIFO: 2>,)"
     assert outcome.replay.startswith("run(Plan(protocol='flood', nodes=3, seed=1,")
 
 
@@ -120,7 +120,7 @@ class Restless(Echo):
 def test_an_application_that_raises_breaks_it_too() -> None:
     outcome = run(plan(Play(Raises, noted)))
     assert "application" in outcome.broken
-    assert outcome.violations[0].detail == "ZeroDivisionError: planted"
+    assert outcome.violations[0].detail.startswith("ZeroDivisionError: planted [test_acting.py:")
 
 
 def test_a_run_waits_until_all_are_idle_up_to_its_bound() -> None:

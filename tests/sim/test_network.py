@@ -124,14 +124,14 @@ def test_bandwidth_queues_and_then_overflows() -> None:
 def test_a_block_is_one_way_and_overlaps_are_counted() -> None:
     far = Far(STEADY)
     net = far.network
-    net.block([0], [1, 2])
-    net.block([0], [1])
+    net.block([(0, 1), (0, 2)])
+    net.block([(0, 1)])
     net.carry(0, 0, 1, [b"no"])
     net.carry(0, 1, 0, [b"yes"])
     assert [(source, target) for _, source, target, _ in far.bursts] == [(1, 0)]
-    net.block([0], [1], by=-1)
+    net.block([(0, 1)], by=-1)
     assert net.blocked(0, 1)
-    net.block([0], [1], by=-1)
+    net.block([(0, 1)], by=-1)
     assert not net.blocked(0, 1) and net.blocked(0, 2)
     net.heal()
     assert not net.blocked(0, 2)

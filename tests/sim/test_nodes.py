@@ -88,7 +88,7 @@ def lived(*faults: FaultEvent, nodes: int = 2, **more: object) -> World:
     plan = Plan(
         protocol="diary", offer=offer, nodes=nodes, messages=0, weather=weather, progress_us=SECOND
     )
-    world = World(plan, weather, offer, Service.FIFO)
+    world = World(plan, weather, offer, (Service.FIFO,))
     world.run()
     assert not world.found
     return world
@@ -100,7 +100,7 @@ def born(make: type[Diary], nodes: int = 1, laws: tuple[str, ...] = (), quorum: 
     offer = replace(FLOOD, make=make, laws=laws, quorum=lambda options: quorum)
     plan = Plan(protocol="x", offer=offer, nodes=nodes, messages=0, weather=weather)
     Diary.lives = []
-    world = World(replace(plan, progress_us=1000), weather, offer, Service.FIFO)
+    world = World(replace(plan, progress_us=1000), weather, offer, (Service.FIFO,))
     world.run()
     return world
 
@@ -203,7 +203,8 @@ def test_healing_ends_what_would_have_lasted(lives: list[Diary]) -> None:
         nodes=3,
     )
     assert all(node.life is not None and not node.paused for node in world.nodes)
-    assert world.nodes[1].incarnation == 2
+    back = world.nodes[1].life
+    assert back is not None and back.me.incarnation == 2
     assert lives[2].only(Congested) == [Congested(True), Congested(False)]
     late = [now for now in lives[2].times(Received) if now > 3 * SECOND]
     assert late and not [now for now in lives[2].times(Received) if SECOND + 200 < now < 3 * SECOND]
@@ -237,7 +238,7 @@ def test_each_node_is_told_its_role_and_keeps_it(lives: list[Diary]) -> None:
     weather = Weather(fault_us=SECOND, schedule=(FaultEvent("crash", 500_000, 100_000, (0,)),))
     offer = replace(FLOOD, make=Told, laws=(), appoint=first_is_master)
     plan = Plan(protocol="x", offer=offer, nodes=2, messages=0, options={"tokens": 3})
-    World(replace(plan, progress_us=1000), weather, offer, Service.FIFO).run()
+    World(replace(plan, progress_us=1000), weather, offer, (Service.FIFO,)).run()
     assert told == [
         ("a#1", {"tokens": 3, "master": 1}),
         ("b#1", {"tokens": 3, "master": 0}),

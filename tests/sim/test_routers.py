@@ -115,7 +115,7 @@ def test_reordering_at_a_router_is_not_undone_behind_it() -> None:
 
 def test_a_block_behind_a_router_takes_only_its_own() -> None:
     nodes = Nodes(3, Router((1, 2), STEADY))
-    nodes.network.block([0], [1])
+    nodes.network.block([(0, 1)])
     nodes.multicast(3, 0, [1, 2])
     assert (len(nodes.heard[1]), len(nodes.heard[2])) == (0, 3)
 
@@ -212,7 +212,7 @@ def test_a_multicast_and_a_list_cross_once_and_single_sends_each() -> None:
     weather = Weather(fault_us=1000, link=STEADY, routers=(Router((2, 3), STEADY),))
     offer = replace(FLOOD, make=Shouter, laws=())
     plan = Plan(protocol="x", offer=offer, nodes=4, messages=0, progress_us=1000)
-    world = World(plan, weather, offer, Service.FIFO)
+    world = World(plan, weather, offer, (Service.FIFO,))
     world.run()
     assert all(Shouter.heard[name] == [b"all", b"list", b"each"] for name in "bcd")
     assert world.network.totals()["router_carried"] == 1 + 1 + 2

@@ -89,7 +89,7 @@ def test_another_seed_is_another_run() -> None:
 # -- faults and healing ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("faults", PROFILES)
+@pytest.mark.parametrize("faults", [each for each in PROFILES if each != "chaos"])
 def test_flooding_keeps_its_laws_and_heals(faults: str) -> None:
     for seed in range(6):
         outcome = run(plan(seed, faults))
@@ -110,11 +110,12 @@ def test_every_node_probes_and_everyone_delivers_the_probes() -> None:
 
 def test_over_some_seeds_of_chaos_every_kind_of_fault_happens() -> None:
     seen: Counter[str] = Counter()
-    for seed in range(30):
+    for seed in range(60):
         seen.update(run(plan(seed, options={"fragile": 1})).counts)
     for kind in """lost burst_lost duplicated reordered corrupted overflowed blocked block split
         crashed amnesia paused late_timers inboxed left departed stopped congested incarnations
-        persisted captured held_back""".split():
+        persisted captured held_back held_back_long torn setback isolate flap rotate drifted jumped
+        stood filled disk_full namesakes""".split():
         assert seen[kind] > 0, kind
 
 
@@ -228,7 +229,7 @@ def test_the_outcome_has_what_the_command_prints() -> None:
     "wrong, says",
     [
         ({"nodes": 0}, "nodes must be 1 to"),
-        ({"faults": "rain"}, "write one of none, loss, crash, partition, chaos"),
+        ({"faults": "rain"}, "write one of none, loss, crash, partition, mild, chaos"),
         ({"messages": -1}, "messages must be"),
         ({"seed": -1}, "seed must not be negative"),
         ({"progress_us": 0}, "above 0"),

@@ -7,6 +7,7 @@ application is idle; then the plan's own judge looks at all the lives there were
 
 from __future__ import annotations
 
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from unisono.model import Member, Message, ServiceLevel, View
 
 if TYPE_CHECKING:
-    from unisono.sim.nodes import Life
+    from unisono.sim.lives import Life
     from unisono.sim.world import Found, World
 
 APPLICATION: Final = "application"
@@ -76,25 +77,29 @@ class Play:
     """An application for a plan. Both are importable functions, so that workers find them."""
 
     make: Callable[[Scene], Application]
-    judge: Callable[[Sequence[Lived], ServiceLevel], Iterable[str]]
-    """What is wrong at the end, in words. The level is the one that all messages had."""
+    judge: Callable[[Sequence[Lived], Sequence[ServiceLevel]], Iterable[str]]
+    """What is wrong at the end, in words. The levels are those that messages had."""
 
 
 class Acting:
     """A life's application, and the words that it has still to say."""
 
-    def __init__(self, life: Life, play: Play, roll: Random) -> None:
+    def __init__(self, life: Life, play: Play, roll: Random, levels: Random) -> None:
         world, records = life.world, life.node.records
         names = tuple(each.name for each in world.nodes)
         self._life = life
         self.application = play.make(Scene(life.me, names, roll, records, lambda: world.now_us))
         self._words: deque[bytes] = deque()
+        self._levels = levels
+        """Dice for what they ask for."""
         self._posted = False
-        world.lives.append(life)
 
     def hear(self, messages: Sequence[Message]) -> None:
+        """The world's own probes are not for it."""
+        probes = self._life.world.recovery.probes
         for message in messages:
-            self._say(self.application.hear, message)
+            if (message.sender, message.number) not in probes:
+                self._say(self.application.hear, message)
 
     def see(self, view: View) -> None:
         self._say(self.application.see, view)
@@ -122,10 +127,14 @@ class Acting:
         try:
             self._words.extend(call(*told))
         except Exception as error:
-            world.broken(APPLICATION, f"{type(error).__name__}: {error}", self._life)
+            world.broken(APPLICATION, where_raised(error), self._life)
         if self._words and not self._posted:
             self._posted = True
             world.post(world.now_us, self._speak, None, None)
+
+    def _service(self) -> ServiceLevel:
+        services = self._life.world.services
+        return services[0] if len(services) == 1 else self._levels.choice(services)
 
     def _speak(self, _: None, __: None) -> None:
         self._posted = False
@@ -140,7 +149,7 @@ class Acting:
                 room -= len(self._words[0]) + 32
                 fit.append(self._words.popleft())
         if fit:
-            life.say(fit)
+            life.say(fit, self._service())
         if self._words and not self._posted:
             self._posted = True
             world.post(world.now_us + AGAIN_US, self._speak, None, None)
@@ -151,11 +160,21 @@ def judged(world: World) -> list[Found]:
     from unisono.sim.world import Found
 
     play = world.plan.application
-    if play is None or not world.progressed:
+    if play is None or not world.recovery.progressed:
         return []
     lived = [
         Lived(life.me, life.acting.application, not life.over)
-        for life in world.lives
+        for life in world.life_of.values()
         if life.acting is not None
     ]
-    return [Found(APPLICATION, text, "", world.now_us) for text in play.judge(lived, world.service)]
+    wrong = play.judge(lived, world.services)
+    return [Found(APPLICATION, text, "", world.now_us) for text in wrong]
+
+
+def where_raised(error: Exception) -> str:
+    """The exception, and the way to it, in one line."""
+    steps = [
+        f"{frame.filename.replace(chr(92), '/').rpartition('/')[2]}:{frame.lineno} {frame.name}"
+        for frame in traceback.extract_tb(error.__traceback__)[1:]
+    ]
+    return f"{type(error).__name__}: {error} [{' > '.join(steps)}]"

@@ -11,8 +11,9 @@ from typing import Final
 
 from unisono.core import Offer
 from unisono.errors import Misuse
-from unisono.sim.plan import Plan, check_plan, dice
-from unisono.sim.run import offered, run, service_for
+from unisono.sim.checking import check_plan
+from unisono.sim.plan import Plan, dice
+from unisono.sim.run import offered, run, services_for
 
 CHUNK: Final = 4
 """Seeds that a worker takes at a time."""
@@ -125,7 +126,7 @@ def _results(plans: Iterator[Plan], jobs: int) -> Iterator[Result]:
         return
     # A mistake in the arguments shows here, in one line, and not from inside a worker.
     check_plan(first)
-    service_for(first, offered(first))
+    services_for(first, offered(first))
     if jobs == 1:
         yield one(first)
         yield from map(one, plans)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, TypeAlias
 
 from unisono.sim.pipe import Pipe
@@ -44,13 +44,11 @@ class Network:
         routers = self._routers.counts if self._routers is not None else {}
         return self.counts + Counter({f"router_{name}": n for name, n in routers.items()})
 
-    def block(self, sources: Sequence[int], targets: Sequence[int], by: int = 1) -> None:
-        """Block one direction; blocks that overlap are counted, `by=-1` takes one away."""
-        for source in sources:
-            for target in targets:
-                if source != target:
-                    held = self._blocked[source][target] + by
-                    self._blocked[source][target] = max(held, 0)
+    def block(self, pairs: Iterable[tuple[int, int]], by: int = 1) -> None:
+        """Block directed links; blocks that overlap are counted, `by=-1` takes one away."""
+        for source, target in pairs:
+            held = self._blocked[source][target] + by
+            self._blocked[source][target] = max(held, 0)
 
     def blocked(self, source: int, target: int) -> bool:
         return self._blocked[source][target] > 0

@@ -1,273 +1,92 @@
-"""The nodes of a simulated world: places that crash, pause and return, and the lives lived there.
+"""The nodes of a simulated world: places that crash, pause and return, where one life follows
+another.
 
 A node is a name, an address, a disk and a clock; a life is one incarnation of its process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from unisono.core import (
-    Adopt,
-    Arm,
-    Capture,
-    Captured,
-    Checkpoint,
-    Congested,
-    Core,
-    Deliver,
-    Depart,
-    Disarm,
-    Effect,
-    Event,
-    Everyone,
-    Expired,
-    Fail,
-    Install,
-    Join,
-    Leave,
-    Multicast,
-    Persist,
-    Persisted,
-    Received,
-    Restart,
-    Send,
-    Setting,
-    Timer,
-)
-from unisono.model import Address, Member, View, coalesced
-from unisono.sim.acting import Acting
-from unisono.sim.application import Memory
-from unisono.sim.plan import Clock, dice, node_name
+from unisono.core import Congested, Join, Leave, Received, Request, Restart, Setting
+from unisono.model import Address, Member, coalesced
+from unisono.sim.aims import Aims
+from unisono.sim.clocks import Watch
+from unisono.sim.lives import Life
+from unisono.sim.plan import TRUE, dice, node_name
 
 if TYPE_CHECKING:
     from unisono.sim.world import World
-    from unisono.trace.tap import Tap
 
 INBOX_MAX: Final = 256
 """Bursts that wait for a paused process; the operating system drops what comes beyond."""
 
+CLOCK_KINDS: Final = ("drift", "jump", "stand")
+"""Faults of a node's clock."""
 
-class Skewed:
-    """A core that lives by its node's clock, inside the tap: the rows keep the world's time."""
-
-    def __init__(self, core: Core, clock: Clock) -> None:
-        self.inner = core
-        self.me = core.me
-        self.counts = core.counts
-        self._clock = clock
-
-    def step(self, now_us: int, event: Event) -> list[Effect]:
-        return self.inner.step(self._clock.local(now_us), event)
-
-    def room(self) -> int:
-        return self.inner.room()
-
-    def held(self) -> Mapping[Member, int]:
-        return self.inner.held()
-
-    def walked(self) -> Mapping[str, int]:
-        return self.inner.walked()
+TAKING_NAMES: Final = ("setback", "namesake")
+"""Faults that need an incarnation below one that was."""
 
 
-class Life:
-    """One incarnation: feeds its core, performs what the core asks, and keeps its timers."""
+class Disk:
+    """Stable storage: records, oldest first."""
 
-    def __init__(self, world: World, node: Node, member: Member, tap: Tap) -> None:
-        self.world = world
-        self.node = node
-        self.me = member
-        self.tap = tap
-        self.over = False
-        self.view: View | None = None
-        self.said = 0
-        """Messages multicast so far: the number of the last one."""
-        self.memory = Memory() if world.with_state else None
-        self.acting: Acting | None = None
-        if play := world.plan.application:
-            roll = dice(world.plan.seed, "application", member)
-            self.acting = Acting(self, play, roll)
-        self.congested = False
-        self.leaving = False
-        self._deadlines: dict[Timer, int] = {}
-        self._queued: dict[Timer, int] = {}
-        """When the earliest entry in the world's queue looks at the timer again."""
-        self._late_timers: list[Timer] = []
-        self._late_events: list[Event] = []
+    def __init__(self, durable: bool) -> None:
+        self.durable = durable
+        """Whether records survive a crash."""
+        self.records: list[bytes] = []
+        self.full = False
+        self._before: list[bytes] = []
 
-    def feed(self, event: Event) -> None:
-        """Give the core an event and perform the effects; a paused process gets it later."""
-        if self.over:
-            return
-        if self.node.paused:
-            self._late_events.append(event)
-            return
-        world = self.world
-        world.steps += 1
-        try:
-            effects = self.tap.take(world.now_us, event)
-        except Exception as error:
-            world.crashed(self, event, error)
-            return
-        for effect in effects:
-            kind = type(effect)
-            # The two kinds that are most of all come first, and end no life.
-            if kind is Send:
-                self._send(effect)  # type: ignore[arg-type]
-            elif kind is Arm:
-                self._arm(effect.timer, effect.after_us)  # type: ignore[union-attr]
-            else:
-                self.tap.tell(world.now_us, effect)
-                self._perform(effect)
-                if self.over:
-                    return
+    def write(self, record: bytes, alone: bool) -> bool:
+        """Add a record, or put it in place of all others; false when there is no space."""
+        if self.full:
+            return False
+        self._before = self.records
+        self.records = [record] if alone else [*self.records, record]
+        return True
 
-    def say(self, payloads: Sequence[bytes]) -> None:
-        self.said += len(payloads)
-        self.world.sent += len(payloads)
-        self.feed(Multicast(payloads, self.world.service))
+    def tear(self) -> None:
+        """The last write did not come to its end."""
+        self.records = self._before
 
-    def end(self) -> None:
-        self.over = True
-        self._deadlines.clear()
-
-    def wake(self, timers_first: bool) -> None:
-        """After a pause: what is overdue happens now, in one of the orders a real loop may take."""
-        timers, self._late_timers = self._late_timers, []
-        events, self._late_events = self._late_events, []
-        if timers_first:
-            self._fire_late(timers)
-        for event in events:
-            self.feed(event)
-        if not timers_first:
-            self._fire_late(timers)
-
-    def _fire_late(self, timers: list[Timer]) -> None:
-        for timer in timers:
-            deadline_us = self._deadlines.get(timer)
-            if deadline_us is not None and deadline_us <= self.world.now_us:
-                del self._deadlines[timer]
-                self.feed(Expired(timer))
-
-    def _perform(self, effect: Effect) -> None:
-        world = self.world
-        if isinstance(effect, Disarm):
-            self._deadlines.pop(effect.timer, None)
-        elif isinstance(effect, Deliver):
-            if self.memory is not None:
-                self.memory.hear(effect.messages)
-            if self.acting is not None:
-                self.acting.hear(effect.messages)
-            world.delivered_here(self, effect.messages)
-        elif isinstance(effect, Install):
-            if effect.view.transitional:
-                return  # It ends the view before it, which remains the last that has a majority.
-            self.view = effect.view
-            if self.memory is not None:
-                world.judge_state(self, self.memory.see(effect.view, self.me))
-            if self.acting is not None:
-                self.acting.see(effect.view)
-            world.installed(self)
-        elif isinstance(effect, Persist | Checkpoint):
-            if isinstance(effect, Checkpoint):
-                self.node.disk.clear()
-            self.node.disk.append(effect.record)
-            world.counts["persisted"] += 1
-            if effect.key is not None:
-                world.post(world.now_us, self._persisted, effect.key, None)
-        elif isinstance(effect, Capture):
-            self._capture(effect)
-        elif isinstance(effect, Adopt):
-            world.counts["adopted"] += 1
-            state = self.acting.adopt(effect.state) if self.acting is not None else effect.state
-            if self.memory is not None:
-                world.judge_state(self, self.memory.adopt(state, self.me))
-        elif isinstance(effect, Depart | Fail):
-            self.node.finished(self, clean=isinstance(effect, Depart))
-
-    def _capture(self, effect: Capture) -> None:
-        """The state is taken here and now; the core hears of it as the next event."""
-        self.world.counts["captured"] += 1
-        state = self.memory.state() if self.memory is not None else b""
-        if self.acting is not None:
-            state = self.acting.state(state)
-        self.world.judge_state(self, "")
-        self.world.post(self.world.now_us, self._captured, effect.key, state)
-
-    def _persisted(self, key: Timer, _: None) -> None:
-        self.feed(Persisted(key))
-
-    def _captured(self, key: Timer, state: bytes) -> None:
-        self.feed(Captured(key, state))
-
-    def _send(self, effect: Send) -> None:
-        world, here = self.world, self.node.index
-        if world.plan.detail:
-            self.tap.tell(world.now_us, effect)
-        packets = [bytes(packet) for packet in effect.packets]
-        longest = max(map(len, packets), default=0)
-        if longest > world.weather.packet_octets_max:
-            world.broken("packet_size", f"a packet of {longest} octets", self)
-        if isinstance(effect.to, Everyone):
-            targets: Sequence[int] = world.reach[here]
-        else:
-            known = [world.places[each] for each in effect.to if each in world.places]
-            world.counts["sent_nowhere"] += len(packets) * (len(effect.to) - len(known))
-            targets = known
-        world.network.cast(world.now_us, here, targets, packets)
-
-    def _arm(self, timer: Timer, after_us: int) -> None:
-        now_us, clock = self.world.now_us, self.node.clock
-        if clock.ppm:
-            deadline_us = max(clock.world(clock.local(now_us) + after_us), now_us)
-        else:
-            deadline_us = now_us + max(after_us, 0)
-        self._deadlines[timer] = deadline_us
-        queued_us = self._queued.get(timer)
-        # A timer that is only put off keeps its old entry, which looks again when it comes up.
-        if queued_us is None or queued_us > deadline_us:
-            self._queued[timer] = deadline_us
-            self.world.post(deadline_us, self._look, timer, deadline_us)
-
-    def _look(self, timer: Timer, entry_us: int) -> None:
-        if self.over or self._queued.get(timer) != entry_us:
-            return
-        del self._queued[timer]
-        deadline_us = self._deadlines.get(timer)
-        if deadline_us is None:
-            return
-        if deadline_us > entry_us:
-            self._queued[timer] = deadline_us
-            self.world.post(deadline_us, self._look, timer, deadline_us)
-        elif self.node.paused:
-            self.world.counts["late_timers"] += 1
-            self._late_timers.append(timer)
-        else:
-            del self._deadlines[timer]
-            self.feed(Expired(timer))
+    def lose(self) -> None:
+        self.records = self._before = []
 
 
 class Node:
     """A place in the world where one life follows another."""
 
-    def __init__(self, world: World, index: int, clock: Clock) -> None:
+    def __init__(self, world: World, index: int, host: Node | None = None) -> None:
+        weather, plan = world.weather, world.plan
         self.world = world
         self.index = index
-        self.name = node_name(index)
+        self.host = host
+        """Whose name it wants to take, where it is a namesake."""
+        self.name: str = host.name if host is not None else node_name(index)
         self.address = Address(f"10.0.{index >> 8}.{(index & 255) + 1}", 7000)
-        self.clock = clock
-        self.dice = dice(world.plan.seed, "node", index)
-        self.incarnation = 0
-        self.disk: list[bytes] = []
+        clock = weather.clocks[index] if index < len(weather.clocks) else TRUE
+        mine = [event.kind for event in weather.schedule if index in event.nodes]
+        self.watch = Watch(clock)
+        self.skewed = clock != TRUE or any(kind in CLOCK_KINDS for kind in mine)
+        self.dice = dice(plan.seed, "node", index)
+        durable = weather.durable[index] if index < len(weather.durable) else True
+        self.disk = Disk(durable)
+        self.aims = Aims(index, world.strike)
         self.records: list[bytes] = []
         """What a plan's application has made safe, beside what its core has."""
         self.life: Life | None = None
         self.paused = False
+        self._unused = list(range(1, 1 + sum(kind in TAKING_NAMES for kind in mine)))
+        """Incarnations below the first, for those who come back with one."""
+        self._highest = len(self._unused)
+        self._set_back = False
         self._pause_end_us = 0
         self._slow_end_us = 0
         self._down = False
         """Died by a crash, so its next life begins with `Restart`."""
+        self._lives = 0
         self._return = 0
         """Which of the planned returns is the one that counts: the last."""
         self._away_us = 0
@@ -280,38 +99,63 @@ class Node:
         if self.life is not None or which != self._return:
             return
         world = self.world
-        self.incarnation += 1
-        member = Member(self.name, self.address, self.incarnation)
+        member = Member(self.name, self.address, self._next_incarnation())
         setting = Setting(
             me=member,
             group=world.group,
-            seed=dice(world.plan.seed, "core", self.name, self.incarnation).getrandbits(63),
+            seed=dice(world.plan.seed, "core", self.name, member.incarnation).getrandbits(63),
             packet_octets_max=world.weather.packet_octets_max,
             window_octets_max=world.weather.window_octets_max,
             with_state=world.with_state,
+            durable=self.disk.durable,
             options=world.options_of(self.index),
         )
-        life = Life(world, self, member, world.tapped(setting, self.clock))
-        self.life = life
-        if self.incarnation > 1:
+        life = Life(world, self, member, world.tapped(setting, self))
+        self.life = world.born(life)
+        self._lives += 1
+        if self._lives > 1:
             world.counts["incarnations"] += 1
-            if self._down or self.disk:
-                life.feed(Restart(tuple(self.disk)))
+            if self._down or self.disk.records:
+                life.feed(Restart(tuple(self.disk.records)))
         self._down = False
         life.feed(Join())
+
+    def _next_incarnation(self) -> int:
+        if self.host is not None:
+            return self.host.lend_incarnation(self.dice.random() < 0.5)
+        if self._set_back and self._unused:
+            self._set_back = False
+            return self._unused.pop()
+        self._highest += 1
+        return self._highest
+
+    def lend_incarnation(self, lower: bool) -> int:
+        """One that no life of this name has or will have."""
+        if lower and self._unused:
+            return self._unused.pop(0)
+        self._highest += 1
+        return self._highest
 
     def plan_return(self, after_us: int) -> None:
         self._return += 1
         self.world.post(self.world.now_us + after_us, self.start, self._return, None)
 
-    def crash(self, keep_disk: bool, down_us: int) -> None:
+    def crash(self, kind: str, down_us: int) -> None:
+        """Die; `amnesia`, `torn` and `setback` are crashes with something more."""
         life = self.life
         if life is None:
             return
-        self.world.counts["crashed" if keep_disk else "amnesia"] += 1
-        life.tap.note(self.world.now_us, "crash", "crash" if keep_disk else "amnesia")
-        if not keep_disk:
-            self.disk.clear()
+        world = self.world
+        world.counts["crashed" if kind == "crash" else kind] += 1
+        life.tap.note(world.now_us, "crash", kind)
+        if kind == "torn":
+            self.disk.tear()
+        if kind == "amnesia":
+            self.disk.durable = False
+        if kind == "setback":
+            self._set_back = True
+        if not self.disk.durable:
+            self.disk.lose()
             self.records.clear()
         self._down = True
         self._bury(life)
@@ -321,10 +165,20 @@ class Node:
         """The core is done, by leaving or by failing; the node always joins again."""
         self.world.counts["departed" if clean else "stopped"] += 1
         self._bury(life)
+        if not self.disk.durable:
+            self.disk.lose()
         away_us = self.dice.randint(50_000, 200_000)
         if not self.world.healing:
             away_us = self._away_us if clean else self.dice.randint(100_000, 2_000_000)
-        self.plan_return(away_us)
+        if self.host is None:
+            self.plan_return(away_us)
+
+    def vanish(self) -> None:
+        """The process is killed and does not come back."""
+        self._return += 1
+        if self.life is not None:
+            self.life.tap.note(self.world.now_us, "crash", "crash")
+            self._bury(self.life)
 
     def _bury(self, life: Life) -> None:
         life.end()
@@ -333,7 +187,7 @@ class Node:
         self.paused = False
         self._pause_end_us = self._slow_end_us = 0
         self._inbox.clear()
-        self.world.lost()
+        self.world.lost(life)
 
     # -- faults ---------------------------------------------------------------------------------
 
@@ -392,9 +246,34 @@ class Node:
         life.congested = False
         life.feed(Congested(False))
 
+    def request(self, what: str) -> bool:
+        """Whether there was a life to ask it."""
+        if self.life is None or self.life.leaving:
+            return False
+        self.life.feed(Request(what))
+        return True
+
+    def fill_disk(self, for_us: int) -> None:
+        self.disk.full = True
+        self.world.post(self.world.now_us + for_us, self._free_disk, None, None)
+
+    def _free_disk(self, _: None, __: None) -> None:
+        self.disk.full = False
+
+    def bend_clock(self, bend: Callable[[Watch, int], None]) -> None:
+        """Change the clock; what waits for a time that it shows goes on waiting for that."""
+        waiting = self.life.local_deadlines() if self.life is not None else {}
+        bend(self.watch, self.world.now_us)
+        if self.life is not None:
+            self.life.keep_deadlines(waiting)
+
     def heal(self) -> None:
         """End whatever ails this node; who is away comes back soon."""
-        if self.life is None:
+        self.aims.clear()
+        self.disk.full = False
+        if self.skewed:
+            self.bend_clock(Watch.heal)
+        if self.life is None and self.host is None:
             self.plan_return(self.dice.randint(0, 300_000))
         self.resume(self.life)
         self.read_on(self.life)

@@ -49,7 +49,7 @@ class Pipe:
         """Be like this from now on; what is under way still arrives late, even out of order."""
         self.link = link
         self.lossy = bool(link.loss_ppm or link.burst_ppm)
-        self.odd = bool(link.duplicate_ppm or link.reorder_ppm or link.corrupt_ppm)
+        self.odd = bool(link.duplicate_ppm or link.reorder_ppm or link.corrupt_ppm or link.hold_ppm)
         self.bad = False
         self.last_us = 0
         self.free_us = 0
@@ -134,7 +134,11 @@ class Pipe:
                 counts["duplicated"] += 1
                 later_us = at_us + drawn_delay_us(link, roll)
                 land(later_us, a, b, [packet])
-            if link.reorder_ppm and roll.random() * _MILLION < link.reorder_ppm:
+            if link.hold_ppm and roll.random() * _MILLION < link.hold_ppm:
+                counts["held_back_long"] += 1
+                held_us = link.hold_us // 10 + int(roll.random() * (link.hold_us * 9 // 10))
+                land(at_us + held_us, a, b, [packet])
+            elif link.reorder_ppm and roll.random() * _MILLION < link.reorder_ppm:
                 counts["reordered"] += 1
                 held_us = 1 + int(roll.random() * link.reorder_us)
                 land(at_us + held_us, a, b, [packet])

@@ -18,18 +18,35 @@ SECOND_US: Final = 1_000_000
 NODES_MAX: Final = 64
 MESSAGES_MAX: Final = 1_000_000
 DELAYS: Final = ("constant", "uniform", "exponential", "lognormal")
-PROFILES: Final = ("none", "loss", "crash", "partition", "chaos")
+PROFILES: Final = ("none", "loss", "crash", "partition", "mild", "chaos")
 
 KINDS: Final = {
-    "crash": "dies and comes back as a new incarnation; its stable storage survives",
-    "amnesia": "dies and comes back as a new incarnation; its stable storage is lost",
+    "crash": "dies and comes back as a new incarnation; its storage survives if it is durable",
+    "amnesia": "dies and comes back as a new incarnation without its storage, no longer durable",
+    "torn": "dies while a record is written: that record is lost, those before it are not",
+    "setback": "dies and comes back with its clock set back: as a lower incarnation",
     "pause": "stops for a while and comes back believing nothing happened",
     "leave": "leaves cleanly, and joins again later as a new incarnation",
     "slow": "its application stops reading for a while",
+    "full": "its disk takes no record for a while: who has to write one stops",
+    "request": "its application requests `what` of the protocol",
+    "drift": "its clock runs fast, or slow, by `ppm` for a while",
+    "jump": "its clock jumps ahead by `for_us`",
+    "stand": "its clock stands still for a while",
+    "namesake": "another process, elsewhere, wants to join under its name",
     "block": "packets from `nodes` to `to` are lost; the other direction works",
     "split": "packets between `nodes` and `to` are lost, both ways",
+    "isolate": "packets between each of `nodes` and all others are lost, both ways",
+    "flap": "as `split`, but the links go down and up again every `every_us`",
+    "rotate": "each of `nodes` is cut off from one other, the next one every `every_us`",
 }
 """Every kind of scheduled fault, with what it means."""
+
+AIMED: Final = ("crash", "amnesia", "torn", "setback", "pause", "isolate")
+"""Kinds that may wait for a view, an arrow or an effect."""
+
+EFFECTS: Final = ("Send", "Arm", "Deliver", "Install", "Persist", "Checkpoint", "Stabilize")
+"""Effects at which a fault may strike: before one, or after it."""
 
 SinkMaker: TypeAlias = Callable[[Member], Sink]
 
@@ -59,6 +76,10 @@ class Link:
     reorder_ppm: int = 0
     reorder_us: int = 5_000
     """The most that a reordered packet is held back; all others keep their order."""
+    hold_ppm: int = 0
+    """How often a packet is held back for long, so that it comes into another view or life."""
+    hold_us: int = 1_000_000
+    """The most that it is held back; the least is a tenth of this."""
     corrupt_ppm: int = 0
     """One to eight bits flipped, or the packet cut short, or made longer."""
     octets_per_s: int = 0
@@ -81,20 +102,53 @@ class Router:
 
 @dataclass(frozen=True, slots=True)
 class FaultEvent:
-    """One fault at one time: what, when, for how long, to whom."""
+    """One fault: what, when, for how long, to whom.
+
+    With `at_view`, `at_arrow` or `at_effect` it is aimed: from `at_us` on it waits until one of
+    `nodes` comes to that point, and strikes that one, there, between two effects of a step.
+    """
 
     kind: str
     at_us: int
     for_us: int
     nodes: tuple[int, ...]
     to: tuple[int, ...] = ()
-    """The other side of a `block` or `split`."""
+    """The other side of a `block`, `split` or `flap`."""
+    every_us: int = 0
+    """Of a `flap` or `rotate`: how long each state lasts."""
+    ppm: int = 0
+    """Of a `drift`: how much too fast the clock runs, in parts per million."""
+    what: str = ""
+    """Of a `request`: its name."""
+    at_view: int = 0
+    """Strike when this many views were installed, right after the last one."""
+    at_arrow: str = ""
+    """Strike when an arrow is walked whose name holds this text, `done` effects later: a whole
+    name as `walked()` has it, or `--> STATE`."""
+    at_effect: str = ""
+    """Strike before or after an effect: `before Persist`, `after Send`."""
+    nth: int = 1
+    """Of an arrow or effect: at which of them."""
+    done: int = 0
+    """Of an arrow: how many effects of its step are performed before the fault."""
+
+    @property
+    def aimed(self) -> bool:
+        return bool(self.at_view or self.at_arrow or self.at_effect)
 
     def __str__(self) -> str:
         other = f" / {list(self.to)}" if self.to else ""
-        return f"{self.at_us / 1e6:.3f}s {self.kind} {list(self.nodes)}{other}" + (
-            f" for {self.for_us / 1e6:.3f}s"
-        )
+        words = f"{self.at_us / 1e6:.3f}s {self.kind} {list(self.nodes)}{other}"
+        if self.for_us:
+            words += f" for {self.for_us / 1e6:.3f}s"
+        if self.every_us:
+            words += f" every {self.every_us / 1e6:.3f}s"
+        words += f" of {self.what}" if self.what else f" of {self.ppm} ppm" if self.ppm else ""
+        if self.at_view:
+            words += f" at view {self.at_view}"
+        if self.at_arrow or self.at_effect:
+            words += f" at {self.nth}. {self.at_arrow or self.at_effect}"
+        return words
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +195,12 @@ class Weather:
     """Whether a node hears its own multicast packets."""
     routers: tuple[Router, ...] = ()
     """A node is behind one of them, or behind none."""
+    services: tuple[ServiceLevel, ...] = ()
+    """What each burst of messages asks for is one of these; without any, the plan's service."""
+    durable: tuple[bool, ...] = ()
+    """By node: whether its records survive a crash. Who is not named is durable."""
+    parts: tuple[tuple[int, ...], ...] = ()
+    """The run ends partitioned into these, and who is in none is alone; without any, all heals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +213,8 @@ class Plan:
     faults: str = "chaos"
     messages: int = 200
     service: ServiceLevel | None = None
-    """What the messages ask for; the strongest that the protocol offers unless given."""
+    """What all messages ask for; unless given, the levels of the weather, or the strongest that
+    the protocol offers."""
     options: Mapping[str, int] = field(default_factory=dict)
     progress_us: int = 30 * SECOND_US
     """After healing, everyone must be together and have delivered the probes within this."""
@@ -220,78 +281,3 @@ def service_of(name: str) -> ServiceLevel:
         raise Misuse(f"service {name!r}: write resilient:K with K a whole number, majority or all")
     known = ", ".join(each.lower() for each in Service.__members__)
     raise Misuse(f"unknown service {name!r}: write one of {known}, resilient:K")
-
-
-def check_plan(plan: Plan) -> None:
-    """Refuse a plan that cannot be run, with a line that says what to write instead."""
-    if not 1 <= plan.nodes <= NODES_MAX:
-        raise Misuse(f"nodes must be 1 to {NODES_MAX}, not {plan.nodes}")
-    if plan.faults not in PROFILES:
-        raise Misuse(f"unknown faults {plan.faults!r}: write one of {', '.join(PROFILES)}")
-    if not 0 <= plan.messages <= MESSAGES_MAX:
-        raise Misuse(f"messages must be 0 to {MESSAGES_MAX}, not {plan.messages}")
-    if plan.seed < 0:
-        raise Misuse(f"seed must not be negative, not {plan.seed}")
-    if plan.progress_us <= 0 or plan.steps_per_s_max <= 0:
-        raise Misuse("progress_us and steps_per_s_max must be above 0")
-    if plan.weather is not None:
-        _check_weather(plan.weather, plan.nodes)
-
-
-def _check_weather(weather: Weather, nodes: int) -> None:
-    if not 0 <= weather.fault_us <= 3600 * SECOND_US:
-        raise Misuse("weather: fault_us must be 0 to an hour")
-    for name in ("packet_octets_max", "window_octets_max", "burst_max", "large_packets"):
-        if getattr(weather, name) <= 0:
-            raise Misuse(f"weather: {name} must be above 0")
-    for link in (
-        weather.link,
-        *(each for _, _, each in weather.links),
-        *(router.link for router in weather.routers),
-    ):
-        check_link(link)
-    _check_routers(weather.routers, nodes)
-    for source, target, _ in weather.links:
-        _check_nodes("links", (source, target), nodes)
-    for clock in weather.clocks:
-        if abs(clock.ppm) >= 1_000_000:
-            raise Misuse(f"clock: ppm must be within a million, not {clock.ppm}")
-    if any(start < 0 for start in weather.starts_us):
-        raise Misuse("weather: starts_us must not be negative")
-    for event in weather.schedule:
-        if event.kind not in KINDS:
-            raise Misuse(f"unknown fault {event.kind!r}: write one of {', '.join(KINDS)}")
-        if event.at_us < 0 or event.for_us < 0:
-            raise Misuse(f"fault {event.kind!r}: at_us and for_us must not be negative")
-        if event.kind in ("block", "split") and not event.to:
-            raise Misuse(f"fault {event.kind!r}: name the other side in `to`")
-        _check_nodes(f"fault {event.kind!r}", (*event.nodes, *event.to), nodes)
-
-
-def _check_routers(routers: tuple[Router, ...], nodes: int) -> None:
-    seen: set[int] = set()
-    for router in routers:
-        if not router.behind:
-            raise Misuse("router: name the nodes behind it in `behind`")
-        _check_nodes("router", router.behind, nodes)
-        for node in router.behind:
-            if node in seen:
-                raise Misuse(f"router: node {node} is named twice; it can be behind one router")
-            seen.add(node)
-
-
-def _check_nodes(where: str, indices: tuple[int, ...], nodes: int) -> None:
-    for index in indices:
-        if not 0 <= index < nodes:
-            raise Misuse(f"{where}: node {index} is not one of 0 to {nodes - 1}")
-
-
-def check_link(link: Link) -> None:
-    if link.delay not in DELAYS:
-        raise Misuse(f"unknown delay {link.delay!r}: write one of {', '.join(DELAYS)}")
-    for name in Link.__dataclass_fields__:
-        value = getattr(link, name)
-        if name != "delay" and value < 0:
-            raise Misuse(f"link: {name} must not be negative, not {value}")
-        if name.endswith("_ppm") and value > 1_000_000:
-            raise Misuse(f"link: {name} must be at most 1000000, not {value}")

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from unisono.errors import Misuse
+from unisono.model import ServiceLevel
+from unisono.sim.checking import check_plan
 from unisono.sim.plan import (
     Clock,
     FaultEvent,
@@ -15,7 +17,6 @@ from unisono.sim.plan import (
     Plan,
     Router,
     Weather,
-    check_plan,
     service_name,
     service_of,
 )
@@ -42,10 +43,27 @@ def plan_to_json(plan: Plan) -> str:
     if plan.service is not None:
         kept["service"] = service_name(plan.service)
     if plan.weather is not None:
-        kept["weather"] = asdict(plan.weather)
-        if not plan.weather.routers:
-            del kept["weather"]["routers"]  # few plans have any
+        kept["weather"] = _told_weather(plan.weather)
     return json.dumps(kept, indent=1) + "\n"
+
+
+def _told_weather(weather: Weather) -> dict[str, Any]:
+    """All of it, but what few plans have."""
+    told = asdict(weather)
+    told["services"] = [service_name(each) for each in weather.services]
+    told["schedule"] = [_told_event(each) for each in weather.schedule]
+    for name in ("routers", "services", "durable", "parts"):
+        if not told[name]:
+            del told[name]
+    return told
+
+
+def _told_event(event: FaultEvent) -> dict[str, Any]:
+    return {
+        field.name: getattr(event, field.name)
+        for field in fields(event)
+        if field.default is MISSING or getattr(event, field.name) != field.default
+    }
 
 
 def plan_from_json(text: str) -> Plan:
@@ -117,6 +135,22 @@ def _list(where: str, value: Any) -> list[Any]:
     return value
 
 
+def _flag(where: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise Misuse(f"{where} must be true or false")
+    return value
+
+
+def _nodes(where: str, value: Any) -> tuple[int, ...]:
+    return tuple(_whole(where, each) for each in _list(where, value))
+
+
+def _service(where: str, value: Any) -> ServiceLevel:
+    if not isinstance(value, str):
+        raise Misuse(f"{where} must be names in quotes")
+    return service_of(value)
+
+
 def _weather(told: Any) -> Weather:
     if not isinstance(told, dict):
         raise Misuse("plan: weather must be an object")
@@ -138,9 +172,13 @@ def _weather(told: Any) -> Weather:
         elif name == "starts_us":
             kept[name] = tuple(_whole(where, each) for each in _list(where, value))
         elif name in ("with_state", "loopback"):
-            if not isinstance(value, bool):
-                raise Misuse(f"{where} must be true or false")
-            kept[name] = value
+            kept[name] = _flag(where, value)
+        elif name == "durable":
+            kept[name] = tuple(_flag(where, each) for each in _list(where, value))
+        elif name == "parts":
+            kept[name] = tuple(_nodes(where, each) for each in _list(where, value))
+        elif name == "services":
+            kept[name] = tuple(_service(where, each) for each in _list(where, value))
         else:
             kept[name] = _whole(where, value)
     return Weather(**kept)
@@ -172,13 +210,12 @@ def _part(kind: type[_Part], told: Any) -> _Part:
     for name, value in told.items():
         if name not in kind.__dataclass_fields__:
             raise Misuse(f"{what}: unknown field {name!r}")
-        if name in ("kind", "delay"):
+        if name in ("kind", "delay", "what", "at_arrow", "at_effect"):
             if not isinstance(value, str):
                 raise Misuse(f"{what}: {name} must be a name in quotes")
             kept[name] = value
         elif name in ("nodes", "to"):
-            listed = _list(f"{what}: {name}", value)
-            kept[name] = tuple(_whole(f"{what}: {name}", each) for each in listed)
+            kept[name] = _nodes(f"{what}: {name}", value)
         else:
             kept[name] = _whole(f"{what}: {name}", value)
     for field in fields(kind):

@@ -10,7 +10,8 @@ from unisono.core import Offer
 from unisono.errors import Misuse
 from unisono.model import Resilient, ServiceLevel
 from unisono.sim.acting import APPLICATION, judged
-from unisono.sim.plan import Plan, check_plan, service_name
+from unisono.sim.checking import check_plan
+from unisono.sim.plan import Plan, service_name
 from unisono.sim.swarm import drawn
 from unisono.sim.world import Found, World
 from unisono.trace.history import History
@@ -22,7 +23,10 @@ WORLD_LAWS: Final = {
     "no_crash": "a core never raises",
     "no_livelock": "a group never works without end on the spot",
     "packet_size": "no packet is larger than the path carries",
+    "exclusion": "no group goes on without a member where nothing ailed anybody",
+    "one_name": "no view has two members of one name",
     "place": "a message is delivered in the view that it says",
+    "received_by_all": "what is delivered as safe is held by every member of the view",
     "quorum": "no part of a group goes on that is smaller than its protocol promises",
     "state": "an adopted state ends where the joiner's cut says, in the same order for all",
 }
@@ -73,7 +77,7 @@ def run(plan: Plan, clock: Callable[[], float] | None = None) -> Outcome:
     started = clock() if clock else 0.0
     full = drawn(plan)
     assert full.weather is not None
-    world = World(full, full.weather, offer, service_for(plan, offer))
+    world = World(full, full.weather, offer, services_for(full, offer))
     world.run()
     history = History(plan.run_name, offer.name, world.group, tuple(world.rows))
     laws, violations = verdict_on(world, history)
@@ -103,8 +107,8 @@ def verdict_on(world: World, history: History) -> tuple[dict[str, str], tuple[Vi
     claimed = world.offer.laws
     verdict = judge(history, claimed)
     found = [*world.found, *judged(world)]
-    if "progress" in claimed and not found and not world.progressed:
-        found.append(Found("progress", _why_stuck(world), "", world.now_us))
+    if "progress" in claimed and not found and not world.recovery.progressed:
+        found.append(Found("progress", world.recovery.why_stuck(), "", world.now_us))
     laws = dict(verdict.laws)
     for law in (*WORLD_LAWS, *((APPLICATION,) if world.plan.application else ())):
         laws[law] = "kept"
@@ -112,24 +116,6 @@ def verdict_on(world: World, history: History) -> tuple[dict[str, str], tuple[Vi
         laws[each.law] = "broken"
     seen = (Violation(each.law, history.run, each.life, "", "", each.text) for each in found)
     return laws, (*seen, *verdict.violations)
-
-
-def _why_stuck(world: World) -> str:
-    """Who stood where when the bound had passed."""
-    bound_s = world.plan.progress_us / 1e6
-    if world.settled:
-        return f"not all delivered all probes within {bound_s:g} s of healing"
-    stood = []
-    for node in world.nodes:
-        life = node.life
-        if life is None:
-            stood.append(f"{node.name} is away")
-        elif life.view is None:
-            stood.append(f"{life.me} has no view")
-        else:
-            members = " ".join(map(str, sorted(life.view.members)))
-            stood.append(f"{life.me} sees {{{members}}}")
-    return f"not together within {bound_s:g} s of healing: {', '.join(stood)}"
 
 
 def offered(plan: Plan) -> Offer:
@@ -154,15 +140,16 @@ def offered(plan: Plan) -> Offer:
     return found
 
 
-def service_for(plan: Plan, offer: Offer) -> ServiceLevel:
-    """What the messages ask for: as the plan says, or the strongest on offer."""
-    service = plan.service
-    if service is None:
-        return max(offer.services)
-    if offer.resilient if isinstance(service, Resilient) else service in offer.services:
-        return service
-    levels = ", ".join(map(service_name, offer.services))
-    raise Misuse(f"{offer.name} does not offer {service_name(service)}; it offers: {levels}")
+def services_for(plan: Plan, offer: Offer) -> tuple[ServiceLevel, ...]:
+    """What the messages ask for: as the plan says, or its weather, or the strongest on offer."""
+    weather = plan.weather.services if plan.weather is not None else ()
+    services = weather if plan.service is None else (plan.service,)
+    for service in services:
+        if not (offer.resilient if isinstance(service, Resilient) else service in offer.services):
+            levels = ", ".join(map(service_name, offer.services))
+            its_name = service_name(service)
+            raise Misuse(f"{offer.name} does not offer {its_name}; it offers: {levels}")
+    return services or (max(offer.services),)
 
 
 def outcome_json(outcome: Outcome) -> dict[str, Any]:

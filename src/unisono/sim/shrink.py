@@ -7,7 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
 from unisono.errors import Misuse
-from unisono.sim.plan import CALM, SECOND_US, FaultEvent, Link, Plan, Router, Weather
+from unisono.sim.plan import (
+    CALM,
+    SECOND_US,
+    FaultEvent,
+    Link,
+    Plan,
+    Router,
+    Weather,
+    service_name,
+)
 from unisono.sim.run import Outcome, run
 from unisono.sim.swarm import drawn
 
@@ -26,6 +35,7 @@ _RATES: Final = (
     "duplicate_ppm",
     "reorder_ppm",
     "corrupt_ppm",
+    "hold_ppm",
     "octets_per_s",
 )
 
@@ -161,6 +171,13 @@ def _plainer(plan: Plan) -> Steps:
         plainer.append(("no large messages", replace(weather, large_ppm=0)))
     if weather.burst_max > 1:
         plainer.append(("single messages", replace(weather, burst_max=1)))
+    if not all(weather.durable):
+        plainer.append(("all durable", replace(weather, durable=())))
+    if weather.parts:
+        plainer.append(("all heals", replace(weather, parts=())))
+    for service in weather.services if len(weather.services) > 1 else ():
+        fewer = tuple(each for each in weather.services if each != service)
+        plainer.append((f"no {service_name(service)}", replace(weather, services=fewer)))
     if weather.loopback:
         plainer.append(("no loopback", replace(weather, loopback=False)))
     for what, candidate in plainer:
@@ -175,8 +192,29 @@ def _shorter(plan: Plan) -> Steps:
     for at, event in enumerate(schedule):
         if event.for_us > 20_000:
             shorter = replace(event, for_us=event.for_us // 2)
-            changed = (*schedule[:at], shorter, *schedule[at + 1 :])
-            yield "a shorter fault", replace(plan, weather=replace(weather, schedule=changed))
+            yield "a shorter fault", _with_event(plan, at, shorter)
+        for changed in _plainer_aims(event):
+            yield "a plainer aim", _with_event(plan, at, changed)
+
+
+def _plainer_aims(event: FaultEvent) -> Iterator[FaultEvent]:
+    """At one node, at an earlier of the points, at that time instead."""
+    if event.aimed:
+        if event.kind != "torn":
+            yield replace(event, at_view=0, at_arrow="", at_effect="", nth=1, done=0)
+        if len(event.nodes) > 1:
+            yield from (replace(event, nodes=(node,)) for node in event.nodes)
+        for name in ("nth", "at_view", "done"):
+            value: int = getattr(event, name)
+            if value > 1:
+                less: dict[str, Any] = {name: value // 2}
+                yield replace(event, **less)
+
+
+def _with_event(plan: Plan, at: int, event: FaultEvent) -> Plan:
+    schedule = plan.schedule
+    changed = (*schedule[:at], event, *schedule[at + 1 :])
+    return replace(plan, weather=replace(_weather(plan), schedule=changed))
 
 
 def _without_node(weather: Weather, gone: int) -> Weather:
@@ -189,7 +227,7 @@ def _without_node(weather: Weather, gone: int) -> Weather:
     for event in weather.schedule:
         here, there = moved(event.nodes), moved(event.to)
         if here and (there or not event.to):
-            schedule.append(FaultEvent(event.kind, event.at_us, event.for_us, here, there))
+            schedule.append(replace(event, nodes=here, to=there))
     links: list[tuple[int, int, Link]] = []
     for source, target, link in weather.links:
         if gone not in (source, target):
@@ -202,6 +240,8 @@ def _without_node(weather: Weather, gone: int) -> Weather:
         routers=tuple(router for router in routers if router.behind),
         clocks=weather.clocks[:gone] + weather.clocks[gone + 1 :],
         starts_us=weather.starts_us[:gone] + weather.starts_us[gone + 1 :],
+        durable=weather.durable[:gone] + weather.durable[gone + 1 :],
+        parts=tuple(filter(None, map(moved, weather.parts))),
     )
 
 

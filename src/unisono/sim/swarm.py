@@ -9,6 +9,7 @@ from random import Random
 from typing import Final
 
 from unisono.core import Offer
+from unisono.sim.chaos import stirred, wild
 from unisono.sim.plan import SECOND_US, Clock, FaultEvent, Link, Plan, Weather, dice
 
 RATES: Final = ("loss", "burst", "duplicate", "reorder", "corrupt", "bandwidth", "unlike")
@@ -19,16 +20,21 @@ LIVES: Final = ("crash", "amnesia", "pause", "leave", "slow", "drift", "late")
 
 SPLITS: Final = ("block", "split")
 
+MILD: Final = (*RATES, *LIVES, *SPLITS)
+
 PROFILE_KINDS: Final = {
     "none": (),
     "loss": RATES,
     "crash": LIVES,
     "partition": (*SPLITS, "loss", "late"),
-    "chaos": (*RATES, *LIVES, *SPLITS),
+    "mild": MILD,
+    "chaos": MILD,
 }
+"""What may be on; `chaos` has the kinds of `chaos.py` beside these."""
 
 ALWAYS: Final = {"none": (), "loss": ("loss", "burst"), "crash": ("crash", "amnesia", "pause")} | {
     "partition": SPLITS,
+    "mild": (),
     "chaos": (),
 }
 """Of these at least one is on, so that a profile keeps its promise."""
@@ -64,7 +70,9 @@ def drawn(plan: Plan) -> Plan:
     if "unlike" in kinds:
         links = unlike_links(kinds, plan.nodes, dice(plan.seed, "unlike"))
         weather = replace(weather, links=links)
-    return replace(plan, weather=weather, options=options_of(plan, offer_of(plan)))
+    offer = offer_of(plan)
+    plan = replace(plan, weather=weather, options=options_of(plan, offer))
+    return stirred(plan, weather, offer) if plan.faults == "chaos" else plan
 
 
 def offer_of(plan: Plan) -> Offer | None:
@@ -94,12 +102,6 @@ def kinds_of(profile: str, roll: Random) -> tuple[str, ...]:
     if must and not any(kind in kinds for kind in must):
         kinds.append(roll.choice(must))
     return tuple(kinds)
-
-
-def wild(roll: Random, least: int, most: int) -> int:
-    """A number drawn so that every doubling between the two is as likely as any other."""
-    doublings = (most // least).bit_length()
-    return min(most, int(least * (1 + roll.random())) << roll.randrange(doublings))
 
 
 def link_of(kinds: tuple[str, ...], roll: Random, calm: bool = False) -> Link:

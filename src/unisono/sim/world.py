@@ -6,19 +6,25 @@ a bound all nodes must be together in one view and deliver the probes that each 
 
 from __future__ import annotations
 
-import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from unisono.core import Core, Event, Offer, Setting
-from unisono.model import Message, ServiceLevel
+from unisono.core import Core, Event, Fail, Offer, Setting
+from unisono.model import Member, Message, ServiceLevel, View
+from unisono.sim.acting import where_raised
+from unisono.sim.ailing import Ailing
 from unisono.sim.application import drawn_sizes, payload_of
+from unisono.sim.clocks import Skewed
+from unisono.sim.lives import Life
 from unisono.sim.network import Network
-from unisono.sim.nodes import Life, Node, Skewed
-from unisono.sim.plan import SECOND_US, TRUE, Clock, FaultEvent, Plan, Weather, dice
-from unisono.trace.record import PROBE, Row, Sink
+from unisono.sim.nodes import Node
+from unisono.sim.plan import SECOND_US, FaultEvent, Plan, Weather, dice
+from unisono.sim.receipts import Receipts
+from unisono.sim.recovery import Recovery, apart
+from unisono.sim.striking import Striker
+from unisono.trace.record import Row, Sink
 from unisono.trace.tap import Tap
 
 Act: TypeAlias = Callable[[Any, Any], None]
@@ -26,14 +32,11 @@ Act: TypeAlias = Callable[[Any, Any], None]
 RETRIES_MAX: Final = 40
 """How often a sender that finds no room, or no view, tries again before it gives the burst up."""
 
-SETTLE_US: Final = 500_000
-"""All must have been together this long before the probes go out."""
-
 LINGER_US: Final = 300_000
 """The run goes on this long after the last probe, so that a late duplicate is seen."""
 
-PROBES: Final = 2
-"""Probes that each node sends after healing."""
+EXCUSE_QUORUM: Final = {"go_on"}
+"""Requests by which an operator lets a part go on that is too small, and nothing else."""
 
 
 class Found(NamedTuple):
@@ -65,15 +68,20 @@ class Rows:
 class World:
     """Owns time, dice and packets, and drives one core for each life of each node."""
 
-    def __init__(self, plan: Plan, weather: Weather, offer: Offer, service: ServiceLevel) -> None:
+    def __init__(
+        self, plan: Plan, weather: Weather, offer: Offer, services: Sequence[ServiceLevel]
+    ) -> None:
         self.plan = plan
         self.weather = weather
         self.offer = offer
-        self.service = service
+        self.services = tuple(services)
+        """What bursts of messages ask for: each for one of these."""
         self.group = "sim"
         self.with_state = weather.with_state or plan.application is not None
-        self.lives: list[Life] = []
-        """All that there were, where the plan brings its application."""
+        self.life_of: dict[Member, Life] = {}
+        """All that there were."""
+        self.requested: set[str] = set()
+        """What was asked of the protocol so far."""
         self.now_us = 0
         self.steps = 0
         self.sent = 0
@@ -82,37 +90,42 @@ class World:
         self.found: list[Found] = []
         self.rows: list[Row] = []
         self.healing = False
-        self.settled = False
-        """All came together after healing, and the probes went out."""
-        self.progressed = False
-        """Every node delivered every probe."""
         self._queue: list[tuple[int, int, Act, Any, Any]] = []
         self._posted = 0
         self._popped = 0
         self._allowed = plan.steps_per_s_max * plan.nodes
         self._stopped = False
-        self._epoch = 0
-        self._awaited: dict[str, set[tuple[str, int]]] = {}
         self._orders: dict[int, int] = {}
         self._sinks: list[Sink] = []
-        clocks = weather.clocks
-        self.nodes = [
-            Node(self, index, clocks[index] if index < len(clocks) else TRUE)
-            for index in range(plan.nodes)
-        ]
-        self.places = {node.address: node.index for node in self.nodes}
-        everyone = range(plan.nodes)
+        self.ailing = Ailing(self)
+        self.receipts = Receipts(self)
+        self._striker = Striker(self)
+        self.nodes = [Node(self, index) for index in range(plan.nodes)]
+        self.everywhere = [*self.nodes, *self._namesakes()]
+        """All nodes, and those who only want the name of one."""
+        self.places = {node.address: node.index for node in self.everywhere}
+        self.recovery = Recovery(self)
+        everyone = range(len(self.everywhere))
         self.reach = [
             [target for target in everyone if target != here or weather.loopback]
             for here in everyone
         ]
         """Whom a multicast packet reaches, by node."""
-        self.network = Network(plan.nodes, plan.seed, weather, self._arrive, self.post)
+        self.network = Network(len(everyone), plan.seed, weather, self._arrive, self.post)
         if plan.trace is not None:
             from unisono.trace.files import clear_run  # needs pyarrow, as below
 
             # Lives that an earlier run of this name had, and this one has not, are not of this run.
             clear_run(plan.trace, plan.run_name)
+
+    def _namesakes(self) -> list[Node]:
+        found: list[Node] = []
+        for event in self.weather.schedule:
+            if event.kind == "namesake":
+                host = self.nodes[event.nodes[0]]
+                found.append(Node(self, len(self.nodes) + len(found), host))
+                self._striker.expect_namesake(event, found[-1])
+        return found
 
     # -- time -----------------------------------------------------------------------------------
 
@@ -130,12 +143,19 @@ class World:
             self._plan_talk(node)
         for event in weather.schedule:
             if event.at_us < weather.fault_us:
-                self.post(event.at_us, self._strike, event, None)
+                self._striker.plan(event)
         self.post(SECOND_US, self._second, None, None)
         self.post(weather.fault_us, self._heal, None, None)
         self._advance(weather.fault_us + plan.progress_us)
+        self._end()
         for sink in self._sinks:
             sink.close()
+
+    def _end(self) -> None:
+        """Parts that need not go on are killed: what they never learn is not held against them."""
+        self.receipts.close()
+        for node in self.recovery.spare():
+            node.vanish()
 
     def _advance(self, until_us: int) -> None:
         queue = self._queue
@@ -168,17 +188,21 @@ class World:
 
     def _arrive(self, at_us: int, source: int, target: int, packets: list[bytes]) -> None:
         self._posted += 1
-        nodes = self.nodes
+        nodes = self.everywhere
         entry = (at_us, self._posted, nodes[target].arrive, nodes[source].address, packets)
         heappush(self._queue, entry)
 
     # -- cores ----------------------------------------------------------------------------------
 
-    def tapped(self, setting: Setting, clock: Clock) -> Tap:
+    def born(self, life: Life) -> Life:
+        self.life_of[life.me] = life
+        return life
+
+    def tapped(self, setting: Setting, node: Node) -> Tap:
         """A new core behind its tap."""
         core: Core = self.offer.make(setting)
-        if clock != TRUE:
-            core = Skewed(core, clock)
+        if node.skewed:
+            core = Skewed(core, node.watch)
         plan, others = self.plan, list[Sink]()
         if plan.trace is not None:
             from unisono.trace.files import TraceFile  # needs pyarrow, which a plain run does not
@@ -194,12 +218,7 @@ class World:
 
     def crashed(self, life: Life, event: Event, error: Exception) -> None:
         """A core must never raise: the run ends here."""
-        steps = [
-            f"{frame.filename.replace(chr(92), '/').rpartition('/')[2]}:{frame.lineno} {frame.name}"
-            for frame in traceback.extract_tb(error.__traceback__)[1:]
-        ]
-        what = f"{type(error).__name__}: {error}"
-        text = f"on {type(event).__name__}: {what} [{' > '.join(steps)}]"
+        text = f"on {type(event).__name__}: {where_raised(error)}"
         self.broken("no_crash", text, life)
         self._stopped = True
 
@@ -227,11 +246,15 @@ class World:
             at_us = roll.randrange(max(weather.fault_us, 1))
             count = min(roll.randint(1, weather.burst_max), left)
             left -= count
-            self.post(at_us, self._talk, (node, 0), drawn_sizes(weather, count, roll))
+            sizes = drawn_sizes(weather, count, roll)
+            service = self.services[0]
+            if len(self.services) > 1:
+                service = roll.choice(self.services)
+            self.post(at_us, self._talk, (node, 0, service), sizes)
 
-    def _talk(self, who: tuple[Node, int], sizes: list[int]) -> None:
+    def _talk(self, who: tuple[Node, int, ServiceLevel], sizes: list[int]) -> None:
         """Say as much as there is room for, and the rest later, a bounded number of times."""
-        node, tried = who
+        node, tried, service = who
         life = node.life
         fit = 0
         if life is not None and life.view and not (node.paused or life.leaving):
@@ -244,17 +267,19 @@ class World:
                 fit += 1
             if fit:
                 first = life.said + 1
-                life.say([payload_of(life.me, first + k, sizes[k]) for k in range(fit)])
+                life.say([payload_of(life.me, first + k, sizes[k]) for k in range(fit)], service)
         if fit < len(sizes):
             if tried >= RETRIES_MAX:
                 self.counts["unsaid"] += len(sizes) - fit
                 return
             self.counts["held_back"] += 1
             later_us = self.now_us + node.dice.randint(20_000, 200_000)
-            self.post(later_us, self._talk, (node, tried + 1), sizes[fit:])
+            self.post(later_us, self._talk, (node, tried + 1, service), sizes[fit:])
 
     def delivered_here(self, life: Life, messages: Sequence[Message]) -> None:
         self.delivered += len(messages)
+        if "safe" in self.offer.laws:
+            self.receipts.delivered(life, messages)
         view = life.view.id if life.view is not None else ""
         for message in messages if "virtual_synchrony" in self.offer.laws else ():
             if message.view and message.view != view:
@@ -262,116 +287,55 @@ class World:
                     f"{message.sender}:{message.number} of view {message.view} in {view or 'none'}"
                 )
                 self.broken("place", text, life)
-        awaited = self._awaited
-        if not awaited:
-            return
-        mine = awaited.get(life.node.name)
-        if mine:
-            for message in messages:
-                mine.discard((str(message.sender), message.number))
-            if not mine:
-                self._maybe_done()
+        if self.recovery.settled:
+            self.recovery.delivered(life, messages)
 
-    # -- faults ---------------------------------------------------------------------------------
-
-    def _strike(self, event: FaultEvent, _: None) -> None:
-        kind, struck = event.kind, [self.nodes[index] for index in event.nodes]
-        if kind in ("block", "split"):
-            self._block(event, 1)
-            self.counts[kind] += 1
-            self.post(self.now_us + event.for_us, self._block, event, -1)
-        for node in struck:
-            if kind in ("crash", "amnesia"):
-                node.crash(keep_disk=kind == "crash", down_us=event.for_us)
-            elif kind == "pause":
-                node.pause(event.for_us)
-            elif kind == "leave":
-                node.leave(event.for_us)
-            elif kind == "slow":
-                node.slow(event.for_us)
-
-    def _block(self, event: FaultEvent, by: int) -> None:
-        if self.healing:
-            return
-        self.network.block(event.nodes, event.to, by)
-        if event.kind == "split":
-            self.network.block(event.to, event.nodes, by)
+    def strike(self, event: FaultEvent, _: None) -> None:
+        """Let a fault strike now."""
+        self._striker.strike(event, None)
 
     # -- healing --------------------------------------------------------------------------------
 
     def _heal(self, _: None, __: None) -> None:
         self.healing = True
         self.network.heal()
-        for node in self.nodes:
+        self.network.block(apart(self.recovery.parts))
+        for node in self.everywhere:
+            if node.host is not None:
+                self._striker.dismiss(node, None)
             node.heal()
-        self.changed()
+        self.recovery.begin()
+
+    def finish(self) -> None:
+        """All is done that was to be done; what comes late is still seen."""
+        self.post(self.now_us + LINGER_US, self._stop, False, None)
 
     def options_of(self, index: int) -> Mapping[str, int]:
         """What the process of a node is told, all its lives the same."""
         return self.offer.appoint(index, self.plan.nodes, self.plan.options)
 
-    def installed(self, life: Life) -> None:
-        least = self.offer.quorum(self.options_of(life.node.index))
+    def installed(self, life: Life, before: View | None) -> None:
         view = life.view
-        if view is not None and len(view.members) < least:
+        assert view is not None
+        self.ailing.installed(life, before)
+        self.receipts.installed(life)
+        least = self.offer.quorum(self.options_of(life.node.index))
+        if len(view.members) < least and not EXCUSE_QUORUM & self.requested:
             text = f"view {view.id} has {len(view.members)} members, fewer than {least}"
             self.broken("quorum", text, life)
-        self.changed()
+        lives = [self.life_of.get(member) for member in view.members]
+        names = Counter(each.me.name for each in lives if each is not None and not each.over)
+        for name in sorted(name for name, count in names.items() if count > 1):
+            self.broken("one_name", f"view {view.id} has two living members named {name}", life)
+        self.recovery.changed()
 
-    def lost(self) -> None:
-        """A life ended. If that was amid the probes, all must come together and probe again."""
-        if self.settled and not self.progressed:
-            self.counts["probed_in_vain"] += 1
-            self.settled = False
-            self._awaited = {}
-        self.changed()
+    def failed(self, life: Life, fail: Fail) -> None:
+        self.counts[f"stopped_{fail.cause.value}"] += 1
+        self.ailing.failed(life, fail)
 
-    def changed(self) -> None:
-        """A view or a life came or went: if now all are together, look again in a while."""
-        if self.healing and not self.settled:
-            self._epoch += 1
-            if self._together():
-                self.post(self.now_us + SETTLE_US, self._settle, self._epoch, None)
-
-    def _together(self) -> bool:
-        """Everyone is alive, and everyone's view is exactly everyone."""
-        lives = [node.life for node in self.nodes]
-        everyone = {life.me for life in lives if life is not None and not life.leaving}
-        return len(everyone) == len(self.nodes) and all(
-            life is not None and life.view is not None and set(life.view.members) == everyone
-            for life in lives
-        )
-
-    def _settle(self, epoch: int, _: None) -> None:
-        if epoch != self._epoch or self.settled:
-            return
-        self.settled = True
-        lives = [node.life for node in self.nodes if node.life is not None]
-        # Until a probe is sent, a number below zero stands for it.
-        probes = [(str(life.me), -left) for life in lives for left in range(1, PROBES + 1)]
-        self._awaited = {life.node.name: set(probes) for life in lives}
-        for life in lives:
-            self._probe(life, PROBES)
-
-    def _probe(self, life: Life, left: int) -> None:
-        """Multicast a probe, now or as soon as there is room; everyone shall deliver it."""
-        if life.over or not self.settled:
-            return
-        payload = payload_of(life.me, life.said + 1, 40)
-        if life.tap.room() < len(payload):
-            self.post(self.now_us + 10_000, self._probe, life, left)
-            return
-        for awaited in self._awaited.values():
-            awaited.discard((str(life.me), -left))
-            awaited.add((str(life.me), life.said + 1))
-        usual = life.tap.send_detail
-        life.tap.send_detail = PROBE
-        life.say([payload])
-        life.tap.send_detail = usual
-        if left > 1:
-            self._probe(life, left - 1)
-
-    def _maybe_done(self) -> None:
-        if not any(self._awaited.values()) and not self.progressed:
-            self.progressed = True
-            self.post(self.now_us + LINGER_US, self._stop, False, None)
+    def lost(self, life: Life) -> None:
+        """A life ended."""
+        if life.node.host is None:
+            self.ailing.away(life.node.index)
+            if not self._stopped:
+                self.recovery.lost()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from unisono.core import Offer
 from unisono.model import Service
 from unisono.protocols.mtp.core import Mtp
+from unisono.protocols.mtp.figure import FIGURE
 from unisono.protocols.mtp.parameters import DEFAULTS
 from unisono.protocols.mtp.words import label
 
@@ -16,6 +17,12 @@ def appoint(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, 
     """The first processes are the masters."""
     masters = options.get("masters", DEFAULTS["masters"])
     return {**options, "master": index + 1 if index < masters else 0}
+
+
+def goes_on(part: Sequence[Mapping[str, int]]) -> bool:
+    """Those with a majority of the masters."""
+    masters = max(each.get("masters", DEFAULTS["masters"]) for each in part)
+    return sum(bool(each.get("master", 0)) for each in part) > masters // 2
 
 
 def advice(options: Mapping[str, int]) -> str:
@@ -62,6 +69,8 @@ OFFER: Final = Offer(
     appoint=appoint,
     advice=advice,
     label=label,
+    goes_on=goes_on,
+    arrows=tuple(FIGURE.names()),
     swarm={
         "tokens": (1, 2, 3, 4, 5),
         "masters": (1, 1, 3),

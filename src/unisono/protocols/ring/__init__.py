@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from unisono.core import Offer
 from unisono.model import Service
 from unisono.protocols.ring.core import GO_ON, Site
+from unisono.protocols.ring.figures import COORDINATOR, RECEIVE, REFORMATION, SEND
 from unisono.protocols.ring.parameters import DEFAULTS
 from unisono.protocols.ring.words import label
 
@@ -20,6 +21,10 @@ def appoint(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, 
 def quorum(options: Mapping[str, int]) -> int:
     sites = options.get("sites", 0)
     return sites // 2 + 1 if sites else 0
+
+
+def goes_on(part: Sequence[Mapping[str, int]]) -> bool:
+    return len(part) >= max(map(quorum, part))
 
 
 def advice(options: Mapping[str, int]) -> str:
@@ -55,6 +60,12 @@ OFFER: Final = Offer(
     on_split="the majority goes on, the rest block and merge back",
     requests=(GO_ON,),
     label=label,
+    goes_on=goes_on,
+    arrows=tuple(
+        f"{figure.name}: {name}"
+        for figure in (SEND, RECEIVE, COORDINATOR, REFORMATION)
+        for name in figure.names()
+    ),
     appoint=appoint,
     quorum=quorum,
     advice=advice,

@@ -7,6 +7,7 @@ from typing import Final
 from unisono.core import Offer
 from unisono.model import Service
 from unisono.protocols.rmcast.core import Rmcast
+from unisono.protocols.rmcast.figure import FIGURE
 from unisono.protocols.rmcast.parameters import DEFAULTS
 from unisono.protocols.rmcast.words import label
 
@@ -28,4 +29,5 @@ OFFER: Final = Offer(
     options=DEFAULTS,
     on_split="the suspected stop",
     label=label,
+    arrows=tuple(FIGURE.names()),
 )

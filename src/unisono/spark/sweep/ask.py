@@ -9,8 +9,9 @@ from typing import Final
 from unisono.errors import Misuse
 from unisono.model import ServiceLevel
 from unisono.sim.campaign import plans_of
-from unisono.sim.plan import Plan, check_plan
-from unisono.sim.run import offered, service_for
+from unisono.sim.checking import check_plan
+from unisono.sim.plan import Plan
+from unisono.sim.run import offered, services_for
 
 RUNS_MAX: Final = 1_000_000
 """Runs of one sweep. A million take some 80 GB with all traces kept, and days on two cores."""
@@ -66,4 +67,4 @@ class Sweep:
             # What holds for the largest group holds for all.
             plan = replace(self.plan(index), nodes=high)
             check_plan(plan)
-            service_for(plan, offered(plan))
+            services_for(plan, offered(plan))

@@ -1,0 +1,112 @@
+"""Exclusions: did a group go on without a member that nothing ailed?
+
+The world knows the faults of its run. A life that others went on without was excluded for nothing
+when nothing has ailed its node since shortly before its last view.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from unisono.core import Cause, Fail
+from unisono.model import View
+from unisono.sim.plan import FaultEvent, Link, Weather
+
+if TYPE_CHECKING:
+    from unisono.sim.lives import Life
+    from unisono.sim.world import World
+
+AFTER_US: Final = 2_000_000
+"""A fault excuses what happens up to this long after its end."""
+
+LOSS_PPM_MAX: Final = 10_000
+"""A link that loses more is a fault, one that loses less is a network."""
+
+DRIFT_PPM_MAX: Final = 20_000
+"""The same of clocks."""
+
+HARMLESS: Final = ("request", "namesake", "leave")
+"""Faults that are no excuse for an exclusion."""
+
+
+def ails(link: Link) -> bool:
+    """Whether a link by itself excuses that somebody is not heard."""
+    return bool(
+        link.loss_ppm + link.corrupt_ppm > LOSS_PPM_MAX
+        or link.burst_ppm
+        or link.hold_ppm
+        or link.octets_per_s
+    )
+
+
+class Ailing:
+    """Until when what ailed each node excuses its exclusion, and who was excluded."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._until_us = _from_the_start(world.weather, world.plan.nodes)
+
+    def struck(self, event: FaultEvent) -> None:
+        """A fault strikes now. What it does to one node it does to those that it hears, too."""
+        if event.kind in HARMLESS:
+            return
+        end_us = self._world.now_us + event.for_us
+        everyone = event.kind == "isolate"
+        for index in range(len(self._until_us)) if everyone else (*event.nodes, *event.to):
+            self._until_us[index] = max(self._until_us[index], end_us)
+
+    def away(self, index: int) -> None:
+        """Its life ended: others have to notice."""
+        self._until_us[index] = max(self._until_us[index], self._world.now_us)
+
+    def installed(self, life: Life, before: View | None) -> None:
+        """Who of the last view is missing, and still there?"""
+        view, world = life.view, self._world
+        if before is None or view is None:
+            return
+        for member in before.members:
+            other = world.life_of.get(member)
+            if other is None or other is life or member in view.members:
+                continue
+            if not (other.over or other.leaving):
+                self._excluded(other, f"{life.me} went on without it")
+
+    def failed(self, life: Life, fail: Fail) -> None:
+        if fail.cause is Cause.EXCLUDED and not life.leaving:
+            self._excluded(life, fail.reason)
+
+    def _excluded(self, life: Life, how: str) -> None:
+        world = self._world
+        if life.excluded or life.node.host is not None:
+            return
+        life.excluded = True
+        world.counts["excluded"] += 1
+        since_us = life.view_us - AFTER_US
+        if self._until_us[life.node.index] >= since_us:
+            return
+        world.counts["excluded_unforced"] += 1
+        if max(self._until_us) < since_us:
+            world.broken("exclusion", f"nothing ailed anybody, and yet: {how}", life)
+
+
+def _from_the_start(weather: Weather, nodes: int) -> list[int]:
+    """What the weather itself excuses, by node."""
+    links = [weather.link, *(router.link for router in weather.routers)]
+    until_us = [0] * nodes
+    rough = [weather.fault_us + _held_us(link) for link in links if ails(link)]
+    if rough:
+        until_us = [max(rough)] * nodes
+    for source, target, link in weather.links:
+        if ails(link):
+            for index in (source, target):
+                until_us[index] = max(until_us[index], weather.fault_us + _held_us(link))
+    for index, clock in enumerate(weather.clocks[:nodes]):
+        if abs(clock.ppm) > DRIFT_PPM_MAX:
+            until_us[index] = 1 << 62
+    if weather.parts:
+        until_us = [1 << 62] * nodes
+    return until_us
+
+
+def _held_us(link: Link) -> int:
+    return link.hold_us if link.hold_ppm else 0

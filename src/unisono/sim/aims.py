@@ -1,0 +1,108 @@
+"""Aimed faults: they wait at a node for a view, an arrow of its core or an effect, and strike
+there, between two effects of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from unisono.core import Effect, Install
+from unisono.sim.plan import FaultEvent
+
+if TYPE_CHECKING:
+    from unisono.sim.lives import Life
+
+Strike = Callable[[FaultEvent, None], None]
+"""Let a fault strike now."""
+
+
+@dataclass(slots=True, eq=False)
+class Aim:
+    """A fault that waits, and how far it is."""
+
+    event: FaultEvent
+    met: int = 0
+    """Views, arrows or effects of the kind that were seen."""
+    left: int = -1
+    """Once its arrow was walked: effects to perform before it strikes."""
+    struck: bool = False
+
+    def meets(self, limit: int) -> bool:
+        self.met += 1
+        return self.met >= limit
+
+
+class Aims:
+    """The aimed faults that wait at one node. Empty, it is false and costs nothing."""
+
+    def __init__(self, index: int, strike: Strike) -> None:
+        self._index = index
+        self._strike_now = strike
+        self._waiting: list[Aim] = []
+        self._walks: dict[str, int] = {}
+        """How often each arrow had been walked before the step at hand."""
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def wait(self, aim: Aim) -> None:
+        self._waiting.append(aim)
+
+    def clear(self) -> None:
+        self._waiting.clear()
+
+    def look(self, life: Life) -> None:
+        """A step begins."""
+        self._waiting = [aim for aim in self._waiting if not aim.struck]
+        for aim in self._waiting:
+            aim.left = -1
+        if any(aim.event.at_arrow for aim in self._waiting):
+            self._walks = dict(life.tap.walked())
+
+    def walked(self, life: Life) -> None:
+        """A step was taken, and none of its effects performed: which arrows were walked?"""
+        for aim in self._waiting:
+            event = aim.event
+            if not event.at_arrow or aim.struck:
+                continue
+            for name, count in life.tap.walked().items():
+                risen = count - self._walks.get(name, 0)
+                if risen > 0 and event.at_arrow in name:
+                    aim.met += risen
+            if aim.met >= event.nth:
+                aim.left = event.done
+
+    def before(self, effect: Effect | None, at: int) -> bool:
+        """The effect is the next of the step, at this place in the list; none: the list is done."""
+        word = f"before {type(effect).__name__}"
+        struck = False
+        for aim in list(self._waiting):
+            event = aim.event
+            due = event.at_effect == word and aim.meets(event.nth)
+            if aim.left >= 0 and (at >= aim.left or effect is None):
+                due = True
+            struck = (due and self._strike(aim)) or struck
+        return struck
+
+    def after(self, effect: Effect) -> bool:
+        word = f"after {type(effect).__name__}"
+        struck = False
+        for aim in list(self._waiting):
+            event = aim.event
+            due = event.at_effect == word and aim.meets(event.nth)
+            if event.at_view and isinstance(effect, Install):
+                due = aim.meets(event.at_view)
+            struck = (due and self._strike(aim)) or struck
+        return struck
+
+    def _strike(self, aim: Aim) -> bool:
+        """Whoever of its nodes is first is struck, and the others are not."""
+        if aim in self._waiting:
+            self._waiting.remove(aim)
+        if aim.struck:
+            return False
+        aim.struck = True
+        plain = replace(aim.event, nodes=(self._index,), at_view=0, at_arrow="")
+        self._strike_now(plain, None)
+        return True

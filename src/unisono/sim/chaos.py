@@ -1,0 +1,260 @@
+"""What chaos has beyond the mild faults: strikes that are aimed, and what hurts in a long life.
+
+Each kind has dice of its own and is off in most runs, so that it is also seen alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from random import Random
+from typing import Final, TypeAlias
+
+from unisono.core import Offer
+from unisono.model import Resilient, Service, ServiceLevel
+from unisono.sim.plan import AIMED, EFFECTS, SECOND_US, FaultEvent, Plan, Weather, dice
+
+CHANCES: Final = {
+    "services": 0.7,
+    "durable": 0.4,
+    "hold": 0.15,
+    "at_effect": 0.25,
+    "at_view": 0.25,
+    "at_arrow": 0.25,
+    "flap": 0.15,
+    "rotate": 0.1,
+    "isolate": 0.15,
+    "request": 0.2,
+    "clock": 0.15,
+    "setback": 0.1,
+    "namesake": 0.1,
+    "full": 0.1,
+    "slow": 0.1,
+    "parts": 0.1,
+}
+"""Each kind, and how often it is on."""
+
+AIMS: Final = tuple(kind for kind in AIMED if kind not in ("torn", "setback"))
+
+Drawn: TypeAlias = list[FaultEvent]
+
+
+def stirred(plan: Plan, weather: Weather, offer: Offer | None) -> Plan:
+    """The plan with more in its weather."""
+    on = {kind for kind, chance in CHANCES.items() if _roll(plan, kind, "on").random() < chance}
+    events: Drawn = []
+    for kind, draw in EVENTS.items():
+        if kind in on:
+            events += draw(plan, weather.fault_us, offer, _roll(plan, kind, "events"))
+    schedule = sorted((*weather.schedule, *events), key=_order)
+    weather = replace(weather, schedule=tuple(schedule))
+    if "services" in on and offer is not None:
+        weather = replace(weather, services=_services(plan, offer, _roll(plan, "services", "")))
+    if "durable" in on:
+        roll = _roll(plan, "durable", "")
+        weather = replace(weather, durable=tuple(roll.random() < 0.5 for _ in range(plan.nodes)))
+    if "hold" in on:
+        roll = _roll(plan, "hold", "")
+        link = replace(
+            weather.link, hold_ppm=wild(roll, 50, 5_000), hold_us=wild(roll, SECOND_US, 10_000_000)
+        )
+        weather = replace(weather, link=link)
+    if "parts" in on and offer is not None and plan.nodes > 1:
+        weather = replace(weather, parts=_parts(plan, offer, _roll(plan, "parts", "")))
+    return replace(plan, weather=weather)
+
+
+def wild(roll: Random, least: int, most: int) -> int:
+    """A number drawn so that every doubling between the two is as likely as any other."""
+    doublings = (most // least).bit_length()
+    return min(most, int(least * (1 + roll.random())) << roll.randrange(doublings))
+
+
+def _roll(plan: Plan, kind: str, what: str) -> Random:
+    return dice(plan.seed, "chaos", kind, what)
+
+
+def _order(event: FaultEvent) -> tuple[int, str, tuple[int, ...]]:
+    return event.at_us, event.kind, event.nodes
+
+
+def _services(plan: Plan, offer: Offer, roll: Random) -> tuple[ServiceLevel, ...]:
+    """Some of the levels on offer. A plan's application needs a total order, where there is one."""
+    levels: list[ServiceLevel] = list(offer.services)
+    if offer.resilient:
+        levels += [Resilient(roll.randint(1, plan.nodes)), Resilient(Resilient.MAJORITY)]
+        levels.append(Resilient(Resilient.ALL))
+    if plan.application is not None:
+        ordered = [each for each in offer.services if each >= Service.AGREED]
+        levels = list(ordered or offer.services[-1:])
+    some = roll.sample(levels, roll.randint(1, len(levels)))
+    return tuple(each for each in levels if each in some)
+
+
+def _parts(plan: Plan, offer: Offer, roll: Random) -> tuple[tuple[int, ...], ...]:
+    """Two sides, of which at least one is to go on; none if that is not found soon."""
+    for _ in range(8):
+        order = list(range(plan.nodes))
+        roll.shuffle(order)
+        border = roll.randrange(1, plan.nodes)
+        parts = tuple(sorted(order[:border])), tuple(sorted(order[border:]))
+        for part in parts:
+            options = [offer.appoint(index, plan.nodes, plan.options) for index in part]
+            if offer.goes_on(options):
+                return parts
+    return ()
+
+
+# -- events -------------------------------------------------------------------------------------
+
+
+def _some(nodes: int, roll: Random) -> tuple[int, ...]:
+    """One of them, or any of them."""
+    return tuple(range(nodes)) if roll.random() < 0.5 else (roll.randrange(nodes),)
+
+
+def _for_us(fault_us: int, roll: Random) -> int:
+    return wild(roll, 10_000, max(fault_us // 2, 10_001))
+
+
+def _at_effect(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Drawn:
+    events = []
+    for _ in range(wild(roll, 1, 8)):
+        effect = roll.choice((*EFFECTS, "Persist"))
+        point = f"{roll.choice(('before', 'after'))} {effect}"
+        kind = roll.choice(AIMS)
+        if effect == "Persist" and roll.random() < 0.3:
+            kind, point = "torn", "after Persist"
+        at_us, for_us = roll.randrange(fault_us), _for_us(fault_us, roll)
+        nth = wild(roll, 1, 32 if effect in ("Send", "Arm", "Deliver") else 3)
+        who = _some(plan.nodes, roll)
+        events.append(FaultEvent(kind, at_us, for_us, who, at_effect=point, nth=nth))
+    return events
+
+
+def _at_view(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Drawn:
+    events = []
+    for _ in range(wild(roll, 1, 4)):
+        at_us, for_us = roll.randrange(fault_us) // 2, _for_us(fault_us, roll)
+        kind, who = roll.choice(AIMS), _some(plan.nodes, roll)
+        events.append(FaultEvent(kind, at_us, for_us, who, at_view=wild(roll, 1, 8)))
+    return events
+
+
+def _at_arrow(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Drawn:
+    """Arrows, or the states they lead to; those of the change of membership are rare in a run, and
+    as likely here as any other."""
+    if offer is None or not offer.arrows:
+        return []
+    states = sorted({name[name.index("-->") :] for name in offer.arrows})
+    events = []
+    for _ in range(wild(roll, 1, 6)):
+        point = roll.choice(offer.arrows if roll.random() < 0.7 else states)
+        at_us, for_us = roll.randrange(fault_us) // 2, _for_us(fault_us, roll)
+        kind, who, nth = roll.choice(AIMS), _some(plan.nodes, roll), wild(roll, 1, 8)
+        done = roll.choice((0, 0, 1, 2, 3, 1000))
+        events.append(
+            FaultEvent(kind, at_us, for_us, who, at_arrow=point, nth=nth, done=done),
+        )
+    return events
+
+
+def _flap(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Drawn:
+    if plan.nodes < 2:
+        return []
+    events = []
+    for _ in range(wild(roll, 1, 3)):
+        order = list(range(plan.nodes))
+        roll.shuffle(order)
+        border = roll.choice((1, roll.randrange(1, plan.nodes)))
+        there = order[border : border + roll.randint(1, plan.nodes - border)]
+        at_us = roll.randrange(fault_us)
+        every_us = wild(roll, 5_000, 2 * SECOND_US)
+        here = tuple(sorted(order[:border]))
+        events.append(
+            FaultEvent("flap", at_us, fault_us, here, tuple(sorted(there)), every_us=every_us)
+        )
+    return events
+
+
+def _rotate(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Drawn:
+    if plan.nodes < 3:
+        return []
+    everyone, every_us = tuple(range(plan.nodes)), wild(roll, 20_000, 2 * SECOND_US)
+    return [FaultEvent("rotate", roll.randrange(fault_us), fault_us, everyone, every_us=every_us)]
+
+
+def _isolate(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Drawn:
+    return [
+        FaultEvent(
+            "isolate",
+            roll.randrange(fault_us),
+            _for_us(fault_us, roll),
+            (roll.randrange(plan.nodes),),
+        )
+        for _ in range(wild(roll, 1, 4))
+    ]
+
+
+def _request(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Drawn:
+    if offer is None or not offer.requests:
+        return []
+    return [
+        FaultEvent(
+            "request",
+            roll.randrange(fault_us),
+            0,
+            _some(plan.nodes, roll),
+            what=roll.choice(offer.requests),
+        )
+        for _ in range(wild(roll, 1, 3))
+    ]
+
+
+def _clock(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Drawn:
+    events = []
+    for _ in range(wild(roll, 1, 4)):
+        kind = roll.choice(("drift", "jump", "stand"))
+        ppm = roll.choice((-1, 1)) * wild(roll, 20_000, 500_000) if kind == "drift" else 0
+        at_us, for_us = roll.randrange(fault_us), _for_us(fault_us, roll)
+        events.append(FaultEvent(kind, at_us, for_us, _some(plan.nodes, roll), ppm=ppm))
+    return events
+
+
+def _one_each(kind: str) -> Callable[[Plan, int, Offer | None, Random], Drawn]:
+    def draw(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Drawn:
+        return [
+            FaultEvent(
+                kind,
+                roll.randrange(fault_us),
+                _for_us(fault_us, roll),
+                (roll.randrange(plan.nodes),),
+            )
+            for _ in range(wild(roll, 1, 3))
+        ]
+
+    return draw
+
+
+def _slow(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Drawn:
+    """Many readers, for long."""
+    who = tuple(sorted(roll.sample(range(plan.nodes), roll.randint(1, plan.nodes))))
+    at_us = roll.randrange(fault_us)
+    return [FaultEvent("slow", at_us, fault_us, who)]
+
+
+EVENTS: Final[dict[str, Callable[[Plan, int, Offer | None, Random], Drawn]]] = {
+    "at_effect": _at_effect,
+    "at_view": _at_view,
+    "at_arrow": _at_arrow,
+    "flap": _flap,
+    "rotate": _rotate,
+    "isolate": _isolate,
+    "request": _request,
+    "clock": _clock,
+    "setback": _one_each("setback"),
+    "namesake": _one_each("namesake"),
+    "full": _one_each("full"),
+    "slow": _slow,
+}
+"""Kinds that are events, and how they are drawn."""

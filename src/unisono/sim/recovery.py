@@ -1,0 +1,178 @@
+"""After the faults: within a bound all come together in one view, and deliver each other's probes.
+
+A run may end partitioned. Then this is asked of each part that is to go on by its protocol's
+promise, and of the others only that they do nothing wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from unisono.model import Member, Message
+from unisono.sim.application import payload_of
+from unisono.sim.plan import Weather
+from unisono.trace.record import PROBE
+
+if TYPE_CHECKING:
+    from unisono.sim.lives import Life
+    from unisono.sim.nodes import Node
+    from unisono.sim.world import World
+
+SETTLE_US: Final = 500_000
+"""All must have been together this long before the probes go out."""
+
+PROBES: Final = 2
+"""Probes that each node sends after healing."""
+
+
+class Recovery:
+    """Who is to come together, whether they have, and which probes are still awaited."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.settled = False
+        """All came together after healing, and the probes went out."""
+        self.progressed = False
+        """Every node delivered every probe."""
+        self.probes: set[tuple[Member, int]] = set()
+        """Our own messages, which are no application's."""
+        self.parts = parts_of(world.weather, len(world.nodes))
+        self.going_on = [
+            [world.nodes[index] for index in part]
+            for part in self.parts
+            if len(self.parts) == 1
+            or world.offer.goes_on([world.options_of(index) for index in part])
+        ]
+        """Those that are to come together: all, or each part that is to go on."""
+        self._service = world.plan.service or max(world.offer.services)
+        self._epoch = 0
+        self._awaited: dict[str, set[tuple[str, int]]] = {}
+
+    def begin(self) -> None:
+        """The faults are over."""
+        world = self._world
+        if not self.going_on:
+            world.post(world.now_us + SETTLE_US, self._nobody_must, None, None)
+        self.changed()
+
+    def _nobody_must(self, _: None, __: None) -> None:
+        self._done()
+
+    def spare(self) -> list[Node]:
+        """Nodes of parts that need not go on."""
+        going_on = {node.index for nodes in self.going_on for node in nodes}
+        return [node for node in self._world.nodes if node.index not in going_on]
+
+    def lost(self) -> None:
+        """A life ended. If that was amid the probes, all must come together and probe again."""
+        if self.settled and not self.progressed:
+            self._world.counts["probed_in_vain"] += 1
+            self.settled = False
+            self._awaited = {}
+        self.changed()
+
+    def changed(self) -> None:
+        """A view or a life came or went: if now all are together, look again in a while."""
+        world = self._world
+        if world.healing and not self.settled:
+            self._epoch += 1
+            if self.going_on and all(map(_are_together, self.going_on)):
+                world.post(world.now_us + SETTLE_US, self._settle, self._epoch, None)
+
+    def _settle(self, epoch: int, _: None) -> None:
+        if epoch != self._epoch or self.settled:
+            return
+        self.settled = True
+        self._awaited = {}
+        for nodes in self.going_on:
+            lives = [node.life for node in nodes if node.life is not None]
+            # Until a probe is sent, a number below zero stands for it.
+            probes = [(str(life.me), -left) for life in lives for left in range(1, PROBES + 1)]
+            self._awaited |= {life.node.name: set(probes) for life in lives}
+        for nodes in self.going_on:
+            for node in nodes:
+                if node.life is not None:
+                    self._probe(node.life, PROBES)
+
+    def _probe(self, life: Life, left: int) -> None:
+        """Multicast a probe, now or as soon as there is room; all of its part shall deliver it."""
+        if life.over or not self.settled:
+            return
+        world = self._world
+        payload = payload_of(life.me, life.said + 1, 40)
+        if life.tap.room() < len(payload):
+            world.post(world.now_us + 10_000, self._probe, life, left)
+            return
+        for awaited in self._awaited.values():
+            if (str(life.me), -left) in awaited:
+                awaited.discard((str(life.me), -left))
+                awaited.add((str(life.me), life.said + 1))
+        self.probes.add((life.me, life.said + 1))
+        usual = life.tap.send_detail
+        if len(self.parts) == 1:  # No trace tells who is cut off for good: there only we judge.
+            life.tap.send_detail = PROBE
+        life.say([payload], self._service)
+        life.tap.send_detail = usual
+        if left > 1:
+            self._probe(life, left - 1)
+
+    def delivered(self, life: Life, messages: Sequence[Message]) -> None:
+        mine = self._awaited.get(life.node.name)
+        if mine:
+            for message in messages:
+                mine.discard((str(message.sender), message.number))
+            if not any(self._awaited.values()) and not self.progressed:
+                self._done()
+
+    def _done(self) -> None:
+        self.progressed = True
+        self._world.finish()
+
+    def why_stuck(self) -> str:
+        """Who stood where when the bound had passed."""
+        bound_s = self._world.plan.progress_us / 1e6
+        if self.settled:
+            return f"not all delivered all probes within {bound_s:g} s of healing"
+        stood = []
+        for node in (node for nodes in self.going_on for node in nodes):
+            life = node.life
+            if life is None:
+                stood.append(f"{node.name} is away")
+            elif life.view is None:
+                stood.append(f"{life.me} has no view")
+            else:
+                members = " ".join(map(str, sorted(life.view.members)))
+                stood.append(f"{life.me} sees {{{members}}}")
+        return f"not together within {bound_s:g} s of healing: {', '.join(stood)}"
+
+
+def _are_together(nodes: Sequence[Node]) -> bool:
+    """Everyone is alive, and everyone's view is exactly everyone."""
+    lives = [node.life for node in nodes]
+    everyone = {life.me for life in lives if life is not None and not life.leaving}
+    return len(everyone) == len(nodes) and all(
+        life is not None and life.view is not None and set(life.view.members) == everyone
+        for life in lives
+    )
+
+
+def parts_of(weather: Weather, nodes: int) -> list[tuple[int, ...]]:
+    """The parts at the end: who is named in none is alone. One part: all heals."""
+    if not weather.parts:
+        return [tuple(range(nodes))]
+    named = {node for part in weather.parts for node in part}
+    alone = [(index,) for index in range(nodes) if index not in named]
+    return [*filter(None, weather.parts), *alone]
+
+
+def apart(parts: Sequence[tuple[int, ...]]) -> list[tuple[int, int]]:
+    """The directed links between different parts."""
+    return [
+        (a, b)
+        for here in parts
+        for there in parts
+        if here is not there
+        for a in here
+        for b in there
+    ]
