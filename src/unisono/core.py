@@ -55,6 +55,8 @@ class Restart:
     """The process came back after a crash with these records of its former lives (oldest first)."""
 
     stable: tuple[bytes, ...] = ()
+    more: bool = False
+    """They come in pieces, and another `Restart` with the next of them follows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,3 +37,7 @@ class Forgotten(UnisonoError):
 
 class TooLarge(Misuse):
     """A message over the group's limit; the text names the limit."""
+
+
+class StorageFailed(UnisonoError):
+    """A record could not be made safe; the text says why, and what to do."""

@@ -98,7 +98,7 @@ def test_effects_are_performed_in_the_order_given_and_a_record_first() -> None:
         said = Message(ME, b"x", 1)
         core = Script(lambda event: [Persist(b"r"), Deliver([said]), Persist(b"s"), Depart()])
         driver = Driver(core, Endpoint(HERE), diary, diary.lines.append)
-        driver.start(Join())
+        driver.start([Join()])
         assert await diary.end is None
         assert diary.lines == [b"r", said, b"s"] and driver.finished
 
@@ -118,7 +118,7 @@ def test_timers_expire_in_order_and_a_disarmed_one_never() -> None:
         ]
         answers = {Join(): first, Expired("late"): [Fail("done")]}
         core = Script(lambda event: answers.get(event, []))
-        Driver(core, Endpoint(HERE), diary).start(Join())
+        Driver(core, Endpoint(HERE), diary).start([Join()])
         assert await diary.end == "done"
         names = [event.timer for _, event in core.told if isinstance(event, Expired)]
         assert names == ["soon", "moved", "late"]
@@ -136,7 +136,7 @@ def test_what_is_fed_during_a_step_comes_after_it() -> None:
         core = Script(lambda event: answers.get(event, []))
         driver = Driver(core, Endpoint(HERE), diary, diary.lines.append)
         diary.on_deliver = lambda: driver.feed(Congested(True))
-        driver.start(Join())
+        driver.start([Join()])
         await diary.end
         assert diary.lines[1:] == [b"same step", b"next step"]
 
@@ -148,13 +148,13 @@ def test_a_burst_is_one_step() -> None:
         diary = Diary()
         core = Script(lambda event: [Depart()] if isinstance(event, Received) else [])
         hearer = Endpoint(HERE)
-        Driver(core, hearer, diary).start(Join())
+        Driver(core, hearer, diary).start([Join()])
         speaker = Driver(
             Script(lambda event: [Send((hearer.address,), [bytes(1000)] * 30)]),
             Endpoint(HERE),
             Diary(),
         )
-        speaker.start(Join())
+        speaker.start([Join()])
         await diary.end
         events = [event for _, event in core.told if isinstance(event, Received)]
         assert len(events) == 1 and events[0].source == speaker.endpoint.address
@@ -171,7 +171,7 @@ def test_a_core_that_raises_is_stopped_with_a_reason(caplog: pytest.LogCaptureFi
     async def story() -> None:
         diary = Diary()
         driver = Driver(Script(break_down), Endpoint(HERE), diary)
-        driver.start(Join())
+        driver.start([Join()])
         assert await diary.end == "internal error: ZeroDivisionError: planted"
         driver.feed(Leave())  # the dead are not told anything
 
@@ -194,7 +194,7 @@ def test_a_timer_that_is_late_lets_waiting_packets_speak_first() -> None:
         core = Script(answer)
         endpoint, other = Endpoint(HERE), Endpoint(HERE)
         driver = Driver(core, endpoint, diary)
-        driver.start(Join())
+        driver.start([Join()])
         other.attach(asyncio.get_running_loop(), lambda found: None)
         other.send((endpoint.address,), [b"I am here"])
         time.sleep(0.05)  # the whole process sleeps: the timer is late, the packet waits
@@ -215,7 +215,7 @@ def test_a_farewell_is_said_when_the_world_ends_a_life() -> None:
             lambda event: [Send((other.address,), [b"bye"])] if isinstance(event, Leave) else []
         )
         driver = Driver(core, Endpoint(HERE), diary)
-        driver.start(Join())
+        driver.start([Join()])
         driver.fail("too slow", farewell=Leave())
         assert await diary.end == "too slow" and not driver.ended_by_core
         ((_, packets),) = await heard

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 
@@ -11,7 +10,6 @@ from unisono.errors import Misuse
 from unisono.model import Address
 from unisono.net import where
 from unisono.net.audience import FORMER_US, PROVED_US, Audience
-from unisono.net.stable import Stable
 from unisono.net.timers import Timers
 
 ME, A, B, C = (Address("10.0.0.1", port) for port in (1, 2, 3, 4))
@@ -62,28 +60,6 @@ def test_former_members_are_called_until_they_are_forgotten() -> None:
     audience.installed([ME], 10)
     assert audience.everyone(11) == (B,)
     assert audience.everyone(10 + FORMER_US) == ()
-
-
-def test_stable_records_survive_and_a_torn_tail_does_not(tmp_path: Path) -> None:
-    path = tmp_path / "deep" / "stable"
-    store = Stable(path)
-    store.append(b"one")
-    store.append(b"")
-    store.append(b"three")
-    store.close()
-    path.write_bytes(path.read_bytes()[:-1])
-    again = Stable(path)
-    assert again.records == (b"one", b"")
-    again.append(b"four")
-    again.close()
-    last = Stable(path)
-    assert last.records == (b"one", b"", b"four")
-    last.close()
-
-
-def test_a_stable_file_that_cannot_be_is_told(tmp_path: Path) -> None:
-    with pytest.raises(Misuse, match="give a writable path"):
-        Stable(tmp_path)
 
 
 @pytest.mark.parametrize(

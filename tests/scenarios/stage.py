@@ -14,6 +14,7 @@ from unisono.core import (
     Arm,
     Capture,
     Captured,
+    Checkpoint,
     Congested,
     Core,
     Deliver,
@@ -390,6 +391,8 @@ class Stage:
                 self._later(CAPTURE_US, lambda: self._step(actor, event))
             case Persist(record):
                 actor.records.append(record)
+            case Checkpoint(record):
+                actor.records[:] = [record]
             case Adopt(state):
                 actor.log = state.decode().split()
                 self.say(f"{actor.name} adopts [{state.decode()}]")

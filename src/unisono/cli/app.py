@@ -9,7 +9,16 @@ from typing import Annotated, Any
 import typer
 
 from unisono import __version__
-from unisono.cli.membership import GroupName, Interface, Ordered, OwnName, Peers, Through, TraceTo
+from unisono.cli.membership import (
+    GroupName,
+    Interface,
+    KeptIn,
+    Ordered,
+    OwnName,
+    Peers,
+    Through,
+    TraceTo,
+)
 
 app = typer.Typer(
     help="Group communication for Python: the same messages, in the same order, to every member.",
@@ -75,6 +84,9 @@ def demo(
         float, typer.Option(min=4, max=60, callback=finite, help="How long they talk.")
     ] = 6.0,
     spark: Annotated[bool, typer.Option(help="Verify and measure on Spark too.")] = True,
+    stable: Annotated[
+        bool, typer.Option("--stable", help="Members keep records that outlast the kill.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Five real members on this machine, one killed and back; traced, verified, measured."""
@@ -82,7 +94,7 @@ def demo(
     from unisono.cli.words import options_of
 
     options = options_of(option or ())
-    raise typer.Exit(show(protocol, options, out, members, seconds, spark, as_json))
+    raise typer.Exit(show(protocol, options, out, members, seconds, spark, stable, as_json))
 
 
 @app.command()
@@ -106,6 +118,7 @@ def cat(
         bool | None,
         typer.Option("--fed", help="The group has a feed; all members say so.", show_default=False),
     ] = None,
+    stable: KeptIn = None,
     trace: TraceTo = None,
     detail: Detail = False,
     as_json: Json = False,
@@ -151,6 +164,7 @@ def cat(
         config=config,
         rejoin=rejoin,
         fed=fed,
+        stable=stable,
         trace=trace,
         detail=detail or None,
     )
@@ -359,6 +373,7 @@ def daemon(
         typer.Option(min=1, metavar="N", help="Bytes of a client that wait before it must."),
     ] = None,
     mode: Annotated[str, typer.Option(help="Permissions of a Unix socket.")] = "600",
+    stable: KeptIn = None,
     trace: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write what the ring does as a trace.")
     ] = None,
@@ -379,6 +394,7 @@ def daemon(
         service=service,
         options=options_of(option) if option else None,
         config=config,
+        stable=stable,
         trace=trace,
     )
     bounds = given(

@@ -44,6 +44,7 @@ def show(
     members: int,
     seconds: float,
     spark: bool,
+    stable: bool,
     as_json: bool,
 ) -> int:
     chosen = offer(protocol)  # an unknown one is told before anything is touched
@@ -58,7 +59,7 @@ def show(
         " on this machine"
     )
     try:
-        played = asyncio.run(play(chosen, options, names, seconds, trace, told))
+        played = asyncio.run(play(chosen, options, names, seconds, trace, stable, told))
     except asyncio.CancelledError:
         return TERMINATED
     except Trouble as trouble:
@@ -127,13 +128,14 @@ async def play(
     names: list[str],
     seconds: float,
     trace: Path,
+    stable: bool,
     told: Told,
 ) -> dict[str, Any]:
     victim, others = names[-1], names[:-1]
     if (me := asyncio.current_task()) is not None:
         # So that the members are ended too.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, me.cancel)
-    async with Troupe(chosen, options, names, trace) as troupe:
+    async with Troupe(chosen, options, names, trace, stable) as troupe:
         way = "multicast on loopback" if troupe.multicast else "a list of peers on loopback"
         with told.step(f"{len(names)} processes start") as becomes:
             for name in names:

@@ -19,7 +19,16 @@ from unisono.cli.app import (
     finite,
     given,
 )
-from unisono.cli.membership import GroupName, Interface, Ordered, OwnName, Peers, Through, TraceTo
+from unisono.cli.membership import (
+    GroupName,
+    Interface,
+    KeptIn,
+    Ordered,
+    OwnName,
+    Peers,
+    Through,
+    TraceTo,
+)
 
 YEAR_HOURS = 366 * DAY_S / 3600
 
@@ -51,6 +60,7 @@ def feed(
     daemon: Through = None,
     option: Options = None,
     config: ConfigFile = None,
+    stable: KeptIn = None,
     trace: TraceTo = None,
     as_json: Json = False,
 ) -> None:
@@ -69,6 +79,7 @@ def feed(
         daemon=daemon,
         options=options_of(option) if option else None,
         config=config,
+        stable=stable,
         trace=trace,
     )
     retain = {

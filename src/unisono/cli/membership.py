@@ -21,5 +21,11 @@ Peers = Annotated[
 Through = Annotated[
     str | None, typer.Option(metavar="WHERE", help="Join through the daemon there, as unix:/path.")
 ]
+KeptIn = Annotated[
+    Path | None,
+    typer.Option(
+        "--stable", metavar="FILE", help="Keep what must outlast a crash there; a file a member."
+    ),
+]
 TraceTo = Annotated[Path | None, typer.Option(metavar="DIR", help="Write what happens as a trace.")]
 Ordered = Annotated[str | None, typer.Option(help="By default ring; it needs a total order.")]

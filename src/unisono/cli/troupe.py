@@ -90,7 +90,12 @@ class Troupe:
     """All of them. Leaving the `async with` ends every process, whatever happened."""
 
     def __init__(
-        self, offer: Offer, options: Mapping[str, int], names: Sequence[str], trace: Path
+        self,
+        offer: Offer,
+        options: Mapping[str, int],
+        names: Sequence[str],
+        trace: Path,
+        stable: bool = False,
     ) -> None:
         self._protocol = offer.name
         self._roles = {
@@ -99,6 +104,7 @@ class Troupe:
         """The options of each; every life of a name has the same."""
         self._names = names
         self._trace = trace
+        self._stable = trace.parent / "stable" if stable else None
         self.players: dict[str, Player] = {}
         self.multicast = has_multicast()
         """Where this machine has none, the members are given a list of peers."""
@@ -134,6 +140,8 @@ class Troupe:
         arguments = ["-m", "unisono", "cat", "demo", "--name", name, "--json"]
         arguments += ["--protocol", self._protocol, "--trace", str(self._trace), "--linger", "0"]
         arguments += ["--settle", "0"]  # the demo waits for the views itself
+        if self._stable is not None:
+            arguments += ["--stable", str(self._stable / name)]
         for option, value in self._roles[name].items():
             arguments += ["--option", f"{option}={value}"]
         return arguments + self._reached(name)

@@ -8,6 +8,7 @@ import os
 import random
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from unisono.net import where
 from unisono.net.identity import default_name, new_incarnation
 from unisono.net.life import RECORDS_COUNT_MAX, Life
 from unisono.net.speaker import Full, Speaker
+from unisono.net.stable import StableFile
 from unisono.net.stream import Batch, Item, Rejoined, Shed, Stable, Stream
 from unisono.net.udp import Endpoint
 
@@ -101,6 +103,8 @@ class Group(Feeding):
         self._setbacks = 0
         self._past: Counter[str] = Counter()
         self._remembered: deque[bytes] = deque(maxlen=RECORDS_COUNT_MAX)
+        self._known = 0
+        """The highest incarnation of our name that we know of, from our file or from others."""
         self._speaker = Speaker()
         bounds = (config.slow, config.queue_count_max, config.queue_octets_max)
         told = (*bounds, self._congested, self._overflowed, snapshot, restore)
@@ -296,19 +300,24 @@ class Group(Feeding):
             at = configs.place(config)
         else:
             at = await asyncio.get_running_loop().run_in_executor(None, configs.place, config)
-        endpoint = Endpoint(
-            at,
-            buffer_octets=config.buffer_octets,
-            send_queue_octets_max=config.send_queue_octets_max,
-            offloads=config.offload,
-            group=config.group,
-        )
-        try:
-            me = Member(self._name, endpoint.address, new_incarnation())
-            life = self._life = self._made(me, endpoint)
-        except BaseException:
-            endpoint.close()
-            raise
+        with ExitStack() as opened:
+            endpoint = Endpoint(
+                at,
+                buffer_octets=config.buffer_octets,
+                send_queue_octets_max=config.send_queue_octets_max,
+                offloads=config.offload,
+                group=config.group,
+            )
+            opened.callback(endpoint.close)
+            stable = StableFile(config.stable) if config.stable else None
+            if stable is not None:
+                opened.callback(stable.close)
+                self._known = max(self._known, stable.incarnation)
+            me = Member(self._name, endpoint.address, new_incarnation(self._known))
+            if stable is not None:
+                stable.begin(me.incarnation)
+            life = self._life = self._made(me, endpoint, stable)
+            opened.pop_all()
         if reason is not None:
             self._stream.put(Rejoined(reason, me))
         life.start()
@@ -316,13 +325,13 @@ class Group(Feeding):
             self._stream.renew()
             self._speaker.begin(life.driver)
 
-    def _made(self, me: Member, endpoint: Endpoint) -> Life:
+    def _made(self, me: Member, endpoint: Endpoint, stable: StableFile | None) -> Life:
         core, ledger = self._offer.make(self._setting(me, endpoint)), None
         if self.config.trace:
             ledger = Traced(core, self._offer, self.config)
             core = ledger.core
         told = (self._stream, self._speaker, self._installed, self._life_ended)
-        return Life(endpoint, core, *told, self._remembered, self.config.stable, ledger)
+        return Life(endpoint, core, *told, self._remembered, stable, ledger)
 
     def _setting(self, me: Member, endpoint: Endpoint) -> Setting:
         return Setting(

@@ -90,7 +90,7 @@ def driven_receiver(port: int, ready: Any, results: Any) -> None:
     async def receive() -> Pour:
         core = Pour(speaks=False)
         driver = _driver(core, port)
-        driver.start(Join())
+        driver.start([Join()])
         ready.release()
         idle_s, before = 0.0, 0
         while idle_s < IDLE_S or not before:
@@ -107,7 +107,7 @@ def driven_receiver(port: int, ready: Any, results: Any) -> None:
 def driven_sender(port: int, seconds: float) -> None:
     async def send() -> None:
         driver = _driver(Pour(speaks=True), port)
-        driver.start(Join())
+        driver.start([Join()])
         await asyncio.sleep(seconds)
         driver.close()
 

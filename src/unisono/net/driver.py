@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Protocol
 
 from unisono.core import (
@@ -33,6 +33,7 @@ from unisono.core import (
     Stabilize,
     Warn,
 )
+from unisono.errors import StorageFailed
 from unisono.model import Address, Member, Message, Packets, View
 from unisono.net.timers import Timers
 from unisono.net.udp import Endpoint
@@ -101,7 +102,7 @@ class Driver:
         self.warned: deque[str] = deque(maxlen=WARNED_MAX)
         """The last warnings, whether they were taken back or not."""
 
-    def start(self, *events: Event) -> None:
+    def start(self, events: Iterable[Event]) -> None:
         self.endpoint.attach(self._loop, self._heard)
         for event in events:
             self.feed(event)
@@ -118,6 +119,9 @@ class Driver:
             self._step(event)
             while self._events and not self._end:
                 self._step(self._events.popleft())
+        except StorageFailed as error:
+            # What follows in the list relied on the record, and is not performed.
+            self._end = (str(error),)
         except Exception as error:
             log.exception("member %s: internal error", self.core.me)
             self._end = (f"internal error: {type(error).__name__}: {error}",)

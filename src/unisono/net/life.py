@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import chain
 from typing import Protocol
 
 from unisono.core import Answer, Captured, Core, Event, Join, Restart
 from unisono.model import Member, Message, View
 from unisono.net.driver import Driver
 from unisono.net.speaker import Speaker
-from unisono.net.stable import Stable as StableFile
+from unisono.net.stable import StableFile
 from unisono.net.stream import AdoptMark, CaptureMark, Stable, Stream
 from unisono.net.udp import Endpoint
 
@@ -43,7 +44,7 @@ class Life:
         installed: Callable[[View], None],
         ended: Callable[[str | None], None],
         remembered: deque[bytes],
-        stable: str = "",
+        stable: StableFile | None = None,
         ledger: Ledger | None = None,
     ) -> None:
         self.endpoint = endpoint
@@ -57,18 +58,29 @@ class Life:
         self._installed = installed
         self._ended = ended
         self._remembered = remembered
-        self._stable = StableFile(stable) if stable else None
+        self._stable = stable
         self._ledger = ledger
         self._flushing: asyncio.TimerHandle | None = None
         self.driver = Driver(core, endpoint, self, self._persist, self._checkpoint)
 
     def start(self) -> None:
         self._flush()
-        events: list[Event] = [Join()]
-        records = self._stable.records if self._stable is not None else tuple(self._remembered)
-        if records:
-            events.insert(0, Restart(records))
-        self.driver.start(*events)
+        self.driver.start(chain(self._former(), (Join(),)))
+
+    def _former(self) -> Iterator[Event]:
+        """What the former lives made safe, piece by piece."""
+        if self._stable is None:
+            records = tuple(self._remembered)
+            if records:
+                yield Restart(records)
+            return
+        before: tuple[bytes, ...] | None = None
+        for piece in self._stable.pieces():
+            if before is not None:
+                yield Restart(before, more=True)
+            before = piece
+        if before is not None:
+            yield Restart(before)
 
     def _persist(self, record: bytes) -> None:
         """Without a file a record lasts as long as the process, which is enough for a rejoin."""

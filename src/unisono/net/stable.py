@@ -1,59 +1,284 @@
-"""Stable storage: an append file of records, each synced before the effects that follow it."""
+"""Stable storage: a file of records, each safe before the effects that follow it.
+
+A file begins with MAGIC; then come entries: length, checksum, kind, octets. A crash leaves at most
+the last entry torn, and nothing relied on that one: it is cut off when the file is opened. Damage
+before sound entries is no crash's doing, and refused. A file of the first version, which has no
+MAGIC and only records, is rewritten when it is opened.
+"""
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
-import struct
+from collections.abc import Iterator
 from pathlib import Path
+from struct import Struct
+from typing import BinaryIO, Final, NamedTuple
 from zlib import crc32
 
-from unisono.errors import Misuse
+from unisono.errors import Misuse, StorageFailed
 
-HEAD = struct.Struct("<II")
+MAGIC: Final = b"UNISTAB2"
+OCTETS_MAX: Final = 64 << 20
+"""A protocol that persists without checkpoints comes to its end here."""
+PIECE_OCTETS: Final = 1 << 20
+"""Records are replayed in pieces of about this much."""
+
+_HEAD: Final = Struct("<IIB")
+_FORMER_HEAD: Final = Struct("<II")
+_NUMBER: Final = Struct("<Q")
+_RECORD, _INCARNATION = 0, 1
+_SEED: Final = 0x554E4953
+"""Checksums begin with it: zeros, with which a file system may fill a torn tail, are no entry."""
 
 
-class Stable:
-    """Records of a member's lives, oldest first. A torn tail is cut off when the file is opened."""
+class Disk:
+    """What the operating system does for a file. Tests have worse ones."""
 
-    def __init__(self, path: str | Path) -> None:
+    def write(self, handle: int, octets: bytes) -> None:
+        """All of them, at the handle's end."""
+        rest = memoryview(octets)
+        while rest:
+            rest = rest[os.write(handle, rest) :]
+
+    def sync(self, handle: int) -> None:
+        os.fsync(handle)
+
+    def replace(self, path: Path, by: Path) -> None:
+        os.replace(by, path)
+
+
+class _Entry(NamedTuple):
+    end: int
+    kind: int
+    octets: bytes
+
+
+class StableFile:
+    """Records of a member's lives, oldest first, and the number of the last life. One process at a
+    time has the file."""
+
+    def __init__(
+        self, path: str | Path, octets_max: int = OCTETS_MAX, disk: Disk | None = None
+    ) -> None:
         self._path = Path(path)
+        self._beside = self._path.with_name(self._path.name + ".new")
+        self._octets_max = octets_max
+        self._disk = disk or Disk()
+        self._handle = self._lock = -1
+        self._octets = 0
+        """How long the file is: whole entries."""
+        self._failure: StorageFailed | None = None
+        """What has failed once is not written to again."""
+        self.incarnation = 0
+        """Of the last life that had this file; 0 is none."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(self._path, "a+b", buffering=0)  # noqa: SIM115
-            self.records, whole = self._read()
-            self._file.truncate(whole)
+            self._take()
+            self._open()
         except OSError as error:
+            self.close()
             raise Misuse(
                 f"stable file {str(path)!r}: {error.strerror}; give a writable path"
             ) from None
+        except BaseException:
+            self.close()
+            raise
 
-    def _read(self) -> tuple[tuple[bytes, ...], int]:
-        self._file.seek(0)
-        text = self._file.read() or b""
-        found, at = [], 0
-        while at + HEAD.size <= len(text):
-            size, check = HEAD.unpack_from(text, at)
-            record = text[at + HEAD.size : at + HEAD.size + size]
-            if len(record) < size or crc32(record) != check:
-                break
-            found.append(record)
-            at += HEAD.size + size
-        return tuple(found), at
+    def _take(self) -> None:
+        """The lock is beside the file, which a checkpoint replaces."""
+        self._lock = os.open(self._path.with_name(self._path.name + ".lock"), _FLAGS, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Misuse(
+                f"stable file {str(self._path)!r} is in use by another member:"
+                " give each member a file of its own"
+            ) from None
+
+    def _open(self) -> None:
+        self._beside.unlink(missing_ok=True)
+        self._handle = os.open(self._path, _FLAGS | os.O_APPEND, 0o644)
+        with self._reading() as file:
+            former = file.read(len(MAGIC)) != MAGIC and os.fstat(self._handle).st_size > 0
+            kept = list(_former_records(file)) if former else []
+            end = _sound_end(file, former, str(self._path))
+        if former or not end:
+            # Of a file that was never begun there is nothing to lose.
+            self._rewrite([(_RECORD, record) for record in kept])
+            return
+        if end < os.fstat(self._handle).st_size:
+            os.ftruncate(self._handle, end)
+            self._disk.sync(self._handle)
+        self._octets = end
+        for entry in self._entries():
+            if entry.kind == _INCARNATION:
+                (self.incarnation,) = _NUMBER.unpack(entry.octets)
+
+    def _reading(self) -> BinaryIO:
+        return open(self._path, "rb")
+
+    def _entries(self) -> Iterator[_Entry]:
+        with self._reading() as file:
+            file.seek(len(MAGIC))
+            yield from _sound_entries(file, self._octets)
+
+    def pieces(self, octets: int = PIECE_OCTETS) -> Iterator[tuple[bytes, ...]]:
+        """The records, some at a time."""
+        piece: list[bytes] = []
+        held = 0
+        for entry in self._entries():
+            if entry.kind != _RECORD:
+                continue
+            if piece and held + len(entry.octets) > octets:
+                yield tuple(piece)
+                piece, held = [], 0
+            piece.append(entry.octets)
+            held += len(entry.octets)
+        if piece:
+            yield tuple(piece)
+
+    # -- writing --------------------------------------------------------------------------------
+
+    def begin(self, incarnation: int) -> None:
+        """A life with this number begins."""
+        self._append(_INCARNATION, _NUMBER.pack(incarnation))
+        self.incarnation = incarnation
 
     def append(self, record: bytes) -> None:
-        """Returns when the record is safe."""
-        self._file.write(HEAD.pack(len(record), crc32(record)) + record)
-        os.fsync(self._file.fileno())
+        """Returns when the record is safe; else `StorageFailed`."""
+        self._append(_RECORD, record)
+
+    def _append(self, kind: int, octets: bytes) -> None:
+        entry = _written(kind, octets)
+        self._check(self._octets + len(entry))
+        try:
+            self._disk.write(self._handle, entry)
+            self._disk.sync(self._handle)
+        except OSError as error:
+            raise self._failed(error) from None
+        self._octets += len(entry)
+
+    def _check(self, octets: int) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if octets > self._octets_max:
+            raise StorageFailed(
+                f"stable file {str(self._path)!r} would have {octets} octets, over its bound of"
+                f" {self._octets_max}: the protocol must make checkpoints, and small ones"
+            )
 
     def replace(self, record: bytes) -> None:
         """Put this one in place of all; a crash leaves those or this one."""
-        beside = self._path.with_name(self._path.name + ".new")
-        with open(beside, "wb", buffering=0) as file:
-            file.write(HEAD.pack(len(record), crc32(record)) + record)
-            os.fsync(file.fileno())
-        os.replace(beside, self._path)
-        self._file.close()
-        self._file = open(self._path, "a+b", buffering=0)  # noqa: SIM115
+        self._rewrite([(_RECORD, record)])
+
+    def _rewrite(self, entries: list[tuple[int, bytes]]) -> None:
+        if self.incarnation:
+            entries = [(_INCARNATION, _NUMBER.pack(self.incarnation)), *entries]
+        octets = MAGIC + b"".join(_written(kind, each) for kind, each in entries)
+        self._check(len(octets))
+        fresh = -1
+        try:
+            fresh = os.open(self._beside, _FLAGS | os.O_APPEND | os.O_TRUNC, 0o644)
+            self._disk.write(fresh, octets)
+            self._disk.sync(fresh)
+            self._disk.replace(self._path, self._beside)
+            self._sync_directory()
+        except OSError as error:
+            if fresh >= 0:
+                os.close(fresh)
+            raise self._failed(error) from None
+        if self._handle >= 0:
+            os.close(self._handle)
+        self._handle, self._octets = fresh, len(octets)
+
+    def _sync_directory(self) -> None:
+        """A new name is safe when its directory is."""
+        directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            self._disk.sync(directory)
+        finally:
+            os.close(directory)
+
+    def _failed(self, error: OSError) -> StorageFailed:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        todo = "free some space" if full else "see to the disk, or give another path"
+        self._failure = StorageFailed(
+            f"stable file {str(self._path)!r} cannot keep a record: {error.strerror or error};"
+            f" nothing that relies on it was sent: {todo}, then join again"
+        )
+        return self._failure
 
     def close(self) -> None:
-        self._file.close()
+        """Also lets others have it. Twice is no harm."""
+        for handle in (self._handle, self._lock):
+            if handle >= 0:
+                os.close(handle)
+        self._handle = self._lock = -1
+
+
+_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+
+
+def _written(kind: int, octets: bytes) -> bytes:
+    return _HEAD.pack(len(octets), crc32(octets, _SEED + kind), kind) + octets
+
+
+def _sound_entries(file: BinaryIO, size: int) -> Iterator[_Entry]:
+    """From here on, up to the first that is not sound."""
+    at = file.tell()
+    while at + _HEAD.size <= size:
+        length, check, kind = _HEAD.unpack(file.read(_HEAD.size))
+        at += _HEAD.size + length
+        if at > size or kind not in (_RECORD, _INCARNATION):
+            return
+        octets = file.read(length)
+        if crc32(octets, _SEED + kind) != check:
+            return
+        yield _Entry(at, kind, octets)
+
+
+def _former_records(file: BinaryIO) -> Iterator[bytes]:
+    """Of a file of the first version, up to the first that is not sound."""
+    file.seek(0)
+    size = os.fstat(file.fileno()).st_size
+    while file.tell() + _FORMER_HEAD.size <= size:
+        length, check = _FORMER_HEAD.unpack(file.read(_FORMER_HEAD.size))
+        octets = file.read(min(length, size))
+        if len(octets) < length or crc32(octets) != check:
+            file.seek(-len(octets) - _FORMER_HEAD.size, os.SEEK_CUR)
+            return
+        if octets:  # Zeros, with which a file system may fill a torn tail, read as empty ones.
+            yield octets
+
+
+def _sound_end(file: BinaryIO, former: bool, path: str) -> int:
+    """Where the sound entries end: what comes after them is torn, or the file is damaged."""
+    size = os.fstat(file.fileno()).st_size
+    end = file.tell() if former else min(size, len(MAGIC))
+    if not former:
+        for entry in _sound_entries(file, size):
+            end = entry.end
+    file.seek(end)
+    if _has_sound_entry(file.read()):
+        raise Misuse(
+            f"stable file {path!r} is damaged at octet {end}, before records that are sound:"
+            " restore it from a copy; or remove it, and the member comes back as one that"
+            " remembers nothing"
+        )
+    return end if former or size >= len(MAGIC) else 0
+
+
+def _has_sound_entry(rest: bytes) -> bool:
+    """Whether there is a whole entry of any version in what follows one that is not."""
+    for at in range(1, len(rest) - _FORMER_HEAD.size):
+        length, check = _FORMER_HEAD.unpack_from(rest, at)
+        start = at + _FORMER_HEAD.size
+        if not 0 < length <= len(rest) - start:
+            continue
+        if crc32(rest[start : start + length]) == check:
+            return True
+        if crc32(rest[start + 1 : start + 1 + length], _SEED + rest[start]) == check:
+            return True
+    return False

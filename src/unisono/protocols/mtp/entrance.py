@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from unisono.core import EVERYONE, Adopt, Arm, Captured, Cause, Effect, Install, Persist, Send
+from unisono.core import EVERYONE, Adopt, Arm, Captured, Cause, Checkpoint, Effect, Install, Send
 from unisono.errors import BadPacket
 from unisono.parts.transfer import Giver, Taker
 from unisono.protocols.mtp.agreement import Consumer
@@ -114,7 +114,7 @@ class Entrance:
         core = self._core
         core.door.life = core.council.web
         core.follow(core.me, core.council.ballot)
-        out.append(Persist(core.door.life.to_bytes(WEB_OCTETS, "big")))
+        out.append(Checkpoint(core.door.life.to_bytes(WEB_OCTETS, "big")))
         out.append(Install(core.web.found(core.door.life, core.me, self._told("founded the web"))))
         core.start(out)
         core.chair.advertise(out)
@@ -139,7 +139,7 @@ class Entrance:
         core.know(packet.header.next)
         core.follow(packet.master, packet.ballot)
         core.adopt_pace(packet.header)
-        out.append(Persist(core.door.life.to_bytes(WEB_OCTETS, "big")))
+        out.append(Checkpoint(core.door.life.to_bytes(WEB_OCTETS, "big")))
         self._gives_state = packet.gives_state
         self._what, self._taker = ROSTER, Taker(FLIGHT)
         self._progress_us = core.now_us

@@ -1,0 +1,290 @@
+"""Stable storage on good disks and on bad ones: what was said to be safe is there afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+from struct import Struct
+from zlib import crc32
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.net.test_driver import HERE, ME, Diary, Script, told
+from unisono.core import Checkpoint, Deliver, Event, Join, Persist, Restart, Send
+from unisono.errors import Misuse, StorageFailed
+from unisono.model import Message
+from unisono.net.driver import Driver
+from unisono.net.stable import Disk, StableFile
+from unisono.net.udp import Endpoint
+
+
+class Died(BaseException):
+    """The power is gone."""
+
+
+class BadDisk(Disk):
+    """Fails at its n-th operation: with an error, or by losing power, with some octets written."""
+
+    def __init__(self, at: int, error: BaseException, written: int = 0) -> None:
+        self._left = at
+        self._error = error
+        self._written = written
+
+    def _count(self) -> bool:
+        self._left -= 1
+        return self._left == 0
+
+    def write(self, handle: int, octets: bytes) -> None:
+        if self._count():
+            super().write(handle, octets[: self._written])
+            raise self._error
+        super().write(handle, octets)
+
+    def sync(self, handle: int) -> None:
+        if self._count():
+            raise self._error
+        super().sync(handle)
+
+    def replace(self, path: Path, by: Path) -> None:
+        if self._count():
+            raise self._error
+        super().replace(path, by)
+
+
+def full() -> OSError:
+    return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def records_of(path: Path) -> list[bytes]:
+    store = StableFile(path)
+    try:
+        return [record for piece in store.pieces() for record in piece]
+    finally:
+        store.close()
+
+
+def test_records_survive_and_a_torn_tail_does_not(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "stable"
+    store = StableFile(path)
+    for record in (b"one", b"", b"three"):
+        store.append(record)
+    store.close()
+    path.write_bytes(path.read_bytes()[:-1])
+    again = StableFile(path)
+    assert list(again.pieces()) == [(b"one", b"")]
+    again.append(b"four")
+    again.close()
+    assert records_of(path) == [b"one", b"", b"four"]
+
+
+def test_a_checkpoint_replaces_all_before_it(tmp_path: Path) -> None:
+    path = tmp_path / "stable"
+    store = StableFile(path)
+    store.begin(7 << 40)
+    for n in range(1000):
+        store.append(b"record %d" % n)
+    long = path.stat().st_size
+    store.replace(b"whole")
+    assert path.stat().st_size < long // 100
+    store.append(b"after")
+    store.close()
+    assert records_of(path) == [b"whole", b"after"]
+    again = StableFile(path)
+    assert again.incarnation == 7 << 40
+    again.close()
+
+
+def test_the_last_incarnation_is_kept(tmp_path: Path) -> None:
+    for number in (5, (1 << 63) - 1, 3):
+        store = StableFile(tmp_path / "stable")
+        store.begin(number)
+        store.append(b"r")
+        store.close()
+        again = StableFile(tmp_path / "stable")
+        assert again.incarnation == number
+        again.close()
+
+
+def test_records_come_in_pieces(tmp_path: Path) -> None:
+    store = StableFile(tmp_path / "stable")
+    for n in range(10):
+        store.append(b"%d" % n * 10)
+    pieces = list(store.pieces(octets=30))
+    store.close()
+    assert [len(piece) for piece in pieces] == [3, 3, 3, 1]
+    assert [record for piece in pieces for record in piece] == [b"%d" % n * 10 for n in range(10)]
+
+
+def test_a_file_does_not_grow_beyond_its_bound(tmp_path: Path) -> None:
+    store = StableFile(tmp_path / "stable", octets_max=1000)
+    with pytest.raises(StorageFailed, match=r"bound of 1000: the protocol must make checkpoints"):
+        for _ in range(1000):
+            store.append(b"x" * 50)
+    assert (tmp_path / "stable").stat().st_size <= 1000
+    for _ in range(1000):
+        store.replace(b"y" * 50)
+    with pytest.raises(StorageFailed, match="bound of 1000"):
+        store.replace(b"z" * 1000)
+    store.close()
+    assert records_of(tmp_path / "stable") == [b"y" * 50]
+
+
+def test_two_processes_cannot_have_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "stable"
+    store = StableFile(path)
+    store.replace(b"r")
+    with pytest.raises(Misuse, match="in use by another member: give each member a file"):
+        StableFile(path)
+    other = (
+        "import sys; from unisono.net.stable import StableFile; from unisono.errors import Misuse\n"
+        "try: StableFile(sys.argv[1])\n"
+        "except Misuse as error: print(error)"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", other, str(path)], capture_output=True, text=True, check=True
+    )
+    assert "in use by another member" in said.stdout
+    store.close()
+    assert records_of(path) == [b"r"]
+
+
+def former_file(*records: bytes) -> bytes:
+    head = Struct("<II")
+    return b"".join(head.pack(len(each), crc32(each)) + each for each in records)
+
+
+@pytest.mark.parametrize("tail", [b"", b"\x05\x00", former_file(b"torn")[:-1], bytes(100)])
+def test_a_file_of_the_former_version_still_reads(tmp_path: Path, tail: bytes) -> None:
+    path = tmp_path / "stable"
+    path.write_bytes(former_file(b"one", b"two") + tail)
+    assert records_of(path) == [b"one", b"two"]
+    store = StableFile(path)
+    store.append(b"three")
+    store.close()
+    assert records_of(path) == [b"one", b"two", b"three"]
+
+
+@pytest.mark.parametrize("former", [False, True])
+def test_damage_before_sound_records_is_refused_and_says_what_to_do(
+    tmp_path: Path, former: bool
+) -> None:
+    path = tmp_path / "stable"
+    records = [b"first record", b"second record", b"third record"]
+    if former:
+        path.write_bytes(former_file(*records))
+    else:
+        store = StableFile(path)
+        for record in records:
+            store.append(record)
+        store.close()
+    whole = path.read_bytes()
+    last = whole.index(b"third")
+    for at in range(last - 9):
+        bad = bytearray(whole)
+        bad[at] ^= 0xFF
+        path.write_bytes(bad)
+        with pytest.raises(Misuse, match=r"damaged at octet \d+.*restore it .*; or remove it"):
+            StableFile(path)
+        assert path.read_bytes() == bad, "and it is not changed"
+
+
+def test_zeros_at_the_end_are_a_torn_tail(tmp_path: Path) -> None:
+    path = tmp_path / "stable"
+    store = StableFile(path)
+    store.append(b"one")
+    store.close()
+    path.write_bytes(path.read_bytes() + bytes(5000))
+    assert records_of(path) == [b"one"]
+
+
+def test_a_stable_file_that_cannot_be_is_told(tmp_path: Path) -> None:
+    with pytest.raises(Misuse, match="give a writable path"):
+        StableFile(tmp_path)
+
+
+# -- bad disks ----------------------------------------------------------------------------------
+
+steps = st.lists(
+    st.tuples(st.sampled_from(("append", "replace", "begin")), st.binary(min_size=1, max_size=40)),
+    max_size=8,
+)
+
+
+@given(steps, st.integers(1, 30), st.integers(0, 60), st.booleans())
+def test_what_was_safe_is_there_after_any_failure(
+    tmp_path_factory: pytest.TempPathFactory,
+    script: list[tuple[str, bytes]],
+    at: int,
+    written: int,
+    dies: bool,
+) -> None:
+    """The failing operation may have happened or not; all before it has."""
+    path = tmp_path_factory.mktemp("disk") / "stable"
+    StableFile(path).close()
+    safe: list[bytes] = []
+    maybe: list[list[bytes]] = []
+    store = StableFile(path, disk=BadDisk(at, Died() if dies else full(), written))
+    try:
+        for what, record in script:
+            after = {"append": [*safe, record], "replace": [record], "begin": safe}[what]
+            maybe = [after]
+            if what == "begin":
+                store.begin(9)
+            else:
+                getattr(store, what)(record)
+            safe, maybe = after, []
+    except (Died, StorageFailed) as error:
+        if not dies:
+            assert "nothing that relies on it was sent: free some space" in str(error)
+            with pytest.raises(StorageFailed):
+                store.append(b"after all")
+    store.close()
+    assert records_of(path) in [safe, *maybe]
+
+
+@pytest.mark.parametrize("effect", [Persist(b"promise"), Checkpoint(b"promise")])
+def test_a_record_that_is_not_safe_stops_the_member_before_what_relies_on_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, effect: Persist | Checkpoint
+) -> None:
+    async def story() -> None:
+        path = tmp_path / "stable"
+        StableFile(path).close()
+        store = StableFile(path, disk=BadDisk(1, full(), written=5))
+        diary, ear = Diary(), Endpoint(HERE)
+        heard: list[object] = []
+        ear.attach(asyncio.get_running_loop(), heard.append)
+        said = Message(ME, b"relies on it", 1)
+        relying = [Deliver([said]), Send((ear.address,), [b"relies"])]
+        core = Script(lambda event: [effect, *relying])
+        driver = Driver(core, Endpoint(HERE), diary, store.append, store.replace)
+        driver.start([Join()])
+        reason = await diary.end
+        assert reason is not None and "No space left on device" in reason
+        assert "internal error" not in reason
+        await asyncio.sleep(0.05)
+        assert not diary.lines and not heard
+        store.close()
+        ear.close()
+        assert records_of(path) == []
+
+    told(story)
+    assert "internal error" not in caplog.text
+
+
+def test_the_core_is_told_the_pieces_one_after_the_other() -> None:
+    async def story() -> None:
+        diary = Diary()
+        core = Script(lambda event: [])
+        driver = Driver(core, Endpoint(HERE), diary)
+        events: list[Event] = [Restart((b"1",), more=True), Restart((b"2",)), Join()]
+        driver.start(iter(events))
+        assert [event for _, event in core.told] == events
+        driver.close()
+
+    told(story)
