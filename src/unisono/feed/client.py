@@ -47,7 +47,7 @@ class Known(NamedTuple):
 
 class _Refused(Exception):
     def __init__(self, told: dict[str, Any]) -> None:
-        super().__init__(told.get("text", "refused"))
+        super().__init__(str(told.get("text", "refused")))
         self.why = told.get("why")
         self.told = told
 
@@ -145,14 +145,10 @@ class FeedClient:
         self._send(talk.told(Kind.ASK, **asked) + talk.frame(Kind.ROWS, body))
         assert self._socket is not None
         self._socket.settimeout(TAKE_S)
-        return int(self._answer()["place"])
+        return _number(self._answer(), "place")
 
     def _bounds_once(self) -> Known:
-        told = self._asked({"do": "bounds"})
-        first, end, last = told["first"], told["end"], told["last"]
-        counting = Counting(stretches_of(told["stretches"]), end)
-        whose = told["group"], told["life"], counting, told.get("opening", 0)
-        known = Known(first, end, last, *whose)
+        known = _known(self._asked({"do": "bounds"}))
         self._compare(known)
         return known
 
@@ -189,7 +185,8 @@ class FeedClient:
         """Wait before the next try, at the next feed; or raise what it comes to."""
         if isinstance(error, _Refused):
             if error.why == Why.TRIMMED:
-                raise Trimmed(int(error.told["first"]), int(error.told["begins"])) from None
+                first, begins = (_number(error.told, key) for key in ("first", "begins"))
+                raise Trimmed(first, begins) from None
             if error.why == Why.MISUSE:
                 raise Misuse(str(error)) from None
             if error.why not in talk.PASSING:
@@ -255,6 +252,25 @@ class FeedClient:
                 raise EOFError("it hung up")
             view = view[got:]
         return bytes(whole)
+
+
+def _number(told: dict[str, Any], key: str) -> int:
+    """A feed may be anybody: what it tells is looked at."""
+    try:
+        return talk.number(told, key)
+    except Misuse:
+        raise BadPacket("answer") from None
+
+
+def _known(told: dict[str, Any]) -> Known:
+    first, end, last = (_number(told, key) for key in ("first", "end", "last"))
+    opening = _number({"opening": 0, **told}, "opening")
+    try:
+        stretches = stretches_of(told["stretches"])
+        group, life = str(told["group"]), str(told["life"])
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise BadPacket("answer") from None
+    return Known(first, end, last, group, life, Counting(stretches, end), opening)
 
 
 def _parts(payloads: Sequence[bytes]) -> Iterator[tuple[int, list[bytes]]]:

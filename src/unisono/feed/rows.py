@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from unisono.errors import UnisonoError
+from unisono.feed.sound import BadRows, read_batch
 from unisono.model import Address, Member, Message, Service, ServiceLevel, View, level_named
 
 MESSAGE, VIEW, GAP = "message", "view", "gap"
@@ -35,6 +35,8 @@ MARK: Final = b"unirows2"
 """Stands before rows of this schema; eight octets, to which Arrow aligns what follows."""
 COMPRESSED_OCTETS_MIN: Final = 4096
 """Smaller batches are not worth the codec's own words."""
+UNPACKED_OCTETS_MAX: Final = 1 << 30
+"""Of a batch that somebody sends or wrote down: no more memory is taken for it."""
 ROWS_MAX, OCTETS_MAX = 65_536, 32 << 20
 """Of a batch that is put together for a reader."""
 NOWHERE: Final = Address("0.0.0.0", 0)
@@ -44,10 +46,6 @@ _LZ4: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 _PLAIN: Final = pa.ipc.IpcWriteOptions()
 _SCHEMA_OCTETS: Final = SCHEMA.serialize().size
 """With which a stream begins."""
-
-
-class BadRows(UnisonoError, ValueError):
-    """Bytes that are no rows of a feed."""
 
 
 # -- making ---------------------------------------------------------------------------------------
@@ -127,20 +125,19 @@ def encoded(rows: pa.RecordBatch) -> bytes:
 
 
 def decoded(blob: bytes | memoryview) -> pa.RecordBatch:
-    """What `encoded` made, or a former version of it."""
+    """What `encoded` made, or a former version of it; checked, since a feed or a disk may be
+    anybody's."""
     if blob[: len(MARK)] == MARK:
-        return read_batch(memoryview(blob)[len(MARK) :], SCHEMA)
-    former = read_batch(blob, FORMER)
+        return _placed(read_batch(memoryview(blob)[len(MARK) :], SCHEMA, UNPACKED_OCTETS_MAX, True))
+    former = _placed(read_batch(blob, FORMER, UNPACKED_OCTETS_MAX, True))
     wide = former.column(5).cast(pa.int64())
     return pa.record_batch([*former.columns[:5], wide, *former.columns[6:]], schema=SCHEMA)
 
 
-def read_batch(blob: bytes | memoryview, schema: pa.Schema) -> pa.RecordBatch:
-    """One message of Arrow's stream format that has this schema."""
-    try:
-        return pa.ipc.read_record_batch(pa.py_buffer(blob), schema)
-    except (pa.ArrowException, OSError, EOFError, ValueError) as error:
-        raise BadRows(f"bytes that are no rows of a feed: {error}") from None
+def _placed(rows: pa.RecordBatch) -> pa.RecordBatch:
+    if rows.column(0).null_count or rows.column(1).null_count:
+        raise BadRows("rows without a place or a kind")
+    return rows
 
 
 # -- reading --------------------------------------------------------------------------------------

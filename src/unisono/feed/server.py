@@ -16,12 +16,14 @@ from typing import Any, Final
 
 from unisono.errors import BadPacket, Misuse, Stopped, UnisonoError
 from unisono.feed import rows, talk
+from unisono.feed.sound import BadRows, read_batch
 from unisono.feed.talk import Kind, Why
 from unisono.log import Bounds, LogReader, Trimmed
 
 READERS_COUNT_MAX: Final = 256
 """Connections; one more is told to come later."""
 THREADS: Final = 4
+QUERY_MAX: Final = 1024
 IDLE_S: Final = 600.0
 """Who asks nothing for so long is shut out, and may connect again."""
 ASKING_S: Final = 60.0
@@ -217,16 +219,19 @@ class _Talk:
         start = await self._reader.readexactly(talk.FRONT_OCTETS)
         body = await self._body(start, Kind.ROWS, talk.ROWS_OCTETS_MAX)
         query = asked.get("query")
-        if not isinstance(query, str) or not query:
-            raise Misuse(f"query={query!r}: a writer names its query")
-        partition, epoch = talk.number(asked, "partition"), talk.number(asked, "epoch")
-        first_row = talk.number(asked, "first_row")
+        if not isinstance(query, str) or not 0 < len(query) <= QUERY_MAX or not query.isprintable():
+            raise Misuse(f"a writer names its query, in at most {QUERY_MAX} characters")
+        partition = talk.number(asked, "partition", most=(1 << 32) - 1)
+        epoch, first_row = talk.number(asked, "epoch"), talk.number(asked, "first_row")
         try:
-            payloads = rows.read_batch(body, talk.INTAKE).column(0).to_pylist()
-        except rows.BadRows as error:
+            batch = read_batch(body, talk.INTAKE, talk.ROWS_OCTETS_MAX)
+        except BadRows as error:
+            self._server.counts["drop.rows"] += 1
             raise Misuse(str(error)) from None
-        if len(payloads) > talk.ROWS_COUNT_MAX or None in payloads:
+        if batch.num_rows > talk.ROWS_COUNT_MAX or batch.column(0).null_count:
+            self._server.counts["drop.rows"] += 1
             raise Misuse(f"at most {talk.ROWS_COUNT_MAX} rows at once, and none of them null")
+        payloads = batch.column(0).to_pylist()
         place = await self._server._take(query, partition, epoch, first_row, payloads)
         with contextlib.suppress(ConnectionError):
             await self._say(talk.told(Kind.ANSWER, place=place, rows=len(payloads)))
@@ -242,5 +247,5 @@ def page(log: LogReader, at: int, upto: int) -> tuple[list[bytes], int]:
         frames += (talk.front(Kind.ROWS, len(blob)), blob)
         at = batch.last + 1
     if not frames:
-        raise rows.BadRows(f"the log lacks place {at}, which it should have")
+        raise BadRows(f"the log lacks place {at}, which it should have")
     return frames, at

@@ -90,10 +90,10 @@ def said(body: bytes) -> dict[str, Any]:
     return found
 
 
-def number(asked: dict[str, Any], key: str, least: int = 0) -> int:
+def number(asked: dict[str, Any], key: str, most: int = (1 << 62) - 1) -> int:
     value = asked.get(key)
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 1 << 62:
-        raise Misuse(f"{key}={value!r}: write a whole number from {least} on")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise Misuse(f"{key}={value!r}: write a whole number from 0 to {most}")
     return value
 
 

@@ -1,0 +1,304 @@
+"""Somebody who knows Arrow's format writes to a feed, or is one: what a message claims is checked
+before it is believed."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tests.feed.stage import Served, message
+from unisono.errors import BadPacket, UnisonoError
+from unisono.feed import rows, talk
+from unisono.feed.client import FeedClient, FeedGone
+from unisono.feed.sound import BadRows, read_batch
+from unisono.feed.talk import Kind
+
+ASK = talk.told(Kind.ASK, do="rows", query="q", partition=0, epoch=0, first_row=0)
+PAYLOADS = [b"abcdefgh", b"ijklmnop"]
+OFFSETS = struct.pack("<iii", 0, 8, 16)
+
+
+def good(payloads: list[bytes | None] = PAYLOADS, codec: str | None = None) -> bytes:  # type: ignore[assignment]
+    batch = pa.record_batch([pa.array(payloads, pa.binary())], schema=talk.INTAKE)
+    options = pa.ipc.IpcWriteOptions(compression=codec)
+    return bytes(batch.serialize().to_pybytes()) if codec is None else framed(batch, options)
+
+
+def framed(batch: pa.RecordBatch, options: pa.ipc.IpcWriteOptions) -> bytes:
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, batch.schema, options=options) as stream:
+        stream.write_batch(batch)
+        end = out.tell()
+    return bytes(out.getvalue())[batch.schema.serialize().size : end]
+
+
+def changed(old: bytes, new: bytes, whole: bytes = b"", nth: int = 0) -> bytes:
+    """A good message with some of its octets replaced: of several, those there or the last."""
+    made = whole or good()
+    at = made.rindex(old) if nth < 0 else -1
+    for _ in range(nth + 1):
+        at = made.index(old, at + 1)
+    return made[:at] + new + made[at + len(old) :]
+
+
+def q(*numbers: int) -> bytes:
+    return struct.pack(f"<{len(numbers)}q", *numbers)
+
+
+def listed() -> bytes:
+    """Rows of another schema: nested, and deep."""
+    kind: pa.DataType = pa.binary()
+    for _ in range(60):
+        kind = pa.list_(kind)
+    nested = pa.record_batch([pa.nulls(2, kind)], schema=pa.schema([("payload", kind)]))
+    return bytes(nested.serialize().to_pybytes())
+
+
+def dictionary() -> bytes:
+    words = pa.array(["x", "y"]).dictionary_encode()
+    table = pa.record_batch([words], names=["payload"])
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, table.schema) as stream:
+        stream.write_batch(table)
+    return bytes(out.getvalue())[table.schema.serialize().size :]
+
+
+# fmt: off
+ATTACKS: dict[str, bytes] = {
+    "an offset far outside": changed(OFFSETS, struct.pack("<iii", 0, 60_000, 60_000)),
+    "the farthest offset": changed(OFFSETS, struct.pack("<iii", 0, 2**31 - 1, 2**31 - 1)),
+    "a negative offset": changed(OFFSETS, struct.pack("<iii", -60_000, 8, 16)),
+    "offsets that fall": changed(OFFSETS, struct.pack("<iii", 0, 16, 8)),
+    "offsets that fall below nothing": changed(OFFSETS, struct.pack("<iii", 0, 2**31 - 1, -5)),
+    "more rows than offsets": changed(q(2, 0), q(60_000, 0)),
+    "rows without end": changed(q(2, 0), q(2**62, 0)),
+    "rows below nothing": changed(q(2, 0), q(-2, 0)),
+    "rows that are all null": changed(q(2, 0), q(2, 2)),
+    "more nulls than rows": changed(q(2, 0), q(2, 2**40)),
+    "a batch longer than its column": changed(q(2), q(3), nth=1),
+    "a buffer outside": changed(q(0, 12), q(1 << 20, 12)),
+    "a buffer that wraps around": changed(q(0, 12), q(2**63 - 8, 12)),
+    "a buffer before the body": changed(q(0, 12), q(-8, 12)),
+    "a buffer of negative length": changed(q(0, 12), q(0, -12)),
+    "a buffer of any length": changed(q(0, 12), q(0, 2**62)),
+    "buffers over each other": changed(q(16, 16), q(0, 16)),
+    "a short buffer of offsets": changed(q(0, 12), q(0, 4)),
+    "lz4": good([b"x" * 9_000], "lz4"),
+    "zstd": good([b"x" * 9_000], "zstd"),
+    "lz4 that claims a terabyte": changed(q(9_000), q(1 << 40), good([b"x" * 9_000], "lz4")),
+    "lz4 that claims less than nothing": changed(q(9_000), q(-9_000), good([b"x" * 9_000], "lz4")),
+    "a schema": bytes(talk.INTAKE.serialize().to_pybytes()),
+    "a dictionary": dictionary(),
+    "another schema": bytes(pa.record_batch([pa.array([1])], names=["x"]).serialize().to_pybytes()),
+    "sixty lists deep": listed(),
+    "no metadata": b"\xff\xff\xff\xff" + struct.pack("<i", 0),
+    "negative metadata": b"\xff\xff\xff\xff" + struct.pack("<i", -8) + bytes(64),
+    "metadata without end": b"\xff\xff\xff\xff" + struct.pack("<i", 2**31 - 8) + bytes(64),
+    "large metadata": b"\xff\xff\xff\xff" + struct.pack("<i", 1 << 20) + bytes(1 << 20),
+    "metadata of nothing": b"\xff\xff\xff\xff" + struct.pack("<i", 1 << 12) + bytes(1 << 12),
+    "metadata of ones": b"\xff\xff\xff\xff" + struct.pack("<i", 1 << 12) + b"\xff" * (1 << 12),
+    "more body than was said": good() + bytes(64),
+    "nothing": b"",
+    "too many rows": good([b""] * (talk.ROWS_COUNT_MAX + 1)),
+    "a null": good([b"x", None]),
+}
+# fmt: on
+
+
+def written(at: str, body: bytes) -> bytes:
+    """What a feed answers to this."""
+    host, port = at.split(":")
+    with socket.create_connection((host, int(port)), 5) as made:
+        made.settimeout(10)
+        made.sendall(talk.HELLO + ASK + talk.frame(Kind.ROWS, body))
+        made.shutdown(socket.SHUT_WR)
+        found = b""
+        while part := made.recv(65_536):
+            found += part
+        return found
+
+
+@pytest.mark.parametrize("what", ATTACKS)
+def test_a_writer_that_lies_is_refused_and_counted_and_the_feed_goes_on(
+    tmp_path: Path, what: str
+) -> None:
+    with Served(tmp_path) as door:
+        answer = written(door.at, ATTACKS[what])
+        kind, length = talk.front_read(answer[: talk.FRONT_OCTETS])
+        assert kind is Kind.REFUSED
+        assert talk.said(answer[talk.FRONT_OCTETS :][:length])["why"] == talk.Why.MISUSE
+        assert not door.taken, "nothing of it reaches the group"
+        assert door.counts["drop.rows"] == 1
+        with FeedClient(door.at, 5) as client:
+            client.write("q", 0, 0, 0, [b"", *PAYLOADS])
+        assert door.taken == [("q", 0, 0, 0, [b"", *PAYLOADS])]
+
+
+def test_what_honest_writers_send_is_taken() -> None:
+    for payloads in ([], [b""], [b""] * 9, PAYLOADS, [bytes(2_000_000)], [b"x"] * 65_536):
+        batch = read_batch(good(payloads), talk.INTAKE, talk.ROWS_OCTETS_MAX)  # type: ignore[arg-type]
+        assert batch.column(0).to_pylist() == payloads
+    sliced = pa.record_batch([pa.array([b"a", b"bc", b"d"], pa.binary())], schema=talk.INTAKE)
+    found = read_batch(sliced.slice(1).serialize().to_pybytes(), talk.INTAKE, 1 << 20)
+    assert found.column(0).to_pylist() == [b"bc", b"d"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"partition": 1 << 32}, b"partition="),
+        ({"epoch": 1 << 62}, b"epoch="),
+        ({"query": "q" * 5_000}, b"names its query"),
+        ({"query": "\ud800"}, b"names its query"),
+        ({"query": 7}, b"names its query"),
+    ],
+)
+def test_names_and_numbers_that_do_not_fit_are_refused(
+    tmp_path: Path, asked: dict[str, object], words: bytes
+) -> None:
+    told = {"do": "rows", "query": "q", "partition": 0, "epoch": 0, "first_row": 0, **asked}
+    with Served(tmp_path) as door:
+        host, port = door.at.split(":")
+        with socket.create_connection((host, int(port)), 5) as made:
+            made.sendall(talk.HELLO + talk.told(Kind.ASK, **told) + talk.frame(Kind.ROWS, good()))
+            assert words in made.recv(65_536)
+        assert not door.taken
+
+
+MANGLE = """
+import random, sys
+from tests.feed.test_hostile import *
+dice = random.Random(int(sys.argv[1]))
+plain = good([bytes([n]) * n for n in range(40)])
+some = [message(n, b"m" * 20 * n) for n in range(1, 60)]
+coded = rows.encoded(rows.messages_rows(some, 0, "g", "life", 1))
+view = rows.encoded(rows.row(place=1, kind="view", group="g", members=["a#1", "b#2"]))
+for _ in range(4000):
+    whole = dice.choice((plain, coded, view))
+    octets = bytearray(whole)
+    for _ in range(dice.choice((1, 1, 2, 8))):
+        width, at = dice.choice((1, 2, 4, 8)), dice.randrange(len(octets))
+        value = dice.choice((0, 1, 255, 127, 128, dice.randrange(256)))
+        octets[at : at + width] = bytes([value]) * min(width, len(octets) - at)
+    if dice.random() < 0.1:
+        del octets[dice.randrange(len(octets)) :]
+    try:
+        if whole is plain:
+            read_batch(bytes(octets), talk.INTAKE, 1 << 20).column(0).to_pylist()
+        else:
+            found = rows.decoded(bytes(octets))
+            found.to_pylist()
+    except BadRows:
+        pass
+"""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_mangled_messages_never_end_the_process(seed: int) -> None:
+    """In a process of its own: a wrong offset would end this one."""
+    done = subprocess.run(
+        [sys.executable, "-c", MANGLE, str(seed)], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+# -- a feed that lies to its readers --------------------------------------------------------------
+
+
+class Liar:
+    """Answers each asking as the test says."""
+
+    def __init__(self, answer: Callable[[dict[str, object]], bytes]) -> None:
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.at = f"127.0.0.1:{self._server.getsockname()[1]}"
+        self._answer = answer
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                made, _ = self._server.accept()
+            except OSError:
+                return
+            with made:
+                stream = made.makefile("rb")
+                with contextlib.suppress(OSError):
+                    stream.read(len(talk.HELLO))
+                    while start := stream.read(talk.FRONT_OCTETS):
+                        _, length = talk.front_read(start)
+                        made.sendall(self._answer(talk.said(stream.read(length))))
+
+    def close(self) -> None:
+        self._server.close()
+
+
+KNOWN = {"first": 1, "end": 9, "last": 9, "group": "g", "life": "x", "stretches": [["x", 0, 1]]}
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        {},
+        {**KNOWN, "first": "1"},
+        {**KNOWN, "end": None},
+        {**KNOWN, "last": -1},
+        {**KNOWN, "stretches": [["x", 0]]},
+        {**KNOWN, "stretches": 7},
+        {**KNOWN, "stretches": [["x", "many", 1]]},
+        {**KNOWN, "stretches": [["x", float("inf"), 1]]},
+    ],
+)
+def test_a_feed_that_tells_nonsense_is_no_feed(known: dict[str, object]) -> None:
+    liar = Liar(lambda asked: talk.told(Kind.ANSWER, **known))
+    with FeedClient(liar.at, 0.2) as client, pytest.raises((FeedGone, BadPacket)):
+        client.bounds()
+    liar.close()
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        rows.encoded(rows.row(kind="message")),
+        rows.encoded(rows.row(place=1)),
+        rows.MARK + ATTACKS["an offset far outside"],
+        rows.MARK + ATTACKS["lz4 that claims a terabyte"],
+        b"nonsense",
+        changed(q(8193), q(1 << 40), rows.encoded(rows.row(place=1, kind="x" * 8193)), -1),
+    ],
+)
+def test_a_reader_does_not_believe_its_feed(blob: bytes) -> None:
+    def answer(asked: dict[str, object]) -> bytes:
+        if asked["do"] == "bounds":
+            return talk.told(Kind.ANSWER, **KNOWN)
+        return talk.frame(Kind.ROWS, blob) + talk.told(Kind.END, upto=9)
+
+    liar = Liar(answer)
+    with FeedClient(liar.at, 0.5) as client, pytest.raises(UnisonoError):
+        list(client.read(0, 9))
+    liar.close()
+
+
+def test_false_text_is_refused() -> None:
+    octets = rows.encoded(rows.row(place=1, kind="gap"))
+    with pytest.raises(BadRows, match="UTF"):
+        rows.decoded(changed(b"gap", b"\xff\xfe\xfd", octets))
+
+
+def test_a_mangled_log_is_told_and_not_believed() -> None:
+    octets = bytearray(rows.encoded(rows.messages_rows([message(1)], 0, "g", "x", 1)))
+    dice = random.Random(7)
+    for _ in range(300):
+        del octets[dice.randrange(8, len(octets)) :]
+        with pytest.raises(BadRows):
+            rows.decoded(bytes(octets))
+        octets += dice.randbytes(200)
