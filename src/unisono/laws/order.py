@@ -85,7 +85,7 @@ def causal(history: History) -> list[Violation]:
     found: set[Violation] = set()
     for life in history.lives.values():
         largest: dict[str, int] = {}
-        gone = _Gone()
+        gone = Gone()
         for row in life.told:
             if row.kind == "view":
                 gone.see(row.members or ())
@@ -111,7 +111,7 @@ def causal(history: History) -> list[Violation]:
     return sorted(found)
 
 
-class _Gone:
+class Gone:
     """Of whom nothing is needed any more, since components merged without them."""
 
     def __init__(self) -> None:

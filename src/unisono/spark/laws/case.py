@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 
 from unisono.spark.laws.columns import NUMBER_MAX, Array, Codes, Said, joined
-from unisono.spark.laws.plan import LifePlan, Shard, Stretch
+from unisono.spark.laws.plan import HistoryPlan, LifePlan, Shard, Stretch
 from unisono.spark.laws.reading import groups_again, said_again
 from unisono.spark.laws.survey import Piece
 from unisono.trace.checks import LEVELS
-from unisono.trace.history import Life
+from unisono.trace.history import Cut, Life
 
 RELIABLE, AGREED = LEVELS["reliable"], LEVELS["agreed"]
 
@@ -29,10 +29,12 @@ class Told:
     """Where in `said` a stretch begins."""
     message: Array
     """By row: its message's place in the table, -1 for one of another shard."""
-    base: Array
-    """By source: it owes the numbers above. The largest number when it owes nothing."""
     based: Array
-    """By source: whether there is a base."""
+    """By source: whether a view of the life knows it."""
+    base: Array
+    """By source where it is known: its obligations begin above, until a cut says otherwise."""
+    cuts: dict[int, tuple[Cut, ...]]
+    """By source."""
 
     @cached_property
     def deliveries(self) -> Array:
@@ -42,6 +44,30 @@ class Told:
     @cached_property
     def sends(self) -> Array:
         return np.flatnonzero(self.said.send & (self.message >= 0))
+
+    def owes(self, source: Array, number: Array) -> Array:
+        """By message, whether it should have it, if others have it."""
+        owed: Array = self.based[source]
+        for code, cuts in self.cuts.items():
+            for cut in cuts:
+                owed &= (source != code) | (number <= cut.after) | (number > cut.upto)
+        return owed
+
+    def base_at(self, source: int, pos: Array) -> Array:
+        """Its base for a source at each of these positions."""
+        base = np.full(len(pos), self.base[source])
+        for cut in self.cuts.get(source, ()):
+            np.maximum(base, np.where(pos >= cut.step, cut.upto, 0), out=base)
+        return base
+
+    def bases(self, rows: Array) -> Array:
+        """By row its base for the row's source; 0 where it has none."""
+        source = self.said.source[rows]
+        base: Array = self.base[source]
+        for code in self.cuts:
+            mine = np.flatnonzero(source == code)
+            base[mine] = self.base_at(code, self.said.pos[rows[mine]])
+        return base
 
     def stretches(self) -> Iterator[tuple[int, int, Stretch]]:
         """Each stretch with the rows where it begins and ends."""
@@ -141,14 +167,15 @@ class Case:
     def _told(self, plan: LifePlan, life: Life, stretches: list[Stretch], said: Said) -> Told:
         keys = [self.codes.key(code) for code in range(len(self.codes.names))]
         bases = [life.base(key) for key in keys]
-        base = np.array([NUMBER_MAX if each is None else each for each in bases], np.int64)
         based = np.array([each is not None for each in bases], np.bool_)
+        base = np.array([each or 0 for each in bases], np.int64)
+        cuts = {code: life.cuts[key] for code, key in enumerate(keys) if key in life.cuts}
         starts = []
         at = 0
         for stretch in stretches:
             starts.append((at, stretch))
             at += sum(piece.count for piece in stretch.pieces)
-        return Told(plan, life, said, starts, self.places(said), base, based)
+        return Told(plan, life, said, starts, self.places(said), based, base, cuts)
 
     # -- what everyone had -----------------------------------------------------------------------
 
@@ -163,6 +190,15 @@ class Case:
     def had(self) -> list[Array]:
         """By life: the position of its first delivery of each message, -1 for none."""
         return [self.first(told, told.deliveries) for told in self.told]
+
+    @cached_property
+    def again(self) -> list[Array]:
+        """By life: the messages that it delivered more than once."""
+        return [
+            np.unique(told.message[told.deliveries][told.said.pos[told.deliveries] != first])
+            for told, had in zip(self.told, self.had, strict=True)
+            for first in (had[told.message[told.deliveries]],)
+        ]
 
     def at_level(self, told: Told, level: int) -> Array:
         """Its deliveries of this level or above."""
@@ -182,23 +218,25 @@ class Case:
     @cached_property
     def missing(self) -> list[Array]:
         """By life, for one that is correct: messages that someone delivered and it did not, though
-        their number is above its base."""
+        it owes them."""
         anyone = np.zeros(self.count, np.bool_)
         for had in self.had:
             anyone |= had >= 0
         none = np.empty(0, np.int64)
         return [
-            np.flatnonzero(anyone & (had < 0) & (self.number > told.base[self.source]))
-            if told.life.correct
-            else none
+            self.owed(told, np.flatnonzero(anyone & (had < 0))) if told.life.correct else none
             for told, had in zip(self.told, self.had, strict=True)
         ]
+
+    def owed(self, told: Told, messages: Array) -> Array:
+        """Those of the messages that a life owes."""
+        return messages[told.owes(self.source[messages], self.number[messages])]
 
 
 def _read(shard: Shard, ordered: bool) -> Iterator[Said]:
     for stretches in shard.stretches:
         pieces = [piece for stretch in stretches for piece in stretch.pieces]
-        parts = said_of(shard, pieces)
+        parts = said_of(shard.plan, pieces)
         yield joined(list(map(_only_ordered, parts) if ordered else parts))
 
 
@@ -209,9 +247,9 @@ def _only_ordered(said: Said) -> Said:
     return rows
 
 
-def said_of(shard: Shard, pieces: list[Piece]) -> Iterator[Said]:
+def said_of(plan: HistoryPlan, pieces: list[Piece]) -> Iterator[Said]:
     """The rows of pieces, in their order."""
-    codes, plan = shard.plan.codes, shard.plan
+    codes = plan.codes
     at = 0
     while at < len(pieces):
         file = pieces[at].file

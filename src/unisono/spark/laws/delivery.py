@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from unisono.laws.delivery import _parting
+from unisono.laws.delivery import _apart, _parting
 from unisono.spark.laws.case import RELIABLE, Case, Told
 from unisono.spark.laws.columns import Array
+from unisono.trace.checks import VIEWS
 from unisono.trace.history import ALIVE, DEPARTED, VANISHED, Life
 
 Suspects: TypeAlias = Mapping[int, Array]
@@ -40,8 +41,12 @@ def no_creation(case: Case) -> Suspects:
         wrong &= known
         if not known.all():
             wrong |= ~known & (excused[places] | unlike[places])
-        source = told.said.source[rows]
-        wrong |= told.said.number[rows] <= np.where(told.based, told.base, -1)[source]
+        for code, cuts in told.cuts.items():
+            mine = told.said.source[rows] == code
+            for cut in cuts:
+                number = told.said.number[rows]
+                before = (number > cut.after) & (number <= cut.upto)
+                wrong |= mine & before & (told.said.pos[rows] > cut.step)
         suspects[life] = places[wrong]
     return suspects
 
@@ -101,11 +106,14 @@ def agreement(case: Case) -> Suspects:
     for life, (told, missing) in enumerate(zip(case.told, case.missing, strict=True)):
         owed = np.zeros(len(missing), np.bool_)
         if len(missing):
-            for other, theirs in zip(case.told, case.reliably, strict=True):
-                if other is not told and other.life.correct:
-                    until = _until(other.life, told.life)
-                    first = theirs[missing]
-                    owed |= (first >= 0) & (first < until)
+            for other, theirs in enumerate(case.told):
+                if theirs is not told and theirs.life.correct:
+                    until = _until(theirs.life, told.life)
+                    first = case.reliably[other][missing]
+                    here = (first >= 0) & (first < until)
+                    for start, end in _apart(theirs.life, told.life):
+                        here &= (first < start) | (first >= end)
+                    owed |= here | np.isin(missing, case.again[other])
         suspects[life] = missing[owed]
     return suspects
 
@@ -139,11 +147,11 @@ def safe(case: Case) -> Suspects:
     for told in case.told:
         rows = told.deliveries
         rows = rows[(told.said.service[rows] == code) & lacks[told.message[rows]]]
-        starts = np.array([row.step for row in told.life.views], np.int64)
-        view = np.searchsorted(starts, told.said.pos[rows]) - 1
+        views = [row for row in told.life.rows if row.kind in VIEWS]
+        view = np.searchsorted([row.step for row in views], told.said.pos[rows]) - 1
         for at in np.unique(view[view >= 0]).tolist():
             places = told.message[rows[view == at]]
-            for member in told.life.views[at].members or ():
+            for member in views[at].members or ():
                 life = keys.get(member)
                 if life is not None and len(case.missing[life]):
                     parts.setdefault(life, []).append(places[np.isin(places, case.missing[life])])
@@ -157,8 +165,11 @@ def progress(case: Case) -> Suspects:
     suspects = {}
     for life, (told, had) in enumerate(zip(case.told, case.had, strict=True)):
         if told.life.end == ALIVE and told.life.inside and len(asked):
-            base = np.where(told.based, told.base, 0)[case.source[asked]]
-            suspects[life] = asked[(had[asked] < 0) & (case.number[asked] > base)]
+            missing = asked[had[asked] < 0]
+            # Whom no view knows is asked for as well.
+            unknown = ~told.based[case.source[missing]]
+            owed = unknown | told.owes(case.source[missing], case.number[missing])
+            suspects[life] = missing[owed]
     return suspects
 
 
@@ -166,24 +177,34 @@ def progress(case: Case) -> Suspects:
 
 
 def virtual_synchrony(case: Case) -> Suspects:
-    passages: dict[tuple[str, str], dict[int, tuple[int, int]]] = {}
+    passages: dict[tuple[str, str], dict[int, Passage]] = {}
     for life, told in enumerate(case.told):
-        views = told.life.views
-        for one, two in itertools.pairwise(views):
+        for one, two in itertools.pairwise(told.life.views):
             mine = passages.setdefault((one.view, two.view), {})
-            mine.setdefault(life, (one.step, two.step))
+            mine.setdefault(life, Passage(one.step, two.step, two.stayed))
     parts: dict[int, list[Array]] = {}
     for by_life in passages.values():
         if len(by_life) > 1:
-            for life, places in _apart(case, by_life).items():
+            for life, places in _not_between(case, by_life).items():
                 parts.setdefault(life, []).append(places)
     return {life: np.concatenate(places) for life, places in parts.items()}
 
 
-def _apart(case: Case, by_life: Mapping[int, tuple[int, int]]) -> Suspects:
+class Passage(NamedTuple):
+    """A life's way from a view to the next."""
+
+    start: int
+    end: int
+    stayed: tuple[str, ...] | None
+
+
+def _not_between(case: Case, by_life: Mapping[int, Passage]) -> Suspects:
     """Of lives that went together from one view to the next, what some delivered between and one
     did not."""
-    between = {life: _between(case.told[life], *steps) for life, steps in by_life.items()}
+    between = {
+        life: _between(case.told[life], passage.start, passage.end)
+        for life, passage in by_life.items()
+    }
     count = sum(map(len, between.values()))
     if not count:
         return {}
@@ -194,17 +215,24 @@ def _apart(case: Case, by_life: Mapping[int, tuple[int, int]]) -> Suspects:
     else:
         table, local = np.arange(case.count), between
     had = {life: np.zeros(len(table), np.bool_) for life in between}
-    anyone = np.zeros(len(table), np.bool_)
     for life, each in local.items():
         had[life][each] = True
-        anyone |= had[life]
     suspects = {}
     for life, mine in had.items():
-        lacking = table[anyone & ~mine]
-        if len(lacking):
-            owed = case.number[lacking] > case.told[life].base[case.source[lacking]]
-            suspects[life] = lacking[owed]
+        anyone = np.zeros(len(table), np.bool_)
+        for other, theirs in had.items():
+            if _together(case, by_life, life, other):
+                anyone |= theirs
+        suspects[life] = case.owed(case.told[life], table[anyone & ~mine])
     return suspects
+
+
+def _together(case: Case, by_life: Mapping[int, Passage], one: int, two: int) -> bool:
+    """Whether each is in the other's transitional set, where it is told."""
+    return all(
+        by_life[life].stayed is None or case.told[other].plan.key in (by_life[life].stayed or ())
+        for life, other in ((one, two), (two, one))
+    )
 
 
 def _between(told: Told, start: int, end: int) -> Array:

@@ -163,7 +163,7 @@ def _fallen_again(at: int, parts: Parts, again: Array) -> list[Fallen]:
                 pieces[piece.file, piece.group, piece.start] = piece
     last: int | None = None
     fallen: list[Fallen] = []
-    for said in said_of(parts[0].shard, [pieces[place] for place in sorted(pieces)]):
+    for said in said_of(parts[0].shard.plan, [pieces[place] for place in sorted(pieces)]):
         rows = np.flatnonzero(~said.send & (said.level >= AGREED))
         rows = rows[~np.isin(said.pos[rows], again)]
         last, some = places_fallen(said, rows, last)
@@ -249,11 +249,13 @@ def gap_free(plan: HistoryPlan, parts: Parts) -> list[Violation]:
     for at, life in enumerate(plan.lives):
         own = places.all_spans([part.said.own[at] for part in parts])
         lacking = places.without(known[lineage[life.key]], own)
-        for part in parts if len(lacking) else ():
-            jumps = part.said.jumps[at]
+        jumped = [part.said.jumps[at] for part in parts]
+        for jumps in (*jumped, places.view_jumps(plan, life)) if len(lacking) else ():
             found = places.first_in(lacking, jumps)
             for row in np.flatnonzero(found != NUMBER_MIN).tolist():
-                message = f"{plan.codes.key(int(jumps.source[row]))}:{int(jumps.number[row])}"
+                source = int(jumps.source[row])
+                named = source >= 0
+                message = f"{plan.codes.key(source)}:{int(jumps.number[row])}" if named else ""
                 holes.append((life.key, message, int(found[row])))
     read: dict[int, Case] = {}
     told = []

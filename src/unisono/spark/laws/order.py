@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from heapq import nsmallest
 from typing import Final, NamedTuple
@@ -9,9 +10,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from unisono.laws import VIOLATIONS_MAX, Violation
+from unisono.laws.order import Gone
 from unisono.spark.laws.case import Case, Told
 from unisono.spark.laws.columns import NUMBER_MAX, Array
 from unisono.spark.laws.survey import CAUSAL, FIFO
+from unisono.trace.history import Life
 
 ROWS_AT_ONCE: Final = 50_000
 """Where a law is broken everywhere, so many violations are named before most are forgotten."""
@@ -57,7 +60,7 @@ def fifo(case: Case) -> tuple[list[Violation], list[Asked]]:
         found += first_told(np.flatnonzero(late), after)
         source, number = told.said.source[rows], told.said.number[rows]
         begun = (earlier > 0) | told.based[source]
-        before = np.maximum(earlier, np.where(told.based, told.base, 0)[source])
+        before = np.maximum(earlier, told.bases(rows))
         # Between a number and the next there is none.
         jumps = np.flatnonzero(~late & begun & (number - 1 > before))
         holes = known.above(source[jumps], before[jumps])
@@ -148,6 +151,8 @@ class _Hearing(NamedTuple):
     """Deliveries of the shard's messages with that level."""
     sends: Array
     """The first sends of the shard's messages with that level."""
+    gone: dict[str, list[tuple[int, int]]]
+    """By source, from which position on to which nothing is needed of it."""
 
 
 def causal(case: Case) -> list[Violation]:
@@ -160,7 +165,8 @@ def causal(case: Case) -> list[Violation]:
         for hearing, mine in zip(hearings, had, strict=True):
             own = hearing.told.plan.code == source
             rows = hearing.sends
-            need[hearing.told.message[rows]] = _own(hearing.told)[rows] if own else mine[rows]
+            knew = _own(hearing.told)[rows] if own else _adopted(case, hearing, source, mine[rows])
+            need[hearing.told.message[rows]] = knew
         if not need.any():
             continue
         for hearing, mine in zip(hearings, had, strict=True):
@@ -168,8 +174,11 @@ def causal(case: Case) -> list[Violation]:
             if told.based[source]:
                 rows = hearing.rows
                 needed = need[told.message[rows]]
-                enough = np.maximum(mine[rows], told.base[source])
-                found += _early(case, told, source, rows[needed > enough], need)
+                enough = np.maximum(mine[rows], told.base_at(source, told.said.pos[rows]))
+                early = needed > enough
+                for start, end in hearing.gone.get(case.codes.key(source), ()):
+                    early &= (told.said.pos[rows] < start) | (told.said.pos[rows] >= end)
+                found += _early(case, told, source, rows[early], need)
     return nsmallest(VIOLATIONS_MAX, found)
 
 
@@ -182,7 +191,18 @@ def _hearing(told: Told) -> _Hearing:
     if (np.diff(told.message[sends]) <= 0).any():
         _, first = np.unique(told.message[sends], return_index=True)
         sends = sends[first]
-    return _Hearing(told, heard, rows, sends)
+    return _Hearing(told, heard, rows, sends, _gone(told.life))
+
+
+def _gone(life: Life) -> dict[str, list[tuple[int, int]]]:
+    spans: dict[str, list[tuple[int, int]]] = {}
+    gone = Gone()
+    bounds = [*(row.step for row in life.views), NUMBER_MAX]
+    for row, (_, end) in zip(life.views, itertools.pairwise(bounds), strict=True):
+        gone.see(row.members or ())
+        for source in gone.who:
+            spans.setdefault(source, []).append((row.step, end))
+    return spans
 
 
 def _running(hearing: _Hearing, source: int) -> Array:
@@ -196,6 +216,16 @@ def _running(hearing: _Hearing, source: int) -> Array:
         part = before[start:end]
         np.maximum.accumulate(part, out=part)
     return before
+
+
+def _adopted(case: Case, hearing: _Hearing, source: int, heard: Array) -> Array:
+    """By send what the life knew of a source: what it had heard, or adopted with a cut."""
+    told, key = hearing.told, case.codes.key(source)
+    pos = told.said.pos[hearing.sends]
+    for cut in told.cuts.get(source, ()):
+        floor = case.plan.floors[key, cut.upto]
+        heard = np.maximum(heard, np.where(pos > cut.step, floor, 0))
+    return heard
 
 
 def _own(told: Told) -> Array:

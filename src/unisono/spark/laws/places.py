@@ -18,7 +18,9 @@ from unisono.laws.places import lineages
 from unisono.spark.laws.case import AGREED, Case, Told
 from unisono.spark.laws.columns import NUMBER_MIN, Array
 from unisono.spark.laws.order import first_told
+from unisono.spark.laws.plan import HistoryPlan, LifePlan
 from unisono.trace.checks import LEVELS
+from unisono.trace.history import cut_of
 
 SAFE: Final = LEVELS["safe"]
 
@@ -155,6 +157,21 @@ def _jumps(told: Told) -> Jumps:
     over = (last != NUMBER_MIN) & (said.seq[rows] - 1 > last)
     rows, last = rows[over], last[over]
     return Jumps(said.source[rows], said.number[rows], last, said.seq[rows])
+
+
+def view_jumps(plan: HistoryPlan, life: LifePlan) -> Jumps:
+    """Views without a cut whose place is above the largest before; they have no message, and may
+    not pass over their own place either."""
+    found: list[tuple[int, int, int, int]] = []
+    viewed = NUMBER_MIN
+    for row in plan.history.lives[life.key].views:
+        if row.seq is None:
+            continue
+        before = max(viewed, life.view_places[row.step])
+        if before != NUMBER_MIN and row.seq > before and not cut_of(row.detail):
+            found.append((-1, 0, before, row.seq + 1))
+        viewed = max(viewed, row.seq)
+    return Jumps(*np.array(found, np.int64).reshape(-1, 4).T)
 
 
 # -- spans ---------------------------------------------------------------------------------------

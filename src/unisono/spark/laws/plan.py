@@ -50,6 +50,8 @@ class LifePlan:
     octets: int
     span_us: int
     """From its first message to its last."""
+    view_places: dict[int, int]
+    """By the step of a view that has a place, the largest place delivered at before."""
     ended_us: int
     """The time of its end, or of its last row where it has none."""
     views: int
@@ -62,7 +64,8 @@ class HistoryPlan:
     """What every shard of a history needs to know of the whole."""
 
     history: History
-    """All that is told in few rows: views, receipts, ends; and nothing that was said."""
+    """All that is told in few rows: views, receipts, ends; and of what was said only the deliveries
+    with the largest numbers before views with a cut, which say from where on a cut counts."""
     codes: Codes
     files: list[File]
     recovered: set[int]
@@ -70,6 +73,9 @@ class HistoryPlan:
     """In order of keys."""
     last_sends: list[Row]
     probes: list[Row]
+    floors: dict[tuple[str, int], int]
+    """By sender and number of an entry of a cut, the largest number known of the sender that is not
+    above it, of a message of level causal or above; 0 for none."""
 
     @property
     def named(self) -> tuple[str, str]:
@@ -148,6 +154,7 @@ def planned(run: str, surveys: Sequence[Surveyed]) -> list[HistoryPlan]:
                 lives=sorted(lives, key=lambda life: life.key),
                 last_sends=[strand.last_send for strand in told if strand.last_send],
                 probes=[strand.probe for strand in told if strand.probe],
+                floors={},
             )
         )
     return plans
@@ -175,6 +182,7 @@ def _life(strand: Strand, lut: Array, start: int, codes: Codes) -> LifePlan:
         delivered=strand.delivered,
         octets=strand.octets,
         span_us=(strand.t_high or 0) - (strand.t_low or 0),
+        view_places=strand.view_places,
         ended_us=next(
             (row.t_us for row in strand.few if row.kind in ("leave", "crash")), strand.told_us
         ),
@@ -186,7 +194,7 @@ def _life(strand: Strand, lut: Array, start: int, codes: Codes) -> LifePlan:
 def _rows(life: LifePlan, strand: Strand) -> list[Row]:
     """That it lived, and what it tells in few rows."""
     lived = Row(*strand.history, *life.name, -1, 0, "timer")
-    return [lived, *strand.few]
+    return [lived, *strand.few, *dict.fromkeys(strand.marks)]
 
 
 # -- shards --------------------------------------------------------------------------------------

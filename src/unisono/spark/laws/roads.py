@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from unisono.laws import LAWS, Violation
-from unisono.spark.laws import delivery, folding, places, sequence
+from unisono.spark.laws import delivery, folding, order, places, sequence
 from unisono.spark.laws.case import Case
 from unisono.spark.laws.delivery import Suspects
 from unisono.spark.laws.folding import Parts
@@ -63,14 +63,22 @@ def _screened(
 
 
 ROADS: Final[dict[str, Road]] = {
+    "no_creation": _screened(delivery.no_creation),
     "no_duplication": _screened(delivery.no_duplication),
+    "fifo": Road(order.fifo, folding.fifo),
+    "causal": Road(order.causal, folding.together),
     "total_order": Road(sequence.ordered, folding.total_order),
     "prefix": Road(sequence.ordered, folding.prefix),
     "one_place": Road(places.placed, folding.one_place),
     "uniform_order": Road(places.placed, folding.uniform_order),
+    "gap_free": Road(places.placed, folding.gap_free),
+    "agreement": _screened(delivery.agreement),
     "validity": _screened(delivery.validity),
+    "virtual_synchrony": _screened(delivery.virtual_synchrony),
     "view_order": _of_few("view_order"),
     "self_inclusion": _of_few("self_inclusion"),
+    "safe": _screened(delivery.safe),
+    "progress": _screened(delivery.progress, folding.progress),
 }
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from unisono.spark.laws.columns import DELIVER, NUMBER_MIN, SEND, Array, Codes, Said
 from unisono.spark.laws.reading import IS_FEW, Group, WordedPart, read_group
 from unisono.trace.checks import AFTER_TORN, LEVELS, TOLD_TWICE
+from unisono.trace.history import cut_of
 from unisono.trace.record import Row
 
 FIFO, CAUSAL, AGREED = LEVELS["fifo"], LEVELS["causal"], LEVELS["agreed"]
@@ -52,8 +53,10 @@ class Piece:
     first: Array
     """The first number delivered, 0 for none."""
     last: Array
+    heard: Array
+    """The largest number delivered, 0 for none."""
     fifo: Array
-    """The largest number delivered with level fifo or above, 0 for none."""
+    """The same with level fifo or above."""
     causal: Array
     own: int
     """The largest number sent with level causal or above."""
@@ -94,6 +97,14 @@ class Strand:
     last_send: Row | None = None
     """The send row with the largest number."""
     pieces: list[Piece] = field(default_factory=list)
+    heard: dict[int, tuple[int, Said]] = field(default_factory=dict)
+    """By source, the largest number delivered so far, and rows with its delivery."""
+    marks: list[Row] = field(default_factory=list)
+    """Before each view with a cut, the deliveries with the largest numbers of those it names."""
+    place: int = NUMBER_MIN
+    """The largest place delivered at so far."""
+    view_places: dict[int, int] = field(default_factory=dict)
+    """By the step of a view that has a place, the largest place delivered at before."""
     first_ordered: tuple[int, int] | None = None
     """Source and number of its first ordered delivery."""
     last_seq: int | None = None
@@ -261,10 +272,11 @@ class Survey:
         strand.told_us = int(group.said.t_us[start + last])
         self.found.events += rows
         few = IS_FEW[kind] if mine is None else IS_FEW[kind] & mine
-        strand.few += [
+        rare = [
             group.row(start + row)._replace(step=int(pos[row]))
             for row in np.flatnonzero(few).tolist()
         ]
+        strand.few += rare
         spoke = (kind == SEND) | (kind == DELIVER)
         if mine is not None:
             spoke &= mine
@@ -272,12 +284,38 @@ class Survey:
         said.pos = pos
         if not spoke.all():
             said = said.take(spoke)
+        for row in rare:
+            if row.kind == "view":
+                self._note_view(strand, said, row)
         if len(said):
             mask = None if mine is None else np.packbits(mine).tobytes()
             piece = Piece(*at, start, stop, mask, first_pos, len(said), *numbers_of(said))
             piece.said = said if self._keep else None
             strand.pieces.append(piece)
+            strand.place = max(strand.place, piece.place)
+            for source, number in zip(piece.sources.tolist(), piece.heard.tolist(), strict=True):
+                if number > strand.heard.get(source, (0,))[0]:
+                    strand.heard[source] = number, said
             self._measure(strand, said)
+
+    def _note_view(self, strand: Strand, said: Said, view: Row) -> None:
+        """What the life had delivered before a view, as far as laws ask."""
+        before = said.take(~said.send & (said.pos < view.step))
+        if view.seq is not None:
+            places = before.seq[before.placed]
+            here = int(places.max()) if len(places) else NUMBER_MIN
+            strand.view_places[view.step] = max(strand.place, here)
+        codes, life = self.found.codes, self.found.codes.names[strand.life]
+        for sender in cut_of(view.detail):
+            name, _, incarnation = sender.rpartition("#")
+            source = codes.lives.get((name, int(incarnation)), -1)
+            number, rows = strand.heard.get(source, (0, before))
+            mine = before.take(before.source == source)
+            if len(mine) and int(mine.number.max()) > number:
+                number, rows = int(mine.number.max()), mine
+            if number:
+                at = np.flatnonzero(~rows.send & (rows.source == source) & (rows.number == number))
+                strand.marks.append(rows.row(int(at[0]), life, codes, strand.history))
 
     def _measure(self, strand: Strand, said: Said) -> None:
         codes, life = self.found.codes, self.found.codes.names[strand.life]
@@ -336,12 +374,14 @@ def places_fallen(said: Said, ordered: Array, last: int | None) -> tuple[int | N
 
 def numbers_of(said: Said) -> tuple[Any, ...]:
     """By source: the smallest and largest number, the first and last delivered, and the largest
-    delivered as fifo and as causal; the largest number sent as causal, and the largest place."""
+    delivered, as any, as fifo and as causal. The largest number sent as causal, and the largest
+    place."""
     order = np.argsort(said.source, kind="stable")
     source, number = said.source[order], said.number[order]
     heard = ~said.send[order]
     level = said.level[order]
     starts = np.flatnonzero(np.diff(source, prepend=source[0] - 1))
+    any_level = np.where(heard, number, 0)
     fifo = np.where(heard & (level >= FIFO), number, 0)
     causal = np.where(heard & (level >= CAUSAL), number, 0)
     sent = said.number[said.send & (said.level >= CAUSAL)]
@@ -360,6 +400,7 @@ def numbers_of(said: Said) -> tuple[Any, ...]:
         np.maximum.reduceat(number, starts),
         first,
         last,
+        np.maximum.reduceat(any_level, starts),
         np.maximum.reduceat(fifo, starts),
         np.maximum.reduceat(causal, starts),
         int(sent.max()) if len(sent) else 0,

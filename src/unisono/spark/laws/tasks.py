@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from unisono.laws import LAWS, VIOLATIONS_MAX, Violation
 from unisono.spark.laws.claims import Claims
+from unisono.spark.laws.floors import floors_of
 from unisono.spark.laws.judging import ShardFound, judge_history, judge_shard, verdicts
 from unisono.spark.laws.measuring import measured
 from unisono.spark.laws.plan import HistoryPlan, Limits, overlapping, planned, shards_of
@@ -90,7 +91,7 @@ def judge_small(
 
 def judge_run(run: Run, claimed: Claims, limits: Limits) -> Iterator[pa.RecordBatch]:
     survey = Survey(run.files, limits.piece_rows, keep=True).run()
-    plans = planned(run.name, [survey])
+    plans = _planned(run.name, [survey], claimed)
     found = [
         [judge_shard(shard, claimed_of(claimed, plan)) for shard in shards_of(plan, limits)]
         for plan in plans
@@ -125,7 +126,7 @@ def plan_runs(
             files.sort(key=lambda file: (file.name, file.at))
             mine = [Survey(files, limits.piece_rows, keep=False).run()]
         mine.sort(key=lambda survey: survey.files[0].name)
-        plans = planned(run, mine)
+        plans = _planned(run, mine, claimed)
         bare = []
         for at, plan in enumerate(plans):
             shards = shards_of(plan, limits)
@@ -135,6 +136,14 @@ def plan_runs(
         quarantined = [each for survey in mine for each in survey.quarantined]
         about = RunPlan(bare, sum(survey.events for survey in mine), quarantined)
         yield _step(run, "run", about)
+
+
+def _planned(run: str, surveys: Sequence[Surveyed], claimed: Claims) -> list[HistoryPlan]:
+    plans = planned(run, surveys)
+    for plan in plans:
+        if "causal" in claimed_of(claimed, plan):
+            plan.floors = floors_of(plan)
+    return plans
 
 
 def judge_shards(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
