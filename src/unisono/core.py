@@ -34,7 +34,8 @@ class Cause(Enum):
     MEMORY_LOST = "memory_lost"
     """A majority no longer remembers what it had promised."""
     SUPERSEDED = "superseded"
-    """A later life of the same name has come."""
+    """A later life of the same name is known, as where a clock was set back: come back with a
+    higher incarnation."""
 
 
 # -- events: facts ------------------------------------------------------------------------------
@@ -269,6 +270,8 @@ class Fail:
 
     reason: str
     cause: Cause = Cause.STOPPED
+    known: int = 0
+    """With SUPERSEDED, the incarnation that the group knows: the next one has to be higher."""
 
 
 Effect: TypeAlias = (

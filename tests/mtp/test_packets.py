@@ -134,7 +134,7 @@ def test_the_other_packets_round_trip(
         assert again(kind, packet.body(front)) == packet  # type: ignore[attr-defined]
     for kind, alone in (
         (Kind.JOIN, JoinRequest(member, flag)),
-        (Kind.REFUSE, Refuse(key, flag, words)),
+        (Kind.REFUSE, Refuse(key, flag, words, 1 << 40)),
         (Kind.SEAT, Seat(2, 3, member, key, count, number, flag, count, count)),
     ):
         assert again(kind, alone.body()) == alone  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.net.test_driver import HERE, ME, Diary, Script, told
-from unisono.core import Checkpoint, Deliver, Event, Join, Persist, Restart, Send
+from unisono.core import Checkpoint, Deliver, Effect, Event, Join, Persist, Restart, Send
 from unisono.errors import Misuse, StorageFailed
 from unisono.model import Message
 from unisono.net.driver import Driver
@@ -260,7 +260,7 @@ def test_a_record_that_is_not_safe_stops_the_member_before_what_relies_on_it(
         heard: list[object] = []
         ear.attach(asyncio.get_running_loop(), heard.append)
         said = Message(ME, b"relies on it", 1)
-        relying = [Deliver([said]), Send((ear.address,), [b"relies"])]
+        relying: list[Effect] = [Deliver([said]), Send((ear.address,), [b"relies"])]
         core = Script(lambda event: [effect, *relying])
         driver = Driver(core, Endpoint(HERE), diary, store.append, store.replace)
         driver.start([Join()])

@@ -129,7 +129,10 @@ def test_the_other_packets_round_trip(
         (StateAsk(header, key, few), Writer().u64(key).u16(few).done()),
         (StatePiece(header, key, key, piece), STATE.pack(key, key) + piece),
         *(
-            (Told(code, header, words, member), Writer().text(words).member(member).done())
+            (
+                Told(code, header, words, member, 7),
+                Writer().text(words).member(member).u64(7).done(),
+            )
             for code in (Code.STALE, Code.REFUSE)
         ),
     ]

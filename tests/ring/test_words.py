@@ -49,7 +49,7 @@ def run(first: int, *marks: int) -> bytes:
 
 
 def told(reason: str) -> bytes:
-    return Writer().text(reason).member(A).done()
+    return Writer().text(reason).member(A).u64(0).done()
 
 
 PACKETS = {

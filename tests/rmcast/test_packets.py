@@ -101,7 +101,7 @@ def test_the_other_packets_round_trip(
     assert again(Kind.SEEK, seek.body()) == seek
     announce = Announce(member, 7, number, 9, number, 3)  # type: ignore[arg-type]
     assert again(Kind.ANNOUNCE, announce.body()) == announce
-    refuse = Refuse(3, words, flag)
+    refuse = Refuse(3, words, flag, 1 << 62)
     assert again(Kind.REFUSE, refuse.body()) == refuse
     ask = StateAsk(header, number, 9)
     assert again(Kind.STATE_ASK, ask.body(front)) == ask

@@ -318,7 +318,7 @@ class Group(Feeding):
                 stable.begin(me.incarnation)
             life = self._life = self._made(me, endpoint, stable)
             opened.pop_all()
-        if reason is not None:
+        if reason is not None and self._view is not None:
             self._stream.put(Rejoined(reason, me))
         life.start()
         if not life.driver.finished:
@@ -352,10 +352,12 @@ class Group(Feeding):
         if self._life is not None:
             self._past.update(self._life.counts())
             self._life.counted = True
+            self._known = max(self._known, self._life.driver.known)
+        superseded = self._life is not None and self._life.driver.cause is Cause.SUPERSEDED
         leaving = self._departed is not None
         if reason and self._view is None and f"name {self._name} is taken" in reason:
             reason += ": give another name="
-        again = self.config.rejoin or (bool(reason) and self._began_apart(reason or ""))
+        again = superseded or self.config.rejoin or (reason and self._began_apart(reason))
         if reason is not None and again and not leaving and not self._was_refused():
             self._speaker.end(None)
             if self._rejoining is not None:

@@ -97,6 +97,8 @@ class Driver:
         self.ended_by_core = False
         self.cause: Cause | None = None
         """Why the core stopped, if it did."""
+        self.known = 0
+        """The incarnation that it was superseded by."""
         self.warning = ""
         """Why the member cannot do its work for now; nothing while it can."""
         self.warned: deque[str] = deque(maxlen=WARNED_MAX)
@@ -245,8 +247,8 @@ class Driver:
                 self._warn(text)
             case Depart():
                 self._finish(None)
-            case Fail(reason, cause):
-                self.cause = cause
+            case Fail(reason, cause, known):
+                self.cause, self.known = cause, known
                 self._finish(reason)
 
     def _tell_persisted(self, key: Hashable) -> None:

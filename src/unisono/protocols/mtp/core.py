@@ -182,9 +182,9 @@ class Mtp:
         self._master_us = self.listened_us
         out.append(Arm(Timer.BEAT, self.parameters.beat_us))
 
-    def stop(self, reason: str, out: list[Effect]) -> None:
+    def stop(self, reason: str, out: list[Effect], known: int = 0) -> None:
         self._end(out)
-        out.append(Fail(reason, self.cause))
+        out.append(Fail(reason, self.cause, known))
 
     def depart(self, out: list[Effect]) -> None:
         if self.machine.state is CATCHING_UP:

@@ -115,8 +115,8 @@ def enter(me: Mtp, packet: Confirm, out: list[Effect]) -> None:
 
 
 def give_up(me: Mtp, packet: Refuse, out: list[Effect]) -> None:
-    me.doom(packet.reason, Cause.REFUSED)
-    me.stop(packet.reason, out)
+    me.doom(packet.reason, Cause.SUPERSEDED if packet.known else Cause.REFUSED)
+    me.stop(packet.reason, out, packet.known)
 
 
 def pull(me: Mtp, event: Expired, out: list[Effect]) -> None:

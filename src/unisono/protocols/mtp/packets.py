@@ -275,9 +275,12 @@ class Refuse(NamedTuple):
     key: int
     final: bool
     reason: str
+    known: int = 0
+    """Where it is for its number: the incarnation of this name that is known."""
 
     def body(self) -> bytes:
-        return Writer().u64(self.key).u8(self.final).text(self.reason).done()
+        front = Writer().u64(self.key).u8(self.final).text(self.reason)
+        return front.incarnation(self.known).done()
 
 
 class StateAsk(NamedTuple):

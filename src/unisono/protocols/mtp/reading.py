@@ -215,7 +215,7 @@ def read(kind: int, body: memoryview) -> Packet:
         if kind == Kind.JOIN:
             packet = JoinRequest(reader.member(), _flag(reader))
         elif kind == Kind.REFUSE:
-            packet = Refuse(reader.u64(), _flag(reader), reader.text())
+            packet = Refuse(reader.u64(), _flag(reader), reader.text(), reader.incarnation())
         else:
             packet = Seat(
                 reader.u8(),

@@ -70,13 +70,25 @@ class Usher:
             return
         if key in self.tombs:
             reason = "this life of the member has been in the web before"
-            self._refuse(packet, reason, out, final=True)
+            self._refuse(packet, reason, out, known=packet.member.incarnation)
             return
+        later = self._later_life(packet.member)
         refusal = self._why_not(packet)
-        if refusal:
+        if later:
+            reason = f"a later life of {packet.member.name} is in the web"
+            self._refuse(packet, reason, out, known=later)
+        elif refusal:
             self._refuse(packet, refusal, out)
         elif key in self.joiners or len(self.joiners) < JOINERS_MAX:
             self.joiners[key] = Joiner(packet, core.now_us)
+
+    def _later_life(self, its: Member) -> int:
+        """The incarnation of a member that is the same process, with a higher number."""
+        for member in self._core.web.members.values():
+            if (member.name, member.address) == (its.name, its.address):
+                if member.incarnation > its.incarnation:
+                    return member.incarnation
+        return 0
 
     def _why_not(self, packet: JoinRequest) -> str:
         core, its = self._core, packet.member
@@ -84,8 +96,6 @@ class Usher:
             if member.name != its.name:
                 continue
             watched = core.chair.watched.get(key)
-            if member.address == its.address and member.incarnation > its.incarnation:
-                return f"a later life of {its.name} is in the web"
             lately_us = core.now_us - 3 * core.parameters.beat_us
             alive = watched is None or watched.heard_us >= lately_us
             if member.address != its.address and alive:
@@ -94,10 +104,8 @@ class Usher:
             return f"the web is full: {core.parameters.members_count_max} members"
         return ""
 
-    def _refuse(
-        self, packet: JoinRequest, reason: str, out: list[Effect], final: bool = False
-    ) -> None:
-        body = Refuse(key_of(packet.member), final, reason).body()
+    def _refuse(self, packet: JoinRequest, reason: str, out: list[Effect], known: int = 0) -> None:
+        body = Refuse(key_of(packet.member), known > 0, reason, known).body()
         out.append(Send((packet.member.address,), [self._core.door.seal(Kind.REFUSE, body)]))
 
     def turn_away(self, key: int, source: Address, out: list[Effect]) -> None:
@@ -154,7 +162,11 @@ class Usher:
             rival = latest.get(packet.member.name)
             if rival is None or rival.member.incarnation < packet.member.incarnation:
                 latest[packet.member.name] = packet
-        chosen = [packet for packet in latest.values() if not self._why_not(packet)]
+        chosen = [
+            packet
+            for packet in latest.values()
+            if not self._later_life(packet.member) and not self._why_not(packet)
+        ]
         return tuple(
             (packet.member, packet.wants_state and core.with_state)
             for packet in chosen[: max(count, 0)]

@@ -437,8 +437,8 @@ class Site(Desk):
             if not self.congested:
                 self._end(Depart(), out)
 
-    def doom(self, reason: str, cause: Cause = Cause.STOPPED) -> None:
-        self._verdict = self._verdict or Fail(reason, cause)
+    def doom(self, reason: str, cause: Cause = Cause.STOPPED, known: int = 0) -> None:
+        self._verdict = self._verdict or Fail(reason, cause, known)
 
     def _end(self, effect: Effect, out: list[Effect]) -> None:
         self._over = True

@@ -185,8 +185,11 @@ class Desk:
     def everyone(self, code: Code, body: bytes, out: list[Effect]) -> None:
         out.append(Send(EVERYONE, [self.sealed(code, body)]))
 
-    def tell(self, member: Member, code: Code, reason: str, out: list[Effect]) -> None:
-        self.to(member, code, Writer().text(reason).member(member).done(), out)
+    def tell(
+        self, member: Member, code: Code, reason: str, out: list[Effect], known: int = 0
+    ) -> None:
+        body = Writer().text(reason).member(member).incarnation(known).done()
+        self.to(member, code, body, out)
 
     def refuse(self, member: Member, reason: str, out: list[Effect]) -> None:
         self.tell(member, Code.REFUSE, reason, out)

@@ -166,7 +166,8 @@ class Entrance:
                     core.refuse(member, f"the name {member.name} is taken", out)
                 return
             if known.incarnation > member.incarnation:
-                core.tell(member, Code.STALE, "a later life of this member has come", out)
+                reason = "a later life of this member has come"
+                core.tell(member, Code.STALE, reason, out, known.incarnation)
                 return
             if not self._is_certain(member):
                 return

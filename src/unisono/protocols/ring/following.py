@@ -194,6 +194,9 @@ class Following(Election):
         core = self._core
         if packet.member != core.me:
             return
+        if packet.known and not core.stream.has_view:
+            core.doom(packet.reason, Cause.SUPERSEDED, packet.known)
+            return
         refused = packet.code is Code.REFUSE and not core.stream.has_view
         if refused or (packet.code is Code.STALE and not core.is_normal()):
             core.doom(packet.reason, Cause.REFUSED if refused else Cause.EXCLUDED)

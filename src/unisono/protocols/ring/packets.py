@@ -197,6 +197,8 @@ class Told(NamedTuple):
     header: Header
     reason: str
     member: Member
+    known: int = 0
+    """Where it is for its number: the incarnation of its name that is known."""
 
 
 class StateAsk(NamedTuple):
@@ -358,7 +360,7 @@ def _read_small(code: Code, header: Header, reader: Reader) -> Packet:
         ranges = tuple((flat[i], flat[i + 1], flat[i + 2]) for i in range(0, len(flat), 3))
         packet = ResendRequest(header, ranges)
     elif code is Code.STALE or code is Code.REFUSE:
-        packet = Told(code, header, reader.text(), reader.member())
+        packet = Told(code, header, reader.text(), reader.member(), reader.incarnation())
     elif code is Code.STATE_ASK:
         packet = StateAsk(header, reader.u64(), reader.u16())
     else:

@@ -355,11 +355,11 @@ class Rmcast:
         self._disarm(out)
         out.append(Depart())
 
-    def stop(self, reason: str, cause: Cause, out: list[Effect]) -> None:
+    def stop(self, reason: str, cause: Cause, out: list[Effect], known: int = 0) -> None:
         """[RMC A3.21] quit(), with a reason that the application sees."""
         self._tell_end(Status.FAILED, out)
         self._disarm(out)
-        out.append(Fail(reason, cause))
+        out.append(Fail(reason, cause, known))
 
     def _tell_end(self, how: Status, out: list[Effect]) -> None:
         """Our last header says of ourselves that we failed or left: nobody waits to find out."""

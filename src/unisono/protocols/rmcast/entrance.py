@@ -312,8 +312,15 @@ class Entrance:
         known = core.roster.peers.get(key)
         if key in core.roster.tombs or (known is not None and known.status is not Status.MEMBER):
             words = f"{seeker} was a member before; join again as a new incarnation"
-            return Refuse(key, words, final=True)
+            return Refuse(key, words, True, seeker.incarnation)
         namesake = core.roster.find(seeker.name)
+        if (
+            namesake is not None
+            and namesake.member.address == seeker.address
+            and namesake.member.incarnation > seeker.incarnation
+        ):
+            words = f"a later life of {seeker.name} is known; join again as a new incarnation"
+            return Refuse(key, words, True, namesake.member.incarnation)
         if namesake is not None and namesake.key != key:
             who = f"{namesake.member} at {namesake.member.address}"
             return Refuse(key, f"the name {seeker.name} is taken by {who}")

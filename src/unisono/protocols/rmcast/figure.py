@@ -119,7 +119,8 @@ def enter(me: Rmcast, packet: Welcome, out: list[Effect]) -> None:
 
 
 def give_up(me: Rmcast, packet: Refuse, out: list[Effect]) -> None:
-    me.stop(packet.reason, Cause.REFUSED, out)
+    cause = Cause.SUPERSEDED if packet.known else Cause.REFUSED
+    me.stop(packet.reason, cause, out, packet.known)
 
 
 def adopt(me: Rmcast, event: object, out: list[Effect]) -> None:

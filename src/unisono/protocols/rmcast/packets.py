@@ -199,13 +199,16 @@ class Refuse:
     reason: str
     final: bool = False
     """Asking again is of no use."""
+    known: int = 0
+    """Where it is for its number: the incarnation of this name that is known."""
 
     def body(self) -> bytes:
-        return Writer().u32(self.joiner).text(self.reason).u8(self.final).done()
+        front = Writer().u32(self.joiner).text(self.reason).u8(self.final)
+        return front.incarnation(self.known).done()
 
     @staticmethod
     def read(reader: Reader) -> Refuse:
-        return Refuse(reader.u32(), reader.text(), bool(reader.u8()))
+        return Refuse(reader.u32(), reader.text(), bool(reader.u8()), reader.incarnation())
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,80 @@
+"""A clock that was set back: a life is never taken for a former one, and is not shut out."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import unisono
+from tests.net.ear import free_port
+from unisono.net import identity
+
+pytestmark = pytest.mark.real
+
+DAY_NS = 86_400 * 10**9
+
+
+async def until(done: Callable[[], bool], within_s: float = 15) -> None:
+    async with asyncio.timeout(within_s):
+        while not done():
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("protocol", ["rmcast", "mtp", "ring"])
+def test_who_comes_back_a_day_earlier_is_told_and_comes_back_higher(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """b is killed, and its next process begins with the clock a day back, at the same address."""
+
+    async def story() -> None:
+        port, own = free_port(), free_port()
+        peers = [f"127.0.0.1:{port}", f"127.0.0.1:{own}"]
+        common: dict[str, Any] = {"protocol": protocol, "peers": peers, "join_s": 20}
+        common["rejoin"] = False
+        master: dict[str, Any] = {"options": {"master": 1}} if protocol == "mtp" else {}
+        at_a, at_b = f"127.0.0.1:{port}", f"127.0.0.1:{own}"
+        async with unisono.join("g", name="a", bind=at_a, **common, **master) as a:
+            b = await unisono.join("g", name="b", bind=at_b, **common)
+            await until(lambda: len(a.members) == 2)
+            first = b.me
+            assert b._life is not None
+            b._life.driver.close()  # killed: it says nothing more
+            b._life.close()
+            now_ns = time.time_ns
+            monkeypatch.setattr(time, "time_ns", lambda: now_ns() - DAY_NS)
+            monkeypatch.setattr(identity, "_last_incarnation", 0)
+            async with unisono.join("g", name="b", bind=at_b, **common) as again:
+                assert again.me.incarnation > first.incarnation, "though its clock says less"
+                await until(lambda: again.me in a.members and first not in a.members)
+                await again.multicast(b"here")
+                async with asyncio.timeout(15):
+                    async for item in a:
+                        if isinstance(item, unisono.Message) and item.payload == b"here":
+                            assert item.sender == again.me
+                            break
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_with_a_stable_file_the_next_life_is_higher_from_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        numbers = []
+        now_ns = time.time_ns
+        for day in range(3):
+            then_ns = now_ns() - day * DAY_NS
+            monkeypatch.setattr(time, "time_ns", partial(int, then_ns))
+            monkeypatch.setattr(identity, "_last_incarnation", 0)
+            place, file = [f"127.0.0.1:{free_port()}"], str(tmp_path / "b")
+            async with unisono.join("g", name="b", peers=place, stable=file) as b:
+                numbers.append(b.me.incarnation)
+        assert numbers == sorted(set(numbers))
+
+    asyncio.run(asyncio.wait_for(story(), 60))
