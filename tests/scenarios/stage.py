@@ -225,6 +225,10 @@ class Stage:
         self.do_crash(name)
         self.actors[name].records.clear()
 
+    def do_number(self, name: str, incarnation: str) -> None:
+        """Its next life has this one: a clock may have been set."""
+        self.actors[name].incarnation = int(incarnation) - 1
+
     def do_cut(self, *names: str) -> None:
         """`cut a b` both ways; `cut a > b` from a to b only."""
         if ">" in names:
@@ -398,8 +402,9 @@ class Stage:
                 self.say(f"{actor.name} adopts [{state.decode()}]")
             case Warn(text):
                 self.say(f"{actor.name} warns: {text}" if text else f"{actor.name} warns no more")
-            case Fail(reason):
-                self.say(f"{actor.name} stops: {reason}")
+            case Fail(reason, _, known):
+                higher = f"; known is {actor.name}#{known}" if known else ""
+                self.say(f"{actor.name} stops: {reason}{higher}")
             case Depart():
                 self.say(f"{actor.name} has left")
 

@@ -164,6 +164,8 @@ class Council:
             return
         known = self.seats.get(seat.rank)
         if known is not None and seat.member.name == known.member.name and seat.life < known.life:
+            if seat.member.incarnation < known.member.incarnation:
+                core.chair.usher.tell_later(seat.member, known.member.incarnation, out)
             return
         self.seats[seat.rank] = Seated(seat.member, core.now_us, seat.web, seat.leads, seat.life)
         if seat.web and seat.life > self._left.get(seat.rank, seat.life):

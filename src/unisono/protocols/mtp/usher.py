@@ -70,15 +70,13 @@ class Usher:
             return
         if key in self.tombs:
             reason = "this life of the member has been in the web before"
-            self._refuse(packet, reason, out, known=packet.member.incarnation)
+            self._refuse(packet.member, reason, out, packet.member.incarnation)
             return
-        later = self._later_life(packet.member)
         refusal = self._why_not(packet)
-        if later:
-            reason = f"a later life of {packet.member.name} is in the web"
-            self._refuse(packet, reason, out, known=later)
+        if later := self._later_life(packet.member):
+            self.tell_later(packet.member, later, out)
         elif refusal:
-            self._refuse(packet, refusal, out)
+            self._refuse(packet.member, refusal, out)
         elif key in self.joiners or len(self.joiners) < JOINERS_MAX:
             self.joiners[key] = Joiner(packet, core.now_us)
 
@@ -104,9 +102,14 @@ class Usher:
             return f"the web is full: {core.parameters.members_count_max} members"
         return ""
 
-    def _refuse(self, packet: JoinRequest, reason: str, out: list[Effect], known: int = 0) -> None:
-        body = Refuse(key_of(packet.member), known > 0, reason, known).body()
-        out.append(Send((packet.member.address,), [self._core.door.seal(Kind.REFUSE, body)]))
+    def tell_later(self, member: Member, known: int, out: list[Effect]) -> None:
+        """It has a lower number than a life of its name that is known: its clock was set back, or
+        it is late."""
+        self._refuse(member, f"a later life of {member.name} is known", out, known)
+
+    def _refuse(self, member: Member, reason: str, out: list[Effect], known: int = 0) -> None:
+        body = Refuse(key_of(member), known > 0, reason, known).body()
+        out.append(Send((member.address,), [self._core.door.seal(Kind.REFUSE, body)]))
 
     def turn_away(self, key: int, source: Address, out: list[Effect]) -> None:
         """One that is no member speaks to the master as if it were."""
