@@ -284,6 +284,229 @@ DOCTORED: list[Doctored] = [
         a#2: restart | join | view 2 a b
         b: view 1 a b | view 2 a b
     """),
+    _doctored("local_order", "a message of one's own delivered before it is sent", """
+        a: view 1 a b | a:1 | send
+        b: view 1 a b | a:1
+    """),
+    _doctored("local_order", "delivered in no view", """
+        a: view 1 a b | send | a:1
+        b: a:1 | view 1 a b
+    """),
+    _doctored("local_order", "deeds after a crash", """
+        a: view 1 a b | send | a:1 | crash | a:2
+        b: view 1 a b | a:1 | view 2 b
+    """),
+    _doctored("local_order", "a message after a clean leave", """
+        a: view 1 a b | left | send
+        b: view 1 a b | view 2 b | left | view 3 b
+    """),
+    _doctored("local_order", "views whose places go back", """
+        a: view 1 a b at 0 | send | a:1@1 | view 2 a b at 1 | view 3 a b at 0
+        b: view 1 a b at 0 | a:1@1 | view 2 a b at 1 | view 3 a b at 0
+    """, "agreed"),
+    _doctored("local_order", "a message at a place before its view", """
+        a: view 1 a b at 4 | send | a:1@4
+        b: view 1 a b at 4 | a:1@4
+    """, "agreed"),
+    _doctored("view_order", "one view at two places", """
+        a: view 1 a b at 0 | send | a:1@1 | view 2 a b at 1
+        b: view 1 a b at 0 | a:1@1 | view 2 a b at 2
+    """, "agreed"),
+    _doctored("cut", "a cut too high hides a lost message", """
+        a: view 1 a b | send | a:1 | view 2 a b c | send | a:2
+        b: view 1 a b | a:1 | view 2 a b c | a:2
+        c: view 2 a b c cut a:2
+    """),
+    _doctored("cut", "a cut above all that was sent", """
+        a: view 1 a | send | a:1 | view 2 a b
+        b: view 2 a b cut a:7
+    """),
+    _doctored("cut", "a merge spares what one of the component never had", """
+        a: view 1 a b c | view 2 a b | send | send | a:1 | a:2 | view 4 a b c
+        b: view 1 a b c | view 2 a b | a:1 | view 4 a b c
+        c: view 1 a b c | view 3 c | view 4 a b c cut a:2
+    """),
+    _doctored("cut", "a joiner is spared more than an elder that crashed later", """
+        a: view 1 a b | send | send | a:1 | view 2 a b c | a:2 | crash
+        b: view 1 a b | a:1 | view 2 a b c | a:2
+        c: view 2 a b c cut a:2 b:0 | crash
+    """),
+    _doctored("same_view", "delivered in one view here, in another there", """
+        a: view 1 a b | send | a:1 | view 2 a b
+        b: view 1 a b | view 2 a b | a:1
+    """),
+    _doctored("same_view", "a crashed life had it a view earlier", """
+        a: view 1 a b c | send | a:1 | crash
+        b: view 1 a b c | view 2 b c | a:1
+        c: view 1 a b c | a:1 | view 2 b c
+    """, "safe"),
+    _doctored("same_view", "one is a view behind", """
+        a: view 1 a b | view 2 a b | send | a:1
+        b: view 1 a b | a:1 | view 2 a b
+    """),
+    _doctored("sending_view", "sent in a view and delivered in the next", """
+        a: view 1 a b | send | view 2 a b | a:1
+        b: view 1 a b | view 2 a b | a:1
+    """),
+    _doctored("sending_view", "delivered before the sender's view", """
+        a: view 1 a b | view 2 a b | send | a:1
+        b: view 1 a b | a:1 | view 2 a b
+    """),
+    _doctored("sender_in_view", "a word of one that is gone", """
+        a: view 1 a b c | send | a:1 | crash
+        b: view 1 a b c | a:1 | view 2 b c
+        c: view 1 a b c | view 2 b c | a:1
+    """),
+    _doctored("sender_in_view", "a word of one that is not here yet", """
+        a: view 1 a | b:1 | view 2 a b
+        b: view 2 a b | send | b:1
+    """),
+    _doctored("transitional_set", "one that says it comes along came another way", """
+        a: view 1 a b c | view 3 a b c stayed a b c
+        b: view 1 a b c | view 3 a b c stayed a b
+        c: view 1 a b c | view 2 c | view 3 a b c stayed c
+    """),
+    _doctored("transitional_set", "a stranger in the transitional set", """
+        a: view 1 a b | view 2 a b c stayed a b c
+        b: view 1 a b | view 2 a b c stayed a b
+        c: view 2 a b c stayed c
+    """),
+    _doctored("transitional_set", "a transitional set without oneself", """
+        a: view 1 a b | view 2 a b stayed b
+        b: view 1 a b | view 2 a b stayed a b
+    """),
+    _doctored("one_primary", "two halves go on", """
+        a: view 1 a b c d | view 2 a b
+        b: view 1 a b c d | view 2 a b
+        c: view 1 a b c d | view 3 c d
+        d: view 1 a b c d | view 3 c d
+    """),
+    _doctored("one_primary", "a minority goes on and comes back", """
+        a: view 1 a b c | view 2 a b | view 4 a b c
+        b: view 1 a b c | view 2 a b | view 4 a b c
+        c: view 1 a b c | view 3 c | view 4 a b c
+    """),
+    _doctored("one_founding", "founded anew while one that remembers is there", """
+        a: view 1 a b c founded | send | a:1@1 | stop began anew
+        b: view 1 a b c founded | a:1@1 | crash
+        c: view 1 a b c founded | a:1@1 | crash
+        b#2: restart | view 9 b#2 c#2 founded | send | b#2:1@1
+        c#2: restart | view 9 b#2 c#2 founded | b#2:1@1
+    """, "safe"),
+    _doctored("one_founding", "founded anew while one is left", """
+        a: view 1 a b c founded | send | a:1@1
+        b: view 1 a b c founded | a:1@1 | crash
+        c: view 1 a b c founded | a:1@1 | crash
+        b#2: restart | view 9 b#2 c#2 founded | send | b#2:1@1
+        c#2: restart | view 9 b#2 c#2 founded | b#2:1@1
+    """, "safe"),
+    _doctored("accuracy", "one is left out for nothing", """
+        a: fault none | view 1 a b c | view 2 a b
+        b: fault none | view 1 a b c | view 2 a b
+        c: fault none | view 1 a b c | stop excluded by a
+    """),
+    _doctored("accuracy", "one that lives is left out while another crashes", """
+        a: view 1 a b c | fault paused | crash
+        b: view 1 a b c | view 2 b
+        c: view 1 a b c | view 3 c
+    """),
+    _doctored("accuracy", "all others are left out at once", """
+        a: fault none | view 1 a b c | view 2 a
+        b: view 1 a b c | stop excluded
+        c: view 1 a b c | stop excluded
+    """),
+    _doctored("accuracy", "left out before the other was ailing", """
+        a: view 1 a b | view 2 a | fault paused
+        b: view 1 a b | stop excluded
+    """),
+    _doctored("accuracy", "stopped as excluded though nobody went on", """
+        a: fault none | view 1 a b | stop excluded
+        b: view 1 a b | crash
+    """),
+    _doctored("one_founding", "founded anew by newcomers while both elders remember", """
+        a: view 1 a b c founded | stop excluded
+        b: view 1 a b c founded | stop excluded
+        c: view 1 a b c founded | crash
+        c#2: restart | view 7 c#2 d founded
+        d: view 7 c#2 d founded
+    """),
+    _doctored("one_founding", "an elder is left behind a view ago", """
+        a: view 1 a b c founded | view 2 a b | stop excluded
+        b: view 1 a b c founded | view 2 a b | crash
+        c: view 1 a b c founded | stop excluded
+        b#2: restart | view 7 b#2 c#2 founded
+        c#2: restart | view 7 b#2 c#2 founded
+    """),
+    _doctored("one_founding", "both groups go on", """
+        a: view 1 a b founded | view 2 a
+        b: view 1 a b founded | crash
+        b#2: restart | view 7 b#2 founded
+    """),
+    _doctored("transitional_set", "one says that another came along, who says otherwise", """
+        a: view 1 a b | view 2 a b stayed a b
+        b: view 1 a b | view 2 a b stayed b
+    """),
+    _doctored("transitional_set", "one that is gone is said to come along", """
+        a: view 1 a b c | view 2 a b stayed a b c
+        b: view 1 a b c | view 2 a b stayed a b
+        c: view 1 a b c | crash
+    """),
+    _doctored("received", "two of a safe sender's messages, of which one has the first", """
+        a: view 1 a b c | send | send | a:1 | a:2 | holds a:2 | view 2 a b c
+        b: view 1 a b c | a:1 | a:2 | holds a:2 | view 2 a b c
+        c: view 1 a b c | a:1 | holds a:1 | view 2 a b c | crash
+    """, "safe"),
+    _doctored("received", "received a view too late", """
+        a: view 1 a b | send | a:1 | holds a:1 | view 2 a b | holds a:1 | left
+        b: view 1 a b | view 2 a b | holds a:1 | crash
+    """, "safe"),
+    _doctored("stable", "all hold it, but one stops without it", """
+        a: view 1 a b | send | a:1 | stable a:1 a b | holds a:1 | view 2 a
+        b: view 1 a b | holds b:1 | stop
+    """, "resilient(all)"),
+    _doctored("stable", "two of three are not all", """
+        a: view 1 a b c | send | a:1
+        b: view 1 a b c | a:1 | stable a:1 a b
+        c: view 1 a b c | a:1
+    """, "resilient(all)"),
+    _doctored("received", "safe for one that had not received it", """
+        a: view 1 a b | send | a:1 | holds a:1 | view 2 a b
+        b: view 1 a b | holds b:3 | view 2 a b | stop
+    """, "safe"),
+    _doctored("received", "safe at a majority, and the third dies before it hears of it", """
+        a: view 1 a b c | send | a:1 | crash
+        b: view 1 a b c | a:1 | holds a:1 | view 2 b c | view 3 b
+        c: view 1 a b c | view 2 b c | crash
+    """, "safe"),
+    _doctored("received", "not held by one of the transitional view", """
+        a: view 1 a b c | transitional 1t a b | send | a:1 | holds a:1 | view 2 a b
+        b: view 1 a b c | transitional 1t a b | holds c:9 | view 2 a b | crash
+        c: view 1 a b c | crash
+    """, "safe"),
+    _doctored("stable", "a holder that does not hold it", """
+        a: view 1 a b c | send | a:1 | stable a:1 a b | holds a:1 | left
+        b: view 1 a b c | holds c:2 | crash
+        c: view 1 a b c | a:1 | view 2 c
+    """, "resilient(2)"),
+    _doctored("stable", "fewer hold it than was asked for", """
+        a: view 1 a b c | send | a:1 | stable a:1 a
+        b: view 1 a b c | a:1
+        c: view 1 a b c | a:1
+    """, "resilient(majority)"),
+    _doctored("stable", "no survivor honours it", """
+        a: view 1 a b c | send | a:1 | stable a:1 a b c | crash
+        b: view 1 a b c | view 2 b c
+        c: view 1 a b c | view 2 b c
+    """, "resilient(all)"),
+    _doctored("progress", "the world waited in vain", """
+        a: view 1 a b | stuck
+        b: view 1 a b
+    """),
+    _doctored("progress", "all that had not left were excluded", """
+        a: view 1 a b c | left
+        b: view 1 a b c | view 2 b c | stop excluded
+        c: view 1 a b c | view 2 b c | stop excluded
+    """),
     _doctored("safe", "delivered as safe by one that then crashed", """
         a: view 1 a b c | send safe | a:1 | crash
         b: view 1 a b c | view 2 b c
@@ -341,7 +564,7 @@ SOUND: list[Sound] = [
         b: view 1 a b | a:1 | view 3 b | send | b:1
         a: view 4 a b cut b:1 stayed a | send | b:2 | a:4
         b: view 4 a b cut a:3 stayed b | send | b:2 | a:4
-    """, but="prefix"),
+    """, but="prefix one_primary"),
     _sound("two pairs part, speak and merge, and one of a pair has crashed", """
         a: view 1 a b c d | send | a:1 | view 2 a b | send | a:2 | b:1
         b: view 1 a b c d | a:1 | view 2 a b | a:2 | send | b:1 | crash
@@ -350,17 +573,39 @@ SOUND: list[Sound] = [
         a: view 4 a | view 5 a c d cut c:1 d:1 | c:2 | send | a:3
         c: view 5 a c d cut a:2 | send | c:2 | a:3
         d: view 5 a c d cut a:2 | c:2 | a:3
-    """, but="prefix"),
+    """, but="prefix one_primary"),
     _sound("parted in a view that one of them never left", """
         a: view 1 a b | send | a:1 | view 3 a b cut b:1 stayed a | b:2
         b: view 1 a b | view 2 b | send | b:1 | view 3 a b cut a:1 stayed b | send | b:2
-    """, "safe", but="prefix safe total_order"),
+    """, "safe", but="prefix safe"),
     _sound("outsiders speak to the group", """
         x: send | send | send
         a: view 1 a b | x:1 | x:2 | x:3 | view 2 a b c
         b: view 1 a b | x:1 | x:2 | x:3 | view 2 a b c
         c: view 2 a b c | x:3
+    """, but="same_view sender_in_view"),
+    _sound("those who stay deliver what one that is gone never had", """
+        a: view 1 a b c | send | transitional 1t a b | a:1 | holds a:1 | view 2 a b
+        b: view 1 a b c | a:1 | holds a:1 | left
+        c: view 1 a b c | crash
+    """, "safe"),
+    _sound("k of them hold it", """
+        a: view 1 a b c | send | a:1 | stable a:1 a b | holds a:1 | view 2 a b
+        b: view 1 a b c | a:1 | stable a:1 a b | holds a:1 | view 2 a b
+        c: view 1 a b c | crash
+    """, "resilient(majority)"),
+    _sound("left out for a reason", """
+        a: fault none | view 1 a b c d | view 2 a b d | view 3 a d
+        b: fault paused | view 1 a b c d | view 2 a b d | stop excluded
+        c: view 1 a b c d | crash
+        d: view 1 a b c d | view 2 a b d | view 3 a d
     """),
+    _sound("founded anew when all that remembered are gone", """
+        a: view 1 a b founded | send | a:1@1 | crash
+        b: view 1 a b founded | a:1@1 | view 2 b at 1 | crash
+        a#2: restart | view 9 a#2 b#2 founded | send | a#2:1@1
+        b#2: restart | view 9 a#2 b#2 founded | a#2:1@1
+    """, "safe"),
     _sound("levels mixed", """
         a: view 1 a b | send unreliable | send fifo | send agreed | a:2 | a:3@1 | b:1@2
         b: view 1 a b | a:2 | a:3@1 | send resilient(majority) | b:1@2
@@ -442,7 +687,7 @@ SOUND: list[Sound] = [
     _sound("two sides of a split", """
         a: view 1 a b | send | a:1 | view 2 a | send | a:2
         b: view 1 a b | a:1 | view 3 b | send | b:1
-    """),
+    """, but="one_primary"),
     _sound("expelled, and unaware", """
         a: view 1 a b c | send | a:1 | view 2 a c | send probe | a:2
         b: view 1 a b c | a:1

@@ -12,7 +12,7 @@ A line is (more of) one life, in its order; what happens is set apart by bars:
     fault WORD…                         what the world did to it
     send [SERVICE] [N] [probe]          it multicasts its next message (or its N-th)
     MEMBER:N[@SEQ][!]                   it delivers that message, at that place; `!` changed
-    left | stop REASON… | crash | join | restart
+    left | stop REASON… | crash | join | restart | stuck        a stop is an exclusion
 
 `a` is the life `a#1`; the next one is written `a#2`. A message is delivered with the service that
 it was sent with, and with the story's when nobody sent it.
@@ -116,8 +116,8 @@ class Teller:
         elif verb == "left":
             self._row(life, "leave", detail=LEFT)
         elif verb == "stop":
-            self._row(life, "leave", detail=" ".join(rest) or "expelled")
-        elif verb in ("crash", "join", "restart"):
+            self._row(life, "leave", detail=" ".join(rest) or "expelled", changes=("excluded",))
+        elif verb in ("crash", "join", "restart", "stuck"):
             self._row(life, verb)
         else:
             altered = verb.endswith("!")

@@ -10,6 +10,18 @@ from typing import Final
 
 from unisono.errors import Misuse
 from unisono.laws.delivery import agreement, no_creation, no_duplication, progress, safe, validity
+from unisono.laws.holding import received, stable
+from unisono.laws.local import local_order
+from unisono.laws.membership import (
+    accuracy,
+    cut,
+    one_founding,
+    one_primary,
+    same_view,
+    sender_in_view,
+    sending_view,
+    transitional_set,
+)
 from unisono.laws.order import causal, fifo, prefix, total_order
 from unisono.laws.places import gap_free, one_place, uniform_order
 from unisono.laws.verdict import VIOLATIONS_MAX, Check, Law, Verdict, Violation, sentence
@@ -52,7 +64,18 @@ LAWS: Final[dict[str, Law]] = {
             virtual_synchrony,
             view_order,
             self_inclusion,
+            local_order,
+            cut,
+            same_view,
+            sending_view,
+            sender_in_view,
+            transitional_set,
+            one_primary,
+            one_founding,
+            accuracy,
             safe,
+            received,
+            stable,
             progress,
         ),
     )

@@ -228,7 +228,10 @@ def progress(history: History) -> list[Violation]:
     - Every probe (a send row with the detail `probe`) of a life that is alive is delivered by every
       life that is alive and inside, unless it was before that life's time (see `agreement`).
     - When there are such probes, who is alive is inside.
-    - Someone is alive; unless some life left cleanly or vanished, or nobody was ever inside.
+    - Someone is alive; unless some life vanished, or nobody was ever inside, or some life left
+      cleanly and none that was inside stopped with another cause than `stopped`.
+    - The world did not wait for it in vain: it has told so in a `stuck` row, whose words are the
+      detail.
     """
     lives = history.lives.values()
     alive = [life for life in lives if life.end == ALIVE]
@@ -248,9 +251,18 @@ def progress(history: History) -> list[Violation]:
                 found.add(
                     _missing("progress", history, life, row, sender_of(row), "probe not delivered")
                 )
-    excused = any(life.end in (DEPARTED, VANISHED) for life in lives)
+    ends = {life.end for life in lives}
+    forced = {
+        row.changes for life in lives if life.inside for row in life.rows if row.kind == "leave"
+    }
+    left_alone = not forced - {None, (), ("stopped",)}
+    excused = VANISHED in ends or (DEPARTED in ends and left_alone)
     if not alive and not excused and any(life.inside for life in lives):
         found.add(Violation("progress", history.run, "", "", "", "nobody is alive at the end"))
+    for life in lives:
+        for row in life.rows:
+            if row.kind == "stuck":
+                found.add(Violation("progress", history.run, "", "", "", row.detail or "stuck"))
     return sorted(found)
 
 

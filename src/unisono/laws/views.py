@@ -17,11 +17,12 @@ def view_order(history: History) -> list[Violation]:
 
     - `view V: members … here, … there`: at its first installation of V a life has other members
       than the smallest life that installed V at its own first. The other is that life.
+    - `view V: at N here, M there`: the same of its place (`seq`).
     - `view V installed N times`: by one life.
     - `view V after W here, before it there`: for lives p < q, of the views both installed, in p's
       order (first installations), W and V are neighbours, and q has V before W.
     """
-    first: dict[str, dict[str, str]] = {}
+    first: dict[str, dict[str, tuple[str, str]]] = {}
     found: set[Violation] = set()
     for key, life in history.lives.items():
         counts = Counter(row.view for row in life.views)
@@ -30,15 +31,17 @@ def view_order(history: History) -> list[Violation]:
                 found.add(_told(history, key, "", f"view {view} installed {count} times"))
         mine = first.setdefault(key, {})
         for row in life.views:
-            mine.setdefault(row.view, " ".join(sorted(row.members or ())))
-    reference: dict[str, tuple[str, str]] = {}
+            members = " ".join(sorted(row.members or ()))
+            mine.setdefault(row.view, (members, "nowhere" if row.seq is None else str(row.seq)))
+    reference: dict[str, tuple[str, tuple[str, str]]] = {}
     keys = sorted(first)
     for index, p in enumerate(keys):
-        for view, members in first[p].items():
-            other, theirs = reference.setdefault(view, (p, members))
-            if members != theirs:
-                detail = f"view {view}: members {members} here, {theirs} there"
-                found.add(_told(history, p, other, detail))
+        for view, about in first[p].items():
+            other, theirs = reference.setdefault(view, (p, about))
+            for what, here, there in zip(("members", "at"), about, theirs, strict=True):
+                if here != there:
+                    detail = f"view {view}: {what} {here} here, {there} there"
+                    found.add(_told(history, p, other, detail))
         for q in keys[index + 1 :]:
             for earlier, later in inversions(list(first[p]), list(first[q])):
                 detail = f"view {later} after {earlier} here, before it there"

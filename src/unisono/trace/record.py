@@ -9,10 +9,12 @@ from unisono.model import Buffer
 
 MESSAGE_KINDS = (
     *("send", "deliver", "view", "stable", "join", "leave", "crash", "restart"),
-    *("receipt", "transitional"),
+    *("receipt", "transitional", "fault", "stuck"),
 )
 """Always written when tracing is on. A `receipt` says that all messages of its sender up to its
-number were here when the view ended, or the life; a `transitional` view ends the view before it."""
+number were here when the view ended, or the life; a `transitional` view ends the one before it. The
+world tells of a life what ailed it (`fault`; the detail `none` that nothing did), and of the group
+that it waited for progress in vain (`stuck`)."""
 
 WORK_KINDS = ("packet_out", "packet_in", "drop", "nak", "repair", "timer", "arrow")
 """Protocol work, written only when asked for."""

@@ -100,9 +100,10 @@ class Tap:
             self._write_packets(now_us, "packet_out", targets, effect.packets)
 
     def note(self, now_us: int, kind: str, detail: str | None = None) -> None:
-        """A fact that only the world knows: a `crash`."""
-        self._write_receipts(now_us)
-        self._over = True
+        """A fact that only the world knows: a `crash`, a `fault`."""
+        if kind in ("crash", "leave"):
+            self._write_receipts(now_us)
+            self._over = True
         self._write(now_us, kind, detail=detail)
 
     # -- what the application notices --------------------------------------------------------

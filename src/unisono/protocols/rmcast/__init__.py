@@ -24,6 +24,8 @@ OFFER: Final = Offer(
         "agreement",
         "validity",
         "self_inclusion",
+        "local_order",
+        "sender_in_view",
         "progress",
     ),
     options=DEFAULTS,

@@ -1,0 +1,152 @@
+"""The laws of who has received what, by the receipts of the trace."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from unisono.laws.verdict import Violation
+from unisono.trace.checks import VIEWS
+from unisono.trace.history import ALIVE, History, Life, message_of, number_of, sender_of
+from unisono.trace.record import Row
+
+MAJORITY, ALL = "majority", "all"
+
+
+class Holdings:
+    """What each life held, as it tells."""
+
+    def __init__(self, history: History) -> None:
+        self._lives = history.lives
+        self._marks: dict[str, dict[str, dict[str, int]]] = {}
+        """By life, regular view and sender, the number up to which all was there at its end."""
+        self._had = {
+            key: set(map(message_of, life.deliveries)) for key, life in self._lives.items()
+        }
+        self.told = False
+        """Whether the history has receipts at all; those of before have none."""
+        for key, life in self._lives.items():
+            self._marks[key] = self._of(life)
+
+    def _of(self, life: Life) -> dict[str, dict[str, int]]:
+        ended: dict[str, dict[str, int]] = {}
+        view, marks = "", dict[str, int]()
+        for row in life.rows:
+            if row.kind == "receipt":
+                self.told = True
+                marks[sender_of(row)] = number_of(row)
+            elif row.kind in ("view", "leave", "crash"):
+                if view:
+                    ended.setdefault(view, marks)
+                view, marks = (row.view if row.kind == "view" else ""), {}
+        return ended
+
+    def lacks(self, key: str, view: str, message: Row) -> bool:
+        """Whether it is known that a life did not have the message when the view ended for it:
+        it tells what it held then, and never delivered it. What it does not owe it need not have.
+        """
+        life = self._lives.get(key)
+        if life is None or view not in self._marks[key] or message_of(message) in self._had[key]:
+            return False
+        sender, number = sender_of(message), number_of(message)
+        return life.owes(sender, number) and self._marks[key][view].get(sender, 0) < number
+
+    def never_had(self, key: str, message: Row) -> bool:
+        """Whether it is known that a life never had it: it tells what it held in all its views."""
+        life = self._lives.get(key)
+        if life is None or message_of(message) in self._had[key]:
+            return False
+        if {row.view for row in life.views} != self._marks[key].keys():
+            return False
+        sender, number = sender_of(message), number_of(message)
+        return all(marks.get(sender, 0) < number for marks in self._marks[key].values())
+
+
+def received(history: History) -> list[Violation]:
+    """A safe message is delivered when every member of the view has received it.
+
+    Asked only of a history that has receipts. Let any life p deliver a safe message m while its
+    last view before, regular or transitional, is t, and its last regular view v. Let W be the view
+    that p has right after v; if it has none, and is not alive, the one that the smallest life that
+    has one has right after v, and without any nothing is asked. Let q be another member of t, and
+    of W, if there is one: who is gone from that may lack what those who stay deliver in the end. If
+    q tells what it held when v ended for it (it has a view,
+    `leave` or `crash` row after its first installation of v), owes m (see `agreement`) and never
+    delivered it, then it has a receipt in v for m's sender with at least m's number: else `not
+    received in view v`. Named are q, m, and the smallest such p.
+    """
+    holdings = Holdings(history)
+    if not holdings.told:
+        return []
+    found: dict[tuple[str, str], Violation] = {}
+    following: dict[str, Row] = {}
+    for life in history.lives.values():
+        for row, after in pairwise(life.views):
+            following.setdefault(row.view, after)
+    for p, life in history.lives.items():
+        nexts = {row.step: after for row, after in pairwise(life.views)}
+        regular: Row | None = None
+        members: set[str] = set()
+        for row in life.rows:
+            if row.kind in VIEWS:
+                members = set(row.members or ())
+                regular = row if row.kind == "view" else regular
+                if regular is not None and (regular.step in nexts or life.end != ALIVE):
+                    to = nexts.get(regular.step) or following.get(regular.view)
+                    members &= set(to.members or ()) if to is not None else set()
+            elif row.kind == "deliver" and row.service == "safe" and regular is not None:
+                for q in members - {p}:
+                    key = (q, message_of(row))
+                    if key not in found and holdings.lacks(q, regular.view, row):
+                        detail = f"not received in view {regular.view}"
+                        found[key] = Violation("received", history.run, *key, p, detail)
+    return sorted(found.values())
+
+
+def stable(history: History) -> list[Violation]:
+    """What is reported stable is held by as many as was asked for, and those who hold it honour it.
+
+    Of a `stable` row of life p about message m in its last regular view v:
+    - `X does not hold it`: X is named as a holder (`members`), tells what it held in all its views,
+      has no receipt for m's sender with at least m's number, and never delivered m.
+    - `held by N of K`: m's service asks for K (a majority of v is more than half of its members,
+      all is all of them), and fewer holders are named; not asked where none is named.
+    - `a holder lost it`: a named holder is correct, owes m (see `agreement`), and did not deliver
+      it.
+    Named are p, m and the holder; for `held by N of K` the other is empty.
+    """
+    holdings = Holdings(history)
+    found: set[Violation] = set()
+    for key, life in history.lives.items():
+        view: Row | None = None
+        for row in life.rows:
+            view = row if row.kind == "view" else view
+            if row.kind != "stable" or view is None or not row.members:
+                continue
+            message = message_of(row)
+            wanted = _wanted(row.service or "", len(view.members or ()))
+            if len(row.members) < wanted:
+                detail = f"held by {len(row.members)} of {wanted}"
+                found.add(Violation("stable", history.run, key, message, "", detail))
+            for holder in row.members:
+                if holdings.told and holdings.never_had(holder, row):
+                    detail = f"{holder} does not hold it"
+                    found.add(Violation("stable", history.run, key, message, holder, detail))
+                other = history.lives.get(holder)
+                if other is None or not other.correct or message in _delivered(other):
+                    continue
+                if other.owes(sender_of(row), number_of(row)):
+                    detail = "a holder lost it"
+                    found.add(Violation("stable", history.run, key, message, holder, detail))
+    return sorted(found)
+
+
+def _delivered(life: Life) -> set[str]:
+    return set(map(message_of, life.deliveries))
+
+
+def _wanted(service: str, count: int) -> int:
+    """How many holders a service asks for in a view of so many."""
+    if not service.startswith("resilient("):
+        return 0
+    k = service[len("resilient(") : -1]
+    return {MAJORITY: count // 2 + 1, ALL: count}.get(k) or int(k if k.isdigit() else 0)

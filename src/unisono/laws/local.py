@@ -1,0 +1,72 @@
+"""The law of one life by itself: what may come after what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from unisono.laws.verdict import Violation
+from unisono.trace.history import History, Life, message_of
+from unisono.trace.record import Row
+
+ACTS = frozenset(("send", "deliver", "view", "transitional", "stable"))
+"""Rows that only a living process writes."""
+
+
+def local_order(history: History) -> list[Violation]:
+    """A life is in order by itself: a view first, its end last, causes before effects, places rise.
+
+    In the order of a life's steps:
+    - `delivered in no view`: a delivery before its first view.
+    - `delivered before it was sent`: a delivery of a message of its own whose first send row comes
+      later.
+    - `KIND after its end`: a send, delivery, view or notice of stability after a `leave` or `crash`
+      row; told once for each kind.
+    - `view V at N after place M`: a view with a place N below M, the largest place of a view or
+      delivery before it.
+    - `place N in view V at M`: a delivery at the place N, not above the place M of its last regular
+      view V.
+    - `view V without a place`: a view that has none, though an earlier view of the life has one.
+    """
+    return sorted(
+        {
+            Violation("local_order", history.run, key, message, "", detail)
+            for key, life in history.lives.items()
+            for message, detail in (*_ends(life), *_places(life))
+        }
+    )
+
+
+def _ends(life: Life) -> Iterator[tuple[str, str]]:
+    sent: dict[str, int] = {}
+    for row in life.sends:
+        sent.setdefault(message_of(row), row.step)
+    over = inside = False
+    for row in life.rows:
+        over = over or row.kind in ("leave", "crash")
+        inside = inside or row.kind == "view"
+        if over and row.kind in ACTS:
+            yield "", f"{row.kind} after its end"
+        if row.kind == "deliver":
+            message = message_of(row)
+            if not inside:
+                yield message, "delivered in no view"
+            if sent.get(message, -1) > row.step:
+                yield message, "delivered before it was sent"
+
+
+def _places(life: Life) -> Iterator[tuple[str, str]]:
+    most: int | None = None
+    view: Row | None = None
+    placed = False
+    for row in life.told:
+        if row.kind == "view":
+            if row.seq is None and placed:
+                yield "", f"view {row.view} without a place"
+            elif row.seq is not None and most is not None and row.seq < most:
+                yield "", f"view {row.view} at {row.seq} after place {most}"
+            view, placed = row, placed or row.seq is not None
+        elif row.kind == "deliver" and row.seq is not None and view is not None:
+            if view.seq is not None and row.seq <= view.seq:
+                yield message_of(row), f"place {row.seq} in view {view.view} at {view.seq}"
+        if row.kind != "send" and row.seq is not None:
+            most = row.seq if most is None else max(most, row.seq)

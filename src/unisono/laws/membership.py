@@ -1,0 +1,370 @@
+"""The laws of views and messages together: in which view what is delivered, and who goes on."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator
+
+from unisono.laws.order import numbers_known
+from unisono.laws.places import lineages
+from unisono.laws.verdict import Violation
+from unisono.trace.checks import LEVELS, level_of
+from unisono.trace.history import (
+    ALIVE,
+    STOPPED,
+    VANISHED,
+    History,
+    Life,
+    cut_of,
+    message_of,
+    number_of,
+    sender_of,
+)
+from unisono.trace.record import Row
+
+RELIABLE = LEVELS["reliable"]
+EXCLUDED = "excluded"
+
+
+def _in_views(life: Life) -> Iterator[tuple[Row, Row]]:
+    """Its sends and deliveries, each with its last regular view before; none before the first."""
+    view: Row | None = None
+    for row in life.told:
+        if row.kind == "view":
+            view = row
+        elif view is not None:
+            yield row, view
+
+
+def same_view(history: History) -> list[Violation]:
+    """All that deliver a message deliver it in the same view.
+
+    Of each life that delivered a reliable message m in a view, its first such delivery counts, and
+    the view is the last regular one before it, by step: `in view V here, W there`, where W is the
+    view at the smallest life that delivered m so, which is the other.
+    """
+    first: dict[str, tuple[str, str]] = {}
+    found: set[Violation] = set()
+    for key, life in history.lives.items():
+        mine: set[str] = set()
+        for row, view in _in_views(life):
+            if row.kind != "deliver" or level_of(row.service) < RELIABLE:
+                continue
+            message = message_of(row)
+            if message in mine:
+                continue
+            mine.add(message)
+            other, there = first.setdefault(message, (key, view.view))
+            if view.view != there:
+                detail = f"in view {view.view} here, {there} there"
+                found.add(Violation("same_view", history.run, key, message, other, detail))
+    return sorted(found)
+
+
+def sending_view(history: History) -> list[Violation]:
+    """A message is delivered in the view in which it was sent.
+
+    When a life delivers a reliable message in the view V (the last regular one before, by step),
+    and the sender's last regular view before its first send row of it is W, then V is W: `in view
+    V, sent in W`. The other is the sender. What was sent before the first view is not asked for.
+    """
+    sent: dict[str, str] = {}
+    for life in history.lives.values():
+        for row, view in _in_views(life):
+            if row.kind == "send":
+                sent.setdefault(message_of(row), view.view)
+    return sorted(
+        {
+            Violation(
+                "sending_view",
+                history.run,
+                key,
+                message_of(row),
+                sender_of(row),
+                f"in view {view.view}, sent in {sent[message_of(row)]}",
+            )
+            for key, life in history.lives.items()
+            for row, view in _in_views(life)
+            if row.kind == "deliver" and level_of(row.service) >= RELIABLE
+            if sent.get(message_of(row), view.view) != view.view
+        }
+    )
+
+
+def sender_in_view(history: History) -> list[Violation]:
+    """Whose message is delivered is a member of the view in which it is.
+
+    When a life delivers a message of any level in the view V (the last regular one before, by
+    step), V has the sender: `from outside view V`. The other is the sender.
+    """
+    return sorted(
+        {
+            Violation(
+                "sender_in_view",
+                history.run,
+                key,
+                message_of(row),
+                sender_of(row),
+                f"from outside view {view.view}",
+            )
+            for key, life in history.lives.items()
+            for row, view in _in_views(life)
+            if row.kind == "deliver" and sender_of(row) not in (view.members or ())
+        }
+    )
+
+
+def cut(history: History) -> list[Violation]:
+    """Who comes is spared no message that the others had not delivered before it came.
+
+    Let a view V of life q say in its cut that the messages of sender s up to N were before their
+    time, let *had* be the largest number of s that q delivered before V, and n the largest number
+    above had, and not above N, of a reliable message of s that is known from any send or deliver
+    row. Let p be another life that installed V, and does not name s in its own cut there. The
+    largest number of s that p had delivered before V, or that a cut of p before V says, is at least
+    n: else `spared up to N in view V; delivered there up to M`. Named are q, the message n of s,
+    and the smallest such p. When s has sent rows, did not vanish, and sent none with a number as
+    large as N: `spared up to N in view V; never sent`, with s as the other and no message.
+    """
+    known = numbers_known(history, RELIABLE)
+    at_view: dict[str, dict[str, tuple[dict[str, int], dict[str, int]]]] = {}
+    for key, life in history.lives.items():
+        for row, had in _had_at_views(life):
+            at_view.setdefault(row.view, {}).setdefault(key, (had, cut_of(row.detail)))
+    found: set[Violation] = set()
+    for view, by_life in at_view.items():
+        for key, (_, cuts) in by_life.items():
+            for sender, upto in cuts.items():
+                found.update(_spared(history, view, key, sender, upto, known, by_life))
+    return sorted(found)
+
+
+def _spared(
+    history: History,
+    view: str,
+    key: str,
+    sender: str,
+    upto: int,
+    known: dict[str, list[int]],
+    by_life: dict[str, tuple[dict[str, int], dict[str, int]]],
+) -> Iterator[Violation]:
+    source = history.lives.get(sender)
+    if source is not None and source.sends and source.end != VANISHED:
+        if upto > max(map(number_of, source.sends)):
+            detail = f"spared up to {upto} in view {view}; never sent"
+            yield Violation("cut", history.run, key, "", sender, detail)
+    numbers = known.get(sender, [])
+    at = bisect_right(numbers, upto)
+    if not at or numbers[at - 1] <= by_life[key][0].get(sender, 0):
+        return
+    for other in sorted(by_life):
+        had, cuts = by_life[other]
+        if other != key and sender not in cuts and had.get(sender, 0) < numbers[at - 1]:
+            there = had.get(sender, 0)
+            detail = f"spared up to {upto} in view {view}; delivered there up to {there}"
+            message = f"{sender}:{numbers[at - 1]}"
+            yield Violation("cut", history.run, key, message, other, detail)
+            return
+
+
+def _had_at_views(life: Life) -> Iterator[tuple[Row, dict[str, int]]]:
+    """Each view with, by sender, the largest number delivered or cut off before it."""
+    had: dict[str, int] = {}
+    for row in life.told:
+        if row.kind == "view":
+            yield row, dict(had)
+            for sender, upto in cut_of(row.detail).items():
+                had[sender] = max(upto, had.get(sender, 0))
+        elif row.kind == "deliver":
+            had[sender_of(row)] = max(number_of(row), had.get(sender_of(row), 0))
+
+
+def transitional_set(history: History) -> list[Violation]:
+    """Who is said to come along from the last view does, and says the same.
+
+    Let life p install W right after V, and its row of W have a transitional set T (`stayed`).
+    - `not in its own`: p is not in T.
+    - `of neither view`: q is in T, and not a member of both V and W (of p's rows); q is the other.
+    - `came from X`: q is in T, installed W, and right before it another view X than V (or none).
+    - `not the same there`: q is in T, and p is not in the transitional set that q's row of W has.
+    Each life and view counts once, at its first installation; a first view has no V, and only the
+    first of these is asked of it.
+    """
+    rows: dict[tuple[str, str], tuple[Row | None, Row]] = {}
+    for key, life in history.lives.items():
+        last: Row | None = None
+        for row in life.views:
+            rows.setdefault((key, row.view), (last, row))
+            last = row
+    found: set[Violation] = set()
+
+    def tell(key: str, other: str, detail: str) -> None:
+        found.add(Violation("transitional_set", history.run, key, "", other, detail))
+
+    for (key, view), (before, row) in rows.items():
+        if row.stayed is None:
+            continue
+        if key not in row.stayed:
+            tell(key, "", f"view {view}: not in its own")
+        if before is None:
+            continue
+        for other in row.stayed:
+            if other not in (before.members or ()) or other not in (row.members or ()):
+                tell(key, other, f"view {view}: of neither view")
+            theirs = rows.get((other, view))
+            if theirs is None:
+                continue
+            if theirs[0] is None or theirs[0].view != before.view:
+                came = theirs[0].view if theirs[0] is not None else "nowhere"
+                tell(key, other, f"view {view}: came from {came}")
+            if theirs[1].stayed is not None and key not in theirs[1].stayed:
+                tell(key, other, f"view {view}: not the same there")
+    return sorted(found)
+
+
+def one_primary(history: History) -> list[Violation]:
+    """One part of a group goes on at a time.
+
+    The views of a node are those of its lives, in the order of incarnations and steps. One view
+    leads to another when a node has it right before the other, and so on. Two views of one lineage
+    (see `one_place`) that share no node, and of which neither leads to the other, break the law:
+    `view V beside W`, where V is the smaller of the two. Named is the smallest life that installed
+    V; the other is the smallest that installed W.
+    """
+    lineage = lineages(history)
+    found: set[Violation] = set()
+    leads, members, installed = _succession(history)
+    reach = {view: _reached(view, leads) for view in members}
+    views = sorted(members)
+    for index, one in enumerate(views):
+        for two in views[index + 1 :]:
+            p, q = installed[one], installed[two]
+            if members[one] & members[two] or lineage[p] != lineage[q]:
+                continue
+            if two not in reach[one] and one not in reach[two]:
+                detail = f"view {one} beside {two}"
+                found.add(Violation("one_primary", history.run, p, "", q, detail))
+    return sorted(found)
+
+
+def one_founding(history: History) -> list[Violation]:
+    """A group is not founded anew while one of it is there and remembers.
+
+    Let life p be of a lineage (see `one_place`) that has a life of some node, of which a later
+    incarnation is of another lineage; let p's last view lead to no other of its lineage (see
+    `one_primary`). If p is alive, or stopped with the cause `excluded`, the law is broken. Named is
+    p; the other is the smallest life of another lineage that is such a later incarnation.
+    """
+    lineage = lineages(history)
+    leads, _, installed = _succession(history)
+    later = _later_lineages(history, lineage)
+    found: set[Violation] = set()
+    for key, life in history.lives.items():
+        if not life.inside:
+            continue
+        after = leads.get(life.views[-1].view, ())
+        if any(lineage[installed[view]] == lineage[key] for view in after):
+            continue
+        if life.end == ALIVE or (life.end == STOPPED and _cause(life) == EXCLUDED):
+            for other in later.get(lineage[key], ())[:1]:
+                detail = "founded anew without it"
+                found.add(Violation("one_founding", history.run, key, "", other, detail))
+    return sorted(found)
+
+
+def _succession(
+    history: History,
+) -> tuple[dict[str, set[str]], dict[str, set[str]], dict[str, str]]:
+    """By view, those that some node has right after it; its nodes; the smallest life in it."""
+    leads: dict[str, set[str]] = {}
+    members: dict[str, set[str]] = {}
+    installed: dict[str, str] = {}
+    last: dict[str, str] = {}
+    for life in sorted(history.lives.values(), key=lambda life: (life.node, life.incarnation)):
+        for row in life.views:
+            nodes = {member.rpartition("#")[0] for member in row.members or ()}
+            members.setdefault(row.view, set()).update(nodes)
+            installed[row.view] = min(life.key, installed.get(row.view, life.key))
+            before = last.get(life.node, row.view)
+            if before != row.view:
+                leads.setdefault(before, set()).add(row.view)
+            last[life.node] = row.view
+    return leads, members, installed
+
+
+def _reached(view: str, leads: dict[str, set[str]]) -> set[str]:
+    reached: set[str] = set()
+    queue = deque([view])
+    while queue:
+        for after in leads.get(queue.popleft(), ()):
+            if after not in reached:
+                reached.add(after)
+                queue.append(after)
+    return reached
+
+
+def _later_lineages(history: History, lineage: dict[str, str]) -> dict[str, list[str]]:
+    """By lineage, lives of other lineages that are later incarnations of its nodes, sorted."""
+    by_node: dict[str, list[Life]] = {}
+    for life in history.lives.values():
+        if life.inside:
+            by_node.setdefault(life.node, []).append(life)
+    later: dict[str, set[str]] = {}
+    for lives in by_node.values():
+        lives.sort(key=lambda life: life.incarnation)
+        for index, earlier in enumerate(lives):
+            for life in lives[index + 1 :]:
+                if lineage[life.key] != lineage[earlier.key]:
+                    later.setdefault(lineage[earlier.key], set()).add(life.key)
+    return {name: sorted(keys) for name, keys in later.items()}
+
+
+def _cause(life: Life) -> str:
+    ends = [row for row in life.rows if row.kind == "leave"]
+    return (ends[0].changes or ("",))[0] if ends else ""
+
+
+def accuracy(history: History) -> list[Violation]:
+    """Nobody is left out that neither failed nor left, and that nothing kept from being heard.
+
+    Asked only of a history that tells its faults: rows of kind `fault` say what ailed a life, and
+    `none` that nothing did. Life q is left out when a life p has a view without q right after one
+    with q; or, with no p, when q stopped with the cause `excluded`. It is for nothing when q has no
+    `crash` row and no `leave` row but such a stop, has not vanished, and neither q (in any row) nor
+    p (before that view, by step) has a `fault` row other than `none`. The violation names q and the
+    smallest such p, or nobody.
+    """
+    told = any(row.kind == "fault" for life in history.lives.values() for row in life.rows)
+    found: set[Violation] = set()
+    if not told:
+        return []
+    well = {
+        key
+        for key, life in history.lives.items()
+        if life.end == ALIVE or (life.end == STOPPED and _cause(life) == EXCLUDED)
+        if _ailed(life) is None
+    }
+    blamed: set[str] = set()
+    for key, life in history.lives.items():
+        ailed = _ailed(life)
+        before: set[str] = set()
+        for row in life.views:
+            now = set(row.members or ())
+            for other in sorted((before - now) & well - blamed):
+                if ailed is None or ailed > row.step:
+                    blamed.add(other)
+                    detail = f"left out of view {row.view} for nothing"
+                    found.add(Violation("accuracy", history.run, other, "", key, detail))
+            before = now
+    for key in well - blamed:
+        if history.lives[key].end == STOPPED:
+            detail = "stopped as excluded, for nothing"
+            found.add(Violation("accuracy", history.run, key, "", "", detail))
+    return sorted(found)
+
+
+def _ailed(life: Life) -> int | None:
+    """The step of the first fault."""
+    steps = (row.step for row in life.rows if row.kind == "fault" and row.detail != "none")
+    return next(steps, None)
