@@ -122,10 +122,13 @@ class Life:
         self.over = True
         self._deadlines.clear()
 
-    def wake(self, timers_first: bool) -> None:
-        """After a pause: what is overdue happens now, in one of the orders a real loop may take."""
+    def finish_step(self) -> None:
+        """After a pause amid a step: perform the rest of its effects."""
         effects, self._late_effects = self._late_effects, []
         self._perform_aimed_at(effects)
+
+    def wake(self, timers_first: bool) -> None:
+        """After a pause: what is overdue happens now, in one of the orders a real loop may take."""
         timers, self._late_timers = self._late_timers, []
         events, self._late_events = self._late_events, []
         if timers_first:

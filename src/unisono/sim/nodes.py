@@ -155,6 +155,7 @@ class Node:
         if kind == "setback":
             self._set_back = True
         if not self.disk.durable:
+            world.forgot = True
             self.disk.lose()
             self.records.clear()
         self._down = True
@@ -209,6 +210,7 @@ class Node:
         self._pause_end_us = 0
         inbox, self._inbox = self._inbox, []
         timers_first = self.dice.random() < 0.5
+        life.finish_step()
         if timers_first:
             life.wake(timers_first)
         for received in inbox:

@@ -80,6 +80,8 @@ class World:
         self.with_state = weather.with_state or plan.application is not None
         self.life_of: dict[Member, Life] = {}
         """All that there were."""
+        self.forgot = False
+        """A node has lost its records."""
         self.requested: set[str] = set()
         """What was asked of the protocol so far."""
         self.now_us = 0

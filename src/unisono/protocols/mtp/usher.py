@@ -90,13 +90,9 @@ class Usher:
 
     def _why_not(self, packet: JoinRequest) -> str:
         core, its = self._core, packet.member
-        for key, member in core.web.members.items():
-            if member.name != its.name:
-                continue
-            watched = core.chair.watched.get(key)
-            lately_us = core.now_us - 3 * core.parameters.beat_us
-            alive = watched is None or watched.heard_us >= lately_us
-            if member.address != its.address and alive:
+        for member in core.web.members.values():
+            if member.name == its.name and member.address != its.address:
+                # Even if it is not heard: only once it is out can there be another of its name.
                 return f"the name {its.name} is taken"
         if len(core.web.members) >= core.parameters.members_count_max:
             return f"the web is full: {core.parameters.members_count_max} members"
