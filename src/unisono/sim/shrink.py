@@ -17,7 +17,7 @@ from unisono.sim.plan import (
     Weather,
     service_name,
 )
-from unisono.sim.run import Outcome, run
+from unisono.sim.run import Outcome, offered, run
 from unisono.sim.swarm import drawn
 
 ATTEMPTS_MAX: Final = 300
@@ -96,10 +96,14 @@ def _weather(plan: Plan) -> Weather:
 
 
 def _fewer_nodes(plan: Plan) -> Steps:
-    for gone in range(plan.nodes - 1, -1, -1):
-        if plan.nodes > 1:
-            smaller = _without_node(_weather(plan), gone)
-            yield f"{plan.nodes - 1} nodes", replace(plan, nodes=plan.nodes - 1, weather=smaller)
+    offer, fewer = offered(plan), plan.nodes - 1
+    if fewer < 1 or not offer.goes_on(
+        [offer.appoint(index, fewer, plan.options) for index in range(fewer)]
+    ):
+        return  # So few never are a group.
+    for gone in range(fewer, -1, -1):
+        smaller = _without_node(_weather(plan), gone)
+        yield f"{fewer} nodes", replace(plan, nodes=fewer, weather=smaller)
 
 
 def _fewer_messages(plan: Plan) -> Steps:
