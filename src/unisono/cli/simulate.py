@@ -255,6 +255,9 @@ def _summary_json(summary: Summary, plan: Plan, first: int, last: int) -> dict[s
         "virtual_s": summary.virtual_s,
         "wall_s": summary.wall_s,
         "rate": summary.rate,
+        "runs_per_s": summary.runs / summary.wall_s if summary.wall_s else 0.0,
+        "excluded": summary.excluded,
+        "excluded_unforced": summary.unforced,
     }
 
 
@@ -272,6 +275,10 @@ def show_summary(summary: Summary, plan: Plan, asked: int) -> None:
         f"{summary.sent:,} sent, {summary.delivered:,} delivered, {summary.steps:,} steps;"
         f" {summary.virtual_s:,.0f} s simulated in {summary.wall_s:.1f} s:"
         f" {summary.rate:.0f} simulated seconds a second"
+    )
+    console.print(
+        f"{summary.excluded:,} lives excluded by others, {summary.unforced:,} of them unforced:"
+        " nothing had ailed them"
     )
     for each in summary.failures:
         console.print(f"  [red]•[/] {', '.join(each.broken)}: {escape(each.text)}")

@@ -92,7 +92,7 @@ class Ailing:
 def _from_the_start(weather: Weather, nodes: int) -> list[int]:
     """What the weather itself excuses, by node."""
     links = [weather.link, *(router.link for router in weather.routers)]
-    until_us = [0] * nodes
+    until_us = [-(1 << 62)] * nodes
     rough = [weather.fault_us + _held_us(link) for link in links if ails(link)]
     if rough:
         until_us = [max(rough)] * nodes

@@ -33,6 +33,10 @@ class Result:
     steps: int
     virtual_s: float
     wall_s: float
+    excluded: int = 0
+    """Lives that others went on without."""
+    unforced: int = 0
+    """Of these, the ones that nothing had ailed."""
 
 
 @dataclass(slots=True)
@@ -47,6 +51,8 @@ class Summary:
     virtual_s: float = 0.0
     wall_s: float = 0.0
     """Of the whole campaign, all workers side by side."""
+    excluded: int = 0
+    unforced: int = 0
 
     @property
     def rate(self) -> float:
@@ -59,6 +65,8 @@ class Summary:
         self.delivered += result.delivered
         self.steps += result.steps
         self.virtual_s += result.virtual_s
+        self.excluded += result.excluded
+        self.unforced += result.unforced
         if result.broken:
             self.failures.append(result)
 
@@ -160,4 +168,6 @@ def one(plan: Plan) -> Result:
         steps=outcome.steps,
         virtual_s=outcome.virtual_s,
         wall_s=outcome.wall_s,
+        excluded=outcome.counts.get("excluded", 0),
+        unforced=outcome.counts.get("excluded_unforced", 0),
     )

@@ -38,7 +38,7 @@ KINDS: Final = {
     "split": "packets between `nodes` and `to` are lost, both ways",
     "isolate": "packets between each of `nodes` and all others are lost, both ways",
     "flap": "as `split`, but the links go down and up again every `every_us`",
-    "rotate": "each of `nodes` is cut off from one other, the next one every `every_us`",
+    "rotate": "`nodes` are cut off in pairs, and in other pairs every `every_us`",
 }
 """Every kind of scheduled fault, with what it means."""
 

@@ -50,8 +50,8 @@ class Recovery:
         self._awaited: dict[str, set[tuple[str, int]]] = {}
 
     def begin(self) -> None:
-        """The faults are over. A part is to go on only if none of the group has lost its memory: who
-        is not reached may be needed to tell."""
+        """The faults are over. A part is to go on only if nobody has lost its memory: who is not
+        reached may be needed to tell."""
         world = self._world
         if world.forgot and len(self.parts) > 1:
             self.going_on = []

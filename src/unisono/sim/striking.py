@@ -130,15 +130,16 @@ class Striker:
         world.post(world.now_us + 2 * event.every_us, self._flap, event, until_us)
 
     def _rotate(self, what: tuple[FaultEvent, int], turn: int) -> None:
-        """Each is cut off from one other, and in the next turn from another one: who hears whom is
-        never transitive, and never the same for long."""
+        """Each is cut off from one other, in the next turn from another: who hears whom is never
+        transitive, and never the same for long."""
         event, until_us = what
         world, nodes = self._world, event.nodes
         if world.healing or world.now_us >= until_us or len(nodes) < 2:
             return
-        step = 1 + turn % (len(nodes) - 1)
-        pairs = [(here, nodes[(at + step) % len(nodes)]) for at, here in enumerate(nodes)]
-        pairs = list(dict.fromkeys(pairs + [(there, here) for here, there in pairs]))
+        count = len(nodes) - (len(nodes) + 1) % 2  # Those that move; of an even number one stays.
+        row = [nodes[(at + turn) % count] for at in range(count)] + list(nodes[count:])
+        ends = [(row[at], row[-1 - at]) for at in range(len(row) // 2)]
+        pairs = [pair for here, there in ends for pair in ((here, there), (there, here))]
         world.network.block(pairs, 1)
         world.post(world.now_us + event.every_us, self._mend, pairs, None)
         world.post(world.now_us + event.every_us, self._rotate, what, turn + 1)
