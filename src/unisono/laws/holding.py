@@ -17,7 +17,7 @@ class Holdings:
 
     def __init__(self, history: History) -> None:
         self._lives = history.lives
-        self._marks: dict[str, dict[str, dict[str, int]]] = {}
+        self.marks: dict[str, dict[str, dict[str, int]]] = {}
         """By life, regular view and sender, the number up to which all was there at its end."""
         self._had = {
             key: set(map(message_of, life.deliveries)) for key, life in self._lives.items()
@@ -25,7 +25,7 @@ class Holdings:
         self.told = False
         """Whether the history has receipts at all; those of before have none."""
         for key, life in self._lives.items():
-            self._marks[key] = self._of(life)
+            self.marks[key] = self._of(life)
 
     def _of(self, life: Life) -> dict[str, dict[str, int]]:
         ended: dict[str, dict[str, int]] = {}
@@ -45,20 +45,20 @@ class Holdings:
         it tells what it held then, and never delivered it. What it does not owe it need not have.
         """
         life = self._lives.get(key)
-        if life is None or view not in self._marks[key] or message_of(message) in self._had[key]:
+        if life is None or view not in self.marks[key] or message_of(message) in self._had[key]:
             return False
         sender, number = sender_of(message), number_of(message)
-        return life.owes(sender, number) and self._marks[key][view].get(sender, 0) < number
+        return life.owes(sender, number) and self.marks[key][view].get(sender, 0) < number
 
     def never_had(self, key: str, message: Row) -> bool:
         """Whether it is known that a life never had it: it tells what it held in all its views."""
         life = self._lives.get(key)
         if life is None or message_of(message) in self._had[key]:
             return False
-        if {row.view for row in life.views} != self._marks[key].keys():
+        if {row.view for row in life.views} != self.marks[key].keys():
             return False
         sender, number = sender_of(message), number_of(message)
-        return all(marks.get(sender, 0) < number for marks in self._marks[key].values())
+        return all(marks.get(sender, 0) < number for marks in self.marks[key].values())
 
 
 def received(history: History) -> list[Violation]:

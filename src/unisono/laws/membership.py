@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from unisono.laws.order import numbers_known
 from unisono.laws.places import lineages
@@ -128,56 +129,80 @@ def cut(history: History) -> list[Violation]:
     large as N: `spared up to N in view V; never sent`, with s as the other and no message.
     """
     known = numbers_known(history, RELIABLE)
-    at_view: dict[str, dict[str, tuple[dict[str, int], dict[str, int]]]] = {}
+
+    def floor(sender: str, upto: int) -> int:
+        numbers = known.get(sender, [])
+        at = bisect_right(numbers, upto)
+        return numbers[at - 1] if at else 0
+
+    lives = history.lives.items()
+    heard = {key: list(_heard_at_views(life)) for key, life in lives}
+    last = {key: max(map(number_of, life.sends)) for key, life in lives if life.sends}
+    return cuts_told(history, heard, last, floor)
+
+
+def _heard_at_views(life: Life) -> Iterator[dict[str, int]]:
+    """Before each view, by sender, the largest number delivered."""
+    heard: dict[str, int] = {}
+    for row in life.told:
+        if row.kind == "view":
+            yield dict(heard)
+        elif row.kind == "deliver":
+            heard[sender_of(row)] = max(number_of(row), heard.get(sender_of(row), 0))
+
+
+def cuts_told(
+    history: History,
+    heard: Mapping[str, Sequence[Mapping[str, int]]],
+    last: Mapping[str, int],
+    floor: Callable[[str, int], int],
+) -> list[Violation]:
+    """The law, for who knows this of the messages: by life, for each of its views, the largest
+    number of each sender delivered before; by life the largest number sent; the largest number
+    known of a sender that is not above another, 0 for none."""
+    at_view: dict[str, dict[str, _AtView]] = {}
     for key, life in history.lives.items():
-        for row, had in _had_at_views(life):
-            at_view.setdefault(row.view, {}).setdefault(key, (had, cut_of(row.detail)))
+        spared: dict[str, int] = {}
+        for row, mine in zip(life.views, heard[key], strict=True):
+            cuts = cut_of(row.detail)
+            had = {each: max(mine.get(each, 0), spared.get(each, 0)) for each in {*mine, *spared}}
+            at_view.setdefault(row.view, {}).setdefault(key, _AtView(had, cuts))
+            for sender, upto in cuts.items():
+                spared[sender] = max(upto, spared.get(sender, 0))
     found: set[Violation] = set()
     for view, by_life in at_view.items():
-        for key, (_, cuts) in by_life.items():
+        for key, (had, cuts) in by_life.items():
             for sender, upto in cuts.items():
-                found.update(_spared(history, view, key, sender, upto, known, by_life))
+                told = f"spared up to {upto} in view {view}"
+                source = history.lives.get(sender)
+                if source is not None and source.end != VANISHED and upto > last.get(sender, upto):
+                    detail = f"{told}; never sent"
+                    found.add(Violation("cut", history.run, key, "", sender, detail))
+                number = floor(sender, upto)
+                other = _behind(key, sender, number, by_life)
+                if number > had.get(sender, 0) and other:
+                    detail = f"{told}; delivered there up to {by_life[other].had.get(sender, 0)}"
+                    message = f"{sender}:{number}"
+                    found.add(Violation("cut", history.run, key, message, other, detail))
     return sorted(found)
 
 
-def _spared(
-    history: History,
-    view: str,
-    key: str,
-    sender: str,
-    upto: int,
-    known: dict[str, list[int]],
-    by_life: dict[str, tuple[dict[str, int], dict[str, int]]],
-) -> Iterator[Violation]:
-    source = history.lives.get(sender)
-    if source is not None and source.sends and source.end != VANISHED:
-        if upto > max(map(number_of, source.sends)):
-            detail = f"spared up to {upto} in view {view}; never sent"
-            yield Violation("cut", history.run, key, "", sender, detail)
-    numbers = known.get(sender, [])
-    at = bisect_right(numbers, upto)
-    if not at or numbers[at - 1] <= by_life[key][0].get(sender, 0):
-        return
-    for other in sorted(by_life):
-        had, cuts = by_life[other]
-        if other != key and sender not in cuts and had.get(sender, 0) < numbers[at - 1]:
-            there = had.get(sender, 0)
-            detail = f"spared up to {upto} in view {view}; delivered there up to {there}"
-            message = f"{sender}:{numbers[at - 1]}"
-            yield Violation("cut", history.run, key, message, other, detail)
-            return
+class _AtView(NamedTuple):
+    """A life when it installs a view."""
+
+    had: dict[str, int]
+    """By sender, the largest number delivered or cut off before."""
+    cuts: dict[str, int]
 
 
-def _had_at_views(life: Life) -> Iterator[tuple[Row, dict[str, int]]]:
-    """Each view with, by sender, the largest number delivered or cut off before it."""
-    had: dict[str, int] = {}
-    for row in life.told:
-        if row.kind == "view":
-            yield row, dict(had)
-            for sender, upto in cut_of(row.detail).items():
-                had[sender] = max(upto, had.get(sender, 0))
-        elif row.kind == "deliver":
-            had[sender_of(row)] = max(number_of(row), had.get(sender_of(row), 0))
+def _behind(key: str, sender: str, number: int, by_life: Mapping[str, _AtView]) -> str:
+    """The smallest other life that had not delivered so far, and is not spared it; or nobody."""
+    others = (
+        other
+        for other, at in by_life.items()
+        if other != key and sender not in at.cuts and at.had.get(sender, 0) < number
+    )
+    return min(others, default="")
 
 
 def transitional_set(history: History) -> list[Violation]:

@@ -158,7 +158,8 @@ class Case:
             return None
         numbers = self.number[self.of_source(source)]
         at = int(np.searchsorted(numbers, number))
-        return int(self.starts[source]) + at if at < len(numbers) else None
+        here = at < len(numbers) and numbers[at] == number
+        return int(self.starts[source]) + at if here else None
 
     def name(self, place: int) -> str:
         """`name#incarnation:number` of a message."""
@@ -176,6 +177,12 @@ class Case:
             starts.append((at, stretch))
             at += sum(piece.count for piece in stretch.pieces)
         return Told(plan, life, said, starts, self.places(said), based, base, cuts)
+
+    @cached_property
+    def view_codes(self) -> dict[str, int]:
+        """A number for each regular view."""
+        views = (row.view for told in self.told for row in told.life.views)
+        return {view: code for code, view in enumerate(dict.fromkeys(views))}
 
     # -- what everyone had -----------------------------------------------------------------------
 

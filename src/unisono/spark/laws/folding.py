@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from heapq import nsmallest
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unisono.laws import LAWS, VIOLATIONS_MAX, Violation
+from unisono.laws.membership import cuts_told
 from unisono.laws.order import _same_start, cycle_told
 from unisono.laws.places import lineages
 from unisono.spark.laws import places
@@ -24,8 +26,10 @@ from unisono.spark.laws.sequence import (
     ordered,
     reaching,
 )
-from unisono.spark.laws.survey import Fallen, Piece, places_fallen
-from unisono.trace.history import History
+from unisono.spark.laws.survey import RELIABLE, Fallen, Piece, places_fallen
+from unisono.spark.laws.telling import with_rows
+from unisono.trace.history import History, life_of, number_of
+from unisono.trace.record import Row
 
 
 class Part(NamedTuple):
@@ -52,6 +56,54 @@ class Parts(list[Part]):
 def together(plan: HistoryPlan, parts: Parts) -> list[Violation]:
     """The violations of all shards."""
     return [violation for part in parts for violation in part.said]
+
+
+def gathered(law: str) -> Callable[[HistoryPlan, Parts], list[Violation]]:
+    """The plain function, on what is told in few rows and those that the shards give."""
+
+    def fold(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+        return LAWS[law].check(with_rows(plan, (row for part in parts for row in part.said)))
+
+    return fold
+
+
+def local_order(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+    """What is not about a message needs to know when a life last spoke, and of each view the
+    largest place before it: rows are made up that say so."""
+    alone: list[Row] = []
+    for life in plan.lives:
+        said = Row(*plan.named, *life.name, 0, 0, "deliver", sender="", sender_incarnation=0)
+        said = said._replace(number=0, service="reliable")
+        alone += [
+            said._replace(step=step, kind=kind)
+            for kind, step in (("send", life.sent_pos), ("deliver", life.heard_pos))
+            if step >= 0
+        ]
+        # At the view's own step, and listed before it.
+        alone += [
+            said._replace(step=at.step, seq=at.place)
+            for at in life.at_views
+            if at.place != NUMBER_MIN
+        ]
+    rows = (*alone, *plan.history.rows)
+    history = plan.history
+    whole = History(history.run, history.protocol, history.group, rows, history.torn)
+    found = [each for each in LAWS["local_order"].check(whole) if not each.message]
+    return together(plan, parts) + found
+
+
+def cut(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+    """The plain function, with what the plan knows of who had delivered what before a view."""
+    history = plan.history
+    last = {life_of(row): number_of(row) for row in plan.last_sends}
+    had = {
+        life.key: [
+            {plan.codes.key(code): number for code, number in at.heard.items()}
+            for at in life.at_views
+        ]
+        for life in plan.lives
+    }
+    return cuts_told(history, had, last, lambda sender, upto: plan.floors[RELIABLE, sender, upto])
 
 
 def progress(plan: HistoryPlan, parts: Parts) -> list[Violation]:

@@ -223,7 +223,7 @@ def _adopted(case: Case, hearing: _Hearing, source: int, heard: Array) -> Array:
     told, key = hearing.told, case.codes.key(source)
     pos = told.said.pos[hearing.sends]
     for cut in told.cuts.get(source, ()):
-        floor = case.plan.floors[key, cut.upto]
+        floor = case.plan.floors[CAUSAL, key, cut.upto]
         heard = np.maximum(heard, np.where(pos > cut.step, floor, 0))
     return heard
 

@@ -164,10 +164,10 @@ def view_jumps(plan: HistoryPlan, life: LifePlan) -> Jumps:
     not pass over their own place either."""
     found: list[tuple[int, int, int, int]] = []
     viewed = NUMBER_MIN
-    for row in plan.history.lives[life.key].views:
+    for row, at in zip(plan.history.lives[life.key].views, life.at_views, strict=True):
         if row.seq is None:
             continue
-        before = max(viewed, life.view_places[row.step])
+        before = max(viewed, at.place)
         if before != NUMBER_MIN and row.seq > before and not cut_of(row.detail):
             found.append((-1, 0, before, row.seq + 1))
         viewed = max(viewed, row.seq)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from unisono.spark.laws.columns import NUMBER_MAX, NUMBER_MIN, Array, Codes
-from unisono.spark.laws.survey import Fallen, File, Piece, Strand, Surveyed
+from unisono.spark.laws.survey import AtView, Fallen, File, Piece, Strand, Surveyed
 from unisono.trace.history import History
 from unisono.trace.record import Row
 
@@ -50,8 +50,11 @@ class LifePlan:
     octets: int
     span_us: int
     """From its first message to its last."""
-    view_places: dict[int, int]
-    """By the step of a view that has a place, the largest place delivered at before."""
+    at_views: list[AtView]
+    """What it had delivered before each regular view."""
+    sent_pos: int
+    heard_pos: int
+    """The positions of its last send and delivery, -1 for none."""
     ended_us: int
     """The time of its end, or of its last row where it has none."""
     views: int
@@ -73,9 +76,9 @@ class HistoryPlan:
     """In order of keys."""
     last_sends: list[Row]
     probes: list[Row]
-    floors: dict[tuple[str, int], int]
-    """By sender and number of an entry of a cut, the largest number known of the sender that is not
-    above it, of a message of level causal or above; 0 for none."""
+    floors: dict[tuple[int, str, int], int]
+    """By level, and sender and number of an entry of a cut: the largest number known of the sender
+    that is not above it, of a message of that level or above; 0 for none."""
 
     @property
     def named(self) -> tuple[str, str]:
@@ -182,7 +185,12 @@ def _life(strand: Strand, lut: Array, start: int, codes: Codes) -> LifePlan:
         delivered=strand.delivered,
         octets=strand.octets,
         span_us=(strand.t_high or 0) - (strand.t_low or 0),
-        view_places=strand.view_places,
+        at_views=[
+            each._replace(heard={int(lut[code]): number for code, number in each.heard.items()})
+            for each in strand.at_views
+        ],
+        sent_pos=strand.sent_pos,
+        heard_pos=strand.heard_pos,
         ended_us=next(
             (row.t_us for row in strand.few if row.kind in ("leave", "crash")), strand.told_us
         ),

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from unisono.laws import LAWS, Violation
-from unisono.spark.laws import delivery, folding, order, places, sequence
+from unisono.spark.laws import delivery, folding, order, places, sequence, viewing
 from unisono.spark.laws.case import Case
 from unisono.spark.laws.delivery import Suspects
 from unisono.spark.laws.folding import Parts
@@ -77,7 +77,18 @@ ROADS: Final[dict[str, Road]] = {
     "virtual_synchrony": _screened(delivery.virtual_synchrony),
     "view_order": _of_few("view_order"),
     "self_inclusion": _of_few("self_inclusion"),
+    "local_order": _screened(viewing.local_order, folding.local_order),
+    "cut": Road(None, folding.cut),
+    "same_view": _screened(viewing.same_view),
+    "sending_view": _screened(viewing.sending_view),
+    "sender_in_view": _screened(viewing.sender_in_view),
+    "transitional_set": _of_few("transitional_set"),
+    "one_primary": _of_few("one_primary"),
+    "one_founding": _of_few("one_founding"),
+    "accuracy": _of_few("accuracy"),
     "safe": _screened(delivery.safe),
+    "received": _screened(viewing.received),
+    "stable": Road(viewing.notified, folding.gathered("stable")),
     "progress": _screened(delivery.progress, folding.progress),
 }
 

@@ -21,7 +21,8 @@ from unisono.trace.checks import AFTER_TORN, LEVELS, TOLD_TWICE
 from unisono.trace.history import cut_of
 from unisono.trace.record import Row
 
-FIFO, CAUSAL, AGREED = LEVELS["fifo"], LEVELS["causal"], LEVELS["agreed"]
+RELIABLE, FIFO = LEVELS["reliable"], LEVELS["fifo"]
+CAUSAL, AGREED = LEVELS["causal"], LEVELS["agreed"]
 
 
 class File(NamedTuple):
@@ -75,6 +76,16 @@ class Fallen(NamedTuple):
     last: int
 
 
+class AtView(NamedTuple):
+    """What a life had delivered before a regular view."""
+
+    step: int
+    place: int
+    """The largest place delivered at; the least of all numbers for none."""
+    heard: dict[int, int]
+    """By source, the largest number delivered."""
+
+
 @dataclass(slots=True)
 class Strand:
     """One life in one history: what is small of it."""
@@ -103,8 +114,12 @@ class Strand:
     """Before each view with a cut, the deliveries with the largest numbers of those it names."""
     place: int = NUMBER_MIN
     """The largest place delivered at so far."""
-    view_places: dict[int, int] = field(default_factory=dict)
-    """By the step of a view that has a place, the largest place delivered at before."""
+    at_views: list[AtView] = field(default_factory=list)
+    """By regular view, in their order."""
+    sent_pos: int = -1
+    """The position of its last send, -1 for none."""
+    heard_pos: int = -1
+    """The position of its last delivery, -1 for none."""
     first_ordered: tuple[int, int] | None = None
     """Source and number of its first ordered delivery."""
     last_seq: int | None = None
@@ -301,19 +316,21 @@ class Survey:
     def _note_view(self, strand: Strand, said: Said, view: Row) -> None:
         """What the life had delivered before a view, as far as laws ask."""
         before = said.take(~said.send & (said.pos < view.step))
-        if view.seq is not None:
-            places = before.seq[before.placed]
-            here = int(places.max()) if len(places) else NUMBER_MIN
-            strand.view_places[view.step] = max(strand.place, here)
+        places = before.seq[before.placed]
+        place = max(strand.place, int(places.max()) if len(places) else NUMBER_MIN)
+        best = dict(strand.heard)
+        for source in np.unique(before.source).tolist():
+            number = int(before.number[before.source == source].max())
+            if number > best.get(source, (0,))[0]:
+                best[source] = number, before
+        heard = {source: number for source, (number, _) in best.items()}
+        strand.at_views.append(AtView(view.step, place, heard))
         codes, life = self.found.codes, self.found.codes.names[strand.life]
         for sender in cut_of(view.detail):
             name, _, incarnation = sender.rpartition("#")
             source = codes.lives.get((name, int(incarnation)), -1)
-            number, rows = strand.heard.get(source, (0, before))
-            mine = before.take(before.source == source)
-            if len(mine) and int(mine.number.max()) > number:
-                number, rows = int(mine.number.max()), mine
-            if number:
+            if source in best:
+                number, rows = best[source]
                 at = np.flatnonzero(~rows.send & (rows.source == source) & (rows.number == number))
                 strand.marks.append(rows.row(int(at[0]), life, codes, strand.history))
 
@@ -322,6 +339,10 @@ class Survey:
         sends = int(said.send.sum())
         strand.sent += sends
         strand.delivered += len(said) - sends
+        if sends:
+            strand.sent_pos = int(said.pos[said.send][-1])
+        if sends < len(said):
+            strand.heard_pos = int(said.pos[~said.send][-1])
         strand.octets += int(said.size[~said.send].sum(dtype=np.int64))
         low, high = int(said.t_us.min()), int(said.t_us.max())
         strand.t_low = low if strand.t_low is None else min(low, strand.t_low)

@@ -18,7 +18,7 @@ from unisono.spark.laws.floors import floors_of
 from unisono.spark.laws.judging import ShardFound, judge_history, judge_shard, verdicts
 from unisono.spark.laws.measuring import measured
 from unisono.spark.laws.plan import HistoryPlan, Limits, overlapping, planned, shards_of
-from unisono.spark.laws.survey import File, Survey, Surveyed
+from unisono.spark.laws.survey import CAUSAL, RELIABLE, File, Survey, Surveyed
 
 ROWS_A_BATCH: Final = 50_000
 
@@ -141,8 +141,9 @@ def plan_runs(
 def _planned(run: str, surveys: Sequence[Surveyed], claimed: Claims) -> list[HistoryPlan]:
     plans = planned(run, surveys)
     for plan in plans:
-        if "causal" in claimed_of(claimed, plan):
-            plan.floors = floors_of(plan)
+        laws = claimed_of(claimed, plan)
+        asked = {"causal": CAUSAL, "cut": RELIABLE}
+        plan.floors = floors_of(plan, [level for law, level in asked.items() if law in laws])
     return plans
 
 

@@ -15,25 +15,36 @@ import numpy as np
 from unisono.laws import LAWS, VIOLATIONS_MAX, Violation
 from unisono.spark.laws.case import Case
 from unisono.spark.laws.columns import Array
+from unisono.spark.laws.plan import HistoryPlan
 from unisono.trace.history import History
+from unisono.trace.record import Row
 
 SUSPECTS_AT_ONCE = 2 * VIOLATIONS_MAX
+
+
+def rows_about(case: Case, messages: Iterable[int]) -> list[Row]:
+    """The sends and deliveries of these messages."""
+    wanted = np.zeros(case.count + 1, np.bool_)
+    wanted[list(messages)] = True
+    return [
+        told.said.row(at, told.plan.name, case.codes, case.plan.named)
+        for told in case.told
+        # A row of another shard has the place -1, which is the last and never wanted.
+        for at in np.flatnonzero(wanted[told.message]).tolist()
+    ]
+
+
+def with_rows(plan: HistoryPlan, rows: Iterable[Row]) -> History:
+    """What is told in few rows, and these besides. A row may be among both."""
+    history = plan.history
+    every = tuple(dict.fromkeys((*history.rows, *rows)))
+    return History(history.run, history.protocol, history.group, every, history.torn)
 
 
 def restricted(case: Case, messages: Iterable[int]) -> History:
     """The history with no other rows about messages than about these; and of every life the send
     with the largest number, which says how far its trace goes."""
-    wanted = np.zeros(case.count + 1, np.bool_)
-    wanted[list(messages)] = True
-    history = case.plan.history
-    rows = [*history.rows, *case.plan.last_sends]
-    for told in case.told:
-        # A row of another shard has the place -1, which is the last and never wanted.
-        for at in np.flatnonzero(wanted[told.message]).tolist():
-            rows.append(told.said.row(at, told.plan.name, case.codes, case.plan.named))
-    # The last send may be one of them.
-    once = tuple(dict.fromkeys(rows))
-    return History(history.run, history.protocol, history.group, once, history.torn)
+    return with_rows(case.plan, (*case.plan.last_sends, *rows_about(case, messages)))
 
 
 def whole(case: Case) -> History:
