@@ -179,7 +179,7 @@ def sim(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Decides everything; by default 1.")] = None,
     faults: Annotated[
-        str | None, typer.Option(help="none, loss, crash, partition or chaos, the default.")
+        str | None, typer.Option(help="none, loss, crash, partition, mild or chaos, the default.")
     ] = None,
     messages: Annotated[int | None, typer.Option(help="By default 200.")] = None,
     service: Annotated[str | None, typer.Option(help="By default the strongest on offer.")] = None,
@@ -307,7 +307,7 @@ def sweep(
         str | None, typer.Option(metavar="A-B", help="Drawn by seed; by default 3-7.")
     ] = None,
     faults: Annotated[
-        str | None, typer.Option(help="none, loss, crash, partition or chaos, the default.")
+        str | None, typer.Option(help="none, loss, crash, partition, mild or chaos, the default.")
     ] = None,
     messages: Annotated[int | None, typer.Option(help="Of each run; by default 200.")] = None,
     service: Annotated[str | None, typer.Option(help="By default the strongest on offer.")] = None,
