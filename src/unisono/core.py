@@ -371,7 +371,7 @@ def no_quorum(options: Mapping[str, int]) -> int:
     return 0
 
 
-def any_part(part: Sequence[Mapping[str, int]]) -> bool:
+def any_part(part: Sequence[Mapping[str, int]], forgetful: bool) -> bool:
     """For a protocol in which each part goes on as a group of its own."""
     return True
 
@@ -409,9 +409,9 @@ class Offer:
     """How many members a view has at least, given a process's options: 0 is no such promise."""
     advice: Callable[[Mapping[str, int]], str] = no_advice
     """What to do, in a sentence, when a process with these options was let in by nobody."""
-    goes_on: Callable[[Sequence[Mapping[str, int]]], bool] = any_part
+    goes_on: Callable[[Sequence[Mapping[str, int]], bool], bool] = any_part
     """Whether a part of a group, given the options of its processes, is to go on when it can
-    reach nobody else for good."""
+    reach nobody else for good; and whether some of the group lost their records."""
     arrows: tuple[str, ...] = ()
     """The arrows of its figures, as `walked()` names them: simulated faults are aimed at them."""
     swarm: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

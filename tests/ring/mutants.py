@@ -17,9 +17,9 @@ from unisono.protocols.ring.leading import Leading
 from unisono.protocols.ring.ordering import Ordering
 from unisono.protocols.ring.packets import Token
 from unisono.protocols.ring.repair import Repair
-from unisono.protocols.ring.ring import Ring
 from unisono.protocols.ring.stream import Stream
 from unisono.protocols.ring.token import TokenWork
+from unisono.protocols.ring.votes import Quorums
 
 Patch = pytest.MonkeyPatch
 
@@ -57,7 +57,7 @@ def k_taken_as_the_most(patch: Patch) -> None:
 
 def majority_not_needed(patch: Patch) -> None:
     """Whoever is there goes on."""
-    patch.setattr(Ring, "is_majority", lambda self, names: True)
+    patch.setattr(Quorums, "are_met", lambda self, people: True)
     patch.setattr(Leading, "_size", lambda self, staying: len(staying))
 
 
@@ -72,7 +72,6 @@ def base_ignored(patch: Patch) -> None:
 
     patch.setattr(Leading, "offers", careless)
     patch.setattr(Leading, "_is_complete", lambda self, packet: True)
-    patch.setattr(Leading, "_is_complete_then", lambda self, packet: True)
 
 
 def cut_of_a_newcomer_wrong(patch: Patch) -> None:

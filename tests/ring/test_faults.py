@@ -70,10 +70,10 @@ def outcomes(row: faults.Row) -> tuple[str, ...]:
 
 def test_every_state_and_every_role_is_struck(page: dict[int, list[faults.Row]]) -> None:
     assert list(page) == list(SIZES)
+    assert {row.role for rows in page.values() for row in rows} == faults.ROLES.keys()
     for rows in page.values():
         struck = {(row.machine, row.state) for row in rows}
         assert struck == {(each.name, state.name) for each in FIGURES for state in each.states()}
-        assert {row.role for row in rows} == faults.ROLES.keys()
         assert {row.story for row in rows} == {story.words for story in STORIES}
 
 

@@ -99,7 +99,8 @@ def test_the_quorum_is_more_than_half_of_the_group(sites: int, least: int) -> No
 
 def test_who_waits_in_vain_is_told_how_many_are_needed() -> None:
     ring = offer("ring")
-    assert ring.advice({"sites": 5}) == "too few of sites=5 are heard: start at least 3 of them"
+    told = "too few of sites=5 are heard: start all of them, or with stable= at least 3"
+    assert ring.advice({"sites": 5}) == told
     assert ring.advice({"sites": 1}) == ring.advice({}) == ""
 
 

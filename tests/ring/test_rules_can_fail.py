@@ -34,6 +34,7 @@ from unisono.protocols.ring.repair import Repair
 from unisono.protocols.ring.ring import Ring
 from unisono.protocols.ring.stream import Stream
 from unisono.protocols.ring.token import TokenWork
+from unisono.protocols.ring.votes import Quorums
 
 Patch = pytest.MonkeyPatch
 Plant = Callable[[Patch], None]
@@ -196,7 +197,7 @@ def without_part(part: int) -> Plant:
 
 def any_part_goes_on(patch: Patch) -> None:
     """Whoever is there is enough."""
-    patch.setattr(Ring, "is_majority", lambda self, names: True)
+    patch.setattr(Quorums, "are_met", lambda self, people: True)
     patch.setattr(Leading, "_size", lambda self, staying: len(staying))
 
 

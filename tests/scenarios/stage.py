@@ -82,6 +82,7 @@ class Actor:
         self.views: list[View] = []
         self.records: list[bytes] = []
         """What its cores made safe; the next life is told."""
+        self.durable = True
 
 
 def states(actor: Actor) -> dict[str, str]:
@@ -163,6 +164,7 @@ class Stage:
                     message_octets_max=message,
                     with_state=bool(state),
                     options=its.appoint(actor.index, len(self.actors), options),
+                    durable=actor.durable,
                     terms=terms,
                 )
             )
@@ -221,9 +223,10 @@ class Stage:
         self.say(f"{name} crashed")
 
     def do_amnesia(self, name: str) -> None:
-        """A crash that loses the stable storage too."""
+        """A crash of one that has no stable storage."""
         self.do_crash(name)
         self.actors[name].records.clear()
+        self.actors[name].durable = False
 
     def do_number(self, name: str, incarnation: str) -> None:
         """Its next life has this one: a clock may have been set."""

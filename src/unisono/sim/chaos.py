@@ -60,7 +60,7 @@ def stirred(plan: Plan, weather: Weather, offer: Offer | None) -> Plan:
         )
         weather = replace(weather, link=link)
     if "parts" in on and offer is not None and plan.nodes > 1:
-        weather = replace(weather, parts=_parts(plan, offer, _roll(plan, "parts", "")))
+        weather = replace(weather, parts=_parts(plan, weather, offer, _roll(plan, "parts", "")))
     return replace(plan, weather=weather)
 
 
@@ -91,7 +91,7 @@ def _services(plan: Plan, offer: Offer, roll: Random) -> tuple[ServiceLevel, ...
     return tuple(each for each in levels if each in some)
 
 
-def _parts(plan: Plan, offer: Offer, roll: Random) -> tuple[tuple[int, ...], ...]:
+def _parts(plan: Plan, weather: Weather, offer: Offer, roll: Random) -> tuple[tuple[int, ...], ...]:
     """Two sides, of which at least one is to go on; none if that is not found soon."""
     for _ in range(8):
         order = list(range(plan.nodes))
@@ -100,7 +100,7 @@ def _parts(plan: Plan, offer: Offer, roll: Random) -> tuple[tuple[int, ...], ...
         parts = tuple(sorted(order[:border])), tuple(sorted(order[border:]))
         for part in parts:
             options = [offer.appoint(index, plan.nodes, plan.options) for index in part]
-            if offer.goes_on(options):
+            if offer.goes_on(options, weather.forgetful):
                 return parts
     return ()
 

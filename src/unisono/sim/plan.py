@@ -202,6 +202,11 @@ class Weather:
     parts: tuple[tuple[int, ...], ...] = ()
     """The run ends partitioned into these, and who is in none is alone; without any, all heals."""
 
+    @property
+    def forgetful(self) -> bool:
+        """Some may lose their records."""
+        return not all(self.durable) or any(event.kind == "amnesia" for event in self.schedule)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:

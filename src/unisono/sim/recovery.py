@@ -42,7 +42,9 @@ class Recovery:
             [world.nodes[index] for index in part]
             for part in self.parts
             if len(self.parts) == 1
-            or world.offer.goes_on([world.options_of(index) for index in part])
+            or world.offer.goes_on(
+                [world.options_of(index) for index in part], world.weather.forgetful
+            )
         ]
         """Those that are to come together: all, or each part that is to go on."""
         self._service = world.plan.service or max(world.offer.services)

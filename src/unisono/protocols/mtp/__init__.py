@@ -19,7 +19,7 @@ def appoint(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, 
     return {**options, "master": index + 1 if index < masters else 0}
 
 
-def goes_on(part: Sequence[Mapping[str, int]]) -> bool:
+def goes_on(part: Sequence[Mapping[str, int]], forgetful: bool) -> bool:
     """Those with a majority of the masters."""
     masters = max(each.get("masters", DEFAULTS["masters"]) for each in part)
     return sum(bool(each.get("master", 0)) for each in part) > masters // 2

@@ -23,16 +23,20 @@ def quorum(options: Mapping[str, int]) -> int:
     return sites // 2 + 1 if sites else 0
 
 
-def goes_on(part: Sequence[Mapping[str, int]]) -> bool:
-    return len(part) >= max(map(quorum, part))
+def goes_on(part: Sequence[Mapping[str, int]], forgetful: bool) -> bool:
+    """Where some forgot, a majority may have to wait for those that remember."""
+    return len(part) >= max(map(quorum, part)) and not forgetful
 
 
 def advice(options: Mapping[str, int]) -> str:
-    """A group whose size is known begins with its majority."""
+    """A group whose size is known begins with its majority, or with all if they keep no records."""
     sites = options.get("sites", 0)
     if sites < 2:
         return ""
-    return f"too few of sites={sites} are heard: start at least {sites // 2 + 1} of them"
+    return (
+        f"too few of sites={sites} are heard: start all of them, or with stable= at least"
+        f" {sites // 2 + 1}"
+    )
 
 
 OFFER: Final = Offer(

@@ -41,6 +41,7 @@ from unisono.protocols.ring.figures import (
 from unisono.protocols.ring.leading import Leading
 from unisono.protocols.ring.packets import (
     ALIKE_OCTETS,
+    NO_VERSION,
     Delegate,
     Flag,
     Header,
@@ -57,7 +58,7 @@ from unisono.protocols.ring.packets import (
     key_of,
 )
 from unisono.protocols.ring.repair import Repair
-from unisono.protocols.ring.ring import NO_RECORD, Ring
+from unisono.protocols.ring.ring import Ring
 from unisono.protocols.ring.speech import Speech
 from unisono.protocols.ring.states import Coordinator, Receive, Reformation
 from unisono.protocols.ring.stream import Stream
@@ -93,15 +94,13 @@ class Site(Desk):
         """It has been."""
         self.memory = False
         """We have what was said on it."""
-        self.congested = False
-        self.leaving = False
-        self.released = False
+        self.congested = self.leaving = self.released = False
         self.taken = 0
         """Turns that were read."""
         self._taking: Header | None = None
         """Of the packets last taken, while their turn is coming in. Those of one turn that begin
         alike have the same."""
-        self._verdict: Fail | None = None
+        self.verdict: Fail | None = None
         self._over = self._joined = False
         self._internal: list[tuple[Code, Any]] = []
 
@@ -386,7 +385,7 @@ class Site(Desk):
     def forget_ring(self) -> None:
         """As if we had never accepted one."""
         self.ring, self.before = Ring(), ()
-        self.record = NO_RECORD._replace(pledged=self.record.pledged)
+        self.record = self.record._replace(version=NO_VERSION, names=())
         self.memory = self.was_in_force = False
         self.ordering.start_anew()
         self.restart_reading()
@@ -396,7 +395,8 @@ class Site(Desk):
         """[RESUME] The ring is in force: the application hears of it."""
         if not self.was_in_force:
             self._show_ring()
-            self.keep(out, names=tuple(member.name for member in self.ring.members))
+            names = tuple(member.name for member in self.ring.members)
+            self.keep(out, names=names, votes=self.record.votes or self.memory)
         self.in_force = True
         self.reform.calm(out)
         self.reform.override = False
@@ -431,14 +431,13 @@ class Site(Desk):
             self.stream.pump(ordering, out)
         if self.leaving and not self.released:
             self.entrance.quit(out)
-        if self._verdict is not None:
-            self._end(self._verdict, out)
-        elif self.released:
-            if not self.congested:
-                self._end(Depart(), out)
+        if self.verdict is not None:
+            self._end(self.verdict, out)
+        elif self.released and not self.congested:
+            self._end(Depart(), out)
 
     def doom(self, reason: str, cause: Cause = Cause.STOPPED, known: int = 0) -> None:
-        self._verdict = self._verdict or Fail(reason, cause, known)
+        self.verdict = self.verdict or Fail(reason, cause, known)
 
     def _end(self, effect: Effect, out: list[Effect]) -> None:
         self._over = True

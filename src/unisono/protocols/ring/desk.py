@@ -16,6 +16,7 @@ from unisono.protocols.ring.ordering import Ordering
 from unisono.protocols.ring.packets import (
     ALIKE_OCTETS,
     HEADER_OCTETS,
+    NO_VERSION,
     PIECE_AT,
     PROTOCOL,
     TURN,
@@ -49,8 +50,8 @@ class Desk:
         self.now_us = 0
         self.ring = Ring()
         """The last one accepted."""
-        self.record = NO_RECORD
-        """What is kept over a crash."""
+        self.record = NO_RECORD._replace(votes=setting.durable)
+        """What is kept over a crash. Who keeps records and has none never had a past."""
         self.seen = 0
         """The highest number of a version that was heard of."""
         self.deadlines: dict[Timer, int] = {}
@@ -68,15 +69,14 @@ class Desk:
         out.append(Persist(self.record.octets()))
 
     def remember(self, stable: Iterable[bytes]) -> None:
-        """What was kept before a crash."""
+        """What was kept before a crash: the last record that can be read. One alone that cannot is
+        of a past that is forgotten."""
         for octets in stable:
             try:
-                known = read_record(octets)
+                self.record = read_record(octets)
             except BadPacket:
                 self.door.drop("record")
-                continue
-            pledged = max(self.record.pledged, known.pledged)
-            self.record = max(self.record, known)._replace(pledged=pledged)
+                self.record = self.record._replace(votes=self.record.pledged > NO_VERSION)
         self.seen = max(self.seen, self.record.version.number, self.record.pledged.number)
 
     # -- who we are --------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from unisono.parts.transfer import Giver, Taker
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.packets import (
     HEADER_OCTETS,
+    LOST_REASON,
     NO_VERSION,
     STALE_REASON,
     STATE,
@@ -176,7 +177,8 @@ class Entrance:
             return
         behind = packet.has(Bits.MEMORY) and packet.header.version < core.ring.version
         if behind and not core.reform.can_go_on(packet):
-            core.tell(member, Code.STALE, STALE_REASON, out)
+            anew = core.parameters.sites and core.ring.began_after(packet.header.version)
+            core.tell(member, Code.STALE, LOST_REASON if anew else STALE_REASON, out)
             return
         if len(core.ring.seats) + len(self._joiners) >= core.parameters.members_count_max:
             if member.name not in {m.name for m in core.ring.members}:
@@ -385,6 +387,7 @@ class Entrance:
             state = self._taker.state()
             self._taker = None
             core.memory = True
+            core.keep(out, votes=True)
             out.append(Adopt(state))
             return
         ahead = self._taker.ask_ahead()

@@ -9,6 +9,7 @@ from unisono.errors import BadPacket
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.election import Election
 from unisono.protocols.ring.packets import (
+    LOST_REASON,
     NO_VERSION,
     Abort,
     Bits,
@@ -63,10 +64,15 @@ class Following(Election):
     def answer(self, out: list[Effect]) -> None:
         core = self._core
         if self.leader is not None:
-            bits = Bits.MEMORY * core.memory | Bits.STATE * core.entrance.wants_state
-            bits |= Bits.LEAVING * core.entrance.has_quit | Bits.OVERRIDE * self.override
-            answer = core.person(Code.RSP_POS, self.promised.number, bits)
-            core.to(self.leader, Code.RSP_POS, answer.body(), out)
+            core.to(self.leader, Code.RSP_POS, self.standing().body(), out)
+
+    def standing(self) -> Person:
+        """[RSP_POS] What we say of ourselves to one who leads."""
+        core = self._core
+        bits = Bits.MEMORY * core.memory | Bits.STATE * core.entrance.wants_state
+        bits |= Bits.LEAVING * core.entrance.has_quit | Bits.OVERRIDE * self.override
+        bits |= Bits.VOTES * core.record.votes | Bits.IN_FORCE * core.was_in_force
+        return core.person(Code.RSP_POS, self.promised.number, bits)
 
     def take_repair(self, packet: Token, out: list[Effect]) -> None:
         """[RNG Phase-1] The coordinator sends what we lack."""
@@ -199,4 +205,5 @@ class Following(Election):
             return
         refused = packet.code is Code.REFUSE and not core.stream.has_view
         if refused or (packet.code is Code.STALE and not core.is_normal()):
-            core.doom(packet.reason, Cause.REFUSED if refused else Cause.EXCLUDED)
+            lost = Cause.MEMORY_LOST if packet.reason == LOST_REASON else Cause.EXCLUDED
+            core.doom(packet.reason, Cause.REFUSED if refused else lost)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from unisono.core import EVERYONE, Cause, Effect, Send, Warn
-from unisono.model import Member
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.following import Following
 from unisono.protocols.ring.packets import (
+    LOST_REASON,
+    NO_VERSION,
     ROUND_MAX,
     STALE_REASON,
     Bits,
@@ -18,7 +20,8 @@ from unisono.protocols.ring.packets import (
     key_of,
 )
 from unisono.protocols.ring.parameters import SITES_MAX
-from unisono.protocols.ring.ring import CHAIN_MAX, NO_RECORD, Link, Ring, Seat
+from unisono.protocols.ring.ring import CHAIN_MAX, Link, Ring, Seat
+from unisono.protocols.ring.votes import Quorums
 from unisono.wire import ENVELOPE_OCTETS, Writer
 
 if TYPE_CHECKING:
@@ -35,14 +38,14 @@ class Leading(Following):
     def __init__(self, core: Site) -> None:
         super().__init__(core)
         self.answers: dict[str, Person] = {}
-        self._stale: dict[str, Member] = {}
+        self._stale: dict[str, Person] = {}
         """Those who answered, and cannot go on from where they are."""
         self.accepted: set[int] = set()
         self._voters: dict[str, Person] = {}
         """Those who had answered when the ring was formed."""
         self._denials: dict[str, Version] = {}
-        self._quorums: tuple[Ring, ...] = ()
-        """The rings of each of which a majority is needed."""
+        self._quorums = Quorums((), NO_VERSION)
+        """What the ring needs that is to be formed."""
         self._outbid = False
         """Somebody has promised a higher version than ours."""
         self._warned = False
@@ -56,7 +59,9 @@ class Leading(Following):
         core = self._core
         leads = self.promised.leader == core.key and self.promised > core.ring.version
         if leads:
-            self._ask_stale_to_return(out)
+            self._end_deadlock(out)
+            if core.verdict is not None:
+                return
         if not leads or self._outbid or core.seen > self.promised.number:
             self._outbid = False
             if core.seen >= ROUND_MAX:
@@ -72,15 +77,14 @@ class Leading(Following):
                 self.rounds = 0
                 self._began_us = core.now_us
                 core.watch_ring()
-                rings = (*core.before, core.ring) if core.ring.seats else ()
-                self._quorums = rings or (core.founding(),)
+                rings = (*core.before, core.ring) if core.ring.seats else (core.founding(),)
+                self._quorums = Quorums(rings, core.ring.version)
         core.entrance.settled(out)
         self.rounds += 1
         if self.rounds > BLOCKED_ROUNDS and not core.parameters.sites:
             if core.ring.seats and not core.stream.has_view and self._is_blocked():
                 # A group of no known size that never began here: whoever is there begins it.
-                core.forget_ring()
-                self._quorums = (core.founding(),)
+                self._forget_ring()
         bits = Bits.MEMORY * core.memory | Bits.AT_TOKEN * self.at_token
         packet = core.person(Code.REF_INV_BC, self.promised.number, bits)
         core.everyone(Code.REF_INV_BC, packet.body(), out)
@@ -91,37 +95,49 @@ class Leading(Following):
         core.arm(Timer.T_TS, wait_us, out)
         if self.rounds >= BLOCKED_ROUNDS and not self._warned and self._is_blocked():
             self._warned = True
-            out.append(Warn(self._why_blocked()))
+            out.append(Warn(self._quorums.why_not(self._heard())))
 
-    def _ask_stale_to_return(self, out: list[Effect]) -> None:
-        """Some that answered cannot go on as they are. They are asked to join anew only where there
-        is no other way, for until a ring is in force nobody's memory is to be lost."""
+    def _end_deadlock(self, out: list[Effect]) -> None:
+        """More invitations will not help. Some that answered cannot go on as they are: they are
+        asked to join anew only where there is no other way, for until a ring is in force nobody's
+        memory is to be lost. Or all are here, and too few of them remember."""
         core = self._core
-        complete = set(self._complete())
-        if self.rounds <= BLOCKED_ROUNDS or self._is_majority(complete):
-            return
-        if not self._stale or not self._is_majority(complete | self._stale.keys()):
+        heard = self._heard()
+        if self.rounds <= BLOCKED_ROUNDS or not self._is_blocked():
             return
         if core.memory:
-            for member in self._stale.values():
-                core.tell(member, Code.STALE, STALE_REASON, out)
+            if self._stale and self._may_go_on(self._complete() | self._stale):
+                self._tell_stale(STALE_REASON, out)
+            elif core.me.name in self._quorums.voting(heard) and self._quorums.are_all(heard):
+                for each in heard.values():
+                    if each.member != core.me and each.has(Bits.MEMORY):
+                        core.tell(each.member, Code.STALE, LOST_REASON, out)
+                core.doom(LOST_REASON, Cause.MEMORY_LOST)
+            return
+        # Who could remember more than those who remember something has forgotten it.
+        if not self._stale or not heard.keys() >= set(core.record.names):
+            return
+        names, voting = set(heard), self._quorums.voting(heard)
+        if not (self._quorums.have_majority(names, voting) or self._quorums.are_all(names)):
+            return
+        last = max(each.header.version for each in self._stale.values())
+        if self._quorums.may_have_gone_on(heard, last):
+            self._tell_stale(LOST_REASON, out)
         else:
-            # All who could remember more are here, and have forgotten: who remembers less leads.
-            core.forget_ring()
-            self._quorums = (core.founding(),)
+            self._forget_ring()
             self._outbid = True
 
     def _is_blocked(self) -> bool:
-        return not self._is_majority(set(self._complete()))
+        return not self._may_go_on(self._complete())
 
-    def _why_blocked(self) -> str:
-        names = set(self._complete())
-        lacking = [ring for ring in self._quorums if not ring.is_majority(names)]
-        ring = (lacking or self._quorums)[0]
-        return (
-            f"blocked: {ring.votes(names)} of {ring.size} members are heard, and more than half are"
-            " needed; start the others again, or let this part go on with request('go_on')"
-        )
+    def _tell_stale(self, reason: str, out: list[Effect]) -> None:
+        for each in self._stale.values():
+            self._core.tell(each.member, Code.STALE, reason, out)
+
+    def _forget_ring(self) -> None:
+        core = self._core
+        core.forget_ring()
+        self._quorums = Quorums((core.founding(),), NO_VERSION)
 
     def count_in(self, packet: Person, out: list[Effect]) -> None:
         """[RSP_POS] It comes along. What it lacks is sent to it; if that cannot be, it is told."""
@@ -138,7 +154,7 @@ class Leading(Following):
             return
         if packet.has(Bits.MEMORY) and not self.can_go_on(packet):
             self.answers.pop(name, None)
-            self._stale[name] = packet.member
+            self._stale[name] = packet
             return
         self.answers[name] = packet
         self._stale.pop(name, None)
@@ -179,33 +195,27 @@ class Leading(Following):
 
     def _complete(self) -> dict[str, Person]:
         """Those who can be on the new ring, and we."""
-        core = self._core
         found = {name: each for name, each in self.answers.items() if self._is_complete(each)}
-        found[core.me.name] = core.person(
-            Code.RSP_POS,
-            self.promised.number,
-            Bits.MEMORY * core.memory | Bits.LEAVING * core.entrance.has_quit,
-        )
+        found[self._core.me.name] = self.standing()
         return found
 
-    def _is_majority(self, names: set[str]) -> bool:
+    def _heard(self) -> dict[str, Person]:
+        """All who answered, whether or not they can be on the new ring."""
+        return self._complete() | self.answers | self._stale
+
+    def _may_go_on(self, people: Mapping[str, Person]) -> bool:
         """[RNG-12] And, for one that remembers a ring but nothing of what was said on it: all of
         that ring are here, and none remembers more."""
         core = self._core
         if self.is_overridden():
             return True
-        if not core.memory and core.record.names:
-            return names >= set(core.record.names)
-        return self._has_quorums(names)
+        if not core.memory and not people.keys() >= set(core.record.names):
+            return False
+        return self._quorums.are_met(people)
 
     def is_overridden(self) -> bool:
         """[RNG-13] Our operator, or that of one who comes along, wants this part to go on."""
         return self.override or any(each.has(Bits.OVERRIDE) for each in self.answers.values())
-
-    def _has_quorums(self, names: set[str]) -> bool:
-        """More than half of each: of the last ring that was in force, and of any after it of which
-        we do not know. A group whose size nobody knows begins with whoever is there."""
-        return all(not ring.size or ring.is_majority(names) for ring in self._quorums)
 
     def everyone_answered(self) -> bool:
         core = self._core
@@ -240,7 +250,7 @@ class Leading(Following):
     def _may_form(self) -> bool:
         complete = self._complete()
         staying = {name for name, each in complete.items() if not each.has(Bits.LEAVING)}
-        return self._is_majority(set(complete)) and bool(staying) and self._would_stand(staying)
+        return self._may_go_on(complete) and bool(staying) and self._would_stand(staying)
 
     def _would_stand(self, staying: set[str]) -> bool:
         """The new ring is a majority of what the group will then be."""
@@ -254,7 +264,7 @@ class Leading(Following):
         staying = {name for name, each in complete.items() if not each.has(Bits.LEAVING)}
         if not leaving or (self._would_stand(staying) and staying):
             return False
-        return self._is_majority(set(complete)) and self.rounds > 1
+        return self._may_go_on(complete) and self.rounds > 1
 
     def release(self, out: list[Effect]) -> None:
         core = self._core
@@ -298,7 +308,8 @@ class Leading(Following):
         # Deviates [RNG Ring creation]: who was on the ring before keeps its place among the others.
         # The paper seats them as their answers come.
         core = self._core
-        complete = {n: e for n, e in self._complete().items() if not e.has(Bits.LEAVING)}
+        voters = self._complete()
+        complete = {n: e for n, e in voters.items() if not e.has(Bits.LEAVING)}
         founding = not core.memory
         if founding:
             core.ordering.start_anew()
@@ -330,7 +341,7 @@ class Leading(Following):
         )
         self.accepted = {core.key}
         self.rounds = 0
-        self._voters = dict(self.answers)
+        self._voters = voters
         core.accept(ring, out)
         self.say_ring(out)
 
@@ -348,31 +359,21 @@ class Leading(Following):
         out.append(Send(EVERYONE, packets))
         core.arm(Timer.T_TS, core.parameters.t_ts_us, out)
 
-    def _accepting(self) -> set[str]:
-        core = self._core
-        names = {
-            name
-            for name, each in self._voters.items()
-            if key_of(each.member) in self.accepted and self._is_complete_then(each)
-        }
-        return names | {core.me.name}
-
-    def _is_complete_then(self, packet: Person) -> bool:
-        return not packet.has(Bits.MEMORY) or packet.header.s == self._core.ring.base
-
     def everyone_accepted(self) -> bool:
         return self._core.ring.index.keys() <= self.accepted and self.may_resume(0)
 
     def may_resume(self, rounds: int = 3) -> bool:
-        """A majority of the group before, and of the group after, has accepted."""
+        """A quorum of the group before, and a majority of the group after, has accepted."""
         # Deviates [RNG Figure 11]: the paper waits for all on the new ring, and says nothing of one
         # that answered and died.
         core = self._core
         if self.rounds < rounds:
             return False
-        names = self._accepting()
+        voters = self._voters.items()
+        accepting = {n: each for n, each in voters if each.header.sender in self.accepted}
         on_ring = len([key for key in core.ring.index if key in self.accepted])
-        return (self.is_overridden() or self._has_quorums(names)) and on_ring > core.ring.size // 2
+        met = self.is_overridden() or self._quorums.are_met(accepting)
+        return met and on_ring > core.ring.size // 2
 
     def resume(self, out: list[Effect]) -> None:
         core = self._core
@@ -428,10 +429,12 @@ class Leading(Following):
         if len(self._denials) < SITES_MAX:
             self._denials[packet.member.name] = packet.header.version
         same = {n for n, version in self._denials.items() if version == packet.header.version}
-        if not any(ring.size for ring in self._quorums) or not self._has_quorums(same):
+        sized = any(ring.size for ring in self._quorums.rings)
+        if not sized or not self._quorums.have_majority(same, same):
             return
         if core.memory:
-            core.doom("the group began anew without this member", Cause.EXCLUDED)
+            cause = Cause.MEMORY_LOST if core.was_in_force else Cause.EXCLUDED
+            core.doom("the group began anew without this member", cause)
         else:
             # What it told of is no more.
-            core.record = NO_RECORD._replace(pledged=core.record.pledged)
+            core.record = core.record._replace(version=NO_VERSION, names=())

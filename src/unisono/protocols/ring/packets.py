@@ -18,6 +18,9 @@ from unisono.wire import Envelope, Layout, Reader, Writer, tag_of
 
 PROTOCOL: Final = 3
 STALE_REASON: Final = "the ring has gone on without this member"
+LOST_REASON: Final = (
+    "too many members lost their memory at once: what was said may be lost; the group begins anew"
+)
 NUMBER_MAX: Final = 1 << 62
 ROUND_MAX: Final = 1 << 31
 TURN_PACKETS_MAX: Final = 8192
@@ -126,9 +129,11 @@ class Bits:
     OVERRIDE: Final = 8
     """[RNG-13] Its operator wants the part it is in to go on."""
     IN_FORCE: Final = 16
-    """It is in normal operation."""
+    """It is in normal operation; in RSP_POS: the ring of its version has been in force."""
     AT_TOKEN: Final = 32
     """It invites as the holder of the token."""
+    VOTES: Final = 64
+    """It has been on a ring in force, or has its records, or never had a past."""
 
 
 class Person(NamedTuple):

@@ -74,9 +74,15 @@ class Ring:
         seats = (*self.seats, *self.absent)
         return {seat.member: ordered.get(key_of(seat.member), 0) for seat in seats}
 
-    def is_majority(self, names: Iterable[str]) -> bool:
-        """[RNG-12] More than half of the whole group."""
-        return self.votes(names) > self.size // 2
+    @property
+    def voters(self) -> int:
+        """So many that vote meet any majority."""
+        return self.size - self.size // 2
+
+    @property
+    def founders(self) -> int:
+        """So many begin where none remembers anything: then too few are left that might."""
+        return self.size if self.size % 2 else max(self.size - 1, self.size // 2 + 1)
 
     def votes(self, names: Iterable[str]) -> int:
         """Who never was in the group counts where it is said to be larger than what was seen."""
@@ -92,6 +98,10 @@ class Ring:
             if link.version == version:
                 return self.chain[at + 1].base if at + 1 < len(self.chain) else NUMBER_MAX
         return None
+
+    def began_after(self, version: Version) -> bool:
+        """The group was founded anew after this version."""
+        return len(self.chain) < CHAIN_MAX and version < self.chain[0].version
 
     # -- as bytes --------------------------------------------------------------------------------
 
@@ -147,10 +157,12 @@ class Record(NamedTuple):
     force: any of these may remember."""
     pledged: Version = NO_VERSION
     """The highest that it promised."""
+    votes: bool = False
+    """It has been on a ring in force, or never had a past: it cannot have forgotten a promise."""
 
     def octets(self) -> bytes:
         out = Writer().u32(self.version.number).u64(self.version.leader)
-        out.u32(self.pledged.number).u64(self.pledged.leader).u16(len(self.names))
+        out.u32(self.pledged.number).u64(self.pledged.leader).u8(self.votes).u16(len(self.names))
         for name in self.names:
             out.text(name)
         return out.done()
@@ -160,9 +172,10 @@ def read_record(octets: Buffer) -> Record:
     reader = Reader(octets)
     version = Version(reader.u32(), reader.u64())
     pledged = Version(reader.u32(), reader.u64())
+    votes = bool(reader.u8())
     names = tuple(reader.text() for _ in range(reader.u16()))
     reader.done()
-    return Record(version, names, pledged)
+    return Record(version, names, pledged, votes)
 
 
 NO_RECORD: Final = Record(NO_VERSION, ())

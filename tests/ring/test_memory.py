@@ -1,0 +1,212 @@
+"""What was safe stays, whatever dies, as long as not too many lose their memory at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.ring.theatre import Room, gather, lawful, seen, site
+from unisono.core import Cause, Effect, Fail, Warn
+
+FIVE = ("a", "b", "c", "d", "e")
+
+
+class Ward(Room):
+    """A room that remembers why its members ended, and what they warned of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: dict[str, Fail] = {}
+        self.warned: dict[str, str] = {}
+
+    def _perform(self, actor: object, effect: Effect) -> None:
+        name = actor.name  # type: ignore[attr-defined]
+        if isinstance(effect, Fail):
+            self.ends[name] = effect
+        elif isinstance(effect, Warn):
+            self.warned[name] = effect.text
+        super()._perform(actor, effect)  # type: ignore[arg-type]
+
+
+def ward(*names: str, durable: bool = False, **options: int) -> Ward:
+    """Processes that keep no records over a crash, unless it is said that they do."""
+    room = Ward()
+    settings = " ".join(f"{key}={value}" for key, value in options.items())
+    room.obey(f"start ring {' '.join(names)} tries=3 {settings}")
+    for name in names:
+        room.actors[name].durable = durable
+    return room
+
+
+def on_one_ring(*names: str, durable: bool = False, **options: int) -> Ward:
+    room = ward(*names, durable=durable, **options)
+    room.obey(f"join {' '.join(names)}")
+    gather(room, *names)
+    return room
+
+
+def forget(room: Ward, *names: str) -> None:
+    """Killed, and started again without what they knew."""
+    for name in names:
+        room.obey(f"amnesia {name}")
+    room.obey(f"join {' '.join(names)}")
+
+
+def test_two_that_forgot_do_not_outvote_the_one_that_remembers() -> None:
+    """Of five, a, b and c deliver a safe message; b and c are killed and forget it; d and e, which
+    were cut off, are there again, and a is not. Four of five by name: but two remember."""
+    room = on_one_ring(*FIVE)
+    room.obey("split a b c | d e")
+    gather(room, "a", "b", "c")
+    room.obey("say a kept")
+    room.until(lambda: all(room.words(name) == ["kept"] for name in "abc"))
+    forget(room, "b", "c")
+    room.obey("heal\nsplit a | b c d e")
+    room.pass_ms(4_000)
+    assert not any(site(room, name).is_normal() for name in "bcde")
+    (warning,) = {text for text in room.warned.values() if "without" in text}
+    assert "3 that remember are needed: b, c came without memory or records" in warning
+    room.obey("heal")
+    room.until(lambda: {"d", "e"} <= room.ends.keys())
+    assert {room.ends[name].cause for name in "de"} == {Cause.EXCLUDED}
+    room.obey("join d e")
+    gather(room, *FIVE)
+    assert site(room, "a").stream.has_view, "the same life: nothing of it is lost"
+    room.obey("say d after")
+    room.until(lambda: all("after" in room.words(name) for name in FIVE))
+    assert room.words("a") == ["kept", "after"]
+    assert [message.seq for _, message in room.heard["a"]] == [1, 2]
+    assert room.heard["d"][-1][1].seq == 2, "nobody gives a safe message's place to another"
+    lawful(room)
+
+
+def test_one_that_forgot_is_let_in_by_those_that_remember_and_votes_again() -> None:
+    room = on_one_ring("a", "b", "c")
+    for name in ("a", "b", "c", "a"):
+        room.obey(f"say {name} {name}")
+        room.pass_ms(100)
+        forget(room, name)
+        assert not site(room, name).record.votes
+        gather(room, "a", "b", "c")
+        assert site(room, name).record.votes
+    assert not room.ends
+    lawful(room)
+
+
+def test_a_majority_that_forgot_at_once_is_told_and_the_group_begins_anew() -> None:
+    room = on_one_ring("a", "b", "c")
+    room.obey("say a lost")
+    room.pass_ms(100)
+    forget(room, "b", "c")
+    room.until(lambda: "a" in room.ends)
+    assert room.ends["a"].cause is Cause.MEMORY_LOST
+    assert "lost their memory" in room.ends["a"].reason
+    assert not any(site(room, name).stream.has_view for name in "bc")
+    room.obey("join a")
+    gather(room, "a", "b", "c")
+    room.obey("say a anew")
+    room.until(lambda: all(room.words(name)[-1:] == ["anew"] for name in "abc"))
+
+
+def test_one_of_a_pair_forgets_and_comes_back() -> None:
+    """Where the number is even, half of them that remember and one more are enough."""
+    room = on_one_ring("a", "b")
+    room.obey("say a kept")
+    room.pass_ms(100)
+    forget(room, "b")
+    gather(room, "a", "b")
+    room.obey("say b more")
+    room.until(lambda: room.words("a") == room.words("b") == ["kept", "more"])
+    assert not room.ends
+    lawful(room)
+
+
+def test_without_records_all_must_come_before_a_group_begins() -> None:
+    room = ward("a", "b", "c")
+    room.obey("join a b")
+    room.pass_ms(3_000)
+    assert not seen(room, "a")
+    (warning,) = room.warned.values()
+    assert "2 of 3 members are heard, and 3 are needed to begin" in warning
+    room.obey("join c")
+    gather(room, "a", "b", "c")
+
+
+@pytest.mark.parametrize("came", [("a", "b"), ("b", "c")])
+def test_with_records_a_majority_begins(came: tuple[str, ...]) -> None:
+    room = ward("a", "b", "c", durable=True)
+    room.obey(f"join {' '.join(came)}")
+    gather(room, *came)
+
+
+def test_of_four_three_begin() -> None:
+    room = ward("a", "b", "c", "d")
+    room.obey("join a b c")
+    gather(room, "a", "b", "c")
+
+
+def test_all_that_had_a_ring_forgot_it_and_who_has_an_older_one_is_told() -> None:
+    """a, b and c lose what was said, though not their records; d and e are on an older ring."""
+    room = on_one_ring(*FIVE, durable=True)
+    room.obey("split a b c | d e")
+    gather(room, "a", "b", "c")
+    room.obey("say a lost")
+    room.until(lambda: all(room.words(name) == ["lost"] for name in "abc"))
+    for name in "abc":
+        room.obey(f"crash {name}")
+    room.obey("heal\njoin a b c")
+    room.until(lambda: {"d", "e"} <= room.ends.keys())
+    assert {room.ends[name].cause for name in "de"} == {Cause.MEMORY_LOST}
+    room.obey("join d e")
+    gather(room, *FIVE)
+
+
+def test_a_ring_that_cannot_have_been_in_force_does_not_stop_the_older_one() -> None:
+    """Only c accepted the new ring, and c alone forgot: the others go on from the old one."""
+    room = on_one_ring("a", "b", "c", durable=True)
+    room.obey("say a old")
+    room.pass_ms(200)
+    record = site(room, "c").record
+    later = record._replace(version=record.version._replace(number=record.version.number + 1))
+    room.obey("crash c")
+    room.actors["c"].records[:] = [later._replace(pledged=later.version).octets()]
+    room.obey("split a | b | c")
+    room.pass_ms(1_000)
+    room.obey("heal\njoin c")
+    gather(room, "a", "b", "c")
+    assert not room.ends
+    lawful(room)
+
+
+def test_records_that_cannot_be_read_are_no_records() -> None:
+    room = on_one_ring("a", "b", "c", durable=True)
+    room.obey("crash c")
+    room.actors["c"].records[:] = [b"torn"]
+    room.obey("join c")
+    assert not site(room, "c").record.votes
+    gather(room, "a", "b", "c")
+    assert site(room, "c").record.votes
+
+
+def test_of_a_torn_last_record_the_one_before_it_counts() -> None:
+    room = on_one_ring("a", "b", "c", durable=True)
+    before = site(room, "c").record
+    room.obey("crash c")
+    room.actors["c"].records.append(b"torn")
+    room.obey("join c")
+    assert site(room, "c").record.votes
+    assert site(room, "c").record.pledged >= before.pledged
+
+
+def test_who_lost_its_records_is_not_believed_that_it_never_had_a_past() -> None:
+    room = on_one_ring(*FIVE, durable=True)
+    room.obey("split a b c | d e")
+    gather(room, "a", "b", "c")
+    room.obey("say a kept")
+    room.until(lambda: all(room.words(name) == ["kept"] for name in "abc"))
+    for name in "bc":
+        room.obey(f"crash {name}")
+        room.actors[name].records.clear()
+    room.obey("heal\nsplit a | b c d e\njoin b c")
+    assert site(room, "b").record.votes
+    room.pass_ms(4_000)
+    assert not any(site(room, name).is_normal() for name in "bcde")
