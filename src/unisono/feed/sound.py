@@ -2,9 +2,9 @@
 
 Arrow trusts a message: false offsets read the process's own memory, or end it, and a compressed
 body may claim any length. So the front of the message is read here, by hand and within bounds: it
-must be a record batch of this schema's shape, in which every buffer lies inside the body, and what it takes
-when it is unpacked is bounded. Then Arrow reads it, and checks every offset and text in full before
-anything looks at a value.
+must be a record batch of this schema's shape, in which every buffer lies inside the body, and what
+it takes when it is unpacked is bounded. Then Arrow reads it, and checks every offset and text in
+full before anything looks at a value.
 """
 
 from __future__ import annotations
