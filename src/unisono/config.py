@@ -272,6 +272,11 @@ def check_options(config: Config, offer: Offer) -> Mapping[str, int]:
     return {**offer.options, **config.options}
 
 
+def check_shedding(config: Config, with_state: bool) -> None:
+    if config.slow == "shed" and (with_state or config.fed):
+        raise Misuse("slow='shed' loses messages, so there is no state to hand over: use 'block'")
+
+
 def terms(config: Config) -> Mapping[str, str]:
     """What all members of a group must have alike, beside their protocol and its options."""
     return {

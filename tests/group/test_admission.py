@@ -125,3 +125,50 @@ def test_two_that_wait_for_others_say_that_they_differ() -> None:
 def test_one_that_rejoins_is_refused_once_and_does_not_try_on() -> None:
     reason = asyncio.run(asyncio.wait_for(refused("ring", {}, {**STATE, "rejoin": True}), 20))
     assert "state=false" in reason
+
+
+@pytest.mark.parametrize("protocol", ["rmcast", "mtp", "ring"])
+@pytest.mark.parametrize("state", [False, True])
+def test_a_joiner_that_gives_up_leaves_nobody_waiting(protocol: str, state: bool) -> None:
+    """A ring of one counted it, and was blocked for good."""
+
+    async def story() -> None:
+        port, options = free_port(), STATE if state else {}
+        async with joining(port, "a", protocol, **options) as a:
+            for patience_us in (0, 200, 500, 1_000, 1_500, 2_000, 2_500, 3_000, 4_000, 6_000):
+                trying = asyncio.ensure_future(
+                    joining(port, "b", protocol, **options)._group._join()
+                )
+                await asyncio.sleep(patience_us / 1e6)
+                trying.cancel()
+                began = time.monotonic()
+                try:
+                    group = await trying
+                except asyncio.CancelledError:
+                    pass
+                else:
+                    await group.leave()
+                said = b"%d" % patience_us
+                await asyncio.wait_for(a.multicast(said), 3)
+                while await asyncio.wait_for(next_message(a), 3) != said:
+                    pass
+                while len(a.members) > 1:
+                    await asyncio.sleep(0.005)
+                assert time.monotonic() - began < 3 and not a.blocked
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_join_that_is_cancelled_twice_ends_at_once() -> None:
+    async def story() -> None:
+        joined = joining(free_port(), "a", "ring", sites=3)._group
+        trying = asyncio.ensure_future(joined._join())
+        await asyncio.sleep(0.05)
+        trying.cancel()
+        await asyncio.sleep(0)
+        trying.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(trying, 1)
+        assert joined.stopped and joined._life is not None and joined._life.driver.finished
+
+    asyncio.run(asyncio.wait_for(story(), 20))

@@ -12,7 +12,7 @@ from unisono.client.connection import Connecting, Connection, connect
 from unisono.client.group import LocalGroup, LocalJoining
 from unisono.core import Offer
 from unisono.errors import Misuse
-from unisono.group import Joining, check_shedding
+from unisono.group import Joining
 from unisono.group import join as join_as_member
 
 __all__ = ["Connecting", "Connection", "LocalGroup", "LocalJoining", "connect", "join"]
@@ -70,5 +70,5 @@ def join(
         raise Misuse("offer= is the daemon's business: with daemon= leave it out")
     if (snapshot is None) != (restore is None):
         raise Misuse("snapshot= and restore= go together: every member may have to do either")
-    check_shedding(read, snapshot is not None)
+    configs.check_shedding(read, snapshot is not None)
     return LocalJoining(LocalGroup(read, snapshot, restore))

@@ -62,13 +62,8 @@ def join(
         offer = protocols.offer(read.protocol)
     if (snapshot is None) != (restore is None):
         raise Misuse("snapshot= and restore= go together: every member may have to do either")
-    check_shedding(read, snapshot is not None)
+    configs.check_shedding(read, snapshot is not None)
     return Joining(Group(read, offer, snapshot, restore))
-
-
-def check_shedding(config: Config, with_state: bool) -> None:
-    if config.slow == "shed" and (with_state or config.fed):
-        raise Misuse("slow='shed' loses messages, so there is no state to hand over: use 'block'")
 
 
 class Group(Feeding):
@@ -229,7 +224,9 @@ class Group(Feeding):
     def _level(self, service: ServiceLevel | str | None) -> ServiceLevel:
         level = configs.service_level("" if service is None else service)
         if level not in self._offer.services:
-            configs.check_service(level, self._offer, _catalogue())
+            from unisono import protocols
+
+            configs.check_service(level, self._offer, protocols.offers().values())
         if self.config.fed:
             check_ordered(level, self.protocol)
         if len(self._levels) < 64 and service is not None:
@@ -272,11 +269,21 @@ class Group(Feeding):
                 await self._begin(None)
                 await self._first_view
         except TimeoutError:
-            raise Stopped(self._abandon(self._why_no_view())) from None
+            reason = self._why_no_view()
+            await self._give_up(reason)
+            raise Stopped(reason) from None
         except BaseException as error:
-            self._abandon(str(error) or type(error).__name__)
+            await self._give_up(str(error) or type(error).__name__)
             raise
         return self
+
+    async def _give_up(self, reason: str) -> None:
+        """Those who were about to let us in, or have, are told: they need not wait for us."""
+        self._ended = self._ended or reason
+        try:
+            await self._depart()
+        finally:  # also when the caller has no more patience
+            self._abandon(reason)
 
     def _why_no_view(self) -> str:
         text = f"no view within join_s={self.config.join_s:g} s"
@@ -285,13 +292,12 @@ class Group(Feeding):
         advice = self._offer.advice(self._options)
         return f"{advice} ({text})" if advice else text
 
-    def _abandon(self, reason: str) -> str:
+    def _abandon(self, reason: str, clean: bool = False) -> None:
         if self._rejoining is not None:
             self._rejoining.cancel()
         if self._life is not None:
             self._life.close()
-        self._finish(reason, Stopped(reason))
-        return reason
+        self._finish(reason, None if clean else Stopped(reason))
 
     async def _begin(self, reason: str | None) -> None:
         """A life begins: the first, or the one after a life that ended for this reason."""
@@ -425,22 +431,19 @@ class Group(Feeding):
         self._speaker.flush()
         if self._rejoining is not None:
             self._rejoining.cancel()
-        life = self._life
         try:
-            if self._ended is None and life is not None and not life.driver.finished:
-                if self._departed is None:
-                    self._departed = asyncio.get_running_loop().create_future()
-                    self._speaker.end(Stopped("leaving the group"))
-                    life.driver.feed(Congested(False))
-                    life.driver.feed(Leave())
-                await asyncio.wait([self._departed], timeout=self.config.leave_s)
+            if self._ended is None:
+                await self._depart()
         finally:  # also when the caller has no more patience
-            if life is not None:
-                life.close()
-            self._finish("left the group", None)
+            self._abandon("left the group", clean=True)
 
-
-def _catalogue() -> Iterable[Offer]:
-    from unisono import protocols
-
-    return protocols.offers().values()
+    async def _depart(self) -> None:
+        """Say goodbye, and wait until the others have heard it, or `leave_s` is over."""
+        life = self._life
+        if life is not None and not life.driver.finished:
+            if self._departed is None:
+                self._departed = asyncio.get_running_loop().create_future()
+                self._speaker.end(Stopped("leaving the group"))
+                life.driver.feed(Congested(False))
+                life.driver.feed(Leave())
+            await asyncio.wait([self._departed], timeout=self.config.leave_s)

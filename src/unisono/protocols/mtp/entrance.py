@@ -86,12 +86,19 @@ class Entrance:
             if core.council.rank:
                 out.append(Arm(Timer.BEAT, core.parameters.beat_us))
         out.append(Arm(Timer.JOIN, seek_us + core.dice.randrange(seek_us // 4 + 1)))
-        body = JoinRequest(core.me, self._with_state).body()
-        packets = [core.door.seal(Kind.JOIN, body, life=NO_LIFE)]
-        if core.council.count > 1 or not core.council.rank:
-            out.append(Send(EVERYONE, packets))
+        self._request(out)
         core.council.greet(out)
         self._maybe_found(out)
+
+    def _request(self, out: list[Effect], withdrawn: bool = False) -> None:
+        core = self._core
+        body = JoinRequest(core.me, self._with_state, withdrawn).body()
+        if core.council.count > 1 or not core.council.rank:
+            out.append(Send(EVERYONE, [core.door.seal(Kind.JOIN, body, life=NO_LIFE)]))
+
+    def withdraw(self, out: list[Effect]) -> None:
+        """We gave up; if the master has let us in meanwhile, it need not wait for us."""
+        self._request(out, withdrawn=True)
 
     def _maybe_found(self, out: list[Effect]) -> None:
         """[MTP 3.4] Only who was told to be the master founds a web, and nobody elects itself."""

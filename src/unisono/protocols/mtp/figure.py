@@ -228,6 +228,11 @@ def go_unanswered(me: Mtp, event: Expired, out: list[Effect]) -> None:
     me.entrance.go_unanswered(out)
 
 
+def withdraw(me: Mtp, event: Leave, out: list[Effect]) -> None:
+    me.entrance.withdraw(out)
+    me.depart(out)
+
+
 def depart(me: Mtp, event: Event, out: list[Effect]) -> None:
     me.depart(out)
 
@@ -257,7 +262,7 @@ FIGURE: Final = Figure("mtp", start=OUTSIDE, arrows=(
     Arrow(JOINING,           Confirm,         always,               stay,           JOINING),
     Arrow(JOINING,           Refuse,          i_was_refused_enough, give_up,        DONE),
     Arrow(JOINING,           Refuse,          always,               stay,           JOINING),
-    Arrow(JOINING,           Leave,           always,               depart,         DONE),
+    Arrow(JOINING,           Leave,           always,               withdraw,       DONE),
 
     Arrow(INSIDE,            None,            i_am_doomed,          stop,           DONE),
 

@@ -251,9 +251,11 @@ class Expel(NamedTuple):
 class JoinRequest(NamedTuple):
     member: Member
     wants_state: bool
+    withdrawn: bool = False
+    """It gave up."""
 
     def body(self) -> bytes:
-        return Writer().member(self.member).u8(self.wants_state).done()
+        return Writer().member(self.member).u8(self.wants_state).u8(self.withdrawn).done()
 
 
 class Confirm(NamedTuple):

@@ -213,7 +213,7 @@ def read(kind: int, body: memoryview) -> Packet:
     else:
         reader = Reader(body)
         if kind == Kind.JOIN:
-            packet = JoinRequest(reader.member(), _flag(reader))
+            packet = JoinRequest(reader.member(), _flag(reader), _flag(reader))
         elif kind == Kind.REFUSE:
             packet = Refuse(reader.u64(), _flag(reader), reader.text(), reader.incarnation())
         else:

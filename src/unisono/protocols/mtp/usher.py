@@ -38,6 +38,8 @@ class Usher:
         self.failing: set[int] = set()
         self.tombs: deque[int] = deque(maxlen=TOMBS_MAX)
         """Lives that were in the web and are not any more."""
+        self.withdrawn: deque[int] = deque(maxlen=TOMBS_MAX)
+        """Those that gave up lately."""
         self.admitted: dict[int, tuple[int, bool]] = {}
         """By member, its first number, and whether it was to be given the state."""
         self.captures: set[int] = set()
@@ -62,6 +64,9 @@ class Usher:
         key = key_of(packet.member)
         if not core.chair.ready or self.ending:
             return
+        if packet.withdrawn or key in self.withdrawn:
+            self.withdraw(key)
+            return
         if key in core.web.members:
             if key in self.admitted:
                 self._confirm(key, out)
@@ -79,6 +84,14 @@ class Usher:
             self._refuse(packet.member, refusal, out)
         elif key in self.joiners or len(self.joiners) < JOINERS_MAX:
             self.joiners[key] = Joiner(packet, core.now_us)
+
+    def withdraw(self, key: int) -> None:
+        """It gave up before it was here: nobody waits for it."""
+        self.joiners.pop(key, None)
+        if key not in self.withdrawn:
+            self.withdrawn.append(key)
+        if key in self._core.web.members:
+            self.leavers.add(key)
 
     def _later_life(self, its: Member) -> int:
         """The incarnation of a member that is the same process, with a higher number."""
@@ -191,7 +204,10 @@ class Usher:
             core.chair.watch(key, number + 1)
             if waits:
                 self.captures.add(key)
-            self._confirm(key, out)
+            if key in self.withdrawn:
+                self.leavers.add(key)  # It gave up while it was let in.
+            else:
+                self._confirm(key, out)
         if any(waits for _, waits in change.joined):
             out.append(Capture(number))  # One for all that came here.
         # Deviates [MTP 3.4 state]: tokens are granted again as soon as the state is taken, not when

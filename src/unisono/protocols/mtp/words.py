@@ -116,7 +116,7 @@ def _of_state(packet: StateAsk | StatePiece) -> str:
 def _at_the_door(packet: JoinRequest | Confirm | Refuse | LeaveRequest | Expel) -> str:
     match packet:
         case JoinRequest():
-            return "join"
+            return "withdraw" if packet.withdrawn else "join"
         case Confirm():
             return f"confirm {packet.first}"
         case Refuse():

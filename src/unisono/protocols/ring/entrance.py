@@ -246,6 +246,9 @@ class Entrance:
     def note_quit(self, packet: Person, out: list[Effect]) -> None:
         """[RNG-15] It leaves, and the ring closes without it."""
         core = self._core
+        waiting, _ = self._joiners.get(packet.member.name, (None, 0))
+        if waiting is not None and waiting.member == packet.member:
+            del self._joiners[packet.member.name]  # It gave up.
         if core.ring.member(packet.header.sender) is None:
             return
         fresh = not self.has_changes()
@@ -283,11 +286,19 @@ class Entrance:
     def leave(self, out: list[Effect]) -> None:
         core = self._core
         core.leaving = True
-        if not core.stream.has_view or not core.memory:
+        if not core.stream.has_view and not self._is_counted_on():
+            core.everyone(Code.QUIT, core.person(Code.QUIT, 0, 0).body(), out)
             core.released = True
             return
         core.arm(Timer.LEAVE, core.parameters.t_reform_us, out)
         self.quit(out)
+
+    def _is_counted_on(self) -> bool:
+        """A ring holds us, or may: others need our word to close it without us. Who is not on one
+        yet, and gives up, comes in first and then leaves."""
+        core = self._core
+        promised = core.reform.promised > core.ring.version and core.reform.leader != core.me
+        return promised or core.my_seat() is not None
 
     def quit(self, out: list[Effect]) -> None:
         """[QUIT] Once everything of ours is with everyone."""

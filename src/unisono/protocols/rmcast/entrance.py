@@ -83,8 +83,13 @@ class Entrance:
         if first:
             out.append(Arm(Timer.FOUND, core.about(core.parameters.found_us)))
 
-    def _cry(self, to: Target, out: list[Effect]) -> None:
-        body = Seek(self._core.me, self._with_state, echo=self._echo).body()
+    def withdraw(self, out: list[Effect]) -> None:
+        """We gave up; if somebody has let us in meanwhile, it need not wait for us."""
+        self._cry(EVERYONE, out, withdrawn=True)
+
+    def _cry(self, to: Target, out: list[Effect], withdrawn: bool = False) -> None:
+        seek = Seek(self._core.me, self._with_state, echo=self._echo, withdrawn=withdrawn)
+        body = seek.body()
         out.append(Send(to, [self._core.door.seal(Kind.SEEK, body, life=NO_LIFE)]))
 
     def wait(self, packet: Seek | Announce, out: list[Effect]) -> None:
@@ -278,6 +283,10 @@ class Entrance:
         known = core.roster.peers.get(key)
         if known is not None and known.status is Status.MEMBER and known.row:
             return  # It is in already: this request is late.
+        if packet.withdrawn:
+            if known is not None:
+                core.detector.suspect(known)
+            return
         welcome = self._welcomes.get(key)
         if known is not None and welcome is not None and known.status is Status.MEMBER:
             out.append(Send((seeker.address,), welcome))

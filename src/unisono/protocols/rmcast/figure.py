@@ -80,7 +80,7 @@ def i_was_refused_enough(me: Rmcast, packet: Refuse) -> bool:
 
 
 def another_should_found(me: Rmcast, packet: Seek) -> bool:
-    return packet.member < me.me
+    return packet.member < me.me and not packet.withdrawn
 
 
 def i_am_doomed(me: Rmcast, event: object) -> bool:
@@ -183,6 +183,11 @@ def depart(me: Rmcast, event: Event, out: list[Effect]) -> None:
     me.depart(out)
 
 
+def withdraw(me: Rmcast, event: Leave, out: list[Effect]) -> None:
+    me.entrance.withdraw(out)
+    me.depart(out)
+
+
 def abandon(me: Rmcast, event: Leave, out: list[Effect]) -> None:
     me.abandon(out)
 
@@ -214,7 +219,7 @@ FIGURE: Final = Figure("rmcast", start=OUTSIDE, arrows=(
     Arrow(SEEKING,       Welcome,        always,               stay,          SEEKING),
     Arrow(SEEKING,       Refuse,         i_was_refused_enough, give_up,       DONE),
     Arrow(SEEKING,       Refuse,         always,               stay,          SEEKING),
-    Arrow(SEEKING,       Leave,          always,               depart,        DONE),
+    Arrow(SEEKING,       Leave,          always,               withdraw,      DONE),
 
     Arrow(INSIDE,        None,           i_am_doomed,          stop,          DONE),
 

@@ -106,15 +106,17 @@ class Seek:
     forwarded: bool = False
     echo: int = 0
     """The stamp of the last announcement heard: shows that the seeker is alive now."""
+    withdrawn: bool = False
+    """Not any more: it gave up."""
 
     def body(self) -> bytes:
-        flags = self.wants_state | self.forwarded << 1
+        flags = self.wants_state | self.forwarded << 1 | self.withdrawn << 2
         return Writer().member(self.member).u8(flags).u64(self.echo).done()
 
     @staticmethod
     def read(reader: Reader) -> Seek:
         member, flags = reader.member(), reader.u8()
-        return Seek(member, bool(flags & 1), bool(flags & 2), reader.u64())
+        return Seek(member, bool(flags & 1), bool(flags & 2), reader.u64(), bool(flags & 4))
 
 
 class Line(NamedTuple):

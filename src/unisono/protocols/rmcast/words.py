@@ -47,7 +47,8 @@ def _words(packet: Packet) -> str:
         case Beat(asks=asks):
             return " ".join(("nak", *(_stream(*ask) for ask in asks))) if asks else "beat"
         case Seek():
-            return f"seek for {packet.member.name}" if packet.forwarded else "seek"
+            word = "withdraw" if packet.withdrawn else "seek"
+            return f"{word} for {packet.member.name}" if packet.forwarded else word
         case Announce():
             return "announce"
         case WelcomePart(parts=1):
