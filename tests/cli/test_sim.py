@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.running import refused, unisono
+from unisono.trace.parquet import SCHEMA
 
 VERDICTS = {"kept", "broken", "not claimed"}
 
@@ -70,7 +72,7 @@ def test_a_campaign_sums_up() -> None:
 def test_a_sound_trace_is_kept(trace: Path) -> None:
     found = unisono("verify", str(trace), "--json")
     told = json.loads(found.stdout)
-    assert told.keys() == {"runs", "events", "quarantined"}
+    assert told.keys() == {"runs", "events", "quarantined", "contradicted"}
     (run,) = told["runs"].values()
     assert run["violations"] == []
     assert run["laws"]["fifo"] == "kept"
@@ -92,6 +94,58 @@ def doctored(trace: Path, place: Path, protocol: str = "rmcast") -> Path:
         copy.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.Table.from_pylist(rows, schema=pq.read_schema(path)), copy)
     return place
+
+
+@pytest.mark.parametrize("progress_us", [1, 30_000_000])
+def test_sim_and_verify_agree_on_progress(tmp_path: Path, progress_us: int) -> None:
+    plan = {"protocol": "rmcast", "nodes": 3, "messages": 5, "progress_us": progress_us}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    arguments = ("--plan", "plan.json", "--trace", "trace", "--json")
+    simulated = json.loads(unisono("sim", *arguments, cwd=tmp_path).stdout)
+    (run,) = json.loads(unisono("verify", "trace", "--json", cwd=tmp_path).stdout)["runs"].values()
+    assert run["laws"]["progress"] == ("broken" if progress_us == 1 else "kept")
+    told = {law: simulated["laws"][law] for law in run["laws"]}
+    assert told == run["laws"]
+
+
+def copied(trace: Path, place: Path) -> tuple[Path, list[dict[str, object]]]:
+    """A copy of the trace, and where a second file would tell one of its lives again."""
+    shutil.copytree(trace, place, dirs_exist_ok=True)
+    path = sorted(place.rglob("*.parquet"))[0]
+    rows = pq.read_table(path).to_pylist()
+    return path.with_name(f"{path.name}.copy.parquet"), rows
+
+
+def test_rows_that_were_not_judged_are_no_success_unless_allowed(
+    trace: Path, tmp_path: Path
+) -> None:
+    second, rows = copied(trace, tmp_path)
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), second)
+    found = unisono("verify", str(tmp_path), "--json")
+    told = json.loads(found.stdout)
+    assert (told["quarantined"], told["contradicted"]) == (len(rows), {})
+    assert found.returncode == 2
+    assert "--allow-quarantined" in unisono("verify", str(tmp_path)).stdout
+    assert unisono("verify", str(tmp_path), "--allow-quarantined").returncode == 0
+
+
+def test_a_life_that_is_told_in_two_ways_is_broken(trace: Path, tmp_path: Path) -> None:
+    second, rows = copied(trace, tmp_path)
+    some = next(row for row in rows if row["kind"] == "deliver")
+    some["digest"] = 7
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), second)
+    found = unisono("verify", str(tmp_path), "--allow-quarantined", "--json")
+    (lives,) = json.loads(found.stdout)["contradicted"].values()
+    assert lives == [f"{some['node']}#{some['incarnation']}"]
+    assert found.returncode == 1
+    assert f"two files tell {lives[0]}" in unisono("verify", str(tmp_path)).stdout
+
+
+def test_the_end_of_a_killed_process_is_missing_not_unjudged(trace: Path, tmp_path: Path) -> None:
+    second, _ = copied(trace, tmp_path)
+    path = second.with_name(second.name.removesuffix(".copy.parquet"))
+    path.write_bytes(path.read_bytes()[:-9])
+    assert unisono("verify", str(tmp_path)).returncode == 0
 
 
 def test_a_doctored_trace_is_broken(trace: Path, tmp_path: Path) -> None:

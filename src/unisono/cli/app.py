@@ -215,11 +215,17 @@ def sim(
 
 
 @app.command()
-def verify(directory: TraceDir, as_json: Json = False) -> None:
+def verify(
+    directory: TraceDir,
+    allow_quarantined: Annotated[
+        bool, typer.Option(help="end well though rows could not be judged")
+    ] = False,
+    as_json: Json = False,
+) -> None:
     """The laws on a trace, in this process."""
     from unisono.cli.verify import verify as run_verify
 
-    raise typer.Exit(run_verify(directory, as_json))
+    raise typer.Exit(run_verify(directory, as_json, allow_quarantined))
 
 
 @app.command()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from unisono.cli import BROKEN, OK
+from unisono.cli import BAD_INPUT, BROKEN, OK
 from unisono.cli.show import out, print_json, print_violations, status, verdicts
 from unisono.errors import BadTrace
 from unisono.laws import LAWS, Verdict, judge_all
@@ -27,7 +27,7 @@ def claims(protocol: str) -> tuple[str, ...]:
     return claimed().get(protocol, SAID_BY_ALL)
 
 
-def verify(directory: Path, as_json: bool) -> int:
+def verify(directory: Path, as_json: bool, allow_quarantined: bool = False) -> int:
     with status("reading and judging …"):
         trace = read_trace(directory)
         check_some(directory, trace.events, len(trace.quarantined))
@@ -36,7 +36,9 @@ def verify(directory: Path, as_json: bool) -> int:
         print_json(as_object(trace, found))
     else:
         show(trace, found)
-    return OK if all(verdict.kept for verdict in found.values()) else BROKEN
+    if trace.contradicted or not all(verdict.kept for verdict in found.values()):
+        return BROKEN
+    return OK if allow_quarantined or not trace.unjudged else BAD_INPUT
 
 
 def check_some(directory: Path, events: int, quarantined: int) -> None:
@@ -51,7 +53,13 @@ def check_some(directory: Path, events: int, quarantined: int) -> None:
 def as_object(trace: Trace, found: Mapping[str, Verdict]) -> dict[str, Any]:
     """The shape that `verify --json` and `pipeline --json` share."""
     runs = {run: verdict_json(verdict) for run, verdict in sorted(found.items())}
-    return {"runs": runs, "events": trace.events, "quarantined": len(trace.quarantined)}
+    told = {run: sorted(lives) for run, lives in sorted(trace.contradicted.items())}
+    return {
+        "runs": runs,
+        "events": trace.events,
+        "quarantined": len(trace.quarantined),
+        "contradicted": told,
+    }
 
 
 def show(trace: Trace, found: Mapping[str, Verdict]) -> None:
@@ -69,8 +77,14 @@ def show(trace: Trace, found: Mapping[str, Verdict]) -> None:
                 f" {' and '.join(SAID_BY_ALL)} were asked of it[/]"
             )
         print_violations(console, verdict.violations)
+    for run, contradicted in sorted(trace.contradicted.items()):
+        for life in sorted(contradicted):
+            console.print(f"[red]{run}: two files tell {life} in different ways[/]")
     if trace.quarantined:
         console.print(f"[yellow]not judged: {len(trace.quarantined)} rows or files[/]")
         for each in trace.quarantined[:5]:
             where = each.path if each.row is None else f"{each.path} row {each.row}"
             console.print(f"  {where}: {each.reason}", markup=False)
+    if trace.unjudged:
+        told = f"{len(trace.unjudged)} rows or files were there and not judged"
+        console.print(f"[yellow]{told}; --allow-quarantined says that this is well[/]")

@@ -13,7 +13,7 @@ from unisono.sim.acting import APPLICATION, judged
 from unisono.sim.checking import check_plan
 from unisono.sim.plan import Plan, service_name
 from unisono.sim.swarm import drawn
-from unisono.sim.world import Found, World
+from unisono.sim.world import World
 from unisono.trace.history import History
 
 if TYPE_CHECKING:
@@ -109,8 +109,6 @@ def verdict_on(world: World, history: History) -> tuple[dict[str, str], tuple[Vi
     parted = len(world.recovery.parts) > 1
     verdict = judge(history, [law for law in claimed if law != "progress" or not parted])
     found = [*world.found, *judged(world)]
-    if "progress" in claimed and not found and not world.recovery.progressed:
-        found.append(Found("progress", world.recovery.why_stuck(), "", world.now_us))
     laws = dict(verdict.laws)
     if parted and "progress" in claimed:
         laws["progress"] = "kept"

@@ -158,6 +158,10 @@ class World:
         self.receipts.close()
         for node in self.recovery.spare():
             node.vanish()
+        if self.life_of and not self.found and not self.recovery.progressed:
+            # Whoever judges the files alone is to know it too.
+            some = next(iter(self.life_of.values()))
+            some.tap.note(self.now_us, "stuck", self.recovery.why_stuck())
 
     def _advance(self, until_us: int) -> None:
         queue = self._queue

@@ -198,6 +198,13 @@ class Trace(NamedTuple):
     quarantined: list[Quarantined]
     torn: dict[str, frozenset[str]]
     """By run, the lives of which a file is torn or missing: what they did last is not known."""
+    contradicted: dict[str, frozenset[str]]
+    """By run, the lives that a second file tells otherwise than the first, which is judged."""
+
+    @property
+    def unjudged(self) -> list[Quarantined]:
+        """What was there and was not judged: all but what a killed process could not write."""
+        return [each for each in self.quarantined if each.row is not None or not _is_cut(each)]
 
     def histories(self) -> list[History]:
         """One a run, protocol and group, in that order."""
@@ -292,7 +299,13 @@ def read_trace(directory: str | os.PathLike[str]) -> Trace:
     for rows in reading.runs.values():
         rows.sort(key=lambda row: (row.node, row.incarnation, row.step))
     events = sum(map(len, reading.runs.values()))
-    return Trace(reading.runs, events, reading.quarantined, reading.torn_lives())
+    torn, otherwise = reading.torn_lives(), reading.contradicted()
+    return Trace(reading.runs, events, reading.quarantined, torn, otherwise)
+
+
+def _is_cut(each: Quarantined) -> bool:
+    """Whether it is the end of a file whose process was killed."""
+    return each.reason.startswith("torn")
 
 
 _Life: TypeAlias = tuple[str, str, int]
@@ -315,6 +328,10 @@ class _Reading:
         """Chains of which a part is torn or missing."""
         self._chains: dict[Path, set[_Life]] = {}
         """By chain, the lives that it has fresh rows of."""
+        self._again: dict[_Life, dict[int, Row]] = {}
+        """By life and step, what a later file tells once more."""
+        self._steps: dict[_Life, dict[int, int]] = {}
+        """By life, the steps of its rows that are counted anew, and how."""
 
     def read(self, found: Found) -> None:
         if found.gap:
@@ -332,6 +349,7 @@ class _Reading:
                     last[life] = max(row.step, last.get(life, -1))
                     if row.step <= self._told.get(life, -1):
                         reason = TOLD_TWICE
+                        self._again.setdefault(life, {}).setdefault(row.step, row)
                     else:
                         fresh.add(life)
                         reason = AFTER_TORN if after or life in self._cut else None
@@ -353,8 +371,30 @@ class _Reading:
     def _keep(self, life: _Life, row: Row) -> None:
         step = self._counts.get(life, 0)
         self._counts[life] = step + 1
-        kept = row if row.step == step else row._replace(step=step)
+        kept = row
+        if row.step != step:
+            kept = row._replace(step=step)
+            self._steps.setdefault(life, {})[row.step] = step
         self.runs.setdefault(life[0], []).append(kept)
+
+    def contradicted(self) -> dict[str, frozenset[str]]:
+        """By run, the lives of which a row that is told again is not as it was told first. What
+        the first file has no row for was put aside there, and says nothing."""
+        found: dict[str, set[str]] = {}
+        for (run, node, incarnation), again in self._again.items():
+            life = (run, node, incarnation)
+            steps = self._steps.get(life, {})
+            first = {
+                row.step: row
+                for row in self.runs.get(run, ())
+                if (row.node, row.incarnation) == (node, incarnation)
+            }
+            for step, row in again.items():
+                here = first.get(steps.get(step, step))
+                if here is not None and here != row._replace(step=here.step):
+                    found.setdefault(run, set()).add(f"{node}#{incarnation}")
+                    break
+        return {run: frozenset(lives) for run, lives in found.items()}
 
     def torn_lives(self) -> dict[str, frozenset[str]]:
         """By run, the lives that have fresh rows in a chain that is broken somewhere."""
