@@ -172,7 +172,8 @@ def test_damage_in_what_is_not_asked_for_is_not_met(tmp_path: Path) -> None:
     """A flipped bit in one column of one row group: who reads neither does not see it."""
     write_runs(tmp_path)
     path = tmp_path / "run=one" / "a-1.parquet"
-    about = pq.read_metadata(path).row_group(1).column(17)
+    group = pq.read_metadata(path).row_group(1)
+    about = group.column(group.num_columns - 1)
     assert about.path_in_schema == "detail"
     octets = bytearray(path.read_bytes())
     octets[about.data_page_offset + about.total_compressed_size // 4 + 12] ^= 0xFF
@@ -413,7 +414,8 @@ def test_a_path_may_be_a_uri_or_one_run(traces: Path) -> None:
 def test_an_older_trace_lacks_what_may_be_null(session: Any, tmp_path: Path) -> None:
     write_runs(tmp_path)
     for path in tmp_path.glob("run=*/*.parquet"):
-        table = pq.read_table(path, partitioning=None)
+        # What a file of this version lacks, it has lost: this one says no version.
+        table = pq.read_table(path, partitioning=None).replace_schema_metadata()
         pq.write_table(table.drop_columns(["seq", "peer"]), path)
     read = session.read.format("unisono").load(str(tmp_path))
     assert read.where("seq IS NULL AND peer IS NULL").count() == 4 * GROUPS * ROWS

@@ -10,7 +10,7 @@ import pytest
 from tests.trace.test_torn import written
 from unisono.trace import torn
 from unisono.trace.compact import Malformed
-from unisono.trace.parquet import _NAMES, SCHEMA, _model
+from unisono.trace.parquet import _NAMES, LISTS, SCHEMA, _model
 from unisono.trace.usual import page_head, usual_of
 
 
@@ -28,7 +28,7 @@ def flipped(data: bytes, dice: random.Random) -> bytes:
 
 
 def pages_of(file: torn.Octets) -> list[int]:
-    groups = torn.whole_groups(file, tuple(name == "members" for name in SCHEMA.names))
+    groups = torn.whole_groups(file, tuple(name in LISTS for name in SCHEMA.names))
     return [page.offset for group in groups for chunk in group.chunks for page in chunk.pages]
 
 

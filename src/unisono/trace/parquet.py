@@ -35,15 +35,16 @@ SCHEMA: Final = pa.schema(
         ("size", pa.int32()),
         ("digest", pa.int64()),
         ("members", pa.list_(pa.string())),
-        ("peer", pa.string()),
-        ("detail", pa.string()),
         ("joined", pa.list_(pa.string())),
         ("left", pa.list_(pa.string())),
         ("stayed", pa.list_(pa.string())),
         ("changes", pa.list_(pa.string())),
+        ("peer", pa.string()),
+        ("detail", pa.string()),
     ]
 )
 
+assert not pa.types.is_list(SCHEMA.types[-1]), "`torn` sees by the last column where a group ends"
 OPTIONAL: Final = ("seq", "peer", "joined", "left", "stayed", "changes")
 """Columns that a file may lack: they are null then, which any row's may be. Without one of the
 others rows cannot be judged, or would be judged wrongly. A column that comes to the schema later
@@ -68,6 +69,7 @@ LISTS: Final = frozenset(field.name for field in SCHEMA if pa.types.is_list(fiel
 """Columns whose values are lists of words."""
 
 _NAMES: Final = frozenset(SCHEMA.names)
+_VERSION_KEY: Final = b"unisono.trace"
 
 
 def writer_to(where: Any, schema: pa.Schema = SCHEMA) -> pq.ParquetWriter:
@@ -83,7 +85,8 @@ def writer_to(where: Any, schema: pa.Schema = SCHEMA) -> pq.ParquetWriter:
         store_schema=False,
         data_page_version="1.0",
     )
-    writer.add_key_value_metadata({"unisono.trace": str(VERSION)})
+    version = VERSION if schema is SCHEMA else 1
+    writer.add_key_value_metadata({_VERSION_KEY.decode(): str(version)})
     return writer
 
 
@@ -128,7 +131,7 @@ class ParquetPart:
             return
         file, count = opened
         with file:
-            fault = self._misfit(file.schema_arrow)
+            fault = self._misfit(file.schema_arrow) or _damage(file)
             if fault:
                 return self._lose(fault)
             yield from self._groups(file, count)
@@ -200,6 +203,20 @@ class ParquetPart:
             if kind != field.type and not _castable(kind, field.type):
                 return f"foreign: column {field.name} is {kind}, not {field.type}"
         return None
+
+
+def _damage(file: pq.ParquetFile) -> str | None:
+    """A file of this version has all its columns: one that lacks any has lost it. And one that
+    lacks a column, and has one that is but a letter away from it, has lost its name."""
+    names = set(file.schema_arrow.names)
+    told = (file.metadata.metadata or {}).get(_VERSION_KEY)
+    for name in sorted(_NAMES - names):
+        alike = [other for other in names - _NAMES if len(other) == len(name)]
+        if told == str(VERSION).encode() or any(
+            sum(map(str.__ne__, name, other)) == 1 for other in alike
+        ):
+            return f"damaged: no column {name}"
+    return None
 
 
 @cache

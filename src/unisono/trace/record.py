@@ -47,11 +47,6 @@ class Row(NamedTuple):
     """Of a message's payload; of a packet's bytes: an arrival has that of its sending."""
     members: tuple[str, ...] | None = None
     """Of a view: each `name#incarnation`; of a stable message: who is known to hold it."""
-    peer: str | None = None
-    """Of a packet: the address it went to (`*` for everyone) or came from; of a join: its own."""
-    detail: str | None = None
-    """The arrow, timer or reason; a packet in the protocol's words; of a view that has one, its
-    cut: `a#1:17 b#2:4`."""
     joined: tuple[str, ...] | None = None
     """Of a view: who is new in it."""
     left: tuple[str, ...] | None = None
@@ -61,6 +56,11 @@ class Row(NamedTuple):
     changes: tuple[str, ...] | None = None
     """Of a view: what happened and to whom, as `founded` or `failed b#1 c#1`; of a stop, its
     cause."""
+    peer: str | None = None
+    """Of a packet: the address it went to (`*` for everyone) or came from; of a join: its own."""
+    detail: str | None = None
+    """The arrow, timer or reason; a packet in the protocol's words; of a view that has one, its
+    cut: `a#1:17 b#2:4`."""
 
 
 class Sink(Protocol):

@@ -257,8 +257,8 @@ class Tap:
         # fmt: off
         self._sink.write(Row(
             self._protocol, self._group, me.name, me.incarnation, step, now_us, kind, self._view,
-            sender, sender_incarnation, number, seq, service, size, digest, members, peer, detail,
-            joined, left, stayed, changes,
+            sender, sender_incarnation, number, seq, service, size, digest, members, joined,
+            left, stayed, changes, peer, detail,
         ))
         # fmt: on
 
