@@ -177,6 +177,11 @@ DOCTORED: list[Doctored] = [
         a#2: restart | view 5 a#2 b#2 | send | a#2:1@1
         b#2: restart | view 5 a#2 b#2 | a#2:1@1
     """, "safe"),
+    _doctored("one_place", "two at one place in a part that was let go on", """
+        a: view 1 a b c | crash
+        b: view 1 a b c | view 2 b c parted | send | b:1@1 | crash
+        c: view 1 a b c | view 2 b c parted | view 3 c | send | c:1@1
+    """, "safe"),
     _doctored("uniform_order", "an agreed message of one that crashed loses its place", """
         a: view 1 a b | send | a:1@1 | crash
         b: view 1 a b | view 2 b | send | b:1@1
@@ -606,6 +611,14 @@ SOUND: list[Sound] = [
         a#2: restart | view 9 a#2 b#2 founded | send | a#2:1@1
         b#2: restart | view 9 a#2 b#2 founded | a#2:1@1
     """, "safe"),
+    _sound("a part that was let go on counts by itself", """
+        a: view 1 a b c founded at 0 | send | a:1@1 | view 2 a b at 1 | send | a:2@2
+        b: view 1 a b c founded at 0 | a:1@1 | view 2 a b at 1 | a:2@2
+        c: view 1 a b c founded at 0 | a:1@1 | view 3 c parted at 1 | send | c:1@2 | stop
+        c#2: restart | view 4 a b c#2 cut a:2 at 2 | a:3@3
+        a: view 4 a b c#2 at 2 | send | a:3@3
+        b: view 4 a b c#2 at 2 | a:3@3
+    """, "safe", but="prefix"),
     _sound("levels mixed", """
         a: view 1 a b | send unreliable | send fifo | send agreed | a:2 | a:3@1 | b:1@2
         b: view 1 a b | a:2 | a:3@1 | send resilient(majority) | b:1@2

@@ -5,7 +5,7 @@
 
 A line is (more of) one life, in its order; what happens is set apart by bars:
 
-    view ID MEMBER… [cut MEMBER:N…] [at SEQ] [stayed MEMBER…] [founded]     it installs a view
+    view ID MEMBER… [cut MEMBER:N…] [at SEQ] [stayed MEMBER…] [founded | parted]  it installs a view
     transitional ID MEMBER…             it installs a transitional view
     holds MEMBER:N…                     what it has received when the view ends
     stable MEMBER:N [MEMBER…]           that message is stable, and these hold it
@@ -131,7 +131,7 @@ class Teller:
         parts: dict[str, list[str]] = {"members": []}
         part = parts["members"]
         for word in rest:
-            if word in ("cut", "at", "stayed", "founded"):
+            if word in ("cut", "at", "stayed", "founded", "parted"):
                 part = parts.setdefault(word, [])
             else:
                 part.append(word)
@@ -145,7 +145,7 @@ class Teller:
             detail=detail or None,
             seq=int(parts["at"][0]) if "at" in parts else None,
             stayed=tuple(map(key, parts["stayed"])) if "stayed" in parts else None,
-            changes=("founded",) if "founded" in parts else None,
+            changes=tuple(word for word in ("founded", "parted") if word in parts) or None,
         )
 
 

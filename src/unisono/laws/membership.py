@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from unisono.laws.order import numbers_known
-from unisono.laws.places import lineages
+from unisono.laws.places import FOUNDED, PARTED, lineages, own_views, tells
 from unisono.laws.verdict import Violation
 from unisono.trace.checks import LEVELS, level_of
 from unisono.trace.history import (
@@ -253,19 +253,24 @@ def one_primary(history: History) -> list[Violation]:
 
     The views of a node are those of its lives, in the order of incarnations and steps. One view
     leads to another when a node has it right before the other, and so on. Two views of one lineage
-    (see `one_place`) that share no node, and of which neither leads to the other, break the law:
-    `view V beside W`, where V is the smaller of the two. Named is the smallest life that installed
-    V; the other is the smallest that installed W.
+    (see `lineages`; a view is of that of the smallest life of whose counting views it is) that
+    share no node, and of which neither leads to the other, break the law: `view V beside W`, where
+    V is the smaller of the two. Named is the smallest life that installed V; the other is the
+    smallest that installed W.
     """
     lineage = lineages(history)
     found: set[Violation] = set()
     leads, members, installed = _succession(history)
+    its_own: dict[str, str] = {}
+    for key, life in history.lives.items():
+        for row in own_views(life):
+            its_own.setdefault(row.view, lineage[key])
     reach = {view: _reached(view, leads) for view in members}
-    views = sorted(members)
+    views = sorted(its_own)
     for index, one in enumerate(views):
         for two in views[index + 1 :]:
             p, q = installed[one], installed[two]
-            if members[one] & members[two] or lineage[p] != lineage[q]:
+            if members[one] & members[two] or its_own[one] != its_own[two]:
                 continue
             if two not in reach[one] and one not in reach[two]:
                 detail = f"view {one} beside {two}"
@@ -277,8 +282,9 @@ def one_founding(history: History) -> list[Violation]:
     """A group is not founded anew while one of it is there and remembers.
 
     Let life p be of a lineage (see `one_place`) that has a life of some node, of which a later
-    incarnation is of another lineage; let p's last view lead to no other of its lineage (see
-    `one_primary`). If p is alive, or stopped with the cause `excluded`, the law is broken. Named is
+    incarnation is of another lineage that has a view with the change `founded`; let p's last view
+    lead to no other of its lineage (see `one_primary`), and no view of p have the change `parted`.
+    If p is alive, or stopped with the cause `excluded`, the law is broken. Named is
     p; the other is the smallest life of another lineage that is such a later incarnation.
     """
     lineage = lineages(history)
@@ -286,7 +292,7 @@ def one_founding(history: History) -> list[Violation]:
     later = _later_lineages(history, lineage)
     found: set[Violation] = set()
     for key, life in history.lives.items():
-        if not life.inside:
+        if not life.inside or any(tells(row, PARTED) for row in life.views):
             continue
         after = leads.get(life.views[-1].view, ())
         if any(lineage[installed[view]] == lineage[key] for view in after):
@@ -330,17 +336,23 @@ def _reached(view: str, leads: dict[str, set[str]]) -> set[str]:
 
 
 def _later_lineages(history: History, lineage: dict[str, str]) -> dict[str, list[str]]:
-    """By lineage, lives of other lineages that are later incarnations of its nodes, sorted."""
+    """By lineage, lives of other lineages, founded ones, that are later incarnations of its nodes,
+    sorted."""
     by_node: dict[str, list[Life]] = {}
     for life in history.lives.values():
         if life.inside:
             by_node.setdefault(life.node, []).append(life)
+    founded = {
+        lineage[key]
+        for key, life in history.lives.items()
+        if any(tells(row, FOUNDED) for row in own_views(life))
+    }
     later: dict[str, set[str]] = {}
     for lives in by_node.values():
         lives.sort(key=lambda life: life.incarnation)
         for index, earlier in enumerate(lives):
             for life in lives[index + 1 :]:
-                if lineage[life.key] != lineage[earlier.key]:
+                if lineage[life.key] != lineage[earlier.key] and lineage[life.key] in founded:
                     later.setdefault(lineage[earlier.key], set()).add(life.key)
     return {name: sorted(keys) for name, keys in later.items()}
 

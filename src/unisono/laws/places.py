@@ -11,16 +11,29 @@ from unisono.trace.history import History, Life, cut_of, message_of
 from unisono.trace.record import Row
 
 AGREED = LEVELS["agreed"]
-FOUNDED = "founded"
+FOUNDED, PARTED = "founded", "parted"
+
+
+def tells(row: Row, what: str) -> bool:
+    """Whether the view says that this happened."""
+    return any(change.partition(" ")[0] == what for change in row.changes or ())
+
+
+def own_views(life: Life) -> tuple[Row, ...]:
+    """The views of a life from the last on that has the change `parted`; else all."""
+    starts = [at for at, row in enumerate(life.views) if tells(row, PARTED)]
+    return life.views[starts[-1] :] if starts else life.views
 
 
 def lineages(history: History) -> dict[str, str]:
     """By life, which numbering its places belong to.
 
-    Lives that installed the same view are of one lineage, and so on: it is named by its smallest
-    life. A lineage that no view with the change `founded` belongs to goes on from another one: when
-    there is exactly one that was founded, it is of that one. Otherwise, of which is not known, and
-    it is not compared with others.
+    Only a life's views from the last on count that has the change `parted`, if there is one: a part
+    that was let go on by itself counts on its own. Lives that installed the same of these views are
+    of one lineage, and so on: it is named by its smallest life. A lineage to which no view with the
+    change `founded` or `parted` belongs goes on from another one: when there is exactly one that
+    has such a view, it is of that one. Otherwise, of which is not known, and it is not compared
+    with others.
     """
     parent = {key: key for key in history.lives}
 
@@ -32,16 +45,16 @@ def lineages(history: History) -> dict[str, str]:
 
     first: dict[str, str] = {}
     for key, life in history.lives.items():
-        for row in life.views:
+        for row in own_views(life):
             one, two = sorted((root(key), root(first.setdefault(row.view, key))))
             parent[two] = one
-    founded = {
+    begun = {
         root(key)
         for key, life in history.lives.items()
-        if any(FOUNDED in (row.changes or ()) for row in life.views)
+        if any(tells(row, FOUNDED) or tells(row, PARTED) for row in own_views(life))
     }
-    if len(founded) == 1:
-        (only,) = founded
+    if len(begun) == 1:
+        (only,) = begun
         return {key: only if life.inside else key for key, life in history.lives.items()}
     return {key: root(key) for key in history.lives}
 
