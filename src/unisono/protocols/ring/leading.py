@@ -46,6 +46,8 @@ class Leading(Following):
         self._denials: dict[str, Version] = {}
         self._quorums = Quorums((), NO_VERSION)
         """What the ring needs that is to be formed."""
+        self._unborn: set[Version] = set()
+        """Rings that we formed, and that never were in force: only we could have said so."""
         self._outbid = False
         """Somebody has promised a higher version than ours."""
         self._warned = False
@@ -78,6 +80,7 @@ class Leading(Following):
                 self._began_us = core.now_us
                 core.watch_ring()
                 rings = (*core.before, core.ring) if core.ring.seats else (core.founding(),)
+                rings = tuple(ring for ring in rings if ring.version not in self._unborn) or rings
                 self._quorums = Quorums(rings, core.ring.version)
         core.entrance.settled(out)
         self.rounds += 1
@@ -298,6 +301,7 @@ class Leading(Following):
             Seat(seat.member, core.ordering.locals.get(key_of(seat.member), 0))
             for seat in (*core.ring.seats, *core.ring.absent)
             if seat.member.name not in staying and seat.member.name not in gone
+            if seat.old or core.ring.version not in self._unborn  # Or it never came.
         ]
         # No more than there are sites: who was replaced is no longer counted.
         most = (core.parameters.sites or core.parameters.members_count_max) - len(staying)
@@ -342,6 +346,7 @@ class Leading(Following):
         self.accepted = {core.key}
         self.rounds = 0
         self._voters = voters
+        self._unborn.add(version)
         core.accept(ring, out)
         self.say_ring(out)
 
@@ -377,6 +382,7 @@ class Leading(Following):
 
     def resume(self, out: list[Effect]) -> None:
         core = self._core
+        self._unborn.clear()
         core.everyone(Code.RESUME, b"", out)
         core.disarm(Timer.T_TS, out)
         self.suspects.clear()
