@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import ENVIRONMENT, UNISONO, Cat, cats, free_port, unisono, until
+from tests.cli.running import ENVIRONMENT, UNISONO, Cat, cats, free_port, refused, unisono, until
 
 pytestmark = pytest.mark.real
 
@@ -146,3 +146,18 @@ def test_members_that_start_together_hear_all_though_their_input_waits_already()
         for process in processes.values():
             process.kill()
             process.wait()
+
+
+def test_one_that_is_set_otherwise_is_told_in_one_line() -> None:
+    port = str(free_port())
+    with cats("a", "talk", "--port", port) as found:
+        until(lambda: bool(found["a"].objects))
+        for words, told in (
+            (["--protocol", "mtp"], "has protocol=ring and this member has protocol=mtp"),
+            (["--option", "sites=3"], "has sites=0 and this member has sites=3: give sites=0"),
+            (["--fed"], "has fed=false and this member has fed=true: give fed=false"),
+        ):
+            other = unisono("cat", "talk", "--name", "b", "--port", port, *words, stdin=b"x\n")
+            refused(other, told, code=3)
+        found["a"].say("still here")
+        until(lambda: bool(found["a"].messages))
