@@ -59,6 +59,7 @@ def test_the_json_is_that_of_verify(made: tuple[Path, Any, list[str]]) -> None:
         "runs": {name: verdict_json(verdict) for name, verdict in sorted(plain.items())},
         "events": trace.events,
         "quarantined": len(trace.quarantined),
+        "contradicted": {},
         "processed": 3,
         "skipped": 0,
     }

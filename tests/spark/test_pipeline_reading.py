@@ -16,7 +16,7 @@ from tests.laws.doctoring import FILES, write_rows
 from tests.laws.stories import story, write_trace
 from tests.spark.steps import judged_here
 from tests.trace.test_files import BAD_ROWS, GOOD
-from unisono.laws import judge_all
+from unisono.laws import LAWS, judge_all
 from unisono.laws.verdict import verdict_json
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
@@ -228,3 +228,29 @@ def test_a_file_tells_the_version_of_its_schema(tmp_path: Path) -> None:
     write_trace(story("a: view 1 a"), tmp_path)
     told = pq.read_schema(tmp_path / "run=story" / "a-1.parquet").metadata
     assert told == {b"unisono.trace": b"2"}
+
+
+def test_what_was_not_judged_and_what_is_told_in_two_ways_is_counted(
+    spark: Any, tmp_path: Path
+) -> None:
+    """As `verify` counts it, also when nothing has changed since the tables were made."""
+    from unisono.spark.pipeline import run_pipeline
+
+    told = story("a: view 1 a b | send | a:1\nb: view 1 a b | a:1", run="two ways")
+    rows = [row for row in told.rows if row.node == "b"]
+    write_trace(told, tmp_path / "trace")
+    folder = tmp_path / "trace" / "run=two%20ways"
+    write_rows(folder / "b-1x.parquet", [rows[0], rows[1]._replace(digest=7)])
+    write_trace(story("a: view 1 a | send | a:1", run="torn"), tmp_path / "trace")
+    path = tmp_path / "trace" / "run=torn" / "a-1.parquet"
+    path.write_bytes(path.read_bytes()[:-9])
+    trace = read_trace(tmp_path / "trace")
+    assert (len(trace.quarantined), len(trace.unjudged)) == (3, 2), "the end of a file is one"
+    for _ in range(2):
+        result = run_pipeline(spark, tmp_path / "trace", tmp_path / "out", {"story": list(LAWS)})
+        assert result.quarantined == len(trace.quarantined)
+        assert result.unjudged_by_run == {"torn": 0, "two ways": 2}
+        assert result.as_json()["contradicted"] == {"two ways": ["b#1"]}
+        assert all(verdict.kept for verdict in result.verdicts.values())
+        assert not result.kept
+    assert "two files tell <code>b#1</code> in different ways" in result.report.read_text()

@@ -56,6 +56,9 @@ Conf = Annotated[
     list[str] | None, typer.Option(metavar="K=V", help="A Spark setting; may be repeated.")
 ]
 TraceDir = Annotated[Path, typer.Argument(help="The directory that --trace wrote.")]
+AllowQuarantined = Annotated[
+    bool, typer.Option("--allow-quarantined", help="End well though rows could not be judged.")
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -217,9 +220,7 @@ def sim(
 @app.command()
 def verify(
     directory: TraceDir,
-    allow_quarantined: Annotated[
-        bool, typer.Option(help="end well though rows could not be judged")
-    ] = False,
+    allow_quarantined: AllowQuarantined = False,
     as_json: Json = False,
 ) -> None:
     """The laws on a trace, in this process."""
@@ -289,6 +290,7 @@ def pipeline(
             help="With --follow: end when nothing changed for S seconds.",
         ),
     ] = None,
+    allow_quarantined: AllowQuarantined = False,
     conf: Conf = None,
     as_json: Json = False,
 ) -> None:
@@ -296,7 +298,9 @@ def pipeline(
     from unisono.cli.pipeline import ask_for
     from unisono.cli.pipeline import pipeline as run_pipeline
 
-    ask = ask_for(every_run, run or (), tables, follow, every, until_idle, conf or ())
+    ask = ask_for(
+        every_run, run or (), tables, follow, every, until_idle, allow_quarantined, conf or ()
+    )
     raise typer.Exit(run_pipeline(directory, out, master, ask, as_json))
 
 

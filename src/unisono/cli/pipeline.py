@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.markup import escape
 from rich.table import Table
 
-from unisono.cli import BROKEN, OK
 from unisono.cli.show import err, out, print_json, print_violations, status, verdicts
 from unisono.cli.sparking import conf_of, session_on
-from unisono.cli.verify import SAID_BY_ALL, check_some, claims
+from unisono.cli.verify import SAID_BY_ALL, check_some, claims, exit_code, print_unjudged
 from unisono.errors import Misuse
 from unisono.laws import LAWS
 from unisono.laws.verdict import verdict_json
@@ -49,6 +48,7 @@ class Ask:
     follow: bool = False
     every_s: float = 5.0
     idle_s: float | None = None
+    allow_quarantined: bool = False
     conf: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -59,6 +59,7 @@ def ask_for(
     follow: bool,
     every: str | None,
     until_idle: float | None,
+    allow_quarantined: bool,
     conf: Sequence[str],
 ) -> Ask:
     if tables not in TABLES:
@@ -70,8 +71,16 @@ def ask_for(
     if not follow and (every is not None or until_idle is not None):
         raise Misuse("--every and --until-idle are of --follow: give that too")
     every_s = 5.0 if every is None else _seconds(every)
-    settings = conf_of(conf)
-    return Ask(everything, tuple(runs), tables == "all", follow, every_s, until_idle, settings)
+    return Ask(
+        everything=everything,
+        runs=tuple(runs),
+        silver=tables == "all",
+        follow=follow,
+        every_s=every_s,
+        idle_s=until_idle,
+        allow_quarantined=allow_quarantined,
+        conf=conf_of(conf),
+    )
 
 
 def _seconds(text: str) -> float:
@@ -104,7 +113,7 @@ def pipeline(directory: Path, out_dir: Path, master: str, ask: Ask, as_json: boo
         print_json(result.as_json())
     else:
         show(result)
-    return OK if result.kept else BROKEN
+    return exit_code(result.kept, result.unjudged, ask.allow_quarantined)
 
 
 def claimed_in(directory: Path, ask: Ask | None = None) -> dict[str, tuple[str, ...]]:
@@ -179,10 +188,12 @@ def followed(
         except KeyboardInterrupt:
             tell("ending")
     broken = sum(not verdict.kept for verdict in stream.verdicts.values())
+    unjudged = sum(stream.unjudged.values())
     if not as_json:
+        print_unjudged(out(), stream.contradicted, unjudged)
         told = f"{len(stream.verdicts):,} runs judged, {broken:,} broke a law"
         out().print(f"{told}; report to open: {stream.report}" if stream.report else told)
-    return BROKEN if broken else OK
+    return exit_code(not broken and not stream.contradicted, unjudged, ask.allow_quarantined)
 
 
 def print_news(news: News, as_json: bool) -> None:
@@ -219,6 +230,7 @@ def show(result: Result) -> None:
         console.print(together(result.summary))
         console.print(f"{len(result.verdicts):,} runs, {len(broken):,} broke a law")
     console.print(f"{result.events:,} events judged, {result.quarantined:,} in quarantine")
+    print_unjudged(console, result.contradicted, result.unjudged)
     if result.skipped:
         done = len(result.processed)
         console.print(

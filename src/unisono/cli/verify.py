@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
+
+from rich.console import Console
 
 from unisono.cli import BAD_INPUT, BROKEN, OK
 from unisono.cli.show import out, print_json, print_violations, status, verdicts
@@ -36,9 +38,27 @@ def verify(directory: Path, as_json: bool, allow_quarantined: bool = False) -> i
         print_json(as_object(trace, found))
     else:
         show(trace, found)
-    if trace.contradicted or not all(verdict.kept for verdict in found.values()):
+    kept = not trace.contradicted and all(verdict.kept for verdict in found.values())
+    return exit_code(kept, len(trace.unjudged), allow_quarantined)
+
+
+def exit_code(kept: bool, unjudged: int, allow_quarantined: bool) -> int:
+    """What was there and not judged is no success, unless that is allowed."""
+    if not kept:
         return BROKEN
-    return OK if allow_quarantined or not trace.unjudged else BAD_INPUT
+    return OK if allow_quarantined or not unjudged else BAD_INPUT
+
+
+def print_unjudged(
+    console: Console, contradicted: Mapping[str, Collection[str]], unjudged: int
+) -> None:
+    for run, lives in sorted(contradicted.items()):
+        for life in sorted(lives):
+            told = f"{run}: two files tell {life} in different ways"
+            console.print(told, style="red", markup=False)
+    if unjudged:
+        told = f"{unjudged:,} rows or files were there and not judged"
+        console.print(f"[yellow]{told}; --allow-quarantined says that this is well[/]")
 
 
 def check_some(directory: Path, events: int, quarantined: int) -> None:
@@ -77,14 +97,9 @@ def show(trace: Trace, found: Mapping[str, Verdict]) -> None:
                 f" {' and '.join(SAID_BY_ALL)} were asked of it[/]"
             )
         print_violations(console, verdict.violations)
-    for run, contradicted in sorted(trace.contradicted.items()):
-        for life in sorted(contradicted):
-            console.print(f"[red]{run}: two files tell {life} in different ways[/]")
     if trace.quarantined:
         console.print(f"[yellow]not judged: {len(trace.quarantined)} rows or files[/]")
         for each in trace.quarantined[:5]:
             where = each.path if each.row is None else f"{each.path} row {each.row}"
             console.print(f"  {where}: {each.reason}", markup=False)
-    if trace.unjudged:
-        told = f"{len(trace.unjudged)} rows or files were there and not judged"
-        console.print(f"[yellow]{told}; --allow-quarantined says that this is well[/]")
+    print_unjudged(console, trace.contradicted, len(trace.unjudged))

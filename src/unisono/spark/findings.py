@@ -42,6 +42,7 @@ def findings_in(session: SparkSession, out: Path, runs: Sequence[str] | None = N
         events=sum(row["events"] for row in known),
         quarantined=sum(row["quarantined"] for row in known),
         quarantine=_quarantine(session, out, marred[:QUARANTINE_SHOWN_MAX]),
+        contradicted={row["run"]: row["contradicted"] for row in known if row["contradicted"]},
     )
 
 

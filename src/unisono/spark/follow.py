@@ -64,6 +64,10 @@ class Stream:
     clock: Callable[[], float] = time.monotonic
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     """By run, what was found last."""
+    contradicted: dict[str, Sequence[str]] = field(default_factory=dict)
+    """By run, the lives that two files tell in different ways."""
+    unjudged: dict[str, int] = field(default_factory=dict)
+    """By run, how much was there and not judged."""
     report: Path | None = None
     _seen: dict[str, str] = field(default_factory=dict)
     """By run, the fingerprint of its files when they were last looked at."""
@@ -123,6 +127,10 @@ class Stream:
         # As they were before they were read: what has grown since then is for the next turn.
         self._seen.update((each.run, each.fingerprint) for each in grown)
         self.report = result.report
+        for each in grown:
+            self.contradicted.pop(each.run, None)
+        self.contradicted |= result.contradicted
+        self.unjudged |= result.unjudged_by_run
         for run, verdict in result.verdicts.items():
             self.verdicts[run] = verdict
             so_far = run in result.so_far

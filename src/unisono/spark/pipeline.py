@@ -38,6 +38,7 @@ from unisono.spark.runs import (
 )
 from unisono.spark.shelves import frame_in, stage, stage_little, stage_whole
 from unisono.spark.tables import silver_of, with_parents
+from unisono.trace.parquet import TORN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +51,10 @@ SMALL_OCTETS: Final = 64 << 20
 """A smaller trace is work for few tasks."""
 PART_OCTETS: Final = 8 << 20
 """Of a larger one, so much is one task's."""
-EVENTUAL: Final = ("agreement", "validity", "safe", "progress")
+EVENTUAL: Final = (
+    *("gap_free", "agreement", "validity", "safe", "received", "stable"),
+    *("one_primary", "one_founding", "accuracy", "progress"),
+)
 """The laws about what must come in the end: while a run goes on they say nothing."""
 NOT_YET: Final = "not yet"
 """The verdict of such a law on a run that goes on."""
@@ -68,6 +72,10 @@ class Result:
     quarantined: int
     verdicts: dict[str, Verdict]
     """By run."""
+    unjudged_by_run: dict[str, int] = field(default_factory=dict)
+    """Of what is in quarantine, how much was there: all but what killed processes did not write."""
+    contradicted: dict[str, Sequence[str]] = field(default_factory=dict)
+    """By run, the lives that two files tell in different ways."""
     measures: list[dict[str, Any]] = field(default_factory=list)
     """One a run and protocol, in that order: the rows of the table `measures` without a node."""
     processed: tuple[str, ...] = ()
@@ -84,8 +92,13 @@ class Result:
     """By run, the command that makes it again, where it is known."""
 
     @property
+    def unjudged(self) -> int:
+        return sum(self.unjudged_by_run.values())
+
+    @property
     def kept(self) -> bool:
-        return all(verdict.kept for verdict in self.verdicts.values())
+        """No law is broken, and no life told in two ways."""
+        return not self.contradicted and all(each.kept for each in self.verdicts.values())
 
     def as_json(self) -> dict[str, Any]:
         """The object that `unisono pipeline --json` prints: that of `verify --json`, and how many
@@ -94,6 +107,7 @@ class Result:
             "runs": {run: verdict_json(verdict) for run, verdict in self.verdicts.items()},
             "events": self.events,
             "quarantined": self.quarantined,
+            "contradicted": self.contradicted,
             "processed": len(self.processed),
             "skipped": self.skipped,
         }
@@ -239,6 +253,7 @@ class _Work:
             self.say("measuring")
             measures = self.keep(with_work(found.measures, tables), "measures")
             lives = self.keep(found.lives, "lives")
+            otherwise = self.keep(_by_run(found.contradicted), "contradicted")
         finally:
             found.forget()
         self.stage("gold/measures", measures, "protocol", "node")
@@ -246,7 +261,7 @@ class _Work:
             "gold/recoveries", gold.recoveries_of(tables, lives), "protocol", "group", "life"
         )
         self._stage_curves(tables, measures)
-        self.stage(RUNS, self._runs(counts, verdicts, claimed, going_on))
+        self.stage(RUNS, self._runs(counts, verdicts, otherwise, claimed, going_on))
 
     def _protocols(self, counts: DataFrame) -> set[str]:
         if self.alone:
@@ -272,7 +287,12 @@ class _Work:
         self.stage("gold/rate_curves", gold.rate_curves(tables, keys), "protocol", "bin")
 
     def _runs(
-        self, counts: DataFrame, verdicts: DataFrame, claimed: Claims, going_on: bool
+        self,
+        counts: DataFrame,
+        verdicts: DataFrame,
+        otherwise: DataFrame,
+        claimed: Claims,
+        going_on: bool,
     ) -> DataFrame:
         """One row a run: what is known of it, and by what it is told from its former self."""
         rows = [
@@ -290,13 +310,15 @@ class _Work:
         pairs = [(F.lit(name), F.lit(word_of(laws))) for name, laws in claimed.items()]
         word = F.create_map(*(each for pair in pairs for each in pair))
         rest = told.join(counts, "run", "left").join(kept, "run", "left")
+        rest = rest.join(otherwise, "run", "left")
         print_ = F.col("fingerprint")
         if going_on:
             print_ = F.when(F.col("whole"), print_).otherwise(F.concat(F.lit(OPEN), print_))
         return rest.select(
             "run",
             F.array_join("protocols", ", ").alias("protocol"),
-            *("protocols", "groups", "events", "quarantined", "files", "octets"),
+            *("protocols", "groups", "events", "quarantined", "unjudged", "contradicted"),
+            *("files", "octets"),
             known,
             *("whole", "replay"),
             print_.alias("fingerprint"),
@@ -315,15 +337,22 @@ def _so_far(
     return blamed, marked.selectExpr("run", "law", held)
 
 
+def _by_run(contradicted: DataFrame) -> DataFrame:
+    lives = F.array_sort(F.collect_list("life"))
+    return contradicted.groupBy("run").agg(lives.alias("contradicted"))
+
+
 def _counts(bronze: Bronze) -> DataFrame:
-    """By run: who is in it, how many events, how many rows and files are in quarantine, and whether
-    each file has its end."""
+    """By run: who is in it, how many events, how many rows and files are in quarantine, how many of
+    these were there to be judged, and whether each file has its end."""
     cut = "place IS NULL AND (coalesce(torn, false) OR after)"
+    cut_off = f"place IS NULL AND startswith(reason, '{TORN}')"
     return bronze.checked.groupBy("run").agg(
         F.expr(f"array_sort(collect_set(protocol) FILTER (WHERE {SOUND})) AS protocols"),
         F.expr(f"array_sort(collect_set(`group`) FILTER (WHERE {SOUND})) AS groups"),
         F.expr(f"count_if({SOUND}) AS events"),
         F.expr("count(reason) AS quarantined"),
+        F.expr(f"count_if(reason IS NOT NULL AND NOT ({cut_off})) AS unjudged"),
         F.expr(f"count_if({cut}) = 0 AS whole"),
     )
 
@@ -354,6 +383,8 @@ def _result(
         events=found.events,
         quarantined=found.quarantined,
         verdicts=found.verdicts,
+        unjudged_by_run={row["run"]: row["unjudged"] for row in known},
+        contradicted=dict(found.contradicted),
         measures=[row for row in found.measures if row["node"] is None],
         processed=done,
         skipped=len(inputs) - len(done),

@@ -23,8 +23,9 @@ import pyarrow as pa
 from unisono.errors import BadTrace, Misuse
 from unisono.trace.checks import AFTER_TORN, TOLD_TWICE, reason_against
 from unisono.trace.history import History, histories_of
-from unisono.trace.parquet import LISTS, SCHEMA, ParquetPart, batch_of, writer_to
+from unisono.trace.parquet import LISTS, SCHEMA, TORN, ParquetPart, batch_of, writer_to
 from unisono.trace.record import Row
+from unisono.trace.retold import Name, contradicted
 
 __all__ = [
     "REPLAY",
@@ -305,7 +306,7 @@ def read_trace(directory: str | os.PathLike[str]) -> Trace:
 
 def _is_cut(each: Quarantined) -> bool:
     """Whether it is the end of a file whose process was killed."""
-    return each.reason.startswith("torn")
+    return each.reason.startswith(TORN)
 
 
 _Life: TypeAlias = tuple[str, str, int]
@@ -328,15 +329,16 @@ class _Reading:
         """Chains of which a part is torn or missing."""
         self._chains: dict[Path, set[_Life]] = {}
         """By chain, the lives that it has fresh rows of."""
-        self._again: dict[_Life, dict[int, Row]] = {}
-        """By life and step, what a later file tells once more."""
-        self._steps: dict[_Life, dict[int, int]] = {}
-        """By life, the steps of its rows that are counted anew, and how."""
+        self._paths: dict[str, list[Path]] = {}
+        """By run, the files read."""
+        self._twice: dict[str, set[Name]] = {}
+        """By run, the lives that a later file tells once more."""
 
     def read(self, found: Found) -> None:
         if found.gap:
             self._broken.add(found.chain)
         after = found.chain in self._broken
+        self._paths.setdefault(found.run, []).append(found.path)
         part = ParquetPart(found.path)
         last: dict[_Life, int] = {}
         fresh: set[_Life] = set()
@@ -349,7 +351,7 @@ class _Reading:
                     last[life] = max(row.step, last.get(life, -1))
                     if row.step <= self._told.get(life, -1):
                         reason = TOLD_TWICE
-                        self._again.setdefault(life, {}).setdefault(row.step, row)
+                        self._twice.setdefault(found.run, set()).add(life[1:])
                     else:
                         fresh.add(life)
                         reason = AFTER_TORN if after or life in self._cut else None
@@ -371,30 +373,17 @@ class _Reading:
     def _keep(self, life: _Life, row: Row) -> None:
         step = self._counts.get(life, 0)
         self._counts[life] = step + 1
-        kept = row
-        if row.step != step:
-            kept = row._replace(step=step)
-            self._steps.setdefault(life, {})[row.step] = step
+        kept = row if row.step == step else row._replace(step=step)
         self.runs.setdefault(life[0], []).append(kept)
 
     def contradicted(self) -> dict[str, frozenset[str]]:
-        """By run, the lives of which a row that is told again is not as it was told first. What
-        the first file has no row for was put aside there, and says nothing."""
-        found: dict[str, set[str]] = {}
-        for (run, node, incarnation), again in self._again.items():
-            life = (run, node, incarnation)
-            steps = self._steps.get(life, {})
-            first = {
-                row.step: row
-                for row in self.runs.get(run, ())
-                if (row.node, row.incarnation) == (node, incarnation)
-            }
-            for step, row in again.items():
-                here = first.get(steps.get(step, step))
-                if here is not None and here != row._replace(step=here.step):
-                    found.setdefault(run, set()).add(f"{node}#{incarnation}")
-                    break
-        return {run: frozenset(lives) for run, lives in found.items()}
+        """By run, the lives that two files tell in different ways."""
+        found = {run: contradicted(self._paths[run], lives) for run, lives in self._twice.items()}
+        return {
+            run: frozenset(f"{node}#{incarnation}" for node, incarnation in lives)
+            for run, lives in found.items()
+            if lives
+        }
 
     def torn_lives(self) -> dict[str, frozenset[str]]:
         """By run, the lives that have fresh rows in a chain that is broken somewhere."""

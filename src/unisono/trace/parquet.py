@@ -49,6 +49,8 @@ OPTIONAL: Final = ("seq", "peer", "joined", "left", "stayed", "changes")
 """Columns that a file may lack: they are null then, which any row's may be. Without one of the
 others rows cannot be judged, or would be judged wrongly. A column that comes to the schema later
 belongs here, so that older traces still read; columns that are not in it are passed over."""
+TORN: Final = "torn"
+"""How the reason begins that a file ends, or has nothing, as when its process was killed."""
 VERSION: Final = 2
 """Of the schema, for people and tools to see: readers go by the columns that are there."""
 
@@ -180,11 +182,11 @@ class ParquetPart:
         nested = tuple(pa.types.is_list(kind) for kind in schema.types)
         groups = torn.whole_groups(octets, nested)
         if not groups:
-            self.lost = "torn, or no Parquet: no whole row group in it"
+            self.lost = f"{TORN}, or no Parquet: no whole row group in it"
             return None
         rest = octets.size - groups[-1].end
         if rest:
-            self.lost = f"torn: {rest} bytes after the last whole row group"
+            self.lost = f"{TORN}: {rest} bytes after the last whole row group"
         footer = torn.rebuilt_footer(groups, _model(schema))
         metadata = pq.read_metadata(io.BytesIO(torn.MAGIC + footer))
         return self._open(octets, metadata), len(groups)

@@ -53,6 +53,8 @@ class Judged:
     """`run, events, quarantined`."""
     lives: DataFrame
     """`run, protocol, group, life, end, ended_us`."""
+    contradicted: DataFrame
+    """`run, life`: lives that two files tell in different ways; the first is judged."""
     found: DataFrame
     """All of these in one wide table, persisted."""
 
@@ -98,6 +100,7 @@ def judged(
         ),
         quarantine=rows("quarantine", "path", "row", "reason"),
         counts=rows("count", "events", "quarantined"),
+        contradicted=rows("contradicted", "life"),
         lives=rows("life", "protocol", "group", "life", "end", "ended_us"),
         found=found,
     )

@@ -20,6 +20,7 @@ from unisono.spark.laws.reading import IS_FEW, Group, WordedPart, read_group
 from unisono.trace.checks import AFTER_TORN, LEVELS, TOLD_TWICE
 from unisono.trace.history import cut_of
 from unisono.trace.record import Row
+from unisono.trace.retold import contradicted
 
 RELIABLE, FIFO = LEVELS["reliable"], LEVELS["fifo"]
 CAUSAL, AGREED = LEVELS["causal"], LEVELS["agreed"]
@@ -141,6 +142,8 @@ class Surveyed:
     """Lives with sound rows, judged or not."""
     recovered: set[int] = field(default_factory=set)
     """Files without a footer of their own."""
+    contradicted: list[str] = field(default_factory=list)
+    """Lives that a second file tells otherwise."""
 
     @property
     def quarantine_count(self) -> int:
@@ -158,12 +161,18 @@ class Survey:
         self._cut: set[int] = set()
         self._broken: set[int] = set()
         self._chains: dict[int, set[int]] = {}
+        self._twice: set[int] = set()
+        """Lives that are told again."""
 
     def run(self) -> Surveyed:
         for index, file in enumerate(self.found.files):
             self._read(index, file)
         for chain in self._broken:
             self.found.torn |= self._chains[chain]
+        if self._twice:
+            paths = [Path(os.fsdecode(file.at)) for file in self.found.files]
+            names = [self.found.codes.names[life] for life in sorted(self._twice)]
+            self.found.contradicted = sorted(f"{n}#{i}" for n, i in contradicted(paths, names))
         return self.found
 
     def _read(self, index: int, file: File) -> None:
@@ -216,6 +225,7 @@ class Survey:
                 everyone = np.ones(len(group.kind), np.bool_) if mine is None else mine
                 twice = everyone & (group.step <= told)
                 self._aside(name, twice, start, TOLD_TWICE)
+                self._twice.add(life)
                 mine = everyone & ~twice
                 if not mine.any():
                     continue

@@ -61,6 +61,7 @@ class RunPlan:
     """Without pieces."""
     events: int
     quarantined: list[tuple[str, Any, str]]
+    contradicted: list[str]
 
 
 def packed(thing: Any) -> bytes:
@@ -96,7 +97,7 @@ def judge_run(run: Run, claimed: Claims, limits: Limits) -> Iterator[pa.RecordBa
         [judge_shard(shard, claimed_of(claimed, plan)) for shard in shards_of(plan, limits)]
         for plan in plans
     ]
-    about = RunPlan(plans, survey.events, survey.quarantined)
+    about = RunPlan(plans, survey.events, survey.quarantined, survey.contradicted)
     yield from told(run.name, about, found, claimed)
 
 
@@ -134,7 +135,8 @@ def plan_runs(
             for shard in shards:
                 yield _step(run, "shard", (at, shard, claimed_of(claimed, plan)))
         quarantined = [each for survey in mine for each in survey.quarantined]
-        about = RunPlan(bare, sum(survey.events for survey in mine), quarantined)
+        otherwise = [life for survey in mine for life in survey.contradicted]
+        about = RunPlan(bare, sum(survey.events for survey in mine), quarantined, otherwise)
         yield _step(run, "run", about)
 
 
@@ -208,6 +210,7 @@ def told(
         ]
     rows += [{"what": "measure", "run": run, **row} for row in measured(about.plans, found)]
     rows += [{"what": "life", "run": run, **row} for plan in about.plans for row in _lives(plan)]
+    rows += [{"what": "contradicted", "run": run, "life": life} for life in about.contradicted]
     count = sum(1 if places is None else len(places) for _, places, _ in about.quarantined)
     rows.append({"what": "count", "run": run, "events": about.events, "quarantined": count})
     yield pa.RecordBatch.from_pylist(rows, schema=_FOUND)

@@ -40,6 +40,8 @@ class Findings:
     quarantined: int
     quarantine: Sequence[tuple[str, int | None, str]]
     """Path, row and reason: the first of them."""
+    contradicted: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """By run, the lives that two files tell in different ways."""
     about: Mapping[str, About] = field(default_factory=dict)
     """By run."""
     summary: Sequence[Mapping[str, Any]] = ()

@@ -63,6 +63,8 @@ def _title(findings: Findings) -> tuple[str, str]:
         return "none", "Nothing to judge"
     if broken:
         return "broken", f"Laws broken in {broken:,} of {count_of(runs, 'run')}"
+    if lied := len(findings.contradicted):
+        return "broken", f"Files contradict each other in {lied:,} of {count_of(runs, 'run')}"
     if "not yet" in words:
         return "none", f"No law broken so far in {count_of(runs, 'run')}"
     if "kept" not in words:
@@ -70,6 +72,8 @@ def _title(findings: Findings) -> tuple[str, str]:
     return "kept", f"Every law kept in {count_of(runs, 'run')}"
 
 
+CONTRADICTED_MAX: Final = 5
+"""So many runs and lives that are told in two ways are named."""
 _SIGNS: Final = {"kept": "✓", "broken": "✕", "none": "–"}
 
 
@@ -96,6 +100,9 @@ def _header(findings: Findings) -> str:
             f"{count_of(findings.quarantined, 'row or file')} could not be judged: "
             '<a href="#quarantine">see why</a>.'.replace("row or files", "rows or files")
         )
+    for run, lives in list(findings.contradicted.items())[:CONTRADICTED_MAX]:
+        named = ", ".join(f"<code>{clean(life)}</code>" for life in lives[:CONTRADICTED_MAX])
+        remarks.append(f"Run {clean(run)}: two files tell {named} in different ways.")
     told = "".join(f'<p class="remark">{remark}</p>' for remark in remarks)
     return (
         f'<header class="{kind}"><p class="brand">Unisono</p>'

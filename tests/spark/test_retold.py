@@ -1,0 +1,48 @@
+"""A life that two files tell: both roads say alike whether these contradict each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.laws.doctoring import TOLD, write_rows
+from tests.laws.telling import story, write_trace
+from tests.spark.steps import judged_here
+from unisono.trace.files import read_trace
+from unisono.trace.record import Row
+
+Change = Callable[[list[Row]], tuple[list[Row], list[Row]]]
+
+# fmt: off
+CHANGES: dict[str, tuple[Change, bool]] = {
+    "the same again": (lambda r: (r, r), False),
+    "a part again": (lambda r: (r, r[1:3]), False),
+    "another digest": (lambda r: (r, [*r[:1], r[1]._replace(digest=7), *r[2:]]), True),
+    "another view": (lambda r: (r, [r[0]._replace(members=("c#1",)), *r[1:]]), True),
+    "two rows the other way round": (
+        lambda r: (r, [r[0], r[2]._replace(step=1), r[1]._replace(step=2)]), True),
+    "what the first had put aside": (
+        lambda r: ([r[0], r[1]._replace(kind="?"), *r[2:]], r), False),
+    "told twice in the first": (lambda r: ([r[0], r[1], r[1], *r[2:]], r), False),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_two_files_tell_is_compared(tmp_path: Path, name: str) -> None:
+    pytest.importorskip("pyspark")
+    from unisono.spark.laws import Limits
+
+    change, otherwise = CHANGES[name]
+    write_trace(story(TOLD, run="r"), tmp_path)
+    rows = [row for row in read_trace(tmp_path).runs["r"] if row.node == "c"]
+    first, second = change(rows)
+    write_rows(tmp_path / "run=r" / "c-1.parquet", first)
+    write_rows(tmp_path / "run=r" / "c-1x.parquet", second)
+    trace = read_trace(tmp_path)
+    assert trace.contradicted == ({"r": frozenset({"c#1"})} if otherwise else {})
+    for limits in (Limits(), Limits(shard_rows=5, piece_rows=2, giant_octets=0)):
+        told = [row for row in judged_here(tmp_path, {}, limits) if row["what"] == "contradicted"]
+        assert [(row["run"], row["life"]) for row in told] == [("r", "c#1")] * otherwise
