@@ -54,7 +54,6 @@ OFFER: Final = Offer(
         "causal",
         "total_order",
         "prefix",
-        "one_place",
         "uniform_order",
         "gap_free",
         "agreement",

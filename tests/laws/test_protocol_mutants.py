@@ -1,0 +1,202 @@
+"""Bugs between a protocol and its application: each law that a protocol claims sees one in a run.
+
+The bug stands at one member's door: what its core asks for reaches the world changed. So the same
+bugs fit every protocol. Those inside a protocol are beside its own tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.ring.mutants import majority_not_needed
+from unisono.core import Core, Deliver, Effect, Event, Fail, Install, Setting
+from unisono.model import Member, View
+from unisono.protocols import offer, offers
+from unisono.sim import Plan
+from unisono.sim.run import run
+
+Bug = Callable[[Any, list[Effect]], Iterator[Effect]]
+SEEDS_MAX = 12
+
+
+class Buggy:
+    """A core whose effects are changed on their way."""
+
+    def __init__(self, core: Core, bug: Bug) -> None:
+        self._core = core
+        self._bug = bug
+        self.seen = 0
+        self.held_back: list[Effect] = []
+        self.limits: dict[Member, int] = {}
+        """By sender, the last message that it really has."""
+
+    def held(self) -> dict[Member, int]:
+        marks = self._core.held()
+        return {who: min(mark, self.limits.get(who, mark)) for who, mark in marks.items()}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._core, name)
+
+    def step(self, now_us: int, event: Event) -> list[Effect]:
+        return list(self._bug(self, self._core.step(now_us, event)))
+
+
+def view_after_message(me: Any, effects: list[Effect]) -> Iterator[Effect]:
+    """The first view comes after the first message."""
+    for effect in effects:
+        if isinstance(effect, Install) and not me.seen:
+            me.held_back.append(effect)
+            me.seen = 1
+        else:
+            yield effect
+            if isinstance(effect, Deliver):
+                yield from me.held_back
+                me.held_back.clear()
+
+
+def stranger_speaks(me: Any, effects: list[Effect]) -> Iterator[Effect]:
+    """The application is not told of one of the others."""
+    for effect in effects:
+        if isinstance(effect, Install):
+            others = [who for who in effect.view.members if who.name != me.me.name]
+            kept = tuple(who for who in effect.view.members if who not in others[:1])
+            effect = Install(replace(effect.view, members=kept))
+        yield effect
+
+
+def cut_too_high(me: Any, effects: list[Effect]) -> Iterator[Effect]:
+    """A joiner is told that the others had said more than they had."""
+    for effect in effects:
+        if isinstance(effect, Install) and effect.view.cut:
+            cut = tuple((who, number + 2) for who, number in effect.view.cut)
+            effect = Install(replace(effect.view, cut=cut))
+        yield effect
+
+
+def message_after_view(me: Any, effects: list[Effect]) -> Iterator[Effect]:
+    """What was said last in a view is delivered in the next."""
+    for effect in effects:
+        if isinstance(effect, Deliver):
+            yield from me.held_back
+            me.held_back[:] = [effect]
+        else:
+            yield effect
+
+
+def place_passed_over(me: Any, effects: list[Effect]) -> Iterator[Effect]:
+    """One message is not handed over, and those after it are."""
+    for effect in effects:
+        if isinstance(effect, Deliver):
+            me.seen += 1
+            if me.seen == 3:
+                continue
+        yield effect
+
+
+def places_one_too_high(me: Any, effects: list[Effect]) -> Iterator[Effect]:
+    for effect in effects:
+        if isinstance(effect, Deliver):
+            yield Deliver([each._replace(seq=(each.seq or 0) + 1) for each in effect.messages])
+        else:
+            yield effect
+
+
+def alone_in_transit(me: Any, effects: list[Effect]) -> Iterator[Effect]:
+    """It says that only the others came along."""
+    for effect in effects:
+        if isinstance(effect, Install) and effect.view.stayed:
+            others = tuple(who for who in effect.view.stayed if who.name != me.me.name)
+            effect = Install(replace(effect.view, stayed=others))
+        yield effect
+
+
+def loses_what_it_acknowledged(me: Any, effects: list[Effect]) -> Iterator[Effect]:
+    """Of each sender it keeps three messages; the others believe that it has them all."""
+    for effect in effects:
+        if isinstance(effect, Deliver):
+            for message in effect.messages:
+                if message.number <= me.limits.setdefault(message.sender, message.number + 2):
+                    yield Deliver([message])
+        else:
+            yield effect
+
+
+def goes_on_alone(me: Any, effects: list[Effect]) -> Iterator[Effect]:
+    """Who is left out takes itself for the group before it stops."""
+    for effect in effects:
+        if isinstance(effect, Fail):
+            yield Install(View((me.me,), f"{me.me} alone"))
+        yield effect
+
+
+CASES: list[tuple[str, str, Bug]] = [
+    ("rmcast", "local_order", view_after_message),
+    ("rmcast", "sender_in_view", stranger_speaks),
+    ("mtp", "local_order", view_after_message),
+    ("mtp", "sender_in_view", stranger_speaks),
+    ("mtp", "cut", cut_too_high),
+    ("mtp", "same_view", message_after_view),
+    ("mtp", "gap_free", place_passed_over),
+    ("mtp", "uniform_order", places_one_too_high),
+    ("mtp", "transitional_set", alone_in_transit),
+    ("mtp", "one_primary", goes_on_alone),
+    ("ring", "local_order", view_after_message),
+    ("ring", "sender_in_view", stranger_speaks),
+    ("ring", "cut", cut_too_high),
+    ("ring", "same_view", message_after_view),
+    ("ring", "gap_free", place_passed_over),
+    ("ring", "one_place", places_one_too_high),
+    ("ring", "received", loses_what_it_acknowledged),
+]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "law", "bug"),
+    [
+        pytest.param(*case, id=f"{case[0]}-{case[1]}", marks=pytest.mark.catches(case[1]))
+        for case in CASES
+    ],
+)
+def test_a_bug_at_the_door_is_caught(protocol: str, law: str, bug: Bug) -> None:
+    sound = offer(protocol)
+    assert law in sound.laws, "nobody claims it"
+
+    def make(setting: Setting) -> Any:
+        core = sound.make(setting)
+        return Buggy(core, bug) if setting.me.name == "b" else core
+
+    broken: set[str] = set()
+    for seed in range(SEEDS_MAX):
+        buggy = replace(sound, make=make)
+        faults = "partition" if bug is goes_on_alone else "mild"
+        plan = Plan(protocol=protocol, offer=buggy, nodes=4, seed=seed, faults=faults, messages=60)
+        broken |= set(run(plan).broken)
+        if law in broken:
+            return
+    raise AssertionError(f"{law} was kept; broken: {sorted(broken)}")
+
+
+@pytest.mark.catches("one_primary")
+def test_a_ring_that_needs_no_majority_is_two_primaries(monkeypatch: pytest.MonkeyPatch) -> None:
+    majority_not_needed(monkeypatch)
+    plan = Plan(protocol="ring", faults="partition", messages=100)
+    broken: set[str] = set()
+    for seed in (9, 13, 26, 31, 32, 35):
+        broken |= set(run(replace(plan, seed=seed, nodes=3 + seed % 7)).broken)
+        if {"one_primary", "one_place"} <= broken:
+            return
+    raise AssertionError(f"broken: {sorted(broken)}")
+
+
+def test_every_new_claim_has_a_bug() -> None:
+    """Those of old have mutants beside the protocols."""
+    older = """no_creation no_duplication fifo causal total_order prefix agreement validity
+        virtual_synchrony view_order self_inclusion safe progress""".split()
+    shown = {(protocol, law) for protocol, law, _ in CASES} | {("ring", "one_primary")}
+    claimed = {(each.name, law) for each in offers().values() for law in each.laws}
+    missing = {(name, law) for name, law in claimed - shown if law not in older}
+    assert missing == set()
