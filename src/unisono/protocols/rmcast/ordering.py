@@ -49,6 +49,8 @@ AHEAD_COUNT_MAX: Final = 1 << 16
 """A chunk so far beyond the unbroken row of its stream is not taken."""
 ASK_RANGES_MAX: Final = 16
 """Ranges asked for of one stream at once."""
+TOLD_COUNT_MAX: Final = 1024
+"""Streams of which is noted how far they go; then what members told last is looked at anew."""
 REPAIR_OCTETS_MAX: Final = 64 << 10
 """Sent again in answer to one request; the asker comes back for the rest."""
 
@@ -81,6 +83,8 @@ class Ordering:
         """The last chunk that a leaver says: what was said after it is not for us."""
         self.waiting = False
         """Something is missing, asked for or not."""
+        self._told: dict[int, int] = {}
+        """By stream, the last chunk that anybody has told to have received."""
         self._held = 0
         """Payload said and not yet known to be delivered by all."""
         self._flying: deque[tuple[int, int]] = deque()
@@ -326,9 +330,15 @@ class Ordering:
         holders: dict[int, Peer] = {}
         mine = self._roster.key
         audience = self._roster.audience()
+        self._listen(audience)
         for peer in self._roster.peers.values():
             if peer.key == mine or peer.status is Status.CLOSED:
                 continue
+            here = peer.window.received
+            if peer.window.highest <= here >= self._told.get(peer.key, 0):
+                if peer.status is not Status.FAILED:  # Nobody has told of more: the usual case.
+                    peer.rounds, peer.asked_us, peer.noticed_us = 0, -1, -1
+                    continue
             upto, having = self._horizon(peer, audience)
             if upto <= peer.window.received:
                 peer.rounds, peer.asked_us, peer.noticed_us = 0, -1, -1
@@ -348,6 +358,21 @@ class Ordering:
             peer.asked_us = now_us
             holders.update((holder.key, holder) for holder in having)
         return tuple(asks), rounds, list(holders.values())
+
+    def _listen(self, audience: Sequence[Peer]) -> None:
+        """Note from the headers that are new how far each stream was told to go at least. Who told
+        it may be gone: more than this nobody has told, and who has it `_horizon` finds."""
+        told = self._told
+        if len(told) > TOLD_COUNT_MAX:
+            told.clear()
+            for other in self._roster.peers.values():
+                other.looked = None
+        for other in audience:
+            if other.looked is not other.row:
+                other.looked = other.row
+                for key, entry in other.row.items():
+                    if entry.received > told.get(key, 0):
+                        told[key] = entry.received
 
     def _horizon(self, peer: Peer, audience: Sequence[Peer]) -> tuple[int, list[Peer]]:
         """How far a stream is known to go, and who has more of it than we."""
@@ -397,6 +422,8 @@ class Ordering:
         """[RMC A3.51] Forget what is known to be delivered by everyone: those that still hand over
         after their goodbye may need it too."""
         for peer in self._roster.peers.values():
+            if peer.delivered <= peer.window.floor:
+                continue
             key = peer.key
             everywhere = peer.delivered
             for other in others:

@@ -31,6 +31,7 @@ class Peer:
         "delivered",
         "heard_us",
         "key",
+        "looked",
         "member",
         "message",
         "noticed_us",
@@ -70,6 +71,8 @@ class Peer:
         self.rounds = 0
         self.row: dict[int, Entry] = {}
         """D_{G,i}: the last header it sent."""
+        self.looked: dict[int, Entry] | None = None
+        """The row that was last looked at for what others have received."""
         self.pending: dict[int, Entry] = {}
         self.trusted: dict[int, Entry] = {}
         """A header of its that we have caught up with: what clean-up and closing may rely on."""
