@@ -40,8 +40,9 @@ class Aims:
         self._index = index
         self._strike_now = strike
         self._waiting: list[Aim] = []
-        self._walks: dict[str, int] = {}
-        """How often each arrow had been walked before the step at hand."""
+        self._life: Life | None = None
+        self._walks: dict[Aim, int] = {}
+        """By aim, how often its arrows had been walked by this life before the step at hand."""
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -57,19 +58,21 @@ class Aims:
         self._waiting = [aim for aim in self._waiting if not aim.struck]
         for aim in self._waiting:
             aim.left = -1
-        if any(aim.event.at_arrow for aim in self._waiting):
-            self._walks = dict(life.tap.walked())
+        if life is not self._life:
+            self._life, self._walks = life, {}
+        for aim in self._waiting:
+            if aim.event.at_arrow and aim not in self._walks:
+                self._walks[aim] = _walks(life, aim.event.at_arrow)
 
     def walked(self, life: Life) -> None:
         """A step was taken, and none of its effects performed: which arrows were walked?"""
         for aim in self._waiting:
             event = aim.event
-            if not event.at_arrow or aim.struck:
+            if not event.at_arrow or aim.struck or aim not in self._walks:
                 continue
-            for name, count in life.tap.walked().items():
-                risen = count - self._walks.get(name, 0)
-                if risen > 0 and event.at_arrow in name:
-                    aim.met += risen
+            walks = _walks(life, event.at_arrow)
+            aim.met += walks - self._walks[aim]
+            self._walks[aim] = walks
             if aim.met >= event.nth:
                 aim.left = event.done
 
@@ -106,3 +109,8 @@ class Aims:
         plain = replace(aim.event, nodes=(self._index,), at_view=0, at_arrow="")
         self._strike_now(plain, None)
         return True
+
+
+def _walks(life: Life, text: str) -> int:
+    """How often arrows were walked whose names hold the text."""
+    return sum(count for name, count in life.tap.walked().items() if text in name)

@@ -105,12 +105,12 @@ def verdict_on(world: World, history: History) -> tuple[dict[str, str], tuple[Vi
     from unisono.laws import Violation, judge
 
     claimed = world.offer.laws
-    # Where a run ends partitioned the trace does not tell who was to go on.
-    parted = len(world.recovery.parts) > 1
-    verdict = judge(history, [law for law in claimed if law != "progress" or not parted])
+    # Where nobody is to go on, nobody is asked to.
+    asked = bool(world.recovery.going_on)
+    verdict = judge(history, [law for law in claimed if law != "progress" or asked])
     found = [*world.found, *judged(world)]
     laws = dict(verdict.laws)
-    if parted and "progress" in claimed:
+    if "progress" in claimed and not asked:
         laws["progress"] = "kept"
     for law in (*WORLD_LAWS, *((APPLICATION,) if world.plan.application else ())):
         laws[law] = "kept"
