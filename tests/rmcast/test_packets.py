@@ -78,7 +78,7 @@ def again(kind: Kind, body: bytes) -> object:
 
 @given(headers(), st.lists(st.tuples(keys, st.integers(1, 99), st.integers(99, 2**40)), max_size=5))
 def test_beats_round_trip(header: Header, asks: list[tuple[int, int, int]]) -> None:
-    beat = Beat(header, tuple(asks), 3, expels=7)
+    beat = Beat(header, tuple(asks), 3, expels=7, probes=True)
     assert again(Kind.BEAT, beat.body(write_header(header))) == beat
 
 

@@ -79,6 +79,7 @@ class Rmcast:
         self.now_us = 0
         self.incoming_life = 0
         self.asking = False
+        self.probing = False
         self.congested = False
         self.leaving = False
         self._changed = False
@@ -302,6 +303,9 @@ class Rmcast:
     def answer(self, packet: Beat, out: list[Effect]) -> None:
         peer = self.roster.peers[packet.header.sender]
         packets = self.ordering.answer(packet.asks, packet.round)
+        if packet.probes:
+            body = Beat(NO_HEADER).body(self.header_octets())
+            packets.append(self.door.seal(Kind.BEAT, body))
         if packets:
             out.append(Send((peer.member.address,), packets))
 
@@ -341,6 +345,20 @@ class Rmcast:
             to = tuple(peer.member.address for peer in (*peers, *leavers))
             out.append(Send(to, [self.door.seal(Kind.BEAT, body)]))
         self.entrance.tick(out)
+        if not self.probing:
+            self.probe(out)
+
+    def probe(self, out: list[Effect]) -> None:
+        """Whoever was not heard for some heartbeats is asked for a sign, and often: each pair must
+        hear each other, and where packets are lost a few heartbeats in a row are too."""
+        # Deviates [RMC A2.4]: the paper removes whoever did not send in time.
+        quiet = self.detector.quiet(self.now_us)
+        self.probing = bool(quiet)
+        if quiet:
+            out.append(Arm(Timer.PROBE, self.parameters.ask_us))
+            body = Beat(NO_HEADER, probes=True).body(self.header_octets())
+            to = tuple(peer.member.address for peer in quiet)
+            out.append(Send(to, [self.door.seal(Kind.BEAT, body)]))
 
     # -- the end ---------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from unisono.core import (
     Arm,
     Capture,
     Captured,
+    Cause,
     Disarm,
     Effect,
     Send,
@@ -183,7 +184,7 @@ class Entrance:
         core = self._core
         giver = core.roster.peers.get(self._giver_key)
         if giver is None or giver.status not in (Status.MEMBER, Status.LEFT):
-            core.detector.stop("lost the sponsor before its state had come")
+            core.detector.stop("lost the sponsor before its state had come", Cause.STOPPED)
             return
         body = StateAsk(NO_HEADER, *what).body(core.bare_header())
         out.append(Send((giver.member.address,), [core.door.seal(Kind.STATE_ASK, body)]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 from unisono.core import Cause
 from unisono.parts.detector import Detector
@@ -10,6 +11,9 @@ from unisono.protocols.rmcast.ordering import Ordering
 from unisono.protocols.rmcast.packets import Entry, Header, Status
 from unisono.protocols.rmcast.parameters import Parameters
 from unisono.protocols.rmcast.roster import UNKNOWN, Peer, Roster
+
+QUIET_BEATS: Final = 3
+"""Without a packet for so many heartbeats, a peer is asked for one."""
 
 
 class Failures:
@@ -93,7 +97,12 @@ class Failures:
         """Nobody was heard for some heartbeats, and not all of them are silent for too long yet."""
         if len(others) < 2 or len(silent) == len(others):
             return False
-        return min(map(self._silence.silence_us, others)) > 3 * self._parameters.beat_us
+        return min(map(self._silence.silence_us, others)) > QUIET_BEATS * self._parameters.beat_us
+
+    def quiet(self, now_us: int) -> list[Peer]:
+        """Those that have not been heard for some heartbeats."""
+        since_us = now_us - QUIET_BEATS * self._parameters.beat_us
+        return [peer for peer in self._roster.others() if peer.heard_us < since_us]
 
     def awake(self, now_us: int) -> None:
         """From here on silence counts."""

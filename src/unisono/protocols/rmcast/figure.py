@@ -59,6 +59,8 @@ class Timer(Enum):
     """Tell the world that this part of the group is here."""
     LEAVE = auto()
     """Nobody answered the goodbye."""
+    PROBE = auto()
+    """Ask those that are quiet for a sign of life."""
 
 
 OUTSIDE, SEEKING, CATCHING_UP, MEMBER, LEAVING, DONE = Life
@@ -155,6 +157,10 @@ def beat(me: Rmcast, event: Expired, out: list[Effect]) -> None:
     me.beat(out)
 
 
+def probe(me: Rmcast, event: Expired, out: list[Effect]) -> None:
+    me.probe(out)
+
+
 def ask(me: Rmcast, event: Expired, out: list[Effect]) -> None:
     me.asking = False
 
@@ -239,6 +245,7 @@ FIGURE: Final = Figure("rmcast", start=OUTSIDE, arrows=(
     Arrow(INSIDE,        Beat,           always,               answer,        None),
     Arrow(INSIDE,        Timer.BEAT,     always,               beat,          None),
     Arrow(INSIDE,        Timer.ASK,      always,               ask,           None),
+    Arrow(INSIDE,        Timer.PROBE,    always,               probe,         None),
     Arrow(INSIDE,        Timer.ANNOUNCE, always,               announce,      None),
     Arrow(INSIDE,        Seek,           always,               consider,      None),
     Arrow(INSIDE,        Announce,       always,               weigh,         None),
@@ -260,15 +267,15 @@ FIGURE: Final = Figure("rmcast", start=OUTSIDE, arrows=(
     Arrow((CATCHING_UP, LEAVING), Multicast,      always,               impossible,    None),
     *(Arrow(SEEKING, on, always, stay, None) for on in (
         Data, Beat, State, StateAsk, Captured, Congested, Join, Restart,
-        Timer.BEAT, Timer.ASK, Timer.ANNOUNCE, Timer.LEAVE)),
+        Timer.BEAT, Timer.ASK, Timer.ANNOUNCE, Timer.LEAVE, Timer.PROBE)),
     Arrow((OUTSIDE, SEEKING), Multicast,      always,               impossible,    None),
     *(Arrow(OUTSIDE, on, always, stay, None) for on in (
         Seek, Announce, Welcome, Refuse, Data, Beat, State, StateAsk, Captured, Congested, Restart,
-        Timer.SEEK, Timer.FOUND, Timer.BEAT, Timer.ASK, Timer.ANNOUNCE, Timer.LEAVE)),
+        Timer.SEEK, Timer.FOUND, Timer.BEAT, Timer.ASK, Timer.ANNOUNCE, Timer.LEAVE, Timer.PROBE)),
     Arrow(OUTSIDE,       Leave,          always,               depart,        DONE),
     *(Arrow(DONE, on, always, stay, None) for on in (
         Join, Leave, Multicast, Restart, Congested, Captured,
         Seek, Announce, Welcome, Refuse, Data, Beat, State, StateAsk,
-        Timer.SEEK, Timer.FOUND, Timer.BEAT, Timer.ASK, Timer.ANNOUNCE, Timer.LEAVE)),
+        Timer.SEEK, Timer.FOUND, Timer.BEAT, Timer.ASK, Timer.ANNOUNCE, Timer.LEAVE, Timer.PROBE)),
 ))
 # fmt: on

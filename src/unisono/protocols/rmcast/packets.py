@@ -22,7 +22,7 @@ ENTRY_OCTETS: Final = 4 + 8 + 4
 RUN_OCTETS: Final = 4 + 8 + 8 + 2
 DEP_OCTETS: Final = 4 + 8
 RECORD_OCTETS: Final = 2 + 1 + 1
-BEAT_OCTETS: Final = 1 + 4 + 2
+BEAT_OCTETS: Final = 1 + 4 + 1 + 2
 ASK_OCTETS: Final = 4 + 8 + 8
 STATE_FRONT_OCTETS: Final = 4 + 8 + 8 + 2
 
@@ -248,6 +248,8 @@ class Beat:
     expels: int = 0
     """Sent to one that is not a member any more, so that it learns so: the key of the life that is
     meant, since another may live at its address now."""
+    probes: bool = False
+    """Nothing was heard of the receiver for a while: it answers at once."""
 
     def body(self, header: bytes) -> bytes:
         flat = [value for ask in self.asks for value in ask]
@@ -256,6 +258,7 @@ class Beat:
             .raw(header)
             .u8(min(self.round, 255))
             .u32(self.expels)
+            .u8(self.probes)
             .rows("IQQ", 3, flat)
             .done()
         )
@@ -263,11 +266,12 @@ class Beat:
     @staticmethod
     def read(reader: Reader) -> Beat:
         header, rounds, expels = read_header(reader), reader.u8(), reader.u32()
+        probes = bool(reader.u8())
         flat = reader.rows("IQQ")
         asks = tuple(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
         if any(first > last or first == 0 for _, first, last in asks):
             raise BadPacket("malformed")
-        return Beat(header, asks, rounds, expels)
+        return Beat(header, asks, rounds, expels, probes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,8 @@ def _words(packet: Packet) -> str:
             return _of_data(packet)
         case Beat(expels=expels) if expels:
             return "expel"
+        case Beat(probes=True):
+            return "probe"
         case Beat(asks=asks):
             return " ".join(("nak", *(_stream(*ask) for ask in asks))) if asks else "beat"
         case Seek():
