@@ -55,6 +55,7 @@ async def main(name: str, master: bool, transfers: int) -> None:
         name=name,
         protocol="mtp",
         master=int(master),
+        rejoin=False,  # When the master leaves, it is over.
         snapshot=ledger.snapshot,
         restore=ledger.restore,
     )

@@ -20,7 +20,7 @@ import unisono
 
 async def listen(daemon: str, room: str, count: int | None) -> None:
     """A member of one room."""
-    async with unisono.join(room, daemon=daemon, rejoin=True) as group:
+    async with unisono.join(room, daemon=daemon) as group:
         async for event in group:
             match event:
                 case unisono.View(members):

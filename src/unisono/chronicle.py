@@ -270,6 +270,13 @@ def plain(payload: bytes) -> bytes:
     return b"\xf5\0" + payload if payload[:1] == b"\xf5" else payload
 
 
+def plainly(payload: bytes) -> bytes | None:
+    """What an application said, if this is one of its messages."""
+    if payload[:2] == b"\xf5\0":
+        return payload[2:]
+    return None if payload[:1] == b"\xf5" else payload
+
+
 def rows(whose: Rows, first_row: int, payloads: list[bytes]) -> list[bytes]:
     """What a sink says, each row with its identity."""
     query = whose.query.encode()

@@ -80,8 +80,11 @@ class Config:
     """Bursts by one system call, where the kernel can."""
     join_s: float = 10.0
     leave_s: float = 5.0
-    rejoin: bool = False
-    """Come back as a new incarnation when the member is stopped."""
+    detect_ms: int = 0
+    """A member that is silent for so long has failed, unless it is seen to be slower; 0 is what the
+    protocol says. The same as its option `detect_us`, and the same at every member."""
+    rejoin: bool = True
+    """Come back as a new incarnation when the member is stopped; the stream has `Rejoined`."""
     fed: bool = False
     """The group feeds a log or a Spark stream: its messages have places, rows of sinks come once.
     All members say the same."""
@@ -269,7 +272,12 @@ def check_options(config: Config, offer: Offer) -> Mapping[str, int]:
             )
         if not isinstance(value, int) or isinstance(value, bool):
             raise Misuse(f"{key}={value!r}: write a whole number, in the unit its name ends with")
-    return {**offer.options, **config.options}
+    goal = {"detect_us": 1000 * config.detect_ms} if config.detect_ms else {}
+    if goal and "detect_us" not in offer.options:
+        raise Misuse(f"detect_ms={config.detect_ms}: {offer.name} has no such goal; leave it out")
+    if goal and "detect_us" in config.options:
+        raise Misuse("both detect_ms= and detect_us= are given: keep one")
+    return {**offer.options, **config.options, **goal}
 
 
 def check_shedding(config: Config, with_state: bool) -> None:

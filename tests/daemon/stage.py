@@ -68,6 +68,7 @@ async def daemons(place: Path, count: int = 1, **options: Any) -> AsyncIterator[
 
 def joining(place: Path, name: str, group: str = "g", at: int = 0, **options: Any) -> Any:
     options.setdefault("join_s", JOIN_S)
+    options.setdefault("rejoin", False)
     return unisono.join(group, daemon=f"{place}/d{at}", name=name, **options)
 
 

@@ -204,7 +204,7 @@ def test_those_in_line_are_told_when_the_member_stops() -> None:
 
 def test_a_member_that_fails_ends_its_stream_with_the_reason() -> None:
     async def story(port: int) -> None:
-        a = await joining(port, "a", fail_at=2)
+        a = await joining(port, "a", fail_at=2, rejoin=False)
         await a.multicast_many([b"x", b"y"])
         assert await heard(a, 2) == [b"x", b"y"]
         with pytest.raises(unisono.Stopped, match="told to fail"):
@@ -221,7 +221,7 @@ def test_a_bug_in_the_core_stops_the_member_and_nobody_hangs(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def story(port: int) -> None:
-        a = await joining(port, "a", bug_at=1)
+        a = await joining(port, "a", bug_at=1, rejoin=False)
         await a.multicast(b"x")
         with pytest.raises(unisono.Stopped, match="internal error: RuntimeError: planted"):
             await heard(a, 1)
@@ -232,7 +232,7 @@ def test_a_bug_in_the_core_stops_the_member_and_nobody_hangs(
 
 def test_one_that_rejoins_says_so_and_goes_on_as_a_new_incarnation() -> None:
     async def story(port: int) -> None:
-        async with joining(port, "a", fail_at=1, rejoin=True) as a:
+        async with joining(port, "a", fail_at=1) as a:
             first = a.me
             await a.multicast(b"x")
             events = [await anext(a) for _ in range(4)]
@@ -255,7 +255,7 @@ def test_one_that_was_alone_and_silent_joins_again_without_being_told_to() -> No
     """Two that started together each founded the group; the one that gives way has lost nothing."""
 
     async def story(port: int) -> None:
-        async with joining(port, "a") as a:
+        async with joining(port, "a", rejoin=False) as a:
             first = a.me
             assert a._life is not None
             a._life.driver.fail("another part of the group goes on")

@@ -115,7 +115,8 @@ def cat(
     option: Options = None,
     config: ConfigFile = None,
     rejoin: Annotated[
-        bool | None, typer.Option("--rejoin", help="Come back when stopped.", show_default=False)
+        bool | None,
+        typer.Option("--rejoin/--no-rejoin", help="Come back when stopped.", show_default="rejoin"),
     ] = None,
     fed: Annotated[
         bool | None,

@@ -64,6 +64,8 @@ def _object(item: Item) -> dict[str, Any]:
             "reason": item.reason,
             "name": me.name,
             "incarnation": me.incarnation,
+            "missed": None if item.missed is None else len(item.missed),
+            "lost": len(item.lost),
         }
     if isinstance(item, Answer):
         cause = item.cause.value if item.cause is not None else ""
@@ -88,7 +90,9 @@ class Text:
         if isinstance(item, Shed):
             return self._notice(f"{item.count} messages dropped: too slow")
         if isinstance(item, Rejoined):
-            return self._notice(f"stopped: {item.reason}; back as {item.me}")
+            missed = "" if item.missed is None else f", {len(item.missed)} places missed"
+            lost = f", {len(item.lost)} lines said in vain" if item.lost else ""
+            return self._notice(f"stopped: {item.reason}; back as {item.me}{missed}{lost}")
         if isinstance(item, Answer):
             told = "granted" if item.cause is None else f"denied ({item.cause.value})"
             return self._notice(

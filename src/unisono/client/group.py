@@ -16,10 +16,10 @@ from unisono.core import Core, Offer, Setting
 from unisono.errors import Misuse, UnisonoError
 from unisono.group import Group, Joining
 from unisono.group.fed import check_ordered
-from unisono.model import Buffer, Resilient, Service, ServiceLevel, View
+from unisono.model import Buffer, Message, Resilient, Service, ServiceLevel, View
 from unisono.net.identity import new_incarnation
 from unisono.net.life import Life
-from unisono.net.stream import Entry, Rejoined
+from unisono.net.stream import Entry
 
 OWN: Final = frozenset(
     """group name service daemon slow queue_count_max queue_octets_max message_octets_max
@@ -48,6 +48,8 @@ UNKNOWN: Final = Offer(
 class LocalGroup(Group):
     """A client's hold on its group. As `Group`; and a message may be for several groups at once."""
 
+    _local = True
+
     def __init__(
         self,
         config: Config,
@@ -56,7 +58,9 @@ class LocalGroup(Group):
     ) -> None:
         check_own(config)
         self._door = door(config.daemon)
-        self._why_again: str | None = None
+        self._arrived = False
+        """This life has had a view."""
+        self._held: list[Entry] = []
         super().__init__(config, UNKNOWN, snapshot, restore)
 
     # -- speaking -------------------------------------------------------------------------------
@@ -120,6 +124,7 @@ class LocalGroup(Group):
     # -- what the link tells --------------------------------------------------------------------
 
     def welcomed(self, welcome: Welcome) -> None:
+        self._returning.begin(self.me)
         self._offer = offer_of(welcome)
         self.protocol = welcome.protocol
         limit = min(self.config.message_octets_max, welcome.message_octets_max)
@@ -135,11 +140,17 @@ class LocalGroup(Group):
                 self._first_view.set_exception(error)
             self._abandon(str(error))
             return
-        if self._why_again is not None and self._life is not None:
-            self._stream.put(Rejoined(self._why_again, self._life.core.me))
-            self._why_again = None
 
     def heard(self, entries: Sequence[Entry]) -> None:
+        """What comes before the first view waits for it, for with it we know where we are."""
+        if not self._arrived:
+            self._held.extend(entries)
+            view = next((each for each in entries if isinstance(each, View)), None)
+            if view is None:
+                return
+            self._arriving(view)
+            self._arrived, entries, self._held = True, self._held, []
+        self._returning.unheard.heard([each for each in entries if isinstance(each, Message)])
         self._stream.extend(entries)
 
     def installed(self, view: View) -> None:
@@ -159,7 +170,7 @@ class LocalGroup(Group):
         window = config.window_octets_max
         link = Link(self._door, self, self._name, new_incarnation(), window, asks)
         self._life = cast(Life, link)
-        self._why_again = self._why_again or reason
+        self._arrived, self._held = False, []
         link.start()
         self._stream.renew()
         self._speaker.begin(cast(Any, link))
@@ -167,9 +178,6 @@ class LocalGroup(Group):
     def _why_no_view(self) -> str:
         text = f"no view within join_s={self.config.join_s:g} s"
         return f"{text}: {self._life.tried()}" if self._life else text
-
-    def _began_apart(self, reason: str) -> bool:
-        return False
 
 
 class LocalJoining(Joining):

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol, cast
 from unisono.client import frames
 from unisono.client.frames import SLACK_OCTETS, Cutter, Hearing, Kind, Welcome
 from unisono.client.where import Door, Unix
-from unisono.core import Captured, Congested, Event, Leave, Multicast
+from unisono.core import Captured, Cause, Congested, Event, Leave, Multicast
 from unisono.errors import BadPacket
 from unisono.model import Member, ServiceLevel, View
 from unisono.net.stream import AdoptMark, CaptureMark, Entry, Shed, Stable
@@ -67,6 +67,8 @@ class Link(asyncio.Protocol):
         self.finished = self.counted = False
         self.driver = self.core = self
         self.welcome: Welcome | None = None
+        self.cause: Cause | None = None
+        self.known = 0
         self.warning = ""
         """Why the daemon waits, as a minority does."""
         self._door, self._above = door, above

@@ -6,9 +6,11 @@ import asyncio
 import logging
 import os
 import random
+import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from unisono.core import Cause, Congested, Leave, Offer, Request, Setting
 from unisono.errors import Misuse, Stopped, TooLarge, UnisonoError
 from unisono.group.fed import HEADER_OCTETS_MAX, Fed, Feeding, check_ordered
 from unisono.group.joining import Joining
+from unisono.group.returning import Returning
 from unisono.group.traced import Traced
 from unisono.model import Buffer, Member, ServiceLevel, View
 from unisono.net import where
@@ -31,8 +34,7 @@ from unisono.net.udp import Endpoint
 __all__ = ["Batch", "Full", "Group", "Joining", "Rejoined", "Shed", "Stable", "join"]
 
 BATCH_COUNT_MAX = 4096
-REJOIN_PAUSE_S, REJOIN_PAUSE_MAX_S, REOPEN_COUNT_MAX = 0.2, 10.0, 8
-APART_COUNT_MAX = 5
+REOPEN_COUNT_MAX = 8
 
 log = logging.getLogger("unisono.group")
 
@@ -69,6 +71,8 @@ def join(
 class Group(Feeding):
     """A member's hold on its group. Iterate it, in one place, for messages, views and notices."""
 
+    _local = False  # Not through a daemon.
+
     def __init__(
         self,
         config: Config,
@@ -94,13 +98,14 @@ class Group(Feeding):
         self._departed: asyncio.Future[None] | None = None
         self._ended: str | None = None
         self._rejoining: asyncio.Task[None] | None = None
-        self._apart_count = 0
-        self._setbacks = 0
+        self._inside = False
+        """This life has had a view."""
+        self._returning = Returning(self._name, config.rejoin, self._local)
         self._past: Counter[str] = Counter()
         self._remembered: deque[bytes] = deque(maxlen=RECORDS_COUNT_MAX)
         self._known = 0
         """The highest incarnation of our name that we know of, from our file or from others."""
-        self._speaker = Speaker()
+        self._speaker = Speaker(self._returning.unheard)
         bounds = (config.slow, config.queue_count_max, config.queue_octets_max)
         told = (*bounds, self._congested, self._overflowed, snapshot, restore)
         if config.fed:
@@ -255,6 +260,8 @@ class Group(Feeding):
             self._life.driver.feed(Congested(on))
 
     def _overflowed(self, reason: str) -> None:
+        """Its reader would be as slow in another life."""
+        self._returning.give_up()
         if self._life is not None:
             self._life.driver.fail(reason, farewell=Leave())
 
@@ -324,8 +331,8 @@ class Group(Feeding):
                 stable.begin(me.incarnation)
             life = self._life = self._made(me, endpoint, stable)
             opened.pop_all()
-        if reason is not None and self._view is not None:
-            self._stream.put(Rejoined(reason, me))
+        self._inside = False
+        self._returning.begin(me)
         life.start()
         if not life.driver.finished:
             self._stream.renew()
@@ -336,8 +343,9 @@ class Group(Feeding):
         if self.config.trace:
             ledger = Traced(core, self._offer, self.config)
             core = ledger.core
-        told = (self._stream, self._speaker, self._installed, self._life_ended)
-        return Life(endpoint, core, *told, self._remembered, stable, ledger)
+        told = (self._arriving, self._installed, self._life_ended)
+        heard = (self._stream, self._speaker, self._returning.unheard)
+        return Life(endpoint, core, *heard, *told, self._remembered, stable, ledger)
 
     def _setting(self, me: Member, endpoint: Endpoint) -> Setting:
         return Setting(
@@ -359,34 +367,20 @@ class Group(Feeding):
             self._past.update(self._life.counts())
             self._life.counted = True
             self._known = max(self._known, self._life.driver.known)
-        superseded = self._life is not None and self._life.driver.cause is Cause.SUPERSEDED
         leaving = self._departed is not None
         if reason and self._view is None and f"name {self._name} is taken" in reason:
             reason += ": give another name="
-        again = superseded or self.config.rejoin or (reason and self._began_apart(reason))
-        if reason is not None and again and not leaving and not self._was_refused():
+        cause = (self._life and self._life.driver.cause) or Cause.STOPPED
+        ended = (reason or "", cause, self._view, self._speaker.silent)
+        if reason is not None and not leaving and self._returning.comes_back(*ended):
             self._speaker.end(None)
+            self._returning.ended(reason, cause, time.monotonic())
             if self._rejoining is not None:
                 self._rejoining.cancel()
             self._rejoining = asyncio.get_running_loop().create_task(self._rejoin(reason))
             return
         text = reason or "left the group"
         self._finish(text, None if reason is None or leaving else Stopped(reason))
-
-    def _was_refused(self) -> bool:
-        """At the door, by those it never was with: to ask again would not help."""
-        refused = self._life is not None and self._life.driver.cause is Cause.REFUSED
-        return refused and (self._view is None or len(self._view.members) == 1)
-
-    def _began_apart(self, reason: str) -> bool:
-        """Members that start together may found their group twice before they hear of each other.
-        Who was alone and silent loses nothing by joining the others, so nobody is asked."""
-        if self._view is None or len(self._view.members) > 1 or not self._speaker.silent:
-            return False
-        if reason.startswith("internal error"):
-            return False
-        self._apart_count += 1
-        return self._apart_count <= APART_COUNT_MAX
 
     def _finish(self, text: str, error: Stopped | None) -> None:
         self._ended = self._ended or text
@@ -403,11 +397,9 @@ class Group(Feeding):
     async def _rejoin(self, reason: str) -> None:
         why = reason
         for _ in range(REOPEN_COUNT_MAX):
-            pause_s = min(REJOIN_PAUSE_MAX_S, REJOIN_PAUSE_S * 2 ** min(self._setbacks, 10))
-            self._setbacks += 1
             level = logging.WARNING if self.config.rejoin else logging.INFO
             log.log(level, "%s stopped: %s; joining again", self._name, reason)
-            await asyncio.sleep(pause_s * random.uniform(0.5, 1.5))
+            await asyncio.sleep(self._returning.next_pause_s() * random.uniform(0.5, 1.5))
             try:
                 await self._begin(reason)
             except (UnisonoError, OSError) as error:
@@ -415,14 +407,22 @@ class Group(Feeding):
                 why = f"{reason}; and could not join again: {error}"
             else:
                 await asyncio.sleep(self.config.join_s)
-                if self._setbacks:
+                if not self._inside:
                     log.warning("%s is not back, and tries on: %s", self._name, self._why_no_view())
                 return
         self._finish(why, Stopped(why))
 
+    def _arriving(self, view: View) -> None:
+        """The first view of a life comes next in the stream."""
+        again = self._returning.arrived(self.me, view, time.monotonic())
+        if again is not None:
+            if self._fed is not None:  # Its places are its own, and `messages` has what was missed.
+                again = replace(again, missed=None, lost=self._fed.bare(again.lost))
+            self._stream.put(again)
+
     def _installed(self, view: View) -> None:
         self._view = view
-        self._setbacks = 0
+        self._inside = True
         if self._first_view is not None and not self._first_view.done():
             self._first_view.set_result(None)
 

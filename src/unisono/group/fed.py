@@ -93,6 +93,11 @@ class Fed:
         """The group's stream, as `Stream(*told)` but through the chronicle."""
         return FedStream(self.chronicle, self.recalls.hear, *told)
 
+    def bare(self, payloads: Iterable[bytes]) -> tuple[bytes, ...]:
+        """Of what was said, what the application said itself, as it said it: rows are said again by
+        their sink, and questions by who asks."""
+        return tuple(text for each in payloads if (text := words.plainly(each)) is not None)
+
     def counts(self) -> dict[str, int]:
         return {
             "fed.repeated": self.chronicle.repeated_count,

@@ -15,6 +15,7 @@ from unisono.net.speaker import Speaker
 from unisono.net.stable import StableFile
 from unisono.net.stream import AdoptMark, CaptureMark, Stable, Stream
 from unisono.net.udp import Endpoint
+from unisono.net.unheard import Unheard
 
 TRACE_FLUSH_S = 0.25
 RECORDS_COUNT_MAX = 64
@@ -41,6 +42,8 @@ class Life:
         core: Core,
         stream: Stream,
         speaker: Speaker,
+        unheard: Unheard,
+        arriving: Callable[[View], None],
         installed: Callable[[View], None],
         ended: Callable[[str | None], None],
         remembered: deque[bytes],
@@ -55,6 +58,10 @@ class Life:
         """Whether its counts have been added to the group's past."""
         self._stream = stream
         self._speaker = speaker
+        self._unheard = unheard
+        self._arriving = arriving
+        self._inside = False
+        self._adopted: AdoptMark | None = None
         self._installed = installed
         self._ended = ended
         self._remembered = remembered
@@ -137,6 +144,7 @@ class Life:
     # -- what the driver tells ------------------------------------------------------------------
 
     def deliver(self, messages: Sequence[Message]) -> None:
+        self._unheard.heard(messages)
         self._stream.extend(messages)
 
     def stabilize(self, messages: Sequence[Message], holders: tuple[Member, ...]) -> None:
@@ -146,6 +154,11 @@ class Life:
         self._stream.put(answer)
 
     def install(self, view: View) -> None:
+        if not self._inside:
+            self._inside = True
+            self._arriving(view)
+            if self._adopted is not None:
+                self._stream.put(self._adopted)
         self._stream.put(view)
         if not view.transitional:
             self._installed(view)
@@ -157,7 +170,11 @@ class Life:
         self.driver.feed(Captured(key, state))
 
     def adopt(self, state: bytes) -> None:
-        self._stream.put(AdoptMark(state))
+        """Before the first view it waits for that view, which says where we are."""
+        if self._inside:
+            self._stream.put(AdoptMark(state))
+        else:
+            self._adopted = AdoptMark(state)
 
     def stepped(self) -> None:
         self._speaker.stepped()

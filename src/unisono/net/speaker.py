@@ -19,6 +19,7 @@ from unisono.core import Multicast
 from unisono.errors import UnisonoError
 from unisono.model import ServiceLevel
 from unisono.net.driver import Driver
+from unisono.net.unheard import Unheard
 
 BATCH_OCTETS = 256 << 10
 """So much is handed over at once, without waiting for the turn to end. Handing over has its price,
@@ -45,7 +46,8 @@ class _Caller:
 class Speaker:
     """Between the callers and the current life's core. Without a life, everybody waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, unheard: Unheard | None = None) -> None:
+        self._unheard = unheard
         self._driver: Driver | None = None
         self._room = 0
         self._number = 0
@@ -71,6 +73,8 @@ class Speaker:
         """The life is over. With an error, for good: those in line are told."""
         self._driver, self._room = None, 0
         self.unsent_count += self._count
+        for _, messages in self._gathered:
+            self._note(messages)
         self._gathered.clear()
         self._octets = self._count = 0
         if error is not None:
@@ -127,10 +131,15 @@ class Speaker:
         gathered, self._gathered = self._gathered, []
         self._octets = self._count = 0
         for service, messages in gathered:
+            self._note(messages)
             if self._driver is None or self._driver.finished:  # ended by what went before, maybe
                 self.unsent_count += len(messages)
             else:
                 self._driver.feed(Multicast(messages, service))
+
+    def _note(self, messages: Sequence[bytes]) -> None:
+        if self._unheard is not None:
+            self._unheard.said(messages)
 
     # -- the callers ----------------------------------------------------------------------------
 

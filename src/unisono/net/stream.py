@@ -14,7 +14,7 @@ from operator import itemgetter
 from time import monotonic
 from typing import Literal, TypeAlias, overload
 
-from unisono.core import Answer
+from unisono.core import Answer, Cause
 from unisono.errors import Misuse, Stopped
 from unisono.model import Member, Message, View
 from unisono.parts.spans import Spans
@@ -46,10 +46,21 @@ class Stable:
 
 @dataclass(frozen=True, slots=True)
 class Rejoined:
-    """The former life ended for this reason; from here on we are `me`. The next view follows."""
+    """The former life ended; from here on we are `me`. The state, if it is handed over, and the
+    next view follow."""
 
     reason: str
+    """Why the former life ended."""
     me: Member
+    cause: Cause = Cause.STOPPED
+    """The same as a value."""
+    missed: range | None = None
+    """The places of the order that were not heard here, between the last message of the former life
+    and the next view; none if that cannot be told: there are no places, or it is another order."""
+    lost: tuple[bytes, ...] = ()
+    """What we said in the former life and did not hear back: it was not ordered while we were
+    there, and may be said again. Some of it may have been ordered after all; and what was delivered
+    here and to nobody else, as an agreed message of the ring can be, is not among it."""
 
 
 Item: TypeAlias = Message | View | Shed | Stable | Answer | Rejoined

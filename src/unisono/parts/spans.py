@@ -93,6 +93,18 @@ class Spans(Sequence[Message]):
             return self._spans[0].payloads()
         return [payload for span in self._spans for payload in span.payloads()]
 
+    def last_place(self) -> int | None:
+        if self._made is not None:
+            return self._made[-1].seq
+        return self._spans[-1].seq + self._spans[-1].times - 1
+
+    def last_number(self, sender: Member | None) -> int:
+        """Of the last message of this sender; 0 if there is none."""
+        if self._made is not None:
+            return next((m.number for m in reversed(self._made) if m.sender == sender), 0)
+        last = (s.number + s.times - 1 for s in reversed(self._spans) if s.sender == sender)
+        return next(last, 0)
+
     def parted(self, count: int) -> tuple[Spans, Spans]:
         """The first so many, and the others."""
         if self._made is not None:

@@ -1,0 +1,110 @@
+"""Between two lives of a member: whether to come back, after how long, and what the application is
+told of it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, NamedTuple
+
+from unisono.core import Cause
+from unisono.model import Member, View
+from unisono.net.stream import Rejoined
+from unisono.net.unheard import Unheard
+
+PAUSE_S: Final = 0.2
+PAUSE_MAX_S: Final = 10.0
+"""Before each return the pause doubles, up to this, until a life has lasted."""
+LASTING_S: Final = 30.0
+"""A life as long as this was no setback."""
+RETURNS_MAX: Final = 32
+"""So many setbacks in a row, and it is told to the application: as for two processes of one name,
+each of which drives the other out."""
+FINAL: Final = frozenset((Cause.MEMORY_LOST, Cause.ATOMICITY_VIOLATED))
+"""After these it is for the application to decide: what was promised to be safe may be lost."""
+APART_COUNT_MAX: Final = 5
+
+log = logging.getLogger("unisono.group")
+
+
+class Former(NamedTuple):
+    """What is known of the last life that had a view."""
+
+    reason: str
+    cause: Cause
+    place: int | None
+    lost: tuple[bytes, ...]
+
+
+class Returning:
+    """Owned by a group; told of each life's beginning, first view and end."""
+
+    def __init__(self, name: str, rejoin: bool, local: bool) -> None:
+        self.unheard = Unheard()
+        self._name = name
+        self._rejoin = rejoin
+        self._local = local
+        self._setbacks = self._apart_count = 0
+        self._began_s = 0.0
+        self._former: Former | None = None
+        self._inside = False
+
+    def give_up(self) -> None:
+        """Whatever ends this life, there is no other."""
+        self._rejoin, self._apart_count = False, APART_COUNT_MAX
+
+    def begin(self, me: Member) -> None:
+        self.unheard.begin(me)
+        self._inside = False
+
+    def arrived(self, me: Member, view: View, now_s: float) -> Rejoined | None:
+        """The first view of a life; what the application is to read before it."""
+        self._inside, self._began_s = True, now_s
+        former, self._former = self._former, None
+        if former is None:
+            return None
+        missed = None
+        if former.place is not None and view.seq is not None and view.seq >= former.place:
+            missed = range(former.place + 1, view.seq + 1)
+        return Rejoined(former.reason, me, former.cause, missed, former.lost)
+
+    def ended(self, reason: str, cause: Cause, now_s: float) -> None:
+        """A life ended, and another follows."""
+        if self._inside:
+            self._former = Former(reason, cause, self.unheard.place, self.unheard.lost())
+            if now_s - self._began_s >= LASTING_S:
+                self._setbacks = 0
+        self._inside = False
+
+    def comes_back(self, reason: str, cause: Cause, view: View | None, silent: bool) -> bool:
+        """Whether to join again, after a life that ended so; the last view of any life, and whether
+        nothing was said in this one."""
+        alone = view is None or len(view.members) == 1
+        broken = reason.startswith("internal error")
+        if cause is Cause.REFUSED and alone:
+            return False  # By those it never was with: to ask again would not help.
+        superseded = cause is Cause.SUPERSEDED  # Our clock was set back: a higher number will do.
+        insists = view is not None or not (broken or self._local)
+        if superseded or (self._rejoin and insists):
+            why = self._why_not(cause)
+            if why:
+                log.warning("%s stopped: %s; %s", self._name, reason, why)
+            return not why
+        # Members that start together may found their group twice before they hear of each other.
+        # Who was alone and silent loses nothing by joining the others, so nobody is asked.
+        if view is None or not alone or not silent or broken or self._local:
+            return False
+        self._apart_count += 1
+        return self._apart_count <= APART_COUNT_MAX
+
+    def _why_not(self, cause: Cause) -> str:
+        """Why there is no sense in coming back once more; empty while there is."""
+        if cause in FINAL:
+            return "coming back would not help"
+        if self._setbacks >= RETURNS_MAX:
+            return f"came back {RETURNS_MAX} times, and was stopped each time"
+        return ""
+
+    def next_pause_s(self) -> float:
+        pause_s = min(PAUSE_MAX_S, PAUSE_S * (1 << min(self._setbacks, 10)))
+        self._setbacks += 1
+        return pause_s

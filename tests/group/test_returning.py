@@ -1,0 +1,221 @@
+"""A member that is stopped comes back by itself, and the application is told what lies between."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import unisono
+from tests.net.ear import free_port
+from unisono.core import Cause
+from unisono.group import Group
+from unisono.group.returning import (
+    FINAL,
+    LASTING_S,
+    PAUSE_MAX_S,
+    PAUSE_S,
+    RETURNS_MAX,
+    Returning,
+)
+from unisono.model import Address, Member, Message, Service, View
+from unisono.net.unheard import Unheard
+from unisono.parts.spans import Span, Spans
+
+A, B = (Member(name, Address("10.0.0.1", 1), 1) for name in "ab")
+VIEW = View((A, B), "v", seq=9)
+ALONE = View((A,), "v", seq=9)
+
+
+def message(number: int, sender: Member = A, seq: int | None = None) -> Message:
+    return Message(sender, b"%d" % number, number, "v", seq, Service.AGREED)
+
+
+# -- what was said in vain ------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.integers(1, 4), max_size=8),
+    st.data(),
+    st.booleans(),
+)
+def test_what_was_said_and_not_heard_back_is_lost(
+    batches: list[int], data: st.DataObject, as_spans: bool
+) -> None:
+    unheard = Unheard()
+    unheard.begin(A)
+    said = 0
+    for count in batches:
+        unheard.said([b"%d" % number for number in range(said + 1, said + count + 1)])
+        said += count
+    heard = data.draw(st.integers(0, said))
+    others = data.draw(st.integers(0, 3))
+    told = [message(number + 1, B, number + 1) for number in range(others)]
+    told += [message(number, A, others + number) for number in range(1, heard + 1)]
+    if as_spans:
+        unheard.heard(Spans([Span.of(each) for each in told]))
+    else:
+        unheard.heard(told)
+    assert list(unheard.lost()) == [b"%d" % number for number in range(heard + 1, said + 1)]
+    assert unheard.place == (others + heard or None)
+
+
+def test_messages_in_one_span_count_to_the_last_of_them() -> None:
+    unheard = Unheard()
+    unheard.begin(A)
+    unheard.said([b"1", b"2", b"3"])
+    unheard.heard(Spans([Span(A, b"12", 0, 1, 2, 1, "v", 5, Service.AGREED)]))
+    assert (unheard.lost(), unheard.place) == ((b"3",), 6)
+
+
+# -- whether, and when ----------------------------------------------------------------------------
+
+
+def ended(returning: Returning, cause: Cause = Cause.EXCLUDED, now_s: float = 1.0) -> bool:
+    back = returning.comes_back("why", cause, VIEW, silent=False)
+    returning.ended("why", cause, now_s)
+    return back
+
+
+def test_the_way_back_tells_the_reason_what_was_missed_and_what_was_lost() -> None:
+    returning = Returning("a", rejoin=True, local=False)
+    returning.begin(A)
+    assert returning.arrived(A, VIEW, 0.0) is None
+    returning.unheard.said([b"1", b"2"])
+    returning.unheard.heard([message(1, A, 5)])
+    assert ended(returning)
+    returning.begin(B)
+    again = returning.arrived(B, VIEW, 2.0)
+    assert again == unisono.Rejoined("why", B, Cause.EXCLUDED, range(6, 10), (b"2",))
+    returning.begin(B)
+    assert returning.arrived(B, VIEW, 3.0) is None, "told once"
+
+
+@pytest.mark.parametrize(("place", "seq"), [(None, 9), (5, None), (12, 9)])
+def test_what_cannot_be_told_is_not_told(place: int | None, seq: int | None) -> None:
+    returning = Returning("a", rejoin=True, local=False)
+    returning.begin(A)
+    returning.arrived(A, VIEW, 0.0)
+    returning.unheard.heard([message(1, A, place)])
+    ended(returning)
+    again = returning.arrived(A, View((A,), "w", seq=seq), 2.0)
+    assert again is not None and again.missed is None
+
+
+@pytest.mark.parametrize("cause", sorted(FINAL, key=str))
+def test_where_the_application_must_decide_nobody_comes_back(cause: Cause) -> None:
+    assert not ended(Returning("a", rejoin=True, local=False), cause)
+
+
+def test_who_is_refused_by_those_it_was_never_with_does_not_insist() -> None:
+    returning = Returning("a", rejoin=True, local=False)
+    assert not returning.comes_back("why", Cause.REFUSED, None, silent=True)
+    assert not returning.comes_back("why", Cause.REFUSED, ALONE, silent=True)
+    assert returning.comes_back("why", Cause.REFUSED, VIEW, silent=True)
+
+
+def test_a_daemon_that_was_never_there_is_not_waited_for() -> None:
+    returning = Returning("a", rejoin=True, local=True)
+    assert not returning.comes_back("no daemon", Cause.STOPPED, None, silent=True)
+    assert returning.comes_back("no daemon", Cause.STOPPED, VIEW, silent=True)
+
+
+def test_pauses_grow_and_returns_are_bounded_until_a_life_has_lasted() -> None:
+    returning = Returning("a", rejoin=True, local=False)
+    pauses = []
+    while ended(returning):
+        pauses.append(returning.next_pause_s())
+        returning.begin(A)
+        returning.arrived(A, VIEW, 0.0)
+    assert pauses[:3] == [PAUSE_S, 2 * PAUSE_S, 4 * PAUSE_S]
+    assert max(pauses) == PAUSE_MAX_S and len(pauses) == RETURNS_MAX
+    returning.begin(A)
+    returning.arrived(A, VIEW, 0.0)
+    returning.ended("why", Cause.EXCLUDED, LASTING_S)
+    assert ended(returning) and returning.next_pause_s() == PAUSE_S
+
+
+def test_who_gave_up_does_not_come_back() -> None:
+    returning = Returning("a", rejoin=True, local=False)
+    returning.give_up()
+    assert not ended(returning)
+    assert not returning.comes_back("apart", Cause.STOPPED, ALONE, silent=True)
+
+
+# -- for real -------------------------------------------------------------------------------------
+
+
+def told(story: Callable[[int], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(asyncio.wait_for(story(free_port()), 30))
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("protocol", ["ring", "mtp"])
+def test_one_that_was_left_out_is_back_with_the_state_and_knows_what_it_missed(
+    protocol: str,
+) -> None:
+    """It is deaf and dumb for a while; the others go on, and it is given their state."""
+
+    async def story(port: int) -> None:
+        states = {name: [b""] for name in "abc"}
+        items: dict[str, list[Any]] = {name: [] for name in "abc"}
+
+        async def member(name: str) -> Group:
+            role = {"master": int(name == "a")} if protocol == "mtp" else {"sites": 3}
+            return await unisono.join(
+                "orders",
+                name=name,
+                protocol=protocol,
+                port=port,
+                service="safe" if protocol == "ring" else "agreed",
+                detect_us=200_000,
+                snapshot=lambda: states[name][0],
+                restore=lambda state: states[name].__setitem__(0, state),
+                options=role,
+            )
+
+        async def read(name: str, joining: Coroutine[Any, Any, Group]) -> Group:
+            group = await joining
+            reading.append(asyncio.create_task(reads(name, group)))
+            return group
+
+        async def reads(name: str, group: Group) -> None:
+            async for item in group:
+                items[name].append(item)
+                if isinstance(item, unisono.Message):
+                    states[name][0] += item.payload
+
+        async def until(done: Callable[[], bool]) -> None:
+            while not done():
+                await asyncio.sleep(0.01)
+
+        reading: list[asyncio.Task[None]] = []
+        a, b, c = await asyncio.gather(*(read(name, member(name)) for name in "abc"))
+        await until(lambda: {len(each.members) for each in (a, b, c)} == {3})
+        await c.multicast(b"1")
+        await until(lambda: states["c"][0] == b"1")
+        assert c._life is not None
+        first = c.me
+        endpoint = c._life.endpoint
+        endpoint.send = lambda to, packets: None  # type: ignore[method-assign]
+        await c.multicast(b"in vain")
+        await until(lambda: len(a.members) == 2)
+        await a.multicast(b"2")
+        await b.multicast(b"3")
+        del endpoint.send
+        await until(lambda: c.me != first and len(c.members) == 3 and len(states["c"][0]) == 3)
+        at = next(at for at, each in enumerate(items["c"]) if isinstance(each, unisono.Rejoined))
+        again, view = items["c"][at : at + 2]
+        assert again.cause is Cause.EXCLUDED and again.me == c.me
+        assert again.lost == (b"in vain",)
+        assert isinstance(view, unisono.View) and again.missed is not None
+        assert view.seq == again.missed.stop - 1 and len(again.missed) >= 2
+        assert states["c"][0] == states["a"][0], "the state was handed over again"
+        for group in (c, b, a):
+            await group.leave()
+
+    told(story)
