@@ -169,7 +169,7 @@ def test_a_ring_that_cannot_have_been_in_force_does_not_stop_the_older_one() -> 
     later = record._replace(version=record.version._replace(number=record.version.number + 1))
     room.obey("crash c")
     room.actors["c"].records[:] = [later._replace(pledged=later.version).octets()]
-    room.obey("split a | b | c")
+    room.obey("cut a b c")
     room.pass_ms(1_000)
     room.obey("heal\njoin c")
     gather(room, "a", "b", "c")
@@ -198,7 +198,11 @@ def test_of_a_torn_last_record_the_one_before_it_counts() -> None:
 
 
 def test_who_lost_its_records_is_not_believed_that_it_never_had_a_past() -> None:
-    room = on_one_ring(*FIVE, durable=True)
+    room = ward(*FIVE, durable=True)
+    room.obey("join a b c d")
+    gather(room, "a", "b", "c", "d")
+    room.obey("join e")
+    gather(room, *FIVE)
     room.obey("split a b c | d e")
     gather(room, "a", "b", "c")
     room.obey("say a kept")

@@ -118,7 +118,7 @@ class Site(Desk):
         return self.speech.room()
 
     def held(self) -> Mapping[Member, int]:
-        return self.ring.marks(self.ordering.locals)
+        return self.stream.marks() | self.ring.marks(self.ordering.locals)
 
     def walked(self) -> Mapping[str, int]:
         found: dict[str, int] = {}
@@ -369,7 +369,7 @@ class Site(Desk):
         self.ring = ring
         self.in_force = self.was_in_force = False
         names = {member.name for each in (*self.before, ring) for member in each.members}
-        self.keep(out, version=ring.version, names=tuple(sorted(names)))
+        self.keep(out, version=ring.version, names=tuple(sorted(names)), trunk=ring.trunk)
         if not self.memory:
             self.ordering.start_anew()
         if not self.memory or not self.stream.has_view:
@@ -385,7 +385,7 @@ class Site(Desk):
     def forget_ring(self) -> None:
         """As if we had never accepted one."""
         self.ring, self.before = Ring(), ()
-        self.record = self.record._replace(version=NO_VERSION, names=())
+        self.record = self.record._replace(version=NO_VERSION, names=(), trunk=NO_VERSION)
         self.memory = self.was_in_force = False
         self.ordering.start_anew()
         self.restart_reading()

@@ -22,8 +22,10 @@ from unisono.protocols.ring.packets import (
     TURN,
     Header,
     Person,
+    Rank,
     Version,
     key_of,
+    rank_of,
 )
 from unisono.protocols.ring.parameters import DEFAULTS, Parameters
 from unisono.protocols.ring.ring import NO_RECORD, Ring, Seat, read_record
@@ -62,6 +64,11 @@ class Desk:
     def version(self) -> Version:
         """The highest that we accepted."""
         return max(self.ring.version, self.record.version)
+
+    @property
+    def rank(self) -> Rank:
+        """[RNG-10] What R1 compares."""
+        return rank_of(self.version, self.record.trunk)
 
     def keep(self, out: list[Effect], **changes: Any) -> None:
         """On stable storage, before anything that follows from it is sent."""
@@ -133,7 +140,8 @@ class Desk:
     def person(self, code: Code, attempt: int, bits: int, other: Member | None = None) -> Person:
         header = self._header()
         sites = self.parameters.sites
-        return Person(code, header, attempt, bits, self.me, self.seen, other, sites)
+        trunk = self.record.trunk
+        return Person(code, header, attempt, bits, self.me, self.seen, other, sites, trunk)
 
     def _header(self) -> Header:
         version = self.version

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Final
 from unisono.core import Effect
 from unisono.model import Member
 from unisono.protocols.ring.codes import Code
-from unisono.protocols.ring.packets import NO_VERSION, Bits, CoordRequest, Person, Version, key_of
+from unisono.protocols.ring.packets import (
+    NO_VERSION,
+    Bits,
+    CoordRequest,
+    Person,
+    Rank,
+    Version,
+    key_of,
+)
 from unisono.protocols.ring.parameters import ROUNDS_MAX
 from unisono.wire import Writer
 
@@ -23,7 +31,7 @@ if TYPE_CHECKING:
 PATIENT_TIMES: Final = 2
 """So many times `detect_us` is one that leads given for gathering its ring."""
 
-Key = tuple[Version, bool, int, Member]
+Key = tuple[Rank, bool, int, Member]
 """What R1, R2 and R3 compare."""
 
 
@@ -47,7 +55,7 @@ class Election:
 
     def my_key(self) -> Key:
         core = self._core
-        return core.version, core.memory, core.ordering.S if core.memory else 0, core.me
+        return core.rank, core.memory, core.ordering.S if core.memory else 0, core.me
 
     @staticmethod
     def key(packet: Person) -> Key:
@@ -55,7 +63,7 @@ class Election:
         Between R1 and R2: who has the messages of a version before who has forgotten them."""
         # Deviates [RNG R2]: in the paper nobody comes back without its memory.
         memory = packet.has(Bits.MEMORY)
-        return packet.header.version, memory, packet.header.s if memory else 0, packet.member
+        return packet.rank, memory, packet.header.s if memory else 0, packet.member
 
     def is_better(self, packet: Person) -> bool:
         return self.key(packet) > self.my_key()
@@ -112,8 +120,10 @@ class Election:
             return False
         at = core.ring.index.get(packet.header.sender)
         if packet.header.version != core.ring.version or at is None:
-            # Of another ring: our own may have been left behind.
-            return packet.header.version > core.version and core.token.tries > 0
+            # Of another ring: our own may have been left behind, or was let go on while a majority
+            # did.
+            outranked = packet.rank[0] > core.rank[0] and core.ring.trunk > NO_VERSION
+            return outranked or (packet.rank > core.rank and core.token.tries > 0)
         by_holder = packet.has(Bits.AT_TOKEN) and core.ring.holder(packet.header.s) == at
         return by_holder or core.token.tries > 0
 
@@ -136,6 +146,21 @@ class Election:
         bits = Bits.IN_FORCE * normal | Bits.MEMORY * core.memory
         answer = core.person(Code.RSP_NEG, packet.attempt, bits, other)
         core.to(packet.member, Code.RSP_NEG, answer.body(), out)
+
+    # -- somebody comes along ----------------------------------------------------------------------
+
+    def can_go_on(self, packet: Person) -> bool:
+        """Whether all it has is in our order, and all it lacks is here and of its own ring."""
+        # Deviates [RNG Merge]: the paper sends again whatever a returning process lacks, and does
+        # not ask whether it has what the others never had.
+        core = self._core
+        if not core.memory or packet.header.sender not in core.ordering.locals:
+            return False
+        ends = core.ring.ends(packet.header.version)
+        if ends is None or packet.header.s > min(ends, core.ordering.S):
+            return False
+        own = packet.header.version == core.ring.version or ends == core.ordering.S
+        return own and core.ordering.has_from(packet.header.s)
 
     # -- suspicion ---------------------------------------------------------------------------------
 

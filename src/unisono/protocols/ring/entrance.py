@@ -115,7 +115,11 @@ class Entrance:
     def hear_of(self, packet: Person | Token, out: list[Effect]) -> None:
         """A ring goes on, and we are not on it: ask to join."""
         core = self._core
-        if packet.header.version < core.version:
+        if not isinstance(packet, Person):
+            behind = packet.header.version < core.version and not core.reform.is_later(packet)
+        else:
+            behind = packet.rank < core.rank
+        if behind:
             return
         if isinstance(packet, Person):
             leader = packet.other or packet.member
@@ -175,7 +179,11 @@ class Entrance:
             core.reform.suspects.add(key_of(known))
         if not self._is_usher():
             return
-        behind = packet.has(Bits.MEMORY) and packet.header.version < core.ring.version
+        if packet.rank[0] > core.rank[0] and core.ring.trunk > NO_VERSION:
+            core.push(Code.E_REFSTART)  # A majority had gone on before we were let go on.
+            core.push(Code.E_INIT)
+            return
+        behind = packet.has(Bits.MEMORY) and packet.rank < core.rank
         if behind and not core.reform.can_go_on(packet):
             anew = core.parameters.sites and core.ring.began_after(packet.header.version)
             core.tell(member, Code.STALE, LOST_REASON if anew else STALE_REASON, out)
@@ -235,12 +243,12 @@ class Entrance:
         return set(self._leavers)
 
     def forgotten(self) -> set[str]:
-        """Members that failed so long ago that they are no longer counted."""
+        """Members without whom rings have worked so long that they are no longer counted."""
         core = self._core
         after_us = core.parameters.forget_us
         if core.parameters.sites or not after_us:
             return set()
-        limit_us = core.now_us - after_us
+        limit_us = core.token.working_us() - after_us
         return {name for name, since_us in self._absent_us.items() if since_us < limit_us}
 
     def note_quit(self, packet: Person, out: list[Effect]) -> None:
@@ -269,8 +277,8 @@ class Entrance:
         self._leavers = {n: j for n, j in self._leavers.items() if n in names}
         if not self.is_giver():
             self._giver = None
-        absent = {seat.member.name for seat in core.ring.absent}
-        self._absent_us = {n: self._absent_us.get(n, core.now_us) for n in sorted(absent)}
+        absent, worked_us = {seat.member.name for seat in core.ring.absent}, core.token.worked_us
+        self._absent_us = {n: self._absent_us.get(n, worked_us) for n in sorted(absent)}
         self.settled(out)
         seat = core.my_seat()
         if seat is not None and seat.waits:

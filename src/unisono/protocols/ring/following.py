@@ -14,6 +14,7 @@ from unisono.protocols.ring.packets import (
     Abort,
     Bits,
     Control,
+    Flag,
     Person,
     RingPart,
     Token,
@@ -72,6 +73,7 @@ class Following(Election):
         bits = Bits.MEMORY * core.memory | Bits.STATE * core.entrance.wants_state
         bits |= Bits.LEAVING * core.entrance.has_quit | Bits.OVERRIDE * self.override
         bits |= Bits.VOTES * core.record.votes | Bits.IN_FORCE * core.was_in_force
+        bits |= Bits.INSIDE * core.stream.has_view
         return core.person(Code.RSP_POS, self.promised.number, bits)
 
     def take_repair(self, packet: Token, out: list[Effect]) -> None:
@@ -195,6 +197,17 @@ class Following(Election):
             and not core.was_in_force
             and self.promised <= core.ring.version
         )
+
+    def is_later(self, packet: Token | Person) -> bool:
+        """Another ring is in force, and goes before ours. What was let go on without a majority
+        does not say from where: a ring that works does not look, and who is blocked asks it."""
+        core = self._core
+        version = packet.header.version
+        if isinstance(packet, Person):
+            return packet.rank > core.rank
+        if packet.flags & Flag.PARTED:
+            return version > core.version and (core.ring.trunk > NO_VERSION or not core.in_force)
+        return (version, version) > core.rank
 
     def told(self, packet: Told) -> None:
         core = self._core

@@ -53,6 +53,8 @@ class Leading(Following):
         self._warned = False
         self._began_us = 0
         """When we began to invite."""
+        self._overridden = False
+        """The ring was formed by the operator's word."""
 
     # -- phase 1: invite ---------------------------------------------------------------------------
 
@@ -111,11 +113,12 @@ class Leading(Following):
         if core.memory:
             if self._stale and self._may_go_on(self._complete() | self._stale):
                 self._tell_stale(STALE_REASON, out)
-            elif core.me.name in self._quorums.voting(heard) and self._quorums.are_all(heard):
+            elif self._quorums.are_all(heard):
                 for each in heard.values():
-                    if each.member != core.me and each.has(Bits.MEMORY):
+                    if each.has(Bits.INSIDE) and each.member != core.me:
                         core.tell(each.member, Code.STALE, LOST_REASON, out)
-                core.doom(LOST_REASON, Cause.MEMORY_LOST)
+                if core.stream.has_view:
+                    core.doom(LOST_REASON, Cause.MEMORY_LOST)
             return
         # Who could remember more than those who remember something has forgotten it.
         if not self._stale or not heard.keys() >= set(core.record.names):
@@ -171,19 +174,6 @@ class Leading(Following):
         mine, its = known.member, packet.member
         return mine.address.host != its.address.host or mine.incarnation > its.incarnation
 
-    def can_go_on(self, packet: Person) -> bool:
-        """Whether all it has is in our order, and all it lacks is here and of its own ring."""
-        # Deviates [RNG Merge]: the paper sends again whatever a returning process lacks, and does
-        # not ask whether it has what the others never had.
-        core = self._core
-        if not core.memory or packet.header.sender not in core.ordering.locals:
-            return False
-        ends = core.ring.ends(packet.header.version)
-        if ends is None or packet.header.s > min(ends, core.ordering.S):
-            return False
-        own = packet.header.version == core.ring.version or ends == core.ordering.S
-        return own and core.ordering.has_from(packet.header.s)
-
     def resend(self, packet: ResendRequest, out: list[Effect]) -> None:
         """To one that comes along, and only to such: of another's history we have nothing."""
         core = self._core
@@ -217,8 +207,10 @@ class Leading(Following):
         return self._quorums.are_met(people)
 
     def is_overridden(self) -> bool:
-        """[RNG-13] Our operator, or that of one who comes along, wants this part to go on."""
-        return self.override or any(each.has(Bits.OVERRIDE) for each in self.answers.values())
+        """[RNG-13] Our operator, or that of one who comes along, wants this part to go on, which it
+        could not otherwise."""
+        wanted = self.override or any(each.has(Bits.OVERRIDE) for each in self.answers.values())
+        return wanted and not self._quorums.are_met(self._complete())
 
     def everyone_answered(self) -> bool:
         core = self._core
@@ -298,7 +290,7 @@ class Leading(Following):
         gone = {name for name, each in self._complete().items() if each.has(Bits.LEAVING)}
         gone |= core.entrance.left_names() | core.entrance.forgotten()
         absent = [
-            Seat(seat.member, core.ordering.locals.get(key_of(seat.member), 0))
+            Seat(seat.member, core.ordering.locals.get(key_of(seat.member), 0), seat.old)
             for seat in (*core.ring.seats, *core.ring.absent)
             if seat.member.name not in staying and seat.member.name not in gone
             if seat.old or core.ring.version not in self._unborn  # Or it never came.
@@ -306,6 +298,11 @@ class Leading(Following):
         # No more than there are sites: who was replaced is no longer counted.
         most = (core.parameters.sites or core.parameters.members_count_max) - len(staying)
         return tuple(absent[: max(0, most)])
+
+    def _trunk(self, staying: set[str]) -> Version:
+        """A part that was let go on is the group again when all sites are on it."""
+        core, sites = self._core, self._core.parameters.sites
+        return NO_VERSION if sites and len(staying) >= sites else core.record.trunk
 
     def form(self, out: list[Effect]) -> None:
         """[NEWTR_BC] R' of those who acknowledged: the coordinator is P0."""
@@ -315,6 +312,10 @@ class Leading(Following):
         voters = self._complete()
         complete = {n: e for n, e in voters.items() if not e.has(Bits.LEAVING)}
         founding = not core.memory
+        overridden = self.is_overridden()
+        parted = overridden and not founding
+        if parted:  # What was said before is delivered on the new ring: who comes joins the next.
+            complete = {n: e for n, e in complete.items() if e.has(Bits.MEMORY)}
         if founding:
             core.ordering.start_anew()
             core.restart_reading()
@@ -336,13 +337,17 @@ class Leading(Following):
         ring = Ring(
             version,
             tuple(seats),
-            self._absent(staying) if not self.is_overridden() else (),
+            self._absent(staying) if not overridden else (),
             self._size(staying),
             base,
             place,
             (*chain, Link(version, base))[-CHAIN_MAX:],
             core.me,
+            core.ring.rank[0] if parted else self._trunk(staying),
+            parted,
+            max(each.header.k for each in voters.values()) if parted else 0,
         )
+        self._overridden = overridden
         self.accepted = {core.key}
         self.rounds = 0
         self._voters = voters
@@ -377,7 +382,7 @@ class Leading(Following):
         voters = self._voters.items()
         accepting = {n: each for n, each in voters if each.header.sender in self.accepted}
         on_ring = len([key for key in core.ring.index if key in self.accepted])
-        met = self.is_overridden() or self._quorums.are_met(accepting)
+        met = self._overridden or self._quorums.are_met(accepting)
         return met and on_ring > core.ring.size // 2
 
     def resume(self, out: list[Effect]) -> None:
@@ -421,7 +426,7 @@ class Leading(Following):
         return (
             packet.has(Bits.IN_FORCE)
             and Version(packet.attempt, core.key) == self.promised
-            and packet.header.version > core.version
+            and packet.rank > core.rank
         )
 
     def note_denial(self, packet: Person) -> None:
@@ -443,4 +448,4 @@ class Leading(Following):
             core.doom("the group began anew without this member", cause)
         else:
             # What it told of is no more.
-            core.record = core.record._replace(version=NO_VERSION, names=())
+            core.record = core.record._replace(version=NO_VERSION, names=(), trunk=NO_VERSION)

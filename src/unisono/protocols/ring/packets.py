@@ -64,6 +64,13 @@ class Version(NamedTuple):
 
 
 NO_VERSION: Final = Version(0, 0)
+Rank: TypeAlias = tuple[Version, Version]
+
+
+def rank_of(version: Version, trunk: Version) -> Rank:
+    """What R1 compares of two rings: how far the majority went, then the version. Where a part was
+    let go on without a majority, its trunk is the last ring before that."""
+    return (trunk if trunk > NO_VERSION else version), version
 
 
 class Header(NamedTuple):
@@ -95,6 +102,8 @@ class Flag:
     EARLY: Final = 8
     """A NULL that was said while the turn before it was still coming in. Its header's `local` is
     the last turn that its holder has, with all before it."""
+    PARTED: Final = 32
+    """Of a ring that goes on by the operator's word, or comes after one that did."""
     LONE: Final = 16
     """Said after a silence, and all its speaker had to say: nobody waits for the token."""
 
@@ -134,6 +143,8 @@ class Bits:
     """It invites as the holder of the token."""
     VOTES: Final = 64
     """It has been on a ring in force, or has its records, or never had a past."""
+    INSIDE: Final = 128
+    """It has shown its application a view: what it delivered is not to be lost."""
 
 
 class Person(NamedTuple):
@@ -150,12 +161,19 @@ class Person(NamedTuple):
     other: Member | None = None
     """In an answer: the coordinator of the ring that it is in, or whom it has promised."""
     sites: int = 0
+    trunk: Version = NO_VERSION
+    """Of its version, where that is of a part that was let go on: the last ring before that."""
+
+    @property
+    def rank(self) -> Rank:
+        return rank_of(self.header.version, self.trunk)
 
     def has(self, bit: int) -> bool:
         return bool(self.bits & bit)
 
     def body(self) -> bytes:
         out = Writer().u32(self.attempt).u8(self.bits).u32(self.seen).u16(self.sites)
+        out.u32(self.trunk.number).u64(self.trunk.leader)
         out.member(self.member).u8(self.other is not None)
         return (out.member(self.other) if self.other else out).done()
 
@@ -344,13 +362,14 @@ def _read_small(code: Code, header: Header, reader: Reader) -> Packet:
     packet: Packet
     if code in PERSONS:
         attempt, bits, seen, sites = reader.u32(), reader.u8(), reader.u32(), reader.u16()
-        if max(attempt, seen) > ROUND_MAX:
+        trunk = Version(reader.u32(), reader.u64())
+        if max(attempt, seen, trunk.number) > ROUND_MAX or trunk > header.version:
             raise BadPacket("malformed")
         member = reader.member()
         other = reader.member() if reader.u8() else None
         if key_of(member) != header.sender:
             raise BadPacket("malformed")
-        packet = Person(code, header, attempt, bits, member, seen, other, sites)
+        packet = Person(code, header, attempt, bits, member, seen, other, sites, trunk)
     elif code is Code.ABORT_BC_RQU:
         packet = Abort(header, reader.u32())
     elif code is Code.COORD_RQU:

@@ -8,7 +8,15 @@ from typing import Final, NamedTuple
 
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Member
-from unisono.protocols.ring.packets import NO_VERSION, NUMBER_MAX, ROUND_MAX, Version, key_of
+from unisono.protocols.ring.packets import (
+    NO_VERSION,
+    NUMBER_MAX,
+    ROUND_MAX,
+    Rank,
+    Version,
+    key_of,
+    rank_of,
+)
 from unisono.wire import Reader, Writer
 
 CHAIN_MAX: Final = 32
@@ -51,11 +59,22 @@ class Ring:
     chain: tuple[Link, ...] = ()
     """This version and those before it, the newest last."""
     leader: Member | None = None
+    trunk: Version = NO_VERSION
+    """Where this ring, or one before it, was formed by the operator's word: the last that was not.
+    A majority that went on from there goes before it."""
+    parted: bool = False
+    """This one was."""
+    known: int = 0
+    """Then: the last turn that all on the ring before it were known to have."""
     index: dict[int, int] = field(default_factory=dict, compare=False)
     """Positions by key."""
 
     def __post_init__(self) -> None:
         self.index.update((key_of(seat.member), at) for at, seat in enumerate(self.seats))
+
+    @property
+    def rank(self) -> Rank:
+        return rank_of(self.version, self.trunk)
 
     @property
     def members(self) -> tuple[Member, ...]:
@@ -107,6 +126,7 @@ class Ring:
 
     def octets(self) -> bytes:
         out = Writer().u16(self.size).u64(self.base).u64(self.place)
+        out.u32(self.trunk.number).u64(self.trunk.leader).u8(self.parted).u64(self.known)
         assert self.leader is not None
         out.member(self.leader)
         for seats in (self.seats, self.absent):
@@ -121,6 +141,8 @@ def read_ring(version: Version, octets: Buffer) -> Ring:
     """The description again, or `BadPacket`."""
     reader = Reader(octets)
     size, base, place = reader.u16(), reader.u64(), reader.u64()
+    trunk = Version(reader.u32(), reader.u64())
+    parted, known = bool(reader.u8()), reader.u64()
     leader = reader.member()
     seats, absent = _read_seats(reader), _read_seats(reader)
     flat = reader.rows("IQQ")
@@ -133,10 +155,11 @@ def read_ring(version: Version, octets: Buffer) -> Ring:
         or key_of(leader) != version.leader
     )
     wrong |= not chain or chain[-1] != Link(version, base) or len(chain) > CHAIN_MAX
+    wrong |= trunk >= version or known > base
     wrong |= any(link.version.number > ROUND_MAX or link.base > NUMBER_MAX for link in chain)
     if wrong:
         raise BadPacket("malformed")
-    return Ring(version, seats, absent, size, base, place, chain, leader)
+    return Ring(version, seats, absent, size, base, place, chain, leader, trunk, parted, known)
 
 
 def _read_seats(reader: Reader) -> tuple[Seat, ...]:
@@ -159,10 +182,13 @@ class Record(NamedTuple):
     """The highest that it promised."""
     votes: bool = False
     """It has been on a ring in force, or never had a past: it cannot have forgotten a promise."""
+    trunk: Version = NO_VERSION
+    """As in the ring that it accepted."""
 
     def octets(self) -> bytes:
         out = Writer().u32(self.version.number).u64(self.version.leader)
-        out.u32(self.pledged.number).u64(self.pledged.leader).u8(self.votes).u16(len(self.names))
+        out.u32(self.pledged.number).u64(self.pledged.leader).u8(self.votes)
+        out.u32(self.trunk.number).u64(self.trunk.leader).u16(len(self.names))
         for name in self.names:
             out.text(name)
         return out.done()
@@ -173,9 +199,10 @@ def read_record(octets: Buffer) -> Record:
     version = Version(reader.u32(), reader.u64())
     pledged = Version(reader.u32(), reader.u64())
     votes = bool(reader.u8())
+    trunk = Version(reader.u32(), reader.u64())
     names = tuple(reader.text() for _ in range(reader.u16()))
     reader.done()
-    return Record(version, names, pledged, votes)
+    return Record(version, names, pledged, votes, trunk)
 
 
 NO_RECORD: Final = Record(NO_VERSION, ())

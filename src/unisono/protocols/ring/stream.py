@@ -9,7 +9,7 @@ from collections import deque
 from typing import NamedTuple
 
 from unisono.core import Capture, Deliver, Effect, Install
-from unisono.model import Member, View, changes_of
+from unisono.model import Change, Member, View, What, changes_of
 from unisono.parts.spans import Span, Spans
 from unisono.protocols.ring.ordering import Heard, Ordering
 from unisono.protocols.ring.ring import Ring
@@ -40,6 +40,12 @@ class Stream:
         self._items.append(heard)
         self.octets += heard.octets + 32 * heard.count
 
+    def marks(self) -> dict[Member, int]:
+        """By sender, its last message that waits here: it may be on no ring any more."""
+        waiting = (item for item in self._items if isinstance(item, Heard))
+        spans = (span for each in waiting for span in each.spans)
+        return {span.sender: span.number + span.times - 1 for span in spans}
+
     def change(self, ring: Ring, captures: bool) -> None:
         """[RNG-16] The ring, delivered as a membership message that says who is new."""
         members = ring.members
@@ -52,21 +58,36 @@ class Stream:
         went = [member for member in left if member not in absent]
         failed = [member for member in left if member in absent]
         cut = tuple((seat.member, seat.local) for seat in known if seat.local)
+        changes = changes_of(self._me, joined, went, failed, first and not ring.place)
+        at, place = self._border(ring)
         view = View(
             members,
             id=str(ring.version),
             joined=joined,
             left=left,
-            seq=ring.place,
+            seq=place,
             cut=cut,
             detail=f"{len(members)} of {ring.size}",
-            changes=changes_of(self._me, joined, went, failed, first and not ring.place),
+            changes=(*changes, Change(What.PARTED)) if ring.parted else changes,
         )
         self._shown = members
         self.has_view = True
-        self._items.append(view)
+        for item in list(self._items)[at:]:
+            if isinstance(item, Heard):
+                item.spans = [span._replace(view=view.id) for span in item.spans]
+        self._items.insert(at, view)
         if captures:
             self._items.append(Mark(ring.version))
+
+    def _border(self, ring: Ring) -> tuple[int, int]:
+        """Where the view stands, and at which place of the order. [RNG-13] What asks to be safe and
+        is not known to be with all of the view before, of whom some are not here, cannot be safe in
+        it: those who were let go on hear it in their own view."""
+        if ring.parted:
+            for at, item in enumerate(self._items):
+                if isinstance(item, Heard) and item.safe and item.s > ring.known:
+                    return at, item.spans[0].seq - 1
+        return len(self._items), ring.place
 
     def begin_again(self) -> None:
         """Nothing was delivered yet, and a later state will come."""

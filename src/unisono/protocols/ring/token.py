@@ -12,6 +12,7 @@ from unisono.errors import BadPacket
 from unisono.model import Member
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.packets import (
+    NO_VERSION,
     Control,
     Delegate,
     Flag,
@@ -41,6 +42,9 @@ class TokenWork:
 
     def __init__(self, core: Site) -> None:
         self._core = core
+        self.worked_us = 0
+        """How long this member was on rings that worked, up to the last stop."""
+        self._began_us = 0
         self.idle = 0
         """Turns in a row in which nobody said anything."""
         self.tries = 0
@@ -80,15 +84,21 @@ class TokenWork:
 
     def begin(self, out: list[Effect]) -> None:
         """A new ring, or the old one goes on."""
+        self._began_us = self._core.now_us
         self.idle = 0
         self._quiet = len(self._core.ring.seats)
         self.tries = 0
         self.look(out)
 
     def stop(self, out: list[Effect]) -> None:
+        self.worked_us += self._core.now_us - self._began_us
         for timer in (Timer.T_SEND, Timer.T_RT, Timer.REPAIR):
             self._core.disarm(timer, out)
         self._core.repair.stop()
+
+    def working_us(self) -> int:
+        core = self._core
+        return self.worked_us + (core.now_us - self._began_us if core.in_force else 0)
 
     def look(self, out: list[Effect]) -> None:
         """A turn was taken: the token is at the next."""
@@ -282,6 +292,7 @@ class TokenWork:
 
     def _say(self, flags: int, content: bytes, s: int, local: int, out: list[Effect]) -> None:
         core = self._core
+        flags |= Flag.PARTED * (core.ring.trunk > NO_VERSION)
         turn = Turn(s, core.key, flags, content, core.speech.piece_octets)
         header = Header(core.ring.version, core.key, core.key, local, s, core.ordering.safe)
         packets = core.turn_packets(Code.TOKEN_BC, header, turn, range(turn.count))

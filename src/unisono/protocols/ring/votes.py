@@ -34,7 +34,8 @@ class Quorums(NamedTuple):
             each.header.version == self.version and each.has(Bits.IN_FORCE)
             for each in people.values()
         )
-        seated = {seat.member.name for ring in self.rings for seat in (*ring.seats, *ring.absent)}
+        seats = [seat for ring in self.rings for seat in (*ring.seats, *ring.absent)]
+        seated = {seat.member.name for seat in seats if seat.old}
         return {
             name
             for name, each in people.items()
@@ -44,11 +45,11 @@ class Quorums(NamedTuple):
 
     def are_met(self, people: People) -> bool:
         """[RNG-12] Those who vote are enough; or all are here and none of them has been on a ring
-        in force and remembers it, so that nothing can be lost."""
+        in force in this life, so that nothing can be lost."""
         voting = self.voting(people)
         if self.have_majority(people, voting):
             return True
-        if any(people[name].has(Bits.MEMORY) for name in voting):
+        if any(each.has(Bits.INSIDE) for each in people.values()):
             return False
         return all(ring.votes(people) >= ring.founders for ring in self.rings)
 
@@ -84,11 +85,10 @@ class Quorums(NamedTuple):
         said += away if missing else ""
         if heard <= ring.size // 2:
             return f"{said}, and more than half are needed; {WAY_ON}"
-        if not any(people[name].has(Bits.MEMORY) for name in voting):
+        if not any(each.has(Bits.INSIDE) for each in people.values()):
             return (
                 f"{said}, and {ring.founders} are needed to begin, since {', '.join(forgot)} may"
-                " have a past without records (stable=); start the others, or let these begin"
-                " with request('go_on')"
+                " have a past without records (stable=); start the others"
             )
         return (
             f"{said}, and {ring.voters} that remember are needed: {', '.join(forgot)} came without"

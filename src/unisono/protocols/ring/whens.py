@@ -35,8 +35,8 @@ def it_is_my_ring(me: Site, packet: Token) -> bool:
     return packet.header.version == me.ring.version
 
 
-def a_later_ring_goes_on(me: Site, packet: Token) -> bool:
-    return packet.header.version > me.version
+def a_later_ring_goes_on(me: Site, packet: Token | Person) -> bool:
+    return me.reform.is_later(packet)
 
 
 def there_is_a_gap(me: Site, event: object) -> bool:
