@@ -161,3 +161,19 @@ def test_one_that_is_set_otherwise_is_told_in_one_line() -> None:
             refused(other, told, code=3)
         found["a"].say("still here")
         until(lambda: bool(found["a"].messages))
+
+
+def test_one_of_a_pair_is_let_go_on_by_a_signal() -> None:
+    arguments = ("pair", "--port", str(free_port()), "--protocol", "ring", "--option", "sites=2")
+    with cats("ab", *arguments) as found:
+        one = found["a"]
+        until(lambda: one.view == ["a", "b"], 15, "the view of both")
+        found["b"].process.kill()
+
+        def goes_on() -> bool:
+            one.process.send_signal(signal.SIGUSR1)
+            return one.view == ["a"]
+
+        until(goes_on, 30, "the view of one alone")
+        one.say("alone")
+        until(lambda: ("a", 1, "alone") in one.messages, 10, "what it says alone")

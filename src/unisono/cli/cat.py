@@ -12,11 +12,12 @@ import unisono
 from unisono.cli import INTERRUPTED, OK, PIPE_CLOSED, STOPPED, refuse
 from unisono.cli.printing import printer
 from unisono.cli.stdio import Ears, Mouth
-from unisono.errors import Misuse, Stopped
+from unisono.errors import Misuse, Stopped, UnisonoError
 from unisono.group import Group
 from unisono.model import Message, View
 from unisono.net.stream import Item, Rejoined
 
+GO_ON = "go_on"
 LAST_WORDS_S = 5.0
 """So long may what was heard while leaving take to be printed."""
 SETTLE_VIEWS_MAX = 20
@@ -71,6 +72,8 @@ class Cat:
             asyncio.get_running_loop().add_signal_handler(number, self._signalled, number)
         try:
             async with self._joining as group:
+                loop = asyncio.get_running_loop()
+                loop.add_signal_handler(signal.SIGUSR1, self._go_on, group)
                 return await self._converse(group)
         except asyncio.CancelledError:
             return self._code
@@ -83,6 +86,13 @@ class Cat:
         if (self._asked.is_set() or not self._joined) and self._main is not None:
             self._main.cancel()
         self._asked.set()
+
+    def _go_on(self, group: Group) -> None:
+        """The operator's word that this part of a split group may go on."""
+        try:
+            group.request(GO_ON)
+        except UnisonoError as error:
+            logging.warning("%s", error)
 
     async def _converse(self, group: Group) -> int:
         self._joined = True
