@@ -187,6 +187,14 @@ def test_records_that_cannot_be_read_are_no_records() -> None:
     assert site(room, "c").record.votes
 
 
+def test_the_records_do_not_grow() -> None:
+    room = on_one_ring("a", "b", "c", durable=True)
+    for _ in range(5):
+        room.obey("crash c\njoin c")
+        gather(room, "a", "b", "c")
+    assert {len(actor.records) for actor in room.actors.values()} == {1}
+
+
 def test_of_a_torn_last_record_the_one_before_it_counts() -> None:
     room = on_one_ring("a", "b", "c", durable=True)
     before = site(room, "c").record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from unisono.core import EVERYONE, Arm, Disarm, Effect, Persist, Send, Setting
+from unisono.core import EVERYONE, Arm, Checkpoint, Disarm, Effect, Send, Setting
 from unisono.errors import BadPacket
 from unisono.model import Burst, Bursts, Member, Packets
 from unisono.parts.admission import Admission, Terms
@@ -73,7 +73,7 @@ class Desk:
     def keep(self, out: list[Effect], **changes: Any) -> None:
         """On stable storage, before anything that follows from it is sent."""
         self.record = self.record._replace(**changes)
-        out.append(Persist(self.record.octets()))
+        out.append(Checkpoint(self.record.octets()))
 
     def remember(self, stable: Iterable[bytes]) -> None:
         """What was kept before a crash: the last record that can be read. One alone that cannot is

@@ -123,8 +123,8 @@ class Leading(Following):
         # Who could remember more than those who remember something has forgotten it.
         if not self._stale or not heard.keys() >= set(core.record.names):
             return
-        names, voting = set(heard), self._quorums.voting(heard)
-        if not (self._quorums.have_majority(names, voting) or self._quorums.are_all(names)):
+        voting = self._quorums.voting(heard)
+        if not (self._quorums.have_majority(heard, voting) or self._quorums.are_all(heard)):
             return
         last = max(each.header.version for each in self._stale.values())
         if self._quorums.may_have_gone_on(heard, last):
@@ -141,9 +141,8 @@ class Leading(Following):
             self._core.tell(each.member, Code.STALE, reason, out)
 
     def _forget_ring(self) -> None:
-        core = self._core
-        core.forget_ring()
-        self._quorums = Quorums((core.founding(),), NO_VERSION)
+        self._core.forget_ring()
+        self._quorums = Quorums((self._core.founding(),), NO_VERSION)
 
     def count_in(self, packet: Person, out: list[Effect]) -> None:
         """[RSP_POS] It comes along. What it lacks is sent to it; if that cannot be, it is told."""
@@ -255,9 +254,8 @@ class Leading(Following):
     def may_release(self) -> bool:
         """Some want to leave, and so few would remain that no ring can be formed: let them go."""
         complete = self._complete()
-        leaving = [each for each in complete.values() if each.has(Bits.LEAVING)]
         staying = {name for name, each in complete.items() if not each.has(Bits.LEAVING)}
-        if not leaving or (self._would_stand(staying) and staying):
+        if len(staying) == len(complete) or (self._would_stand(staying) and staying):
             return False
         return self._may_go_on(complete) and self.rounds > 1
 
