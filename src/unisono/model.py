@@ -33,6 +33,15 @@ class Member(NamedTuple):
         return f"{self.name}#{self.incarnation}"
 
 
+_LONG = re.compile(r"(?<=#)\d{10,19}\b")
+
+
+def shortened(text: str) -> str:
+    """For people: real lives have long incarnations, and are told apart by their last 20 bits,
+    which are random. `a#29086314755762241` is `a#7a841`; `a#1` of a simulation stays."""
+    return _LONG.sub(lambda found: f"{int(found[0]) & 0xFFFFF:05x}", text)
+
+
 class Service(IntEnum):
     """What a message asks for, weakest first; each level includes those before it."""
 

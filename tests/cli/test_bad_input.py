@@ -59,10 +59,10 @@ CASES = {
     "sim: bad seeds": ("sim --seeds 7", ("A:B",)),
     "sim: seeds and shrink": ("sim --seeds 1:3 --shrink", ("--shrink",)),
     "sim: more nodes than the protocol takes": (
-        "sim --protocol rmcast --nodes 25",
-        ("24", "members_count_max"),
+        "sim --protocol rmcast --nodes 33",
+        ("32", "members_count_max"),
     ),
-    "sim: seeds of too many nodes": ("sim --protocol rmcast --seeds 0:2 --nodes 3:40", ("24",)),
+    "sim: seeds of too many nodes": ("sim --protocol rmcast --seeds 0:2 --nodes 3:40", ("32",)),
     "sim: seeds and plan": ("sim --seeds 0:2 --plan empty.json", ("--plan",)),
     "sim: seeds of an unknown protocol": ("sim --seeds 0:2 --protocol nope", ("nope",)),
     "sim: trace in a file": ("sim --trace bad.toml", ("bad.toml",)),

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from unisono.model import shortened
 from unisono.net import identity
 from unisono.net.identity import EPOCH_MS, RANDOM_BITS, new_incarnation
 
@@ -64,3 +65,13 @@ def test_the_numbers_last_for_centuries_and_fit_a_signed_column(clock: Clock) ->
     assert new_incarnation() < 1 << 63
     clock.set(int(time.mktime((2033, 1, 1, 0, 0, 0, 0, 0, 0))) * 10**9)
     assert clock.new_process() >> 31, "32 bits of tenths of a second ended in October 2032"
+
+
+def test_long_numbers_are_short_for_people() -> None:
+    number = clocked = 29_086_314_755_762_241
+    assert shortened(f"bob#{number} holds this member for failed") == (
+        f"bob#{clocked & 0xFFFFF:05x} holds this member for failed"
+    )
+    assert shortened("a#1 and b#2, message c#3:4; #12345678901 of it") == (
+        f"a#1 and b#2, message c#3:4; #{12345678901 & 0xFFFFF:05x} of it"
+    )

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final, NoReturn
 
 from unisono.errors import Stopped, UnisonoError
+from unisono.model import shortened
 
 OK: Final = 0
 BROKEN: Final = 1
@@ -75,7 +76,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def refuse(why: str, code: int = BAD_INPUT) -> int:
     """Say on one line of standard error why not."""
-    print("unisono:", " ".join(why.split()), file=sys.stderr)
+    print("unisono:", shortened(" ".join(why.split())), file=sys.stderr)
     return code
 
 

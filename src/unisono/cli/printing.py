@@ -9,7 +9,7 @@ import zlib
 from typing import Any, Protocol
 
 from unisono.core import Answer
-from unisono.model import Message, View
+from unisono.model import Message, View, shortened
 from unisono.net.stream import Item, Rejoined, Shed
 
 COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
@@ -108,7 +108,7 @@ class Text:
         return f"\x1b[1;{colour}m{name}\x1b[0m" if self._colours else name
 
     def _notice(self, words: str) -> bytes:
-        line = f"-- {words}".translate(PICTURES)
+        line = f"-- {shortened(words)}".translate(PICTURES)
         return (f"\x1b[2m{line}\x1b[0m\n" if self._colours else f"{line}\n").encode()
 
 

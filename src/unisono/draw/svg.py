@@ -19,6 +19,7 @@ from unisono.draw.words import (
     STATE,
     TOKEN,
 )
+from unisono.model import shortened
 
 _NOT_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -71,7 +72,7 @@ def _value(value: str | float) -> str:
 
 
 def group(kind: str, title: str, parts: Iterable[str]) -> str:
-    told = tag("title", text_of(title)) if title else ""
+    told = tag("title", text_of(shortened(title))) if title else ""
     return tag("g", told + "".join(parts), class_=kind)
 
 

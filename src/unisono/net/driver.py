@@ -257,10 +257,10 @@ class Driver:
 
     def _warn(self, text: str) -> None:
         if text and text != self.warning:
-            log.warning("member %s: %s", self.core.me, text)
+            log.warning("member %s: %s", self.core.me.name, text)
             self.warned.append(text)
         elif self.warning and not text:
-            log.warning("member %s goes on", self.core.me)
+            log.warning("member %s goes on", self.core.me.name)
         self.warning = text
 
     def _finish(self, reason: str | None) -> None:
