@@ -619,6 +619,12 @@ SOUND: list[Sound] = [
         a: view 4 a b c#2 at 2 | send | a:3@3
         b: view 4 a b c#2 at 2 | a:3@3
     """, "safe", but="prefix"),
+    _sound("founded anew by nodes of which one has set its clock back", """
+        a#3: view 1 a#3 b founded | crash
+        b: view 1 a#3 b founded | crash
+        a#1: restart | view 9 a#1 b#2 founded | send | a#1:1@1
+        b#2: restart | view 9 a#1 b#2 founded | a#1:1@1
+    """, "safe"),
     _sound("levels mixed", """
         a: view 1 a b | send unreliable | send fifo | send agreed | a:2 | a:3@1 | b:1@2
         b: view 1 a b | a:2 | a:3@1 | send resilient(majority) | b:1@2

@@ -281,11 +281,12 @@ def one_primary(history: History) -> list[Violation]:
 def one_founding(history: History) -> list[Violation]:
     """A group is not founded anew while one of it is there and remembers.
 
-    Let life p be of a lineage (see `one_place`) that has a life of some node, of which a later
-    incarnation is of another lineage that has a view with the change `founded`; let p's last view
-    lead to no other of its lineage (see `one_primary`), and no view of p have the change `parted`.
-    If p is alive, or stopped with the cause `excluded`, the law is broken. Named is
-    p; the other is the smallest life of another lineage that is such a later incarnation.
+    Let life p be of a lineage (see `lineages`) that has a life of some node, of which a later
+    incarnation is of another lineage that has a view with the change `founded`; and no node says
+    the same the other way round, as where a clock was set back. Let p's last view lead to no other
+    of its lineage (see `one_primary`), and no view of p have the change `parted`. If p is alive, or
+    stopped with the cause `excluded`, the law is broken. Named is p; the other is the smallest
+    life of another lineage that is such a later incarnation.
     """
     lineage = lineages(history)
     leads, _, installed = _succession(history)
@@ -347,14 +348,19 @@ def _later_lineages(history: History, lineage: dict[str, str]) -> dict[str, list
         for key, life in history.lives.items()
         if any(tells(row, FOUNDED) for row in own_views(life))
     }
-    later: dict[str, set[str]] = {}
+    later: dict[tuple[str, str], set[str]] = {}
     for lives in by_node.values():
         lives.sort(key=lambda life: life.incarnation)
         for index, earlier in enumerate(lives):
             for life in lives[index + 1 :]:
-                if lineage[life.key] != lineage[earlier.key] and lineage[life.key] in founded:
-                    later.setdefault(lineage[earlier.key], set()).add(life.key)
-    return {name: sorted(keys) for name, keys in later.items()}
+                pair = (lineage[earlier.key], lineage[life.key])
+                if pair[0] != pair[1]:
+                    later.setdefault(pair, set()).add(life.key)
+    found: dict[str, list[str]] = {}
+    for (one, two), keys in later.items():
+        if two in founded and (two, one) not in later:
+            found[one] = sorted({*keys, *found.get(one, ())})
+    return found
 
 
 def _cause(life: Life) -> str:
