@@ -625,6 +625,11 @@ SOUND: list[Sound] = [
         a#1: restart | view 9 a#1 b#2 founded | send | a#1:1@1
         b#2: restart | view 9 a#1 b#2 founded | a#1:1@1
     """, "safe"),
+    _sound("a part that was let go on delivers what is left of the last view", """
+        a: view 1 a b c | send | a:1 | send | a:2 | view 2 a b
+        b: view 1 a b c | a:1 | a:2 | view 2 a b
+        c: view 1 a b c | a:1 | view 3 c parted | a:2
+    """, "agreed", but="virtual_synchrony"),
     _sound("levels mixed", """
         a: view 1 a b | send unreliable | send fifo | send agreed | a:2 | a:3@1 | b:1@2
         b: view 1 a b | a:2 | a:3@1 | send resilient(majority) | b:1@2

@@ -14,7 +14,7 @@ import pytest
 
 from tests.ring.mutants import majority_not_needed
 from unisono.core import Core, Deliver, Effect, Event, Fail, Install, Setting
-from unisono.model import Member, View
+from unisono.model import Member, View, changes_of
 from unisono.protocols import offer, offers
 from unisono.sim import Plan
 from unisono.sim.run import run
@@ -133,6 +133,16 @@ def goes_on_alone(me: Any, effects: list[Effect]) -> Iterator[Effect]:
         yield effect
 
 
+def founds_beside(me: Any, effects: list[Effect]) -> Iterator[Effect]:
+    """Who comes back founds a group of its own, though the others are there."""
+    for effect in effects:
+        if isinstance(effect, Install) and me.me.incarnation > 1:
+            me.seen += 1
+            name, told = f"{me.me} {me.seen}", changes_of(me.me, (me.me,), founded=True)
+            effect = Install(replace(effect.view, members=(me.me,), id=name, changes=told))
+        yield effect
+
+
 CASES: list[tuple[str, str, Bug]] = [
     ("rmcast", "local_order", view_after_message),
     ("rmcast", "sender_in_view", stranger_speaks),
@@ -151,6 +161,7 @@ CASES: list[tuple[str, str, Bug]] = [
     ("ring", "gap_free", place_passed_over),
     ("ring", "one_place", places_one_too_high),
     ("ring", "received", loses_what_it_acknowledged),
+    ("ring", "one_founding", founds_beside),
 ]
 
 

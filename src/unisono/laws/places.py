@@ -32,8 +32,8 @@ def lineages(history: History) -> dict[str, str]:
     that was let go on by itself counts on its own. Lives that installed the same of these views are
     of one lineage, and so on: it is named by its smallest life. A lineage to which no view with the
     change `founded` or `parted` belongs goes on from another one: when there is exactly one that
-    has such a view, it is of that one. Otherwise, of which is not known, and it is not compared
-    with others.
+    has such a view, and it is `founded`, it is of that one. Otherwise, of which is not known, and
+    it is not compared with others.
     """
     parent = {key: key for key in history.lives}
 
@@ -53,7 +53,8 @@ def lineages(history: History) -> dict[str, str]:
         for key, life in history.lives.items()
         if any(tells(row, FOUNDED) or tells(row, PARTED) for row in own_views(life))
     }
-    if len(begun) == 1:
+    founded = any(tells(row, FOUNDED) for life in history.lives.values() for row in own_views(life))
+    if len(begun) == 1 and founded:
         (only,) = begun
         return {key: only if life.inside else key for key, life in history.lives.items()}
     return {key: root(key) for key in history.lives}
