@@ -87,8 +87,8 @@ class Troop:
         self._said = 0
         self.happened: list[str] = []
 
-    def start(self, name: str) -> None:
-        options = {
+    def options(self, name: str) -> dict[str, object]:
+        return {
             "group": "far",
             "name": name,
             "protocol": "ring",
@@ -98,10 +98,12 @@ class Troop:
             "join_s": 60,
             "stable": str(self._folder / f"{name}.stable"),
         }
+
+    def start(self, name: str) -> None:
         config = self._folder / f"{name}.toml"
-        lines = [f"{key} = {json.dumps(value)}" for key, value in options.items()]
+        lines = [f"{key} = {json.dumps(value)}" for key, value in self.options(name).items()]
         config.write_text("\n".join(("[group]", *lines, "")))
-        arguments = ("--config", str(config), "--rejoin", "--settle", "0")
+        arguments = ("--config", str(config), "--settle", "0")
         trace = ("--trace", str(self._folder / "trace"))
         cat = Cat(*arguments, *trace, before=inside(self._spaces[name]))
         self.cats[name] = self._undo.enter_context(cat)

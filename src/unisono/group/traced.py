@@ -15,10 +15,12 @@ class Traced:
     def __init__(self, core: Core, offer: Offer, config: Config) -> None:
         try:
             from unisono.trace.files import TraceFile
+            from unisono.trace.parquet import warm_up
             from unisono.trace.tap import Tap
         except ImportError as error:
             missing = error.name or "pyarrow"
             raise Misuse(f"trace= needs {missing}: pip install 'unisono[trace]'") from None
+        warm_up()
         run, me = config.run or config.group, core.me
         self._file = TraceFile(config.trace, run, me.name, me.incarnation)
         self.core = Tap(

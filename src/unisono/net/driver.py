@@ -35,6 +35,7 @@ from unisono.core import (
 )
 from unisono.errors import StorageFailed
 from unisono.model import Address, Member, Message, Packets, View
+from unisono.net.lateness import Lateness
 from unisono.net.timers import Timers
 from unisono.net.udp import Endpoint
 
@@ -88,6 +89,7 @@ class Driver:
         self._checkpoint = checkpoint
         self._loop = asyncio.get_running_loop()
         self._timers = Timers()
+        self._lateness = Lateness(endpoint.counts)
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_us = 0
         self._events: deque[Event] = deque()
@@ -158,6 +160,7 @@ class Driver:
         if self._alarm is not None:
             self._alarm.cancel()
         self._timers.clear()
+        self._lateness.close()
         self._events.clear()
         self.endpoint.close()
 
@@ -181,7 +184,9 @@ class Driver:
     def _expire(self) -> None:
         self._alarm = None
         now_us = _now_us()
-        if now_us - self._alarm_us > LATE_US:
+        late_us = now_us - self._alarm_us
+        self._lateness.fired(now_us, late_us)
+        if late_us > LATE_US:
             self.endpoint.drain()
         for _ in range(EXPIRIES_MAX):
             if self.finished:

@@ -98,6 +98,12 @@ def batch_of(rows: list[Row]) -> pa.RecordBatch:
     return pa.record_batch(arrays, schema=SCHEMA)
 
 
+def warm_up() -> None:
+    """Now rather than with the first row: the first array made of Python objects imports pandas,
+    a fifth of a second on an idle machine, and a member must not be deaf for so long."""
+    pa.array([0], pa.int64())
+
+
 class ParquetPart:
     """One file, read group by group; says afterwards whether it was torn and what was lost."""
 
