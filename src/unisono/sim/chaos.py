@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 from unisono.core import Offer
 from unisono.model import Resilient, Service, ServiceLevel
-from unisono.sim.plan import AIMED, EFFECTS, SECOND_US, FaultEvent, Plan, Weather, dice
+from unisono.sim.plan import AIMED, EFFECTS, SECOND_US, FaultEvent, Link, Plan, Weather, dice
 
 CHANCES: Final = {
     "services": 0.7,
@@ -24,6 +24,7 @@ CHANCES: Final = {
     "flap": 0.15,
     "rotate": 0.1,
     "isolate": 0.15,
+    "handover": 0.08,
     "request": 0.2,
     "clock": 0.15,
     "setback": 0.1,
@@ -34,6 +35,10 @@ CHANCES: Final = {
 }
 """Each kind, and how often it is on."""
 
+ALONE: Final = 0.25
+"""How often two of these kinds are on and nothing else, so that nothing hides what they do. A
+handover is always alone."""
+
 AIMS: Final = tuple(kind for kind in AIMED if kind not in ("torn", "setback"))
 
 Drawn: TypeAlias = list[FaultEvent]
@@ -42,6 +47,11 @@ Drawn: TypeAlias = list[FaultEvent]
 def stirred(plan: Plan, weather: Weather, offer: Offer | None) -> Plan:
     """The plan with more in its weather."""
     on = {kind for kind, chance in CHANCES.items() if _roll(plan, kind, "on").random() < chance}
+    alone = _roll(plan, "alone", "on")
+    chance, few = alone.random(), alone.sample(sorted(CHANCES), 2)
+    if chance < ALONE or "handover" in on:
+        on = {*(few if "handover" not in on else ("handover",)), *({"services"} & on)}
+        weather = replace(weather, link=Link(), links=(), schedule=(), clocks=())
     events: Drawn = []
     for kind, draw in EVENTS.items():
         if kind in on:
@@ -146,10 +156,11 @@ def _at_arrow(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> D
     as likely here as any other."""
     if offer is None or not offer.arrows:
         return []
-    states = sorted({name[name.index("-->") :] for name in offer.arrows})
+    arrows = [name for name in offer.arrows if "/stay-->" not in name]
+    states = sorted({name[name.index("-->") :] for name in arrows})
     events = []
     for _ in range(wild(roll, 1, 6)):
-        point = roll.choice(offer.arrows if roll.random() < 0.7 else states)
+        point = roll.choice(arrows if roll.random() < 0.7 else states)
         at_us, for_us = roll.randrange(fault_us) // 2, _for_us(fault_us, roll)
         kind, who, nth = roll.choice(AIMS), _some(plan.nodes, roll), wild(roll, 1, 8)
         done = roll.choice((0, 0, 1, 2, 3, 1000))
@@ -193,6 +204,29 @@ def _isolate(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Dr
             (roll.randrange(plan.nodes),),
         )
         for _ in range(wild(roll, 1, 4))
+    ]
+
+
+def _handover(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Drawn:
+    """A majority goes on without the others; then most of it dies, and the rest is cut off, as the
+    others come back: those that are then together are a majority, and have to remember."""
+    if plan.nodes < 3:
+        return []
+    order = list(range(plan.nodes))
+    roll.shuffle(order)
+    fewer = roll.randint(1, (plan.nodes - 1) // 2)
+    kept = roll.randint(1, (plan.nodes - 1) // 2)
+    away, gone_on = tuple(sorted(order[:fewer])), order[fewer:]
+    remember, forget = tuple(sorted(gone_on[:kept])), tuple(sorted(gone_on[kept:]))
+    first_us = roll.randrange(max(1, fault_us // 2))
+    last_us = roll.randint(SECOND_US // 2, max(SECOND_US, fault_us // 4))
+    then_us = first_us + last_us
+    back = tuple(sorted((*away, *forget)))
+    kind = roll.choice(("crash", "amnesia"))
+    return [
+        FaultEvent("split", first_us, last_us, away, tuple(sorted(gone_on))),
+        FaultEvent(kind, then_us - 10_000, wild(roll, 1_000, 100_000), forget),
+        FaultEvent("split", then_us - 10_000, fault_us, remember, back),
     ]
 
 
@@ -250,6 +284,7 @@ EVENTS: Final[dict[str, Callable[[Plan, int, Offer | None, Random], Drawn]]] = {
     "flap": _flap,
     "rotate": _rotate,
     "isolate": _isolate,
+    "handover": _handover,
     "request": _request,
     "clock": _clock,
     "setback": _one_each("setback"),
