@@ -12,6 +12,7 @@ from unisono.core import Effect
 from unisono.parts.spans import Span, Spans
 from unisono.protocols.ring.codes import Timer
 from unisono.protocols.ring.core import Site
+from unisono.protocols.ring.desk import Desk
 from unisono.protocols.ring.entrance import Entrance
 from unisono.protocols.ring.leading import Leading
 from unisono.protocols.ring.ordering import Ordering
@@ -224,6 +225,33 @@ def view_before_what_was_said(patch: Patch) -> None:
     patch.setattr(Stream, "change", hasty)
 
 
+def quorum_always_true(patch: Patch) -> None:
+    """Anyone counts, and any number is enough."""
+    patch.setattr(Quorums, "are_met", lambda self, people: True)
+    patch.setattr(Quorums, "have_majority", lambda self, names, voting: True)
+
+
+def promise_not_kept(patch: Patch) -> None:
+    """Who comes back after a crash has forgotten what it promised and accepted, and votes."""
+
+    def forgetful(self: Any, stable: object) -> None:
+        self.record = self.record._replace(votes=True)
+
+    patch.setattr(Desk, "remember", forgetful)
+
+
+def safe_at_a_majority(patch: Patch) -> None:
+    """Safe is what more than half of the ring have."""
+    settle = Ordering.settle
+
+    def hasty(self: Any) -> None:
+        settle(self)
+        if self.K:
+            self.safe = max(self.safe, sorted(self.K, reverse=True)[len(self.K) // 2])
+
+    patch.setattr(Ordering, "settle", hasty)
+
+
 IN_A_STORY = [
     Mutant(safe_delivered_on_receipt, "safe", "none"),
     Mutant(k_taken_as_the_most, "safe", "none"),
@@ -245,4 +273,7 @@ MUTANTS = [
     Mutant(view_without_oneself, "self_inclusion", "none"),
     Mutant(last_first, "fifo", "none"),
     Mutant(view_before_what_was_said, "virtual_synchrony", "mild", 1),
+    Mutant(quorum_always_true, "one_place", "chaos"),
+    Mutant(promise_not_kept, "one_place", "chaos", 86),
+    Mutant(safe_at_a_majority, "received_by_all", "chaos"),
 ]
