@@ -178,3 +178,16 @@ def test_an_unknown_protocol_is_told_with_those_that_are() -> None:
 )
 def test_a_level_can_be_written(text: Any, level: Any) -> None:
     assert configs.service_level(text) == level
+
+
+def test_the_goal_for_finding_the_dead_is_one_for_all_protocols() -> None:
+    from unisono.protocols import offer
+
+    for protocol in ("ring", "mtp", "rmcast"):
+        read = configs.read("g", None, {"protocol": protocol, "detect_ms": 300})
+        assert configs.check_options(read, offer(protocol))["detect_us"] == 300_000
+    both = configs.read("g", None, {"detect_ms": 300, "detect_us": 300_000})
+    with pytest.raises(Misuse, match="both detect_ms= and detect_us= are given"):
+        configs.check_options(both, offer("ring"))
+    with pytest.raises(Misuse, match="flood has no such goal"):
+        configs.check_options(configs.read("g", None, {"detect_ms": 300}), FLOOD)
