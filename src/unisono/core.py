@@ -411,7 +411,7 @@ class Offer:
     """What to do, in a sentence, when a process with these options was let in by nobody."""
     goes_on: Callable[[Sequence[Mapping[str, int]], bool], bool] = any_part
     """Whether a part of a group, given the options of its processes, is to go on when it can
-    reach nobody else for good; and whether some of the group lost their records."""
+    reach nobody else for good; and whether some may have come back without what they knew."""
     arrows: tuple[str, ...] = ()
     """The arrows of its figures, as `walked()` names them: simulated faults are aimed at them."""
     swarm: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

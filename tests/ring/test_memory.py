@@ -138,10 +138,17 @@ def test_with_records_a_majority_begins(came: tuple[str, ...]) -> None:
     gather(room, *came)
 
 
-def test_of_four_three_begin() -> None:
-    room = ward("a", "b", "c", "d")
-    room.obey("join a b c")
-    gather(room, "a", "b", "c")
+def test_a_group_does_not_begin_anew_while_one_that_remembers_is_not_here() -> None:
+    """Three of four come without their memory, and the fourth is cut off with what it heard."""
+    room = on_one_ring("a", "b", "c", "d")
+    room.obey("say a kept\nadvance 100ms\nsplit a | b c d")
+    forget(room, "b", "c", "d")
+    room.pass_ms(4_000)
+    assert not any(seen(room, name) - {"a", "b", "c", "d"} for name in "bcd")
+    assert not any(site(room, name).is_normal() for name in "bcd")
+    room.obey("heal")
+    room.until(lambda: "a" in room.ends)
+    assert room.ends["a"].cause is Cause.MEMORY_LOST
 
 
 def test_all_that_had_a_ring_forgot_it_and_who_has_an_older_one_is_told() -> None:

@@ -204,8 +204,11 @@ class Weather:
 
     @property
     def forgetful(self) -> bool:
-        """Some may lose their records."""
-        return not all(self.durable) or any(event.kind == "amnesia" for event in self.schedule)
+        """Some may come back without what they knew."""
+        return any(
+            event.kind in ("crash", "amnesia", "torn", "setback", "leave")
+            for event in self.schedule
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,7 +63,6 @@ OFFER: Final = Offer(
         "sender_in_view",
         "one_primary",
         "safe",
-        "one_founding",
         "received",
         "progress",
     ),

@@ -10,6 +10,7 @@ from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.following import Following
 from unisono.protocols.ring.packets import (
     LOST_REASON,
+    NO_TRUNK,
     NO_VERSION,
     ROUND_MAX,
     STALE_REASON,
@@ -106,8 +107,7 @@ class Leading(Following):
         """More invitations will not help. Some that answered cannot go on as they are: they are
         asked to join anew only where there is no other way, for until a ring is in force nobody's
         memory is to be lost. Or all are here, and too few of them remember."""
-        core = self._core
-        heard = self._heard()
+        core, heard = self._core, self._heard()
         if self.rounds <= BLOCKED_ROUNDS or not self._is_blocked():
             return
         if core.memory:
@@ -297,10 +297,12 @@ class Leading(Following):
         most = (core.parameters.sites or core.parameters.members_count_max) - len(staying)
         return tuple(absent[: max(0, most)])
 
-    def _trunk(self, staying: set[str]) -> Version:
+    def _trunk(self, staying: set[str], parted: bool) -> Version:
         """A part that was let go on is the group again when all sites are on it."""
-        core, sites = self._core, self._core.parameters.sites
-        return NO_VERSION if sites and len(staying) >= sites else core.record.trunk
+        core = self._core
+        if parted:
+            return core.ring.rank[0] if core.memory else NO_TRUNK
+        return NO_VERSION if len(staying) >= core.parameters.sites > 0 else core.record.trunk
 
     def form(self, out: list[Effect]) -> None:
         """[NEWTR_BC] R' of those who acknowledged: the coordinator is P0."""
@@ -310,13 +312,12 @@ class Leading(Following):
         voters = self._complete()
         complete = {n: e for n, e in voters.items() if not e.has(Bits.LEAVING)}
         founding = not core.memory
-        overridden = self.is_overridden()
-        parted = overridden and not founding
-        if parted:  # What was said before is delivered on the new ring: who comes joins the next.
-            complete = {n: e for n, e in complete.items() if e.has(Bits.MEMORY)}
+        parted = self.is_overridden()
         if founding:
             core.ordering.start_anew()
             core.restart_reading()
+        elif parted:  # What was said before is heard on it: who comes joins the next.
+            complete = {n: e for n, e in complete.items() if e.has(Bits.MEMORY)}
         order = {seat.member.name: at for at, seat in enumerate(core.ring.seats)}
         people = sorted(
             complete.values(),
@@ -329,23 +330,22 @@ class Leading(Following):
             waits = not old and not founding and each.has(Bits.STATE)
             seats.append(Seat(each.member, local, old, waits))
         staying = {seat.member.name for seat in seats}
-        base, place = core.ordering.S, core.ordering.place
-        version = self.promised
+        base, place, version = core.ordering.S, core.ordering.place, self.promised
         chain = () if founding else core.ring.chain
         ring = Ring(
             version,
             tuple(seats),
-            self._absent(staying) if not overridden else (),
+            self._absent(staying) if not parted else (),
             self._size(staying),
             base,
             place,
             (*chain, Link(version, base))[-CHAIN_MAX:],
             core.me,
-            core.ring.rank[0] if parted else self._trunk(staying),
+            self._trunk(staying, parted),
             parted,
-            max(each.header.k for each in voters.values()) if parted else 0,
+            min(base, max(each.header.k for each in voters.values())),
         )
-        self._overridden = overridden
+        self._overridden = parted
         self.accepted = {core.key}
         self.rounds = 0
         self._voters = voters

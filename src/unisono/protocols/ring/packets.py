@@ -64,6 +64,8 @@ class Version(NamedTuple):
 
 
 NO_VERSION: Final = Version(0, 0)
+NO_TRUNK: Final = Version(0, 1)
+"""Of a group that was let begin by the operator's word."""
 Rank: TypeAlias = tuple[Version, Version]
 
 

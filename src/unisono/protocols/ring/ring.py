@@ -65,7 +65,7 @@ class Ring:
     parted: bool = False
     """This one was."""
     known: int = 0
-    """Then: the last turn that all on the ring before it were known to have."""
+    """The last turn that all on the ring before it were known to have."""
     index: dict[int, int] = field(default_factory=dict, compare=False)
     """Positions by key."""
 
@@ -97,11 +97,6 @@ class Ring:
     def voters(self) -> int:
         """So many that vote meet any majority."""
         return self.size - self.size // 2
-
-    @property
-    def founders(self) -> int:
-        """So many begin where none remembers anything: then too few are left that might."""
-        return self.size if self.size % 2 else max(self.size - 1, self.size // 2 + 1)
 
     def votes(self, names: Iterable[str]) -> int:
         """Who never was in the group counts where it is said to be larger than what was seen."""

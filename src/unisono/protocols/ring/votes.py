@@ -51,7 +51,7 @@ class Quorums(NamedTuple):
             return True
         if any(each.has(Bits.INSIDE) for each in people.values()):
             return False
-        return all(ring.votes(people) >= ring.founders for ring in self.rings)
+        return self.are_all(people)
 
     def have_majority(self, names: Collection[str], voting: Collection[str]) -> bool:
         """A group whose size nobody knows begins with whoever is there."""
@@ -87,7 +87,7 @@ class Quorums(NamedTuple):
             return f"{said}, and more than half are needed; {WAY_ON}"
         if not any(each.has(Bits.INSIDE) for each in people.values()):
             return (
-                f"{said}, and {ring.founders} are needed to begin, since {', '.join(forgot)} may"
+                f"{said}, and {ring.size} are needed to begin, since {', '.join(forgot)} may"
                 " have a past without records (stable=); start the others"
             )
         return (
