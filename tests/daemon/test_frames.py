@@ -84,7 +84,13 @@ def test_a_view_comes_back_whole_or_as_a_change(who: list[Member], seq: int) -> 
 
 def test_the_rest_comes_back() -> None:
     assert frames.read_hello(body_of(frames.hello("a", 7))[1]) == ("a", 7)
-    assert frames.read_join(body_of(frames.join("g", True, False))[1]) == ("g", True, False)
+    assert frames.read_join(body_of(frames.join("g", True, False))[1]) == (
+        "g",
+        True,
+        False,
+        False,
+    )
+    assert frames.read_join(body_of(frames.join("g", True, True, True))[1]).fed
     told = Welcome(
         "d", Address("::1", 1), "mtp", Service.AGREED, (Service.FIFO, Service.AGREED), True, 99
     )

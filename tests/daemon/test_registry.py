@@ -86,6 +86,12 @@ def test_all_clients_of_a_lost_daemon_go_at_one_place() -> None:
     ("limits", "second", "words"),
     [
         (Limits(), joined(2, "a"), "name a is taken in group g"),
+        (
+            Limits(),
+            records.joined(2, "g", "b", 2, True, True),
+            "the group 'g' has fed=false and this member has fed=true: give fed=false, or join a"
+            " group of another name",
+        ),
         (Limits(groups_count_max=1), joined(2, "b", "h"), "its 1 groups"),
         (Limits(members_count_max=1), joined(2, "b"), "group g has its 1 members"),
         (Limits(clients_count_max=1), joined(2, "b", "h"), "its 1 clients"),
@@ -311,3 +317,13 @@ def test_who_gets_no_state_does_not_come_in() -> None:
     refusal, view = me.heard(D, records.given(key, b"too large", failed=True))
     assert isinstance(refusal, Cut) and refusal.reason == "too large"
     assert isinstance(view, Install) and view.to == (1,)
+
+
+def test_whether_a_group_is_fed_is_in_the_snapshot() -> None:
+    me = founded()
+    me.heard(D, records.joined(1, "g", "a", 1, True, True))
+    later = Registry.restored(E, me.snapshot())
+    (cut,) = later.heard(E, records.joined(1, "g", "b", 1, True, False))
+    assert isinstance(cut, Cut) and "has fed=true and this member has fed=false" in cut.reason
+    assert not [e for e in later.heard(E, records.joined(2, "g", "c", 2, True, True)) if e == cut]
+    assert [member.name for member in later.members("g")] == ["a", "c"]

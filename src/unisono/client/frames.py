@@ -187,19 +187,21 @@ class Join(NamedTuple):
     group: str
     with_state: bool
     sheds: bool
+    fed: bool = False
 
 
-def join(group: str, with_state: bool, sheds: bool) -> bytes:
-    return frame(Kind.JOIN, Writer().text(group).u8(with_state | sheds << 1).done())
+def join(group: str, with_state: bool, sheds: bool, fed: bool = False) -> bytes:
+    flags = with_state | sheds << 1 | fed << 2
+    return frame(Kind.JOIN, Writer().text(group).u8(flags).done())
 
 
 def read_join(body: memoryview) -> Join:
     reader = Reader(body)
     group, flags = _name(reader), reader.u8()
-    if flags > 3:
+    if flags > 7:
         raise BadPacket("malformed")
     reader.done()
-    return Join(group, bool(flags & 1), bool(flags & 2))
+    return Join(group, bool(flags & 1), bool(flags & 2), bool(flags & 4))
 
 
 class Submit(NamedTuple):

@@ -166,7 +166,7 @@ class LocalGroup(Group):
 
     async def _begin(self, reason: str | None) -> None:
         config = self.config
-        asks = frames.join(config.group, self._with_state, config.slow == "shed")
+        asks = frames.join(config.group, self._with_state, config.slow == "shed", config.fed)
         window = config.window_octets_max
         link = Link(self._door, self, self._name, new_incarnation(), window, asks)
         self._life = cast(Life, link)

@@ -107,7 +107,12 @@ class Intake:
             assert hello is not None
             session.group, session.sheds = asked.group, asked.sheds
             return records.joined(
-                session.number, asked.group, hello.name, hello.incarnation, asked.with_state
+                session.number,
+                asked.group,
+                hello.name,
+                hello.incarnation,
+                asked.with_state,
+                asked.fed,
             )
         if kind == Kind.LEAVE:
             return records.left(session.number)

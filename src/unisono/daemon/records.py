@@ -40,6 +40,7 @@ class Joined(NamedTuple):
     name: str
     incarnation: int
     with_state: bool
+    fed: bool
 
 
 class Left(NamedTuple):
@@ -87,9 +88,11 @@ def _front(kind: Kind, number: int) -> bytes:
     return _FRONT.pack(VERSION, kind, number)
 
 
-def joined(number: int, group: str, name: str, incarnation: int, with_state: bool) -> bytes:
+def joined(
+    number: int, group: str, name: str, incarnation: int, with_state: bool, fed: bool = False
+) -> bytes:
     writer = Writer().raw(_front(Kind.JOIN, number)).text(group).text(name)
-    return writer.incarnation(incarnation).u8(with_state).done()
+    return writer.incarnation(incarnation).u8(with_state).u8(fed).done()
 
 
 def left(number: int) -> bytes:
@@ -153,7 +156,7 @@ def read(octets: Buffer) -> Record:
     found: Record
     if kind == Kind.JOIN:
         group = reader.text()
-        found = Joined(number, group, *_named(reader), bool(reader.u8()))
+        found = Joined(number, group, *_named(reader), bool(reader.u8()), bool(reader.u8()))
     elif kind == Kind.LEAVE:
         found = Left(number)
     elif kind == Kind.GONE:

@@ -54,6 +54,7 @@ class Client:
     with_state: bool
     octets: bytes
     """The member as bytes."""
+    fed: bool = False
     ready: bool = True
     """It has the group's state, or does not want it."""
     giver: Key | None = None
@@ -216,7 +217,7 @@ class Registry:
             self.life = f"{tag_of(f'{daemon} {daemon.address} {joined.number}') >> 32:08x}"
         member = Member(joined.name, daemon.address, joined.incarnation)
         client = Client(key, member, joined.group, joined.with_state, member_octets(member))
-        client.ready = not joined.with_state
+        client.ready, client.fed = not joined.with_state, joined.fed
         self._clients[key] = client
         self._groups.setdefault(joined.group, {})[key] = client
         view = self._next_view(joined.group, (member,), (), f"{member.name} joined")
@@ -237,6 +238,12 @@ class Registry:
             return f"group {joined.group} has its {limits.members_count_max} members"
         if any(client.member.name == joined.name for client in inside.values()):
             return f"name {joined.name} is taken in group {joined.group}"
+        if any(client.fed != joined.fed for client in inside.values()):
+            its, ours = str(not joined.fed).lower(), str(joined.fed).lower()
+            return (
+                f"the group {joined.group!r} has fed={its} and this member has fed={ours}:"
+                f" give fed={its}, or join a group of another name"
+            )
         return ""
 
     def _left(self, daemon: Member, left: Left) -> list[Effect]:
@@ -341,7 +348,9 @@ class Registry:
         for inside in self._groups.values():
             for client in inside.values():
                 writer.member(client.key.daemon).u64(client.key.number).member(client.member)
-                writer.text(client.group).u8(client.with_state | client.ready << 1)
+                writer.text(client.group).u8(
+                    client.with_state | client.ready << 1 | client.fed << 2
+                )
                 writer.u64(client.asked).u8(client.giver is not None)
                 if client.giver is not None:
                     writer.member(client.giver.daemon).u64(client.giver.number)
@@ -361,6 +370,7 @@ class Registry:
             giver = Key(reader.member(), reader.u64()) if reader.u8() else None
             client = Client(key, member, group, bool(flags & 1), member_octets(member))
             client.ready, client.giver, client.asked = bool(flags & 2), giver, asked
+            client.fed = bool(flags & 4)
             found._clients[key] = found._groups.setdefault(group, {}).setdefault(key, client)
         reader.done()
         for group, inside in found._groups.items():
