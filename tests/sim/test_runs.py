@@ -108,14 +108,19 @@ def test_every_node_probes_and_everyone_delivers_the_probes() -> None:
     assert all(heard[probe] == 4 for probe in probes)
 
 
-def test_over_some_seeds_of_chaos_every_kind_of_fault_happens() -> None:
+MILD = """lost burst_lost duplicated reordered corrupted overflowed blocked block split crashed
+    amnesia paused late_timers inboxed left departed stopped congested incarnations persisted captured
+    held_back"""
+CHAOS = """held_back_long torn setback isolate flap rotate drifted jumped stood filled
+    namesakes"""
+
+
+@pytest.mark.parametrize(("faults", "seeds", "kinds"), [("mild", 30, MILD), ("chaos", 60, CHAOS)])
+def test_over_some_seeds_every_kind_of_fault_happens(faults: str, seeds: int, kinds: str) -> None:
     seen: Counter[str] = Counter()
-    for seed in range(60):
-        seen.update(run(plan(seed, options={"fragile": 1})).counts)
-    for kind in """lost burst_lost duplicated reordered corrupted overflowed blocked block split
-        crashed amnesia paused late_timers inboxed left departed stopped congested incarnations
-        persisted captured held_back held_back_long torn setback isolate flap rotate drifted jumped
-        stood filled disk_full namesakes""".split():
+    for seed in range(seeds):
+        seen.update(run(plan(seed, faults, options={"fragile": 1})).counts)
+    for kind in kinds.split():
         assert seen[kind] > 0, kind
 
 
