@@ -265,7 +265,7 @@ def test_strangers_fill_no_memory() -> None:
         bench.hear(Address("10.9.9.9", port), HELLO, HELLO * 100)
         bench.gate.ask(Address("10.9.9.8", port), 0)
     assert len(bench.gate._held) == HELD_COUNT_MAX
-    assert len(bench.gate._asked_us) == ASKED_MAX
+    assert len(bench.gate._asked_us) == len(bench.gate._expected) == ASKED_MAX
     for port in range(1, 5_000):
         bench.audience.proved(Address("10.9.9.9", port), port)
     assert len(bench.audience.everyone(0)) == GUESTS_COUNT_MAX + 1
@@ -280,3 +280,15 @@ def test_a_member_of_the_view_is_asked_before_it_is_spoken_to() -> None:
     assert len(bench.sent) == 1
     bench.hear(B, bench.answer(B))
     assert bench.audience.everyone(10 * PROVED_US) == (A, B), "and stays so while it is a member"
+
+
+def test_where_addresses_are_translated_an_answer_proves_the_address_that_was_asked() -> None:
+    """A member tells an address at which it is reached, and speaks from another."""
+    bench = Bench(A)
+    bench.audience.installed([ME, A, B], 0)
+    bench.gate.ask(B, 0)
+    answer = bench.answer(B)
+    assert bench.hear(C, answer, now_us=2 * SLOT_US) == [] and B in bench.audience.pending
+    bench.gate.ask(B, 2 * SLOT_US)
+    bench.hear(C, bench.answer(B), now_us=2 * SLOT_US)
+    assert bench.audience.everyone(2 * SLOT_US) == (A, B), "and not from where it answered"

@@ -56,6 +56,7 @@ class Gate:
         self._key = os.urandom(32) if key is None else key
         self._held: dict[Address, list[Buffer]] = {}
         self._asked_us: dict[Address, int] = {}
+        self._expected: dict[bytes, Address] = {}
 
     # -- in ---------------------------------------------------------------------------------------
 
@@ -89,15 +90,21 @@ class Gate:
             elif what == CHALLENGE:
                 self._count("net.answered")
                 self._send(source, _FORM.pack(MAGIC, ANSWER, group, cookie))
-            elif what == ANSWER and cookie in self._cookies(source, now_us):
+            elif what == ANSWER and (who := self._proved(source, cookie, now_us)) is not None:
                 self._count("net.proved")
-                self._audience.proved(source, now_us)
-                self._asked_us.pop(source, None)
-                if held := self._held.pop(source, None):
-                    heard.append((source, held))
+                self._audience.proved(who, now_us)
+                self._asked_us.pop(who, None)
+                if held := self._held.pop(who, None):
+                    heard.append((who, held))
             else:
                 self._count("drop.challenge")
         return rest
+
+    def _proved(self, source: Address, cookie: bytes, now_us: int) -> Address | None:
+        """Whose cookie it is: the sender's; or, where addresses are translated, that of one whom we
+        asked and who answers from elsewhere."""
+        asked = self._expected.pop(cookie, source)
+        return next((who for who in (source, asked) if cookie in self._cookies(who, now_us)), None)
 
     def _stop(self, source: Address, packets: Packets, now_us: int) -> None:
         """A stranger's: kept, if it is short, and challenged, if that is not longer."""
@@ -127,12 +134,15 @@ class Gate:
             if len(self._asked_us) >= ASKED_MAX:
                 return
         self._asked_us[who] = now_us
-        self._challenge(who, now_us)
+        while len(self._expected) >= ASKED_MAX:
+            del self._expected[next(iter(self._expected))]
+        self._expected[self._challenge(who, now_us)] = who
 
-    def _challenge(self, who: Address, now_us: int) -> None:
+    def _challenge(self, who: Address, now_us: int) -> bytes:
         self._count("net.challenged")
         cookie = self._cookies(who, now_us)[0]
         self._send(who, _FORM.pack(MAGIC, CHALLENGE, self._group, cookie))
+        return cookie
 
     def _cookies(self, who: Address, now_us: int) -> tuple[bytes, bytes]:
         """Of this slot of time, and of the one before."""
