@@ -84,6 +84,14 @@ def notice(service: str) -> Callable[[list[Row], random.Random], None]:
     return doctor
 
 
+def let_go_on(rows: list[Row], dice: random.Random) -> None:
+    """A view is of a part that was let go on, and has one member less."""
+    place = dice.choice(places(rows, "view"))
+    members = rows[place].members or ()
+    fewer = tuple(each for each in members if each != dice.choice(members)) or members
+    rows[place] = rows[place]._replace(changes=("parted",), members=fewer)
+
+
 def nothing_held(rows: list[Row], dice: random.Random) -> None:
     """No life holds anything at the end of a view, and one delivers nothing more."""
     rows[:] = [row._replace(number=1) if row.kind == "receipt" else row for row in rows]
@@ -148,6 +156,7 @@ DOCTORS: dict[str, Callable[[list[Row], random.Random], None]] = {
     "alter a transitional set": alter("view", stayed=("a#1", "z#9")),
     "a view in between": alter("view", kind="transitional"),
     "found anew": alter("view", changes=("founded",)),
+    "let a part go on": let_go_on,
     "a notice of stability": notice("resilient(2)"),
     "a notice for all": notice("resilient(all)"),
     "all are well": well,

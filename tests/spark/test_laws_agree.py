@@ -76,6 +76,11 @@ def odd_histories() -> list[History]:
         story("a: view 1 a b | stop expelled | view 2 b\nb: view 1 a b | view 2 b", run="too late"),
         story(far, run="far apart"),
         story(there_and_back, run="the same passage twice"),
+        story(
+            "a: view 1 a b at 0 | send | a:1@3 | crash | view 2 a b at 1\nb: view 1 a b at 0",
+            "agreed",
+            run="a view after its end, at a place before",
+        ),
         story(held_by_some, "safe", run="held by some"),
         story(circles, "agreed", run="round after round"),
         story(circles.replace("c:1 |", "c:1 | c:2 |"), "agreed", run="round and twice"),

@@ -10,6 +10,7 @@ from unisono.trace.record import Row
 
 ACTS = frozenset(("send", "deliver", "view", "transitional", "stable"))
 """Rows that only a living process writes."""
+AFTER_END = "after its end"
 
 
 def local_order(history: History) -> list[Violation]:
@@ -45,7 +46,7 @@ def _ends(life: Life) -> Iterator[tuple[str, str]]:
         over = over or row.kind in ("leave", "crash")
         inside = inside or row.kind == "view"
         if over and row.kind in ACTS:
-            yield "", f"{row.kind} after its end"
+            yield "", f"{row.kind} {AFTER_END}"
         if row.kind == "deliver":
             message = message_of(row)
             if not inside:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unisono.laws import LAWS, VIOLATIONS_MAX, Violation
+from unisono.laws.local import AFTER_END
 from unisono.laws.membership import cuts_told
 from unisono.laws.order import _same_start, cycle_told
 from unisono.laws.places import lineages
@@ -69,27 +70,30 @@ def gathered(law: str) -> Callable[[HistoryPlan, Parts], list[Violation]]:
 
 def local_order(plan: HistoryPlan, parts: Parts) -> list[Violation]:
     """What is not about a message needs to know when a life last spoke, and of each view the
-    largest place before it: rows are made up that say so."""
-    alone: list[Row] = []
+    largest place before it: rows are made up that say so, for the one and for the other."""
+    spoke: list[Row] = []
+    placed: list[Row] = []
     for life in plan.lives:
         said = Row(*plan.named, *life.name, 0, 0, "deliver", sender="", sender_incarnation=0)
         said = said._replace(number=0, service="reliable")
-        alone += [
-            said._replace(step=step, kind=kind)
-            for kind, step in (("send", life.sent_pos), ("deliver", life.heard_pos))
-            if step >= 0
-        ]
+        for kind, step in (("send", life.sent_pos), ("deliver", life.heard_pos)):
+            if step >= 0:
+                spoke.append(said._replace(step=step, kind=kind))
         # At the view's own step, and listed before it.
-        alone += [
-            said._replace(step=at.step, seq=at.place)
-            for at in life.at_views
-            if at.place != NUMBER_MIN
-        ]
-    rows = (*alone, *plan.history.rows)
+        for at in life.at_views:
+            if at.place != NUMBER_MIN:
+                placed.append(said._replace(step=at.step, seq=at.place))
     history = plan.history
-    whole = History(history.run, history.protocol, history.group, rows, history.torn)
-    found = [each for each in LAWS["local_order"].check(whole) if not each.message]
-    return together(plan, parts) + found
+    found = together(plan, parts)
+    for alone, of_ends in ((spoke, True), (placed, False)):
+        rows = (*alone, *history.rows)
+        whole = History(history.run, history.protocol, history.group, rows, history.torn)
+        found += [
+            each
+            for each in LAWS["local_order"].check(whole)
+            if not each.message and each.detail.endswith(AFTER_END) == of_ends
+        ]
+    return found
 
 
 def cut(plan: HistoryPlan, parts: Parts) -> list[Violation]:
