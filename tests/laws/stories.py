@@ -630,6 +630,15 @@ SOUND: list[Sound] = [
         b: view 1 a b c | a:1 | a:2 | view 2 a b
         c: view 1 a b c | a:1 | view 3 c parted | a:2
     """, "agreed", but="virtual_synchrony"),
+    _sound("who joined a part that was let go on comes back to the others", """
+        a: view 1 a b c founded | view 4 a b
+        b: view 1 a b c founded | view 4 a b
+        c: view 1 a b c founded | view 2 c parted | view 3 c d | stop
+        d: view 3 c d | stop
+        a: view 5 a b d#2
+        b: view 5 a b d#2
+        d#2: restart | view 5 a b d#2
+    """),
     _sound("levels mixed", """
         a: view 1 a b | send unreliable | send fifo | send agreed | a:2 | a:3@1 | b:1@2
         b: view 1 a b | a:2 | a:3@1 | send resilient(majority) | b:1@2

@@ -295,17 +295,18 @@ def one_founding(history: History) -> list[Violation]:
 
     Let life p be of a lineage (see `lineages`) that has a life of some node, of which a later
     incarnation is of another lineage that has a view with the change `founded`; and no node says
-    the same the other way round, as where a clock was set back. Let p's last view lead to no other
-    of its lineage (see `one_primary`), and no view of p have the change `parted`. If p is alive, or
-    stopped with the cause `excluded`, the law is broken. Named is p; the other is the smallest
-    life of another lineage that is such a later incarnation.
+    the same the other way round, as where a clock was set back. Let no counting view of the two
+    lineages have the change `parted`, and p's last view lead to no other of its lineage (see
+    `one_primary`). If p is alive, or stopped with the cause `excluded`, the law is broken. Named is
+    p; the other is the smallest life of another lineage that is such a later incarnation.
     """
     lineage = lineages(history)
     leads, _, installed = _succession(history)
-    later = _later_lineages(history, lineage)
+    parted = _that_tell(PARTED, history, lineage)
+    later = _later_lineages(history, lineage, _that_tell(FOUNDED, history, lineage) - parted)
     found: set[Violation] = set()
     for key, life in history.lives.items():
-        if not life.inside or any(tells(row, PARTED) for row in life.views):
+        if not life.inside or lineage[key] in parted:
             continue
         after = leads.get(life.views[-1].view, ())
         if any(lineage[installed[view]] == lineage[key] for view in after):
@@ -348,18 +349,24 @@ def _reached(view: str, leads: dict[str, set[str]]) -> set[str]:
     return reached
 
 
-def _later_lineages(history: History, lineage: dict[str, str]) -> dict[str, list[str]]:
-    """By lineage, lives of other lineages, founded ones, that are later incarnations of its nodes,
-    sorted."""
+def _that_tell(what: str, history: History, lineage: dict[str, str]) -> set[str]:
+    """Lineages that have a counting view with this change."""
+    return {
+        lineage[key]
+        for key, life in history.lives.items()
+        if any(tells(row, what) for row in own_views(life))
+    }
+
+
+def _later_lineages(
+    history: History, lineage: dict[str, str], founded: set[str]
+) -> dict[str, list[str]]:
+    """By lineage, lives of others, of those that were founded, that are later incarnations of its
+    nodes, sorted."""
     by_node: dict[str, list[Life]] = {}
     for life in history.lives.values():
         if life.inside:
             by_node.setdefault(life.node, []).append(life)
-    founded = {
-        lineage[key]
-        for key, life in history.lives.items()
-        if any(tells(row, FOUNDED) for row in own_views(life))
-    }
     later: dict[tuple[str, str], set[str]] = {}
     for lives in by_node.values():
         lives.sort(key=lambda life: life.incarnation)

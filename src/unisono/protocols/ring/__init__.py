@@ -63,6 +63,7 @@ OFFER: Final = Offer(
         "sender_in_view",
         "one_primary",
         "safe",
+        "one_founding",
         "received",
         "progress",
     ),
