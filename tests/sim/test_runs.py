@@ -109,8 +109,8 @@ def test_every_node_probes_and_everyone_delivers_the_probes() -> None:
 
 
 MILD = """lost burst_lost duplicated reordered corrupted overflowed blocked block split crashed
-    amnesia paused late_timers inboxed left departed stopped congested incarnations persisted captured
-    held_back"""
+    amnesia paused late_timers inboxed left departed stopped congested incarnations persisted
+    captured held_back"""
 CHAOS = """held_back_long torn setback isolate flap rotate drifted jumped stood filled
     namesakes"""
 
