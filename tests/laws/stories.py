@@ -726,6 +726,11 @@ SOUND: list[Sound] = [
         b: view 1 a b c | a:1
         c: view 1 a b c | a:1 | view 2 a c | a:2
     """),
+    _sound("the world kills everyone", """
+        a: view 1 a b | send | a:1 | stop suspected
+        a#2: join | crash
+        b: view 1 a b | a:1 | view 2 b | crash
+    """),
     _sound("only crashed lives of which one left first", """
         a: view 1 a b | left | crash
         b: view 1 a b | view 2 b | crash

@@ -10,6 +10,7 @@ from unisono.laws.verdict import Violation
 from unisono.trace.checks import LEVELS, VIEWS, level_of
 from unisono.trace.history import (
     ALIVE,
+    CRASHED,
     DEPARTED,
     VANISHED,
     History,
@@ -228,8 +229,9 @@ def progress(history: History) -> list[Violation]:
     - Every probe (a send row with the detail `probe`) of a life that is alive is delivered by every
       life that is alive and inside, unless it was before that life's time (see `agreement`).
     - When there are such probes, who is alive is inside.
-    - Someone is alive; unless some life vanished, or nobody was ever inside, or some life left
-      cleanly and none that was inside stopped with another cause than `stopped`.
+    - Someone is alive; unless the last life of every node crashed, or some life vanished, or nobody
+      was ever inside, or some life left cleanly and none that was inside stopped with another cause
+      than `stopped`.
     - The world did not wait for it in vain: it has told so in a `stuck` row, whose words are the
       detail.
     """
@@ -256,7 +258,9 @@ def progress(history: History) -> list[Violation]:
         row.changes for life in lives if life.inside for row in life.rows if row.kind == "leave"
     }
     left_alone = not forced - {None, (), ("stopped",)}
-    excused = VANISHED in ends or (DEPARTED in ends and left_alone)
+    last = {life.node: life for life in sorted(lives, key=lambda life: life.incarnation)}
+    killed = all(life.end == CRASHED for life in last.values())
+    excused = killed or VANISHED in ends or (DEPARTED in ends and left_alone)
     if not alive and not excused and any(life.inside for life in lives):
         found.add(Violation("progress", history.run, "", "", "", "nobody is alive at the end"))
     for life in lives:
