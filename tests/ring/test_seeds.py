@@ -50,6 +50,14 @@ def test_an_agreed_message_has_one_place(nodes: int, seed: int) -> None:
     assert run(plan).violations == ()
 
 
+@pytest.mark.parametrize(("nodes", "seed"), [(5, 3000), (7, 47), (7, 48), (7, 11), (3, 10)])
+def test_who_was_never_inside_has_nothing_to_lose(nodes: int, seed: int) -> None:
+    """A founding that never was in force, or a state that never came, kept all from beginning; and
+    what was said before a part was let go on was told to be of the view before."""
+    plan = Plan(protocol="ring", nodes=nodes, seed=seed, faults="chaos", messages=60)
+    assert run(plan).violations == ()
+
+
 def test_who_leads_instead_is_not_sent_back_to_the_ring() -> None:
     """One that had forgotten invited; one that remembered denied and invited in turn, and told the
     first that the ring went on. That one returned to it, denied the other, and so for ever."""

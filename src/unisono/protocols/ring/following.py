@@ -73,7 +73,7 @@ class Following(Election):
         bits = Bits.MEMORY * core.memory | Bits.STATE * core.entrance.wants_state
         bits |= Bits.LEAVING * core.entrance.has_quit | Bits.OVERRIDE * self.override
         bits |= Bits.VOTES * core.record.votes | Bits.IN_FORCE * core.was_in_force
-        bits |= Bits.INSIDE * core.stream.has_view
+        bits |= Bits.INSIDE * (core.stream.has_view and core.memory)
         return core.person(Code.RSP_POS, self.promised.number, bits)
 
     def take_repair(self, packet: Token, out: list[Effect]) -> None:

@@ -54,7 +54,7 @@ class Leading(Following):
         self._warned = False
         self._began_us = 0
         """When we began to invite."""
-        self._overridden = False
+        self._overridden, self._formed_us = False, 0
         """The ring was formed by the operator's word."""
 
     # -- phase 1: invite ---------------------------------------------------------------------------
@@ -345,9 +345,8 @@ class Leading(Following):
             parted,
             min(base, max(each.header.k for each in voters.values())),
         )
-        self._overridden = parted
-        self.accepted = {core.key}
-        self.rounds = 0
+        self._overridden, self._formed_us = parted, core.now_us
+        self.accepted, self.rounds = {core.key}, 0
         self._voters = voters
         self._unborn.add(version)
         core.accept(ring, out)
@@ -371,11 +370,12 @@ class Leading(Following):
         return self._core.ring.index.keys() <= self.accepted and self.may_resume(0)
 
     def may_resume(self, rounds: int = 3) -> bool:
-        """A quorum of the group before, and a majority of the group after, has accepted."""
+        """A quorum of the group before, and a majority of the group after, has accepted. After a
+        pause of ours nobody may wait for that word any more."""
         # Deviates [RNG Figure 11]: the paper waits for all on the new ring, and says nothing of one
         # that answered and died.
         core = self._core
-        if self.rounds < rounds:
+        if self.rounds < rounds or core.now_us - self._formed_us > core.parameters.waiting_us:
             return False
         voters = self._voters.items()
         accepting = {n: each for n, each in voters if each.header.sender in self.accepted}

@@ -95,6 +95,11 @@ class Parameters:
     """Where `sites` is 0: a member that failed is no longer counted after this; 0 is never."""
     members_count_max: int
 
+    @property
+    def waiting_us(self) -> int:
+        """So long does one that accepted a ring wait for the word to resume."""
+        return ROUNDS_MAX // 2 * (self.t_ref_rt_us // 2)
+
     @staticmethod
     def of(options: Mapping[str, int]) -> Parameters:
         for name, value in options.items():
