@@ -105,7 +105,8 @@ class Entrance:
         core = self._core
         taken_by = core.council.taken_by
         if taken_by is not None:
-            core.doom(f"master={core.council.rank} is {taken_by} at {taken_by.address} already")
+            who = f"{taken_by} at {taken_by.address}"
+            core.doom(f"master={core.council.rank} is {who} already", Cause.REFUSED)
             return
         waited_us = core.now_us - self._since_us
         if core.council.leads and waited_us > core.parameters.detect_us:
