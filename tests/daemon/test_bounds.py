@@ -35,6 +35,10 @@ from unisono.daemon import Bounds, Daemon, Limits, records
 pytestmark = pytest.mark.real
 
 KILO = b"x" * 1000
+LIKE_A_DAEMON = {
+    "message_octets_max": (64 << 20) + frames.SLACK_OCTETS + records.HEAD_OCTETS_MAX,
+}
+"""What a member must have to be let into a ring of daemons."""
 
 
 class Raw:
@@ -317,7 +321,7 @@ def test_doors_are_checked() -> None:
 def test_a_foreign_word_in_the_ring_disturbs_nobody() -> None:
     async def story(place: Path) -> None:
         port = free_port()
-        state: Any = {"snapshot": lambda: b"", "restore": lambda octets: None}
+        state: Any = {"snapshot": lambda: b"", "restore": lambda octets: None, **LIKE_A_DAEMON}
         async with (
             daemon(place, 0, port) as one,
             joining(place, "a") as a,
@@ -347,7 +351,7 @@ def test_a_ring_that_is_lost_for_good_ends_the_daemon_with_the_reason() -> None:
 def test_a_state_of_another_version_is_told() -> None:
     async def story(place: Path) -> None:
         port = free_port()
-        state: Any = {"snapshot": lambda: b"?!", "restore": lambda octets: None}
+        state: Any = {"snapshot": lambda: b"?!", "restore": lambda octets: None, **LIKE_A_DAEMON}
         first = unisono.join("ring", protocol=RING, name="x", port=port, **role(0), **state)
         async with first as x:
             giving = asyncio.create_task(_drained(x))
