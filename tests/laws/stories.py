@@ -336,6 +336,20 @@ DOCTORED: list[Doctored] = [
         b: view 1 a b | a:1 | view 2 a b c | a:2
         c: view 2 a b c cut a:2 b:0 | crash
     """),
+    _doctored("cut", "one that comes along is spared what it never had", """
+        a: view 1 a b at 0 | send | a:1@1 | view 2 a b at 1 | send | a:2@2
+        b: view 1 a b at 0 | view 2 a b at 1 cut a:1 | a:2@2
+    """, "agreed"),
+    _doctored("cut", "survivors are spared what one that crashed had delivered as safe", """
+        a: view 1 a b c at 0 | send | send | a:1@1 | a:2@2 | crash
+        b: view 1 a b c at 0 | a:1@1 | view 2 b c at 2 cut a:2
+        c: view 1 a b c at 0 | a:1@1 | view 2 b c at 2 cut a:2
+    """, "safe"),
+    _doctored("cut", "one of a transitional set is spared what another delivered on the way", """
+        a: view 1 a b c | send | crash
+        b: view 1 a b c | a:1 | view 2 b c stayed b c
+        c: view 1 a b c | view 2 b c cut a:1 stayed b c
+    """),
     _doctored("same_view", "delivered in one view here, in another there", """
         a: view 1 a b | send | a:1 | view 2 a b
         b: view 1 a b | view 2 a b | a:1

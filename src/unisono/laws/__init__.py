@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from unisono.errors import Misuse
+from unisono.laws.cuts import cut
 from unisono.laws.delivery import agreement, no_creation, no_duplication, progress, safe, validity
 from unisono.laws.holding import received, stable
 from unisono.laws.local import local_order
 from unisono.laws.membership import (
     accuracy,
-    cut,
     one_founding,
     one_primary,
     same_view,

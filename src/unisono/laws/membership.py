@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
 
-from unisono.laws.order import numbers_known
 from unisono.laws.places import FOUNDED, PARTED, lineages, own_views, tells
 from unisono.laws.verdict import Violation
 from unisono.trace.checks import LEVELS, level_of
 from unisono.trace.history import (
     ALIVE,
     STOPPED,
-    VANISHED,
     History,
     Life,
-    cut_of,
     message_of,
-    number_of,
     sender_of,
 )
 from unisono.trace.record import Row
@@ -126,95 +120,6 @@ def sender_in_view(history: History) -> list[Violation]:
             if row.kind == "deliver" and sender_of(row) not in (view.members or ())
         }
     )
-
-
-def cut(history: History) -> list[Violation]:
-    """Who comes is spared no message that the others had not delivered before it came.
-
-    Let a view V of life q say in its cut that the messages of sender s up to N were before their
-    time, let *had* be the largest number of s that q delivered before V, and n the largest number
-    above had, and not above N, of a reliable message of s that is known from any send or deliver
-    row. Let p be another life that installed V, and does not name s in its own cut there. The
-    largest number of s that p had delivered before V, or that a cut of p before V says, is at least
-    n: else `spared up to N in view V; delivered there up to M`. Named are q, the message n of s,
-    and the smallest such p. When s has sent rows, did not vanish, and sent none with a number as
-    large as N: `spared up to N in view V; never sent`, with s as the other and no message.
-    """
-    known = numbers_known(history, RELIABLE)
-
-    def floor(sender: str, upto: int) -> int:
-        numbers = known.get(sender, [])
-        at = bisect_right(numbers, upto)
-        return numbers[at - 1] if at else 0
-
-    lives = history.lives.items()
-    heard = {key: list(_heard_at_views(life)) for key, life in lives}
-    last = {key: max(map(number_of, life.sends)) for key, life in lives if life.sends}
-    return cuts_told(history, heard, last, floor)
-
-
-def _heard_at_views(life: Life) -> Iterator[dict[str, int]]:
-    """Before each view, by sender, the largest number delivered."""
-    heard: dict[str, int] = {}
-    for row in life.told:
-        if row.kind == "view":
-            yield dict(heard)
-        elif row.kind == "deliver":
-            heard[sender_of(row)] = max(number_of(row), heard.get(sender_of(row), 0))
-
-
-def cuts_told(
-    history: History,
-    heard: Mapping[str, Sequence[Mapping[str, int]]],
-    last: Mapping[str, int],
-    floor: Callable[[str, int], int],
-) -> list[Violation]:
-    """The law, for who knows this of the messages: by life, for each of its views, the largest
-    number of each sender delivered before; by life the largest number sent; the largest number
-    known of a sender that is not above another, 0 for none."""
-    at_view: dict[str, dict[str, _AtView]] = {}
-    for key, life in history.lives.items():
-        spared: dict[str, int] = {}
-        for row, mine in zip(life.views, heard[key], strict=True):
-            cuts = cut_of(row.detail)
-            had = {each: max(mine.get(each, 0), spared.get(each, 0)) for each in {*mine, *spared}}
-            at_view.setdefault(row.view, {}).setdefault(key, _AtView(had, cuts))
-            for sender, upto in cuts.items():
-                spared[sender] = max(upto, spared.get(sender, 0))
-    found: set[Violation] = set()
-    for view, by_life in at_view.items():
-        for key, (had, cuts) in by_life.items():
-            for sender, upto in cuts.items():
-                told = f"spared up to {upto} in view {view}"
-                source = history.lives.get(sender)
-                if source is not None and source.end != VANISHED and upto > last.get(sender, upto):
-                    detail = f"{told}; never sent"
-                    found.add(Violation("cut", history.run, key, "", sender, detail))
-                number = floor(sender, upto)
-                other = _behind(key, sender, number, by_life)
-                if number > had.get(sender, 0) and other:
-                    detail = f"{told}; delivered there up to {by_life[other].had.get(sender, 0)}"
-                    message = f"{sender}:{number}"
-                    found.add(Violation("cut", history.run, key, message, other, detail))
-    return sorted(found)
-
-
-class _AtView(NamedTuple):
-    """A life when it installs a view."""
-
-    had: dict[str, int]
-    """By sender, the largest number delivered or cut off before."""
-    cuts: dict[str, int]
-
-
-def _behind(key: str, sender: str, number: int, by_life: Mapping[str, _AtView]) -> str:
-    """The smallest other life that had not delivered so far, and is not spared it; or nobody."""
-    others = (
-        other
-        for other, at in by_life.items()
-        if other != key and sender not in at.cuts and at.had.get(sender, 0) < number
-    )
-    return min(others, default="")
 
 
 def transitional_set(history: History) -> list[Violation]:

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unisono.laws import LAWS, VIOLATIONS_MAX, Violation
+from unisono.laws.cuts import cuts_told
 from unisono.laws.local import AFTER_END
-from unisono.laws.membership import cuts_told
 from unisono.laws.order import _same_start, cycle_told
 from unisono.laws.places import lineages
 from unisono.spark.laws import places
