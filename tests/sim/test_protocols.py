@@ -9,6 +9,8 @@ import pytest
 from unisono.protocols import offer, offers
 from unisono.sim import PROFILES, campaign
 from unisono.sim.campaign import Summary
+from unisono.sim.plan import Plan
+from unisono.sim.run import run
 
 SOAK_SEEDS = int(os.environ.get("UNISONO_SEEDS") or 3000)
 SOAK_ONLY = os.environ.get("UNISONO_PROTOCOL")
@@ -33,6 +35,16 @@ def test_what_is_drawn_of_the_options_exists(protocol: str) -> None:
     found = offer(protocol)
     assert found.swarm.keys() <= found.options.keys()
     assert all(found.swarm.values()), "an option that is varied has something to choose from"
+
+
+def test_chaos_tears_what_a_protocol_writes() -> None:
+    """The ring only ever writes checkpoints."""
+    torn = 0
+    for seed in (17, 53, 159):
+        outcome = run(Plan(protocol="ring", nodes=3, seed=seed, faults="chaos", messages=30))
+        assert outcome.violations == (), outcome.replay
+        torn += outcome.counts["torn"]
+    assert torn > 2
 
 
 @pytest.mark.soak

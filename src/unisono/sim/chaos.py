@@ -12,7 +12,17 @@ from typing import Final, TypeAlias
 
 from unisono.core import Offer
 from unisono.model import Resilient, Service, ServiceLevel
-from unisono.sim.plan import AIMED, EFFECTS, SECOND_US, FaultEvent, Link, Plan, Weather, dice
+from unisono.sim.plan import (
+    AIMED,
+    EFFECTS,
+    SECOND_US,
+    WRITES,
+    FaultEvent,
+    Link,
+    Plan,
+    Weather,
+    dice,
+)
 
 CHANCES: Final = {
     "services": 0.7,
@@ -130,11 +140,11 @@ def _for_us(fault_us: int, roll: Random) -> int:
 def _at_effect(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Drawn:
     events = []
     for _ in range(wild(roll, 1, 8)):
-        effect = roll.choice((*EFFECTS, "Persist"))
+        effect = roll.choice((*EFFECTS, "Checkpoint"))
         point = f"{roll.choice(('before', 'after'))} {effect}"
         kind = roll.choice(AIMS)
-        if effect == "Persist" and roll.random() < 0.3:
-            kind, point = "torn", "after Persist"
+        if effect in WRITES and roll.random() < 0.5:
+            kind, point = "torn", f"after {effect}"
         at_us, for_us = roll.randrange(fault_us), _for_us(fault_us, roll)
         nth = wild(roll, 1, 32 if effect in ("Send", "Arm", "Deliver") else 3)
         who = _some(plan.nodes, roll)

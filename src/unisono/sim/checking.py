@@ -12,6 +12,7 @@ from unisono.sim.plan import (
     NODES_MAX,
     PROFILES,
     SECOND_US,
+    WRITES,
     FaultEvent,
     Link,
     Plan,
@@ -87,8 +88,9 @@ def _check_event(event: FaultEvent, nodes: int) -> None:
         raise Misuse(f"{where} cannot wait for a view, an arrow or an effect: {', '.join(AIMED)}")
     if sum(map(bool, (event.at_view, event.at_arrow, event.at_effect))) > 1 or event.nth < 1:
         raise Misuse(f"{where}: aim at one view, arrow or effect, and at the first or a later one")
-    if kind == "torn" and event.at_effect not in ("after Persist", "after Checkpoint"):
-        raise Misuse(f"{where}: only a write can be torn: aim it with at_effect 'after Persist'")
+    torn_at = tuple(f"after {write}" for write in WRITES)
+    if kind == "torn" and event.at_effect not in torn_at:
+        raise Misuse(f"{where}: only a write can be torn: at_effect must be {' or '.join(torn_at)}")
     if event.at_effect and event.at_effect not in POINTS:
         raise Misuse(f"{where}: at_effect must be one of {', '.join(POINTS)}")
     _check_nodes(where, (*event.nodes, *event.to), nodes)

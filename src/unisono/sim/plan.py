@@ -45,7 +45,10 @@ KINDS: Final = {
 AIMED: Final = ("crash", "amnesia", "torn", "setback", "pause", "isolate")
 """Kinds that may wait for a view, an arrow or an effect."""
 
-EFFECTS: Final = ("Send", "Arm", "Deliver", "Install", "Persist", "Checkpoint", "Stabilize")
+WRITES: Final = ("Persist", "Checkpoint")
+"""Effects that write to stable storage: only these can be torn."""
+
+EFFECTS: Final = ("Send", "Arm", "Deliver", "Install", *WRITES, "Stabilize")
 """Effects at which a fault may strike: before one, or after it."""
 
 SinkMaker: TypeAlias = Callable[[Member], Sink]
