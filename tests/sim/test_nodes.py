@@ -30,6 +30,7 @@ from unisono.core import (
 )
 from unisono.model import Address, Member, Message, Service, View
 from unisono.sim.application import Memory
+from unisono.sim.clocks import Watch
 from unisono.sim.plan import Clock, FaultEvent, Link, Plan, Weather
 from unisono.sim.world import World
 
@@ -174,10 +175,10 @@ def test_clocks_drift_in_what_a_core_sees_and_in_its_timers(lives: list[Diary]) 
 
 def test_a_clock_has_reached_what_it_was_asked_for() -> None:
     for ppm in (-20_000, -1, 0, 3, 999, 20_000):
-        clock = Clock(ppm, 12_345)
+        watch = Watch(Clock(ppm, 12_345))
         for local in range(20_000, 3_000_000, 77_777):
-            at = clock.world(local)
-            assert clock.local(at) >= local > clock.local(at - 1)
+            at = watch.world(local)
+            assert watch.local(at) >= local > watch.local(at - 1)
 
 
 def test_a_slow_application_is_told_to_the_core(lives: list[Diary]) -> None:

@@ -19,9 +19,10 @@ class Holdings:
         self._lives = history.lives
         self.marks: dict[str, dict[str, dict[str, int]]] = {}
         """By life, regular view and sender, the number up to which all was there at its end."""
-        self._had = {
+        self.had = {
             key: set(map(message_of, life.deliveries)) for key, life in self._lives.items()
         }
+        """By life, the messages that it delivered."""
         self.told = False
         """Whether the history has receipts at all; those of before have none."""
         for key, life in self._lives.items():
@@ -45,7 +46,7 @@ class Holdings:
         it tells what it held then, and never delivered it. What it does not owe it need not have.
         """
         life = self._lives.get(key)
-        if life is None or view not in self.marks[key] or message_of(message) in self._had[key]:
+        if life is None or view not in self.marks[key] or message_of(message) in self.had[key]:
             return False
         sender, number = sender_of(message), number_of(message)
         return life.owes(sender, number) and self.marks[key][view].get(sender, 0) < number
@@ -53,7 +54,7 @@ class Holdings:
     def never_had(self, key: str, message: Row) -> bool:
         """Whether it is known that a life never had it: it tells what it held in all its views."""
         life = self._lives.get(key)
-        if life is None or message_of(message) in self._had[key]:
+        if life is None or message_of(message) in self.had[key]:
             return False
         if {row.view for row in life.views} != self.marks[key].keys():
             return False
@@ -132,16 +133,12 @@ def stable(history: History) -> list[Violation]:
                     detail = f"{holder} does not hold it"
                     found.add(Violation("stable", history.run, key, message, holder, detail))
                 other = history.lives.get(holder)
-                if other is None or not other.correct or message in _delivered(other):
+                if other is None or not other.correct or message in holdings.had[holder]:
                     continue
                 if other.owes(sender_of(row), number_of(row)):
                     detail = "a holder lost it"
                     found.add(Violation("stable", history.run, key, message, holder, detail))
     return sorted(found)
-
-
-def _delivered(life: Life) -> set[str]:
-    return set(map(message_of, life.deliveries))
 
 
 def _wanted(service: str, count: int) -> int:

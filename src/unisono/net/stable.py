@@ -264,8 +264,7 @@ def _sound_end(file: BinaryIO, former: bool, path: str) -> int:
     if _has_sound_entry(file.read()):
         raise Misuse(
             f"stable file {path!r} is damaged at octet {end}, before records that are sound:"
-            " restore it from a copy; or remove it, and the member comes back as one that"
-            " remembers nothing"
+            " restore it from a copy; or join without stable=, as one that remembers nothing"
         )
     return end if former or size >= len(MAGIC) else 0
 

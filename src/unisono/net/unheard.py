@@ -26,8 +26,9 @@ class Unheard:
 
     def begin(self, me: Member) -> None:
         """A life begins; its first message will have the number 1."""
-        self.__init__()  # type: ignore[misc]
-        self._me = me
+        self._me, self.place = me, None
+        self._said.clear()
+        self._number = self._own = 0
 
     def said(self, messages: Sequence[bytes]) -> None:
         self._number += len(messages)

@@ -161,13 +161,6 @@ class Clock:
     ppm: int = 0
     offset_us: int = 0
 
-    def local(self, world_us: int) -> int:
-        return world_us + self.offset_us + world_us * self.ppm // 1_000_000
-
-    def world(self, local_us: int) -> int:
-        """The first world time at which the clock shows at least this."""
-        return -(-(local_us - self.offset_us) * 1_000_000 // (1_000_000 + self.ppm))
-
 
 TRUE: Final = Clock()
 
