@@ -189,7 +189,9 @@ def test_damage_before_sound_records_is_refused_and_says_what_to_do(
         bad = bytearray(whole)
         bad[at] ^= 0xFF
         path.write_bytes(bad)
-        with pytest.raises(Misuse, match=r"damaged at octet \d+.*restore it .*; or remove it"):
+        with pytest.raises(
+            Misuse, match=r"damaged at octet \d+.*restore it .*; or join without stable="
+        ):
             StableFile(path)
         assert path.read_bytes() == bad, "and it is not changed"
 

@@ -19,9 +19,7 @@ class Holdings:
         self._lives = history.lives
         self.marks: dict[str, dict[str, dict[str, int]]] = {}
         """By life, regular view and sender, the number up to which all was there at its end."""
-        self.had = {
-            key: set(map(message_of, life.deliveries)) for key, life in self._lives.items()
-        }
+        self.had = {key: set(map(message_of, life.deliveries)) for key, life in self._lives.items()}
         """By life, the messages that it delivered."""
         self.told = False
         """Whether the history has receipts at all; those of before have none."""

@@ -127,7 +127,7 @@ def transitional_set(history: History) -> list[Violation]:
 
     Let life p install W right after V, and its row of W have a transitional set T (`stayed`).
     - `not in its own`: p is not in T.
-    - `not of both views`: q is in T, and not a member of both V and W (of p's rows); q is the other.
+    - `not of both views`: q is in T, and not a member of both V and W (p's rows); q is the other.
     - `came from X`: q is in T, installed W, and right before it another view X than V (or none).
     - `not the same there`: q is in T, and p is not in the transitional set that q's row of W has.
     Each life and view counts once, at its first installation; a first view has no V, and only the
