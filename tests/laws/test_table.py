@@ -1,4 +1,5 @@
-"""docs/LAWS.md says what is so: each law, who claims it, and each property of the literature."""
+"""What the documents say of the laws is so: LAWS.md of who claims each and of the literature, and
+README.md of who keeps each guarantee."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ import pytest
 from unisono.laws import LAWS
 from unisono.protocols import offers
 
-TEXT = (Path(__file__).parents[2] / "docs" / "LAWS.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "docs" / "LAWS.md").read_text(encoding="utf-8")
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
     for line in TEXT.replace(" |\n", " | \n").splitlines()
@@ -52,3 +54,20 @@ def test_each_property_of_the_literature_stands_beside_a_law_or_a_reason(name: s
 def test_every_law_is_named_beside_the_literature_or_explained() -> None:
     after = TEXT.partition("Nobody claims")[2]
     assert {law for law in LAWS if f"`{law}`" not in after} == set()
+
+
+def test_the_readme_says_of_each_law_that_is_claimed_who_keeps_it() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    start = next(at for at, line in enumerate(lines) if line.startswith("| guarantee |"))
+    shown: set[str] = set()
+    columns = re.findall(r"`(\w+)`", lines[start])
+    for line in lines[start + 2 :]:
+        if not line:
+            break
+        _, _, cited, *cells, _ = line.split("|")
+        laws = set(re.findall(r"`(\w+)`", cited))
+        for column, cell in zip(columns, cells, strict=True):
+            claimed = laws <= set(offers()[column].laws)
+            assert cell.strip() == ("kept" if claimed else "not claimed"), (line, column)
+        shown |= laws
+    assert shown == {law for offer in offers().values() for law in offer.laws}
