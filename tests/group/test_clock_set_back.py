@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable
 from functools import partial
@@ -14,6 +15,9 @@ import pytest
 import unisono
 from tests.net.ear import free_port
 from unisono.net import identity
+from unisono.protocols.ring.codes import Code
+from unisono.protocols.ring.packets import HEADER_OCTETS, PROTOCOL, Person, read
+from unisono.wire import INCARNATION_MAX, Writer, seal, unseal
 
 pytestmark = pytest.mark.real
 
@@ -78,3 +82,38 @@ def test_with_a_stable_file_the_next_life_is_higher_from_the_start(
         assert numbers == sorted(set(numbers))
 
     asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_forged_word_of_a_later_life_does_not_use_up_the_numbers(tmp_path: Path) -> None:
+    """One packet said that the highest number is taken: the member hung, and so would any other
+    life of its process; a little lower, its stable file kept it out for good."""
+    path = tmp_path / "b"
+
+    async def story() -> None:
+        port, own = free_port(), free_port()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as liar:
+            liar.bind(("127.0.0.1", port))
+            liar.setblocking(False)
+            common: dict[str, Any] = {"protocol": "ring", "peers": [f"127.0.0.1:{port}"]}
+            common |= {"bind": f"127.0.0.1:{own}", "stable": str(path), "join_s": 15}
+            joining = asyncio.ensure_future(unisono.join("g", name="b", **common))
+            loop, told = asyncio.get_running_loop(), 0
+            while told < 2 and not joining.done():
+                packet, source = await loop.sock_recvfrom(liar, 65536)
+                envelope = unseal(packet, PROTOCOL, int.from_bytes(packet[6:14], "big"))
+                said = read(envelope.kind, envelope.life, envelope.body)
+                if isinstance(said, Person):
+                    body = Writer().text("later").member(said.member)
+                    known = INCARNATION_MAX - (told << 21)
+                    octets = body.incarnation(known).done()
+                    header = said.header._replace(sender=1, origin=1)
+                    whole = header.octets(HEADER_OCTETS + len(octets)) + octets
+                    tag = int.from_bytes(packet[6:14], "big")
+                    liar.sendto(seal(PROTOCOL, Code.STALE, tag, envelope.life, whole), source)
+                    told += 1
+            b = await joining
+            assert b.members == (b.me,)
+            assert b.me.incarnation < identity.TOLD_MAX
+            await b.leave()
+
+    asyncio.run(story())

@@ -6,9 +6,17 @@ import time
 
 import pytest
 
+from unisono.errors import Misuse
 from unisono.model import shortened
 from unisono.net import identity
-from unisono.net.identity import EPOCH_MS, RANDOM_BITS, new_incarnation
+from unisono.net.identity import (
+    EPOCH_MS,
+    INCARNATION_MAX,
+    RANDOM_BITS,
+    TOLD_MAX,
+    believed,
+    new_incarnation,
+)
 
 NOW_NS = (EPOCH_MS + 29_000_000_000) * 1_000_000
 
@@ -18,6 +26,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._patch = monkeypatch
+        self._patch.setattr(identity, "_last_incarnation", 0)  # And back, when the test is over.
         self.set(NOW_NS)
 
     def set(self, at_ns: int) -> None:
@@ -75,3 +84,17 @@ def test_long_numbers_are_short_for_people() -> None:
     assert shortened("a#1 and b#2, message c#3:4; #12345678901 of it") == (
         f"a#1 and b#2, message c#3:4; #{12345678901 & 0xFFFFF:05x} of it"
     )
+
+
+def test_the_highest_number_of_all_is_no_reason_to_end_the_others(clock: Clock) -> None:
+    """A number above the last raises what callers expect, and the next life is not spoiled."""
+    first = clock.new_process()
+    with pytest.raises(Misuse, match="no higher one is left"):
+        new_incarnation(above=INCARNATION_MAX)
+    assert first < new_incarnation() < first + (2 << RANDOM_BITS)
+
+
+def test_nobody_is_believed_who_tells_of_the_last_number(clock: Clock) -> None:
+    later = clock.new_process()
+    assert believed(later) == later
+    assert believed(TOLD_MAX + 1) == 0 == believed(INCARNATION_MAX)

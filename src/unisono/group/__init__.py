@@ -24,7 +24,7 @@ from unisono.group.returning import Returning
 from unisono.group.traced import Traced
 from unisono.model import Buffer, Member, ServiceLevel, View
 from unisono.net import where
-from unisono.net.identity import default_name, new_incarnation
+from unisono.net.identity import believed, default_name, new_incarnation
 from unisono.net.life import RECORDS_COUNT_MAX, Life
 from unisono.net.speaker import Full, Speaker
 from unisono.net.stable import StableFile
@@ -366,7 +366,7 @@ class Group(Feeding):
         if self._life is not None:
             self._past.update(self._life.counts())
             self._life.counted = True
-            self._known = max(self._known, self._life.driver.known)
+            self._known = max(self._known, believed(self._life.driver.known))
         leaving = self._departed is not None
         if reason and self._view is None and f"name {self._name} is taken" in reason:
             reason += ": give another name="
