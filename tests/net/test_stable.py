@@ -100,6 +100,42 @@ def test_a_checkpoint_replaces_all_before_it(tmp_path: Path) -> None:
     again.close()
 
 
+def test_a_file_that_was_removed_is_no_file_that_never_was(tmp_path: Path) -> None:
+    """Its member would count as one that never had a past, and vote against what it forgot."""
+    path = tmp_path / "stable"
+    for _ in range(2):
+        store = StableFile(path)
+        assert list(store.pieces()) == []
+        store.begin(7)
+        store.close()
+    path.unlink()
+    for number in (0, 8):  # It stays so until there is a record.
+        store = StableFile(path)
+        assert store.incarnation == number
+        assert list(store.pieces()) == [(b"",)]
+        store.begin(8)
+        store.close()
+    store = StableFile(path)
+    store.replace(b"record")
+    store.close()
+    assert records_of(path) == [b"record"]
+
+
+def test_a_link_stays_one_and_its_file_has_one_lock(tmp_path: Path) -> None:
+    """A checkpoint put a file in place of the link, and left the one on the good disk behind."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    for name in ("one", "two"):
+        (tmp_path / name).symlink_to(disk / "stable")
+    store = StableFile(tmp_path / "one")
+    with pytest.raises(Misuse, match="in use"):
+        StableFile(tmp_path / "two")
+    store.replace(b"record")
+    store.close()
+    assert (tmp_path / "one").is_symlink()
+    assert records_of(disk / "stable") == [b"record"]
+
+
 def test_the_last_incarnation_is_kept(tmp_path: Path) -> None:
     for number in (5, (1 << 63) - 1, 3):
         store = StableFile(tmp_path / "stable")

@@ -184,10 +184,11 @@ def test_a_ring_that_cannot_have_been_in_force_does_not_stop_the_older_one() -> 
     lawful(room)
 
 
-def test_records_that_cannot_be_read_are_no_records() -> None:
+@pytest.mark.parametrize("record", [b"torn", b""], ids=["torn", "of a file that was removed"])
+def test_records_that_cannot_be_read_are_no_records(record: bytes) -> None:
     room = on_one_ring("a", "b", "c", durable=True)
     room.obey("crash c")
-    room.actors["c"].records[:] = [b"torn"]
+    room.actors["c"].records[:] = [record]
     room.obey("join c")
     assert not site(room, "c").record.votes
     gather(room, "a", "b", "c")

@@ -62,13 +62,16 @@ class StableFile:
     def __init__(
         self, path: str | Path, octets_max: int = OCTETS_MAX, disk: Disk | None = None
     ) -> None:
-        self._path = Path(path)
+        self._path = Path(os.path.realpath(path))
+        """Where a link leads: a checkpoint puts a new file there, not in place of the link."""
         self._beside = self._path.with_name(self._path.name + ".new")
         self._octets_max = octets_max
         self._disk = disk or Disk()
         self._handle = self._lock = -1
         self._octets = 0
         """How long the file is: whole entries."""
+        self._removed = False
+        """It has been here before, as its lock shows."""
         self._failure: StorageFailed | None = None
         """What has failed once is not written to again."""
         self.incarnation = 0
@@ -88,7 +91,10 @@ class StableFile:
 
     def _take(self) -> None:
         """The lock is beside the file, which a checkpoint replaces."""
-        self._lock = os.open(self._path.with_name(self._path.name + ".lock"), _FLAGS, 0o644)
+        beside = self._path.with_name(self._path.name + ".lock")
+        begun = self._path.exists() and self._path.stat().st_size > 0
+        self._removed = beside.exists() and not begun
+        self._lock = os.open(beside, _FLAGS, 0o644)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -105,8 +111,9 @@ class StableFile:
             kept = list(_former_records(file)) if former else []
             end = _sound_end(file, former, str(self._path))
         if former or not end:
-            # Of a file that was never begun there is nothing to lose.
-            self._rewrite([(_RECORD, record) for record in kept])
+            # Of a file that was never begun there is nothing to lose. Of one that was removed there
+            # was: the empty record, which no protocol can read, says so.
+            self._rewrite([(_RECORD, record) for record in ([b""] if self._removed else kept)])
             return
         if end < os.fstat(self._handle).st_size:
             os.ftruncate(self._handle, end)
