@@ -642,7 +642,7 @@ SOUND: list[Sound] = [
     _sound("a part that was let go on delivers what is left of the last view", """
         a: view 1 a b c | send | a:1 | send | a:2 | view 2 a b
         b: view 1 a b c | a:1 | a:2 | view 2 a b
-        c: view 1 a b c | a:1 | view 3 c parted | a:2
+        c: view 1 a b c | a:1 | transitional 3t c | a:2 | view 3 c parted
     """, "agreed", but="virtual_synchrony"),
     _sound("who joined a part that was let go on comes back to the others", """
         a: view 1 a b c founded | view 4 a b

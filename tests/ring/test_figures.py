@@ -312,7 +312,7 @@ RARE: dict[str, Callable[[Room], str]] = {
     "coordinator: W_REF --REF_INV_BC[it_is_worthier]/yield_as_coordinator--> INIT": (
         an_invitation_of_one_with_a_later_ring
     ),
-    "reformation: W_TR --TOKEN_BC[a_later_ring_goes_on]/escape--> INIT": (
+    "reformation: W_TR --TOKEN_BC[it_is_beyond_my_promise]/escape--> INIT": (
         a_later_ring_than_the_one_promised
     ),
     f"reformation: INIT --RESUME{AFTER_ALL}": the_word_after_all(Code.RESUME),

@@ -58,6 +58,13 @@ def test_who_was_never_inside_has_nothing_to_lose(nodes: int, seed: int) -> None
     assert run(plan).violations == ()
 
 
+def test_a_late_turn_does_not_keep_one_from_joining() -> None:
+    """It had promised the ring that would let it in, heard a turn of the one before, and asked
+    again; the others formed the ring, and left it out when it did not answer."""
+    plan = Plan(protocol="ring", nodes=3, seed=3115, faults="chaos", messages=60)
+    assert run(plan).violations == ()
+
+
 def test_who_leads_instead_is_not_sent_back_to_the_ring() -> None:
     """One that had forgotten invited; one that remembered denied and invited in turn, and told the
     first that the ring went on. That one returned to it, denied the other, and so for ever."""

@@ -23,23 +23,13 @@ EXCLUDED = "excluded"
 
 
 def _in_views(life: Life) -> Iterator[tuple[Row, Row]]:
-    """Its sends and deliveries, each with its last regular view before; none before the first.
-
-    What a part that was let go on delivers of those who are no longer with it is left from the view
-    before: in a view with the change `parted`, a delivery of a sender that is not in it, but in the
-    one before, counts as of that one.
-    """
-    before: Row | None = None
+    """Its sends and deliveries, each with its last regular view before; none before the first."""
     view: Row | None = None
     for row in life.told:
         if row.kind == "view":
-            before, view = view, row
+            view = row
         elif view is not None:
-            left = before is not None and row.kind == "deliver" and tells(view, PARTED)
-            if left and before is not None and sender_of(row) not in (view.members or ()):
-                yield row, before if sender_of(row) in (before.members or ()) else view
-            else:
-                yield row, view
+            yield row, view
 
 
 def same_view(history: History) -> list[Violation]:
@@ -47,9 +37,8 @@ def same_view(history: History) -> list[Violation]:
 
     Of each life that delivered a reliable message m in a view, its first such delivery counts, and
     the view is the last regular one before it, by step: `in view V here, W there`, where W is the
-    view at the smallest life that delivered m so, which is the other. (In a view with the change
-    `parted`, a message of a sender that is not in it, but in the life's view before, is left from
-    that one, and counts as delivered there; also in the two laws that follow.)
+    view at the smallest life that delivered m so, which is the other. What is delivered in a
+    transitional view counts as of the view that it ends.
     """
     first: dict[str, tuple[str, str]] = {}
     found: set[Violation] = set()

@@ -104,7 +104,7 @@ def verdict_on(world: World, history: History) -> tuple[dict[str, str], tuple[Vi
     """The laws' judgement of the trace, together with what the world itself saw break."""
     from unisono.laws import Violation, judge
 
-    claimed = world.offer.laws
+    claimed = (*world.offer.laws, *world.offer.laws_given(world.options_of(0)))
     # Where nobody is to go on, nobody is asked to.
     asked = bool(world.recovery.going_on)
     verdict = judge(history, [law for law in claimed if law != "progress" or asked])

@@ -28,6 +28,11 @@ def goes_on(part: Sequence[Mapping[str, int]], forgetful: bool) -> bool:
     return len(part) >= max(map(quorum, part)) and not forgetful
 
 
+def laws_given(options: Mapping[str, int]) -> tuple[str, ...]:
+    """A group of unknown size begins with whoever is there, and so may begin twice."""
+    return ("one_founding",) if options.get("sites", 0) else ()
+
+
 def advice(options: Mapping[str, int]) -> str:
     """A group whose size is known begins with its majority, or with all if they keep no records."""
     sites = options.get("sites", 0)
@@ -63,7 +68,6 @@ OFFER: Final = Offer(
         "sender_in_view",
         "one_primary",
         "safe",
-        "one_founding",
         "received",
         "progress",
     ),
@@ -80,4 +84,5 @@ OFFER: Final = Offer(
     appoint=appoint,
     quorum=quorum,
     advice=advice,
+    laws_given=laws_given,
 )

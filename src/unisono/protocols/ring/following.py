@@ -209,6 +209,11 @@ class Following(Election):
             return version > core.version and (core.ring.trunk > NO_VERSION or not core.in_force)
         return (version, version) > core.rank
 
+    def is_beyond_promise(self, packet: Token) -> bool:
+        """What was promised will not come: that ring, or a later one, goes on. A turn of an earlier
+        one is only late: whoever has yet to join would run from the ring that lets it in."""
+        return self.is_later(packet) and packet.header.version >= self.promised
+
     def told(self, packet: Told) -> None:
         core = self._core
         if packet.member != core.me:

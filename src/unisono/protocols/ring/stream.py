@@ -59,35 +59,40 @@ class Stream:
         failed = [member for member in left if member in absent]
         cut = tuple((seat.member, seat.local) for seat in known if seat.local)
         changes = changes_of(self._me, joined, went, failed, first and not ring.place)
-        at, place = self._border(ring)
         view = View(
             members,
             id=str(ring.version),
             joined=joined,
             left=left,
-            seq=place,
+            seq=ring.place,
             cut=cut,
             detail=f"{len(members)} of {ring.size}",
             changes=(*changes, Change(What.PARTED)) if ring.parted else changes,
         )
+        if ring.parted:
+            self._part(ring)
         self._shown = members
         self.has_view = True
-        for item in list(self._items)[at:]:
-            if isinstance(item, Heard):
-                item.spans = [span._replace(view=view.id) for span in item.spans]
-        self._items.insert(at, view)
+        self._items.append(view)
         if captures:
             self._items.append(Mark(ring.version))
 
-    def _border(self, ring: Ring) -> tuple[int, int]:
-        """Where the view stands, and at which place of the order. [RNG-13] What asks to be safe and
-        is not known to be with all of the view before, of whom some are not here, cannot be safe in
-        it: those who were let go on hear it in their own view."""
-        if ring.parted:
-            for at, item in enumerate(self._items):
-                if isinstance(item, Heard) and item.safe and item.s > ring.known:
-                    return at, item.spans[0].seq - 1
-        return len(self._items), ring.place
+    def _part(self, ring: Ring) -> None:
+        """[RNG-13] What asks to be safe and is not known to be with all of the view before, of whom
+        some are not here, cannot be safe in it. Those who were let go on hear it, and all behind
+        it, in a transitional view of their own: with them it is safe."""
+        for at, item in enumerate(self._items):
+            if isinstance(item, Heard) and item.safe and item.s > ring.known:
+                stayed = tuple(member for member in self._shown if member in ring.members)
+                view = View(
+                    stayed,
+                    id=f"{ring.version}-transitional",
+                    seq=item.spans[0].seq - 1,
+                    transitional=True,
+                    stayed=stayed,
+                )
+                self._items.insert(at, view)
+                return
 
     def begin_again(self) -> None:
         """Nothing was delivered yet, and a later state will come."""

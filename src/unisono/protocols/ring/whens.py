@@ -39,6 +39,10 @@ def a_later_ring_goes_on(me: Site, packet: Token | Person) -> bool:
     return me.reform.is_later(packet)
 
 
+def it_is_beyond_my_promise(me: Site, packet: Token) -> bool:
+    return me.reform.is_beyond_promise(packet)
+
+
 def there_is_a_gap(me: Site, event: object) -> bool:
     return me.ordering.has_gap()
 

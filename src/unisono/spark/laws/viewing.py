@@ -3,13 +3,11 @@ that may break one. `unisono.laws` has the definitions."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 
 import numpy as np
 
 from unisono.laws.holding import Holdings
-from unisono.laws.places import PARTED, tells
 from unisono.spark.laws.case import RELIABLE, Case, Told
 from unisono.spark.laws.columns import NUMBER_MIN, Array
 from unisono.spark.laws.delivery import Suspects
@@ -24,25 +22,10 @@ def _epochs(told: Told, rows: Array) -> Array:
     return np.searchsorted(steps, told.said.pos[rows]) - 1
 
 
-def _left_from(case: Case, told: Told, rows: Array, epochs: Array) -> Array:
-    """By delivery the view that it counts as of: what a part that was let go on delivers of those
-    who are no longer with it is left from the view before."""
-    keys = [case.codes.key(code) for code in range(len(case.codes.names))]
-    views = told.life.views
-    for at, (before, view) in enumerate(itertools.pairwise(views), 1):
-        if tells(view, PARTED):
-            gone = set(before.members or ()) - set(view.members or ())
-            theirs = np.array([key in gone for key in keys], np.bool_)[told.said.source[rows]]
-            epochs = np.where((epochs == at) & theirs, at - 1, epochs)
-    return epochs
-
-
-def _view_codes(case: Case, told: Told, rows: Array, sends: bool = False) -> Array:
+def _view_codes(case: Case, told: Told, rows: Array) -> Array:
     """By row the number of the regular view that it counts as of, the same for all lives; -1 for
     none."""
     epochs = _epochs(told, rows)
-    if not sends:
-        epochs = _left_from(case, told, rows, epochs)
     codes = [case.view_codes[row.view] for row in told.life.views]
     coded: Array = np.array([*codes, -1], np.int64)[epochs]
     return coded
@@ -69,7 +52,7 @@ def sending_view(case: Case) -> Suspects:
     sent = np.full(case.count, -1, np.int64)
     for told in case.told:
         rows = told.sends[::-1]
-        views = _view_codes(case, told, rows, sends=True)
+        views = _view_codes(case, told, rows)
         sent[told.message[rows[views >= 0]]] = views[views >= 0]
     suspects = {}
     for life, told in enumerate(case.told):
@@ -89,7 +72,7 @@ def sender_in_view(case: Case) -> Suspects:
         for at, mine in enumerate(members):
             inside[at] = [key in mine for key in keys]
         rows = told.deliveries
-        epochs = _left_from(case, told, rows, _epochs(told, rows))
+        epochs = _epochs(told, rows)
         outside = ~inside[epochs, told.said.source[rows]]
         suspects[life] = told.message[rows[outside]]
     return suspects
