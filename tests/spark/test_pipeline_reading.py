@@ -172,6 +172,7 @@ def test_each_bad_thing_is_named_and_the_rest_is_judged(
         "runs": {name: verdict_json(verdict) for name, verdict in sorted(plain.items())},
         "events": trace.events,
         "quarantined": len(trace.quarantined),
+        "contradicted": {},
         "processed": len(result.processed),
         "skipped": 0,
     }
