@@ -230,3 +230,32 @@ def test_who_lost_its_records_is_not_believed_that_it_never_had_a_past() -> None
     assert site(room, "b").record.votes
     room.pass_ms(4_000)
     assert not any(site(room, name).is_normal() for name in "bcde")
+
+
+@pytest.mark.parametrize("first_file", [False, True])
+def test_who_was_on_the_founding_ring_and_claims_no_past_is_not_believed(first_file: bool) -> None:
+    """b lost its file, or was never given one before; a alone remembers what is safe."""
+    room = on_one_ring("a", "b", "c", durable=not first_file)
+    room.obey("split a b | c")
+    gather(room, "a", "b")
+    room.obey("say a kept")
+    room.until(lambda: all(room.words(name) == ["kept"] for name in "ab"))
+    room.obey("crash b")
+    room.actors["b"].records.clear()
+    room.actors["b"].durable = True
+    room.obey("heal\nsplit a | b c\njoin b")
+    room.pass_ms(4_000)
+    assert not any(site(room, name).is_normal() for name in "bc")
+
+
+def test_a_free_place_is_not_taken_on_both_sides_of_a_split() -> None:
+    """Two of three sites begin. On each side of the split comes one of a new name: neither makes a
+    majority, for both cannot be the third."""
+    room = ward("a", "b", "d", "e", durable=True, sites=3)
+    room.obey("join a b")
+    gather(room, "a", "b")
+    room.obey("split a e | b d\njoin d e")
+    room.pass_ms(4_000)
+    assert not any(site(room, name).is_normal() for name in "abde")
+    room.obey("heal")
+    room.until(lambda: {"a", "b"} <= seen(room, "a"))

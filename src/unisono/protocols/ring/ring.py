@@ -105,6 +105,12 @@ class Ring:
         votes = len(voting & known)
         return votes + min(len(voting - known), max(0, self.size - len(known)))
 
+    def remembered(self, names: Iterable[str]) -> int:
+        """How many of these are known to the group. A free place is nobody's: on either side of a
+        split another may take it. Before there is a ring, all places are free."""
+        known = {seat.member.name for seat in (*self.seats, *self.absent)}
+        return len(set(names) & known) if known else self.votes(names)
+
     def ends(self, version: Version) -> int | None:
         """The S with which a version of our history ended; None is *not of our history*. The
         present one has not ended."""

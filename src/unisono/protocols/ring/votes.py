@@ -3,7 +3,8 @@
 A ring is in force when W = ⌊N/2⌋ + 1 sites have accepted it, N - W + 1 of which vote. A site votes
 if it cannot have forgotten what it promised: it has been on a ring in force in this life, or has
 its records, or keeps records and has none, so that it never had a past. Any other may have promised
-or accepted something and forgotten it: it is let in by those that vote, and votes from then on.
+or accepted something and forgotten it: it is let in by those that vote, and votes from then on. So
+is one whose name the group does not know.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Quorums(NamedTuple):
             for each in people.values()
         )
         seats = [seat for ring in self.rings for seat in (*ring.seats, *ring.absent)]
-        seated = {seat.member.name for seat in seats if seat.old}
+        seated = {seat.member.name for seat in seats if seat.old or known}
         return {
             name
             for name, each in people.items()
@@ -56,7 +57,7 @@ class Quorums(NamedTuple):
     def have_majority(self, names: Collection[str], voting: Collection[str]) -> bool:
         """A group whose size nobody knows begins with whoever is there."""
         return all(
-            ring.votes(names) > ring.size // 2 and ring.votes(voting) >= ring.voters
+            ring.votes(names) > ring.size // 2 and ring.remembered(voting) >= ring.voters
             for ring in self.rings
             if ring.size
         )
@@ -70,7 +71,7 @@ class Quorums(NamedTuple):
         since they say so, have forgotten, or are not here."""
         voting = self.voting(people)
         not_on = {name for name in voting if people[name].header.version <= after}
-        return all(ring.size - ring.votes(not_on) > ring.size // 2 for ring in self.rings)
+        return all(ring.size - ring.remembered(not_on) > ring.size // 2 for ring in self.rings)
 
     def why_not(self, people: People) -> str:
         """What is missing, for the operator."""
