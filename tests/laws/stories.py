@@ -162,6 +162,12 @@ DOCTORED: list[Doctored] = [
         e: view 1 a b c d e f | view 4 e f | b:1 | c:1
         f: view 1 a b c d e f | view 4 e f | b:1 | c:1
     """, "agreed"),
+    _doctored("one_place", "who forgot a safe message gives its place to an agreed one", """
+        a: view 1 a b c at 0 founded | view 2 a b at 0 | send | a:1@1 | crash
+        b: view 1 a b c at 0 founded | view 2 a b at 0 | a:1@1 | crash
+        c: view 1 a b c at 0 founded | view 3 a#2 c at 0 | send agreed | c:1@1
+        a#2: view 3 a#2 c at 0 | c:1@1
+    """, "safe"),
     _doctored("one_place", "two primaries give one place to two messages", """
         a: view 1 a b c | view 2 a b | send | a:1@1
         b: view 1 a b c | view 2 a b | a:1@1

@@ -63,24 +63,29 @@ def lineages(history: History) -> dict[str, str]:
 def one_place(history: History) -> list[Violation]:
     """A place never holds two safe messages, and a safe message never has two places.
 
-    Of all lives, whatever became of them. Lives of one lineage count from the same founding (see
-    `lineages`); only these are compared. Of each lineage and place, and of each lineage and
-    message, the smallest life that delivered a safe message so, at its first such delivery, is the
-    reference.
+    Of all lives, whatever became of them; and of correct ones every message of level agreed or
+    above counts: nobody that goes on gives a safe message's place to another. Lives of one lineage
+    count from the same founding (see `lineages`); only these are compared. Of each lineage and
+    place, and of each lineage and message, the smallest life that delivered such a message so, at
+    its first such delivery, is the reference.
     - `place N holds M there`: this life delivered m at the place N, and the reference (the other)
       another message M.
     - `place N here, K there`: this life delivered m at the place N, and the reference (the other)
       at K.
     """
-    return _placed("one_place", history, lambda row: row.service == "safe")
+
+    def counts(life: Life, row: Row) -> bool:
+        return row.service == "safe" or (life.correct and level_of(row.service) >= AGREED)
+
+    return _placed("one_place", history, counts)
 
 
 def uniform_order(history: History) -> list[Violation]:
     """As `one_place`, of all ordered messages: even those who fail right after agree on places."""
-    return _placed("uniform_order", history, lambda row: level_of(row.service) >= AGREED)
+    return _placed("uniform_order", history, lambda _, row: level_of(row.service) >= AGREED)
 
 
-def _placed(law: str, history: History, counts: Callable[[Row], bool]) -> list[Violation]:
+def _placed(law: str, history: History, counts: Callable[[Life, Row], bool]) -> list[Violation]:
     lineage = lineages(history)
     holds: dict[tuple[str, int], tuple[str, str]] = {}
     stands: dict[tuple[str, str], tuple[str, int]] = {}
@@ -88,7 +93,7 @@ def _placed(law: str, history: History, counts: Callable[[Row], bool]) -> list[V
     for key, life in history.lives.items():
         mine = lineage[key]
         for row in life.deliveries:
-            if row.seq is None or not counts(row):
+            if row.seq is None or not counts(life, row):
                 continue
             message, place = message_of(row), row.seq
             other, held = holds.setdefault((mine, place), (key, message))

@@ -86,7 +86,8 @@ def _apart(case: Case, rows: Sequence[Array], law: str, level: int) -> list[Viol
     found: list[Violation] = []
     for name in sorted(set(lineage.values())):
         lives = [at for at, told in enumerate(case.told) if lineage[told.plan.key] == name]
-        mine = {at: rows[at][case.told[at].said.level[rows[at]] >= level] for at in lives}
+        least = {at: AGREED if case.told[at].life.correct else level for at in lives}
+        mine = {at: rows[at][case.told[at].said.level[rows[at]] >= least[at]] for at in lives}
         found += _apart_in(case, law, {at: some for at, some in mine.items() if len(some)})
     return found
 
