@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.running import ENVIRONMENT, ROOT, UNISONO, until
-from tests.feed.member import payload
+from tests.feed.member import ALIKE, payload
 from tests.net.ear import free_port
 from unisono.feed import FeedClient
 from unisono.trace.parquet import ParquetPart
@@ -50,7 +50,8 @@ class Play:
         if name == "feed":
             words = ["feed", "g", "--log", str(self.place / "log"), "--listen", self.feed, "--json"]
             toml = self.place / "feed.toml"
-            toml.write_text('[group]\ngroup = "g"\njoin_s = 40.0\n')
+            alike = "".join(f"{option} = {value}\n" for option, value in ALIKE.items())
+            toml.write_text(f'[group]\ngroup = "g"\n{alike}')
             command = [*UNISONO, *words, "--config", str(toml), "--port", str(self.port)]
         elif name == "query":
             told = {"feed": self.feed, "out": str(self.out)}

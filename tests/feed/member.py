@@ -7,12 +7,14 @@ import asyncio
 import contextlib
 import json
 import sys
-from typing import Any
+from typing import Any, Final
 
 import unisono
 from unisono.errors import Stopped
 
 PAUSE_S, BURST = 0.05, 10
+ALIKE: Final = {"join_s": 40.0, "tries": 60}
+"""Options of every member, the feed too: who differs in `tries` is refused."""
 
 
 def payload(word: str, number: int) -> bytes:
@@ -39,7 +41,7 @@ async def listen(group: Any) -> None:
 
 
 async def live(name: str, port: int, word: str, trace: str) -> None:
-    options = {"port": port, "fed": True, "rejoin": True, "join_s": 40.0, "tries": 60}
+    options = {"port": port, "fed": True, **ALIKE}
     quiet = asyncio.Event()
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
