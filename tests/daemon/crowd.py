@@ -35,9 +35,10 @@ class One:
         self.ended = ""
 
     async def join(self) -> None:
+        """For one life: what is told of it is what that life heard and said."""
         orders = self.orders
         self.group = await unisono.join(
-            orders["group"], daemon=orders["daemon"], name=self.name, join_s=60
+            orders["group"], daemon=orders["daemon"], name=self.name, join_s=60, rejoin=False
         )
         self.me = str(self.group.me)
         self.listening = asyncio.create_task(self.listen())
