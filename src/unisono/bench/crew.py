@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from typing import Any, Final
 
 from unisono.bench.orders import Order
-from unisono.bench.processes import Voice, answers, complaints, cpu_ns, rss_peak_kb
+from unisono.bench.processes import Trouble, Voice, answers, complaints, cpu_ns, rss_peak_kb
 from unisono.bench.system import Stage, Troupe
 
 READY_S: Final = 60.0
@@ -54,6 +55,17 @@ class Crew:
         killed_ns = time.monotonic_ns()
         self._voices[victim].process.kill()
         return killed_ns, answers(survivors, ANSWER_S)
+
+    def dismiss(self, leaver: int) -> None:
+        """Let one leave, and wait until it has."""
+        voice = self._voices[leaver]
+        voice.order("quit")
+        try:
+            code = voice.process.wait(ANSWER_S)
+        except subprocess.TimeoutExpired:
+            raise Trouble(f"{voice.what} does not leave within {ANSWER_S:g} s") from None
+        if code:
+            raise Trouble(f"{voice.what} ended with code {code}")
 
     def rss_peak_kb(self) -> int:
         """Of the servers; members tell their own."""

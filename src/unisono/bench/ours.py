@@ -122,6 +122,7 @@ class Cast:
             "name": f"m{seat.index}",
             "join_s": JOIN_S,
             "leave_s": LEAVE_S,
+            "rejoin": False,  # Who falls out spoils what is measured, and has to say so.
         }
         if self._load.via == DAEMON:
             return how | {"daemon": self._door(seat)}

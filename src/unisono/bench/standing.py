@@ -55,11 +55,15 @@ def recovery_ms(ours: Ours, here: Stage, load: Load) -> float:
 
 
 def joining_ms(ours: Ours, here: Stage, load: Load, state_octets: int) -> float:
-    """From the call of `join` to a view with all, and the others' state, at the one that comes."""
+    """From the call of `join` to a view with all, and the others' state, at one that comes after
+    one has left: a group may begin only when all have come."""
     with ours.cast(here, load) as cast:
         *first, last = here.seats
         present = [cast.enter(seat, len(first), state_octets) for seat in first]
-        Crew(Troupe(present), here).wait_ready()
+        present.append(cast.enter(last, len(here.seats), state_octets))
+        crew = Crew(Troupe(present), here)
+        crew.wait_ready()
+        crew.dismiss(len(first))
         newcomer = cast.enter(last, len(here.seats), state_octets, newcomer=True)
         voice = Crew(Troupe([newcomer]), here)
         return float(voice.wait_ready()[0]["took_ns"]) / 1e6
