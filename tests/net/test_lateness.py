@@ -47,16 +47,16 @@ def test_it_is_counted_each_time_and_told_once(caplog: pytest.LogCaptureFixture)
 PROGRAM = """
 import time
 from unisono.net.lateness import Lateness
-counts = {}
-lateness = Lateness(counts)
+lateness, why = Lateness({}), ""
+# Time is read once a turn, so that no stop can fall between two turns.
+due_us = time.monotonic_ns() // 1000 + 50_000
 print("ready", flush=True)
-due = time.monotonic() + 0.1
-while "late.paused" not in counts:
+while why != "paused":
     time.sleep(0.05)
-    late_us = int((time.monotonic() - due - 0.05) * 1e6)
-    lateness.fired(time.monotonic_ns() // 1000, late_us)
-    due = time.monotonic()
-print(*counts, flush=True)
+    now_us = time.monotonic_ns() // 1000
+    if why := lateness.fired(now_us, now_us - due_us):
+        print(why, flush=True)
+    due_us = now_us + 50_000
 """
 
 
@@ -68,11 +68,16 @@ def test_a_process_that_was_stopped_knows_it() -> None:
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
+        heard = []
         try:
-            process.send_signal(signal.SIGSTOP)
-            time.sleep(1.5)
-            process.send_signal(signal.SIGCONT)
-            assert process.wait(20) == 0
-            assert "late.paused" in process.stdout.read()
+            # A busy machine may hold it up for longer than we stop it: then it is stopped again.
+            while "paused\n" not in heard and len(heard) < 10:
+                process.send_signal(signal.SIGSTOP)
+                os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+                time.sleep(1)
+                process.send_signal(signal.SIGCONT)
+                heard.append(process.stdout.readline())
+            assert heard[-1] == "paused\n", heard
+            assert process.wait() == 0
         finally:
             process.kill()
