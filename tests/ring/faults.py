@@ -420,7 +420,8 @@ holder. *Turns overtake* one another where delays differ more than turns take: t
 gap here.
 
 Of a ring of three of which *another was killed*, one more fault leaves no majority: what is left
-delivers nothing until one of the two is back.
+delivers nothing until one of the two is back. Nor where *one more joins* two of three: whom the
+group does not know yet has no vote, so that one alone remembers.
 """
 
 

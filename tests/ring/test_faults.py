@@ -14,7 +14,7 @@ from tests.ring.soaking import soak
 SOAK_SEEDS = int(os.environ.get("UNISONO_SEEDS") or 3000) // 100
 """Each is struck some hundred times."""
 
-LATE_US = LONG_US + 500_000
+LATE_US = LONG_US + 1_000_000
 """Where no majority is left, one is back after LONG_US, and has to find the others."""
 
 
