@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Generator, Iterable, Sequence
-from types import TracebackType
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from unisono.client.frames import Welcome
@@ -14,6 +13,7 @@ from unisono.client.link import Link, To
 from unisono.client.where import Door, door
 from unisono.config import NAME
 from unisono.errors import Misuse, Stopped, TooLarge
+from unisono.group.joining import Opening
 from unisono.model import Buffer, Member, ServiceLevel, View
 from unisono.net.identity import default_name, new_incarnation
 from unisono.net.speaker import Speaker
@@ -34,25 +34,11 @@ def connect(
     return Connecting(Connection(door(daemon), name or default_name(), connect_s, close_s))
 
 
-class Connecting:
+class Connecting(Opening["Connection"]):
     """A connection about to be made: await it, or enter it."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def __await__(self) -> Generator[Any, None, Connection]:
-        return self._connection._open().__await__()
-
-    async def __aenter__(self) -> Connection:
-        return await self._connection._open()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self._connection.close()
+        super().__init__(connection._open, connection.close)
 
 
 class Connection:

@@ -1,26 +1,31 @@
-"""What `join` gives: a group about to be joined."""
+"""What `join` and `connect` give: something about to begin."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from unisono.group import Group
 
+T = TypeVar("T")
 
-class Joining:
-    """A group about to be joined: await it, or enter it."""
 
-    def __init__(self, group: Group) -> None:
-        self._group = group
+class Opening(Generic[T]):
+    """Await it, or enter it."""
 
-    def __await__(self) -> Generator[Any, None, Group]:
-        return self._group._join().__await__()
+    def __init__(
+        self, begin: Callable[[], Coroutine[Any, Any, T]], end: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._begin = begin
+        self._end = end
 
-    async def __aenter__(self) -> Group:
-        return await self._group._join()
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._begin().__await__()
+
+    async def __aenter__(self) -> T:
+        return await self._begin()
 
     async def __aexit__(
         self,
@@ -28,4 +33,12 @@ class Joining:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._group.leave()
+        await self._end()
+
+
+class Joining(Opening["Group"]):
+    """A group about to be joined: await it, or enter it."""
+
+    def __init__(self, group: Group) -> None:
+        super().__init__(group._join, group.leave)
+        self._group = group
