@@ -29,7 +29,7 @@ test: lint  ## format, lint, strict types, then all tests
 lint: setup
 	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ."; exit 1; }
 	@$(BIN)/ruff check --quiet .
-	@$(BIN)/mypy --strict --no-error-summary src
+	@$(BIN)/mypy --strict --no-error-summary src benchmarks
 
 check: lint  ## format, lint, strict types, tidy, quick tests: under a minute
 	@$(PYTEST) -q -n 2 --dist loadgroup -m "not slow and not spark and not real"
@@ -56,15 +56,15 @@ bench-peers: setup  ## install the systems that the bench measures beside us: De
 	@policy=/usr/sbin/policy-rc.d; if ! test -e $$policy; then trap "rm -f $$policy" EXIT; \
 	    printf '#!/bin/sh\nexit 101\n' >$$policy && chmod +x $$policy; fi; \
 	    DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends $(PEERS) >/dev/null
-	@$(PIP) install -c constraints.txt -e '.[bench]'
-	@$(BIN)/python -m unisono.bench.peers
+	@$(PIP) install -c constraints.txt -r benchmarks/requirements.txt
+	@$(BIN)/python -m benchmarks.peers
 
 curves: setup  ## the curves of the ring's paper, measured here, for docs/BENCHMARKS.md: minutes
 	@$(BIN)/unisono bench paper --out docs/figures
 
 clean:  ## remove .venv and everything that was made
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src benchmarks tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Debian's Python may come without ensurepip; its pip can then serve the new environment.
 $(STAMP): pyproject.toml constraints.txt

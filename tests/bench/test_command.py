@@ -12,9 +12,10 @@ import pytest
 from tests.bench.made_up import results
 from tests.bench.test_results import KEYS
 from tests.cli.running import ends_with_its_members, refused, unisono
+from unisono.bench import checkout
 from unisono.bench.measure import ALL, Plan
 from unisono.cli import run
-from unisono.cli.beside import peers_here, plan_of, systems_of
+from unisono.cli.beside import plan_of, systems_of
 
 QUICK = "bench --members 2 --size 64 --senders 1 --seconds 0.3 --warm 0.1 --rounds 1".split()
 
@@ -24,9 +25,12 @@ QUICK = "bench --members 2 --size 64 --senders 1 --seconds 0.3 --warm 0.1 --roun
 
 @pytest.mark.real
 def test_a_quick_run_prints_json_and_writes_a_page(tmp_path: Path) -> None:
+    # A folder of this name in the working directory is not ours.
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "__init__.py").write_text("raise RuntimeError('not ours')")
     out = tmp_path / "deep" / "bench"
     words = ("--protocol", "ring", "--peer", "raw", "--json", "--out", str(out))
-    found = unisono(*QUICK, *words)
+    found = unisono(*QUICK, *words, cwd=tmp_path)
     assert found.returncode == 0, found.stderr
     told = json.loads(found.stdout)
     assert [row["system"] for row in told["results"]] == ["unisono-ring", "raw"]
@@ -97,7 +101,7 @@ def test_values_come_with_commas_or_the_option_again() -> None:
 
 
 def test_peers_are_asked_for_by_name_or_all_together() -> None:
-    known = list(peers_here())
+    known = list(checkout.extras("this test").peers())
     assert known[-1] == "raw"
     names = [system.name for system in systems_of({"protocol": ["mtp"], "peer": ["raw"]})]
     assert names == ["unisono-mtp", "raw"]
@@ -144,6 +148,23 @@ def test_what_does_not_fit_is_told(
     told = capsys.readouterr()
     refused(subprocess.CompletedProcess(line, code, told.out, told.err), *words)
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("line", ["--peer raw", "--out here", "paper --quick"])
+def test_without_a_checkout_what_measures_others_is_refused(
+    line: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(checkout, "ROOT", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    code = run(["bench", *line.split()])
+    told = capsys.readouterr()
+    found = subprocess.CompletedProcess(line, code, told.out, told.err)
+    refused(found, line.split()[0], "clone the repository", "make setup")
+    assert not list(tmp_path.iterdir())
+    assert [each.name for each in systems_of({})] == ["unisono-ring", "unisono-mtp"]
 
 
 def test_who_refuses_is_skipped_and_with_nobody_left_that_is_told(

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 import pytest
 
+from benchmarks.peers.raw import Raw
 from unisono.bench.crew import Crew
 from unisono.bench.ours import Ours
 from unisono.bench.processes import Trouble
-from unisono.bench.raw import Raw
 from unisono.bench.results import delays, poured
 from unisono.bench.stage import stage
 from unisono.bench.standing import joining_ms, recovery_ms

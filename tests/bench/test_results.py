@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import xml.etree.ElementTree as ET
 from typing import Any
 
 import pytest
 
-from tests.bench.made_up import ABOUT, results, row
+from tests.bench.made_up import ABOUT, row
 from unisono.bench.measure import Found
 from unisono.bench.measure import as_json as found_as_json
-from unisono.bench.page import page
 from unisono.bench.processes import Trouble
 from unisono.bench.results import as_json, delays, figure, percentile, poured, rounded
 from unisono.bench.system import Load
@@ -116,28 +114,3 @@ def test_labels_tell_what_is_not_as_usual() -> None:
 def test_a_row_without_any_round_is_left_out() -> None:
     assert as_json([row("unisono-ring", Load(3, 64, 1), [])]) == []
     assert found_as_json(Found(), ABOUT)["results"] == []
-
-
-# -- the page --------------------------------------------------------------------------------------
-
-
-def drawings(html: str) -> list[ET.Element]:
-    parts = html.split("<svg")[1:]
-    return [ET.fromstring("<svg" + part.split("</svg>")[0] + "</svg>") for part in parts]
-
-
-def test_the_page_shows_curves_by_size_and_by_group() -> None:
-    told = results(sizes=(64, 1000), members=(3, 16))
-    html = page(told)
-    assert html == page(told)
-    for words in ("By size", "By group", "Times a peer", "Recovery", "Unisono beside corosync"):
-        assert words in html
-    assert "corosync &amp; co." in html and "<b>" not in html
-    assert len([each for each in drawings(html) if each.attrib.get("role") == "img"]) == 4 * (4 + 4)
-    assert "http" not in html.replace("http://www.w3.org", "")
-
-
-def test_the_page_of_one_load_has_no_curves() -> None:
-    html = page(results(sizes=(64,)))
-    assert "By size" not in html and "By group" not in html
-    assert "64 B, 3 members, all send" in html

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 import pytest
 
+from benchmarks.peers.raw import Raw
 from unisono.bench.measure import ALL, Plan, Run, loads, parts
 from unisono.bench.ours import Ours
 from unisono.bench.processes import Trouble, ended_with, spawned
-from unisono.bench.raw import Raw
 from unisono.bench.system import Load, Stage, Troupe
 
 ACTOR = """

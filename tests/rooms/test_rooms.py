@@ -13,6 +13,7 @@ from tests.rooms import tidy
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src"
 FILES = sorted((SRC / "unisono").rglob("*.py"))
+BENCHMARKS = sorted((ROOT / "benchmarks").rglob("*.py"))
 MODULES = frozenset(tidy.module_of(path, SRC) for path in FILES)
 PROTOCOLS = sorted(
     path for path in (SRC / "unisono" / "protocols").glob("[a-z]*") if any(path.glob("*.py"))
@@ -70,9 +71,14 @@ def test_only_the_wire_and_the_sockets_know_struct() -> None:
 def test_no_file_has_become_two() -> None:
     assert not [
         complaint
-        for path in FILES
-        for complaint in tidy.too_long(path.read_text(), str(path.relative_to(SRC)))
+        for path in (*FILES, *BENCHMARKS)
+        for complaint in tidy.too_long(path.read_text(), str(path.relative_to(ROOT)))
     ]
+
+
+def test_the_package_does_not_need_the_benchmarks() -> None:
+    assert BENCHMARKS
+    assert not told_of_each(tidy.beyond_the_wheel)
 
 
 def test_importing_unisono_imports_nothing_heavy() -> None:
@@ -175,6 +181,14 @@ def test_struct_in_the_wrong_room_is_told() -> None:
     assert tidy.struct_elsewhere("from struct import Struct", "unisono.protocols.ring.packets")
     assert not tidy.struct_elsewhere("import struct", "unisono.net.udp")
     assert not tidy.struct_elsewhere("import struct", "unisono.wire")
+
+
+@pytest.mark.parametrize(
+    "source", ["import benchmarks", "def f():\n    from benchmarks.peers import peers"]
+)
+def test_a_need_of_the_benchmarks_is_told(source: str) -> None:
+    assert len(tidy.beyond_the_wheel(source, "unisono.cli.bench")) == 1
+    assert not tidy.beyond_the_wheel("from unisono import bench", "unisono.cli.bench")
 
 
 def test_a_long_file_is_told() -> None:

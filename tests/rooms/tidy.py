@@ -165,6 +165,15 @@ def struct_elsewhere(source: str, module: str, is_package: bool = False) -> list
     ]
 
 
+def beyond_the_wheel(source: str, module: str, is_package: bool = False) -> list[str]:
+    """Imports of what is not installed with the package: `benchmarks` and the tests."""
+    return [
+        f"{module}:{line}: {origin} is not in the wheel"
+        for line, origin, _ in imports(source, module, is_package)
+        if origin.partition(".")[0] in ("benchmarks", "tests")
+    ]
+
+
 def too_long(source: str, name: str) -> list[str]:
     """A file that has become two."""
     count = len(source.splitlines())

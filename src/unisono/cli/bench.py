@@ -40,7 +40,7 @@ def bench(what: str, given: Mapping[str, Any], as_json: bool) -> int:
 
 
 def _paper(given: Mapping[str, Any], as_json: bool) -> int:
-    from unisono.cli.paper import paper
+    from unisono.bench.checkout import extras
     from unisono.cli.words import options_of
 
     protocols: Sequence[str] = given.get("protocol", ("ring",))
@@ -48,7 +48,8 @@ def _paper(given: Mapping[str, Any], as_json: bool) -> int:
         raise Misuse("--protocol: the paper's curves are of one protocol at a time")
     options = options_of(given.get("option", ()))
     directory = given.get("out", PAPER_OUT)
-    return paper(protocols[0], options, directory, "quick" in given, as_json)
+    quick = "quick" in given
+    return extras("bench paper").paper(protocols[0], options, directory, quick, as_json)
 
 
 def raw(seconds: float, rounds: int, as_json: bool) -> int:

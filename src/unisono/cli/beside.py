@@ -15,6 +15,7 @@ from typing import Any, Final, NoReturn
 
 from rich.table import Table
 
+from unisono.bench.checkout import extras
 from unisono.bench.measure import ALL, Plan, Run
 from unisono.bench.measure import as_json as found_as_json
 from unisono.bench.orders import SIZE_MIN
@@ -45,6 +46,7 @@ def beside(given: Mapping[str, Any], as_json: bool) -> int:
     plan = plan_of(given)
     systems = systems_of(given)
     check(plan.net)
+    render = extras("--out").page if "out" in given else None
     directory = _directory(given.get("out"))
     console = err()
     about = about_here(plan)
@@ -65,11 +67,9 @@ def beside(given: Mapping[str, Any], as_json: bool) -> int:
     if not told["results"]:
         why = found.troubles or [*found.skipped.values()] or ["nothing was asked for"]
         return refuse(f"nothing was measured: {why[0]}", STOPPED)
-    if directory is not None:
-        from unisono.bench.page import page
-
+    if directory is not None and render is not None:
         (directory / RESULTS).write_text(json.dumps(told, indent=1) + "\n")
-        (directory / PAGE).write_text(page(told))
+        (directory / PAGE).write_text(render(told))
     if as_json:
         print_json(told)
         return OK
@@ -179,20 +179,13 @@ def systems_of(given: Mapping[str, Any]) -> list[System]:
     ours: list[System] = [
         Ours(protocol, options) for protocol in _each(given.get("protocol", PROTOCOLS))
     ]
-    known = peers_here()
     asked = _each(given.get("peer", ()))
+    known = extras("--peer").peers() if asked else {}
     if "all" in asked:
         return ours + list(known.values())
     if unknown := [name for name in asked if name not in known]:
         raise Misuse(f"no peer {unknown[0]!r}: there is {', '.join(known)}, or all")
     return ours + [known[name] for name in asked]
-
-
-def peers_here() -> dict[str, System]:
-    from unisono.bench.peers import peers
-    from unisono.bench.raw import Raw
-
-    return {**peers(), Raw.name: Raw()}
 
 
 def about_here(plan: Plan) -> dict[str, Any]:

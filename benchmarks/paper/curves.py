@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from unisono.cli.paper.plan import MEASURED, RATE, SIMULATED, Curves, Figure, Summary, size
+from benchmarks.paper.plan import MEASURED, RATE, SIMULATED, Curves, Figure, Summary, size
 from unisono.draw.svg import COLOURS, FAINT, FONT, HAIR, INK, PAPER, number, path, tag, words
 from unisono.draw.svg import text_of as text
 from unisono.draw.words import DATA, JOIN, REPAIR

@@ -1,6 +1,6 @@
 """PySyncObj: Raft in Python, from PyPI; an ordered message is a replicated call on an object.
 
-`python -m unisono.bench.peers.pysyncobj INDEX HOST...` is a member.
+`python -m benchmarks.peers.pysyncobj INDEX HOST...` is a member.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Final
 
-from unisono.bench.peers.client import Carrier, Ear, run
-from unisono.bench.peers.tools import member_command, no_module, only_agreed
-from unisono.bench.processes import ended_with, spawned
+from benchmarks.peers.client import Carrier, Ear, run
+from benchmarks.peers.tools import no_module, only_agreed, start_member
+from unisono.bench.processes import ended_with
 from unisono.bench.system import Load, Stage, Troupe
 
 PORT: Final = 17400
@@ -52,8 +52,7 @@ class PySyncObj:
         hosts = [seat.host for seat in stage.seats]
         with ended_with() as members:
             for seat in stage.seats:
-                command = member_command(__name__, str(seat.index), *hosts)
-                members.append(spawned(seat, command, stage.scratch))
+                members.append(start_member(stage, seat, __name__, str(seat.index), *hosts))
             yield Troupe(members)
 
 

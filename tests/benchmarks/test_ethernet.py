@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 import pytest
 
-from unisono.cli.paper import as_in_the_paper
-from unisono.cli.paper.ethernet import simulated
-from unisono.cli.paper.plan import FIGURES, QUICK, points, summed_up
+from benchmarks.paper import as_in_the_paper
+from benchmarks.paper.ethernet import simulated
+from benchmarks.paper.plan import FIGURES, QUICK, points, summed_up
 from unisono.protocols import offer
 
 pytestmark = [pytest.mark.rule("RNG-24"), pytest.mark.slow]

@@ -10,11 +10,10 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from unisono.cli import OK, STOPPED, TERMINATED, refuse
-from unisono.cli.paper.crew import Found, Samples, measured
-from unisono.cli.paper.ethernet import Stuck, simulated
-from unisono.cli.paper.page import calculated, keep, rows
-from unisono.cli.paper.plan import (
+from benchmarks.paper.crew import Found, Samples, measured
+from benchmarks.paper.ethernet import Stuck, simulated
+from benchmarks.paper.page import calculated, keep, rows
+from benchmarks.paper.plan import (
     FULL,
     MEASURED,
     QUICK,
@@ -27,6 +26,7 @@ from unisono.cli.paper.plan import (
     points,
     summed_up,
 )
+from unisono.cli import OK, STOPPED, TERMINATED, refuse
 from unisono.cli.show import err, out, print_json, status
 from unisono.core import Offer
 from unisono.errors import Misuse

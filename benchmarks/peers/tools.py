@@ -8,8 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from unisono.bench.processes import Trouble
-from unisono.bench.system import Load
+from unisono.bench.checkout import environment
+from unisono.bench.processes import Trouble, spawned
+from unisono.bench.system import Load, Seat, Stage
 
 COMPILE_S: Final = 60
 """A compiler that takes longer hangs."""
@@ -36,9 +37,11 @@ def only_agreed(name: str, load: Load) -> str:
     return f"{name} has no {load.service} service, agreed alone"
 
 
-def member_command(module: str, *words: str) -> list[str]:
+def start_member(stage: Stage, seat: Seat, module: str, *words: str) -> subprocess.Popen[str]:
     """A member in Python: the module that starts it is its program too."""
-    return [sys.executable, "-m", module, *words]
+    # -P: a folder named `benchmarks` in the working directory is not ours.
+    command = (sys.executable, "-P", "-m", module, *words)
+    return spawned(seat, command, stage.scratch, environment=environment())
 
 
 def compiled(*command: str) -> None:

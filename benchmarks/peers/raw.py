@@ -1,8 +1,8 @@
-"""What bare sockets do: one sender, everyone else listens, no order, no repair, no flow control.
+"""Bare sockets: one sender, the others receive; no order, no repair, no flow control.
 
-The ceiling that no protocol of ours can pass: packets as large as ours leave in bursts by one
-system call and come in bursts. What is lost is lost, so a receiver counts what it got. Several
-small messages share a packet; a large one has many. `python -m unisono.bench.raw HOW` is a member.
+The ceiling for every protocol of ours: packets as large as ours, sent and received in bursts. What
+is lost is lost, so a receiver counts what it got. Small messages share a packet, large ones take
+several. `python -m benchmarks.peers.raw HOW` is a member.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
+from benchmarks.peers.tools import start_member
 from unisono.bench.orders import DATA, END, Order, head, parsed, payload, stamp_ns, stride, tell
 from unisono.bench.ours import HERE, free_port
-from unisono.bench.processes import ended_with, rss_peak_kb, spawned
+from unisono.bench.processes import ended_with, rss_peak_kb
 from unisono.bench.stage import LOOPBACK
 from unisono.bench.system import Load, Stage, Troupe
 from unisono.config import PORT
@@ -57,8 +58,7 @@ class Raw:
         with ended_with() as members:
             for seat in stage.seats:
                 how = {"port": port, "interface": HERE if near else seat.host}
-                command = (sys.executable, "-m", "unisono.bench.raw", json.dumps(how))
-                members.append(spawned(seat, command, stage.scratch))
+                members.append(start_member(stage, seat, __name__, json.dumps(how)))
             yield Troupe(members)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from unisono.cli.paper.plan import (
+from benchmarks.paper.plan import (
     RATE,
     SENDERS_COUNT,
     SPORADIC,
@@ -19,6 +20,7 @@ from unisono.cli.paper.plan import (
     Point,
     points,
 )
+from unisono.bench.checkout import environment
 from unisono.cli.troupe import HOST, Trouble, free_ports, has_multicast
 from unisono.core import Offer
 from unisono.sim.plan import node_name
@@ -72,8 +74,10 @@ class Crew:
     async def _start(self, index: int) -> None:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
+            "-P",
             "-m",
-            "unisono.cli.paper.member",
+            "benchmarks.paper.member",
+            env={**os.environ, **environment()},
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,

@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any, Final
 
-from unisono.cli.paper.plan import RATE, SENDERS_COUNT, SPORADIC, Effort, Point
+from benchmarks.paper.plan import RATE, SENDERS_COUNT, SPORADIC, Effort, Point
 from unisono.core import (
     Arm,
     Deliver,

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import ROOT, ends_with_its_members, refused, unisono
-from unisono.cli.paper.curves import drawn
-from unisono.cli.paper.page import BEGIN, END, PAGE, keep
-from unisono.cli.paper.plan import (
+from benchmarks.paper.curves import drawn
+from benchmarks.paper.page import BEGIN, END, PAGE, keep
+from benchmarks.paper.plan import (
     FIGURES,
     MEASURED,
     SIMULATED,
@@ -23,6 +22,7 @@ from unisono.cli.paper.plan import (
     points,
     summed_up,
 )
+from tests.cli.running import ROOT, ends_with_its_members, refused, unisono
 from unisono.errors import Misuse
 from unisono.protocols import offer
 

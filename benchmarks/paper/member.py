@@ -1,6 +1,6 @@
 """One member of the measured group: a process that does what it reads, a JSON object a line.
 
-`python -m unisono.cli.paper.member`: the first line says how to join, each further one what to
+`python -m benchmarks.paper.member`: the first line says how to join, each further one what to
 measure; each is answered by one line. The end of the input is the end of the process.
 """
 

@@ -1,8 +1,8 @@
-"""`python -m unisono.bench.peers`: which of them can be measured here."""
+"""`python -m benchmarks.peers`: which of them can be measured here."""
 
 from __future__ import annotations
 
-from unisono.bench.peers import peers
+from benchmarks.peers import peers
 
 for name, peer in peers().items():
     print(f"{name}: {peer.missing() or 'ready'}")

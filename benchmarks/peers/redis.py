@@ -1,6 +1,6 @@
 """Redis Streams: one server, Debian's, that orders by being one; members add to it and read it.
 
-`python -m unisono.bench.peers.redis HOST INDEX MEMBERS` is a member.
+`python -m benchmarks.peers.redis HOST INDEX MEMBERS` is a member.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Final
 
-from unisono.bench.peers.client import Carrier, Ear, run
-from unisono.bench.peers.tools import member_command, no_module, not_installed, only_agreed
+from benchmarks.peers.client import Carrier, Ear, run
+from benchmarks.peers.tools import no_module, not_installed, only_agreed, start_member
 from unisono.bench.processes import PATH, ended_with, spawned
 from unisono.bench.system import Load, Stage, Troupe
 
@@ -49,8 +49,7 @@ class Redis:
             )
             for seat in stage.seats:
                 words = (stage.server.host, str(seat.index), str(len(stage.seats)))
-                command = member_command(__name__, *words)
-                members.append(spawned(seat, command, stage.scratch))
+                members.append(start_member(stage, seat, __name__, *words))
             yield Troupe(members, (servers[0].pid,))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from unisono.bench.peers.tools import compiled, not_installed, only_agreed, source
+from benchmarks.peers.tools import compiled, not_installed, only_agreed, source
 from unisono.bench.processes import PATH, Trouble, ended_with, spawned
 from unisono.bench.stage import MTU, NAMESPACES
 from unisono.bench.system import Load, Seat, Stage, Troupe

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from unisono.bench.peers.tools import compiled, not_installed, only_agreed, source
+from benchmarks.peers.tools import compiled, not_installed, only_agreed, source
 from unisono.bench.processes import PATH, ended_with, spawned
 from unisono.bench.stage import NAMESPACES
 from unisono.bench.system import Load, Stage, Troupe

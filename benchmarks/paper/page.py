@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from unisono.cli.paper.curves import drawn
-from unisono.cli.paper.plan import MEASURED, RATE, SIMULATED, Curves, Figure, Summary, size
+from benchmarks.paper.curves import drawn
+from benchmarks.paper.plan import MEASURED, RATE, SIMULATED, Curves, Figure, Summary, size
 from unisono.errors import Misuse
 
 PAGE: Final = "BENCHMARKS.md"
