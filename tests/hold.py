@@ -55,7 +55,7 @@ class Hold:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait()
 
     def order(self, word: str) -> None:
         assert self.process.stdin is not None

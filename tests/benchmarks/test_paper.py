@@ -53,7 +53,7 @@ def found_of(curves: Curves) -> dict[str, object]:
 @pytest.mark.rule("RNG-24")
 def test_a_quick_run_measures_and_draws_the_five_figures(tmp_path: Path) -> None:
     out = tmp_path / "figures"
-    found = unisono("bench", "paper", "--quick", "--json", "--out", str(out), timeout_s=110)
+    found = unisono("bench", "paper", "--quick", "--json", "--out", str(out))
     assert found.returncode == 0, found.stderr
     told = json.loads(found.stdout)
     assert (told["protocol"], told["quick"]) == ("ring", True)

@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks.peers import client, corosync, jgroups, nats, peers, redis, tools
+from tests.waiting import LIMIT_S
 from unisono.bench.orders import DATA, END, Order, payload
 from unisono.bench.processes import Trouble
 from unisono.bench.stage import MTU, stage
@@ -145,14 +146,14 @@ def told(orders: Sequence[Order], late_s: float = 0.0) -> list[dict[str, Any]]:
         for member in members:
             await wire.say([member.payload(client.HELLO)])
         for ear in wire.ears:
-            await asyncio.wait_for(ear.all_here.wait(), 5)
+            await asyncio.wait_for(ear.all_here.wait(), LIMIT_S)
         asked = [
             asyncio.create_task(member.obey(order))
             for member, order in zip(members[:-1], orders[:-1], strict=True)
         ]
         await asyncio.sleep(late_s)
         asked.append(asyncio.create_task(members[-1].obey(orders[-1])))
-        return list(await asyncio.wait_for(asyncio.gather(*asked), 20))
+        return list(await asyncio.wait_for(asyncio.gather(*asked), LIMIT_S))
 
     return asyncio.run(story())
 

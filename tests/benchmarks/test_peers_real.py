@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.peers import peers
 from benchmarks.peers.client import DIGEST
+from tests.waiting import LIMIT_S
 from unisono.bench.crew import Crew
 from unisono.bench.stage import stage
 from unisono.bench.system import Load
@@ -41,4 +42,4 @@ def test_every_member_hears_the_same_in_the_same_order(
             assert member.stdin is not None
             member.stdin.write("quit\n")
             member.stdin.flush()
-        assert [member.wait(3) for member in troupe.members] == [0, 0, 0]
+        assert [member.wait(LIMIT_S) for member in troupe.members] == [0, 0, 0]

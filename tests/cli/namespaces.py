@@ -8,6 +8,8 @@ import os
 import subprocess
 from collections.abc import Iterator, Sequence
 
+from tests.waiting import LIMIT_S
+
 RULES = """
 table inet lossy {{
     chain input {{
@@ -27,7 +29,7 @@ def do(*words: str, rules: str | None = None) -> str:
         capture_output=True,
         text=True,
         env={**os.environ, "PATH": PATH},
-        timeout=20,
+        timeout=LIMIT_S,
         check=False,
     )
     assert found.returncode == 0, f"{' '.join(words)}: {found.stderr}"

@@ -11,11 +11,12 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+from tests.waiting import LIMIT_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
 UNISONO = (sys.executable, "-m", "unisono")
@@ -23,14 +24,14 @@ ENVIRONMENT = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "PYTHONUNBUFFERE
 
 
 def unisono(
-    *arguments: str, cwd: Path | None = None, stdin: bytes = b"", timeout_s: float = 60
+    *arguments: str, cwd: Path | None = None, stdin: bytes = b""
 ) -> subprocess.CompletedProcess[str]:
     found = subprocess.run(
         [*UNISONO, *arguments],
         input=stdin,
         capture_output=True,
         cwd=cwd,
-        timeout=timeout_s,
+        timeout=LIMIT_S,
         env=ENVIRONMENT,
         check=False,
     )
@@ -98,9 +99,9 @@ class Cat:
         assert self.process.stdin is not None
         self.process.stdin.close()
 
-    def ended(self, timeout_s: float = 30) -> int:
-        code = self.process.wait(timeout_s)
-        self._reader.join(10)
+    def ended(self) -> int:
+        code = self.process.wait(LIMIT_S)
+        self._reader.join(LIMIT_S)
         self.poll()
         return code
 
@@ -127,17 +128,6 @@ class Cat:
         self.poll()
         views = [each["members"] for each in self.objects if each["kind"] == "view"]
         return sorted(views[-1]) if views else []
-
-
-def until(
-    done: Any, within_s: float = 30, what: str = "it", instead: Callable[[], str] = str
-) -> None:
-    """Wait until it is so; if it never is, say what was there `instead`."""
-    end = time.monotonic() + within_s
-    while not done():
-        late = time.monotonic() >= end
-        assert not late, f"{what} did not happen within {within_s} s: {instead()}"
-        time.sleep(0.02)
 
 
 def children_of(pid: int) -> list[int]:
@@ -172,7 +162,7 @@ def ends_with_its_members(words: Sequence[str], cwd: Path, sign: int, code: int)
         until(lambda: len(children_of(command.pid)) == 2, what="two members")
         members = children_of(command.pid)
         os.kill(command.pid, sign)
-        assert command.wait(20) == code
+        assert command.wait(LIMIT_S) == code
         until(lambda: not any(map(is_alive, members)), what="the members' end")
     finally:
         for pid in (command.pid, *members):

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import ENVIRONMENT, UNISONO, Cat, cats, free_port, refused, unisono, until
+from tests.cli.running import ENVIRONMENT, UNISONO, Cat, cats, free_port, refused, unisono
+from tests.waiting import LIMIT_S, until
 
 pytestmark = pytest.mark.real
 
@@ -75,7 +76,7 @@ def test_a_signal_makes_it_leave_cleanly(number: int, code: int) -> None:
         found["b"].process.send_signal(number)
         assert found["b"].ended() == code
         assert found["b"].errors() == ""
-        until(lambda: found["a"].view == ["a"], 5, "the view without b")
+        until(lambda: found["a"].view == ["a"], "the view without b")
         found["a"].close()
         assert found["a"].ended() == 0
 
@@ -84,11 +85,11 @@ def test_a_killed_member_is_removed_and_comes_back() -> None:
     arguments = ("g", "--port", str(free_port()))
     with cats("abc", *arguments) as found:
         found["c"].process.kill()
-        until(lambda: found["a"].view == found["b"].view == ["a", "b"], 15, "the view without c")
+        until(lambda: found["a"].view == found["b"].view == ["a", "b"], "the view without c")
         with Cat(*arguments, "--name", "c") as back:
-            until(lambda: found["a"].view == back.view == ["a", "b", "c"], 15, "c's return")
+            until(lambda: found["a"].view == back.view == ["a", "b", "c"], "c's return")
             back.say("again")
-            until(lambda: ("c", 1, "again") in found["a"].messages, 10, "c's message")
+            until(lambda: ("c", 1, "again") in found["a"].messages, "c's message")
 
 
 def test_a_reader_that_goes_away_ends_it_quietly() -> None:
@@ -104,7 +105,7 @@ def test_a_reader_that_goes_away_ends_it_quietly() -> None:
         process.stdout.close()
         process.stdin.write(b"x\n" * 10)
         process.stdin.flush()
-        assert process.wait(20) == 141
+        assert process.wait(LIMIT_S) == 141
         assert process.stderr.read() == b""
 
 
@@ -139,7 +140,7 @@ def test_members_that_start_together_hear_all_though_their_input_waits_already()
         for process in processes.values():
             assert process.stdout is not None
             told = [json.loads(line) for line in process.stdout]
-            assert process.wait(20) == 0
+            assert process.wait(LIMIT_S) == 0
             heard = sorted(each["text"] for each in told if each["kind"] == "message")
             assert heard == sorted(f"{name}{n}" for name in "abc" for n in range(3))
     finally:
@@ -167,13 +168,13 @@ def test_one_of_a_pair_is_let_go_on_by_a_signal() -> None:
     arguments = ("pair", "--port", str(free_port()), "--protocol", "ring", "--option", "sites=2")
     with cats("ab", *arguments) as found:
         one = found["a"]
-        until(lambda: one.view == ["a", "b"], 15, "the view of both")
+        until(lambda: one.view == ["a", "b"], "the view of both")
         found["b"].process.kill()
 
         def goes_on() -> bool:
             one.process.send_signal(signal.SIGUSR1)
             return one.view == ["a"]
 
-        until(goes_on, 30, "the view of one alone")
+        until(goes_on, "the view of one alone")
         one.say("alone")
-        until(lambda: ("a", 1, "alone") in one.messages, 10, "what it says alone")
+        until(lambda: ("a", 1, "alone") in one.messages, "what it says alone")

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 
 def test_the_demo_tells_its_story_and_keeps_the_laws(tmp_path: Path) -> None:
-    found = unisono("demo", "--no-spark", "--seconds", "5", cwd=tmp_path, timeout_s=100)
+    found = unisono("demo", "--no-spark", "--seconds", "5", cwd=tmp_path)
     assert found.returncode == 0, found.stderr + found.stdout
     for words in ("see each other", "killed", "comes back", "heard the same", "safe"):
         assert words in found.stdout
@@ -32,7 +32,7 @@ def test_the_demo_tells_its_story_and_keeps_the_laws(tmp_path: Path) -> None:
 def test_the_demo_plays_with_masters(tmp_path: Path, masters: int) -> None:
     arguments = ("demo", "--no-spark", "--seconds", "4", "--members", "4", "--protocol", "mtp")
     arguments += ("--option", f"masters={masters}")
-    found = unisono(*arguments, cwd=tmp_path, timeout_s=100)
+    found = unisono(*arguments, cwd=tmp_path)
     assert found.returncode == 0, found.stderr + found.stdout
     assert "heard the same" in found.stdout
     assert not found.stderr
@@ -43,7 +43,7 @@ def test_a_second_demo_replaces_the_first_as_json(tmp_path: Path) -> None:
     # More than usual: who is kept from its work for long is left out, on a busy machine too.
     arguments += ("--option", "tries=60")
     for _ in range(2):
-        found = unisono(*arguments, cwd=tmp_path, timeout_s=100)
+        found = unisono(*arguments, cwd=tmp_path)
         assert found.returncode == 0, found.stderr + found.stdout
         told = json.loads(found.stdout)
         assert told["demo"]["members"] == ["a", "b", "c"]

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import ENVIRONMENT, ROOT, until
+from tests.cli.running import ENVIRONMENT, ROOT
+from tests.waiting import LIMIT_S, until
 
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
 MINE = (
@@ -98,7 +99,7 @@ def test_the_program_of_the_readme_runs(tmp_path: Path) -> None:
         for name in ("ann", "bob")
     ]
     try:
-        told = [process.communicate(timeout=40)[0] for process in processes]
+        told = [process.communicate(timeout=LIMIT_S)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()
@@ -125,12 +126,12 @@ def test_the_counter_is_handed_to_who_joins() -> None:
             [*program, "1"],
             capture_output=True,
             text=True,
-            timeout=40,
+            timeout=LIMIT_S,
             env=ENVIRONMENT,
             check=False,
         )
         rest = first.stdout.readlines()
-        assert first.wait(20) == 0
+        assert first.wait(LIMIT_S) == 0
     assert second.returncode == 0, second.stderr
     handed, *counted = second.stdout.splitlines()
     value = int(handed.removeprefix("handed over: "))
@@ -152,7 +153,7 @@ def test_all_keep_the_same_ledger() -> None:
             for words in (["ann", "--transfers", "6"], ["bob"])
         ]
         try:
-            told = [process.communicate(timeout=40)[0] for process in (*members, bank)]
+            told = [process.communicate(timeout=LIMIT_S)[0] for process in (*members, bank)]
         finally:
             for process in (*members, bank):
                 process.kill()
@@ -174,7 +175,7 @@ def test_the_simulations_of_the_documents_run(tmp_path: Path) -> None:
     assert run
     for block in run:
         done = subprocess.Popen([sys.executable, "-c", block], cwd=tmp_path)
-        until(lambda process=done: process.poll() is not None, 60)
+        until(lambda process=done: process.poll() is not None)
         assert done.returncode == 0
 
 

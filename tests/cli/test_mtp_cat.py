@@ -7,7 +7,8 @@ import signal
 
 import pytest
 
-from tests.cli.running import Cat, free_port, refused, unisono, until
+from tests.cli.running import Cat, free_port, refused, unisono
+from tests.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from tests.cli.namespaces import address, dropped, inside, machines
-from tests.cli.running import until
 from tests.mtp.process import Process
 from tests.mtp.soaking import soak
+from tests.waiting import LIMIT_S, until
 
 pytestmark = [pytest.mark.root, pytest.mark.real, pytest.mark.slow]
 
@@ -71,9 +71,11 @@ class Web:
     def words(self) -> str:
         return str({name: (each.view, each.told[-2:]) for name, each in self.lives.items()})
 
-    def reach(self, count: int, within_s: float) -> None:
-        done = lambda: min(self.counts().values()) >= count  # noqa: E731
-        until(done, within_s, f"{count} messages", self.words)
+    def reach(self, count: int) -> None:
+        for part in range(1, 11):
+            least = count * part // 10
+            done = lambda least=least: min(self.counts().values()) >= least  # noqa: E731
+            until(done, f"{least} messages", self.words)
 
     def founder(self) -> str:
         """The master that leads, while none has taken over."""
@@ -81,9 +83,9 @@ class Web:
         (name,) = [name for name, first in told.items() if "founded the web" in first]
         return name
 
-    def settled(self, within_s: float) -> dict[str, Any]:
+    def settled(self) -> dict[str, Any]:
         """Until all have heard the same and nothing more comes: what they have heard."""
-        end, before = time.monotonic() + within_s, None
+        end, before = time.monotonic() + LIMIT_S, None
         while True:
             now = {name: each.ask() for name, each in self.lives.items()}
             same = {(each["count"], each["digest"]) for each in now.values()}
@@ -105,36 +107,36 @@ def assert_the_same(processes: Sequence[Process]) -> int:
     return compared
 
 
-def play(messages: int, batch: int, patience_s: float) -> dict[str, Any]:
+def play(messages: int, batch: int) -> dict[str, Any]:
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         spaces = stack.enter_context(machines(NAMES, LOSS_PERCENT))
         web = Web(spaces, batch, stack)
         for name in NAMES:
             web.start(name)
-        until(lambda: web.see(NAMES), 60, "one view", web.words)
+        until(lambda: web.see(NAMES), "one view", web.words)
 
-        web.reach(messages // 10, patience_s)
+        web.reach(messages // 10)
         web.kill("e")
-        until(lambda: web.see("abcd"), 30, "the view without e", web.words)
+        until(lambda: web.see("abcd"), "the view without e", web.words)
         back = web.start("e")
-        until(lambda: web.see(NAMES), 60, "e in the view again", web.words)
+        until(lambda: web.see(NAMES), "e in the view again", web.words)
         (restored,) = back.of("restored")
         assert restored["count"] >= messages // 10, "it was given what the others have"
 
-        web.reach(messages // 2, patience_s)
+        web.reach(messages // 2)
         leader = web.founder()
         web.kill(leader)
         rest = [name for name in NAMES if name != leader]
-        until(lambda: web.see(rest), 60, "a master after the master", web.words)
-        web.reach(messages * 6 // 10, patience_s)
+        until(lambda: web.see(rest), "a master after the master", web.words)
+        web.reach(messages * 6 // 10)
         again = web.start(leader)
-        until(lambda: web.see(NAMES), 60, "the master back in the view", web.words)
+        until(lambda: web.see(NAMES), "the master back in the view", web.words)
 
-        web.reach(messages, patience_s)
+        web.reach(messages)
         for each in web.lives.values():
             each.order("silence")
-        now = web.settled(60)
+        now = web.settled()
         compared = assert_the_same(web.all)
         assert compared >= 2 * messages // 1000, "digests were compared"
         assert min(back.digests) > restored["count"], "from its place on"
@@ -156,9 +158,9 @@ def play(messages: int, batch: int, patience_s: float) -> dict[str, Any]:
 
 
 def test_survivors_of_loss_kills_and_a_take_over_hold_the_same() -> None:
-    print(play(MESSAGES, 10, 40))
+    print(play(MESSAGES, 10))
 
 
 @soak
 def test_they_do_so_through_many_messages() -> None:
-    print(play(SOAK_MESSAGES, 100, 1800))
+    print(play(SOAK_MESSAGES, 100))

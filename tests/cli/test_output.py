@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import ENVIRONMENT, UNISONO
+from tests.waiting import LIMIT_S
 from unisono import cli
 
 FULL = Path("/dev/full")
@@ -20,7 +21,7 @@ def through_a_shell(line: str) -> tuple[int, list[str]]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=LIMIT_S,
         env=ENVIRONMENT,
         check=False,
     )

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from tests.cli.running import cats, free_port, until
+from tests.cli.running import cats, free_port
+from tests.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 

@@ -14,7 +14,6 @@ from tests.cli.test_sim import doctored
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_spark_and_this_process_give_one_verdict(tmp_path: Path) -> None:
     for seed in ("7", "8"):
         arguments = ("--nodes", "3", "--seed", seed, "--messages", "30", "--trace", "sound")
@@ -26,7 +25,7 @@ def test_spark_and_this_process_give_one_verdict(tmp_path: Path) -> None:
     verified = unisono("verify", "both", "--json", cwd=tmp_path)
     measured = unisono(
         "pipeline", "both", "--out", "out", "--master", "local[2]", "--json",
-        cwd=tmp_path, timeout_s=360,
+        cwd=tmp_path,
     )  # fmt: skip
     assert measured.returncode == verified.returncode == 1, measured.stderr
     both_done = {"processed": 2, "skipped": 0}

@@ -23,10 +23,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.cli.namespaces import address, do, inside, machines
-from tests.cli.running import until
 from tests.cli.test_ring_namespaces import (
     CUT,
-    HEAL_S,
     NAMES,
     SEED,
     TICK_S,
@@ -37,6 +35,7 @@ from tests.cli.test_ring_namespaces import (
     read,
 )
 from tests.ring.soaking import soak
+from tests.waiting import until
 
 pytestmark = [pytest.mark.root, pytest.mark.real, pytest.mark.slow]
 
@@ -187,7 +186,7 @@ def play(seed: int, seconds: float, folder: Path) -> tuple[Chaos, list[Fault]]:
         for name in NAMES:
             ring.start(name)
         undo.enter_context(burning(BURNERS))
-        until(ring.together, 90, "one view", ring.words)
+        until(ring.together, "one view", ring.words)
         began = time.monotonic()
         strikes = sorted(faults, reverse=True)
         heals = sorted(faults, key=lambda fault: -fault.until_s)
@@ -202,11 +201,11 @@ def play(seed: int, seconds: float, folder: Path) -> tuple[Chaos, list[Fault]]:
             time.sleep(TICK_S)
         ring.block([], now_s)
         print(*ring.happened, sep="\n")
-        until(ring.together, 2 * HEAL_S, "one view of all, after all has healed", ring.words)
+        until(ring.together, "one view of all, after all has healed", ring.words)
         last = {f"{name} is here" for name in NAMES}
         for text in last:
             ring.cats[text[0]].say(text)
-        until(lambda: ring.all_heard(last), HEAL_S, "the last words of all, by all", ring.words)
+        until(lambda: ring.all_heard(last), "the last words of all, by all", ring.words)
         ring.rest()
         ring.note_returns(time.monotonic() - began)
     return ring, faults

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import free_port, until
+from tests.cli.running import free_port
 from tests.hold import Hold
 from tests.ring.soaking import soak
+from tests.waiting import until
 from unisono.protocols.ring.parameters import PRESETS
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -37,7 +38,7 @@ class Process(Hold):
         """What it tells of this kind when it is given the word."""
         before = len(self.of(kind))
         self.order(word)
-        until(lambda: len(self.of(kind)) > before, 30, f"{kind} of {self.name}")
+        until(lambda: len(self.of(kind)) > before, f"{kind} of {self.name}")
         return self.of(kind)[-1]
 
     @property
@@ -68,7 +69,7 @@ class Trio:
         def whole() -> bool:
             return all(each.view == list(NAMES) for each in self.members.values())
 
-        until(whole, 30, "one view", lambda: str({n: m.view for n, m in self.members.items()}))
+        until(whole, "one view", lambda: str({n: m.view for n, m in self.members.items()}))
         time.sleep(WORK_S)
 
     def kill_holder(self, name: str) -> list[float]:
@@ -84,7 +85,7 @@ class Trio:
         )
         gaps = []
         for each in self.members.values():
-            until(lambda each=each: self._gap(each, died)["later"] > 10, 30, "deliveries after it")
+            until(lambda each=each: self._gap(each, died)["later"] > 10, "deliveries after it")
             gaps.append(float(self._gap(each, died)["gap_s"]))
         return gaps
 

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.cli.namespaces import address, do, inside, machines
-from tests.cli.running import Cat, unisono, until
+from tests.cli.running import Cat, unisono
 from tests.ring.soaking import soak
+from tests.waiting import LIMIT_S, until
 from unisono.laws import judge
 from unisono.protocols.ring import OFFER
 from unisono.trace.files import read_trace
@@ -42,7 +43,6 @@ table inet cut {{
 """
 """The first two lines take away an earlier one, also where there is none."""
 TICK_S = 0.05
-HEAL_S = 90
 QUIET_S = 1.0
 """Traces are written four times a second."""
 
@@ -170,7 +170,7 @@ class Troop:
     def rest(self) -> None:
         """Until nothing has happened for a while; then all are stopped at once, so that nobody sees
         another die."""
-        end = time.monotonic() + HEAL_S
+        end = time.monotonic() + LIMIT_S
         before: list[int] = []
         while (now := [self._told(cat) for cat in self.cats.values()]) != before:
             assert time.monotonic() < end, self.words()
@@ -202,7 +202,7 @@ def troop(names: Sequence[str], folder: Path) -> Iterator[Troop]:
 def play(names: Sequence[str], faults: Sequence[Fault], seconds: float, folder: Path) -> History:
     """What the traces of such a time tell, when all has healed."""
     with troop(names, folder) as ring:
-        until(ring.together, 60, "one view", ring.words)
+        until(ring.together, "one view", ring.words)
         began = time.monotonic()
         begins = [(fault.at_s, True, fault) for fault in faults]
         ends = [(fault.until_s, False, fault) for fault in faults]
@@ -213,11 +213,11 @@ def play(names: Sequence[str], faults: Sequence[Fault], seconds: float, folder: 
                 (ring.begin if first else ring.end)(fault)
             ring.say()
             time.sleep(TICK_S)
-        until(ring.together, HEAL_S, "one view of all, after all has healed", ring.words)
+        until(ring.together, "one view of all, after all has healed", ring.words)
         last = {f"{name} is here" for name in names}
         for text in last:
             ring.cats[text[0]].say(text)
-        until(lambda: ring.all_heard(last), HEAL_S, "the last words of all, by all", ring.words)
+        until(lambda: ring.all_heard(last), "the last words of all, by all", ring.words)
         ring.rest()
         print(*ring.happened, sep="\n")
     return read(folder / "trace", names)
@@ -241,7 +241,7 @@ def read(folder: Path, names: Sequence[str]) -> History:
 
 
 def assert_all_laws(folder: Path, history: History) -> None:
-    verified = unisono("verify", str(folder / "trace"), "--json", timeout_s=300)
+    verified = unisono("verify", str(folder / "trace"), "--json")
     told = json.loads(verified.stdout)
     assert verified.returncode == 0, told
     verdict = judge(history, OFFER.laws)

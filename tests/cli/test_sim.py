@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.running import refused, unisono
+from tests.waiting import LIMIT_S
 from unisono.trace.parquet import SCHEMA
 
 VERDICTS = {"kept", "broken", "not claimed"}
@@ -185,7 +186,7 @@ def test_a_pipe_that_nobody_reads_ends_quietly(trace: Path) -> None:
             assert process.stdout is not None and process.stderr is not None
             process.stdout.close()
             assert process.stderr.read() == b""
-            assert process.wait(30) == 141
+            assert process.wait(LIMIT_S) == 141
 
 
 @pytest.mark.real

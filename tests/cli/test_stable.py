@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Cat, free_port, refused, unisono, until
+from tests.cli.running import Cat, free_port, refused, unisono
+from tests.waiting import until
 from unisono.net.stable import StableFile
 
 pytestmark = pytest.mark.real

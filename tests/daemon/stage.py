@@ -17,23 +17,21 @@ from pathlib import Path
 from typing import Any
 
 import unisono
-from tests.cli.running import ENVIRONMENT, ROOT, UNISONO, until
+from tests.cli.running import ENVIRONMENT, ROOT, UNISONO
 from tests.net.ear import free_port
+from tests.waiting import LIMIT_S, eventually, until
 from unisono.daemon import Daemon
 from unisono.daemon.settings import PROTOCOL
 from unisono.group import Group
 
 RING = os.environ.get("UNISONO_RING") or PROTOCOL
 """The protocol of the daemons under test."""
-STORY_S = 120
-JOIN_S = 40.0
-"""Machines that run tests are busy."""
 
 
 def told(story: Callable[[Path], Coroutine[Any, Any, None]]) -> None:
     """Tell it with a directory for sockets: a short one, since their paths are bounded."""
     with tempfile.TemporaryDirectory(prefix="uni") as place:
-        asyncio.run(asyncio.wait_for(story(Path(place)), STORY_S))
+        asyncio.run(asyncio.wait_for(story(Path(place)), LIMIT_S))
 
 
 def role(at: int) -> dict[str, int]:
@@ -44,7 +42,7 @@ def role(at: int) -> dict[str, int]:
 def daemon(place: Path, at: int, port: int, **options: Any) -> Daemon:
     keywords = {
         **role(at),
-        "join_s": JOIN_S,
+        "join_s": LIMIT_S,
         "name": f"d{at}",
         "port": port,
         "protocol": RING,
@@ -67,15 +65,9 @@ async def daemons(place: Path, count: int = 1, **options: Any) -> AsyncIterator[
 
 
 def joining(place: Path, name: str, group: str = "g", at: int = 0, **options: Any) -> Any:
-    options.setdefault("join_s", JOIN_S)
+    options.setdefault("join_s", LIMIT_S)
     options.setdefault("rejoin", False)
     return unisono.join(group, daemon=f"{place}/d{at}", name=name, **options)
-
-
-async def eventually(done: Callable[[], bool], within_s: float = 60) -> None:
-    async with asyncio.timeout(within_s):
-        while not done():
-            await asyncio.sleep(0.005)
 
 
 async def heard(group: Group, count: int) -> list[bytes]:
@@ -131,10 +123,9 @@ class Teller:
                 self.told.append(json.loads(self._lines.get_nowait()))
         return [each for each in self.told if each["kind"] == kind]
 
-    def wait(self, kind: str, within_s: float = 60) -> dict[str, Any]:
+    def wait(self, kind: str) -> dict[str, Any]:
         until(
             lambda: self.of(kind) or self.process.poll() is not None,
-            within_s,
             kind,
             lambda: str(self.told[-3:]),
         )
@@ -162,7 +153,7 @@ class Teller:
 def patient(place: Path) -> str:
     """A file that lets the ring be slow to form."""
     file = place / "ring.toml"
-    file.write_text(f'[group]\ngroup = "ring"\njoin_s = {JOIN_S}\n')
+    file.write_text(f'[group]\ngroup = "ring"\njoin_s = {LIMIT_S}\n')
     return str(file)
 
 

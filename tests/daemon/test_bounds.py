@@ -18,7 +18,6 @@ from tests.daemon.stage import (
     daemon,
     daemon_process,
     daemons,
-    eventually,
     heard,
     joining,
     messages,
@@ -28,6 +27,7 @@ from tests.daemon.stage import (
     told,
 )
 from tests.net.ear import free_port
+from tests.waiting import eventually
 from unisono.client import frames
 from unisono.client.frames import Cutter, Kind
 from unisono.daemon import Bounds, Daemon, Limits, records

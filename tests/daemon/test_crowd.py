@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import until
 from tests.daemon.stage import Teller, daemon_process, python
 from tests.net.ear import free_port
+from tests.waiting import LIMIT_S, until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.xdist_group("crowd")]
 
@@ -79,7 +79,7 @@ def play(size: Size, seed: int) -> dict[str, Any]:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="uni")))
         port = free_port()
         daemons = [stack.enter_context(daemon_process(place, at, port)) for at in range(DAEMONS)]
-        until(lambda: all(len(each.wait("ring")["daemons"]) == 3 for each in daemons), 60)
+        until(lambda: all(len(each.wait("ring")["daemons"]) == 3 for each in daemons))
         killed, others = cast_of(size, place, dice)
 
         def crowd(clients: Sequence[Any]) -> Teller:
@@ -91,7 +91,7 @@ def play(size: Size, seed: int) -> dict[str, Any]:
         victims = [crowd([each]) for each in killed]
         crowds = [crowd(each) for each in others]
         for each in (*victims, *crowds):
-            each.wait("joined", 120)
+            each.wait("joined")
         for each in (*victims, *crowds):
             each.order("talk")
         end = time.monotonic() + size.seconds
@@ -105,8 +105,8 @@ def play(size: Size, seed: int) -> dict[str, Any]:
         for each in crowds:
             each.order("silence")
         for each in crowds:
-            each.wait("silent", 120)
-        settle(crowds, 120)
+            each.wait("silent")
+        settle(crowds)
         took_s = time.monotonic() - began
         reports = []
         for at, each in enumerate(crowds):
@@ -137,15 +137,15 @@ def check_beginnings(orphans: Sequence[Any], reports: Sequence[Any]) -> None:
             assert each["log"] == logs[each["group"]][: len(each["log"])], each["name"]
 
 
-def settle(crowds: Sequence[Teller], within_s: float) -> None:
+def settle(crowds: Sequence[Teller]) -> None:
     """Until nothing more comes to anybody."""
-    end, before, still = time.monotonic() + within_s, None, 0
+    end, before, still = time.monotonic() + LIMIT_S, None, 0
     while still < 4:
         counts = []
         for each in crowds:
             asked = len(each.of("count"))
             each.order("count")
-            until(lambda each=each, asked=asked: len(each.of("count")) > asked, 60, "a count")
+            until(lambda each=each, asked=asked: len(each.of("count")) > asked, "a count")
             counts.append(each.of("count")[-1])
         still = still + 1 if counts == before else 0
         before = counts
@@ -198,6 +198,5 @@ def test_a_killed_daemon_takes_only_its_own_clients_with_it() -> None:
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(600)
 def test_twenty_of_two_hundred_clients_killed_under_load_take_nothing_with_them() -> None:
     print(play(FULL, 2))

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from tests.cli.running import ENVIRONMENT, ROOT, refused, unisono, until
+from tests.cli.running import ENVIRONMENT, ROOT, refused, unisono
 from tests.daemon.stage import Teller, daemon_process
 from tests.net.ear import free_port
+from tests.waiting import LIMIT_S, until
 from unisono.cli import run
 from unisono.cli.app import app
 from unisono.client.frames import Kind
@@ -51,7 +52,11 @@ def test_a_program_of_the_page_runs(program: str, place: Path) -> None:
     source += textwrap.indent(body, "    ") + "asyncio.run(main())\n"
     with daemon_process(place, 0, free_port()):
         done = subprocess.run(
-            [sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=False
+            [sys.executable, "-c", source],
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
         )
     assert done.returncode == 0, done.stderr
 
@@ -79,9 +84,11 @@ def test_the_example_runs(place: Path) -> None:
                 assert process.stdout is not None
                 assert process.stdout.readline().startswith(f"in {room}: ")
             for words in ("dinner is ready", "come"):
-                subprocess.run([*program, "say", "kitchen,garden", words], timeout=60, check=True)
+                subprocess.run(
+                    [*program, "say", "kitchen,garden", words], timeout=LIMIT_S, check=True
+                )
             for process in listeners.values():
-                out, _ = process.communicate(timeout=60)
+                out, _ = process.communicate(timeout=LIMIT_S)
                 assert out == "speaker: dinner is ready\nspeaker: come\n"
                 assert process.returncode == 0
         finally:
@@ -142,7 +149,7 @@ def test_a_daemon_tells_people_what_it_does(place: Path) -> None:
         assert process.stdout.readline().startswith("ring: ")
         process.send_signal(2)
         assert process.stdout.read() == "ended\n"
-        assert process.wait(30) == 130
+        assert process.wait(LIMIT_S) == 130
     finally:
         process.kill()
         process.wait(10)
@@ -165,7 +172,11 @@ print([name for name in heavy if name in sys.modules])
 """
     with daemon_process(place, 0, free_port()):
         done = subprocess.run(
-            [sys.executable, "-c", source], capture_output=True, text=True, timeout=60, check=False
+            [sys.executable, "-c", source],
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
         )
     assert done.stdout == "[]\n", done.stderr
 
@@ -178,4 +189,4 @@ def test_a_second_daemon_is_told_of_in_the_ring(place: Path) -> None:
         return sorted(views[-1]["daemons"]) if views else []
 
     with daemon_process(place, 0, port) as one, daemon_process(place, 1, port) as two:
-        until(lambda: names(one) == names(two) == ["d0", "d1"], 60)
+        until(lambda: names(one) == names(two) == ["d0", "d1"])

@@ -13,7 +13,6 @@ from tests.daemon.stage import (
     RING,
     daemon,
     daemons,
-    eventually,
     heard,
     joining,
     messages,
@@ -23,6 +22,7 @@ from tests.daemon.stage import (
     told,
 )
 from tests.net.ear import free_port
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.real
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import unisono
-from tests.daemon.stage import daemon, daemons, eventually, heard, joining, of_size, told
+from tests.daemon.stage import daemon, daemons, heard, joining, of_size, told
 from tests.net.ear import free_port
+from tests.waiting import eventually
 from unisono.client import frames
 from unisono.client.frames import Kind
 from unisono.daemon import Bounds, Limits

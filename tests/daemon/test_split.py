@@ -12,8 +12,9 @@ import pytest
 
 from tests.cli.namespaces import do, inside
 from tests.cli.running import UNISONO
-from tests.daemon.stage import RING, Teller, eventually, joining, patient, told
+from tests.daemon.stage import RING, Teller, joining, patient, told
 from tests.daemon.test_deaths import Tally
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.root, pytest.mark.real, pytest.mark.slow]
 

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.cli.running import ENVIRONMENT, ROOT, UNISONO, until
+from tests.cli.running import ENVIRONMENT, ROOT, UNISONO
 from tests.feed.member import ALIKE, payload
 from tests.net.ear import free_port
+from tests.waiting import LIMIT_S, until
 from unisono.feed import FeedClient
 from unisono.trace.parquet import ParquetPart
 from unisono.trace.record import digest_of
@@ -74,7 +75,7 @@ class Play:
         """The process and all it started, at once and without a word."""
         process = self.running.pop(name)
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait(20)
+        process.wait(LIMIT_S)
         if process.stdin is not None:
             process.stdin.close()
 
@@ -174,12 +175,12 @@ def rehearse(play: Play, *more: str) -> None:
     for name in ("a", "b", "c", "feed", *more):
         play.start(name)
         if name == "a":
-            until(lambda: play.has_told("a", "joined"), 60, "a joined")
+            until(lambda: play.has_told("a", "joined"), "a joined")
     for name in ("b", "c"):
-        until(lambda n=name: play.has_told(n, "joined"), 60, f"{name} joined")
+        until(lambda n=name: play.has_told(n, "joined"), f"{name} joined")
     # What was said before is with those that were there.
     with FeedClient(play.feed, 60) as client:
-        until(lambda: _is_whole(client.status()), 60, "the feed has the beginning")
+        until(lambda: _is_whole(client.status()), "the feed has the beginning")
 
 
 def _is_whole(status: dict[str, Any]) -> bool:
@@ -196,10 +197,10 @@ def traffic(play: Play, seconds: float, kills: list[tuple[float, str, float]]) -
         play.start(name)
     time.sleep(max(0.0, began + seconds - time.monotonic()))
     for name in "abc":
-        until(lambda n=name: play.has_told(n, "joined"), 60, f"{name} is back")
+        until(lambda n=name: play.has_told(n, "joined"), f"{name} is back")
         play.order(name)
     for name in "abc":
-        until(lambda n=name: play.has_told(n, "quiet"), 60, f"{name} quiet")
+        until(lambda n=name: play.has_told(n, "quiet"), f"{name} quiet")
 
 
 def hush(play: Play) -> None:
@@ -209,4 +210,4 @@ def hush(play: Play) -> None:
         assert stdin is not None
         stdin.close()
     for name in "abc":
-        assert play.running[name].wait(30) == 0, play.errors(name)
+        assert play.running[name].wait(LIMIT_S) == 0, play.errors(name)

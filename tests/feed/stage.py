@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
+from tests import waiting
 from unisono.feed import rows
 from unisono.feed.keeper import Append, Keeper
 from unisono.feed.server import Server
@@ -68,18 +69,8 @@ def shape(found: Sequence[dict[str, Any]]) -> str:
     return " ".join(f"{row['place']}{row['kind'][0]}" for row in found)
 
 
-def told(story: Callable[[], Awaitable[None]], within_s: float = 90) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(within_s):
-            await story()
-
-    asyncio.run(bounded())
-
-
-async def eventually(done: Callable[[], bool], within_s: float = 40) -> None:
-    async with asyncio.timeout(within_s):
-        while not done():
-            await asyncio.sleep(0.01)
+def told(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    waiting.told(story())
 
 
 class Served:

@@ -16,6 +16,7 @@ import typer.main
 from tests.cli.running import ENVIRONMENT, ROOT
 from tests.feed.stage import Served, messages, view
 from tests.net.ear import free_port
+from tests.waiting import LIMIT_S
 from unisono.cli.app import app
 from unisono.feed import keeper, rows, server, site, talk
 
@@ -40,7 +41,7 @@ def test_the_program_with_a_feed_runs(tmp_path: Path) -> None:
     source += textwrap.indent(body, "    ") + "asyncio.run(main())\n"
     command = [sys.executable, "-c", source]
     done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=60, env=ENVIRONMENT
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S, env=ENVIRONMENT
     )
     assert done.returncode == 0, done.stderr
     assert "0 places so far" in done.stdout
@@ -54,7 +55,6 @@ def test_the_program_without_spark_runs(tmp_path: Path, capsys: pytest.CaptureFi
     assert "10 rows" in capsys.readouterr().out
 
 
-@pytest.mark.timeout(120)
 def test_the_programs_with_spark_run(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

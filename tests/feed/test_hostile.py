@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from tests.feed.stage import Served, message
+from tests.waiting import LIMIT_S
 from unisono.errors import BadPacket, UnisonoError
 from unisono.feed import rows, talk
 from unisono.feed.client import FeedClient, FeedGone
@@ -207,7 +208,7 @@ for _ in range(4000):
 def test_mangled_messages_never_end_the_process(seed: int) -> None:
     """In a process of its own: a wrong offset would end this one."""
     done = subprocess.run(
-        [sys.executable, "-c", MANGLE, str(seed)], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", MANGLE, str(seed)], capture_output=True, text=True, timeout=LIMIT_S
     )
     assert done.returncode == 0, done.stderr[-2000:]
 

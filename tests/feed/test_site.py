@@ -17,15 +17,16 @@ import pytest
 import unisono
 from tests.cli.running import ENVIRONMENT, UNISONO, refused
 from tests.cli.running import unisono as command
-from tests.feed.stage import eventually, everything, message, put, shape, told
+from tests.feed.stage import everything, message, put, shape, told
 from tests.net.ear import free_port
+from tests.waiting import LIMIT_S, eventually
 from unisono.errors import Misuse
 from unisono.feed import Feed, FeedClient
 from unisono.feed.keeper import Keeper
 from unisono.group import Group
 from unisono.log import Log
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.real
 PATIENT = {"join_s": 40.0, "tries": 60}
 
 
@@ -257,7 +258,7 @@ def test_the_command_serves_and_ends_cleanly(tmp_path: Path) -> None:
             status = client.status()
             assert (status["group"], status["end"], status["away"]) == ("g", 2, None)
         process.send_signal(signal.SIGTERM)
-        rest, errors = process.communicate(timeout=30)
+        rest, errors = process.communicate(timeout=LIMIT_S)
         assert process.returncode == 0, errors
         assert json.loads(rest.splitlines()[-1]) == {"kind": "ended"}
     finally:

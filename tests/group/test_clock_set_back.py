@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 
 import unisono
 from tests.net.ear import free_port
+from tests.waiting import LIMIT_S, eventually, told
 from unisono.net import identity
 from unisono.protocols.ring.codes import Code
 from unisono.protocols.ring.packets import HEADER_OCTETS, PROTOCOL, Person, read
@@ -22,12 +22,6 @@ from unisono.wire import INCARNATION_MAX, Writer, seal, unseal
 pytestmark = pytest.mark.real
 
 DAY_NS = 86_400 * 10**9
-
-
-async def until(done: Callable[[], bool], within_s: float = 15) -> None:
-    async with asyncio.timeout(within_s):
-        while not done():
-            await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("protocol", ["rmcast", "mtp", "ring"])
@@ -39,13 +33,13 @@ def test_who_comes_back_a_day_earlier_is_told_and_comes_back_higher(
     async def story() -> None:
         port, own = free_port(), free_port()
         peers = [f"127.0.0.1:{port}", f"127.0.0.1:{own}"]
-        common: dict[str, Any] = {"protocol": protocol, "peers": peers, "join_s": 20}
+        common: dict[str, Any] = {"protocol": protocol, "peers": peers, "join_s": LIMIT_S}
         common["rejoin"] = False
         master: dict[str, Any] = {"options": {"master": 1}} if protocol == "mtp" else {}
         at_a, at_b = f"127.0.0.1:{port}", f"127.0.0.1:{own}"
         async with unisono.join("g", name="a", bind=at_a, **common, **master) as a:
             b = await unisono.join("g", name="b", bind=at_b, **common)
-            await until(lambda: len(a.members) == 2)
+            await eventually(lambda: len(a.members) == 2)
             first = b.me
             assert b._life is not None
             b._life.driver.close()  # killed: it says nothing more
@@ -55,7 +49,7 @@ def test_who_comes_back_a_day_earlier_is_told_and_comes_back_higher(
             monkeypatch.setattr(identity, "_last_incarnation", 0)
             async with unisono.join("g", name="b", bind=at_b, **common) as again:
                 assert again.me.incarnation > first.incarnation, "though its clock says less"
-                await until(lambda: again.me in a.members and first not in a.members)
+                await eventually(lambda: again.me in a.members and first not in a.members)
                 await again.multicast(b"here")
                 async with asyncio.timeout(15):
                     async for item in a:
@@ -63,7 +57,7 @@ def test_who_comes_back_a_day_earlier_is_told_and_comes_back_higher(
                             assert item.sender == again.me
                             break
 
-    asyncio.run(asyncio.wait_for(story(), 60))
+    told(story())
 
 
 def test_with_a_stable_file_the_next_life_is_higher_from_the_start(
@@ -81,7 +75,7 @@ def test_with_a_stable_file_the_next_life_is_higher_from_the_start(
                 numbers.append(b.me.incarnation)
         assert numbers == sorted(set(numbers))
 
-    asyncio.run(asyncio.wait_for(story(), 60))
+    told(story())
 
 
 def test_a_forged_word_of_a_later_life_does_not_use_up_the_numbers(tmp_path: Path) -> None:

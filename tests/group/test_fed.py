@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import unisono
+from tests import waiting
 from tests.daemon.stage import daemons
 from tests.net.ear import free_port
 from unisono.chronicle import Wanted
@@ -20,11 +21,11 @@ pytestmark = pytest.mark.real
 
 
 def told(story: Callable[..., Coroutine[Any, Any, None]], *given: Any) -> None:
-    asyncio.run(asyncio.wait_for(story(*given), 60))
+    waiting.told(story(*given))
 
 
 def joining(port: int, name: str, **options: Any) -> unisono.Joining:
-    where = {"multicast": "239.192.77.9", "port": port, "join_s": 30}
+    where = {"multicast": "239.192.77.9", "port": port, "join_s": waiting.LIMIT_S}
     return unisono.join("orders", name=name, fed=True, **{**where, **options})
 
 
@@ -191,7 +192,7 @@ def test_the_application_s_own_state_is_handed_over_beside_it() -> None:
 def test_clients_of_a_daemon_count_alike(tmp_path: Path) -> None:
     async def story(place: Path) -> None:
         async with daemons(place):
-            through = {"daemon": f"{place}/d0", "fed": True, "join_s": 30}
+            through = {"daemon": f"{place}/d0", "fed": True, "join_s": waiting.LIMIT_S}
             async with (
                 unisono.join("orders", name="a", **through) as a,
                 reading(a) as (ra,),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import unisono
+from tests import waiting
 from tests.net.ear import free_port
 from tests.net.flood import FLOOD, LINGERING
 from unisono.group import Group
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.real
 
 
 def told(story: Callable[[int], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(story(free_port()), 20))
+    waiting.told(story(free_port()))
 
 
 def joining(port: int, name: str, group: str = "orders", **options: Any) -> unisono.Joining:

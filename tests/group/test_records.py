@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 import unisono
 from tests.net.ear import free_port
 from tests.net.flood import FLOOD, Flood
+from tests.waiting import told
 from unisono.core import Effect, Event, Join, Multicast, Persist, Restart, Setting
 from unisono.net.life import RECORDS_COUNT_MAX
 
@@ -63,7 +63,7 @@ def lived(*lives: list[bytes], stable: str = "") -> dict[str, int]:
                         break
             return group.counters()
 
-    return asyncio.run(asyncio.wait_for(story(), 20))
+    return told(story())
 
 
 def test_without_a_file_records_reach_the_next_life_in_the_same_process(

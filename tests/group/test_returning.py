@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import unisono
+from tests import waiting
 from tests.net.ear import free_port
 from unisono.core import Cause
 from unisono.group import Group
@@ -150,7 +151,7 @@ def test_who_gave_up_does_not_come_back() -> None:
 
 
 def told(story: Callable[[int], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(story(free_port()), 30))
+    waiting.told(story(free_port()))
 
 
 @pytest.mark.real

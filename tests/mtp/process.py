@@ -18,6 +18,7 @@ from typing import Any
 
 import unisono
 from tests.hold import Hold
+from tests.waiting import LIMIT_S, until
 from unisono.model import Message, View
 
 HASH_OCTETS = 16
@@ -184,16 +185,17 @@ class Process(Hold):
         self.began = time.monotonic()
         super().__init__(orders["join"]["name"], "tests.mtp.process", orders, before)
 
-    def ask(self, within_s: float = 30) -> dict[str, Any]:
+    def ask(self) -> dict[str, Any]:
         """How it is now."""
         before = len(self.of("now"))
         self.order("now")
-        end = time.monotonic() + within_s
-        while len(found := self.of("now")) == before:
-            assert self.process.poll() is None, f"{self.name} ended: {self.told[-3:]}"
-            assert time.monotonic() < end, f"{self.name} does not answer: {self.told[-3:]}"
-            time.sleep(0.005)
-        return found[-1]
+        until(
+            lambda: len(self.of("now")) > before or self.process.poll() is not None,
+            f"an answer of {self.name}",
+            lambda: str(self.told[-3:]),
+        )
+        assert self.process.poll() is None, f"{self.name} ended: {self.told[-3:]}"
+        return self.of("now")[-1]
 
     @property
     def view(self) -> list[str]:
@@ -209,13 +211,10 @@ class Process(Hold):
         """Messages that it has heard at least."""
         return max(self.digests, default=0)
 
-    def leave(self, within_s: float = 30) -> dict[str, Any]:
+    def leave(self) -> dict[str, Any]:
         self.order("leave")
-        assert self.process.wait(within_s) == 0
-        end = time.monotonic() + 5
-        while not self.of("end"):
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        assert self.process.wait(LIMIT_S) == 0
+        until(lambda: self.of("end"), f"the last words of {self.name}")
         return self.of("end")[-1]
 
 

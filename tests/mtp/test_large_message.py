@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import free_port, until
+from tests.cli.running import free_port
 from tests.mtp.process import Process
 from tests.mtp.soaking import soak
+from tests.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -26,17 +27,17 @@ def say(sender: str, octets: int, masters: int, **join: int) -> dict[str, Any]:
             given = {"group": "large", "name": name, "port": port, "masters": masters, **join}
             given["master"] = rank if rank <= masters else 0
             web[name] = stack.enter_context(Process({"join": given, "every": 1}))
-        until(lambda: all(each.view == [*NAMES] for each in web.values()), 30, "one view")
+        until(lambda: all(each.view == [*NAMES] for each in web.values()), "one view")
         began = time.monotonic()
         web[sender].order(f"say {octets}")
-        until(lambda: all(each.count == 1 for each in web.values()), 60, "the message")
+        until(lambda: all(each.count == 1 for each in web.values()), "the message")
         took_s = round(time.monotonic() - began, 2)
         assert len({each.digests[1] for each in web.values()}) == 1
         grown = {
             name: each.ask()["rss_max"] - each.of("joined")[0]["rss"] for name, each in web.items()
         }
         web[sender].order(f"say {octets + 1}")
-        until(lambda: web[sender].of("refused"), 10, "a refusal")
+        until(lambda: web[sender].of("refused"), "a refusal")
         (refused,) = web[sender].of("refused")
         assert all(each.view == [*NAMES] for each in web.values()), "nobody was lost over it"
         return {"took_s": took_s, "grown": grown, "refused": refused["why"]}

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import free_port, until
+from tests.cli.running import free_port
 from tests.mtp.process import Process
 from tests.mtp.soaking import soak
+from tests.waiting import until
 from unisono.protocols.mtp.hearing import SPOOL_OCTETS_MAX
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -35,23 +36,23 @@ def hand_over(state_octets: int) -> dict[str, Any]:
             return stack.enter_context(Process(given))
 
         a = start("a", ballast_octets=state_octets, talks=True)
-        until(lambda: a.view == ["a"], 30, "a web")
+        until(lambda: a.view == ["a"], "a web")
         b = start("b", talks=True)
-        until(lambda: a.view == b.view == ["a", "b"], 120, "two members")
-        until(lambda: a.count > 500, 30, "some talk")
+        until(lambda: a.view == b.view == ["a", "b"], "two members")
+        until(lambda: a.count > 500, "some talk")
         began = time.monotonic()
         joiner = start("c")
-        until(lambda: joiner.of("joined"), 120, "the joiner to be in")
-        until(lambda: joiner.of("restored"), 10, "its state")
+        until(lambda: joiner.of("joined"), "the joiner to be in")
+        until(lambda: joiner.of("restored"), "its state")
         heard = a.count
-        until(lambda: joiner.count >= heard, 30, "the joiner to have caught up")
+        until(lambda: joiner.count >= heard, "the joiner to have caught up")
         took_s = time.monotonic() - began
         (restored,) = joiner.of("restored")
         assert restored["octets"] >= state_octets
         pauses = during(a, joiner.of("joined")[0])
         for each in (a, b):
             each.order("silence")
-        until(lambda: len({each.ask()["digest"] for each in (a, b, joiner)}) == 1, 20, "agreement")
+        until(lambda: len({each.ask()["digest"] for each in (a, b, joiner)}) == 1, "agreement")
         assert joiner.digests.items() <= a.digests.items(), "from its place on, the same"
         assert a.view == b.view == joiner.view == ["a", "b", "c"]
         return {

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import free_port, until
+from tests.cli.running import free_port
 from tests.mtp.process import Process
 from tests.mtp.soaking import soak
+from tests.waiting import until
 from unisono.config import Config
 from unisono.protocols.mtp.batch import BATCH_COUNT_MAX, BATCH_OCTETS_MAX
 from unisono.protocols.mtp.hearing import DELIVER_COUNT_MAX
@@ -65,7 +66,7 @@ def overload(seconds: float, blocks: bool) -> dict[str, Any]:
                 "blocks": blocks,
             }
             web[name] = stack.enter_context(Process(orders))
-        until(lambda: all(each.view == [*NAMES] for each in web.values()), 30, "one view")
+        until(lambda: all(each.view == [*NAMES] for each in web.values()), "one view")
         time.sleep(seconds / 2)
         middle = sampled(web)
         time.sleep(seconds / 2)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests import waiting
 from unisono.core import (
     Answer,
     Arm,
@@ -89,7 +90,7 @@ class Diary:
 
 
 def told(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(story(), 10))
+    waiting.told(story())
 
 
 def test_effects_are_performed_in_the_order_given_and_a_record_first() -> None:

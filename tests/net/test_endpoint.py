@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests import waiting
 from tests.net.ear import Ear, free_port
 from unisono.core import EVERYONE
 from unisono.errors import Misuse
@@ -40,7 +41,7 @@ needs_ipv6 = pytest.mark.skipif(no_ipv6(), reason="needs an IPv6 loopback addres
 
 
 def told(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(story(), 20))
+    waiting.told(story())
 
 
 def multicast(port: int, **more: Any) -> Where:
@@ -311,7 +312,7 @@ def test_ipv6_multicast_scopes_and_missing_routes_in_a_namespace() -> None:
         env={**os.environ, "PROGRAM": NAMESPACE, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=waiting.LIMIT_S,
     )
     assert run.returncode == 0, run.stderr
     assert "no multicast route to ff15::77 on interface 'lo'" in run.stdout

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import unisono
+from tests import waiting
 from tests.net.ear import Ear, free_port
 from unisono.core import EVERYONE
 from unisono.model import Address, Burst
@@ -32,7 +33,7 @@ ME, A, B, C = (Address("10.0.0.1", 7000 + n) for n in range(4))
 
 
 def told(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(asyncio.wait_for(story(), 30))
+    waiting.told(story())
 
 
 class Attacker:

@@ -24,7 +24,6 @@ def page() -> dict[int, list[faults.Row]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("nodes", SIZES)
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.words.replace(" ", "_"))
 def test_every_fault_ends_in_one_ring_as_the_page_says(

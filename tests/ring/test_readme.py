@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import LIMIT_S
 from unisono.core import Setting
 from unisono.fsa import Figure, always, name_of, stay
 from unisono.model import Address, Member
@@ -222,6 +223,10 @@ def test_the_programs_of_the_guide_run(number: int, tmp_path: Path) -> None:
     assert len(blocks) == 4
     program = f"import unisono\n{blocks[number]}"
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
     )
     assert done.returncode == 0, done.stderr

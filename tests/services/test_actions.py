@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import unisono
+from tests import waiting
 from tests.net.ear import free_port
 from unisono.services.actions import (
     Aborted,
@@ -97,8 +98,8 @@ async def members(port: int, names: str, **more: Any) -> AsyncIterator[Some]:
         yield some
 
 
-def told(story: Callable[[int], Coroutine[Any, Any, None]], within_s: float = 40) -> None:
-    asyncio.run(asyncio.wait_for(story(free_port()), within_s))
+def told(story: Callable[[int], Coroutine[Any, Any, None]]) -> None:
+    waiting.told(story(free_port()))
 
 
 def both(*names: str) -> dict[str, bytes]:

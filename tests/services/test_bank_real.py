@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.cli.running import ENVIRONMENT, ROOT, free_port
+from tests.waiting import LIMIT_S
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.xdist_group("bank")]
 
@@ -21,7 +22,7 @@ PAGE = ROOT / "docs" / "ACTIONS.md"
 SOAK_S = float(os.environ.get("UNISONO_BANK_S") or 120)
 
 
-def bank(seconds: float, *more: str, within_s: float = 100) -> dict[str, Any]:
+def bank(seconds: float, *more: str, within_s: float = LIMIT_S) -> dict[str, Any]:
     program = [sys.executable, str(ROOT / "examples" / "bank.py"), "--json"]
     done = subprocess.run(
         [*program, "--seconds", str(seconds), "--port", str(free_port()), *more],
@@ -60,7 +61,11 @@ def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
     path = tmp_path / "notary.py"
     path.write_text(program.replace('protocol="ring"', f'protocol="ring", port={free_port()}'))
     done = subprocess.run(
-        [sys.executable, str(path)], capture_output=True, text=True, timeout=60, env=ENVIRONMENT
+        [sys.executable, str(path)],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        env=ENVIRONMENT,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("done: ann-") and done.stdout.endswith("Committed()\n")

@@ -16,8 +16,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
+from tests.waiting import LIMIT_S
+
 NAMES: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-PATIENCE_S: Final = 30.0
 PHONE: Final = (390, 844)
 DESK: Final = (1280, 900)
 
@@ -106,7 +107,7 @@ class Browser:
         if self._session:
             told["sessionId"] = self._session
         os.write(self._out, json.dumps(told).encode() + b"\0")
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + LIMIT_S
         while True:
             heard = self._next(until)
             if heard.get("id") == self._count:
@@ -128,7 +129,7 @@ class Browser:
         return heard
 
     def _wait_for(self, event: str) -> None:
-        until = time.monotonic() + PATIENCE_S
+        until = time.monotonic() + LIMIT_S
         while not any(each.get("method") == event for each in self._events):
             self._events.append(self._next(until))
 

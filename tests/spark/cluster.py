@@ -15,9 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.waiting import LIMIT_S
 from unisono.spark.java import find_java
-
-START_S = 60
 
 
 class Cluster(NamedTuple):
@@ -104,7 +103,7 @@ def free_port() -> int:
 
 
 def until_open(port: int, process: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + START_S
+    end = time.monotonic() + LIMIT_S
     while time.monotonic() < end and process.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return

@@ -43,7 +43,7 @@ def measured(session: Any, stage: Stage, shape: tuple[int, int, dict[str, str]],
     write = frame_of(session, count, octets, partitions).write.format("unisono")
     write.option("feed", stage.feed).options(**options).mode("append").save()
     took_s = time.monotonic() - start
-    stage.until(before + count, 120)
+    stage.until(before + count)
     return f"{count / took_s:,.0f} | {count * (octets or 25) / took_s / 1e6:.1f}"
 
 

@@ -12,7 +12,6 @@ import json
 import os
 import signal
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,11 +23,11 @@ from tests.cli.running import UNISONO
 from tests.daemon.stage import Teller
 from tests.hold import Hold
 from tests.net.ear import free_port
+from tests.waiting import LIMIT_S, until
 from unisono.feed.client import FeedClient
 from unisono.group import Group
 
 MEMBERS = ("m0", "m1", "m2")
-JOIN_S = 40.0
 PATIENCE = {"tries": 60}
 """Machines that run tests are busy."""
 
@@ -67,7 +66,7 @@ async def be_members(orders: dict[str, Any]) -> None:
                 name=name,
                 port=orders["port"],
                 fed=True,
-                join_s=JOIN_S,
+                join_s=LIMIT_S,
                 queue_count_max=orders.get("queue_count_max", 65_536),
                 **PATIENCE,
             )
@@ -131,7 +130,7 @@ class Stage:
 
     def _patient(self) -> Path:
         file = self.place / "feed.toml"
-        file.write_text(f'[group]\ngroup = "orders"\njoin_s = {JOIN_S}\ntries = 60\n')
+        file.write_text(f'[group]\ngroup = "orders"\njoin_s = {LIMIT_S}\ntries = 60\n')
         return file
 
     def kill_feed(self) -> None:
@@ -141,15 +140,12 @@ class Stage:
         self.feed_process = self._start_feed()
 
     def status(self) -> dict[str, Any]:
-        with FeedClient(self.feed, 20) as client:
+        with FeedClient(self.feed, LIMIT_S) as client:
             return client.status()
 
-    def _wait(self, done: Callable[[], Any], what: str, within_s: float = 60) -> None:
-        deadline = time.monotonic() + within_s
-        while not done():
-            assert time.monotonic() < deadline, f"waited too long for {what}"
-            assert self.members.process.poll() is None, "the members are gone"
-            time.sleep(0.02)
+    def _wait(self, done: Callable[[], Any], what: str) -> None:
+        until(lambda: done() or self.members.process.poll() is not None, what)
+        assert self.members.process.poll() is None, "the members are gone"
 
     def _ask(self, word: str) -> dict[str, Any]:
         self._asked += 1
@@ -172,14 +168,14 @@ class Stage:
         """How many rows the first member dropped as told before."""
         return int(self._ask("count")["repeated"][0])
 
-    def until(self, count: int, within_s: float = 60, all_of_them: bool = True) -> None:
+    def until(self, count: int, all_of_them: bool = True) -> None:
         """All members, or one, have heard so many."""
         which = min if all_of_them else max
-        self._wait(lambda: which(self.counts()) >= count, f"{count} messages", within_s)
+        self._wait(lambda: which(self.counts()) >= count, f"{count} messages")
 
-    def heard(self, count: int, within_s: float = 60) -> list[bytes]:
+    def heard(self, count: int) -> list[bytes]:
         """What all members heard, in the one order, when they have heard so many."""
-        self.until(count, within_s)
+        self.until(count)
         told = self._ask("report")
         assert told["same"] and told["dense"], told
         found = [_payloads((self.place / f"heard-{at}").read_bytes()) for at in range(3)]

@@ -44,7 +44,6 @@ from unisono.trace.files import SCHEMA, TraceFile, read_trace, trace_files
 from unisono.trace.parquet import ParquetPart, batch_of
 from unisono.trace.record import Row
 
-pytestmark = pytest.mark.timeout(300)
 GROUPS, ROWS = 3, 4
 
 

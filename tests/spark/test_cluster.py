@@ -15,6 +15,7 @@ import pytest
 
 from tests.cli.running import ROOT, UNISONO, refused, unisono
 from tests.spark.cluster import Cluster, archive_of, bare_python, free_port, started
+from tests.waiting import LIMIT_S
 from unisono.cli import sparking
 from unisono.errors import Misuse
 from unisono.spark.session import in_words, is_interrupted
@@ -31,7 +32,7 @@ def command(cluster: Cluster, cwd: Path, *arguments: str, python: str = "") -> d
         text=True,
         cwd=cwd,
         env={**os.environ, "PYSPARK_PYTHON": python or str(cluster.python)},
-        timeout=200,
+        timeout=LIMIT_S,
     )
     assert run.returncode == 0, (run.stderr, logs(cwd))
     said: dict[str, Any] = json.loads(run.stdout)
@@ -45,7 +46,6 @@ def logs(folder: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.timeout(400)
 def test_sweep_and_pipeline_run_on_a_cluster_and_give_the_same_verdicts(tmp_path: Path) -> None:
     with started(tmp_path / "cluster") as cluster:
         # Once its Python comes in an archive, once it is on the machines.

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.waiting import LIMIT_S
 from unisono.errors import Misuse
 from unisono.spark import java
 from unisono.spark.session import as_text, on_this_machine
@@ -258,7 +259,7 @@ def can_hide() -> bool:
 
 def run_job(environment: dict[str, str], *before: str) -> subprocess.CompletedProcess[str]:
     command = [*before, sys.executable, "-c", JOB]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=100)
+    return subprocess.run(command, capture_output=True, text=True, env=environment, timeout=LIMIT_S)
 
 
 @pytest.mark.slow

@@ -22,7 +22,6 @@ from unisono.trace.files import Trace, read_trace
 from unisono.trace.history import History
 from unisono.trace.record import Row
 
-pytestmark = pytest.mark.timeout(400)
 CLAIMED = {
     "story": list(LAWS),
     "rmcast": list(LAWS),

@@ -12,8 +12,6 @@ import pytest
 from tests.spark.yardstick.synthetic import FAULTS, PROTOCOL, Story, stories, write
 from unisono.laws import LAWS
 
-pytestmark = pytest.mark.timeout(300)
-
 MEASURES = "run node sent delivered octets span_us p50_us p90_us p99_us p999_us max_us".split()
 
 

@@ -28,7 +28,6 @@ from unisono.trace.files import read_trace
 from unisono.trace.history import life_of, message_of, number_of, sender_of
 from unisono.trace.record import WORK_KINDS
 
-pytestmark = pytest.mark.timeout(240)
 CLAIMED = {name: offer.laws for name, offer in offers().items()}
 DOCS = Path(__file__).parents[2] / "docs" / "PIPELINE.md"
 

@@ -32,7 +32,6 @@ from unisono.spark.places import (
 from unisono.spark.runs import changed, inputs_in
 from unisono.trace.files import safe_name
 
-pytestmark = pytest.mark.timeout(240)
 CLAIMED = {"story": ["validity"]}
 KEPT = "a: view 1 a | send | a:1"
 BROKEN = "a: view 1 a | send"

@@ -18,7 +18,6 @@ from unisono.spark.pipeline import run_pipeline
 from unisono.spark.runs import changed, inputs_in
 from unisono.trace.files import TraceFile
 
-pytestmark = pytest.mark.timeout(240)
 LAWS = ("no_duplication", "validity")
 CLAIMED = {"story": LAWS}
 TOLD = story("a: view 1 a b | send\nb: view 1 a b | a:1 | a:1", run="grown").rows

@@ -25,8 +25,6 @@ from unisono.trace.checks import AFTER_TORN, TOLD_TWICE
 from unisono.trace.files import Trace, TraceFile, read_trace
 from unisono.trace.parquet import OPTIONAL, batch_of, writer_to
 
-pytestmark = pytest.mark.timeout(240)
-
 
 def hostile_directory(top: Path) -> None:
     """Everything that a trace directory should not hold, beside some of what it should."""

@@ -26,7 +26,7 @@ from unisono.spark.source.batch import MODES, PARTITIONS_MAX
 from unisono.spark.source.sink import BATCH_OPTIONS, SAY_ROWS
 from unisono.spark.source.sorting import MEMORY_OCTETS
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.real
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ def test_a_member_that_does_not_listen_holds_the_sink(session: Any, stage: Stage
         try:
             pid = stage.feed_process.process.pid
             least, still, told = rss_octets(pid), 0, -1
-            stage.until(before + 1, 40, all_of_them=False)
+            stage.until(before + 1, all_of_them=False)
             while still < 10:
                 time.sleep(0.1)
                 now = stage.counts()[0]

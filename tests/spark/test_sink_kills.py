@@ -15,6 +15,7 @@ pytest.importorskip("pyspark", reason="needs pip install 'unisono[spark]'")
 from tests.hold import Hold
 from tests.spark.sinkquery import write_lines
 from tests.spark.sinkstage import kill_with_java, repeated_of, staged
+from tests.waiting import LIMIT_S
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
 
@@ -50,7 +51,7 @@ def killed(place: Path, rows: int, files: int, per_batch: int, begun: list[int])
                 time.sleep(0.02)
             ids |= {each["query"] for each in query.of("started")}
             if after is None:
-                assert query.process.wait(10) == 0
+                assert query.process.wait(LIMIT_S) == 0
                 break
             assert query.process.poll() is None, "it ended before it could be killed"
             kill_with_java(query.process)
@@ -67,7 +68,6 @@ def killed(place: Path, rows: int, files: int, per_batch: int, begun: list[int])
     print(f"{rows} rows, killed at {marks}: {repeats} said again and dropped, {took_s:.0f} s")
 
 
-@pytest.mark.timeout(600)
 def test_each_row_is_delivered_once_though_the_query_is_killed(tmp_path: Path) -> None:
     # In the second batch: what was before it is kept, and what was half said is said again.
     killed(tmp_path, rows=4_000, files=2, per_batch=1, begun=[1])

@@ -10,21 +10,21 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs pip install 'unisono[spark]'")
 
-from tests.cli.running import until
 from tests.feed.kills import Play, check, delivered, hush, playing, rehearse, settle, traffic
+from tests.waiting import until
 
 
 def tell_story(place: Path, seconds: float, kills: list[tuple[float, str, float]]) -> Play:
     """Traffic for so long; at these times these are killed, and come back after so long."""
     with playing(place) as play:
         rehearse(play, "query")
-        until(lambda: play.has_told("query", "started"), 90, "the query started")
-        until(lambda: play.written() >= 0, 60, "a first batch", lambda: play.errors("query"))
+        until(lambda: play.has_told("query", "started"), "the query started")
+        until(lambda: play.written() >= 0, "a first batch", lambda: play.errors("query"))
         traffic(play, seconds, kills)
-        until(lambda: play.has_told("query", "started"), 90, "the query is back")
+        until(lambda: play.has_told("query", "started"), "the query is back")
         settle(play)
         play.order("query")
-        until(lambda: play.has_told("query", "finished"), 120, "the query finished")
+        until(lambda: play.has_told("query", "finished"), "the query finished")
         hush(play)
         assert play.told("query")[-1]["error"] is None
         return play
@@ -37,7 +37,6 @@ def rows_of(spark: Any, out: Path) -> list[tuple[int, bytes]]:
 
 @pytest.mark.real
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_each_is_killed_once_and_nothing_is_lost_or_doubled(spark: Any, tmp_path: Path) -> None:
     # The query first: it takes longest to come back, and the others are killed meanwhile.
     kills = [(0.5, "query", 0.0), (1.5, "b", 0.5), (4.0, "feed", 0.5)]

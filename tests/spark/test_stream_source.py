@@ -37,8 +37,6 @@ from unisono.spark.source.offsets import resumed
 from unisono.spark.source.origin import DataLoss, Origin, Places
 from unisono.spark.source.stream import FeedReader, FeedStreamReader, behind_latest, narrowed
 
-pytestmark = pytest.mark.timeout(120)
-
 SPELLED = from_arrow_schema(rows.SCHEMA)
 
 

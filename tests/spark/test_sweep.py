@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.running import ROOT, refused, unisono
+from tests.waiting import LIMIT_S
 from unisono.cli import sweep as command
 from unisono.cli.verify import claims
 from unisono.errors import Misuse
@@ -47,7 +48,6 @@ def swept(
     return run
 
 
-@pytest.mark.timeout(240)
 def test_a_sweep_agrees_with_verify_goes_on_and_names_what_failed(
     swept: Callable[..., tuple[int, str]],
     spark: Any,
@@ -125,7 +125,7 @@ def test_a_sweep_that_is_stopped_goes_on_where_it_was(
     traces = tmp_path / "traces"
 
     def stop() -> None:
-        end = time.monotonic() + 60
+        end = time.monotonic() + LIMIT_S
         while time.monotonic() < end and len(list(traces.glob("run=*"))) < 3:
             time.sleep(0.01)
         spark.sparkContext.cancelAllJobs()

@@ -343,7 +343,6 @@ def test_a_simulation_replaces_the_trace_of_the_one_before(tmp_path: Path) -> No
     assert (folder / "notes.txt").exists()
 
 
-@pytest.mark.timeout(20)
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     write_trace(story("a: view 1 a"), tmp_path)
     os.mkfifo(tmp_path / "run=story" / "pipe.parquet")

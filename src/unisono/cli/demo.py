@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 LINES_A_ROUND, ROUND_S = 10, 0.1
 """Each member says so many lines, so often: 100 a second."""
-QUIET_S, SETTLE_S = 0.7, 20.0
+QUIET_S, SETTLE_S = 0.7, 60.0
 MARKER = ".unisono-demo"
 
 

@@ -16,7 +16,7 @@ from unisono.core import Offer
 from unisono.errors import UnisonoError
 
 GROUP, HOST = "239.192.77.2", "127.0.0.1"
-END_S = 15.0
+END_S = 60.0
 LINE_OCTETS_MAX = 1 << 20
 
 
