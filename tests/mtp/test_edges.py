@@ -149,6 +149,17 @@ def test_a_state_that_nobody_asks_for_any_more_is_let_go() -> None:
     assert not core(room, "a").entrance._givers
 
 
+@pytest.mark.rule("MTP-15")
+def test_an_old_question_for_the_state_expels_nobody() -> None:
+    """Packets overtake each other: the question may come after the word that all is here."""
+    room = Room()
+    room.obey("start mtp a b c state=1\njoin a\nadvance 1000ms\njoin b\nadvance 1000ms")
+    asked = [s.sealed for s in room.sent if isinstance(s.packet, StateAsk) and s.by == "b"]
+    room._step(room.actors["a"], Received(core(room, "b").me.address, asked[:1]))
+    room.obey("advance 1000ms")
+    assert core(room, "b").machine.state.name == "MEMBER"
+
+
 @pytest.mark.rule("MTP-19")
 def test_the_last_of_several_masters_is_told_when_the_others_have_left() -> None:
     room = together("a", "b", "c", "d", masters=3)

@@ -121,7 +121,7 @@ def test_the_other_packets_round_trip(
         (Kind.EMPTY, Empty(header, number, count, flag)),
         (Kind.EMPTY, Empty(header, 0, 0, False, count + 1, number, member)),
         (Kind.REQUEST, TokenRequest(header, count, count)),
-        (Kind.EXPEL, Expel(header, key)),
+        (Kind.EXPEL, Expel(header, key, flag)),
         (Kind.LEAVE, LeaveRequest(header)),
         (Kind.CONFIRM, Confirm(header, key, number, flag, count, member)),
         (Kind.STATE_ASK, StateAsk(header, flag, number, few)),

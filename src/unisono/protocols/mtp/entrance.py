@@ -253,7 +253,7 @@ class Entrance:
         if giver is None:
             hopeless = packet.what == ROSTER or key not in core.chair.usher.captures
             if core.leads and core.chair.ready and hopeless:
-                core.chair.usher.turn_away(key, member.address, out)
+                core.chair.usher.turn_away(key, member.address, out, stateless=True)
             return
         self._asked_us[key] = core.now_us
         header = core.header_octets()

@@ -176,7 +176,8 @@ def let_in(me: Mtp, packet: JoinRequest, out: list[Effect]) -> None:
 
 
 def hear_expulsion(me: Mtp, packet: Expel, out: list[Effect]) -> None:
-    if packet.key == me.key:
+    waits = me.machine.state is CATCHING_UP
+    if packet.key == me.key and (waits or not packet.stateless):
         me.doom("the master does not count this member in the web any more", Cause.EXCLUDED)
 
 

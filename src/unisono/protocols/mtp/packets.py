@@ -243,9 +243,11 @@ class Expel(NamedTuple):
 
     header: Header
     key: int
+    stateless: bool = False
+    """Only if you still wait for the roster or the state: nobody has them for you any more."""
 
     def body(self, header: bytes) -> bytes:
-        return Writer().raw(header).u64(self.key).done()
+        return Writer().raw(header).u64(self.key).u8(self.stateless).done()
 
 
 class JoinRequest(NamedTuple):

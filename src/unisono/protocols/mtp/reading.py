@@ -162,7 +162,7 @@ _IN_WEB: Final[dict[int, Callable[[Header, Reader], InWeb]]] = {
     Kind.DENY: lambda h, r: Deny(h, r.rows("Q")),
     Kind.REPORT: _report,
     Kind.LEAVE: lambda h, r: LeaveRequest(h),
-    Kind.EXPEL: lambda h, r: Expel(h, r.u64()),
+    Kind.EXPEL: lambda h, r: Expel(h, r.u64(), _flag(r)),
     Kind.CONFIRM: _confirm,
     Kind.STATE_ASK: _state_ask,
     Kind.PROPOSE: _propose,

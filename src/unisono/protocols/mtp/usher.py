@@ -120,12 +120,15 @@ class Usher:
         body = Refuse(key_of(member), known > 0, reason, known).body()
         out.append(Send((member.address,), [self._core.door.seal(Kind.REFUSE, body)]))
 
-    def turn_away(self, key: int, source: Address, out: list[Effect]) -> None:
-        """One that is no member speaks to the master as if it were."""
+    def turn_away(
+        self, key: int, source: Address, out: list[Effect], stateless: bool = False
+    ) -> None:
+        """One that is no member speaks to the master as if it were; or it asks for a state that we
+        cannot give, unless that is an old question of one that has it."""
         core = self._core
         core.door.drop("stranger")
         if core.chair.ready:
-            body = Expel(NO_HEADER, key).body(core.header_octets())
+            body = Expel(NO_HEADER, key, stateless).body(core.header_octets())
             out.append(Send((source,), [core.door.seal(Kind.EXPEL, body)]))
 
     def begin_change(self) -> None:
