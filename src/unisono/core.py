@@ -371,7 +371,17 @@ def no_quorum(options: Mapping[str, int]) -> int:
     return 0
 
 
-def any_part(part: Sequence[Mapping[str, int]], forgetful: bool) -> bool:
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One of a part of a group that is cut off for good."""
+
+    options: Mapping[str, int]
+    inside: bool = True
+    """When the cut came it had a view, was in the view of each of its part that had one, and did
+    not leave. What had ailed it until then has not led to its exclusion since."""
+
+
+def any_part(part: Sequence[Process], forgetful: bool) -> bool:
     """For a protocol in which each part goes on as a group of its own."""
     return True
 
@@ -417,9 +427,9 @@ class Offer:
     laws_given: Callable[[Mapping[str, int]], tuple[str, ...]] = no_more_laws
     """The laws that it keeps besides, given a process's options. A trace does not tell the options,
     so only the simulator asks for these."""
-    goes_on: Callable[[Sequence[Mapping[str, int]], bool], bool] = any_part
-    """Whether a part of a group, given the options of its processes, is to go on when it can
-    reach nobody else for good; and whether some may have come back without what they knew."""
+    goes_on: Callable[[Sequence[Process], bool], bool] = any_part
+    """Whether a part of a group, given its processes, is to go on when it can reach nobody else for
+    good; and whether some may have come back without what they knew."""
     arrows: tuple[str, ...] = ()
     """The arrows of its figures, as `walked()` names them: simulated faults are aimed at them."""
     swarm: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

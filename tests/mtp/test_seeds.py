@@ -21,6 +21,18 @@ KEPT_FAR = (7008, 7017, 7022, 7025)
 """Repairs did not go to who had come after the token was granted."""
 
 
+KEPT_CHAOS = [
+    # nodes, seed
+    (9, 20185),  # a late question for the state expelled who had it long ago
+    (
+        3,
+        20036,
+    ),  # a master that came after the cut was asked to go on with one that could not tell it
+    (6, 20214),  # the same, of one that was found failed before the cut and heard of it after
+    (4, 21660),  # the same, of one that was about to leave
+]
+
+
 def nodes_of(seed: int) -> int:
     return 3 + seed % 7
 
@@ -36,6 +48,12 @@ def test_a_seed_that_once_failed_holds(faults: str, seed: int, messages: int) ->
 def test_a_seed_that_once_failed_far_away_holds(seed: int) -> None:
     plan = Plan(protocol="mtp", nodes=nodes_of(seed), seed=seed, faults="mild", options=FAR)
     assert run(plan).violations == ()
+
+
+@pytest.mark.parametrize(("nodes", "seed"), KEPT_CHAOS)
+def test_a_seed_of_chaos_that_once_failed_holds(nodes: int, seed: int) -> None:
+    outcome = run(Plan(protocol="mtp", nodes=nodes, seed=seed, faults="chaos", messages=60))
+    assert outcome.violations == ()
 
 
 @pytest.mark.slow

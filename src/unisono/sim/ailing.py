@@ -83,6 +83,7 @@ class Ailing:
         world.counts["excluded"] += 1
         since_us = life.view_us - AFTER_US
         if self._until_us[life.node.index] >= since_us:
+            world.recovery.excluded(life)
             return
         world.counts["excluded_unforced"] += 1
         if max(self._until_us) < since_us:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final, TypeAlias
 
-from unisono.core import Offer
+from unisono.core import Offer, Process
 from unisono.model import Resilient, Service, ServiceLevel
 from unisono.sim.plan import (
     AIMED,
@@ -120,7 +120,7 @@ def _parts(plan: Plan, weather: Weather, offer: Offer, roll: Random) -> tuple[tu
         parts = tuple(sorted(order[:border])), tuple(sorted(order[border:]))
         for part in parts:
             options = [offer.appoint(index, plan.nodes, plan.options) for index in part]
-            if offer.goes_on(options, weather.forgetful):
+            if offer.goes_on(list(map(Process, options)), weather.forgetful):
                 return parts
     return ()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from unisono.core import Process
 from unisono.model import Member, Message
 from unisono.sim.application import payload_of
 from unisono.sim.plan import Weather
@@ -38,28 +39,42 @@ class Recovery:
         self.probes: set[tuple[Member, int]] = set()
         """Our own messages, which are no application's."""
         self.parts = parts_of(world.weather, len(world.nodes))
-        self.going_on = [
-            [world.nodes[index] for index in part]
-            for part in self.parts
-            if len(self.parts) == 1
-            or world.offer.goes_on(
-                [world.options_of(index) for index in part], world.weather.forgetful
-            )
-        ]
+        self.going_on = [[world.nodes[index] for index in part] for part in self.parts]
         """Those that are to come together: all, or each part that is to go on."""
+        self._inside: dict[Member, int] = {}
+        """Who was in its part of the group when that was cut off, and its node."""
         self._service = world.plan.service or max(world.offer.services)
         self._epoch = 0
         self._awaited: dict[str, set[tuple[str, int]]] = {}
 
     def begin(self) -> None:
-        """The faults are over. A part is to go on only if nobody has lost its memory: who is not
-        reached may be needed to tell."""
-        world = self._world
-        if world.forgot and len(self.parts) > 1:
-            self.going_on = []
+        """The faults are over. Whether a part must go on depends on who was in it, and on whether
+        any node has lost its memory: those out of reach may be needed to tell."""
+        if len(self.parts) > 1:
+            for part in self.going_on:
+                self._inside |= _inside(part)
+            self._narrow()
+        self.changed()
+
+    def excluded(self, life: Life) -> None:
+        """It was excluded, for what had ailed it: perhaps before the cut, and heard of only now."""
+        if self._inside.pop(life.me, None) is not None:
+            self._narrow()
+
+    def _narrow(self) -> None:
+        """Ask only those parts that are to go on."""
+        world, inside = self._world, set(self._inside.values())
+        forgetful = world.weather.forgetful or world.forgot
+        self.going_on = [
+            part
+            for part in self.going_on
+            if world.offer.goes_on(
+                [Process(world.options_of(node.index), node.index in inside) for node in part],
+                forgetful,
+            )
+        ]
         if not self.going_on:
             world.post(world.now_us + SETTLE_US, self._nobody_must, None, None)
-        self.changed()
 
     def _nobody_must(self, _: None, __: None) -> None:
         self._done()
@@ -150,6 +165,17 @@ class Recovery:
                 members = " ".join(map(str, sorted(life.view.members)))
                 stood.append(f"{life.me} sees {{{members}}}")
         return f"not together within {bound_s:g} s of healing: {', '.join(stood)}"
+
+
+def _inside(part: Sequence[Node]) -> dict[Member, int]:
+    """Those that have a view, are in the view of each that has one, and have not begun to leave."""
+    lives = [node.life for node in part if node.life is not None and not node.life.leaving]
+    views = [life.view.members for life in lives if life.view is not None]
+    return {
+        life.me: life.node.index
+        for life in lives
+        if life.view is not None and all(life.me in members for members in views)
+    }
 
 
 def _are_together(nodes: Sequence[Node]) -> bool:

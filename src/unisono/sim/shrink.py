@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
+from unisono.core import Process
 from unisono.errors import Misuse
 from unisono.sim.plan import (
     CALM,
@@ -98,7 +99,7 @@ def _weather(plan: Plan) -> Weather:
 def _fewer_nodes(plan: Plan) -> Steps:
     offer, fewer = offered(plan), plan.nodes - 1
     if fewer < 1 or not offer.goes_on(
-        [offer.appoint(index, fewer, plan.options) for index in range(fewer)], False
+        [Process(offer.appoint(index, fewer, plan.options)) for index in range(fewer)], False
     ):
         return  # So few never are a group.
     for gone in range(fewer, -1, -1):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from unisono.core import Offer
+from unisono.core import Offer, Process
 from unisono.model import Service
 from unisono.protocols.mtp.core import Mtp
 from unisono.protocols.mtp.figure import FIGURE
@@ -19,10 +19,12 @@ def appoint(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, 
     return {**options, "master": index + 1 if index < masters else 0}
 
 
-def goes_on(part: Sequence[Mapping[str, int]], forgetful: bool) -> bool:
-    """Those with a majority of the masters."""
-    masters = max(each.get("masters", DEFAULTS["masters"]) for each in part)
-    return sum(bool(each.get("master", 0)) for each in part) > masters // 2
+def goes_on(part: Sequence[Process], forgetful: bool) -> bool:
+    """Those with a majority of the masters. One of several masters that was not in when the others
+    were cut off remembers nothing, and only a majority that does can tell it."""
+    masters = max(each.options.get("masters", DEFAULTS["masters"]) for each in part)
+    here = [each for each in part if each.options.get("master", 0)]
+    return sum(each.inside or masters == 1 for each in here) > masters // 2
 
 
 def advice(options: Mapping[str, int]) -> str:

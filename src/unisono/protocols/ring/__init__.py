@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from unisono.core import Offer
+from unisono.core import Offer, Process
 from unisono.model import Service
 from unisono.protocols.ring.core import GO_ON, Site
 from unisono.protocols.ring.figures import COORDINATOR, RECEIVE, REFORMATION, SEND
@@ -23,9 +23,9 @@ def quorum(options: Mapping[str, int]) -> int:
     return sites // 2 + 1 if sites else 0
 
 
-def goes_on(part: Sequence[Mapping[str, int]], forgetful: bool) -> bool:
+def goes_on(part: Sequence[Process], forgetful: bool) -> bool:
     """Where some forgot, a majority may have to wait for those that remember."""
-    return len(part) >= max(map(quorum, part)) and not forgetful
+    return len(part) >= max(quorum(each.options) for each in part) and not forgetful
 
 
 def laws_given(options: Mapping[str, int]) -> tuple[str, ...]:

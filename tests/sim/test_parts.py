@@ -1,0 +1,51 @@
+"""A run that ends in parts: who is asked to go on."""
+
+from __future__ import annotations
+
+import pytest
+
+from unisono.sim.plan import SECOND_US, FaultEvent, Plan, Weather
+from unisono.sim.recovery import PROBES
+from unisono.sim.run import run
+
+CUT_US = 4 * SECOND_US
+LATE = (0, CUT_US + SECOND_US, 0)
+LEAVE = FaultEvent("leave", CUT_US - 1_000, SECOND_US, (1,))
+AMNESIA = FaultEvent("amnesia", SECOND_US, 100_000, (1,))
+
+
+def probes(protocol: str, masters: int, weather: Weather) -> int:
+    """How many nodes of {a b}, cut off from c, were asked to go on, and did."""
+    options = {"masters": masters} if protocol == "mtp" else {}
+    outcome = run(
+        Plan(protocol=protocol, nodes=3, seed=1, messages=0, weather=weather, options=options)
+    )
+    assert outcome.violations == ()
+    return outcome.sent // PROBES
+
+
+def weather(*schedule: FaultEvent, starts_us: tuple[int, ...] = ()) -> Weather:
+    parts = ((0, 1), (2,))
+    return Weather(fault_us=CUT_US, schedule=schedule, starts_us=starts_us, parts=parts)
+
+
+@pytest.mark.parametrize("faults", [(), (AMNESIA,)])
+def test_most_of_the_masters_are_to_go_on_whoever_forgot_long_ago(
+    faults: tuple[FaultEvent, ...],
+) -> None:
+    assert probes("mtp", 3, weather(*faults)) == 2
+
+
+def test_a_master_that_nobody_could_tell_the_web_makes_no_majority() -> None:
+    """a alone cannot tell b whether c and an earlier b have gone on without it."""
+    assert probes("mtp", 3, weather(starts_us=LATE)) == 0
+    assert probes("mtp", 3, weather(LEAVE)) == 0
+
+
+def test_a_lone_master_lets_in_whoever_comes_late() -> None:
+    assert probes("mtp", 1, weather(starts_us=LATE)) == 2
+    assert probes("mtp", 1, weather(LEAVE)) == 2
+
+
+def test_where_any_part_goes_on_all_are_to() -> None:
+    assert probes("rmcast", 0, weather(AMNESIA, starts_us=LATE)) == 3
