@@ -44,7 +44,6 @@ def test_survivors_of_loss_and_a_kill_agree(
             cats[name] = stack.enter_context(Cat(*arguments, *reached(way, place), before=before))
         until(
             lambda: all(cat.view == list(NAMES) for cat in cats.values()),
-            60,
             "one view",
             lambda: str({name: (cat.process.poll(), cat.objects) for name, cat in cats.items()}),
         )
@@ -58,7 +57,6 @@ def test_survivors_of_loss_and_a_kill_agree(
             cats[name].say(*(f"{name} after {n}" for n in range(50)))
         until(
             lambda: all(_count(cats[x], y) == 250 for x in "ab" for y in "ab"),
-            60,
             "all messages of the survivors",
         )
         until(lambda: cats["a"].view == cats["b"].view == ["a", "b"], "the view without c")

@@ -80,7 +80,6 @@ class Trio:
         rest = [each for each in NAMES if each != name]
         until(
             lambda: all(each.view == rest for each in self.members.values()),
-            30,
             f"the view without {name}",
         )
         gaps = []
