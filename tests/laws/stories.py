@@ -365,6 +365,11 @@ DOCTORED: list[Doctored] = [
         b: view 1 a b c | view 2 b c | a:1
         c: view 1 a b c | a:1 | view 2 b c
     """, "safe"),
+    _doctored("same_view", "told in two views of a part that was let go on", """
+        a: view 1 a b c founded | view 2 a b parted | send agreed | a:1 | view 3 a b
+        b: view 1 a b c founded | view 2 a b parted | view 3 a b | a:1
+        c: view 1 a b c founded | crash
+    """, "virtual_synchrony"),
     _doctored("same_view", "one is a view behind", """
         a: view 1 a b | view 2 a b | send | a:1
         b: view 1 a b | a:1 | view 2 a b
@@ -462,6 +467,13 @@ DOCTORED: list[Doctored] = [
         b#2: restart | view 7 b#2 c#2 founded
         c#2: restart | view 7 b#2 c#2 founded
     """),
+    _doctored("one_founding", "founded anew beside a part that was let go on", """
+        a: view 1 a b c founded
+        b: view 1 a b c founded | view 2 b parted | crash
+        c: view 1 a b c founded | crash
+        b#2: restart | view 7 b#2 c#2 founded
+        c#2: restart | view 7 b#2 c#2 founded
+    """, "cut safe"),
     _doctored("one_founding", "both groups go on", """
         a: view 1 a b founded | view 2 a
         b: view 1 a b founded | crash
@@ -631,6 +643,26 @@ SOUND: list[Sound] = [
         a#2: restart | view 9 a#2 b#2 founded | send | a#2:1@1
         b#2: restart | view 9 a#2 b#2 founded | a#2:1@1
     """, "safe"),
+    _sound("founded anew when the part that left it out is gone", """
+        a: view 1 a b c founded | stop excluded
+        b: view 1 a b c founded | view 2 b parted | crash
+        c: view 1 a b c founded | crash
+        a#2: restart | view 9 a#2 b#2 founded
+        b#2: restart | view 9 a#2 b#2 founded
+    """),
+    _sound("founded anew when those who went on without it are gone", """
+        a: view 1 a b c founded | crash
+        c: view 1 a b c founded | stop excluded
+        a#2: restart | view 2 a#2 b | crash
+        b: view 2 a#2 b | crash
+        a#3: restart | view 9 a#3 c#2 founded
+        c#2: restart | view 9 a#3 c#2 founded
+    """),
+    _sound("what was on its way to the others is said again in a part that was let go on", """
+        a: view 1 a b founded at 0 | send agreed | view 2 a parted at 0 | a:1@1 | crash
+        b: view 1 a b founded at 0 | a:1@1 | view 3 a#2 b at 1
+        a#2: restart | view 3 a#2 b at 1
+    """, but="sending_view"),
     _sound("a part that was let go on counts by itself", """
         a: view 1 a b c founded at 0 | send | a:1@1 | view 2 a b at 1 | send | a:2@2
         b: view 1 a b c founded at 0 | a:1@1 | view 2 a b at 1 | a:2@2

@@ -222,8 +222,8 @@ def told_early(self: Any, ring: Any, out: list[Effect]) -> None:
 def nobody_is_new(patch: Patch) -> None:
     change = Stream.change
 
-    def blind(self: Any, ring: Any, captures: bool) -> None:
-        change(self, ring, captures)
+    def blind(self: Any, ring: Any, captures: bool, former: Any = ()) -> None:
+        change(self, ring, captures, former)
         self._items.extend(replace(self._items.pop(), joined=()) for _ in range(1))
 
     patch.setattr(Stream, "change", blind)

@@ -65,6 +65,42 @@ def test_a_late_turn_does_not_keep_one_from_joining() -> None:
     assert run(plan).violations == ()
 
 
+@pytest.mark.parametrize(("nodes", "seed"), [(5, 7081), (9, 20_093), (6, 20_347), (8, 20_519)])
+def test_a_part_that_was_let_go_on_waits_for_those_who_go_before_it(nodes: int, seed: int) -> None:
+    """They heard its turns, gave up their own ring and asked to join it; it stopped, waited for
+    them to form one, and formed its own again: so for ever."""
+    plan = Plan(protocol="ring", nodes=nodes, seed=seed, faults="chaos", messages=60)
+    assert run(plan).violations == ()
+
+
+def test_who_was_stopped_and_joins_again_keeps_its_vote() -> None:
+    """One of a bare majority was behind, was told so, and came back as one that had forgotten: too
+    few were left that remember. A process that is stopped and joins again has its records."""
+    plan = Plan(protocol="ring", nodes=9, seed=20_802, faults="chaos", messages=60)
+    assert run(plan).violations == ()
+
+
+@pytest.mark.parametrize(("nodes", "seed", "messages"), [(4, 7337, 80), (9, 363, 200)])
+def test_only_a_founding_is_told_to_be_one(nodes: int, seed: int, messages: int) -> None:
+    """One that had accepted the founding ring and never heard that it was in force told the next
+    one to be founded; and where nobody had heard it, nobody told of any."""
+    faults = "chaos" if seed == 7337 else "mild"
+    plan = Plan(protocol="ring", nodes=nodes, seed=seed, faults=faults, messages=messages)
+    assert run(plan).violations == ()
+
+
+def test_a_part_is_told_to_be_one_though_its_first_ring_was_never_in_force() -> None:
+    """The operator's word formed a ring that not all accepted, and the next one was shown as if a
+    majority had formed it."""
+    plan = Plan(protocol="ring", nodes=3, seed=2785, faults="chaos", messages=100)
+    assert run(plan).violations == ()
+
+
+def test_what_was_on_its_way_through_another_is_said_again_in_a_part() -> None:
+    plan = Plan(protocol="ring", nodes=2, seed=638, faults="chaos", messages=60)
+    assert run(plan).violations == ()
+
+
 def test_who_leads_instead_is_not_sent_back_to_the_ring() -> None:
     """One that had forgotten invited; one that remembered denied and invited in turn, and told the
     first that the ring went on. That one returned to it, denied the other, and so for ever."""

@@ -38,11 +38,16 @@ def same_view(history: History) -> list[Violation]:
     Of each life that delivered a reliable message m in a view, its first such delivery counts, and
     the view is the last regular one before it, by step: `in view V here, W there`, where W is the
     view at the smallest life that delivered m so, which is the other. What is delivered in a
-    transitional view counts as of the view that it ends.
+    transitional view counts as of the view that it ends. Lives of a lineage (see `lineages`) that
+    has a counting view with the change `parted` are compared with each other alone: what was on its
+    way through the others when it was let go on by itself may be said again on either side.
     """
-    first: dict[str, tuple[str, str]] = {}
+    lineage = lineages(history)
+    parted = _that_tell(PARTED, history, lineage)
+    first: dict[tuple[str, str], tuple[str, str]] = {}
     found: set[Violation] = set()
     for key, life in history.lives.items():
+        part = lineage[key] if lineage[key] in parted else ""
         mine: set[str] = set()
         for row, view in _in_views(life):
             if row.kind != "deliver" or level_of(row.service) < RELIABLE:
@@ -51,7 +56,7 @@ def same_view(history: History) -> list[Violation]:
             if message in mine:
                 continue
             mine.add(message)
-            other, there = first.setdefault(message, (key, view.view))
+            other, there = first.setdefault((part, message), (key, view.view))
             if view.view != there:
                 detail = f"in view {view.view} here, {there} there"
                 found.add(Violation("same_view", history.run, key, message, other, detail))
@@ -190,22 +195,26 @@ def one_founding(history: History) -> list[Violation]:
     Let life p be of a lineage (see `lineages`) that has a life of some node, of which a later
     incarnation is of another lineage that has a view with the change `founded`; and no node says
     the same the other way round, as where a clock was set back. Let no counting view of the two
-    lineages have the change `parted`, and p's last view lead to no other of its lineage (see
-    `one_primary`). If p is alive, or stopped with the cause `excluded`, the law is broken. Named is
-    p; the other is the smallest life of another lineage that is such a later incarnation.
+    lineages have the change `parted`, and p's last view lead to no other (see `one_primary`) of its
+    lineage, or of one that has no view with `founded` or `parted` and so may go on from it. If p is
+    alive, or stopped with the cause `excluded` and its last view leads to no lineage with `parted`,
+    which may have excluded it, the law is broken. Named is p; the other is the smallest life of
+    another lineage that is such a later incarnation.
     """
     lineage = lineages(history)
     leads, _, installed = _succession(history)
     parted = _that_tell(PARTED, history, lineage)
-    later = _later_lineages(history, lineage, _that_tell(FOUNDED, history, lineage) - parted)
+    founded = _that_tell(FOUNDED, history, lineage)
+    later = _later_lineages(history, lineage, founded - parted)
     found: set[Violation] = set()
     for key, life in history.lives.items():
         if not life.inside or lineage[key] in parted:
             continue
-        after = leads.get(life.views[-1].view, ())
-        if any(lineage[installed[view]] == lineage[key] for view in after):
+        after = {lineage[installed[view]] for view in leads.get(life.views[-1].view, ())}
+        if lineage[key] in after or after - founded - parted:
             continue
-        if life.end == ALIVE or (life.end == STOPPED and _cause(life) == EXCLUDED):
+        excluded = life.end == STOPPED and _cause(life) == EXCLUDED and not after & parted
+        if life.end == ALIVE or excluded:
             for other in later.get(lineage[key], ())[:1]:
                 detail = "founded anew without it"
                 found.add(Violation("one_founding", history.run, key, "", other, detail))

@@ -163,10 +163,11 @@ class Node:
         self.plan_return(down_us)
 
     def finished(self, life: Life, clean: bool) -> None:
-        """The core is done, by leaving or by failing; the node always joins again."""
+        """The core is done, by leaving or by failing; the node always joins again. Who was stopped
+        does so in the same process, which has its records without a disk too."""
         self.world.counts["departed" if clean else "stopped"] += 1
         self._bury(life)
-        if not self.disk.durable:
+        if clean and not self.disk.durable:
             self.disk.lose()
         away_us = self.dice.randint(50_000, 200_000)
         if not self.world.healing:

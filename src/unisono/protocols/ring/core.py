@@ -413,12 +413,12 @@ class Site(Desk):
         # Deviates [RNG Phase-2]: the old messages are committed here, where the ring is known to be
         # in force, and not when it is received: until then another may be formed instead.
         self.was_in_force = True
-        self.before = ()
+        before, self.before = self.before, ()
         seat = self.my_seat()
         self.memory = self.memory or seat is None or not seat.waits
         self.ordering.safe = max(self.ordering.safe, self.ring.base)
         if seat is not None:
-            self.stream.change(self.ring, self.entrance.is_giver())
+            self.stream.change(self.ring, self.entrance.is_giver(), before)
 
     # -- what follows from a burst -----------------------------------------------------------------
 

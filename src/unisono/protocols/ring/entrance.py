@@ -120,6 +120,8 @@ class Entrance:
         else:
             behind = packet.rank < core.rank
         if behind:
+            if isinstance(packet, Person) and self.target == core.me:
+                self.target = None  # It goes on, but ours goes before it: it waits for us.
             return
         if isinstance(packet, Person):
             leader = packet.other or packet.member
@@ -180,7 +182,10 @@ class Entrance:
         if not self._is_usher():
             return
         if packet.rank[0] > core.rank[0] and core.ring.trunk > NO_VERSION:
-            core.push(Code.E_REFSTART)  # A majority had gone on before we were let go on.
+            # A majority had gone on before we were let go on: they are to form the next ring.
+            self._say_info(member, out)
+            self.target, self._asked = member, 0
+            core.push(Code.E_REFSTART)
             core.push(Code.E_INIT)
             return
         behind = packet.has(Bits.MEMORY) and packet.rank < core.rank
@@ -196,9 +201,13 @@ class Entrance:
         fresh = not self.has_changes()
         if len(self._joiners) < JOINERS_MAX or member.name in self._joiners:
             self._joiners[member.name] = (packet, core.now_us)
-        answer = core.person(Code.RING_INFO, 0, Bits.IN_FORCE, core.ring.leader)
-        core.to(member, Code.RING_INFO, answer.body(), out)
+        self._say_info(member, out)
         self._wake(fresh, out)
+
+    def _say_info(self, member: Member, out: list[Effect]) -> None:
+        """[RING_INFO] There is a ring, and this is how far it has come."""
+        answer = self._core.person(Code.RING_INFO, 0, Bits.IN_FORCE, self._core.ring.leader)
+        self._core.to(member, Code.RING_INFO, answer.body(), out)
 
     def _is_certain(self, member: Member) -> bool:
         """It has the name of one on the ring. If that one lives it has refused the name by now; if

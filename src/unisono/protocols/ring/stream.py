@@ -6,12 +6,14 @@ A reader that is slow, or a newcomer that waits for the state, holds it up; the 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from unisono.core import Capture, Deliver, Effect, Install
 from unisono.model import Change, Member, View, What, changes_of
 from unisono.parts.spans import Span, Spans
 from unisono.protocols.ring.ordering import Heard, Ordering
+from unisono.protocols.ring.packets import NO_VERSION
 from unisono.protocols.ring.ring import Ring
 
 
@@ -30,6 +32,8 @@ class Stream:
         self.octets = 0
         """Of payload that waits."""
         self._shown: tuple[Member, ...] = ()
+        self._version = NO_VERSION
+        """Of the ring that the application saw last, or will."""
         self.has_view = False
         """The application has seen one, or will."""
 
@@ -46,8 +50,14 @@ class Stream:
         spans = (span for each in waiting for span in each.spans)
         return {span.sender: span.number + span.times - 1 for span in spans}
 
-    def change(self, ring: Ring, captures: bool) -> None:
-        """[RNG-16] The ring, delivered as a membership message that says who is new."""
+    def change(self, ring: Ring, captures: bool, former: Sequence[Ring] = ()) -> None:
+        """[RNG-16] The ring, delivered as a membership message that says who is new. Of the
+        former ones that led to it and were not shown, some may have been formed by the operator's
+        word. A founding that was never heard to be in force is shown: places count from there."""
+        for founding in former[:1] if not self.has_view else ():
+            if len(founding.chain) == 1 and self._me in founding.members:
+                self.change(founding, False)
+        parted = [each for each in (*former, ring) if each.parted and each.version > self._version]
         members = ring.members
         before = set(self._shown)
         first = not self.has_view
@@ -58,7 +68,7 @@ class Stream:
         went = [member for member in left if member not in absent]
         failed = [member for member in left if member in absent]
         cut = tuple((seat.member, seat.local) for seat in known if seat.local)
-        changes = changes_of(self._me, joined, went, failed, first and not ring.place)
+        changes = changes_of(self._me, joined, went, failed, first and len(ring.chain) == 1)
         view = View(
             members,
             id=str(ring.version),
@@ -67,22 +77,22 @@ class Stream:
             seq=ring.place,
             cut=cut,
             detail=f"{len(members)} of {ring.size}",
-            changes=(*changes, Change(What.PARTED)) if ring.parted else changes,
+            changes=(*changes, Change(What.PARTED)) if parted else changes,
         )
-        if ring.parted:
-            self._part(ring)
-        self._shown = members
+        if parted:
+            self._part(ring, min(each.known for each in parted))
+        self._shown, self._version = members, ring.version
         self.has_view = True
         self._items.append(view)
         if captures:
             self._items.append(Mark(ring.version))
 
-    def _part(self, ring: Ring) -> None:
+    def _part(self, ring: Ring, known: int) -> None:
         """[RNG-13] What asks to be safe and is not known to be with all of the view before, of whom
         some are not here, cannot be safe in it. Those who were let go on hear it, and all behind
         it, in a transitional view of their own: with them it is safe."""
         for at, item in enumerate(self._items):
-            if isinstance(item, Heard) and item.safe and item.s > ring.known:
+            if isinstance(item, Heard) and item.safe and item.s > known:
                 stayed = tuple(member for member in self._shown if member in ring.members)
                 view = View(
                     stayed,
@@ -98,7 +108,7 @@ class Stream:
         """Nothing was delivered yet, and a later state will come."""
         self._items.clear()
         self.octets = 0
-        self._shown = ()
+        self._shown, self._version = (), NO_VERSION
         self.has_view = False
 
     def pump(self, ordering: Ordering, out: list[Effect]) -> None:
