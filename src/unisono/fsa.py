@@ -7,7 +7,7 @@ followed after each event until none holds. Only the engine assigns the state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -143,48 +143,58 @@ class Figure:
 class Machine:
     """A figure at work for one `me`: what I know."""
 
-    __slots__ = ("_at", "_me", "_rows", "figure", "state", "walked")
+    __slots__ = ("_at", "_me", "_rows", "_soon", "figure", "state", "walked")
 
     def __init__(self, figure: Figure, me: Any) -> None:
         self.figure = figure
         self.state = figure.start
         self.walked: dict[str, int] = {}
         self._me = me
+        self._look_up()
+
+    def _look_up(self) -> None:
+        """The rows of the state: looked up when it changes, which is less often."""
         self._at = self.state
-        self._rows = figure.rows[self.state]
+        self._rows = self.figure.rows[self.state]
+        self._soon = self._rows.get(None, ())
 
     def fire(self, event: Any, out: list[Effect]) -> None:
         """Follow the arrow that the event takes, then every *as soon as* that holds."""
         on: On = type(event)
         if on is Expired:
             timer = event.timer
-            on = timer[0] if isinstance(timer, tuple) else timer
+            on = timer[0] if type(timer) is tuple else timer
         self.take(on, event, out)
 
     def take(self, on: On, event: Any, out: list[Effect]) -> None:
         """As `fire`, for an event that goes by a name of the paper's own."""
-        if not self._follow(on, event, out):
+        if self.state is not self._at:
+            self._look_up()
+        if not self._follow(self._rows.get(on, ()), event, out):
             raise AssertionError(
                 f"{self.figure.name}: {self.state.name} on {name_of(on)} undecided"
             )
-        if None in self.figure.rows[self.state]:
+        if self.state is not self._at:
+            self._look_up()
+        if self._soon:
             self.settle(event, out)
 
     def settle(self, event: Any, out: list[Effect]) -> None:
         for _ in range(SOON_MAX):
-            if not self._follow(None, event, out):
+            if self.state is not self._at:
+                self._look_up()
+            if not self._follow(self._soon, event, out):
                 return
         raise AssertionError(f"{self.figure.name}: {self.state.name} never settles")
 
-    def _follow(self, on: On, event: Any, out: list[Effect]) -> bool:
-        if self.state is not self._at:  # Looked up when it changes: that is less often.
-            self._at = self.state
-            self._rows = self.figure.rows[self.state]
-        for step in self._rows.get(on, ()):
-            if step.when(self._me, event):
-                self.walked[step.name] = self.walked.get(step.name, 0) + 1
-                step.do(self._me, event, out)
-                self.state = step.to
+    def _follow(self, steps: Sequence[Step], event: Any, out: list[Effect]) -> bool:
+        me = self._me
+        for when, do, to, name in steps:
+            if when is always or when(me, event):
+                walked = self.walked
+                walked[name] = walked.get(name, 0) + 1
+                do(me, event, out)
+                self.state = to
                 return True
         return False
 

@@ -11,13 +11,13 @@ any of them changes what follows, and nothing behind it can change it back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from hashlib import blake2b
 from ipaddress import ip_address
 from itertools import repeat
 from struct import Struct, error
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from unisono.errors import BadPacket
 from unisono.model import Address, Buffer, Member
@@ -56,6 +56,7 @@ KEPT_COUNT_MAX: Final = 128
 """Layouts of so many fields are kept."""
 
 _arrays: dict[tuple[str, int], Struct] = {}
+T = TypeVar("T")
 
 
 class Envelope(NamedTuple):
@@ -64,6 +65,25 @@ class Envelope(NamedTuple):
     kind: int
     life: int
     body: memoryview
+
+
+class Datagram(bytes):
+    """A packet that several receivers of one process are handed: it is read once for all."""
+
+    packet: Any = None
+    """What it was read as, where somebody has."""
+
+
+def read_once(read: Callable[..., T], *envelope: Any) -> T:
+    """Read a packet, unless that was done: the fields of an envelope, the body last, are read alike
+    by whoever has them."""
+    whole = envelope[-1].obj
+    if type(whole) is not Datagram:
+        return read(*envelope)
+    packet: T | None = whole.packet
+    if packet is None:
+        packet = whole.packet = read(*envelope)
+    return packet
 
 
 def tag_of(text: str) -> int:

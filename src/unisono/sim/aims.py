@@ -34,39 +34,36 @@ class Aim:
 
 
 class Aims:
-    """The aimed faults that wait at one node. Empty, it is false and costs nothing."""
+    """The aimed faults that wait at one node."""
 
     def __init__(self, index: int, strike: Strike) -> None:
         self._index = index
         self._strike_now = strike
-        self._waiting: list[Aim] = []
+        self.waiting: list[Aim] = []
         self._life: Life | None = None
         self._walks: dict[Aim, int] = {}
         """By aim, how often its arrows had been walked by this life before the step at hand."""
 
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
     def wait(self, aim: Aim) -> None:
-        self._waiting.append(aim)
+        self.waiting.append(aim)
 
     def clear(self) -> None:
-        self._waiting.clear()
+        self.waiting.clear()
 
     def look(self, life: Life) -> None:
         """A step begins."""
-        self._waiting = [aim for aim in self._waiting if not aim.struck]
-        for aim in self._waiting:
+        self.waiting = [aim for aim in self.waiting if not aim.struck]
+        for aim in self.waiting:
             aim.left = -1
         if life is not self._life:
             self._life, self._walks = life, {}
-        for aim in self._waiting:
+        for aim in self.waiting:
             if aim.event.at_arrow and aim not in self._walks:
                 self._walks[aim] = _walks(life, aim.event.at_arrow)
 
     def walked(self, life: Life) -> None:
         """A step was taken, and none of its effects performed: which arrows were walked?"""
-        for aim in self._waiting:
+        for aim in self.waiting:
             event = aim.event
             if not event.at_arrow or aim.struck or aim not in self._walks:
                 continue
@@ -80,7 +77,7 @@ class Aims:
         """The effect is the next of the step, at this place in the list; none: the list is done."""
         word = f"before {type(effect).__name__}"
         struck = False
-        for aim in list(self._waiting):
+        for aim in list(self.waiting):
             event = aim.event
             due = event.at_effect == word and aim.meets(event.nth)
             if aim.left >= 0 and (at >= aim.left or effect is None):
@@ -91,7 +88,7 @@ class Aims:
     def after(self, effect: Effect) -> bool:
         word = f"after {type(effect).__name__}"
         struck = False
-        for aim in list(self._waiting):
+        for aim in list(self.waiting):
             event = aim.event
             due = event.at_effect == word and aim.meets(event.nth)
             if event.at_view and isinstance(effect, Install):
@@ -101,8 +98,8 @@ class Aims:
 
     def _strike(self, aim: Aim) -> bool:
         """Whoever of its nodes is first is struck, and the others are not."""
-        if aim in self._waiting:
-            self._waiting.remove(aim)
+        if aim in self.waiting:
+            self.waiting.remove(aim)
         if aim.struck:
             return False
         aim.struck = True

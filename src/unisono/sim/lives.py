@@ -10,6 +10,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING
 
 from unisono.core import (
+    EVERYONE,
     Adopt,
     Arm,
     Capture,
@@ -86,14 +87,14 @@ class Life:
         world = self.world
         world.steps += 1
         aims = self.node.aims
-        if aims:
+        if aims.waiting:
             aims.look(self)
         try:
             effects = self.tap.take(world.now_us, event)
         except Exception as error:
             world.crashed(self, event, error)
             return
-        if aims:
+        if aims.waiting:
             self._perform_aimed_at(effects)
             return
         for effect in effects:
@@ -240,16 +241,17 @@ class Life:
         world, here = self.world, self.node.index
         if world.plan.detail:
             self.tap.tell(world.now_us, effect)
-        packets = [bytes(packet) for packet in effect.packets]
+        packets: list[bytes] = list(map(world.datagram, effect.packets))
         longest = max(map(len, packets), default=0)
         if longest > world.weather.packet_octets_max:
             world.broken("packet_size", f"a packet of {longest} octets", self)
-        if isinstance(effect.to, Everyone):
+        if effect.to is EVERYONE or isinstance(effect.to, Everyone):
             targets: Sequence[int] = world.reach[here]
         else:
-            known = [world.places[each] for each in effect.to if each in world.places]
-            world.counts["sent_nowhere"] += len(packets) * (len(effect.to) - len(known))
-            targets = known
+            places = world.places
+            targets = [places[each] for each in effect.to if each in places]
+            if len(targets) < len(effect.to):
+                world.counts["sent_nowhere"] += len(packets) * (len(effect.to) - len(targets))
         world.network.cast(world.now_us, here, targets, packets)
 
     # -- timers ---------------------------------------------------------------------------------

@@ -68,18 +68,22 @@ class Network:
         if self._routers is not None:
             self._routers.cast(now_us, source, targets, packets)
             return
-        for target in targets:
-            self.carry(now_us, source, target, packets)
+        self._cross(now_us, source, targets, packets)
 
     def carry(self, now_us: int, source: int, target: int, packets: list[bytes]) -> None:
         """Send a burst over the target's own link."""
-        counts = self.counts
-        counts["carried"] += len(packets)
-        if source == target:
-            self._arrive(now_us + LOOPBACK_US, source, target, packets)
-            return
-        if self._blocked[source][target]:
-            counts["blocked"] += len(packets)
-            return
-        pipe = self._pipes[source][target]
-        pipe.through(now_us, packets, counts, self._arrive, source, target)
+        self._cross(now_us, source, (target,), packets)
+
+    def _cross(
+        self, now_us: int, source: int, targets: Sequence[int], packets: list[bytes]
+    ) -> None:
+        counts, arrive = self.counts, self._arrive
+        blocked, pipes = self._blocked[source], self._pipes[source]
+        counts["carried"] += len(packets) * len(targets)
+        for target in targets:
+            if source == target:
+                arrive(now_us + LOOPBACK_US, source, target, packets)
+            elif blocked[target]:
+                counts["blocked"] += len(packets)
+            else:
+                pipes[target].through(now_us, packets, counts, arrive, source, target)

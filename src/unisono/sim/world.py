@@ -26,6 +26,7 @@ from unisono.sim.recovery import Recovery, apart
 from unisono.sim.striking import Striker
 from unisono.trace.record import Row, Sink
 from unisono.trace.tap import Tap
+from unisono.wire import Datagram
 
 Act: TypeAlias = Callable[[Any, Any], None]
 
@@ -67,6 +68,9 @@ class Rows:
 
 class World:
     """Owns time, dice and packets, and drives one core for each life of each node."""
+
+    datagram: type[bytes] = Datagram
+    """What packets travel as: read once, however many they reach."""
 
     def __init__(
         self, plan: Plan, weather: Weather, offer: Offer, services: Sequence[ServiceLevel]

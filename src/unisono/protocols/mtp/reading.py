@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from unisono.errors import BadPacket
@@ -44,7 +44,7 @@ from unisono.protocols.mtp.packets import (
     TokenRequest,
     statuses_of,
 )
-from unisono.wire import INCARNATION_MAX, Envelope, Reader
+from unisono.wire import INCARNATION_MAX, Envelope, Reader, read_once
 
 
 def _read_header(body: memoryview) -> tuple[Header, memoryview]:
@@ -172,17 +172,17 @@ _IN_WEB: Final[dict[int, Callable[[Header, Reader], InWeb]]] = {
 }
 
 
-def heard(opened: Envelope | Alike, drop: Callable[[str], None]) -> Iterator[Packet]:
+def heard(opened: Envelope | Alike, drop: Callable[[str], None]) -> Sequence[Packet]:
     """A packet, or some that begin alike: those of a message that follow each other are one."""
-    rows = _rows(opened) if isinstance(opened, Alike) else ()
-    yield from rows
-    if rows:
-        return
+    if isinstance(opened, Alike) and (rows := _rows(opened)):
+        return rows
+    found: list[Packet] = []
     for kind, _, body in opened.envelopes() if isinstance(opened, Alike) else (opened,):
         try:
-            yield read(kind, body)
+            found.append(read_once(read, kind, body))
         except BadPacket as bad:
             drop(bad.reason)
+    return found
 
 
 def _rows(alike: Alike) -> Sequence[Data]:

@@ -14,7 +14,7 @@ from unisono.errors import BadPacket
 from unisono.model import Buffer, Member
 from unisono.parts.door import Alike
 from unisono.protocols.ring.codes import Code
-from unisono.wire import Envelope, Layout, Reader, Writer, tag_of
+from unisono.wire import Envelope, Layout, Reader, Writer, read_once, tag_of
 
 PROTOCOL: Final = 3
 STALE_REASON: Final = "the ring has gone on without this member"
@@ -298,7 +298,7 @@ def heard(opened: Envelope | Alike, drop: Callable[[str, int], None]) -> Sequenc
     found: list[Packet] = []
     for kind, life, body in opened.envelopes() if isinstance(opened, Alike) else (opened,):
         try:
-            found.append(read(kind, life, body))
+            found.append(read_once(read, kind, life, body))
         except BadPacket as bad:
             drop(bad.reason, 1)
     return found

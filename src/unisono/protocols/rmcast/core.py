@@ -13,6 +13,7 @@ from unisono.core import (
     Disarm,
     Effect,
     Event,
+    Expired,
     Fail,
     Install,
     Multicast,
@@ -56,7 +57,9 @@ from unisono.protocols.rmcast.packets import (
 )
 from unisono.protocols.rmcast.parameters import DEFAULTS, Parameters
 from unisono.protocols.rmcast.roster import Peer, Roster
-from unisono.wire import ENVELOPE_OCTETS, Envelope
+from unisono.wire import ENVELOPE_OCTETS, Envelope, read_once
+
+_FROM_OUTSIDE = (Seek, Announce, Refuse)
 
 
 class Rmcast:
@@ -119,9 +122,14 @@ class Rmcast:
                 self._look_at_odd(event.source, out)
         else:
             self.machine.fire(event, out)
-        if self.machine.state in INSIDE:
+        if self.machine.state in INSIDE and not self._may_rest(event):
             self._conclude(event, out)
         return out
+
+    def _may_rest(self, event: Event) -> bool:
+        """Whether nothing follows: most heartbeats tell what was told before."""
+        routine = type(event) is Received or type(event) is Expired
+        return routine and self.roster.is_at_rest() and self.detector.verdict is None
 
     def about(self, period_us: int) -> int:
         """Not all at once."""
@@ -139,15 +147,15 @@ class Rmcast:
     ) -> Packet | Welcome | None:
         """The packet, if its life and its sender are right."""
         try:
-            packet = read(envelope.kind, envelope.body)
+            packet = read_once(read, envelope.kind, envelope.body)
             if isinstance(packet, WelcomePart):
                 self.incoming_life = envelope.life
                 return self.entrance.assemble(packet, envelope.life)
         except BadPacket as bad:
             self.door.drop(bad.reason)
             return None
-        if isinstance(packet, Seek | Announce | Refuse):
-            if isinstance(packet, Seek) and packet.member == self.me:
+        if isinstance(packet, _FROM_OUTSIDE):
+            if type(packet) is Seek and packet.member == self.me:
                 self.door.drop("own")
                 return None
             return packet
@@ -205,8 +213,9 @@ class Rmcast:
 
     def _conclude(self, event: Event, out: list[Effect]) -> None:
         """Once a burst: deliver, settle, clean up, ask, send."""
+        moved = self.congested or self.leaving or self.entrance.catching_up()
         if not self.congested and not self.entrance.catching_up():
-            self._deliver(out)
+            moved = self._deliver(out) or moved
         audience = self.roster.audience()
         news = not audience
         for peer in audience:
@@ -222,17 +231,22 @@ class Rmcast:
         self._send_own(out)
         self._report(out)
         self._ask(out)
+        if not (moved or self._removed or self.ordering.waiting):
+            self.roster.rest()
         self.machine.settle(event, out)
 
-    def _deliver(self, out: list[Effect]) -> None:
+    def _deliver(self, out: list[Effect]) -> bool:
+        """Whether there was anything to deliver or to obey."""
+        moved = False
         while True:
             if self._changed:
                 self.install(out)
             messages, control = self.ordering.deliverable()
             if messages:
                 out.append(Deliver(messages))
+            moved = moved or bool(messages) or control is not None
             if control is None:
-                return
+                return moved
             self._obey(*control)
 
     def _obey(self, peer: Peer, chunk: Chunk) -> None:

@@ -37,17 +37,24 @@ class Failures:
         if peer.heard_us != now_us:
             peer.heard_us = now_us
             self._silence.hear(peer.key, now_us)
-        if not header.entries:
+        entries, roster = header.entries, self._roster
+        if not entries:
             return
-        peer.report(header.entries)
-        if header.entries.get(peer.key, UNKNOWN).status is Status.LEFT:
+        if peer.plain and roster.is_at_rest() and entries == peer.row:
+            return
+        roster.stir()
+        peer.report(entries)
+        if entries.get(peer.key, UNKNOWN).status is Status.LEFT:
             self._gone.add(peer.key)  # Its last packet.
-        for key, entry in header.entries.items():
-            other = self._roster.peers.get(key)
+        peer.plain = True
+        for key, entry in entries.items():
+            other = roster.peers.get(key)
+            if other is None or entry.status is not Status.MEMBER:
+                peer.plain = False
             if other is None:
                 self._recall(peer, key, entry)
             elif entry.status is Status.FAILED or entry.status is Status.CLOSED:
-                if key == self._roster.key:
+                if key == roster.key:
                     self.stop(f"{peer.member} holds this member for failed")
                     return
                 if other.status is Status.MEMBER:
@@ -122,6 +129,8 @@ class Failures:
         """Settle the last message of failed members: when every member of G has given up on it and
         all have delivered the same, its stream ends there. True when somebody was settled."""
         closed = False
+        if len(self._roster.group()) == len(self._roster.peers):
+            return closed
         for peer in list(self._roster.peers.values()):
             if peer.status is Status.FAILED and self._agreed(peer):
                 self._roster.mark(peer, Status.CLOSED)

@@ -98,6 +98,7 @@ class Ordering:
     def say(self, payloads: Iterable[bytes], service: Service, flags: int = 0) -> list[Message]:
         """Number the messages, deliver them to ourselves at once, and line them up to be sent."""
         mine = self._roster.mine()
+        self._roster.stir()
         number = mine.delivered
         deps = self._deps()
         while len(deps) > 2 * self._deps_max:
@@ -219,7 +220,9 @@ class Ordering:
             if peer.window.put(number, chunk):
                 fresh += len(chunk.payload) + RECORD_OCTETS
         peer.unreported += fresh
-        if not fresh:
+        if fresh:
+            self._roster.stir()
+        else:
             self._door.drop("duplicate")
 
     def deliverable(self) -> tuple[list[Message], tuple[Peer, Chunk] | None]:
@@ -230,6 +233,8 @@ class Ordering:
         while moved:
             moved = False
             for peer in list(self._roster.peers.values()):
+                if peer.window.received <= peer.delivered:
+                    continue
                 while (last := self._whole(peer)) and self._due(peer, last):
                     moved = True
                     chunk = self._deliver(peer, last, out)

@@ -36,6 +36,7 @@ class Peer:
         "message",
         "noticed_us",
         "pending",
+        "plain",
         "rank",
         "rounds",
         "row",
@@ -71,6 +72,8 @@ class Peer:
         self.rounds = 0
         self.row: dict[int, Entry] = {}
         """D_{G,i}: the last header it sent."""
+        self.plain = False
+        """It tells of members alone, all of them known here: told again, it says nothing."""
         self.looked: dict[int, Entry] | None = None
         """The row that was last looked at for what others have received."""
         self.pending: dict[int, Entry] = {}
@@ -126,6 +129,8 @@ class Roster:
         self.shown: tuple[Member, ...] = ()
         """The members of the last view installed."""
         self._turn = 0
+        self._news = 0
+        self._rested = -1
         self._group: list[Peer] | None = None
         self._others: list[Peer] = []
         self.leavers: list[Peer] = []
@@ -167,13 +172,30 @@ class Roster:
 
     # -- changes --------------------------------------------------------------------------------
 
+    def stir(self) -> None:
+        """Something was said, heard or changed from which more may follow."""
+        self._news += 1
+
+    def rest(self) -> None:
+        """All has followed from it that does, and nobody is on the way out: until the next news
+        there is nothing to do."""
+        if not self.leavers and len(self.group()) == len(self.peers):
+            self._rested = self._news
+
+    def is_at_rest(self) -> bool:
+        return self._rested == self._news
+
+    def _alter(self) -> None:
+        self._group = None
+        self.stir()
+
     def add(
         self, member: Member, rank: int, now_us: int, delivered: int = 0, message: int = 0
     ) -> Peer:
         peer = Peer(member, rank, delivered, message, now_us)
         self.peers[peer.key] = peer
         self.changes += 1
-        self._group = None
+        self._alter()
         return peer
 
     def mark(self, peer: Peer, status: Status) -> None:
@@ -182,7 +204,7 @@ class Roster:
         peer.status = status
         if status is Status.LEFT and peer.key != self.key:
             self.leavers = [*self.leavers, peer]
-        self._group = None
+        self._alter()
 
     def bury(self, peer: Peer) -> None:
         """Forget the peer; its key and its last chunk are remembered for a while."""
@@ -194,7 +216,9 @@ class Roster:
             oldest = next(iter(self.tombs))
             del self.tombs[oldest]
             self.farewells.discard(oldest)
-        self._group = None
+        for other in self.peers.values():
+            other.plain = False
+        self._alter()
 
     def enter(self, lines: tuple[Line, ...], changes: int, now_us: int) -> None:
         """Begin where the sponsor says."""
@@ -203,7 +227,7 @@ class Roster:
             peer = self.add(line.member, line.rank, now_us, line.delivered, line.message)
             peer.status = line.status
         self.changes = changes
-        self._group = None
+        self._alter()
 
     # -- what is told of them ----------------------------------------------------------------------
 

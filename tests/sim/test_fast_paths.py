@@ -1,0 +1,53 @@
+"""Each fast path beside its slow twin: a run is the same to the last row, whichever is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from unisono.protocols.rmcast.roster import Roster
+from unisono.sim import Outcome, run
+from unisono.sim.campaign import plans_of
+from unisono.sim.world import World
+from unisono.wire import Datagram, read_once
+
+SEEDS = range(3)
+
+
+def outcomes(protocol: str) -> list[Outcome]:
+    return [run(plan) for plan in plans_of(protocol, SEEDS, "chaos", (3, 5), 40)]
+
+
+def assert_same(protocol: str, slower: Callable[[], None]) -> None:
+    fast = outcomes(protocol)
+    slower()
+    for one, other in zip(fast, outcomes(protocol), strict=True):
+        assert one.history == other.history
+        assert (one.steps, one.counts, one.laws) == (other.steps, other.counts, other.laws)
+
+
+@pytest.mark.parametrize("protocol", ["rmcast", "mtp", "ring"])
+def test_a_packet_read_once_is_the_packet_that_each_would_read(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_same(protocol, lambda: monkeypatch.setattr(World, "datagram", bytes))
+
+
+def test_a_member_at_rest_misses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_same("rmcast", lambda: monkeypatch.setattr(Roster, "rest", lambda roster: None))
+
+
+def test_a_datagram_is_read_once_and_other_bytes_each_time() -> None:
+    reads = []
+
+    def read(kind: int, body: memoryview) -> list[bytes]:
+        reads.append(kind)
+        return [bytes(body)]
+
+    for packet, count in ((b"abcd", 2), (Datagram(b"abcd"), 1)):
+        reads.clear()
+        first, second = (read_once(read, 7, memoryview(packet)[1:]) for _ in range(2))
+        assert first == second == [b"bcd"]
+        assert reads == [7] * count
+        assert (first is second) == (count == 1)
