@@ -25,6 +25,9 @@ JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSi
 """Compile quickly rather than well. The small cache that goes with it would be full within a minute
 of these tests, and Java would compile nothing from then on."""
 
+# For the Spark of commands that tests start, too.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", JAVA_OPTIONS)
+
 # Machines that run tests are busy: how long an example takes says nothing about the code.
 settings.register_profile(
     "unisono", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True

@@ -34,7 +34,7 @@ def main(feed: str, out: str) -> None:
         frame.writeStream.format("parquet")
         .option("path", out)
         .option("checkpointLocation", f"{out}.checkpoint")
-        .trigger(processingTime="500 milliseconds")
+        .trigger(processingTime="1 second")
         .start()
     )
     print(json.dumps({"kind": "started"}), flush=True)

@@ -37,7 +37,7 @@ def nodes_of(seed: int) -> int:
     return 3 + seed % 7
 
 
-@pytest.mark.parametrize("messages", [200, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("messages", [200, pytest.param(100, marks=pytest.mark.soak)])
 @pytest.mark.parametrize(("faults", "seed"), KEPT)
 def test_a_seed_that_once_failed_holds(faults: str, seed: int, messages: int) -> None:
     plan = Plan(protocol="mtp", nodes=nodes_of(seed), seed=seed, faults=faults, messages=messages)
@@ -57,17 +57,9 @@ def test_a_seed_of_chaos_that_once_failed_holds(nodes: int, seed: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(40_000, 40_060, 10))
+@pytest.mark.parametrize("first", range(40_000, 40_020, 10))
 def test_the_laws_hold_under_chaos(first: int) -> None:
     """3 to 9 members, one to five tokens, one master or three: all drawn by the seed."""
     for seed in range(first, first + 10):
         outcome = run(Plan(protocol="mtp", nodes=nodes_of(seed), seed=seed, faults="chaos"))
-        assert outcome.violations == (), outcome.replay
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("faults", ["none", "loss", "crash", "partition"])
-def test_the_laws_hold_under_every_profile(faults: str) -> None:
-    for seed in range(50_000, 50_008):
-        outcome = run(Plan(protocol="mtp", nodes=nodes_of(seed), seed=seed, faults=faults))
         assert outcome.violations == (), outcome.replay

@@ -109,7 +109,7 @@ def test_who_leads_instead_is_not_sent_back_to_the_ring() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(40_000, 40_060, 10))
+@pytest.mark.parametrize("first", range(40_000, 40_020, 10))
 def test_the_laws_hold_under_chaos(first: int) -> None:
     """3 to 9 members, who know how many they are; or who do not, under what is mild."""
     for seed in range(first, first + 10):
@@ -118,15 +118,6 @@ def test_the_laws_hold_under_chaos(first: int) -> None:
             protocol="ring", nodes=nodes_of(seed), seed=seed, faults=faults, messages=60,
             options=options,
         )  # fmt: skip
-        outcome = run(plan)
-        assert outcome.violations == (), outcome.replay
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("faults", ["none", "loss", "crash", "partition"])
-def test_the_laws_hold_under_every_profile(faults: str) -> None:
-    for seed in range(50_000, 50_006):
-        plan = Plan(protocol="ring", nodes=nodes_of(seed), seed=seed, faults=faults, messages=60)
         outcome = run(plan)
         assert outcome.violations == (), outcome.replay
 

@@ -1,4 +1,4 @@
-"""Simulated rmcast: seeds that once failed, and a few fresh ones."""
+"""Simulated rmcast: seeds that once failed."""
 
 from __future__ import annotations
 
@@ -30,11 +30,3 @@ KEPT = [
 def test_a_seed_that_once_failed_holds(nodes: int, seed: int, messages: int) -> None:
     plan = Plan(protocol="rmcast", nodes=nodes, seed=seed, faults="mild", messages=messages)
     assert run(plan).violations == ()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("faults", ["none", "loss", "crash", "partition", "mild"])
-def test_the_laws_hold_under_every_profile(faults: str) -> None:
-    for seed in range(40_000, 40_030):
-        outcome = run(Plan(protocol="rmcast", nodes=3 + seed % 5, seed=seed, faults=faults))
-        assert outcome.violations == (), outcome.replay

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from tests.cli.running import ROOT, UNISONO, refused, unisono
+from tests.conftest import JAVA_OPTIONS
 from tests.spark.cluster import Cluster, archive_of, bare_python, free_port, started
+from tests.spark.sweeping import told_by_tables, told_by_verify
 from tests.waiting import LIMIT_S
 from unisono.cli import sparking
 from unisono.errors import Misuse
@@ -22,12 +24,13 @@ from unisono.spark.session import in_words, is_interrupted
 from unisono.spark.shipping import packed
 
 SWEEP = "sweep --protocol ring,mtp --seeds 0:3 --nodes 3 --messages 10 --faults loss".split()
+QUICKLY = ("--conf", f"spark.executor.extraJavaOptions={JAVA_OPTIONS}")
 
 
 def command(cluster: Cluster, cwd: Path, *arguments: str, python: str = "") -> dict[str, Any]:
     """What the command says as JSON; its tasks run on the cluster, by a Python of the workers."""
     run = subprocess.run(
-        [*UNISONO, *arguments, "--master", cluster.master, "--json"],
+        [*UNISONO, *arguments, "--master", cluster.master, "--json", *QUICKLY],
         capture_output=True,
         text=True,
         cwd=cwd,
@@ -46,18 +49,15 @@ def logs(folder: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_sweep_and_pipeline_run_on_a_cluster_and_give_the_same_verdicts(tmp_path: Path) -> None:
+def test_a_sweep_runs_on_a_cluster_and_gives_the_same_verdicts(tmp_path: Path) -> None:
     with started(tmp_path / "cluster") as cluster:
-        # Once its Python comes in an archive, once it is on the machines.
+        # Its Python comes in an archive.
         shipped = ("--conf", f"spark.archives={archive_of(cluster.python)}#env")
         arguments = (*SWEEP, "--out", "swept", *shipped)
         swept = command(cluster, tmp_path, *arguments, python="./env/bin/python")
-        # What the sweep judged is not judged again, only told.
-        again = ("pipeline", "swept/traces", "--out", "swept", "--conf", "spark.cores.max=1")
-        told = command(cluster, tmp_path, *again)
         machines = executors_of(tmp_path / "cluster")
     assert (swept["runs"], swept["simulated"], swept["failed"]) == (6, 6, 0)
-    assert told["runs"] == verified(tmp_path / "swept" / "traces")
+    assert told_by_tables(tmp_path / "swept") == dict(told_by_verify(tmp_path / "swept/traces"))
     assert machines == {"worker-0", "worker-1"}, "both workers had a part"
 
 
@@ -66,9 +66,13 @@ def test_sweep_and_pipeline_run_on_a_cluster_and_give_the_same_verdicts(tmp_path
 @pytest.mark.timeout(0)
 def test_a_pipeline_on_a_cluster_judges_as_this_process_does(tmp_path: Path) -> None:
     with started(tmp_path / "cluster") as cluster:
+        # Its Python is on the machines.
         command(cluster, tmp_path, *SWEEP, "--out", "swept")
+        # What the sweep judged is not judged again, only told.
+        again = ("pipeline", "swept/traces", "--out", "swept", "--conf", "spark.cores.max=1")
+        told = command(cluster, tmp_path, *again)
         judged = command(cluster, tmp_path, "pipeline", "swept/traces", "--out", "judged")
-    assert judged["runs"] == verified(tmp_path / "swept" / "traces")
+    assert judged["runs"] == told["runs"] == verified(tmp_path / "swept" / "traces")
 
 
 def verified(traces: Path) -> dict[str, Any]:

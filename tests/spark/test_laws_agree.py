@@ -109,21 +109,21 @@ def all_histories() -> list[Told]:
     sources = [simulated("rmcast", 1), simulated("ring", 5), orderly(3, count=20)]
     before = [broken_laws(History("r", rows[0].protocol, "g", tuple(rows))) for rows in sources]
     for number, name in enumerate(DOCTORS):
-        for times in (1, 3, 6):
+        for times in (1, 6):
             which = (number + times) % 3
             history = doctored(sources[which], name, seed=number, times=times)
-            told.append(Told(history, name, before[which], once=times == 3))
+            told.append(Told(history, name, before[which], once=times == 6))
     for seed, protocol in enumerate(("mtp", "ring", "rmcast"), 20):
         rows = simulated(protocol, seed)
         told.append(Told(History(f"{protocol} {seed}", protocol, "g", tuple(rows)), "simulated"))
     for mutant, _ in MUTANTS:
-        for seed in range(5):
+        for seed in range(2):
             rows = orderly(seed, count=16)
             mutant(rows, random.Random(seed))
             steps = {(row.node, row.incarnation, row.step): row for row in rows}
             run_name = f"{mutant.__name__} {seed}"
             history = History(run_name, "story", "g", tuple(by_step(steps)))
-            told.append(Told(history, mutant.__name__, once=seed > 1))
+            told.append(Told(history, mutant.__name__, once=seed > 0))
     return told + [Told(history, history.run) for history in odd_histories()]
 
 
