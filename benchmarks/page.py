@@ -8,8 +8,8 @@ from importlib.resources import files
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from unisono.bench.ours import PREFIX as OURS
-from unisono.bench.results import Key, figure
+from unisono.bench.own import PREFIX as OURS
+from unisono.bench.results import RowKey, figure
 from unisono.spark.plots import Axis, Point, line_plot, logarithmic
 from unisono.spark.report.words import clean, column, count_of, octets_of, section, table, time_of
 
@@ -74,7 +74,7 @@ def page(told: Mapping[str, Any]) -> str:
 
 
 def _label(row: Row) -> str:
-    return Key(row["system"], row["service"], row["via"], 0, 0, 0).label
+    return RowKey(row["system"], row["service"], row["via"], 0, 0, 0).label
 
 
 def _labels(rows: Iterable[Row]) -> list[str]:

@@ -1,17 +1,15 @@
-"""`unisono bench paper`: the five curves of the ring's paper, measured here and drawn."""
+"""`unisono bench paper`: the five curves of the ring's paper, measured, simulated and drawn."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import platform
-import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-from benchmarks.paper.crew import Found, Samples, measured
 from benchmarks.paper.ethernet import Stuck, simulated
+from benchmarks.paper.measure import Report, Samples, measured
 from benchmarks.paper.page import calculated, keep, rows
 from benchmarks.paper.plan import (
     FULL,
@@ -26,41 +24,36 @@ from benchmarks.paper.plan import (
     points,
     summed_up,
 )
-from unisono.cli import OK, STOPPED, TERMINATED, refuse
+from unisono.cli import OK, STOPPED, refuse, terminable
 from unisono.cli.show import err, out, print_json, status
 from unisono.core import Offer
-from unisono.errors import Misuse
+from unisono.protocols import check_options
 from unisono.protocols import offer as offered
 
+PRESET = "paper"
+"""The options with which a protocol is simulated on the paper's network, if it has them."""
 BUSY = 0.5
-"""A load, before it begins, that is told with the figures."""
-
-Tell = Callable[[str], None]
+"""A load before the run that is reported with the figures."""
 
 
 def paper(
     protocol: str, options: Mapping[str, int], directory: Path, quick: bool, json: bool
 ) -> int:
     offer = offered(protocol)
-    if unknown := sorted(options.keys() - offer.options.keys()):
-        known = ", ".join(sorted(offer.options)) or "none"
-        raise Misuse(f"{protocol} has no option {unknown[0]!r}; it has: {known}")
+    check_options(offer, options)
     figures, effort = figures_for(offer), QUICK if quick else FULL
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    with status("the members start …") as moving:
+    with status("the members start …") as moving, terminable():
 
-        def tell(words: str) -> None:
+        def progress(text: str) -> None:
             if moving is not None:
-                moving.update(f"{words} …")
+                moving.update(f"{text} …")
 
-        try:
-            real = asyncio.run(_measured(offer, options, figures, effort, tell))
-        except asyncio.CancelledError:
-            return TERMINATED
-        imagined, stuck = _simulated(offer, options, figures, effort, tell)
+        real = measured(offer, options, figures, effort, progress)
+        virtual, stuck = _simulated(offer, options, figures, effort, progress)
     if not real.samples:
         return refuse(f"nothing was measured: {real.missing[0]}", STOPPED)
-    curves = _curves(real.samples, MEASURED) | _curves(imagined, SIMULATED)
+    curves = _curves(real.samples, MEASURED) | _curves(virtual, SIMULATED)
     missing = real.missing + stuck
     about = _about(protocol, quick, load)
     found = {
@@ -85,48 +78,28 @@ def paper(
     return OK
 
 
-async def _measured(
-    offer: Offer,
-    options: Mapping[str, int],
-    figures: tuple[Figure, ...],
-    effort: Effort,
-    tell: Tell,
-) -> Found:
-    if (me := asyncio.current_task()) is not None:
-        # So that the members are ended too.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, me.cancel)
-    return await measured(offer, options, figures, effort, tell)
-
-
 def _simulated(
     offer: Offer,
     options: Mapping[str, int],
     figures: tuple[Figure, ...],
     effort: Effort,
-    tell: Tell,
+    progress: Report,
 ) -> tuple[Samples, list[str]]:
     found: Samples = {}
     stuck = []
     for count in effort.members:
         for point in points(figures, count):
-            tell(f"simulated: {point}")
+            progress(f"simulated: {point}")
             try:
-                samples = simulated(offer, as_in_the_paper(offer, options), point, effort)
+                samples = simulated(
+                    offer, {**offer.presets.get(PRESET, {}), **options}, point, effort
+                )
             except Stuck as why:
                 stuck.append(f"simulated: {point}: {why}")
                 continue
             if samples:
                 found[point] = samples
     return found, stuck
-
-
-def as_in_the_paper(offer: Offer, options: Mapping[str, int]) -> Mapping[str, int]:
-    """On the paper's network the ring has the paper's timers, and one packet a turn."""
-    if offer.name != "ring":
-        return options
-    from unisono.protocols.ring.parameters import PRESETS
-
-    return {**PRESETS["paper"], **options}
 
 
 def _curves(samples: Samples, origin: str) -> Curves:
@@ -138,7 +111,7 @@ def _curves(samples: Samples, origin: str) -> Curves:
 
 
 def _about(protocol: str, quick: bool, load: float) -> str:
-    """Where, with what and when, in one line."""
+    """What was measured where, and when, in one line."""
     cores, when = os.cpu_count() or 1, time.strftime("%Y-%m-%d")
     short = "a quick run of " if quick else ""
     machine = f"{cores} core{'s' * (cores > 1)}, {platform.system()} {platform.machine()}"

@@ -15,7 +15,7 @@ import org.jgroups.ReceiverAdapter;
 import org.jgroups.View;
 
 /**
- * A member on JGroups' SEQUENCER, for the bench: orders on stdin, answers on stdout.
+ * A member on JGroups' SEQUENCER, for the bench: commands on stdin, answers on stdout.
  *
  * <p>JGroupsMember STACK INDEX MEMBERS FIRST, where FIRST is a file that the first member makes when
  * it is in the group. The others wait for it, so that they join a group instead of founding one each,
@@ -92,7 +92,7 @@ public final class JGroupsMember extends ReceiverAdapter {
         notifyAll();
     }
 
-    /** The round that counts; others may have read their orders before us, so this waits for ours. */
+    /** The round that counts; others may have read their commands before us, so this waits for ours. */
     synchronized Round current() {
         try {
             while (now == null) wait();
@@ -144,7 +144,7 @@ public final class JGroupsMember extends ReceiverAdapter {
         for (long left; (left = ns - System.nanoTime()) > 0; ) LockSupport.parkNanos(left);
     }
 
-    long pour(int size, int round, long end) throws Exception {
+    long sendAtOnce(int size, int round, long end) throws Exception {
         long sent = 0;
         for (; System.nanoTime() < end; sent++) say(size, DATA, round, sent);
         return sent;
@@ -154,7 +154,7 @@ public final class JGroupsMember extends ReceiverAdapter {
      * Evenly, each when it is due; above a thousand a second those of a millisecond together. What
      * could not be said in time, because there is no room, is not made up for.
      */
-    long drip(int size, int round, long begin, long end, double rate) throws Exception {
+    long sendEvenly(int size, int round, long begin, long end, double rate) throws Exception {
         double step = rate > 1000 ? SECOND / 1000.0 : SECOND / rate;
         long sent = 0;
         for (long turn = 0; ; turn++) {
@@ -166,7 +166,7 @@ public final class JGroupsMember extends ReceiverAdapter {
         }
     }
 
-    /** Java is fast only after a while: the first member pours until its compiler has seen it all. */
+    /** Java is fast only after a while: the first member sends until its compiler has seen it all. */
     void warmUp() throws Exception {
         while (!together) Thread.sleep(20);
         if (me == 0) {
@@ -180,7 +180,7 @@ public final class JGroupsMember extends ReceiverAdapter {
     void obey(String[] words) throws Exception {
         boolean probe = words[0].equals("probe");
         if (words.length != (probe ? 8 : 7)) {
-            trouble("an order that is none");
+            trouble("not a command");
             return;
         }
         int number = Integer.parseInt(words[1]);
@@ -188,16 +188,16 @@ public final class JGroupsMember extends ReceiverAdapter {
         double seconds = Double.parseDouble(words[3]);
         int size = Integer.parseInt(words[4]);
         double rate = probe ? Double.parseDouble(words[5]) : 0;
-        boolean speaks = words[words.length - 2].equals("1");
+        boolean sends = words[words.length - 2].equals("1");
         int senders = Integer.parseInt(words[words.length - 1]);
         long end = begin + (long) (seconds * SECOND);
         long cpu = MACHINE.getProcessCpuTime();
-        Round round = new Round(probe, number, senders, rate * seconds * (senders - (speaks ? 1 : 0)));
+        Round round = new Round(probe, number, senders, rate * seconds * (senders - (sends ? 1 : 0)));
         begin(round);
         sleepUntil(begin);
         long sent = 0;
-        if (speaks) {
-            sent = probe ? drip(size, number, begin, end, rate) : pour(size, number, end);
+        if (sends) {
+            sent = probe ? sendEvenly(size, number, begin, end, rate) : sendAtOnce(size, number, end);
             say(HEAD, END, number, sent);
         }
         round.over.await();
@@ -207,7 +207,7 @@ public final class JGroupsMember extends ReceiverAdapter {
     String answer(Round round, long sent, long cpu) throws Exception {
         StringBuilder told = new StringBuilder();
         told.append(String.format("{\"did\": \"%s\", \"round\": %d, \"cpu_ns\": %d, ",
-                round.probe ? "probe" : "pour", round.number, cpu));
+                round.probe ? "probe" : "load", round.number, cpu));
         if (round.probe) {
             told.append(String.format("\"count\": %d, \"samples_us\": [", round.heard));
             for (int i = 0; i < round.sampled; i++)
@@ -237,8 +237,8 @@ public final class JGroupsMember extends ReceiverAdapter {
         member.channel.connect("bench");
         if (index == 0) Files.createFile(first);
         member.warmUp();
-        BufferedReader orders = new BufferedReader(new InputStreamReader(System.in));
-        for (String line; (line = orders.readLine()) != null && !line.equals("quit"); ) {
+        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in));
+        for (String line; (line = commands.readLine()) != null && !line.equals("quit"); ) {
             try {
                 member.obey(line.trim().split("\\s+"));
             } catch (Exception error) {

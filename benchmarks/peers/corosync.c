@@ -1,4 +1,4 @@
-/* A member on Corosync's closed process groups, for the bench: orders on stdin, answers on stdout.
+/* A member on Corosync's closed process groups, for the bench: commands on stdin, answers on stdout.
  *
  * cpg_member NAME INDEX MEMBERS
  *
@@ -30,7 +30,7 @@ static uint32_t members_wanted;
 static uint8_t me;
 static bool digesting;
 static bool ready; /* all members were here */
-static char line[512]; /* the order that is being read */
+static char line[512]; /* the command that is being read */
 static size_t line_length;
 static bool over; /* stdin has ended, or we were told to quit */
 
@@ -148,7 +148,7 @@ static void say(uint8_t *payload, size_t length) {
         if (!dispatched()) wait_ns(time_ns() + SECOND / 1000);
 }
 
-static uint64_t pour(uint8_t *payload, size_t size, uint64_t end) {
+static uint64_t send_at_once(uint8_t *payload, size_t size, uint64_t end) {
     uint64_t sent = 0;
     size_t burst = BURST_OCTETS / size + 1 < BURST_MAX ? BURST_OCTETS / size + 1 : BURST_MAX;
     while (time_ns() < end) {
@@ -165,7 +165,7 @@ static uint64_t pour(uint8_t *payload, size_t size, uint64_t end) {
 
 /* Evenly, each when it is due; above a thousand a second those of a millisecond together. What could
  * not be said in time, because there is no room, is not made up for. */
-static uint64_t drip(uint8_t *payload, size_t size, uint64_t begin, uint64_t end, double rate) {
+static uint64_t send_evenly(uint8_t *payload, size_t size, uint64_t begin, uint64_t end, double rate) {
     uint64_t sent = 0;
     double step = rate > 1000 ? SECOND / 1000.0 : SECOND / rate;
     for (uint64_t turn = 0;; turn++) {
@@ -183,7 +183,7 @@ static uint64_t drip(uint8_t *payload, size_t size, uint64_t begin, uint64_t end
 static void answer(uint64_t sent, uint64_t cpu_ns) {
     struct rusage use;
     getrusage(RUSAGE_SELF, &use);
-    printf("{\"did\": \"%s\", \"round\": %u, \"cpu_ns\": %" PRIu64 ", ", now.probe ? "probe" : "pour",
+    printf("{\"did\": \"%s\", \"round\": %u, \"cpu_ns\": %" PRIu64 ", ", now.probe ? "probe" : "load",
            now.round, cpu_ns);
     if (now.probe) {
         printf("\"count\": %" PRIu64 ", \"samples_us\": [", now.heard);
@@ -200,24 +200,24 @@ static void answer(uint64_t sent, uint64_t cpu_ns) {
     fflush(stdout);
 }
 
-static void obey(char *order) {
+static void obey(char *command) {
     char what[16];
-    uint32_t round, speaks, senders;
+    uint32_t round, sends, senders;
     uint64_t begin;
     double seconds, rate = 0;
     size_t size;
-    if (sscanf(order, "%15s", what) != 1) return;
+    if (sscanf(command, "%15s", what) != 1) return;
     if (!strcmp(what, "quit")) {
         over = true;
         return;
     }
     bool probe = !strcmp(what, "probe");
-    int words = probe ? sscanf(order, "%*s %u %" SCNu64 " %lf %zu %lf %u %u", &round, &begin, &seconds,
-                               &size, &rate, &speaks, &senders)
-                      : sscanf(order, "%*s %u %" SCNu64 " %lf %zu %u %u", &round, &begin, &seconds,
-                               &size, &speaks, &senders);
+    int words = probe ? sscanf(command, "%*s %u %" SCNu64 " %lf %zu %lf %u %u", &round, &begin, &seconds,
+                               &size, &rate, &sends, &senders)
+                      : sscanf(command, "%*s %u %" SCNu64 " %lf %zu %u %u", &round, &begin, &seconds,
+                               &size, &sends, &senders);
     if (words != (probe ? 7 : 6) || size < HEAD || (probe && rate <= 0)) {
-        trouble("an order that is none", words);
+        trouble("not a command", words);
         return;
     }
     uint8_t *payload = calloc(1, size);
@@ -228,13 +228,13 @@ static void obey(char *order) {
     uint64_t cpu = clock_ns(CLOCK_PROCESS_CPUTIME_ID), end = begin + (uint64_t)(seconds * SECOND);
     memset(&now, 0, sizeof now);
     now.on = true, now.probe = probe, now.round = round, now.senders = senders;
-    double expected = rate * seconds * (senders - (speaks ? 1 : 0));
+    double expected = rate * seconds * (senders - (sends ? 1 : 0));
     now.stride = expected > SAMPLES_MAX ? (uint64_t)(expected / SAMPLES_MAX) + 1 : 1;
     now.digest = 14695981039346656037ull;
     dispatch_until(begin);
     uint64_t sent = 0;
-    if (speaks) {
-        sent = probe ? drip(payload, size, begin, end, rate) : pour(payload, size, end);
+    if (sends) {
+        sent = probe ? send_evenly(payload, size, begin, end, rate) : send_at_once(payload, size, end);
         head(payload, END, round, sent);
         say(payload, HEAD);
     }
@@ -245,7 +245,7 @@ static void obey(char *order) {
     free(payload);
 }
 
-static void read_orders(void) {
+static void read_commands(void) {
     ssize_t got = read(0, line + line_length, sizeof line - 1 - line_length);
     if (got <= 0) {
         over = true;
@@ -295,12 +295,12 @@ int main(int count, char **words) {
     }
     struct pollfd on[2] = {{.fd = 0, .events = POLLIN}, {.fd = cpg_fd, .events = POLLIN}};
     while (!over) {
-        /* Others may have read their orders before us: what they say waits until we have ours, and
+        /* Others may have read their commands before us: what they say waits until we have ours, and
          * only the end of the daemon wakes us. */
         on[1].events = ready ? 0 : POLLIN;
         poll(on, 2, -1);
         if (on[1].revents) dispatched();
-        if (on[0].revents) read_orders();
+        if (on[0].revents) read_commands();
     }
     cpg_finalize(handle);
     return 0;

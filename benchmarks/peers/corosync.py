@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks.peers.tools import compiled, not_installed, only_agreed, source
-from unisono.bench.processes import PATH, Trouble, ended_with, spawned
-from unisono.bench.stage import MTU, NAMESPACES
-from unisono.bench.system import Load, Seat, Stage, Troupe
+from benchmarks.peers.tools import Peer, compiled, not_installed, source, start
+from unisono.bench.cluster import Cluster
+from unisono.bench.hosts import MTU, NAMESPACES, Host, Hosts
+from unisono.bench.system import Workload
+from unisono.processes import PATH, Processes, RunFailed
 
 GROUP: Final = "bench"
 MULTICAST: Final = "239.77.0.1"
@@ -29,7 +29,7 @@ HEADER: Final = "corosync/cpg.h"
 ALONE: Final = "mount -t tmpfs tmpfs /run && exec corosync -f -c {conf}"
 
 
-class Corosync:
+class Corosync(Peer):
     """Totem's ring in C, Debian's packages.
 
     As Debian starts it the daemon has the highest priority there is and runs whenever a client
@@ -50,54 +50,52 @@ class Corosync:
             return not_installed("libcpg-dev")
         return ""
 
-    def refuses(self, load: Load) -> str:
-        return only_agreed(self.name, load)
-
     @contextlib.contextmanager
-    def started(self, stage: Stage, load: Load) -> Iterator[Troupe]:
-        if stage.net != NAMESPACES:
+    def started(self, hosts: Hosts, workload: Workload) -> Iterator[Cluster]:
+        if hosts.net != NAMESPACES:
             # Its clients find their daemon by an abstract socket: one name a network namespace.
-            raise Trouble(
+            raise RunFailed(
                 "corosync: one daemon a network namespace: measure it with --net namespaces"
             )
-        client = stage.scratch / "corosync-member"
+        client = hosts.scratch / "corosync-member"
         compiled("gcc", "-O2", "-o", str(client), str(source("corosync.c")), "-lcpg")
-        with _daemons() as daemons, ended_with() as members:
-            for seat in stage.seats:
-                home = stage.scratch / f"corosync-{seat.index}"
+        with _daemons() as daemons, Processes() as members:
+            for host in hosts.members:
+                home = hosts.scratch / f"corosync-{host.index}"
                 home.mkdir(exist_ok=True)
                 conf = home / "corosync.conf"
-                conf.write_text(configuration(stage.seats, seat, home, load.size, self._realtime))
-                alone = ["unshare", "--mount", "sh", "-c", ALONE.format(conf=conf)]
-                daemons.append(spawned(seat, alone, stage.scratch, "corosync"))
+                conf.write_text(
+                    configuration(hosts.members, host, home, workload.size, self._realtime)
+                )
+                alone = ("unshare", "--mount", "sh", "-c", ALONE.format(conf=conf))
+                start(daemons, "corosync", host, *alone)
                 time.sleep(STAGGER_S)
-            for seat in stage.seats:
-                command = [str(client), GROUP, str(seat.index), str(len(stage.seats))]
-                members.append(spawned(seat, command, stage.scratch))
-            yield Troupe(members, tuple(daemon.pid for daemon in daemons))
+            for host in hosts.members:
+                count = str(len(hosts.members))
+                start(members, "member", host, str(client), GROUP, str(host.index), count)
+            yield Cluster([*members], [*daemons])
 
 
 @contextlib.contextmanager
-def _daemons() -> Iterator[list[subprocess.Popen[str]]]:
-    """A list of them that is filled meanwhile; all are ended, and what they shared is freed."""
-    started: list[subprocess.Popen[str]] = []
+def _daemons() -> Iterator[Processes]:
+    """Ended afterwards, and their shared memory freed: one that was killed could not do it."""
+    daemons = Processes()
     try:
-        with ended_with() as started:
-            yield started
+        with daemons:
+            yield daemons
     finally:
-        for daemon in started:
-            # One that had to be killed could not do it itself.
+        for daemon in daemons:
             for left in SHARED.glob(f"qb-{daemon.pid}-*"):
                 shutil.rmtree(left, ignore_errors=True)
 
 
 def configuration(
-    seats: Sequence[Seat], seat: Seat, home: Path, size: int, realtime: bool = True
+    hosts: Sequence[Host], host: Host, home: Path, size: int, realtime: bool = True
 ) -> str:
     """`corosync.conf` of one daemon. What is set and why: docs/PEERS.md."""
     nodes = "\n".join(
-        f"  node {{\n    nodeid: {each.index + 1}\n    ring0_addr: {each.host}\n  }}"
-        for each in seats
+        f"  node {{\n    nodeid: {each.index + 1}\n    ring0_addr: {each.address}\n  }}"
+        for each in hosts
     )
     window = (
         f"  window_size: {WINDOW}\n  max_messages: {TURN}\n" if size > MTU or not realtime else ""
@@ -109,7 +107,7 @@ def configuration(
   netmtu: {MTU}
   interface {{
     linknumber: 0
-    bindnetaddr: {seat.host}
+    bindnetaddr: {host.address}
     mcastaddr: {MULTICAST}
     mcastport: 5405
   }}

@@ -8,18 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from benchmarks.peers.tools import compiled, not_installed, only_agreed, source
-from unisono.bench.processes import PATH, ended_with, spawned
-from unisono.bench.stage import NAMESPACES
-from unisono.bench.system import Load, Stage, Troupe
+from benchmarks.peers.tools import Peer, compiled, not_installed, source, start
+from unisono.bench.cluster import Cluster
+from unisono.bench.hosts import Hosts
+from unisono.bench.system import Workload
+from unisono.processes import PATH, Processes
 
 JAR: Final = Path("/usr/share/java/jgroups.jar")
 MAIN: Final = "JGroupsMember"
-# A heap as large as a pour of large messages needs, and the collector made for throughput.
+# A heap for a load of large messages, and the collector made for throughput.
 JAVA: Final = ("java", "-Xmx1g", "-XX:+UseParallelGC", "-Djava.net.preferIPv4Stack=true")
 
 
-class JGroups:
+class JGroups(Peer):
     """A sequencer in Java, Debian's package."""
 
     name = "jgroups"
@@ -31,26 +32,23 @@ class JGroups:
             return not_installed("a JDK (for our client of JGroups)")
         return ""
 
-    def refuses(self, load: Load) -> str:
-        return only_agreed(self.name, load)
-
     @contextlib.contextmanager
-    def started(self, stage: Stage, load: Load) -> Iterator[Troupe]:
-        home = stage.scratch / "jgroups"
+    def started(self, hosts: Hosts, workload: Workload) -> Iterator[Cluster]:
+        home = hosts.scratch / "jgroups"
         home.mkdir(exist_ok=True)
         first = home / "first"
         first.unlink(missing_ok=True)
         compiled("javac", "-cp", str(JAR), "-d", str(home), str(source(f"{MAIN}.java")))
-        with ended_with() as members:
-            for seat in stage.seats:
-                stack = home / f"stack-{seat.index}.xml"
-                # Of the loopback interface Java knows one address alone; ports tell members apart.
-                host = seat.host if stage.net == NAMESPACES else "127.0.0.1"
-                stack.write_text(configuration(host, len(stage.seats)))
-                words = [str(stack), str(seat.index), str(len(stage.seats)), str(first)]
-                command = [*JAVA, "-cp", f"{JAR}:{home}", MAIN, *words]
-                members.append(spawned(seat, command, stage.scratch))
-            yield Troupe(members)
+        count = len(hosts.members)
+        with Processes() as members:
+            for host in hosts.members:
+                stack = home / f"stack-{host.index}.xml"
+                # Java knows one address of the loopback interface; ports tell members apart.
+                stack.write_text(configuration(hosts.interface_of(host), count))
+                arguments = [str(stack), str(host.index), str(count), str(first)]
+                command = [*JAVA, "-cp", f"{JAR}:{home}", MAIN, *arguments]
+                start(members, "member", host, *command)
+            yield Cluster([*members])
 
 
 def configuration(host: str, members: int) -> str:

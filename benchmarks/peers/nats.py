@@ -12,21 +12,23 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.peers.client import Carrier, Ear, run
-from benchmarks.peers.tools import no_module, not_installed, only_agreed, start_member
-from unisono.bench.processes import PATH, ended_with, spawned
-from unisono.bench.system import Load, Stage, Troupe
+from benchmarks.peers.client import Carrier, Receiver, run
+from benchmarks.peers.tools import Peer, no_module, not_installed, start, start_python
+from unisono.bench.cluster import Cluster
+from unisono.bench.hosts import Hosts
+from unisono.bench.system import Workload
+from unisono.processes import PATH, Processes
 
 PORT: Final = 17222
 STREAM: Final = "bench"
-KEPT_OCTETS: Final = 512 << 20
+KEPT_BYTES: Final = 512 << 20
 """What the stream holds at most; a member may lag by that."""
 PENDING_COUNT_MAX: Final = 4000
 """Messages that the server has not yet acknowledged; the client's own default."""
 SERVER_WAIT_S: Final = 20
 
 
-class Nats:
+class Nats(Peer):
     """One server that all talk to, Debian's package."""
 
     name = "nats"
@@ -36,22 +38,19 @@ class Nats:
             return not_installed("nats-server")
         return no_module("nats", "nats-py")
 
-    def refuses(self, load: Load) -> str:
-        return only_agreed(self.name, load)
-
     @contextlib.contextmanager
-    def started(self, stage: Stage, load: Load) -> Iterator[Troupe]:
-        home = stage.scratch / "nats"
+    def started(self, hosts: Hosts, workload: Workload) -> Iterator[Cluster]:
+        home = hosts.scratch / "nats"
         home.mkdir(exist_ok=True)
         conf = home / "nats.conf"
-        conf.write_text(configuration(stage.server.host, home))
-        with ended_with() as servers, ended_with() as members:
-            command = ["nats-server", "-c", str(conf)]
-            servers.append(spawned(stage.server, command, stage.scratch, "nats"))
-            for seat in stage.seats:
-                words = (stage.server.host, str(seat.index), str(len(stage.seats)))
-                members.append(start_member(stage, seat, __name__, *words))
-            yield Troupe(members, (servers[0].pid,))
+        conf.write_text(configuration(hosts.server.address, home))
+        count = str(len(hosts.members))
+        with Processes() as servers, Processes() as members:
+            start(servers, "nats-server", hosts.server, "nats-server", "-c", str(conf))
+            for host in hosts.members:
+                arguments = (hosts.server.address, str(host.index), count)
+                start_python(members, host, __name__, *arguments)
+            yield Cluster([*members], [*servers])
 
 
 def configuration(host: str, home: Path) -> str:
@@ -72,13 +71,13 @@ class Stream(Carrier):
     def __init__(self, jetstream: Any) -> None:
         self._publish = jetstream.publish_async
 
-    async def say(self, payloads: Sequence[bytes]) -> None:
+    async def send(self, payloads: Sequence[bytes]) -> None:
         for each in payloads:
             await self._publish(STREAM, each)
 
 
 @contextlib.asynccontextmanager
-async def connected(host: str, ear: Ear) -> AsyncIterator[Carrier]:
+async def connected(host: str, receiver: Receiver) -> AsyncIterator[Carrier]:
     import nats
     from nats.js.api import StorageType
 
@@ -95,11 +94,11 @@ async def connected(host: str, ear: Ear) -> AsyncIterator[Carrier]:
     )
     jetstream = client.jetstream(publish_async_max_pending=PENDING_COUNT_MAX)
     await jetstream.add_stream(
-        name=STREAM, subjects=[STREAM], storage=StorageType.MEMORY, max_bytes=KEPT_OCTETS
+        name=STREAM, subjects=[STREAM], storage=StorageType.MEMORY, max_bytes=KEPT_BYTES
     )
 
     async def heard(message: Any) -> None:
-        ear.heard((message.data,))
+        receiver.received((message.data,))
 
     await jetstream.subscribe(
         STREAM, cb=heard, ordered_consumer=True, pending_msgs_limit=-1, pending_bytes_limit=-1
@@ -112,4 +111,4 @@ async def connected(host: str, ear: Ear) -> AsyncIterator[Carrier]:
 
 if __name__ == "__main__":
     host, me, members = sys.argv[1:]
-    sys.exit(run(lambda ear: connected(host, ear), int(me), int(members)))
+    sys.exit(run(lambda receiver: connected(host, receiver), int(me), int(members)))

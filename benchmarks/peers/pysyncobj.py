@@ -11,10 +11,12 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Final
 
-from benchmarks.peers.client import Carrier, Ear, run
-from benchmarks.peers.tools import no_module, only_agreed, start_member
-from unisono.bench.processes import ended_with
-from unisono.bench.system import Load, Stage, Troupe
+from benchmarks.peers.client import Carrier, Receiver, run
+from benchmarks.peers.tools import Peer, no_module, start_python
+from unisono.bench.cluster import Cluster
+from unisono.bench.hosts import Hosts
+from unisono.bench.system import Workload
+from unisono.processes import Processes
 
 PORT: Final = 17400
 READY_S: Final = 60.0
@@ -36,7 +38,7 @@ SETTINGS: Final[dict[str, Any]] = {
 }
 
 
-class PySyncObj:
+class PySyncObj(Peer):
     """Raft in pure Python."""
 
     name = "pysyncobj"
@@ -44,16 +46,13 @@ class PySyncObj:
     def missing(self) -> str:
         return no_module("pysyncobj", "pysyncobj")
 
-    def refuses(self, load: Load) -> str:
-        return only_agreed(self.name, load)
-
     @contextlib.contextmanager
-    def started(self, stage: Stage, load: Load) -> Iterator[Troupe]:
-        hosts = [seat.host for seat in stage.seats]
-        with ended_with() as members:
-            for seat in stage.seats:
-                members.append(start_member(stage, seat, __name__, str(seat.index), *hosts))
-            yield Troupe(members)
+    def started(self, hosts: Hosts, workload: Workload) -> Iterator[Cluster]:
+        addresses = [host.address for host in hosts.members]
+        with Processes() as members:
+            for host in hosts.members:
+                start_python(members, host, __name__, str(host.index), *addresses)
+            yield Cluster([*members])
 
 
 class Log(Carrier):
@@ -61,13 +60,13 @@ class Log(Carrier):
 
     ahead_count_max = 2000  # its queues only make it slower
 
-    def __init__(self, me: int, hosts: Sequence[str], ear: Ear) -> None:
+    def __init__(self, me: int, hosts: Sequence[str], receiver: Receiver) -> None:
         from pysyncobj import SyncObj, SyncObjConf, replicated
 
         class Heard(SyncObj):  # type: ignore[misc]
             @replicated  # type: ignore[untyped-decorator]
             def heard(self, payload: bytes) -> None:
-                ear.heard((payload,))
+                receiver.received((payload,))
 
         addresses = [f"{host}:{PORT + i}" for i, host in enumerate(hosts)]
         others = [each for i, each in enumerate(addresses) if i != me]
@@ -82,7 +81,7 @@ class Log(Carrier):
         # Nobody lags now, so that what was said need not be kept.
         self.object.forceLogCompaction()
 
-    async def say(self, payloads: Sequence[bytes]) -> None:
+    async def send(self, payloads: Sequence[bytes]) -> None:
         call = self.object.heard
         for each in payloads:
             call(each)
@@ -90,8 +89,8 @@ class Log(Carrier):
 
 
 @contextlib.asynccontextmanager
-async def connected(me: int, hosts: Sequence[str], ear: Ear) -> AsyncIterator[Carrier]:
-    log = Log(me, hosts, ear)
+async def connected(me: int, hosts: Sequence[str], receiver: Receiver) -> AsyncIterator[Carrier]:
+    log = Log(me, hosts, receiver)
     try:
         await log.ready()
         yield log
@@ -101,4 +100,4 @@ async def connected(me: int, hosts: Sequence[str], ear: Ear) -> AsyncIterator[Ca
 
 if __name__ == "__main__":
     me, *hosts = sys.argv[1:]
-    sys.exit(run(lambda ear: connected(int(me), hosts, ear), int(me), len(hosts)))
+    sys.exit(run(lambda receiver: connected(int(me), hosts, receiver), int(me), len(hosts)))

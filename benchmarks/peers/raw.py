@@ -15,24 +15,35 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
-from benchmarks.peers.tools import start_member
-from unisono.bench.orders import DATA, END, Order, head, parsed, payload, stamp_ns, stride, tell
-from unisono.bench.ours import HERE, free_port
-from unisono.bench.processes import ended_with, rss_peak_kb
-from unisono.bench.stage import LOOPBACK
-from unisono.bench.system import Load, Stage, Troupe
+from benchmarks.peers.tools import start_python
+from unisono.bench.cluster import Cluster
+from unisono.bench.hosts import LOOPBACK, Hosts, free_ports
+from unisono.bench.line_protocol import (
+    DATA,
+    END,
+    LOAD,
+    Command,
+    answer,
+    head,
+    parse,
+    payload,
+    stamp_ns,
+    stride,
+)
+from unisono.bench.system import Workload
 from unisono.config import PORT
 from unisono.net import offload
 from unisono.net.bench import BUFFER_OCTETS, BURST_COUNT, GROUP, PACKET_OCTETS
+from unisono.processes import Processes, rss_peak_kb
 
 PART: Final = 2
-"""A kind of packet that only bare sockets have: more of the same follows."""
+"""A kind of packet that only bare sockets have: a fragment, more of the message follows."""
 MARKS_COUNT, MARKS_GAP_S = 5, 0.02
 """End marks may be lost too."""
 SILENCE_S: Final = 1.0
-"""Who has heard no end mark so long after the end has lost them all."""
+"""Without an end mark so long after the end, all of them were lost."""
 BURSTS_A_LOOK: Final = 8
-"""The sender looks at the clock so rarely."""
+"""Bursts between two looks at the clock."""
 RECEIVE_OCTETS: Final = 1 << 16
 
 
@@ -40,104 +51,103 @@ class Raw:
     """Bare sockets as a system of the bench."""
 
     name = "raw"
-    only = "unreliable"
-    """The one service it has, whatever the others are asked for."""
+    services = ("unreliable",)
+    default_service = "unreliable"
 
     def missing(self) -> str:
         return ""
 
-    def refuses(self, load: Load) -> str:
-        if load.senders != 1:
+    def refuses(self, workload: Workload) -> str:
+        if workload.senders != 1:
             return "raw has one sender: without flow control two would only drown each other"
         return ""
 
     @contextlib.contextmanager
-    def started(self, stage: Stage, load: Load) -> Iterator[Troupe]:
-        near = stage.net == LOOPBACK
-        port = free_port() if near else PORT
-        with ended_with() as members:
-            for seat in stage.seats:
-                how = {"port": port, "interface": HERE if near else seat.host}
-                members.append(start_member(stage, seat, __name__, json.dumps(how)))
-            yield Troupe(members)
+    def started(self, hosts: Hosts, workload: Workload) -> Iterator[Cluster]:
+        port = free_ports(1)[0] if hosts.net == LOOPBACK else PORT
+        with Processes() as members:
+            for host in hosts.members:
+                how = {"port": port, "interface": hosts.interface_of(host)}
+                start_python(members, host, __name__, json.dumps(how))
+            yield Cluster([*members])
 
 
-class Member:
-    """One that speaks to the group or listens to it."""
+class RawMember:
+    """Sends to the group, or receives."""
 
     def __init__(self, port: int, interface: str) -> None:
         where = socket.inet_aton(interface)
-        self._mouth = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        offload.enlarge(self._mouth, BUFFER_OCTETS, receive=False)
-        self._mouth.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, where)
-        self._mouth.connect((GROUP, port))
-        self._bursts = BURST_COUNT if offload.can_segment(self._mouth) else 1
+        self._sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        offload.enlarge(self._sender, BUFFER_OCTETS, receive=False)
+        self._sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, where)
+        self._sender.connect((GROUP, port))
+        self._bursts = BURST_COUNT if offload.can_segment(self._sender) else 1
         self._cut = offload.segmenting(PACKET_OCTETS) if self._bursts > 1 else []
-        self._ear = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        offload.enlarge(self._ear, BUFFER_OCTETS, receive=True)
-        self._ear.bind((GROUP, port))
+        self._receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._receiver.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        offload.enlarge(self._receiver, BUFFER_OCTETS, receive=True)
+        self._receiver.bind((GROUP, port))
         joined = socket.inet_aton(GROUP) + where
-        self._ear.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, joined)
-        offload.coalesce(self._ear)
+        self._receiver.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, joined)
+        offload.coalesce(self._receiver)
 
-    def obey(self, order: Order) -> dict[str, Any]:
+    def obey(self, command: Command) -> dict[str, Any]:
         began_ns = time.process_time_ns()
-        if order.speaks:
-            _sleep_until(order.begin_ns)
-            told = self._pour(order) if order.what == "pour" else self._say_evenly(order)
+        if command.sends:
+            _sleep_until(command.begin_ns)
+            told = self._load(command) if command.what == LOAD else self._send_evenly(command)
             for _ in range(MARKS_COUNT):
                 time.sleep(MARKS_GAP_S)
-                self._mouth.send(payload(END, order.round))
+                self._sender.send(payload(END, command.round))
         else:
-            told = self._count(order) if order.what == "pour" else self._note(order)
-        told = {"did": order.what, "round": order.round, **told}
+            told = self._count(command) if command.what == LOAD else self._sample(command)
+        told = {"did": command.what, "round": command.round, **told}
         return told | {"cpu_ns": time.process_time_ns() - began_ns}
 
-    # -- speaking -------------------------------------------------------------------------------
+    # -- sending --------------------------------------------------------------------------------
 
-    def _pour(self, order: Order) -> dict[str, Any]:
-        burst = payload(DATA, order.round, PACKET_OCTETS) * self._bursts
-        octets, cut, say = 0, self._cut, self._mouth.sendmsg
-        while time.monotonic_ns() < order.end_ns:
+    def _load(self, command: Command) -> dict[str, Any]:
+        burst = payload(DATA, command.round, PACKET_OCTETS) * self._bursts
+        octets, cut, send = 0, self._cut, self._sender.sendmsg
+        while time.monotonic_ns() < command.end_ns:
             for _ in range(BURSTS_A_LOOK):
-                say([burst], cut)
+                send([burst], cut)
             octets += len(burst) * BURSTS_A_LOOK
-        # What the sender itself is given is what it said.
-        found = _counted(octets, order, order.begin_ns, time.monotonic_ns())
+        # A sender counts what it sent as received.
+        found = _counted(octets, command, command.begin_ns, time.monotonic_ns())
         return found | {"sent": found["delivered"]}
 
-    def _say_evenly(self, order: Order) -> dict[str, Any]:
-        said, gap_ns = 0, 1e9 / order.rate
-        while (now_ns := time.monotonic_ns()) < order.end_ns:
-            due = int((now_ns - order.begin_ns) / gap_ns) + 1 - said
+    def _send_evenly(self, command: Command) -> dict[str, Any]:
+        sent, gap_ns = 0, 1e9 / command.rate
+        while (now_ns := time.monotonic_ns()) < command.end_ns:
+            due = int((now_ns - command.begin_ns) / gap_ns) + 1 - sent
             if due > 0:
-                self._say(order, due * order.size)
-                said += due
-            _sleep_until(max(order.begin_ns + round(said * gap_ns), now_ns + 1_000_000))
-        return {"count": said, "samples_us": []}
+                self._send(command, due * command.size)
+                sent += due
+            _sleep_until(max(command.begin_ns + round(sent * gap_ns), now_ns + 1_000_000))
+        return {"count": sent, "samples_us": []}
 
-    def _say(self, order: Order, octets: int) -> None:
-        """So much at once; its last packet has the stamp."""
+    def _send(self, command: Command, octets: int) -> None:
+        """So many bytes at once; the last packet has the stamp."""
         now_ns = time.monotonic_ns()
         parts = -(-octets // PACKET_OCTETS) - 1
         while parts > 0:
             count = min(parts, self._bursts)
-            self._mouth.sendmsg([payload(PART, order.round, PACKET_OCTETS) * count], self._cut)
+            self._sender.sendmsg([payload(PART, command.round, PACKET_OCTETS) * count], self._cut)
             parts -= count
-        self._mouth.send(payload(DATA, order.round, min(octets, PACKET_OCTETS), now_ns))
+        self._sender.send(payload(DATA, command.round, min(octets, PACKET_OCTETS), now_ns))
 
-    # -- listening ------------------------------------------------------------------------------
+    # -- receiving ------------------------------------------------------------------------------
 
-    def _bursts_of(self, order: Order) -> Iterator[tuple[memoryview, int]]:
+    def _bursts_of(self, command: Command) -> Iterator[tuple[memoryview, int]]:
         """Each burst of the round with its packets' size, until an end mark or a long silence."""
         buffer = memoryview(bytearray(RECEIVE_OCTETS))
-        mark = head(END, order.round)
-        number = order.round.to_bytes(4, "big")
-        while (left_ns := order.end_ns - time.monotonic_ns()) > -SILENCE_S * 1e9:
-            self._ear.settimeout(left_ns / 1e9 + SILENCE_S)
+        mark = head(END, command.round)
+        number = command.round.to_bytes(4, "big")
+        while (left_ns := command.end_ns - time.monotonic_ns()) > -SILENCE_S * 1e9:
+            self._receiver.settimeout(left_ns / 1e9 + SILENCE_S)
             try:
-                octets, ancillary, _, _ = self._ear.recvmsg_into([buffer], 64)
+                octets, ancillary, _, _ = self._receiver.recvmsg_into([buffer], 64)
             except TimeoutError:
                 return
             if buffer[:5] == mark:
@@ -145,18 +155,18 @@ class Member:
             if buffer[1:5] == number:
                 yield buffer[:octets], offload.segment_size(ancillary, octets)
 
-    def _count(self, order: Order) -> dict[str, Any]:
+    def _count(self, command: Command) -> dict[str, Any]:
         octets = first_ns = last_ns = 0
-        for burst, _ in self._bursts_of(order):
+        for burst, _ in self._bursts_of(command):
             octets += len(burst)
             last_ns = time.monotonic_ns()
             first_ns = first_ns or last_ns
-        return _counted(octets, order, first_ns, last_ns)
+        return _counted(octets, command, first_ns, last_ns)
 
-    def _note(self, order: Order) -> dict[str, Any]:
-        every, count = stride(order.rate * order.seconds), 0
+    def _sample(self, command: Command) -> dict[str, Any]:
+        every, count = stride(command.rate * command.seconds), 0
         samples_us = []
-        for burst, size in self._bursts_of(order):
+        for burst, size in self._bursts_of(command):
             now_ns = time.monotonic_ns()
             for at in range(0, len(burst), size):
                 if burst[at] == DATA:
@@ -166,10 +176,10 @@ class Member:
         return {"count": count, "samples_us": samples_us}
 
 
-def _counted(octets: int, order: Order, first_ns: int, last_ns: int) -> dict[str, Any]:
+def _counted(octets: int, command: Command, first_ns: int, last_ns: int) -> dict[str, Any]:
     return {
         "sent": 0,
-        "delivered": octets // order.size,
+        "delivered": octets // command.size,
         "first_ns": first_ns,
         "last_ns": last_ns,
         "rss_kb": rss_peak_kb(),
@@ -181,12 +191,12 @@ def _sleep_until(at_ns: int) -> None:
 
 
 def main() -> int:
-    member = Member(**json.loads(sys.argv[1]))
-    tell({"ready": True})
+    member = RawMember(**json.loads(sys.argv[1]))
+    answer({"ready": True})
     for line in sys.stdin:
         if line.strip() == "quit":
             break
-        tell(member.obey(parsed(line)))
+        answer(member.obey(parse(line)))
     return 0
 
 

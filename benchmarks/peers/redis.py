@@ -14,21 +14,23 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Final
 
-from benchmarks.peers.client import Carrier, Ear, run
-from benchmarks.peers.tools import no_module, not_installed, only_agreed, start_member
-from unisono.bench.processes import PATH, ended_with, spawned
-from unisono.bench.system import Load, Stage, Troupe
+from benchmarks.peers.client import Carrier, Receiver, run
+from benchmarks.peers.tools import Peer, no_module, not_installed, start, start_python
+from unisono.bench.cluster import Cluster
+from unisono.bench.hosts import Hosts
+from unisono.bench.system import Workload
+from unisono.processes import PATH, Processes
 
 PORT: Final = 17379
 STREAM: Final = "bench"
-KEPT_OCTETS: Final = 512 << 20
+KEPT_BYTES: Final = 512 << 20
 """What the stream holds at most; a member may lag by that."""
 READ_COUNT: Final = 500
 SERVER_WAIT_S: Final = 20.0
 FIELD: Final = b"m"
 
 
-class Redis:
+class Redis(Peer):
     """One server that all talk to, Debian's package."""
 
     name = "redis"
@@ -38,19 +40,15 @@ class Redis:
             return not_installed("redis-server")
         return no_module("redis", "redis")
 
-    def refuses(self, load: Load) -> str:
-        return only_agreed(self.name, load)
-
     @contextlib.contextmanager
-    def started(self, stage: Stage, load: Load) -> Iterator[Troupe]:
-        with ended_with() as servers, ended_with() as members:
-            servers.append(
-                spawned(stage.server, server_command(stage.server.host), stage.scratch, "redis")
-            )
-            for seat in stage.seats:
-                words = (stage.server.host, str(seat.index), str(len(stage.seats)))
-                members.append(start_member(stage, seat, __name__, *words))
-            yield Troupe(members, (servers[0].pid,))
+    def started(self, hosts: Hosts, workload: Workload) -> Iterator[Cluster]:
+        count = str(len(hosts.members))
+        with Processes() as servers, Processes() as members:
+            start(servers, "redis-server", hosts.server, *server_command(hosts.server.address))
+            for host in hosts.members:
+                arguments = (hosts.server.address, str(host.index), count)
+                start_python(members, host, __name__, *arguments)
+            yield Cluster([*members], [*servers])
 
 
 def server_command(host: str) -> list[str]:
@@ -69,19 +67,19 @@ def server_command(host: str) -> list[str]:
 class Stream(Carrier):
     """Adds in pipelines; a thread of its own reads, in batches."""
 
-    def __init__(self, host: str, ear: Ear) -> None:
+    def __init__(self, host: str, receiver: Receiver) -> None:
         self._host = host
-        self._ear = ear
+        self._receiver = receiver
         self._adding = self._client()
         self._over = False
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
 
-    async def say(self, payloads: Sequence[bytes]) -> None:
+    async def send(self, payloads: Sequence[bytes]) -> None:
         # The call blocks, and may: this thread has nothing else to do. It waits for the server,
         # which is all the flow control that Redis has.
         pipeline = self._adding.pipeline(transaction=False)
-        kept = max(1000, KEPT_OCTETS // len(payloads[0]))
+        kept = max(1000, KEPT_BYTES // len(payloads[0]))
         for each in payloads:
             pipeline.xadd(STREAM, {FIELD: each}, maxlen=kept, approximate=True)
         pipeline.execute()
@@ -110,16 +108,16 @@ class Stream(Carrier):
             while not self._over:
                 found = client.xread({STREAM: last}, count=READ_COUNT, block=1000)
                 for _, entries in found.items() if isinstance(found, dict) else found:
-                    self._ear.heard([fields[FIELD] for _, fields in entries])
+                    self._receiver.received([fields[FIELD] for _, fields in entries])
                     last = entries[-1][0]
         except Exception as error:  # a thread's trouble is told, or nobody hears of it
             if not self._over:
-                self._ear.trouble(f"redis: {error}")
+                self._receiver.trouble(f"redis: {error}")
 
 
 @contextlib.asynccontextmanager
-async def connected(host: str, ear: Ear) -> AsyncIterator[Carrier]:
-    stream = Stream(host, ear)
+async def connected(host: str, receiver: Receiver) -> AsyncIterator[Carrier]:
+    stream = Stream(host, receiver)
     try:
         yield stream
     finally:
@@ -128,4 +126,4 @@ async def connected(host: str, ear: Ear) -> AsyncIterator[Carrier]:
 
 if __name__ == "__main__":
     host, me, members = sys.argv[1:]
-    sys.exit(run(lambda ear: connected(host, ear), int(me), int(members)))
+    sys.exit(run(lambda receiver: connected(host, receiver), int(me), int(members)))

@@ -1,4 +1,4 @@
-"""What the peers share: how they are found missing, and how their clients are compiled."""
+"""Shared by the peers: how one is found missing, and how clients are compiled and started."""
 
 from __future__ import annotations
 
@@ -9,15 +9,30 @@ from pathlib import Path
 from typing import Final
 
 from unisono.bench.checkout import environment
-from unisono.bench.processes import Trouble, spawned
-from unisono.bench.system import Load, Seat, Stage
+from unisono.bench.hosts import Host
+from unisono.bench.system import Workload
+from unisono.processes import Process, Processes, RunFailed
 
 COMPILE_S: Final = 60
 """A compiler that takes longer hangs."""
 
 
+class Peer:
+    """Defaults of a peer: agreed messages only."""
+
+    name: str
+    services: tuple[str, ...] = ()
+    default_service = "agreed"
+
+    def refuses(self, workload: Workload) -> str:
+        """None of them tells when a message is safe in our sense."""
+        if workload.service == "agreed":
+            return ""
+        return f"{self.name} has no {workload.service} service, agreed alone"
+
+
 def source(name: str) -> Path:
-    """A client's source: it lies beside this file."""
+    """The source of a client: it lies beside this file."""
     return Path(__file__).with_name(name)
 
 
@@ -26,31 +41,28 @@ def not_installed(what: str) -> str:
 
 
 def no_module(module: str, package: str) -> str:
-    """Why a client in Python cannot run, empty if it can."""
+    """Why a client in Python cannot run; empty if it can."""
     return "" if find_spec(module) else not_installed(f"{package} (PyPI)")
 
 
-def only_agreed(name: str, load: Load) -> str:
-    """None of them says when a message is safe as we mean it."""
-    if load.service == "agreed":
-        return ""
-    return f"{name} has no {load.service} service, agreed alone"
+def start(processes: Processes, name: str, host: Host, *command: str) -> Process:
+    return processes.start(f"{name} {host.index}", (*host.prefix, *command))
 
 
-def start_member(stage: Stage, seat: Seat, module: str, *words: str) -> subprocess.Popen[str]:
+def start_python(processes: Processes, host: Host, module: str, *arguments: str) -> Process:
     """A member in Python: the module that starts it is its program too."""
-    # -P: a folder named `benchmarks` in the working directory is not ours.
-    command = (sys.executable, "-P", "-m", module, *words)
-    return spawned(seat, command, stage.scratch, environment=environment())
+    # -P: a folder `benchmarks` in the working directory is not ours.
+    command = (*host.prefix, sys.executable, "-P", "-m", module, *arguments)
+    return processes.start(f"member {host.index}", command, environment())
 
 
 def compiled(*command: str) -> None:
-    """Run a compiler; what it complains of is told."""
+    """Run a compiler; `RunFailed` with its complaint."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=COMPILE_S, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise Trouble(f"{command[0]}: {error}") from None
+        raise RunFailed(f"{command[0]}: {error}") from None
     if done.returncode:
-        raise Trouble(f"{' '.join(command)}: {done.stderr.strip()}")
+        raise RunFailed(f"{' '.join(command)}: {done.stderr.strip()}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from unisono.bench.measure import Found, as_json
-from unisono.bench.results import Key, Poured, Row
-from unisono.bench.standing import Standing
-from unisono.bench.system import Load
+from unisono.bench.measure import Measurements
+from unisono.bench.recovery import RecoveryRow
+from unisono.bench.results import ResultRow, RowKey, Throughput
+from unisono.bench.system import Workload
 
 ABOUT: dict[str, Any] = {
     "net": "namespaces",
@@ -33,14 +33,14 @@ SYSTEMS = {
 }
 
 
-def poured(rate: float) -> Poured:
-    return Poured(rate, 1.0, 3e6 / rate, 40.0)
+def throughput(rate: float) -> Throughput:
+    return Throughput(rate, 1.0, 3e6 / rate, 40.0)
 
 
-def row(system: str, load: Load, rates: list[float]) -> Row:
-    found = Row(Key.of(system, load))
+def row(system: str, load: Workload, rates: list[float]) -> ResultRow:
+    found = ResultRow(RowKey.of(system, load))
     for turn, rate in enumerate(rates):
-        found.poured[turn] = poured(rate)
+        found.throughput[turn] = throughput(rate)
         found.lone.append({"p50": 200.0 + turn, "p99": 900.0})
         found.loaded.append({"p50": 700.0, "p99": 5e9 / rate})
     return found
@@ -51,15 +51,17 @@ def results(
 ) -> dict[str, Any]:
     """A whole run: the same each time."""
     dice = random.Random(1)
-    found = Found(skipped={"<b>": "corosync & co. are not installed: make bench-peers"})
+    found = Measurements(skipped={"<b>": "corosync & co. are not installed: make bench-peers"})
     for system, share in SYSTEMS.items():
         for count in members:
             for size in sizes:
                 for senders in (1, count):
                     peak = share * 60e6 / (size + 60) * (1 + (senders > 1)) / count**0.5
-                    load = Load(count, size, senders)
+                    load = Workload(count, size, senders)
                     made = row(system, load, [peak * dice.uniform(0.8, 1.2) for _ in range(3)])
                     found.rows[made.key] = made
-    standing = Standing("unisono-ring", "agreed", "library", 3, 1_000_000, [900.0, 950.0], [300.0])
-    found.standing.append(standing)
-    return as_json(found, ABOUT)
+    recovery = RecoveryRow(
+        "unisono-ring", "agreed", "library", 3, 1_000_000, [900.0, 950.0], [300.0]
+    )
+    found.recovery.append(recovery)
+    return found.as_json(ABOUT)

@@ -13,9 +13,9 @@ from tests.bench.made_up import results
 from tests.bench.test_results import KEYS
 from tests.cli.running import ends_with_its_members, refused, unisono
 from unisono.bench import checkout
-from unisono.bench.measure import ALL, Plan
+from unisono.bench.measure import ALL, BenchPlan
 from unisono.cli import run
-from unisono.cli.beside import plan_of, systems_of
+from unisono.cli.compare import plan_of, systems_of
 
 QUICK = "bench --members 2 --size 64 --senders 1 --seconds 0.3 --warm 0.1 --rounds 1".split()
 
@@ -79,7 +79,7 @@ def test_an_interrupted_run_leaves_no_process(tmp_path: Path, sign: int, code: i
 
 def test_without_a_word_it_is_modest() -> None:
     plan = plan_of({})
-    assert plan == Plan()
+    assert plan == BenchPlan()
     assert (plan.net, plan.members, plan.sizes) == ("loopback", (3,), (64, 1000))
     assert plan.senders == (1, ALL) and not plan.recovery
     assert [system.name for system in systems_of({})] == ["unisono-ring", "unisono-mtp"]
@@ -181,9 +181,9 @@ def test_who_refuses_is_skipped_and_with_nobody_left_that_is_told(
 
 
 def test_the_table_is_whole_on_a_narrow_screen(capsys: pytest.CaptureFixture[str]) -> None:
-    from unisono.cli.beside import _show
+    from unisono.cli.compare import show
 
-    _show(results(sizes=(64, 1 << 20)))
+    show(results(sizes=(64, 1 << 20)))
     told = capsys.readouterr().out
     assert "unisono-ring" in told and "1,048,576 B, 3 of 3 send" in told
     assert "× corosync" in told and "a killed member costs 925 ms" in told

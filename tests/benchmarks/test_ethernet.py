@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 import pytest
 
-from benchmarks.paper import as_in_the_paper
 from benchmarks.paper.ethernet import simulated
 from benchmarks.paper.plan import FIGURES, QUICK, points, summed_up
 from unisono.protocols import offer
@@ -29,7 +28,7 @@ Medians = Mapping[tuple[int, int, int], float]
 def samples() -> dict[tuple[int, int, int], list[float]]:
     """By figure, octets and members."""
     ring = offer("ring")
-    options = as_in_the_paper(ring, {})
+    options = ring.presets["paper"]
     return {
         (point.figure.number, point.octets, count): simulated(ring, options, point, EFFORT)
         for count in MEMBERS

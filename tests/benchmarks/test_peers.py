@@ -14,12 +14,12 @@ import pytest
 
 from benchmarks.peers import client, corosync, jgroups, nats, peers, redis, tools
 from tests.waiting import LIMIT_S
-from unisono.bench.orders import DATA, END, Order, payload
-from unisono.bench.processes import Trouble
-from unisono.bench.stage import MTU, stage
-from unisono.bench.system import Load, Seat
+from unisono.bench.hosts import MTU, Host, hosts_on
+from unisono.bench.line_protocol import DATA, END, Command, payload
+from unisono.bench.system import Workload
+from unisono.processes import RunFailed
 
-SEATS = tuple(Seat(at, f"10.77.0.{at + 1}", (), "eth0") for at in range(3))
+HOSTS = tuple(Host(at, f"10.77.0.{at + 1}", (), "eth0") for at in range(3))
 NAMES = ["corosync", "corosync-plain", "jgroups", "pysyncobj", "nats", "redis"]
 """Those that have to be installed."""
 
@@ -43,8 +43,8 @@ def test_a_peer_that_is_not_installed_says_so_in_one_line(
 @pytest.mark.parametrize("name", NAMES)
 def test_a_peer_takes_agreed_messages_alone(name: str) -> None:
     peer = peers()[name]
-    assert peer.refuses(Load(3, 64, 1)) == ""
-    assert peer.refuses(Load(3, 64, 1, "safe")) == f"{name} has no safe service, agreed alone"
+    assert peer.refuses(Workload(3, 64, 1)) == ""
+    assert peer.refuses(Workload(3, 64, 1, "safe")) == f"{name} has no safe service, agreed alone"
 
 
 def test_clients_in_c_and_java_are_found() -> None:
@@ -53,18 +53,18 @@ def test_clients_in_c_and_java_are_found() -> None:
 
 
 def test_a_compiler_that_fails_is_told_with_its_complaint() -> None:
-    with pytest.raises(Trouble, match=r"sh -c .*: no such thing"):
+    with pytest.raises(RunFailed, match=r"sh -c .*: no such thing"):
         tools.compiled("sh", "-c", "echo no such thing >&2; exit 1")
-    with pytest.raises(Trouble, match="no-such-compiler"):
+    with pytest.raises(RunFailed, match="no-such-compiler"):
         tools.compiled("no-such-compiler")
 
 
 # -- how they are set up ------------------------------------------------------------------------
 
 
-def test_corosync_knows_all_seats_and_the_mtu() -> None:
-    conf = corosync.configuration(SEATS, SEATS[1], Path("home"), 64)
-    assert re.findall(r"ring0_addr: (\S+)", conf) == [seat.host for seat in SEATS]
+def test_corosync_knows_all_hosts_and_the_mtu() -> None:
+    conf = corosync.configuration(HOSTS, HOSTS[1], Path("home"), 64)
+    assert re.findall(r"ring0_addr: (\S+)", conf) == [host.address for host in HOSTS]
     assert re.findall(r"nodeid: (\d+)", conf) == ["1", "2", "3"]
     assert f"netmtu: {MTU}\n" in conf
     assert "bindnetaddr: 10.77.0.2\n" in conf
@@ -75,7 +75,7 @@ def test_corosync_knows_all_seats_and_the_mtu() -> None:
 
 def test_corosync_gets_a_larger_window_for_messages_larger_than_a_packet() -> None:
     small, large = (
-        corosync.configuration(SEATS, SEATS[0], Path("home"), size) for size in (1000, 1 << 20)
+        corosync.configuration(HOSTS, HOSTS[0], Path("home"), size) for size in (1000, 1 << 20)
     )
     assert "window_size" not in small and "max_messages" not in small
     assert "window_size: 300\n" in large and "max_messages: 100\n" in large
@@ -83,7 +83,7 @@ def test_corosync_gets_a_larger_window_for_messages_larger_than_a_packet() -> No
 
 def test_corosync_runs_with_debians_priority_and_without() -> None:
     debian, plain = (
-        corosync.configuration(SEATS, SEATS[0], Path("home"), 64, realtime)
+        corosync.configuration(HOSTS, HOSTS[0], Path("home"), 64, realtime)
         for realtime in (True, False)
     )
     assert "sched_rr: yes\n" in debian and "window_size" not in debian
@@ -91,13 +91,13 @@ def test_corosync_runs_with_debians_priority_and_without() -> None:
 
 
 def test_corosync_is_for_namespaces_alone() -> None:
-    peer, load = corosync.Corosync(), Load(3, 64, 1)
-    refused = pytest.raises(Trouble, match="--net namespaces")
-    with stage("loopback", 3) as here, refused, peer.started(here, load):
+    peer, load = corosync.Corosync(), Workload(3, 64, 1)
+    refused = pytest.raises(RunFailed, match="--net namespaces")
+    with hosts_on("loopback", 3) as hosts, refused, peer.started(hosts, load):
         pass
 
 
-def test_jgroups_orders_above_its_reliable_multicast_and_bundles() -> None:
+def test_jgroups_commands_above_its_reliable_multicast_and_bundles() -> None:
     stack = ElementTree.fromstring(jgroups.configuration("10.77.0.1", 3))
     layers = [each.tag.rpartition("}")[2] for each in stack]
     assert layers[0] == "UDP"
@@ -122,37 +122,39 @@ def test_servers_listen_where_they_sit_and_keep_nothing_on_a_disk() -> None:
 
 
 class Wire(client.Carrier):
-    """Gives to all ears what anybody says, at once and in one order."""
+    """Gives to all receivers what anybody sends, at once and in one order."""
 
     ahead_count_max = 500
 
     def __init__(self) -> None:
-        self.ears: list[client.Ear] = []
+        self.receivers: list[client.Receiver] = []
 
-    async def say(self, payloads: Sequence[bytes]) -> None:
-        for ear in self.ears:
-            ear.heard(payloads)
+    async def send(self, payloads: Sequence[bytes]) -> None:
+        for receiver in self.receivers:
+            receiver.received(payloads)
         await asyncio.sleep(0)
 
 
-def told(orders: Sequence[Order], late_s: float = 0.0) -> list[dict[str, Any]]:
+def told(commands: Sequence[Command], late_s: float = 0.0) -> list[dict[str, Any]]:
     """What members answer to these, one order each; the last of them reads its own late."""
 
     async def story() -> list[dict[str, Any]]:
         wire = Wire()
         loop = asyncio.get_running_loop()
-        wire.ears = [client.Ear(loop, len(orders)) for _ in orders]
-        members = [client.Member(wire, ear, at) for at, ear in enumerate(wire.ears)]
+        wire.receivers = [client.Receiver(loop, len(commands)) for _ in commands]
+        members = [
+            client.PeerMember(wire, receiver, at) for at, receiver in enumerate(wire.receivers)
+        ]
         for member in members:
-            await wire.say([member.payload(client.HELLO)])
-        for ear in wire.ears:
-            await asyncio.wait_for(ear.all_here.wait(), LIMIT_S)
+            await wire.send([member.payload(client.HELLO)])
+        for receiver in wire.receivers:
+            await asyncio.wait_for(receiver.all_here.wait(), LIMIT_S)
         asked = [
-            asyncio.create_task(member.obey(order))
-            for member, order in zip(members[:-1], orders[:-1], strict=True)
+            asyncio.create_task(member.obey(command))
+            for member, command in zip(members[:-1], commands[:-1], strict=True)
         ]
         await asyncio.sleep(late_s)
-        asked.append(asyncio.create_task(members[-1].obey(orders[-1])))
+        asked.append(asyncio.create_task(members[-1].obey(commands[-1])))
         return list(await asyncio.wait_for(asyncio.gather(*asked), LIMIT_S))
 
     return asyncio.run(story())
@@ -161,7 +163,7 @@ def told(orders: Sequence[Order], late_s: float = 0.0) -> list[dict[str, Any]]:
 def test_members_count_all_that_was_said_in_one_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(client.DIGEST, "1")
     begin_ns = monotonic_ns() + 50_000_000
-    answers = told([Order("pour", 7, begin_ns, 0.1, 64, at < 2, 2) for at in range(3)])
+    answers = told([Command("load", 7, begin_ns, 0.1, 64, at < 2, 2) for at in range(3)])
     sent = [each["sent"] for each in answers]
     assert sent[0] > 0 and sent[1] > 0 and sent[2] == 0
     assert {each["delivered"] for each in answers} == {sum(sent)}
@@ -172,13 +174,15 @@ def test_members_count_all_that_was_said_in_one_order(monkeypatch: pytest.Monkey
 
 def test_a_member_that_reads_its_order_late_misses_nothing() -> None:
     begin_ns = monotonic_ns()
-    answers = told([Order("pour", 1, begin_ns, 0.1, 64, at == 0, 1) for at in range(2)], late_s=0.3)
+    answers = told(
+        [Command("load", 1, begin_ns, 0.1, 64, at == 0, 1) for at in range(2)], late_s=0.3
+    )
     assert answers[0]["sent"] == answers[0]["delivered"] == answers[1]["delivered"] > 0
 
 
 def test_a_probe_samples_what_others_said() -> None:
     begin_ns = monotonic_ns() + 20_000_000
-    answers = told([Order("probe", 2, begin_ns, 0.2, 64, at == 0, 1, 5000.0) for at in range(2)])
+    answers = told([Command("probe", 2, begin_ns, 0.2, 64, at == 0, 1, 5000.0) for at in range(2)])
     assert answers[0]["count"] == 0 and answers[0]["samples_us"] == []
     assert 0 < answers[1]["count"] <= 1000
     assert len(answers[1]["samples_us"]) == answers[1]["count"]
@@ -186,7 +190,7 @@ def test_a_probe_samples_what_others_said() -> None:
 
 
 def test_messages_of_another_round_do_not_count() -> None:
-    round_ = client.Round(Order("pour", 3, 0, 1.0, 64, False, 1), 0)
-    assert not round_.heard(1, [payload(DATA, 2), payload(END, 2)])
-    assert round_.heard(2, [payload(DATA, 3), payload(END, 3)])
+    round_ = client.Round(Command("load", 3, 0, 1.0, 64, False, 1), 0)
+    assert not round_.received(1, [payload(DATA, 2), payload(END, 2)])
+    assert round_.received(2, [payload(DATA, 3), payload(END, 3)])
     assert round_.answer(0)["delivered"] == 1

@@ -7,9 +7,8 @@ import pytest
 from benchmarks.peers import peers
 from benchmarks.peers.client import DIGEST
 from tests.waiting import LIMIT_S
-from unisono.bench.crew import Crew
-from unisono.bench.stage import stage
-from unisono.bench.system import Load
+from unisono.bench.hosts import hosts_on
+from unisono.bench.system import Workload
 
 pytestmark = [pytest.mark.root, pytest.mark.real, pytest.mark.slow]
 
@@ -22,24 +21,22 @@ def test_every_member_hears_the_same_in_the_same_order(
     if why := peer.missing():
         pytest.skip(why)
     monkeypatch.setenv(DIGEST, "1")
-    with stage("namespaces", 3) as here, peer.started(here, Load(3, 100_000, 3)) as troupe:
-        crew = Crew(troupe, here)
-        assert all(each["ready"] for each in crew.wait_ready())
+    workload = Workload(3, 100_000, 3)
+    with hosts_on("namespaces", 3) as hosts, peer.started(hosts, workload) as cluster:
+        assert all(each["ready"] for each in cluster.wait_ready())
         for size in (64, 100_000):
-            begin_ns, poured = crew.pour(0.3, size, 3)
-            sent = sum(each["sent"] for each in poured)
+            begin_ns, loaded = cluster.load(0.3, size, 3)
+            sent = sum(each["sent"] for each in loaded)
             assert sent > 0
-            assert [each["delivered"] for each in poured] == [sent] * 3
-            assert len({each["digest"] for each in poured}) == 1
-            assert all(begin_ns <= each["first_ns"] <= each["last_ns"] for each in poured)
-            assert all(each["cpu_ns"] > 0 and each["rss_kb"] > 0 for each in poured)
-        probed = crew.probe(0.5, 64, 1, 100)
+            assert [each["delivered"] for each in loaded] == [sent] * 3
+            assert len({each["digest"] for each in loaded}) == 1
+            assert all(begin_ns <= each["first_ns"] <= each["last_ns"] for each in loaded)
+            assert all(each["cpu_ns"] > 0 and each["rss_kb"] > 0 for each in loaded)
+        probed = cluster.probe(0.5, 64, 1, 100)
         assert probed[0]["count"] == 0, "what it said itself is no sample"
         assert probed[1]["count"] == probed[2]["count"] > 0
         assert len({each["digest"] for each in probed}) == 1
         assert all(sample > 0 for each in probed for sample in each["samples_us"])
-        for member in troupe.members:
-            assert member.stdin is not None
-            member.stdin.write("quit\n")
-            member.stdin.flush()
-        assert [member.wait(LIMIT_S) for member in troupe.members] == [0, 0, 0]
+        for member in cluster.members:
+            member.write("quit")
+        assert [member.wait(LIMIT_S) for member in cluster.members] == [0, 0, 0]

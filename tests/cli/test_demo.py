@@ -14,7 +14,7 @@ import pytest
 from tests.cli.running import ENVIRONMENT, UNISONO, children_of, heeding_ctrl_c, is_alive, unisono
 from tests.waiting import LIMIT_S, until
 from unisono.cli.demo import MARKER
-from unisono.cli.troupe import Troupe
+from unisono.cli.members import DemoCluster
 from unisono.protocols import offer
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -61,9 +61,9 @@ def test_each_member_is_started_with_its_role_in_every_life(tmp_path: Path) -> N
         return {**options, "master": int(index == 0)}
 
     roles = replace(offer("rmcast"), appoint=first_is_master)
-    troupe = Troupe(roles, {"tokens": 3}, ["a", "b"], tmp_path)
+    cluster = DemoCluster(roles, {"tokens": 3}, ["a", "b"], tmp_path)
     for name, role in (("a", "master=1"), ("b", "master=0"), ("a", "master=1")):
-        words = troupe.arguments(name)
+        words = cluster.arguments(name)
         given = [words[at + 1] for at, word in enumerate(words) if word == "--option"]
         assert given == ["tokens=3", role]
 

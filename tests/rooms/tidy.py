@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "parts": frozenset(("model", "core", "fsa", "wire", "errors")),
     "protocols": OF_A_PROTOCOL | {"protocols.*"},
     "protocols.*": OF_A_PROTOCOL,
+    "processes": frozenset(("errors",)),
     "trace": frozenset(("model", "core", "errors")),
     "laws": frozenset(("model", "trace", "errors")),
     "draw": frozenset(("model", "trace", "errors")),

@@ -1,1 +1,1 @@
-"""Unisono beside its peers, measured in one run: real members, each a process of its own."""
+"""Throughput, delay and recovery of groups of real members, each a process of its own."""

@@ -1,5 +1,5 @@
-"""The plan of a run, and the run: every system in turns, round after round, so that what else the
-machine has to do weighs on all of them alike."""
+"""The plan of a benchmark and its run: all systems in turns, round after round, so that other work
+on the machine slows them alike."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from unisono.bench.crew import Crew
-from unisono.bench.ours import LIBRARY, Ours
-from unisono.bench.processes import Trouble
-from unisono.bench.results import Key, Row, delays, poured
-from unisono.bench.stage import LOOPBACK, stage
-from unisono.bench.standing import Standing, joining_ms, recovery_ms
-from unisono.bench.system import Load, Stage, System
+from unisono.bench.cluster import Cluster
+from unisono.bench.hosts import LOOPBACK, Hosts, hosts_on
+from unisono.bench.own import LIBRARY, UnisonoSystem
+from unisono.bench.recovery import RecoveryRow, joining_ms, recovery_ms
+from unisono.bench.results import ResultRow, RowKey, delays, rows_as_json, throughput
+from unisono.bench.system import System, Workload
+from unisono.processes import RunFailed
 
 ALL: Final = 0
 """As a number of senders: every member."""
 LONE_RATE, LONE_SHARE = 100.0, 0.05
-"""At low load each sender says so many a second, and all of them at most this share of the peak,
-so that each message is alone under way."""
+"""At low load each sender sends so many messages a second, and all together at most this share of
+the peak, so that each message is alone on its way."""
 ATTEMPTS_MAX: Final = 2
 
-Tell = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What is measured; every combination of the first five."""
+class BenchPlan:
+    """What is measured: every combination of the first five."""
 
     members: tuple[int, ...] = (3,)
     sizes: tuple[int, ...] = (64, 1000)
     senders: tuple[int, ...] = (1, ALL)
     services: tuple[str, ...] = ()
-    """None means the one that each system has for who asks for none."""
+    """Empty: the default of each system."""
     vias: tuple[str, ...] = (LIBRARY,)
     net: str = LOOPBACK
     seconds: float = 0.3
@@ -42,95 +42,107 @@ class Plan:
     """Before the first of each round."""
     rounds: int = 3
     recovery: bool = False
-    """Measure also, for ours, what a killed member and a new one with state cost."""
+    """For ours, also measure the cost of a killed member and of one that joins with state."""
     state_octets: int = 1_000_000
 
 
-class Part(NamedTuple):
-    """A system with what it is asked for."""
+class Variant(NamedTuple):
+    """A system with the service and the way it is measured by."""
 
     system: System
     service: str
     via: str
 
     def __str__(self) -> str:
-        return Key(self.system.name, self.service, self.via, 0, 0, 0).label
+        return RowKey(self.system.name, self.service, self.via, 0, 0, 0).label
 
 
 @dataclass
-class Found:
-    """What came of it."""
+class Measurements:
+    """The outcome of a run."""
 
-    rows: dict[Key, Row] = field(default_factory=dict)
-    standing: list[Standing] = field(default_factory=list)
+    rows: dict[RowKey, ResultRow] = field(default_factory=dict)
+    recovery: list[RecoveryRow] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
-    """By system or load, why it was not measured."""
+    """By system or workload, why it was not measured."""
     troubles: list[str] = field(default_factory=list)
 
+    def as_json(self, about: dict[str, Any]) -> dict[str, Any]:
+        rows = sorted(self.rows.values(), key=lambda row: row.key.load)
+        return {
+            "results": rows_as_json(rows),
+            "recovery": [each.as_json() for each in self.recovery if each.recovery_ms],
+            "skipped": self.skipped,
+            "troubles": self.troubles,
+            "about": about,
+        }
 
-def parts(plan: Plan, systems: Sequence[System]) -> list[Part]:
+
+def variants(plan: BenchPlan, systems: Sequence[System]) -> list[Variant]:
     found = []
     for system in systems:
-        only = getattr(system, "only", "")
-        services = (only,) if only else plan.services or (getattr(system, "usual", "agreed"),)
-        vias = plan.vias if isinstance(system, Ours) else (LIBRARY,)
-        found += [Part(system, service, via) for service in services for via in vias]
+        services = system.services or plan.services or (system.default_service,)
+        vias = plan.vias if isinstance(system, UnisonoSystem) else (LIBRARY,)
+        found += [Variant(system, service, via) for service in services for via in vias]
     return found
 
 
-def loads(plan: Plan, part: Part, members: int) -> Iterator[Load]:
+def workloads(plan: BenchPlan, variant: Variant, members: int) -> Iterator[Workload]:
     for size in plan.sizes:
         for senders in dict.fromkeys(each or members for each in plan.senders):
             if senders <= members:
-                yield Load(members, size, senders, part.service, part.via)
+                yield Workload(members, size, senders, variant.service, variant.via)
 
 
-class Run:
-    """One run of a plan. `tell` says how far it is, `warn` what goes wrong, once each."""
+class BenchRun:
+    """One run of a plan. `progress` is called with each step, `warn` once with each failure."""
 
-    def __init__(self, plan: Plan, systems: Sequence[System], tell: Tell, warn: Tell) -> None:
+    def __init__(
+        self, plan: BenchPlan, systems: Sequence[System], progress: Report, warn: Report
+    ) -> None:
         self._plan = plan
         self._systems = systems
-        self._tell = tell
+        self._progress = progress
         self._warn = warn
-        self._given_up: set[Part] = set()
-        self.found = Found()
+        self._given_up: set[Variant] = set()
+        self.found = Measurements()
 
-    def run(self) -> Found:
+    def run(self) -> Measurements:
         present = []
         for system in self._systems:
             if why := system.missing():
                 self._skip(system.name, why)
             else:
                 present.append(system)
-        chosen = parts(self._plan, present)
+        chosen = variants(self._plan, present)
         for members in self._plan.members:
             self._given_up.clear()
-            with stage(self._plan.net, members) as here:
-                self._on(here, chosen)
+            with hosts_on(self._plan.net, members) as hosts:
+                self._run_on(hosts, chosen)
         return self.found
 
-    def _on(self, here: Stage, chosen: Sequence[Part]) -> None:
-        members = len(here.seats)
-        asked = {part: self._accepted(part, members) for part in chosen}
+    def _run_on(self, hosts: Hosts, chosen: Sequence[Variant]) -> None:
+        members = len(hosts.members)
+        accepted = {variant: self._accepted(variant, members) for variant in chosen}
         for turn in range(self._plan.rounds):
-            # There and back again: none is always the first, or always after the same one.
-            for part in chosen if turn % 2 == 0 else reversed(chosen):
-                if asked[part] and part not in self._given_up:
-                    self._round(here, part, asked[part], turn)
+            # Forwards and backwards in turn: none is always first, or always after the same one.
+            for variant in chosen if turn % 2 == 0 else reversed(chosen):
+                if accepted[variant] and variant not in self._given_up:
+                    self._round(hosts, variant, accepted[variant], turn)
         if self._plan.recovery:
-            for part in chosen:
-                if asked[part] and part not in self._given_up and isinstance(part.system, Ours):
-                    self._stand(here, part.system, asked[part][0])
+            for variant in chosen:
+                system = variant.system
+                if accepted[variant] and variant not in self._given_up:
+                    if isinstance(system, UnisonoSystem):
+                        self._recovery(hosts, system, accepted[variant][0])
 
-    def _accepted(self, part: Part, members: int) -> list[Load]:
+    def _accepted(self, variant: Variant, members: int) -> list[Workload]:
         found = []
-        for load in loads(self._plan, part, members):
-            why = part.system.refuses(load)
-            if why:
-                self._skip(f"{part}, {load.senders} of {members} sending {load.size} B", why)
+        for workload in workloads(self._plan, variant, members):
+            if why := variant.system.refuses(workload):
+                self._skip(f"{variant}, {workload}", why)
             else:
-                found.append(load)
+                found.append(workload)
         return found
 
     def _skip(self, what: str, why: str) -> None:
@@ -138,103 +150,88 @@ class Run:
             self._warn(f"skipped: {why}")
         self.found.skipped[what] = why
 
-    # -- a round --------------------------------------------------------------------------------
+    # -- a round -----------------------------------------------------------------------------------
 
-    def _round(self, here: Stage, part: Part, asked: Sequence[Load], turn: int) -> None:
-        """All its loads, with the same members as long as these hold."""
-        left = list(asked)
+    def _round(
+        self, hosts: Hosts, variant: Variant, accepted: Sequence[Workload], turn: int
+    ) -> None:
+        """All its workloads, with the same members as long as these last."""
+        left = list(accepted)
         attempts = 0
         while left:
             before = len(left)
             try:
-                self._attempt(here, part, left, turn)
-            except (Trouble, OSError) as trouble:
+                self._attempt(hosts, variant, left, turn)
+            except (RunFailed, OSError) as failure:
                 attempts = attempts + 1 if len(left) == before else 1
                 if attempts < ATTEMPTS_MAX:
                     continue
-                load = left.pop(0)
-                self._trouble(f"{part}, {_words(load)}, round {turn + 1}: {trouble}")
-                if len(left) == len(asked) - 1:  # not even the first: why wait for the others
-                    self._given_up.add(part)
+                workload = left.pop(0)
+                self._trouble(f"{variant}, {workload}, round {turn + 1}: {failure}")
+                if len(left) == len(accepted) - 1:  # Not even the first one: give up on the others.
+                    self._given_up.add(variant)
                     return
                 attempts = 0
 
-    def _attempt(self, here: Stage, part: Part, left: list[Load], turn: int) -> None:
-        """Take from what is left what is measured."""
-        round_of = f"round {turn + 1}/{self._plan.rounds}: {part}"
-        self._tell(f"{round_of} starts, {len(here.seats)} members")
-        whole = Load(
-            len(here.seats),
-            max(load.size for load in left),
-            max(load.senders for load in left),
-            part.service,
-            part.via,
+    def _attempt(self, hosts: Hosts, variant: Variant, left: list[Workload], turn: int) -> None:
+        """Remove from `left` what is measured."""
+        where = f"round {turn + 1}/{self._plan.rounds}: {variant}"
+        self._progress(f"{where} starts, {len(hosts.members)} members")
+        largest = Workload(
+            len(hosts.members),
+            max(workload.size for workload in left),
+            max(workload.senders for workload in left),
+            variant.service,
+            variant.via,
         )
-        with part.system.started(here, whole) as troupe:
-            crew = Crew(troupe, here)
-            crew.wait_ready()
+        with variant.system.started(hosts, largest) as cluster:
+            cluster.wait_ready()
             if self._plan.warm_s:
-                crew.pour(self._plan.warm_s, left[0].size, left[0].senders)
+                cluster.load(self._plan.warm_s, left[0].size, left[0].senders)
             while left:
-                load = left[0]
-                self._tell(f"{round_of}, {_words(load)}")
-                self._measure(crew, self._row(part, load), load, turn)
+                self._progress(f"{where}, {left[0]}")
+                self._measure(cluster, self._row(variant, left[0]), left[0], turn)
                 left.pop(0)
 
-    def _row(self, part: Part, load: Load) -> Row:
-        key = Key.of(part.system.name, load)
-        return self.found.rows.setdefault(key, Row(key))
+    def _row(self, variant: Variant, workload: Workload) -> ResultRow:
+        key = RowKey.of(variant.system.name, workload)
+        return self.found.rows.setdefault(key, ResultRow(key))
 
-    def _measure(self, crew: Crew, row: Row, load: Load, turn: int) -> None:
-        seconds = self._plan.seconds
-        begin_ns, answers = crew.pour(seconds, load.size, load.senders)
-        found = poured(begin_ns, answers, crew.servers_cpu_ns, crew.rss_peak_kb())
-        peak = found.messages_per_s / load.senders
+    def _measure(self, cluster: Cluster, row: ResultRow, workload: Workload, turn: int) -> None:
+        seconds, size, senders = self._plan.seconds, workload.size, workload.senders
+        begin_ns, answers = cluster.load(seconds, size, senders)
+        found = throughput(begin_ns, answers, cluster.servers_cpu_ns, cluster.servers_rss_peak_kb())
+        peak = found.messages_per_s / senders
         low = min(LONE_RATE, LONE_SHARE * peak)
-        lone = delays(crew.probe(seconds, load.size, load.senders, low))
-        loaded = delays(crew.probe(seconds, load.size, load.senders, peak / 2))
-        # All of a round or nothing of it.
-        row.poured[turn] = found
+        lone = delays(cluster.probe(seconds, size, senders, low))
+        loaded = delays(cluster.probe(seconds, size, senders, peak / 2))
+        # All of a round, or nothing of it.
+        row.throughput[turn] = found
         row.lone.append(lone)
         row.loaded.append(loaded)
 
-    def _trouble(self, words: str) -> None:
-        self._warn(f"not measured: {words}")
-        self.found.troubles.append(words)
+    def _trouble(self, text: str) -> None:
+        self._warn(f"not measured: {text}")
+        self.found.troubles.append(text)
 
-    # -- a member killed, a member come -----------------------------------------------------------
+    # -- a member killed, a member joining ---------------------------------------------------------
 
-    def _stand(self, here: Stage, ours: Ours, load: Load) -> None:
-        if load.members < 3:
+    def _recovery(self, hosts: Hosts, system: UnisonoSystem, workload: Workload) -> None:
+        if workload.members < 3:
             self._skip(
-                f"{ours.name}, recovery", "recovery needs three members: of two, none is most"
+                f"{system.name}, recovery",
+                "recovery needs three members: one of two is no majority",
             )
             return
-        found = Standing(ours.name, load.service, load.via, load.members, self._plan.state_octets)
-        for turn in range(self._plan.rounds):
-            self._tell(
-                f"round {turn + 1}/{self._plan.rounds}: {ours.name}, one is killed, one joins"
-            )
+        state_octets, rounds = self._plan.state_octets, self._plan.rounds
+        found = RecoveryRow(
+            system.name, workload.service, workload.via, workload.members, state_octets
+        )
+        for turn in range(rounds):
+            self._progress(f"round {turn + 1}/{rounds}: {system.name}, one is killed, one joins")
             try:
-                found.recovery_ms.append(recovery_ms(ours, here, load))
-                found.join_ms.append(joining_ms(ours, here, load, self._plan.state_octets))
-            except (Trouble, OSError) as trouble:
-                self._trouble(f"{ours.name}, recovery, round {turn + 1}: {trouble}")
-        self.found.standing.append(found)
-
-
-def _words(load: Load) -> str:
-    return f"{load.senders} of {load.members} sending {load.size} B"
-
-
-def as_json(found: Found, about: dict[str, Any]) -> dict[str, Any]:
-    from unisono.bench.results import as_json as rows_as_json
-
-    rows = sorted(found.rows.values(), key=lambda row: row.key.load)
-    return {
-        "results": rows_as_json(rows),
-        "recovery": [each.as_json() for each in found.standing if each.recovery_ms],
-        "skipped": found.skipped,
-        "troubles": found.troubles,
-        "about": about,
-    }
+                found.recovery_ms.append(recovery_ms(system, hosts, workload))
+                found.join_ms.append(joining_ms(system, hosts, workload, state_octets))
+            except (RunFailed, OSError) as failure:
+                self._trouble(f"{system.name}, recovery, round {turn + 1}: {failure}")
+        self.found.recovery.append(found)

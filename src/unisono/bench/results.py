@@ -1,4 +1,4 @@
-"""From what members answered to rows: medians over the rounds, each with its spread."""
+"""From members' answers to rows: medians over the rounds, each with its spread."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from unisono.bench.processes import Trouble
-from unisono.bench.system import Load
+from unisono.bench.system import Workload
+from unisono.processes import RunFailed
 
 PERCENTILES: Final = {"p50": 0.50, "p99": 0.99}
 
@@ -18,8 +18,8 @@ Delays = dict[str, float]
 """By the name of the percentile, in microseconds."""
 
 
-class Key(NamedTuple):
-    """What a row is about."""
+class RowKey(NamedTuple):
+    """What a row measures."""
 
     system: str
     service: str
@@ -29,56 +29,59 @@ class Key(NamedTuple):
     senders: int
 
     @classmethod
-    def of(cls, system: str, load: Load) -> Key:
-        return cls(system, load.service, load.via, load.size, load.members, load.senders)
+    def of(cls, system: str, workload: Workload) -> RowKey:
+        size, members, senders = workload.size, workload.members, workload.senders
+        return cls(system, workload.service, workload.via, size, members, senders)
 
     @property
     def load(self) -> tuple[int, int, int]:
-        """What rows of different systems have in common when they may be compared."""
+        """Rows may be compared where this is equal."""
         return self.size, self.members, self.senders
 
     @property
     def label(self) -> str:
-        """The system, and what is not as usual."""
+        """The system, and what differs from the default."""
         service = "" if self.service == "agreed" else f" {self.service}"
         return self.system + service + ("" if self.via == "library" else f" via {self.via}")
 
 
 @dataclass(frozen=True, slots=True)
-class Poured:
+class Throughput:
     """One round of throughput."""
 
     messages_per_s: float
     delivered_share: float
-    """Of what was said, what the member with the fewest was given: 1 but for bare sockets."""
+    """Of what was sent, what the member that got least received: 1 except for bare sockets."""
     cpu_us_per_message: float
     rss_mb_max: float
 
 
 @dataclass(slots=True)
-class Row:
-    """All rounds of one system under one load."""
+class ResultRow:
+    """All rounds of one system under one workload."""
 
-    key: Key
-    poured: dict[int, Poured] = field(default_factory=dict)
-    """By the number of the round: one may be missing."""
+    key: RowKey
+    throughput: dict[int, Throughput] = field(default_factory=dict)
+    """By round; one may be missing."""
     lone: list[Delays] = field(default_factory=list)
     loaded: list[Delays] = field(default_factory=list)
 
 
-def poured(begin_ns: int, answers: Answers, servers_cpu_ns: int, servers_rss_kb: int) -> Poured:
-    """What one order to pour brought: a message counts when every member has it."""
+def throughput(
+    begin_ns: int, answers: Answers, servers_cpu_ns: int, servers_rss_kb: int
+) -> Throughput:
+    """Of one `load` command: a message counts when every member has it."""
     rates = []
     for at, each in enumerate(answers):
         took_ns = each["last_ns"] - begin_ns
         if not each["delivered"] or took_ns <= 0:
-            raise Trouble(f"member {at}: nothing was delivered")
+            raise RunFailed(f"member {at}: nothing was delivered")
         rates.append(each["delivered"] * 1e9 / took_ns)
     delivered = min(each["delivered"] for each in answers)
     sent = sum(each["sent"] for each in answers)
     cpu_ns = servers_cpu_ns + sum(each["cpu_ns"] for each in answers)
     rss_kb = max(servers_rss_kb, *(each["rss_kb"] for each in answers))
-    return Poured(
+    return Throughput(
         messages_per_s=min(rates),
         delivered_share=delivered / sent if sent else 0.0,
         cpu_us_per_message=cpu_ns / 1000 / delivered,
@@ -90,17 +93,17 @@ def delays(answers: Answers) -> Delays:
     """Of all samples of all members."""
     samples = sorted(value for each in answers for value in each["samples_us"])
     if not samples:
-        raise Trouble("no message came through, so there is no delay to tell")
+        raise RunFailed("no message arrived, so there is no delay")
     return {name: percentile(samples, share) for name, share in PERCENTILES.items()}
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The least value that so large a share of all does not exceed."""
+    """The smallest value that this share of all does not exceed."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
 def rounded(value: float) -> float:
-    """To four figures: more would only be noise."""
+    """To four significant figures: more would be noise."""
     if not value:
         return 0.0
     digits = 3 - math.floor(math.log10(abs(value)))
@@ -109,7 +112,7 @@ def rounded(value: float) -> float:
 
 
 def figure(value: float) -> str:
-    """As it is shown: three digits, but all of those before the point."""
+    """For display: three significant digits, but all before the point."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -122,15 +125,15 @@ def spread(values: Sequence[float]) -> list[float]:
     return [rounded(min(values)), rounded(max(values))]
 
 
-def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """The rows that have any round, each with what it is against the others."""
-    found = [row for row in rows if row.poured]
+def rows_as_json(rows: Sequence[ResultRow]) -> list[dict[str, Any]]:
+    """The rows that have any round, each with its ratios to the others."""
+    found = [row for row in rows if row.throughput]
     return [_row_as_json(row) | _against(row, found) for row in found]
 
 
-def _row_as_json(row: Row) -> dict[str, Any]:
+def _row_as_json(row: ResultRow) -> dict[str, Any]:
     names = ("messages_per_s", "cpu_us_per_message")
-    series = {name: [getattr(each, name) for each in row.poured.values()] for name in names}
+    series = {name: [getattr(each, name) for each in row.throughput.values()] for name in names}
     rates = series["messages_per_s"]
     series["megabytes_per_s"] = [rate * row.key.size / 1e6 for rate in rates]
     told: dict[str, Any] = row.key._asdict()
@@ -141,23 +144,26 @@ def _row_as_json(row: Row) -> dict[str, Any]:
         told[name] = {key: median(each) for key, each in values.items()} or None
         wide[name] = {key: spread(each) for key, each in values.items()} or None
     told["cpu_us_per_message"] = median(series["cpu_us_per_message"])
-    told["rss_mb_max"] = rounded(max(each.rss_mb_max for each in row.poured.values()))
-    told["delivered_share"] = min(rounded(each.delivered_share) for each in row.poured.values())
-    told["rounds"] = len(row.poured)
+    told["rss_mb_max"] = rounded(max(each.rss_mb_max for each in row.throughput.values()))
+    told["delivered_share"] = min(rounded(each.delivered_share) for each in row.throughput.values())
+    told["rounds"] = len(row.throughput)
     return told | {"spread": wide}
 
 
-def _against(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
-    """By system, how many times its throughput ours is; the median over rounds of the ratio.
+def _against(row: ResultRow, rows: Sequence[ResultRow]) -> dict[str, Any]:
+    """The ratio of its throughput to that of each other system: the median over rounds.
 
-    The n-th rounds of two systems lie seconds apart, so what else the machine had to do weighs on
-    both: a ratio means something where a figure alone does not.
+    The n-th rounds of two systems are seconds apart, so other work on the machine slows both: the
+    ratio holds where the figures do not.
     """
     ratios = {}
     for other in rows:
-        both = sorted(row.poured.keys() & other.poured.keys())
+        both = sorted(row.throughput.keys() & other.throughput.keys())
         if other is not row and other.key.load == row.key.load and both:
             ratios[other.key.label] = median(
-                [row.poured[at].messages_per_s / other.poured[at].messages_per_s for at in both]
+                [
+                    row.throughput[at].messages_per_s / other.throughput[at].messages_per_s
+                    for at in both
+                ]
             )
     return {"against": ratios}

@@ -1,87 +1,66 @@
-"""What the bench asks of a system it measures: start your members here, under this load.
+"""What the bench asks of a system it measures: run your members on these hosts.
 
-Every member of every system is a process that speaks one line protocol: orders come on its stdin,
-answers go to its stdout as one JSON object a line (docs/BENCHMARKS.md has the words). So the bench
-never knows what it measures, and no system is measured in a way that another is not.
+Every member of every system is a process that obeys one line protocol: commands on its input, one
+JSON object a line as answers (docs/BENCHMARKS.md). So the bench does not know what it measures, and
+all systems are measured alike.
 """
 
 from __future__ import annotations
 
 import contextlib
-import subprocess
 from dataclasses import dataclass
-from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from unisono.bench.cluster import Cluster
+from unisono.bench.hosts import Hosts
 
 
 @dataclass(frozen=True)
-class Seat:
-    """Where one member lives."""
-
-    index: int
-    host: str
-    """Its IPv4 address."""
-    prefix: tuple[str, ...]
-    """Put before every command: nothing on loopback, `ip netns exec NAME` in a namespace."""
-    interface: str
-    """`lo`, or the name of the veth inside the namespace."""
-
-
-@dataclass(frozen=True)
-class Stage:
-    """What the members stand on."""
-
-    net: str
-    """`loopback` or `namespaces`."""
-    seats: tuple[Seat, ...]
-    scratch: Path
-    """A private directory, removed afterwards."""
-    server: Seat
-    """Where the server of a system with a server runs; in namespaces one more on the bridge."""
-
-
-@dataclass(frozen=True)
-class Load:
-    """What a system is to carry."""
+class Workload:
+    """What a system has to carry."""
 
     members: int
     size: int
-    """Octets of a payload, at least 16."""
+    """Bytes of a payload, at least 16."""
     senders: int
     service: str = "agreed"
     via: str = "library"
     """`library` or `daemon`; peers have one way only and ignore it."""
 
-
-class Troupe(NamedTuple):
-    """A system that runs."""
-
-    members: list[subprocess.Popen[str]]
-    """In the order of the seats; stdin and stdout are pipes of text, and speak the protocol."""
-    servers: tuple[int, ...] = ()
-    """Processes that are no members and whose CPU counts too."""
+    def __str__(self) -> str:
+        return f"{self.senders} of {self.members} sending {self.size} B"
 
 
 class System(Protocol):
-    """One that can be measured."""
+    """A system that can be measured."""
 
     @property
     def name(self) -> str: ...
 
+    @property
+    def services(self) -> tuple[str, ...]:
+        """The services it is measured with, whatever is asked for; empty: those asked for."""
+        ...
+
+    @property
+    def default_service(self) -> str:
+        """The service when none is asked for."""
+        ...
+
     def missing(self) -> str:
-        """One clear line why it cannot run here, empty if it can."""
+        """One line saying why it cannot run here; empty if it can."""
         ...
 
-    def refuses(self, load: Load) -> str:
-        """One clear line why this load is not for it, empty if it is."""
+    def refuses(self, workload: Workload) -> str:
+        """One line saying why it cannot carry this workload; empty if it can."""
         ...
 
-    def started(self, stage: Stage, load: Load) -> contextlib.AbstractContextManager[Troupe]:
-        """Its members on these seats, and their end with the end of the `with`, whatever happens.
+    def started(
+        self, hosts: Hosts, workload: Workload
+    ) -> contextlib.AbstractContextManager[Cluster]:
+        """Its members on these hosts; they end with the `with`, whatever happens.
 
-        Members need not be ready: the bench waits for each to say so. The same members are then
-        asked for several loads, one after another: `load` has the largest size among these and
-        the most senders. What starts and ends processes is in `unisono.bench.processes`, what a
-        member in Python needs to know of the lines and messages in `unisono.bench.orders`.
+        Members need not be ready: the bench waits for each. The same members then carry several
+        workloads, one after another: `workload` has the largest size and the most senders of these.
         """
         ...

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NoReturn
 
 from unisono.errors import Stopped, UnisonoError
@@ -78,6 +80,20 @@ def refuse(why: str, code: int = BAD_INPUT) -> int:
     """Say on one line of standard error why not."""
     print("unisono:", shortened(" ".join(why.split())), file=sys.stderr)
     return code
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """SIGTERM unwinds meanwhile: child processes are ended and what they used is removed."""
+
+    def terminate(*_: object) -> NoReturn:
+        raise SystemExit(TERMINATED)
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def pipe_closed() -> int:

@@ -23,7 +23,7 @@ PAPER_OUT = Path("unisono-paper")
 
 
 def bench(what: str, given: Mapping[str, Any], as_json: bool) -> int:
-    """Run the one asked for, with the options that were written."""
+    """Run this benchmark with the options given; the exit code."""
     if what not in KINDS:
         raise Misuse(f"no benchmark {what!r}: write one of {', '.join(KINDS)}")
     if misplaced := [name for name in given if name not in KINDS[what]]:
@@ -34,9 +34,9 @@ def bench(what: str, given: Mapping[str, Any], as_json: bool) -> int:
         return raw(given.get("seconds", RAW_S), given.get("rounds", RAW_ROUNDS), as_json)
     if what == "paper":
         return _paper(given, as_json)
-    from unisono.cli.beside import beside
+    from unisono.cli.compare import compare
 
-    return beside(given, as_json)
+    return compare(given, as_json)
 
 
 def _paper(given: Mapping[str, Any], as_json: bool) -> int:
@@ -45,7 +45,7 @@ def _paper(given: Mapping[str, Any], as_json: bool) -> int:
 
     protocols: Sequence[str] = given.get("protocol", ("ring",))
     if len(protocols) > 1:
-        raise Misuse("--protocol: the paper's curves are of one protocol at a time")
+        raise Misuse("--protocol: the paper's curves take one protocol at a time")
     options = options_of(given.get("option", ()))
     directory = given.get("out", PAPER_OUT)
     quick = "quick" in given

@@ -19,37 +19,42 @@ def bench(
         str,
         typer.Argument(
             metavar="[all|raw|paper]",
-            help="all: groups of real members, beside peers; raw: our driver beside bare sockets,"
-            " no order; paper: the curves of the ring's paper.",
+            help="all: groups of real members, and peers; raw: our driver against bare sockets,"
+            " without ordering; paper: the curves of the ring's paper.",
         ),
     ] = "all",
     net: Annotated[
         str | None,
-        typer.Option(help="loopback, or namespaces: one a member on a bridge, which needs root."),
+        typer.Option(help="loopback, or namespaces: one a member, on a bridge; needs root."),
     ] = None,
     members: Annotated[
         Words, typer.Option(metavar="N", help=f"Of a group: 2 to 64, by default 3; {MANY}.")
     ] = None,
     size: Annotated[
-        Words, typer.Option(metavar="OCTETS", help="Of a message, as 64,1000,1M; from 16 to 16M.")
+        Words, typer.Option(metavar="BYTES", help="Of a message, as 64,1000,1M; from 16 to 16M.")
     ] = None,
     senders: Annotated[
-        Words, typer.Option(metavar="N|all", help="How many speak; by default 1,all.")
+        Words, typer.Option(metavar="N|all", help="How many members send; by default 1,all.")
     ] = None,
     protocol: Annotated[
-        Words, typer.Option(help="Of ours; by default ring,mtp. paper: one, with a total order.")
+        Words,
+        typer.Option(help="Our protocols; by default ring,mtp. paper: one with a total order."),
     ] = None,
     option: Options = None,
     service: Annotated[
-        Words, typer.Option(help="As agreed or safe; by default what each protocol has by default.")
+        Words, typer.Option(help="As agreed or safe; by default that of each protocol.")
     ] = None,
     via: Annotated[
         Words,
-        typer.Option(metavar="library|daemon", help="How ours is reached; by default library."),
+        typer.Option(
+            metavar="library|daemon", help="How an application joins; by default library."
+        ),
     ] = None,
     peer: Annotated[
         Words,
-        typer.Option(metavar="NAME|all", help="Systems to measure beside ours, in the same run."),
+        typer.Option(
+            metavar="NAME|all", help="Other systems to measure in the same run, from a checkout."
+        ),
     ] = None,
     seconds: Annotated[
         float | None,
@@ -64,23 +69,31 @@ def bench(
         ),
     ] = None,
     rounds: Annotated[
-        int | None, typer.Option(min=1, max=100, help="How often all is repeated; by default 3.")
+        int | None, typer.Option(min=1, max=100, help="Repetitions of the whole; by default 3.")
     ] = None,
     recovery: Annotated[
-        bool, typer.Option("--recovery", help="Also what a killed member and a new one cost.")
+        bool,
+        typer.Option(
+            "--recovery", help="Also measure the crash of a member and the join of a new one."
+        ),
     ] = False,
     state_octets: Annotated[
         int | None,
         typer.Option(
-            min=1, max=1 << 26, metavar="N", help="With --recovery: what a new member is given."
+            min=1,
+            max=1 << 26,
+            metavar="N",
+            help="With --recovery: bytes of state for a new member.",
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="For results.json and bench.html. paper: for drawings."),
+        typer.Option(
+            metavar="DIR", help="Write results.json and bench.html here; paper: drawings."
+        ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="paper: half a minute and small groups.")
+        bool, typer.Option("--quick", help="paper: small groups, half a minute.")
     ] = False,
     as_json: Json = False,
 ) -> None:

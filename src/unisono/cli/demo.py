@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -16,15 +14,16 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.markup import escape
 
-from unisono.cli import BROKEN, OK, STOPPED, TERMINATED, refuse
+from unisono.cli import BROKEN, OK, STOPPED, refuse, terminable
+from unisono.cli.members import DemoCluster
 from unisono.cli.pipeline import claimed_in, measured, measures
 from unisono.cli.show import out, print_json, print_violations, verdicts
-from unisono.cli.troupe import Trouble, Troupe
 from unisono.cli.verify import as_object, claims
 from unisono.core import Offer
 from unisono.errors import Misuse
 from unisono.laws import LAWS, judge_all
-from unisono.protocols import offer
+from unisono.processes import RunFailed, wait_for
+from unisono.protocols import check_options, offer
 from unisono.sim.plan import node_name
 from unisono.trace.files import read_trace
 
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
     from unisono.spark.pipeline import Result
 
 LINES_A_ROUND, ROUND_S = 10, 0.1
-"""Each member says so many lines, so often: 100 a second."""
-QUIET_S, SETTLE_S = 0.7, 60.0
+"""Each member sends so many lines, so often: 100 a second."""
+QUIET_S, SETTLE_S, END_S = 0.7, 60.0, 60.0
 MARKER = ".unisono-demo"
 
 
@@ -47,10 +46,8 @@ def show(
     stable: bool,
     as_json: bool,
 ) -> int:
-    chosen = offer(protocol)  # an unknown one is told before anything is touched
-    if unknown := sorted(options.keys() - chosen.options.keys()):
-        known = ", ".join(sorted(chosen.options)) or "none"
-        raise Misuse(f"{protocol} has no option {unknown[0]!r}; it has: {known}")
+    chosen = offer(protocol)
+    check_options(chosen, options)
     trace = prepare(directory)
     names = [node_name(index) for index in range(members)]
     told = Told(Console(quiet=True) if as_json else out())
@@ -59,11 +56,10 @@ def show(
         " on this machine"
     )
     try:
-        played = asyncio.run(play(chosen, options, names, seconds, trace, stable, told))
-    except asyncio.CancelledError:
-        return TERMINATED
-    except Trouble as trouble:
-        return refuse(f"the demo failed: {trouble} (what was traced is in {trace})", STOPPED)
+        with terminable():
+            played = play(chosen, options, names, seconds, trace, stable, told)
+    except RunFailed as failure:
+        return refuse(f"the demo failed: {failure} (the trace so far is in {trace})", STOPPED)
     found, kept = verify(trace, told)
     on_spark = with_spark(trace, directory, told) if spark else None
     if as_json:
@@ -119,10 +115,10 @@ class Told:
         self.console.print(f"[dim]{passed_s:5.1f} s[/]  {result}")
 
 
-# -- the play ------------------------------------------------------------------------------------
+# -- the run -------------------------------------------------------------------------------------
 
 
-async def play(
+def play(
     chosen: Offer,
     options: Mapping[str, int],
     names: list[str],
@@ -132,43 +128,41 @@ async def play(
     told: Told,
 ) -> dict[str, Any]:
     victim, others = names[-1], names[:-1]
-    if (me := asyncio.current_task()) is not None:
-        # So that the members are ended too.
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, me.cancel)
-    async with Troupe(chosen, options, names, trace, stable) as troupe:
-        way = "multicast on loopback" if troupe.multicast else "a list of peers on loopback"
+    with DemoCluster(chosen, options, names, trace, stable) as cluster:
+        way = "multicast on loopback" if cluster.multicast else "a list of peers on loopback"
         with told.step(f"{len(names)} processes start") as becomes:
             for name in names:
-                await troupe.enter(name)
-            await troupe.until(lambda: _together(troupe, names), SETTLE_S, "all in one view")
+                cluster.start(name)
+            cluster.until(lambda: cluster.all_see(names), SETTLE_S, "all in one view")
             becomes(f"{len(names)} processes see each other, by {way}: {' '.join(names)}")
         with told.step("all talk") as becomes:
-            count = await talk(troupe, seconds / 3)
-            becomes(f"all talk: {count:,} messages said")
-        await troupe.players[victim].kill()
-        lost = troupe.players.pop(victim)
+            count, _ = talk(cluster, seconds / 3)
+            becomes(f"all talk: {count:,} messages sent")
+        lost = cluster.members.pop(victim)
+        lost.process.kill()
         with told.step(f"[red]{victim} is killed[/] (SIGKILL), the others talk on") as becomes:
-            talking = asyncio.create_task(talk(troupe, seconds / 3))
-            took = await troupe.until(
-                lambda: troupe.all_see(others), SETTLE_S, f"a view without {victim}"
-            )
-            count += await talking
+            more, took = talk(cluster, seconds / 3, lambda: cluster.all_see(others))
+            if took is None:
+                left_s = SETTLE_S - seconds / 3
+                excluded = f"a view without {victim}"
+                took = seconds / 3 + cluster.until(
+                    lambda: cluster.all_see(others), left_s, excluded
+                )
+            count += more
             becomes(
                 f"[red]{victim} is killed[/] (SIGKILL): out of everyone's view after {took:.1f} s,"
                 " the others talk on"
             )
         with told.step(f"[green]{victim} comes back[/]") as becomes:
-            await troupe.enter(victim)
-            took = await troupe.until(
-                lambda: _together(troupe, names), SETTLE_S, f"{victim} back in"
-            )
-            count += await talk(troupe, seconds / 3)
+            cluster.start(victim)
+            took = cluster.until(lambda: cluster.all_see(names), SETTLE_S, f"{victim} back in")
+            count += talk(cluster, seconds / 3)[0]
             becomes(f"[green]{victim} comes back[/] as a new incarnation within {took:.1f} s")
         with told.step("all fall quiet and leave") as becomes:
-            await settle(troupe)
-            same = compare(troupe, others)
-            await leave(troupe)
-            heard = sum(len(each.heard) for each in (lost, *troupe.players.values()))
+            settle(cluster)
+            same = compare(cluster, others)
+            leave(cluster)
+            heard = sum(len(each.delivered) for each in (lost, *cluster.members.values()))
             becomes(
                 f"all fall quiet and leave: {heard:,} deliveries;"
                 f" {', '.join(others)} heard the same {same:,} messages"
@@ -176,64 +170,64 @@ async def play(
     return {"members": names, "killed": victim, "said": count, "heard": heard, "same": same}
 
 
-def _together(troupe: Troupe, names: list[str]) -> bool:
-    troupe.check()
-    return troupe.all_see(names)
-
-
-async def talk(troupe: Troupe, seconds: float) -> int:
-    """Everyone present says something, again and again."""
-    loop = asyncio.get_running_loop()
-    end, count = loop.time() + seconds, 0
-    while loop.time() < end:
-        for player in troupe.present():
-            start = player.said_count
-            await player.say([f"{player.name} says {start + n + 1}" for n in range(LINES_A_ROUND)])
+def talk(
+    cluster: DemoCluster, seconds: float, seen: Callable[[], bool] | None = None
+) -> tuple[int, float | None]:
+    """All members send, for so long; how many messages, and when `seen()` became true."""
+    began_s, count, took_s = time.monotonic(), 0, None
+    while (passed_s := time.monotonic() - began_s) < seconds:
+        for name, member in cluster.members.items():
+            start = member.sent_count
+            member.send([f"{name} says {start + n + 1}" for n in range(LINES_A_ROUND)])
             count += LINES_A_ROUND
-        troupe.check()
-        await asyncio.sleep(ROUND_S)
-    return count
+        cluster.check()
+        if seen is None or took_s is not None:
+            time.sleep(ROUND_S)
+        elif wait_for(seen, ROUND_S):
+            took_s = time.monotonic() - began_s
+            time.sleep(max(0.0, passed_s + ROUND_S - took_s))
+    return count, took_s
 
 
-async def settle(troupe: Troupe) -> None:
-    """Until nobody has heard anything new for a while."""
-    loop = asyncio.get_running_loop()
-    end, before, since = loop.time() + SETTLE_S, -1, loop.time()
-    while loop.time() - since < QUIET_S:
-        troupe.check()
-        heard = sum(len(player.heard) for player in troupe.players.values())
-        if heard != before:
-            before, since = heard, loop.time()
-        if loop.time() > end:
-            raise Trouble(f"the members are not quiet {SETTLE_S:g} s after the last line")
-        await asyncio.sleep(0.05)
+def settle(cluster: DemoCluster) -> None:
+    """Until nobody has delivered anything new for a while."""
+    end_s = time.monotonic() + SETTLE_S
+
+    def delivered() -> int:
+        cluster.check()
+        return sum(len(member.delivered) for member in cluster.members.values())
+
+    def more() -> bool:
+        return delivered() > count
+
+    count = delivered()
+    while wait_for(more, QUIET_S):
+        count = delivered()
+        if time.monotonic() > end_s:
+            raise RunFailed(f"the members are not quiet {SETTLE_S:g} s after the last line")
 
 
-def compare(troupe: Troupe, names: list[str]) -> int:
-    """How many messages each of these heard: all were there from the first to the last."""
-    heard = [Counter(troupe.players[name].heard) for name in names]
+def compare(cluster: DemoCluster, names: list[str]) -> int:
+    """How many messages each of these delivered: all were there from the first to the last."""
+    heard = [Counter(cluster.members[name].delivered) for name in names]
     if any(each != heard[0] for each in heard):
         counts = ", ".join(
             f"{name} {each.total()}" for name, each in zip(names, heard, strict=True)
         )
-        raise Trouble(f"those that stayed did not hear the same: {counts} messages")
+        raise RunFailed(f"the members that stayed delivered different messages: {counts}")
     return heard[0].total()
 
 
-async def leave(troupe: Troupe) -> None:
-    """One after another, so that each hands over what it has to those that stay. Those that came
-    first go last: where a process has a role beforehand, the others may depend on it."""
-    for player in sorted(troupe.players.values(), key=lambda each: each.name, reverse=True):
-        player.finish()
-        try:
-            code = await player.ended()
-        except TimeoutError:
-            raise Trouble(f"member {player.name} does not end") from None
-        if code:
-            raise Trouble(f"member {player.name} left with {player.why}")
+def leave(cluster: DemoCluster) -> None:
+    """One after another, so that each hands over to those that stay. The first to come are the last
+    to go: where a process has a role from the start, the others may depend on it."""
+    for _, member in sorted(cluster.members.items(), reverse=True):
+        member.process.close_input()
+        if member.process.wait(END_S):
+            raise member.process.failure()
 
 
-# -- what is left of it --------------------------------------------------------------------------
+# -- afterwards ----------------------------------------------------------------------------------
 
 
 def verify(trace_dir: Path, told: Told) -> tuple[dict[str, Any], bool]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from unisono.core import Offer
 from unisono.errors import Misuse
 from unisono.protocols.mtp import OFFER as MTP
@@ -22,3 +24,10 @@ def offer(name: str) -> Offer:
     if found is None:
         raise Misuse(f"no protocol {name!r}; there is: {', '.join(_CATALOGUE)}")
     return found
+
+
+def check_options(chosen: Offer, options: Mapping[str, int]) -> None:
+    """`Misuse` if the protocol does not take one of these."""
+    for name in sorted(options.keys() - chosen.options.keys()):
+        known = ", ".join(sorted(chosen.options)) or "none"
+        raise Misuse(f"{chosen.name} has no option {name!r}; it has: {known}")

@@ -9,7 +9,7 @@ from unisono.core import Offer, Process
 from unisono.model import Service
 from unisono.protocols.mtp.core import Mtp
 from unisono.protocols.mtp.figure import FIGURE
-from unisono.protocols.mtp.parameters import DEFAULTS
+from unisono.protocols.mtp.parameters import DEFAULTS, PRESETS
 from unisono.protocols.mtp.words import label
 
 
@@ -72,6 +72,7 @@ OFFER: Final = Offer(
         "progress",
     ),
     options=DEFAULTS,
+    presets=PRESETS,
     on_split="those with the master go on",
     appoint=appoint,
     advice=advice,

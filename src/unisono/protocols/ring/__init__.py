@@ -9,7 +9,7 @@ from unisono.core import Offer, Process
 from unisono.model import Service
 from unisono.protocols.ring.core import GO_ON, Site
 from unisono.protocols.ring.figures import COORDINATOR, RECEIVE, REFORMATION, SEND
-from unisono.protocols.ring.parameters import DEFAULTS
+from unisono.protocols.ring.parameters import DEFAULTS, PRESETS
 from unisono.protocols.ring.words import label
 
 
@@ -72,6 +72,7 @@ OFFER: Final = Offer(
         "progress",
     ),
     options=DEFAULTS,
+    presets=PRESETS,
     on_split="the majority goes on, the rest block and merge back",
     requests=(GO_ON,),
     label=label,

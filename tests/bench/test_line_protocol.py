@@ -1,43 +1,43 @@
-"""The lines that members are ordered by, and the messages they say."""
+"""The lines that command members, and the messages they send."""
 
 from __future__ import annotations
 
 import pytest
 
-from unisono.bench.orders import (
+from unisono.bench.line_protocol import (
     DATA,
     END,
     SAMPLES_MAX,
-    Order,
+    Command,
     head,
-    parsed,
+    parse,
     payload,
     stamp_ns,
     stride,
 )
 
-POUR = Order("pour", 7, 123_456_789_012, 0.3, 64, True, 2)
-PROBE = Order("probe", 8, 5, 2.0, 1 << 20, False, 1, 50_000.0)
+LOADING = Command("load", 7, 123_456_789_012, 0.3, 64, True, 2)
+PROBING = Command("probe", 8, 5, 2.0, 1 << 20, False, 1, 50_000.0)
 
 
-@pytest.mark.parametrize("order", [POUR, PROBE], ids=lambda order: order.what)
-def test_an_order_is_read_as_it_was_written(order: Order) -> None:
-    assert parsed(order.line()) == order
-    assert parsed(order.line(speaks=not order.speaks)).speaks is not order.speaks
+@pytest.mark.parametrize("command", [LOADING, PROBING], ids=lambda command: command.what)
+def test_a_command_is_read_as_it_was_written(command: Command) -> None:
+    assert parse(command.line()) == command
+    assert parse(command.line(sends=not command.sends)).sends is not command.sends
 
 
 def test_the_words_of_an_order() -> None:
-    assert POUR.line() == "pour 7 123456789012 0.3 64 1 2"
-    assert PROBE.line() == "probe 8 5 2 1048576 50000 0 1"
-    assert POUR.end_ns == 123_456_789_012 + 300_000_000
+    assert LOADING.line() == "load 7 123456789012 0.3 64 1 2"
+    assert PROBING.line() == "probe 8 5 2 1048576 50000 0 1"
+    assert LOADING.end_ns == 123_456_789_012 + 300_000_000
 
 
 @pytest.mark.parametrize(
-    "line", ["", "pour", "pour 1 2 3", "probe 1 2 3 4 5 6", "pour a b c d e f"]
+    "line", ["", "load", "load 1 2 3", "probe 1 2 3 4 5 6", "load a b c d e f"]
 )
 def test_what_is_no_order_is_refused(line: str) -> None:
     with pytest.raises(ValueError):
-        parsed(line)
+        parse(line)
 
 
 def test_a_message_tells_its_kind_its_round_and_when_it_was_said() -> None:

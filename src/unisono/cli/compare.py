@@ -1,4 +1,4 @@
-"""`unisono bench all`: what is asked for becomes a plan, and what is found a table and a page."""
+"""`unisono bench all`: options become a plan, measurements a table, JSON and a page."""
 
 from __future__ import annotations
 
@@ -6,30 +6,26 @@ import json
 import os
 import platform
 import re
-import signal
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from rich.table import Table
 
 from unisono.bench.checkout import extras
-from unisono.bench.measure import ALL, Plan, Run
-from unisono.bench.measure import as_json as found_as_json
-from unisono.bench.orders import SIZE_MIN
-from unisono.bench.ours import PREFIX, VIAS, Ours
-from unisono.bench.results import PERCENTILES, Key, figure
-from unisono.bench.stage import check
+from unisono.bench.hosts import check
+from unisono.bench.line_protocol import SIZE_MIN
+from unisono.bench.measure import ALL, BenchPlan, BenchRun
+from unisono.bench.own import PREFIX, VIAS, UnisonoSystem, ordered_protocols
+from unisono.bench.results import PERCENTILES, RowKey, figure
 from unisono.bench.system import System
-from unisono.cli import OK, STOPPED, TERMINATED, refuse
+from unisono.cli import OK, STOPPED, refuse, terminable
 from unisono.cli.show import err, out, print_json, status
 from unisono.cli.words import options_of, whole
 from unisono.errors import Misuse
 from unisono.model import level_named
 
-PROTOCOLS: Final = ("ring", "mtp")
 MEMBERS_MIN, MEMBERS_MAX = 2, 64
 SIZE_MAX: Final = 16 << 20
 SIZE = re.compile(r"(\d{1,9})([kKmM]?)")
@@ -38,11 +34,8 @@ WIDTH: Final = 120
 RESULTS, PAGE = "results.json", "bench.html"
 
 
-class _Terminated(BaseException):
-    """SIGTERM, as something that unwinds: members and namespaces are to be ended."""
-
-
-def beside(given: Mapping[str, Any], as_json: bool) -> int:
+def compare(given: Mapping[str, Any], as_json: bool) -> int:
+    """Run the plan of these options; show, print or write what was measured."""
     plan = plan_of(given)
     systems = systems_of(given)
     check(plan.net)
@@ -50,45 +43,30 @@ def beside(given: Mapping[str, Any], as_json: bool) -> int:
     directory = _directory(given.get("out"))
     console = err()
     about = about_here(plan)
-    with status("the members start …") as moving, _terminable():
+    with status("the members start …") as moving, terminable():
 
-        def tell(words: str) -> None:
+        def progress(text: str) -> None:
             if moving is not None:
-                moving.update(f"{words} …")
+                moving.update(f"{text} …")
 
-        def warn(words: str) -> None:
-            console.print(f"unisono: {words}", markup=False)
+        def warn(text: str) -> None:
+            console.print(f"unisono: {text}", markup=False)
 
-        try:
-            found = Run(plan, systems, tell, warn).run()
-        except _Terminated:
-            return TERMINATED
-    told = found_as_json(found, about)
-    if not told["results"]:
+        found = BenchRun(plan, systems, progress, warn).run()
+    results = found.as_json(about)
+    if not results["results"]:
         why = found.troubles or [*found.skipped.values()] or ["nothing was asked for"]
         return refuse(f"nothing was measured: {why[0]}", STOPPED)
     if directory is not None and render is not None:
-        (directory / RESULTS).write_text(json.dumps(told, indent=1) + "\n")
-        (directory / PAGE).write_text(render(told))
+        (directory / RESULTS).write_text(json.dumps(results, indent=1) + "\n")
+        (directory / PAGE).write_text(render(results))
     if as_json:
-        print_json(told)
+        print_json(results)
         return OK
-    _show(told)
+    show(results)
     if directory is not None:
         out().print(f"written: {directory / RESULTS}, {directory / PAGE}", markup=False)
     return OK
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    def terminated(*_: object) -> NoReturn:
-        raise _Terminated
-
-    before = signal.signal(signal.SIGTERM, terminated)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _directory(directory: Path | None) -> Path | None:
@@ -101,11 +79,11 @@ def _directory(directory: Path | None) -> Path | None:
     return directory
 
 
-# -- what is asked for ---------------------------------------------------------------------------
+# -- options -------------------------------------------------------------------------------------
 
 
-def plan_of(given: Mapping[str, Any]) -> Plan:
-    """What was written, checked; what was not keeps the plan's default."""
+def plan_of(given: Mapping[str, Any]) -> BenchPlan:
+    """The options given, checked; the others keep the plan's defaults."""
     asked: dict[str, Any] = {}
     if "members" in given:
         asked["members"] = tuple(map(_members, _each(given["members"])))
@@ -123,15 +101,17 @@ def plan_of(given: Mapping[str, Any]) -> Plan:
         if name in given:
             asked[name] = given[name]
     if "state_octets" in asked and not asked.get("recovery"):
-        raise Misuse("--state-octets is what a new member is given: it goes with --recovery")
-    plan = Plan(**asked)
+        raise Misuse(
+            "--state-octets goes with --recovery: it is the state that a new member is given"
+        )
+    plan = BenchPlan(**asked)
     if min(plan.senders, default=ALL) > max(plan.members):
         raise Misuse(f"--senders {min(plan.senders)}: the group has {max(plan.members)} members")
     return plan
 
 
 def _each(texts: Sequence[str]) -> list[str]:
-    """Values with commas, or the option again and again; each once."""
+    """Values separated by commas, or the option repeated; duplicates dropped."""
     return list(dict.fromkeys(word.strip() for text in texts for word in text.split(",")))
 
 
@@ -145,11 +125,11 @@ def _members(text: str) -> int:
 def _size(text: str) -> int:
     found = SIZE.fullmatch(text)
     if not found:
-        raise Misuse(f"--size {text!r}: write octets, as 64, 1000, 64k or 1M")
-    octets = int(found[1]) * UNITS[found[2].lower()]
-    if not SIZE_MIN <= octets <= SIZE_MAX:
-        raise Misuse(f"--size {text}: from {SIZE_MIN} octets to {SIZE_MAX >> 20}M")
-    return octets
+        raise Misuse(f"--size {text!r}: write bytes, as 64, 1000, 64k or 1M")
+    size = int(found[1]) * UNITS[found[2].lower()]
+    if not SIZE_MIN <= size <= SIZE_MAX:
+        raise Misuse(f"--size {text}: from {SIZE_MIN} bytes to {SIZE_MAX >> 20}M")
+    return size
 
 
 def _senders(text: str) -> int:
@@ -174,10 +154,11 @@ def _via(text: str) -> str:
 
 
 def systems_of(given: Mapping[str, Any]) -> list[System]:
-    """Ours first, then the peers in the order asked for."""
+    """Our protocols first, then the peers in the order given."""
     options = options_of(given.get("option", ()))
     ours: list[System] = [
-        Ours(protocol, options) for protocol in _each(given.get("protocol", PROTOCOLS))
+        UnisonoSystem(protocol, options)
+        for protocol in _each(given.get("protocol", ordered_protocols()))
     ]
     asked = _each(given.get("peer", ()))
     known = extras("--peer").peers() if asked else {}
@@ -188,7 +169,7 @@ def systems_of(given: Mapping[str, Any]) -> list[System]:
     return ours + [known[name] for name in asked]
 
 
-def about_here(plan: Plan) -> dict[str, Any]:
+def about_here(plan: BenchPlan) -> dict[str, Any]:
     """What the figures depend on."""
     from datetime import UTC, datetime
 
@@ -205,30 +186,30 @@ def about_here(plan: Plan) -> dict[str, Any]:
     }
 
 
-# -- what is found -------------------------------------------------------------------------------
+# -- results -------------------------------------------------------------------------------------
 
 
-def _show(told: Mapping[str, Any]) -> None:
-    screen, about = out(), told["about"]
+def show(results: Mapping[str, Any]) -> None:
+    screen, about = out(), results["about"]
     rounds = "one round" if about["rounds"] == 1 else f"medians of {about['rounds']} rounds"
     screen.print(
         f"[bold]bench[/]  {about['net']}, {rounds}, {about['seconds']:g} s each. A message counts"
         " when every member has it; delays in µs, of a lone message and at half of the peak; CPU in"
         " µs a message, all processes; memory in MB, the largest"
     )
-    # As wide as it is: cells that are broken into lines cannot be read at all.
+    # At its full width: wrapped cells cannot be read.
     screen.width = max(screen.width, WIDTH)
-    screen.print(_table(told["results"]))
-    for line in _ratios(told["results"]):
+    screen.print(_table(results["results"]))
+    for line in _ratios(results["results"]):
         screen.print(line, markup=False)
-    for each in told["recovery"]:
-        words = f"{_label(each)}: a killed member costs {each['recovery_ms']['median']:,.0f} ms"
+    for each in results["recovery"]:
+        line = f"{_label(each)}: a killed member costs {each['recovery_ms']['median']:,.0f} ms"
         if "join_ms" in each:
-            words += (
-                f", one that joins with {each['state_octets']:,} octets of state"
+            line += (
+                f", one that joins with {each['state_octets']:,} bytes of state"
                 f" {each['join_ms']['median']:,.0f} ms"
             )
-        screen.print(words, markup=False)
+        screen.print(line, markup=False)
     if about["load_before"] > about["cores"] / 2:
         screen.print(f"[yellow]the machine was busy before: load {about['load_before']}[/]")
 
@@ -258,7 +239,7 @@ def _load(row: Mapping[str, Any]) -> str:
 
 
 def _label(row: Mapping[str, Any]) -> str:
-    return Key(row["system"], row["service"], row["via"], 0, 0, 0).label
+    return RowKey(row["system"], row["service"], row["via"], 0, 0, 0).label
 
 
 def _delays(delays: Mapping[str, float] | None) -> list[str]:
@@ -266,12 +247,12 @@ def _delays(delays: Mapping[str, float] | None) -> list[str]:
 
 
 def _ratios(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Ours as a multiple of each peer, a line a load."""
+    """Our throughput as a multiple of each peer's, a line a workload."""
     for row in rows:
         if row["system"].startswith(PREFIX):
             peers = {
                 name: ratio for name, ratio in row["against"].items() if not name.startswith(PREFIX)
             }
             if peers:
-                told = ", ".join(f"{figure(ratio)} × {name}" for name, ratio in peers.items())
-                yield f"{_label(row)}, {_load(row)}: {told}"
+                ratios = ", ".join(f"{figure(ratio)} × {name}" for name, ratio in peers.items())
+                yield f"{_label(row)}, {_load(row)}: {ratios}"

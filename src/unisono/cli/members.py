@@ -1,0 +1,125 @@
+"""The members of the demo: real processes, each a `unisono cat` with its pipes in our hands."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from unisono.bench.hosts import LOCALHOST, free_ports, has_multicast
+from unisono.core import Offer
+from unisono.processes import Process, Processes, RunFailed, wait_for
+
+
+class DemoMember:
+    """One process: what it was given to send, and what it delivered."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        self.sent_count = 0
+        self._view: tuple[str, ...] = ()
+        self._delivered: list[tuple[str, int, str]] = []
+        self._read_count = 0
+
+    def send(self, lines: Sequence[str]) -> None:
+        self.process.write(*lines)
+        self.sent_count += len(lines)
+
+    @property
+    def view(self) -> tuple[str, ...]:
+        self._read()
+        return self._view
+
+    @property
+    def delivered(self) -> list[tuple[str, int, str]]:
+        """Sender, number and text, in the order of delivery."""
+        self._read()
+        return self._delivered
+
+    def _read(self) -> None:
+        objects = self.process.objects
+        for each in objects[self._read_count :]:
+            self._read_count += 1
+            if each["kind"] == "message":
+                self._delivered.append((each["sender"], each["number"], each["text"]))
+            elif each["kind"] == "view":
+                self._view = tuple(each["members"])
+
+
+class DemoCluster:
+    """All of them. Leaving the `with` ends every process, whatever happened."""
+
+    def __init__(
+        self,
+        offer: Offer,
+        options: Mapping[str, int],
+        names: Sequence[str],
+        trace: Path,
+        stable: bool = False,
+    ) -> None:
+        self._protocol = offer.name
+        self._roles = {
+            name: offer.appoint(at, len(names), options) for at, name in enumerate(names)
+        }
+        """The options of each, the same in every incarnation."""
+        self._names = names
+        self._trace = trace
+        self._stable = trace.parent / "stable" if stable else None
+        self.members: dict[str, DemoMember] = {}
+        self.multicast = has_multicast()
+        """Without it the members are given a list of peers."""
+        self._ports = free_ports(1 if self.multicast else len(names))
+        self._processes = Processes()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self._processes:
+            process.kill()
+
+    def start(self, name: str) -> None:
+        """Start a member: a new one, or a new incarnation of one that was killed."""
+        command = (sys.executable, *self.arguments(name))
+        self.members[name] = DemoMember(self._processes.start(f"member {name}", command))
+
+    def arguments(self, name: str) -> list[str]:
+        """How a member of this name is started, in every incarnation."""
+        arguments = ["-m", "unisono", "cat", "demo", "--name", name, "--json"]
+        arguments += ["--protocol", self._protocol, "--trace", str(self._trace), "--linger", "0"]
+        arguments += ["--settle", "0"]  # The demo waits for the views itself.
+        if self._stable is not None:
+            arguments += ["--stable", str(self._stable / name)]
+        for option, value in self._roles[name].items():
+            arguments += ["--option", f"{option}={value}"]
+        return arguments + self._address(name)
+
+    def _address(self, name: str) -> list[str]:
+        if self.multicast:
+            return ["--port", str(self._ports[0])]
+        peers = [f"{LOCALHOST}:{port}" for port in self._ports]
+        return ["--peers", ",".join(peers), "--bind", peers[self._names.index(name)]]
+
+    def until(self, done: Callable[[], bool], within_s: float, what: str) -> float:
+        """Wait for it while all members live; how long it took."""
+        began_s = time.monotonic()
+
+        def alive_and_done() -> bool:
+            self.check()
+            return done()
+
+        if not wait_for(alive_and_done, within_s):
+            raise RunFailed(f"{what}: not within {within_s:g} s")
+        return time.monotonic() - began_s
+
+    def check(self) -> None:
+        """`RunFailed` if a member has ended."""
+        for member in self.members.values():
+            if not member.process.is_alive:
+                raise member.process.failure()
+
+    def all_see(self, names: Sequence[str]) -> bool:
+        wanted = sorted(names)
+        return all(sorted(self.members[name].view) == wanted for name in wanted)
