@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from unisono.protocols.mtp.core import Mtp
 from unisono.protocols.rmcast.roster import Roster
 from unisono.sim import Outcome, run
 from unisono.sim.campaign import plans_of
@@ -36,6 +37,10 @@ def test_a_packet_read_once_is_the_packet_that_each_would_read(
 
 def test_a_member_at_rest_misses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert_same("rmcast", lambda: monkeypatch.setattr(Roster, "rest", lambda roster: None))
+
+
+def test_an_idle_member_misses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert_same("mtp", lambda: monkeypatch.setattr(Mtp, "_is_idle", lambda core: False))
 
 
 def test_a_datagram_is_read_once_and_other_bytes_each_time() -> None:

@@ -358,7 +358,7 @@ class Chair:
         core, machine = self._core, self.machine
         pace, wished = core.pace, core.parameters
         worst = max((w.pressure for w in self.watched.values()), default=Pressure.CALM)
-        worst = max(worst, core.pressure())
+        worst = max(worst, core.inlet.pressure(core.congested))
         for watched in self.watched.values():
             watched.pressure = Pressure.CALM
         if worst is Pressure.LOSING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from random import Random
-from typing import Final
 
 from unisono.core import (
     Arm,
@@ -34,22 +33,20 @@ from unisono.protocols.mtp.hearing import Hearing
 from unisono.protocols.mtp.mending import Mending
 from unisono.protocols.mtp.packets import (
     ALIKE_OCTETS,
+    FROM_OUTSIDE,
     KINDS,
+    OF_COUNCIL,
     PROTOCOL,
-    Ack,
     Confirm,
     Empty,
     Header,
-    JoinRequest,
     Kind,
     LeaveRequest,
+    OfCouncil,
     Packet,
     Pressure,
     Propose,
-    Refuse,
     Report,
-    Seat,
-    Stand,
     StateAsk,
     Support,
     TokenRequest,
@@ -61,17 +58,8 @@ from unisono.protocols.mtp.packets import (
 from unisono.protocols.mtp.parameters import Parameters, alike
 from unisono.protocols.mtp.reading import heard
 from unisono.protocols.mtp.speech import Speech
-from unisono.protocols.mtp.transport import (
-    AHEAD_COUNT_MAX,
-    Inlet,
-    Outlet,
-    Pace,
-)
+from unisono.protocols.mtp.transport import AHEAD_COUNT_MAX, Inlet, Outlet, Pace
 from unisono.protocols.mtp.web import Web
-
-LOSING: Final = 8
-"""A consumer that misses more than one packet of so many wants them slower. Fewer are repaired:
-where packets are lost by chance, to slow down would not help."""
 
 
 class Mtp:
@@ -206,12 +194,12 @@ class Mtp:
 
     def _is_right(self, packet: Packet, out: list[Effect]) -> bool:
         """Whether its life and its sender are."""
-        if isinstance(packet, JoinRequest | Refuse | Seat):
+        if isinstance(packet, FROM_OUTSIDE):
             return True
         if packet.header.sender == self.key:
             self.door.drop("own", count_of(packet))
             return False
-        if isinstance(packet, Propose | Ack | Stand | Support):
+        if isinstance(packet, OF_COUNCIL):
             return self._is_right_in_council(packet, self.incoming_life)
         inside = self.machine.state in INSIDE
         if self.incoming_life != self.door.life or not inside:
@@ -226,7 +214,7 @@ class Mtp:
             self._hear_member(packet, out)
         return True
 
-    def _is_right_in_council(self, packet: Propose | Ack | Stand | Support, life: int) -> bool:
+    def _is_right_in_council(self, packet: OfCouncil, life: int) -> bool:
         if not self.council.rank or (self.council.seated and life != self.council.web):
             self.door.drop("life")
             return False
@@ -244,16 +232,18 @@ class Mtp:
         if header.base > self.consumer.next_out + AHEAD_COUNT_MAX:
             self.door.drop("window")
             return
-        if self.consumer.learn(header.base, header.last):
-            self.news = True
-            self._headers.clear()
-        self.know(max(header.next, header.base))
+        base = header.base
+        if base > self.consumer.next_out or base > self.consumer.next_in:
+            if self.consumer.learn(base, header.last):
+                self.news = True
+                self._headers.clear()
+        self.know(max(header.next, base))
         if header.sender == self.master_key:
             self._master_us = self.council.heard_us = self.listened_us
             self.adopt_pace(header)
 
     def _hear_member(self, packet: Packet, out: list[Effect]) -> None:
-        assert not isinstance(packet, JoinRequest | Refuse | Seat)
+        assert not isinstance(packet, FROM_OUTSIDE)
         sender = packet.header.sender
         if sender in self.web.members:
             self.chair.hear(sender, packet.header.taken)
@@ -284,6 +274,27 @@ class Mtp:
 
     def _conclude(self, event: Event, out: list[Effect]) -> None:
         """Once a burst: decide, deliver, ask, send."""
+        if self._is_idle():
+            self.news = False
+        else:
+            self._work(event, out)
+        if self.machine.state in INSIDE and (self.outlet.busy() or not self._beating):
+            if self._busy():
+                self._beating = True
+                out.append(Arm(Timer.HEARTBEAT, self.outlet.wait_us(self.now_us)))
+
+    def _is_idle(self) -> bool:
+        """A consumer that has all there is and a producer with nothing to say: nothing follows."""
+        next_out = self.consumer.next_out
+        return (
+            self.known_next <= next_out < self._reported + max(1, self.consumer.t // 2)
+            and self.machine.state is MEMBER
+            and self.verdict is None
+            and not (self.council.leads or self.hearing.more)
+            and not (self.speech.unsaid() or self.outlet.busy() or self.council.owes())
+        )
+
+    def _work(self, event: Event, out: list[Effect]) -> None:
         self.hearing.more = False
         for _ in range(64):
             before = self._progress()
@@ -306,10 +317,6 @@ class Mtp:
         if self.hearing.more:
             out.append(Arm(Timer.MORE, 0))
         self.machine.settle(event, out)
-        if self.machine.state in INSIDE and (self.outlet.busy() or not self._beating):
-            if self._busy():
-                self._beating = True
-                out.append(Arm(Timer.HEARTBEAT, self.outlet.wait_us(self.now_us)))
 
     def _progress(self) -> tuple[int, int, int, int]:
         """While this changes, something more may follow."""
@@ -376,13 +383,6 @@ class Mtp:
         if self.machine.state is LEAVING and self.quiet % 4 == 1:
             self.entrance.insist(out)
 
-    def pressure(self) -> Pressure:
-        """[MTP 4] What this consumer wants of the parameters, since it was last asked."""
-        lost, taken = self.inlet.forget_losses()
-        if self.congested:
-            return Pressure.FULL
-        return Pressure.LOSING if lost * LOSING > taken + lost else Pressure.CALM
-
     def _report_early(self, out: list[Effect]) -> None:
         """Who has taken much says so before the next beat: the master may be waiting for it."""
         taken = self.hearing.taken()
@@ -417,7 +417,7 @@ class Mtp:
             self.chair.advertise(out)
             self.entrance.tidy()
         else:
-            self._report(out, self.pressure())
+            self._report(out, self.inlet.pressure(self.congested))
             self._look_for_master()
         if self.council.count > 1 and (self.council.has_ended() or self.council.is_forgotten()):
             self.entrance.web_ended()

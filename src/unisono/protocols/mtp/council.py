@@ -345,6 +345,10 @@ class Council:
         if source is not None:
             self._answer(self.version, source, out)
 
+    def owes(self) -> bool:
+        """Something was proposed that we do not hold yet."""
+        return bool(self._waiting)
+
     def owed_value(self) -> bytes:
         """A value that we cannot hold before we have the data it accepts."""
         return self._waiting[-1].value if self._waiting else b""

@@ -5,11 +5,11 @@ Figures 1 to 3 of the paper are in `agreement.py`; they have no states but their
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from enum import auto
 from typing import TYPE_CHECKING, Final
 
 from unisono.core import Captured, Cause, Congested, Effect, Join, Leave, Multicast, Restart
-from unisono.fsa import Arrow, Figure, always, impossible, stay
+from unisono.fsa import Arrow, Figure, Named, always, impossible, stay
 from unisono.protocols.mtp.packets import (
     Ack,
     Confirm,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from unisono.protocols.mtp.core import Mtp
 
 
-class Life(Enum):
+class Life(Named):
     OUTSIDE = auto()
     """Not asked to join yet."""
     JOINING = auto()
@@ -50,7 +50,7 @@ class Life(Enum):
     DONE = auto()
 
 
-class Timer(Enum):
+class Timer(Named):
     JOIN = auto()
     """Ask again to be let in."""
     STATE = auto()

@@ -390,6 +390,7 @@ class Support(NamedTuple):
         return [half for life in self.lives for half in divmod(life, FORGOTTEN_MAX + 1)]
 
 
+OfCouncil = Propose | Ack | Stand | Support
 InWeb = (
     Data
     | Empty
@@ -409,6 +410,8 @@ InWeb = (
     | Support
 )
 Packet = InWeb | JoinRequest | Refuse | Seat
+FROM_OUTSIDE: Final = (JoinRequest, Refuse, Seat)
+OF_COUNCIL: Final = (Propose, Ack, Stand, Support)
 
 
 def count_of(packet: Packet) -> int:

@@ -15,7 +15,7 @@ from unisono.model import Address, Buffer, Burst, Bursts
 from unisono.parts.door import Door
 from unisono.parts.window import Window
 from unisono.protocols.mtp.batch import Content
-from unisono.protocols.mtp.packets import DATA_OCTETS, WHOLE, Data, Kind, Range
+from unisono.protocols.mtp.packets import DATA_OCTETS, WHOLE, Data, Kind, Pressure, Range
 from unisono.wire import ENVELOPE_OCTETS
 
 AHEAD_COUNT_MAX: Final = 65_536
@@ -30,6 +30,9 @@ REPAIRS_MAX: Final = 16_384
 AT_ONCE_MAX: Final = 1536
 """Packets in a heartbeat of a producer that has more tokens than one: more may not find room in a
 socket of 4 MiB. A window that is larger was chosen so."""
+LOSING: Final = 8
+"""A consumer that misses more than one packet of so many wants them slower. Fewer are repaired:
+where packets are lost by chance, to slow down would not help."""
 LARGE_OCTETS: Final = 2 << 20
 """A message that is larger is set apart,"""
 APART_PACKETS: Final = 1024
@@ -312,11 +315,13 @@ class Inlet:
             found = self.incoming[number] = Incoming(number)
         return found
 
-    def forget_losses(self) -> tuple[int, int]:
-        """How many packets were missed and how many came since this was last asked."""
+    def pressure(self, congested: bool) -> Pressure:
+        """[MTP 4] What this consumer wants of the parameters, since it was last asked."""
         lost, taken = self._lost, self._taken
         self._lost = self._taken = 0
-        return lost, taken
+        if congested:
+            return Pressure.FULL
+        return Pressure.LOSING if lost * LOSING > taken + lost else Pressure.CALM
 
     def take(self, data: Data, now_us: int) -> Incoming | None:
         """Take a packet, or a row of them; the message when it is whole by it."""

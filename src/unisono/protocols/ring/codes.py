@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum, auto
+from enum import IntEnum, auto
 from typing import Final
+
+from unisono.fsa import Named
 
 
 class Code(IntEnum):
@@ -77,12 +79,6 @@ NEVER_SENT: Final = frozenset(
     (Code.RB_DATA_RQU, Code.E_AWAITED, *range(Code.E_ACK, Code.E_SENDABLE + 1))
 )
 KINDS: Final = {code.value: code.name.lower() for code in Code if code not in NEVER_SENT}
-
-
-class Named(Enum):
-    """Timers and states, which are looked up all the time."""
-
-    __hash__ = object.__hash__  # An enumeration's own goes by its name, and is ten times as slow.
 
 
 class Timer(Named):

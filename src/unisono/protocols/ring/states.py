@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import auto
 
-from unisono.protocols.ring.codes import Named
+from unisono.fsa import Named
 
 
 class Send(Named):

@@ -3,7 +3,7 @@ is the diagram that its text describes, with the additions that it leaves room f
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from enum import auto
 from typing import TYPE_CHECKING, Final
 
 from unisono.core import (
@@ -16,7 +16,7 @@ from unisono.core import (
     Multicast,
     Restart,
 )
-from unisono.fsa import Arrow, Figure, always, impossible, stay
+from unisono.fsa import Arrow, Figure, Named, always, impossible, stay
 from unisono.protocols.rmcast.packets import (
     Announce,
     Beat,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from unisono.protocols.rmcast.core import Rmcast
 
 
-class Life(Enum):
+class Life(Named):
     OUTSIDE = auto()
     """Not asked to join yet."""
     SEEKING = auto()
@@ -46,7 +46,7 @@ class Life(Enum):
     DONE = auto()
 
 
-class Timer(Enum):
+class Timer(Named):
     SEEK = auto()
     """Ask again whether there is a group."""
     FOUND = auto()
