@@ -80,12 +80,18 @@ class Detector(Generic[Key]):
 
     def look(self, now_us: int) -> int:
         """We are here; for how long we were away, if we were."""
-        passed_us, self._now_us = max(0, now_us - self._now_us), max(now_us, self._now_us)
+        passed_us = now_us - self._now_us
+        if passed_us <= 0:
+            return 0
+        self._now_us = now_us
         if not self._watched:
             return 0
-        self.listened_us += min(passed_us, self._look_us)
         late_us = passed_us - self._look_us
-        if late_us > 0 and passed_us < MOST_TIMES * self.detect_us:
+        if late_us <= 0:
+            self.listened_us += passed_us
+            return 0
+        self.listened_us += self._look_us
+        if passed_us < MOST_TIMES * self.detect_us:
             # A longer absence is a stop, and tells nothing of how slow this machine is.
             self._late.note(late_us, self.listened_us)
         if passed_us <= ABSENT_TIMES * self._look_us:

@@ -310,6 +310,11 @@ class Chair:
 
     # -- time --------------------------------------------------------------------------------------
 
+    def is_idle(self) -> bool:
+        """Nobody wants anything of us, and all that was decided is shown."""
+        open_ = self.machine.holder or self._requests or self._visible or self.usher.is_due()
+        return self.ready and not open_ and self._proposed == self._how_far()
+
     def busy(self) -> bool:
         """Something is not settled, not committed, or not everywhere."""
         unsettled = self.machine.holder or self._visible or self._requests or self.usher.change

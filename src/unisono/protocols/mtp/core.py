@@ -240,7 +240,7 @@ class Mtp:
         self.know(max(header.next, base))
         if header.sender == self.master_key:
             self._master_us = self.council.heard_us = self.listened_us
-            self.adopt_pace(header)
+            self.pace.adopt(header)
 
     def _hear_member(self, packet: Packet, out: list[Effect]) -> None:
         assert not isinstance(packet, FROM_OUTSIDE)
@@ -262,13 +262,9 @@ class Mtp:
         if ballot >= self._master_ballot:
             if self.master != master:
                 self.speech.asked_us = -self.parameters.beat_us
-            self.master, self.master_key, self._master_ballot = master, key_of(master), ballot
+                self.master, self.master_key = master, key_of(master)
+            self._master_ballot = ballot
             self._master_us = self.listened_us
-
-    def adopt_pace(self, header: Header) -> None:
-        self.pace.heartbeat_us = max(500, header.heartbeat_us)
-        self.pace.window = max(1, header.window)
-        self.pace.retention = max(1, header.retention)
 
     # -- what follows from a burst ---------------------------------------------------------------
 
@@ -284,15 +280,15 @@ class Mtp:
                 out.append(Arm(Timer.HEARTBEAT, self.outlet.wait_us(self.now_us)))
 
     def _is_idle(self) -> bool:
-        """A consumer that has all there is and a producer with nothing to say: nothing follows."""
-        next_out = self.consumer.next_out
-        return (
-            self.known_next <= next_out < self._reported + max(1, self.consumer.t // 2)
-            and self.machine.state is MEMBER
-            and self.verdict is None
-            and not (self.council.leads or self.hearing.more)
-            and not (self.speech.unsaid() or self.outlet.busy() or self.council.owes())
-        )
+        """A consumer that has all there is, with nothing to say or decide: nothing follows."""
+        if self.known_next > self.consumer.next_out or self.machine.state is not MEMBER:
+            return False
+        if self.council.leads:
+            works = self.news or not self.chair.is_idle()
+        else:
+            works = self._must_report()
+        works = works or self.speech.unsaid() or self.outlet.busy() or self.council.owes()
+        return not works and not self.hearing.more and self.verdict is None
 
     def _work(self, event: Event, out: list[Effect]) -> None:
         self.hearing.more = False
@@ -385,9 +381,11 @@ class Mtp:
 
     def _report_early(self, out: list[Effect]) -> None:
         """Who has taken much says so before the next beat: the master may be waiting for it."""
-        taken = self.hearing.taken()
-        if not self.leads and taken >= self._reported + max(1, self.consumer.t // 2):
+        if not self.leads and self._must_report():
             self._report(out, Pressure.CALM)
+
+    def _must_report(self) -> bool:
+        return self.hearing.taken() >= self._reported + max(1, self.consumer.t // 2)
 
     def _report(self, out: list[Effect], pressure: Pressure) -> None:
         self._reported = self.hearing.taken()

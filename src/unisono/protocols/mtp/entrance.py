@@ -146,7 +146,7 @@ class Entrance:
         core.consumer = Consumer(packet.header.t, packet.first + 1)
         core.know(packet.header.next)
         core.follow(packet.master, packet.ballot)
-        core.adopt_pace(packet.header)
+        core.pace.adopt(packet.header)
         out.append(Checkpoint(core.door.life.to_bytes(WEB_OCTETS, "big")))
         self._gives_state = packet.gives_state
         self._what, self._taker = ROSTER, Taker(FLIGHT)

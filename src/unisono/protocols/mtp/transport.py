@@ -15,7 +15,7 @@ from unisono.model import Address, Buffer, Burst, Bursts
 from unisono.parts.door import Door
 from unisono.parts.window import Window
 from unisono.protocols.mtp.batch import Content
-from unisono.protocols.mtp.packets import DATA_OCTETS, WHOLE, Data, Kind, Pressure, Range
+from unisono.protocols.mtp.packets import DATA_OCTETS, WHOLE, Data, Header, Kind, Pressure, Range
 from unisono.wire import ENVELOPE_OCTETS
 
 AHEAD_COUNT_MAX: Final = 65_536
@@ -133,6 +133,12 @@ class Pace:
     heartbeat_us: int
     window: int
     retention: int
+
+    def adopt(self, header: Header) -> None:
+        """The master's."""
+        self.heartbeat_us = max(500, header.heartbeat_us)
+        self.window = max(1, header.window)
+        self.retention = max(1, header.retention)
 
 
 class Outlet:

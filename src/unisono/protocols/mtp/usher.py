@@ -131,10 +131,14 @@ class Usher:
             body = Expel(NO_HEADER, key, stateless).body(core.header_octets())
             out.append(Send((source,), [core.door.seal(Kind.EXPEL, body)]))
 
+    def is_due(self) -> bool:
+        """Somebody comes or goes."""
+        return bool(self.joiners or self.leavers or self.failing or self.ending)
+
     def begin_change(self) -> None:
         """[MTP 5.3] What came up since the last change becomes one message in the order."""
         core = self._core
-        if not (self.joiners or self.leavers or self.failing or self.ending):
+        if not self.is_due():
             return
         if self.change is not None or not core.chair.machine.may_grant():
             return
