@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unisono.client import Connection, LocalGroup, connect, join
+    from unisono.client import Connection, connect, join
     from unisono.config import Config
     from unisono.core import Answer, Cause
     from unisono.errors import (
@@ -40,7 +40,7 @@ __version__ = "0.1.0"
 # Where each public name lives. A name is imported when it is first asked for, so that importing
 # unisono costs nothing and pulls in nothing.
 _HOMES = {
-    "client": ("Connection", "LocalGroup", "connect", "join"),
+    "client": ("Connection", "connect", "join"),
     "config": ("Config",),
     "core": ("Answer", "Cause"),
     "errors": (
@@ -79,7 +79,6 @@ __all__ = [
     "Full",
     "Group",
     "Joining",
-    "LocalGroup",
     "Member",
     "Message",
     "Misuse",

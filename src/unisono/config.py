@@ -7,7 +7,7 @@ import os
 import re
 import socket
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -280,9 +280,18 @@ def check_options(config: Config, offer: Offer) -> Mapping[str, int]:
     return {**offer.options, **config.options, **goal}
 
 
-def check_shedding(config: Config, with_state: bool) -> None:
-    if config.slow == "shed" and (with_state or config.fed):
+def check_state(
+    config: Config,
+    snapshot: Callable[[], bytes] | None,
+    restore: Callable[[bytes], None] | None,
+) -> bool:
+    """Whether members hand over a state; those that do must be able to."""
+    if (snapshot is None) != (restore is None):
+        raise Misuse("snapshot= and restore= go together: every member may have to do either")
+    with_state = snapshot is not None or config.fed
+    if config.slow == "shed" and with_state:
         raise Misuse("slow='shed' loses messages, so there is no state to hand over: use 'block'")
+    return with_state
 
 
 def terms(config: Config) -> Mapping[str, str]:

@@ -340,7 +340,7 @@ def test_a_ring_that_is_lost_for_good_ends_the_daemon_with_the_reason() -> None:
     async def story(place: Path) -> None:
         async with daemons(place) as (one,):
             a = await joining(place, "a")
-            one.ring._abandon("the net is gone")
+            one.ring._incarnations.abandon("the net is gone")
             with pytest.raises(unisono.Stopped, match="the net is gone"):
                 await one.serve()
             assert await stopped(a) == "the daemon lost the ring: the net is gone"

@@ -226,7 +226,7 @@ def test_a_client_that_is_killed_while_it_is_awaited_makes_nobody_wait() -> None
             waiting = asyncio.create_task(awaited(joining(place, "late", at=1, **state)))
             await eventually(lambda: len(mute.members) == 2)
             assert not waiting.done()
-            mute._life.close()  # as if killed
+            mute._incarnations.session.close()  # as if killed
             group = await waiting
             assert [who.name for who in group.members] == ["late"]
             await group.leave()

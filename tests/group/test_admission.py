@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import unisono
+from tests.group.sessions import session_of
 from tests.net.ear import free_port
 from tests.waiting import LIMIT_S, told
 from unisono.group import Group
@@ -168,6 +169,6 @@ def test_a_join_that_is_cancelled_twice_ends_at_once() -> None:
         trying.cancel()
         with pytest.raises(asyncio.CancelledError):
             await trying
-        assert joined.stopped and joined._life is not None and joined._life.driver.finished
+        assert joined.stopped and session_of(joined).driver.finished
 
     told(story())

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import unisono
+from tests.group.sessions import session_of
 from tests.net.ear import free_port
 from tests.waiting import LIMIT_S, eventually, told
 from unisono.net import identity
@@ -41,9 +42,7 @@ def test_who_comes_back_a_day_earlier_is_told_and_comes_back_higher(
             b = await unisono.join("g", name="b", bind=at_b, **common)
             await eventually(lambda: len(a.members) == 2)
             first = b.me
-            assert b._life is not None
-            b._life.driver.close()  # killed: it says nothing more
-            b._life.close()
+            session_of(b).close()  # killed: it says nothing more
             now_ns = time.time_ns
             monkeypatch.setattr(time, "time_ns", lambda: now_ns() - DAY_NS)
             monkeypatch.setattr(identity, "_last_incarnation", 0)

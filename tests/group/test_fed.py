@@ -117,21 +117,22 @@ def test_who_asked_and_is_gone_is_told_no_more() -> None:
         async with joining(port, "a") as a, joining(port, "b") as b, reading(a, b) as (ra, _):
             await a.multicast_many([bytes(30_000) for _ in range(200)])
             await ra.upto(200)
-            assert b._fed is not None
+            assert b._replay is not None
+            recalls = b._replay.recalls
             said: list[bytes] = []
 
-            async def speak(payloads: Sequence[bytes], service: Any) -> int:
+            async def send(payloads: Sequence[bytes], service: Any) -> int:
                 said.extend(payloads)
                 await asyncio.sleep(0)
                 return 0
 
-            b._fed.recalls._speak = speak
+            recalls._send = send
             gone = a.me._replace(name="gone")
             for who in (gone, a.me):
-                b._fed.recalls.hear(Wanted(1, who, str(b.me), 1, 200))
+                recalls.hear(Wanted(1, who, str(b.me), 1, 200))
             # Who asks again has given up what it asked before.
-            b._fed.recalls.hear(Wanted(2, a.me, str(b.me), 199, 200))
-            while b._fed.recalls._answers:
+            recalls.hear(Wanted(2, a.me, str(b.me), 199, 200))
+            while recalls._answers:
                 await asyncio.sleep(0.01)
             assert 1 <= len(said) <= 3
 

@@ -13,6 +13,7 @@ import pytest
 
 import unisono
 from tests import waiting
+from tests.group.sessions import session_of
 from tests.net.ear import free_port
 from tests.net.flood import FLOOD, LINGERING
 from unisono.group import Group
@@ -108,7 +109,7 @@ def test_what_is_said_in_one_turn_leaves_together() -> None:
             await asyncio.gather(*(a.multicast(b"%03d" % n) for n in range(100)))
             assert await heard(b, 100) == [b"%03d" % n for n in range(100)]
             assert a.counters()["net.out.packets"] >= 100
-            if a._life and a._life.endpoint.segments:
+            if session_of(a).endpoint.segments:
                 assert a.counters()["net.out.calls"] - before < 30
 
     told(story)
@@ -258,13 +259,12 @@ def test_one_that_was_alone_and_silent_joins_again_without_being_told_to() -> No
     async def story(port: int) -> None:
         async with joining(port, "a", rejoin=False) as a:
             first = a.me
-            assert a._life is not None
-            a._life.driver.fail("another part of the group goes on")
+            session_of(a).driver.fail("another part of the group goes on")
             events = [await anext(a) for _ in range(3)]
             assert [type(event).__name__ for event in events] == ["View", "Rejoined", "View"]
             assert a.me.incarnation > first.incarnation
             await a.multicast(b"x")
-            a._life.driver.fail("once more")
+            session_of(a).driver.fail("once more")
             with pytest.raises(unisono.Stopped, match="once more"):
                 while True:
                     await anext(a)

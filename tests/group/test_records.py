@@ -13,7 +13,7 @@ from tests.net.ear import free_port
 from tests.net.flood import FLOOD, Flood
 from tests.waiting import told
 from unisono.core import Effect, Event, Join, Multicast, Persist, Restart, Setting
-from unisono.net.life import RECORDS_COUNT_MAX
+from unisono.group.records import RECORDS_COUNT_MAX
 
 pytestmark = pytest.mark.real
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import unisono
 from tests import waiting
+from tests.group.sessions import session_of
 from tests.net.ear import free_port
 from unisono.core import Cause
 from unisono.group import Group
@@ -83,7 +84,7 @@ def ended(returning: Returning, cause: Cause = Cause.EXCLUDED, now_s: float = 1.
 
 
 def test_the_way_back_tells_the_reason_what_was_missed_and_what_was_lost() -> None:
-    returning = Returning("a", rejoin=True, local=False)
+    returning = Returning("a", rejoin=True, founds=True)
     returning.begin(A)
     assert returning.arrived(A, VIEW, 0.0) is None
     returning.unheard.said([b"1", b"2"])
@@ -98,7 +99,7 @@ def test_the_way_back_tells_the_reason_what_was_missed_and_what_was_lost() -> No
 
 @pytest.mark.parametrize(("place", "seq"), [(None, 9), (5, None), (12, 9)])
 def test_what_cannot_be_told_is_not_told(place: int | None, seq: int | None) -> None:
-    returning = Returning("a", rejoin=True, local=False)
+    returning = Returning("a", rejoin=True, founds=True)
     returning.begin(A)
     returning.arrived(A, VIEW, 0.0)
     returning.unheard.heard([message(1, A, place)])
@@ -109,24 +110,24 @@ def test_what_cannot_be_told_is_not_told(place: int | None, seq: int | None) -> 
 
 @pytest.mark.parametrize("cause", sorted(FINAL, key=str))
 def test_where_the_application_must_decide_nobody_comes_back(cause: Cause) -> None:
-    assert not ended(Returning("a", rejoin=True, local=False), cause)
+    assert not ended(Returning("a", rejoin=True, founds=True), cause)
 
 
 def test_who_is_refused_by_those_it_was_never_with_does_not_insist() -> None:
-    returning = Returning("a", rejoin=True, local=False)
+    returning = Returning("a", rejoin=True, founds=True)
     assert not returning.comes_back("why", Cause.REFUSED, None, silent=True)
     assert not returning.comes_back("why", Cause.REFUSED, ALONE, silent=True)
     assert returning.comes_back("why", Cause.REFUSED, VIEW, silent=True)
 
 
 def test_a_daemon_that_was_never_there_is_not_waited_for() -> None:
-    returning = Returning("a", rejoin=True, local=True)
+    returning = Returning("a", rejoin=True, founds=False)
     assert not returning.comes_back("no daemon", Cause.STOPPED, None, silent=True)
     assert returning.comes_back("no daemon", Cause.STOPPED, VIEW, silent=True)
 
 
 def test_pauses_grow_and_returns_are_bounded_until_a_life_has_lasted() -> None:
-    returning = Returning("a", rejoin=True, local=False)
+    returning = Returning("a", rejoin=True, founds=True)
     pauses = []
     while ended(returning):
         pauses.append(returning.next_pause_s())
@@ -141,7 +142,7 @@ def test_pauses_grow_and_returns_are_bounded_until_a_life_has_lasted() -> None:
 
 
 def test_who_gave_up_does_not_come_back() -> None:
-    returning = Returning("a", rejoin=True, local=False)
+    returning = Returning("a", rejoin=True, founds=True)
     returning.give_up()
     assert not ended(returning)
     assert not returning.comes_back("apart", Cause.STOPPED, ALONE, silent=True)
@@ -199,9 +200,8 @@ def test_one_that_was_left_out_is_back_with_the_state_and_knows_what_it_missed(
         await until(lambda: {len(each.members) for each in (a, b, c)} == {3})
         await c.multicast(b"1")
         await until(lambda: states["c"][0] == b"1")
-        assert c._life is not None
         first = c.me
-        endpoint = c._life.endpoint
+        endpoint = session_of(c).endpoint
         endpoint.send = lambda to, packets: None  # type: ignore[method-assign]
         await c.multicast(b"in vain")
         await until(lambda: len(a.members) == 2)

@@ -11,6 +11,7 @@ import pytest
 
 import unisono
 from tests import waiting
+from tests.group.sessions import session_of
 from tests.net.ear import free_port
 from unisono.services.actions import (
     Aborted,
@@ -237,11 +238,10 @@ def test_who_is_stopped_comes_back_and_its_callers_hear_the_outcome() -> None:
             some.noting["a"].answer = late
             open_ = asyncio.create_task(b.run(both("a"), "open"))
             await until(lambda: a.open() and b.open())
-            life = b.group._life
-            assert life is not None
+            session = session_of(b.group)
             lost = asyncio.create_task(b.run(both("b"), "lost"))
             await asyncio.sleep(0)
-            life.driver.fail("for the test")
+            session.driver.fail("for the test")
             gate.set()
             assert await open_ == Committed() and await lost == Committed()
             await some.all_know("lost")
@@ -257,11 +257,10 @@ def test_an_outcome_that_is_forgotten_is_an_error(monkeypatch: pytest.MonkeyPatc
     async def story(port: int) -> None:
         async with members(port, "abc", limits=Limits(outcomes_count_max=2)) as some:
             a, b = some.actions["a"], some.actions["b"]
-            life = b.group._life
-            assert life is not None
+            session = session_of(b.group)
             lost = asyncio.create_task(b.run(both("b"), "lost"))
             await asyncio.sleep(0)
-            life.driver.fail("for the test")
+            session.driver.fail("for the test")
             for _ in range(4):
                 await a.run(both("a"))
             with pytest.raises(Uncertain, match="does not know the action lost"):

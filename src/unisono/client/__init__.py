@@ -2,46 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 from unisono import config as configs
 from unisono.client.connection import Connecting, Connection, connect
-from unisono.client.group import LocalGroup, LocalJoining
+from unisono.client.factory import DaemonFactory
 from unisono.core import Offer
 from unisono.errors import Misuse
-from unisono.group import Joining
-from unisono.group import join as join_as_member
+from unisono.group import Group, Joining, as_member
 
-__all__ = ["Connecting", "Connection", "LocalGroup", "LocalJoining", "connect", "join"]
-
-
-@overload
-def join(
-    group: str | None = None,
-    /,
-    *,
-    daemon: str | os.PathLike[str],
-    config: str | Path | None = None,
-    snapshot: Callable[[], bytes] | None = None,
-    restore: Callable[[bytes], None] | None = None,
-    **options: Any,
-) -> LocalJoining: ...
-
-
-@overload
-def join(
-    group: str | None = None,
-    /,
-    *,
-    config: str | Path | None = None,
-    snapshot: Callable[[], bytes] | None = None,
-    restore: Callable[[bytes], None] | None = None,
-    offer: Offer | None = None,
-    **options: Any,
-) -> Joining: ...
+__all__ = ["Connecting", "Connection", "connect", "join"]
 
 
 def join(
@@ -63,12 +35,8 @@ def join(
     """
     read = configs.read(group, config, options)
     if not read.daemon:
-        return join_as_member(
-            group, config=config, snapshot=snapshot, restore=restore, offer=offer, **options
-        )
+        return as_member(read, snapshot, restore, offer)
     if offer is not None:
         raise Misuse("offer= is the daemon's business: with daemon= leave it out")
-    if (snapshot is None) != (restore is None):
-        raise Misuse("snapshot= and restore= go together: every member may have to do either")
-    configs.check_shedding(read, snapshot is not None)
-    return LocalJoining(LocalGroup(read, snapshot, restore))
+    with_state = configs.check_state(read, snapshot, restore)
+    return Joining(Group(read, DaemonFactory(read, with_state), snapshot, restore))

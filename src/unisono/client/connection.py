@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
-from unisono.client.frames import Welcome
-from unisono.client.group import UNKNOWN, checked_level, group_names, offer_of
-from unisono.client.link import Link, To
+from unisono.client.offered import Offered, group_names
+from unisono.client.session import DaemonSession
 from unisono.client.where import Door, door
 from unisono.config import NAME
 from unisono.errors import Misuse, Stopped, TooLarge
 from unisono.group.joining import Opening
-from unisono.model import Buffer, Member, ServiceLevel, View
+from unisono.model import Buffer, Member, Message, ServiceLevel, View
 from unisono.net.identity import default_name, new_incarnation
 from unisono.net.speaker import Speaker
 from unisono.net.stream import Entry
 
-WINDOW_OCTETS_MAX = 1 << 20
+WINDOW_BYTES_MAX: Final = 1 << 20
 
 
 def connect(
@@ -47,22 +46,28 @@ class Connection:
 
     def __init__(self, at: Door, name: str, connect_s: float, close_s: float) -> None:
         self._door, self._connect_s, self._close_s = at, connect_s, close_s
-        self._offer = UNKNOWN
-        self._default: ServiceLevel | None = None
+        self._offered = Offered()
+        self._me: Member | None = None
         self._ended: str | None = None
         self._closing = False
         self._done: asyncio.Future[None] | None = None
         self._ready: asyncio.Future[None] | None = None
-        self._speaker = Speaker()
-        self._octets_max = 0
-        self._link = Link(at, self, name, new_incarnation(), WINDOW_OCTETS_MAX)
+        self._send_buffer = Speaker()
+        self._session = DaemonSession(
+            at,
+            _SendOnly(self._opened, self._send_buffer.stepped, self._session_ended),
+            self._offered.welcomed,
+            name,
+            new_incarnation(),
+            WINDOW_BYTES_MAX,
+        )
 
     @property
     def me(self) -> Member:
         """Who the receivers see as the sender."""
-        if self._link.welcome is None:
+        if self._me is None:
             raise Stopped(self._ended or "not connected yet: await connect() first")
-        return self._link.me
+        return self._me
 
     @property
     def stopped(self) -> str | None:
@@ -72,11 +77,11 @@ class Connection:
     @property
     def blocked(self) -> str:
         """Why the daemon waits though it is in the ring; empty while it can work."""
-        return self._link.warning
+        return self._session.warning
 
     def counters(self) -> dict[str, int]:
-        found = self._link.counts()
-        found["send.waiting"] = self._speaker.waiting_count
+        found = self._session.counts()
+        found["send.waiting"] = self._send_buffer.waiting_count
         return dict(sorted(found.items()))
 
     async def send(
@@ -96,10 +101,10 @@ class Connection:
     ) -> int:
         """Say them in this order; returns the last one's number."""
         messages = [self._checked(payload) for payload in payloads]
-        how = cast(ServiceLevel, To(self._level(service), group_names(groups)))
+        level, names = self._level(service), group_names(groups)
         if not messages:
             return 0
-        return await self._speaker.say(messages, sum(map(len, messages)), how)
+        return await self._send_buffer.say(messages, sum(map(len, messages)), level, names)
 
     def _checked(self, payload: Buffer) -> bytes:
         if self._ended is not None or self._closing:
@@ -107,17 +112,16 @@ class Connection:
         if not isinstance(payload, bytes | bytearray | memoryview):
             kind = type(payload).__name__
             raise Misuse(f"a message is bytes, not {kind}: encode it first, as text.encode()")
-        if len(payload) > self._octets_max:
+        limit = self._offered.message_bytes_max
+        if len(payload) > limit:
             raise TooLarge(
                 f"the message has {len(payload)} bytes, over the daemon's limit"
-                f" message_octets_max={self._octets_max}: split it or raise the limit"
+                f" message_octets_max={limit}: split it or raise the limit"
             )
         return bytes(payload)
 
     def _level(self, service: ServiceLevel | str | None) -> ServiceLevel:
-        if service is None and self._default is not None:
-            return self._default
-        return checked_level(service, self._offer)
+        return self._offered.default_level if service is None else self._offered.level(service)
 
     # -- coming and going -----------------------------------------------------------------------
 
@@ -126,51 +130,65 @@ class Connection:
             raise Misuse("this connection was made already: call connect() again for another")
         loop = asyncio.get_running_loop()
         self._ready, self._done = loop.create_future(), loop.create_future()
-        self._link.start()
+        self._session.start()
         try:
             async with asyncio.timeout(self._connect_s):
                 await self._ready
         except TimeoutError:
-            self._link.close()
-            self._ended = f"no answer within connect_s={self._connect_s:g} s {self._link.tried()}"
+            self._session.close()
+            self._ended = (
+                f"no answer within connect_s={self._connect_s:g} s {self._session.describe()}"
+            )
             raise Stopped(self._ended) from None
         except BaseException:
-            self._link.close()
+            self._session.close()
             raise
-        self._speaker.begin(cast(Any, self._link))
+        self._send_buffer.begin(self._session)
         return self
 
     async def close(self) -> None:
         """All that was sent is handed to the ring first, within `close_s`. Twice is no harm."""
         if self._ended is None and not self._closing and self._done is not None:
             self._closing = True
-            self._speaker.flush()
-            self._speaker.end(Stopped("the connection is being closed"))
-            self._link.leave()
+            self._send_buffer.flush()
+            self._send_buffer.end(Stopped("the connection is being closed"))
+            self._session.leave()
             await asyncio.wait([self._done], timeout=self._close_s)
-        self._link.close()
+        self._session.close()
         self._ended = self._ended or "the connection was closed"
 
-    # -- what the link tells --------------------------------------------------------------------
+    # -- what the session reports ---------------------------------------------------------------
 
-    def welcomed(self, welcome: Welcome) -> None:
-        self._offer, self._default = offer_of(welcome), welcome.default
-        self._octets_max = welcome.message_octets_max
+    def _opened(self, me: Member) -> None:
+        self._me = me
         if self._ready is not None and not self._ready.done():
             self._ready.set_result(None)
 
-    def heard(self, entries: Sequence[Entry]) -> None:
-        """Nothing comes to who is in no group, but notices of stability."""
-
-    def installed(self, view: View) -> None: ...
-
-    def stepped(self) -> None:
-        self._speaker.stepped()
-
-    def ended(self, reason: str | None) -> None:
+    def _session_ended(self, reason: str | None) -> None:
         self._ended = reason or "the connection was closed"
-        self._speaker.end(Stopped(self._ended))
+        self._send_buffer.end(Stopped(self._ended))
         if self._ready is not None and not self._ready.done():
             self._ready.set_exception(Stopped(self._ended))
         if self._done is not None and not self._done.done():
             self._done.set_result(None)
+
+
+class _SendOnly:
+    """The events of a session that is in no group: nothing is received but notices of stability,
+    which nobody reads."""
+
+    def __init__(
+        self,
+        opened: Callable[[Member], None],
+        stepped: Callable[[], None],
+        ended: Callable[[str | None], None],
+    ) -> None:
+        self.opened, self.stepped, self.ended = opened, stepped, ended
+
+    def deliver(self, messages: Sequence[Message]) -> None: ...
+
+    def put(self, entry: Entry) -> None: ...
+
+    def adopt(self, state: bytes) -> None: ...
+
+    def install(self, view: View) -> None: ...

@@ -192,9 +192,10 @@ class Feed:
             filling: asyncio.Task[None] | None = None
             archive = _Archive(self._keeper, self._directory)
             try:
-                async for items in group.batches():
+                async for batch in group.batches():
+                    items: Sequence[Item] = batch
                     if not heard:
-                        items = _from_first_view(items)
+                        items = _from_first_view(batch)
                         if not items:
                             continue
                         heard = True

@@ -38,15 +38,18 @@ class Former(NamedTuple):
 class Returning:
     """Owned by a group; told of each life's beginning, first view and end."""
 
-    def __init__(self, name: str, rejoin: bool, local: bool) -> None:
+    def __init__(self, name: str, rejoin: bool, founds: bool) -> None:
         self.unheard = Unheard()
         self._name = name
-        self._rejoin = rejoin
-        self._local = local
+        self._rejoin = self.asked_for = rejoin
+        """The application wants to come back after any stop that is not final."""
+        self._founds = founds
+        """Whether an incarnation that finds nobody founds the group."""
         self._setbacks = self._apart_count = 0
         self._began_s = 0.0
         self._former: Former | None = None
-        self._inside = False
+        self.inside = False
+        """This incarnation has had a view."""
 
     def give_up(self) -> None:
         """Whatever ends this life, there is no other."""
@@ -54,11 +57,11 @@ class Returning:
 
     def begin(self, me: Member) -> None:
         self.unheard.begin(me)
-        self._inside = False
+        self.inside = False
 
     def arrived(self, me: Member, view: View, now_s: float) -> Rejoined | None:
         """The first view of a life; what the application is to read before it."""
-        self._inside, self._began_s = True, now_s
+        self.inside, self._began_s = True, now_s
         former, self._former = self._former, None
         if former is None:
             return None
@@ -69,11 +72,11 @@ class Returning:
 
     def ended(self, reason: str, cause: Cause, now_s: float) -> None:
         """A life ended, and another follows."""
-        if self._inside:
+        if self.inside:
             self._former = Former(reason, cause, self.unheard.place, self.unheard.lost())
             if now_s - self._began_s >= LASTING_S:
                 self._setbacks = 0
-        self._inside = False
+        self.inside = False
 
     def comes_back(self, reason: str, cause: Cause, view: View | None, silent: bool) -> bool:
         """Whether to join again, after a life that ended so; the last view of any life, and whether
@@ -83,7 +86,7 @@ class Returning:
         if cause is Cause.REFUSED and alone:
             return False  # By those it never was with: to ask again would not help.
         superseded = cause is Cause.SUPERSEDED  # Our clock was set back: a higher number will do.
-        insists = view is not None or not (broken or self._local)
+        insists = view is not None or (self._founds and not broken)
         if superseded or (self._rejoin and insists):
             why = self._why_not(cause)
             if why:
@@ -91,7 +94,7 @@ class Returning:
             return not why
         # Members that start together may found their group twice before they hear of each other.
         # Who was alone and silent loses nothing by joining the others, so nobody is asked.
-        if view is None or not alone or not silent or broken or self._local:
+        if view is None or not alone or not silent or broken or not self._founds:
             return False
         self._apart_count += 1
         return self._apart_count <= APART_COUNT_MAX

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from typing import Final
 
 from unisono.config import Config
 from unisono.core import Core, Offer
 from unisono.errors import Misuse
 
+FLUSH_S: Final = 0.25
+"""A process that is killed loses at most this much of its trace."""
+
 
 class Traced:
-    """A ledger: what a life is asked to trace."""
+    """The trace of one incarnation."""
 
     def __init__(self, core: Core, offer: Offer, config: Config) -> None:
         try:
@@ -23,10 +28,21 @@ class Traced:
         warm_up()
         run, me = config.run or config.group, core.me
         self._file = TraceFile(config.trace, run, me.name, me.incarnation)
+        self._flushing: asyncio.TimerHandle | None = None
         self.core = Tap(
             core, offer.name, config.group, self._file, config.detail, label=offer.label
         )
-        self.flush, self.close = self._file.flush, self._file.close
+
+    def start(self) -> None:
+        """Flush from time to time. Without rows this costs nothing."""
+        self._file.flush()
+        self._flushing = asyncio.get_running_loop().call_later(FLUSH_S, self.start)
 
     def stopped(self, reason: str) -> None:
+        """The world ended this incarnation, so the core could not report it."""
         self.core.note(time.monotonic_ns() // 1000, "leave", reason)
+
+    def close(self) -> None:
+        if self._flushing is not None:
+            self._flushing.cancel()
+        self._file.close()

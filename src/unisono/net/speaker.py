@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from itertools import accumulate, repeat
 from operator import add
 from time import monotonic
+from typing import Protocol
 
-from unisono.core import Multicast
 from unisono.errors import UnisonoError
 from unisono.model import ServiceLevel
-from unisono.net.driver import Driver
 from unisono.net.unheard import Unheard
 
 BATCH_OCTETS = 256 << 10
@@ -35,23 +34,37 @@ class Full(UnisonoError):
     """There is no room now: await `multicast`, or try again later."""
 
 
+class Outlet(Protocol):
+    """What the send buffer needs of a session."""
+
+    @property
+    def finished(self) -> bool: ...
+
+    def send_credit(self) -> int: ...
+
+    def submit(
+        self, messages: Sequence[bytes], service: ServiceLevel, groups: tuple[str, ...]
+    ) -> None: ...
+
+
 @dataclass(slots=True, eq=False)
 class _Caller:
     messages: Sequence[bytes]
     service: ServiceLevel
+    groups: tuple[str, ...]
     done: asyncio.Future[int]
     at: int = 0
 
 
 class Speaker:
-    """Between the callers and the current life's core. Without a life, everybody waits."""
+    """Between the callers and the current session. Without a session, everybody waits."""
 
     def __init__(self, unheard: Unheard | None = None) -> None:
         self._unheard = unheard
-        self._driver: Driver | None = None
+        self._session: Outlet | None = None
         self._room = 0
         self._number = 0
-        self._gathered: list[tuple[ServiceLevel, list[bytes]]] = []
+        self._gathered: list[tuple[ServiceLevel, tuple[str, ...], list[bytes]]] = []
         self._octets = self._count = 0
         self._line: deque[_Caller] = deque()
         self._turn_end: asyncio.Handle | None = None
@@ -59,9 +72,9 @@ class Speaker:
         self.unsent_count = 0
         """Messages that were gathered when their life ended."""
 
-    def begin(self, driver: Driver) -> None:
+    def begin(self, session: Outlet) -> None:
         """A life begins. Its first message has the number 1."""
-        self._driver, self._number = driver, 0
+        self._session, self._number = session, 0
         self.stepped()
 
     @property
@@ -71,9 +84,9 @@ class Speaker:
 
     def end(self, error: BaseException | None) -> None:
         """The life is over. With an error, for good: those in line are told."""
-        self._driver, self._room = None, 0
+        self._session, self._room = None, 0
         self.unsent_count += self._count
-        for _, messages in self._gathered:
+        for *_, messages in self._gathered:
             self._note(messages)
         self._gathered.clear()
         self._octets = self._count = 0
@@ -85,9 +98,9 @@ class Speaker:
 
     def stepped(self) -> None:
         """The core did something: see what room there is, and let the line move."""
-        if self._driver is None or self._driver.finished:
+        if self._session is None or self._session.finished:
             return
-        self._room = self._driver.core.room()
+        self._room = self._session.send_credit()
         while self._line and self._room > self._octets:
             caller = self._line[0]
             if caller.done.done():  # cancelled while it stood in line
@@ -109,13 +122,20 @@ class Speaker:
             count = min(bisect_left(sums, room) + 1, len(some))
             some, octets = some[:count], sums[count - 1]
         caller.at += len(some)
-        return self._gather(some, octets, caller.service)
+        return self._gather(some, octets, caller.service, caller.groups)
 
-    def _gather(self, messages: Sequence[bytes], octets: int, service: ServiceLevel) -> int:
-        if self._gathered and self._gathered[-1][0] == service:
-            self._gathered[-1][1].extend(messages)
+    def _gather(
+        self,
+        messages: Sequence[bytes],
+        octets: int,
+        service: ServiceLevel,
+        groups: tuple[str, ...],
+    ) -> int:
+        last = self._gathered[-1] if self._gathered else None
+        if last is not None and last[0] == service and last[1] == groups:
+            last[2].extend(messages)
         else:
-            self._gathered.append((service, list(messages)))
+            self._gathered.append((service, groups, list(messages)))
         self._octets += octets
         self._count += len(messages)
         self._number += len(messages)
@@ -130,12 +150,12 @@ class Speaker:
             self._turn_end = None
         gathered, self._gathered = self._gathered, []
         self._octets = self._count = 0
-        for service, messages in gathered:
+        for service, groups, messages in gathered:
             self._note(messages)
-            if self._driver is None or self._driver.finished:  # ended by what went before, maybe
+            if self._session is None or self._session.finished:  # ended by what went before, maybe
                 self.unsent_count += len(messages)
             else:
-                self._driver.feed(Multicast(messages, service))
+                self._session.submit(messages, service, groups)
 
     def _note(self, messages: Sequence[bytes]) -> None:
         if self._unheard is not None:
@@ -143,14 +163,20 @@ class Speaker:
 
     # -- the callers ----------------------------------------------------------------------------
 
-    def say_nowait(self, messages: Sequence[bytes], octets: int, service: ServiceLevel) -> int:
+    def say_nowait(
+        self,
+        messages: Sequence[bytes],
+        octets: int,
+        service: ServiceLevel,
+        groups: tuple[str, ...] = (),
+    ) -> int:
         """The number of the last message; `Full` when even one has to wait."""
         room = self._room - self._octets
         # One message may go beyond what is left, or none larger could ever be sent.
         fits = room > 0 and (octets <= room or len(messages) == 1)
         if self._line or not fits:
             raise Full("the window is full: await multicast() instead, or try again later")
-        number = self._gather(messages, octets + len(messages), service)
+        number = self._gather(messages, octets + len(messages), service, groups)
         if self._octets >= BATCH_OCTETS or self._count >= BATCH_COUNT or self._is_quiet():
             self.flush()
         return number
@@ -160,20 +186,28 @@ class Speaker:
         before_s, self._said_s = self._said_s, monotonic()
         return self._said_s - before_s > QUIET_S
 
-    async def say(self, messages: Sequence[bytes], octets: int, service: ServiceLevel) -> int:
+    async def say(
+        self,
+        messages: Sequence[bytes],
+        octets: int,
+        service: ServiceLevel,
+        groups: tuple[str, ...] = (),
+    ) -> int:
         """The number of the last message, once all have been taken."""
         try:
-            number = self.say_nowait(messages, octets, service)
+            number = self.say_nowait(messages, octets, service, groups)
         except Full:
-            return await self._wait(messages, service)
+            return await self._wait(messages, service, groups)
         if not self._count:  # a batch went out: let the loop send and hear
             await asyncio.sleep(0)
         return number
 
-    async def _wait(self, messages: Sequence[bytes], service: ServiceLevel) -> int:
+    async def _wait(
+        self, messages: Sequence[bytes], service: ServiceLevel, groups: tuple[str, ...]
+    ) -> int:
         if len(self._line) >= LINE_COUNT_MAX:
             raise Full(f"{LINE_COUNT_MAX} callers already wait to multicast: send fewer at a time")
-        caller = _Caller(messages, service, asyncio.get_running_loop().create_future())
+        caller = _Caller(messages, service, groups, asyncio.get_running_loop().create_future())
         self._line.append(caller)
         self.stepped()
         try:

@@ -1,0 +1,224 @@
+"""The incarnations of one process in its group: joining, joining again, leaving."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from unisono.core import Cause
+from unisono.errors import Misuse, Stopped, UnisonoError
+from unisono.group.receiving import ReceivePath
+from unisono.group.replay import Replay
+from unisono.group.returning import Returning
+from unisono.group.session import Session, SessionFactory
+from unisono.model import Member, View
+from unisono.net.speaker import Speaker
+from unisono.net.stream import Stream
+
+REOPEN_COUNT_MAX: Final = 8
+
+log = logging.getLogger("unisono.group")
+
+
+class Incarnations:
+    """Opens a session; when it ends, opens another or ends the stream."""
+
+    def __init__(
+        self,
+        sessions: SessionFactory,
+        join_s: float,
+        leave_s: float,
+        returning: Returning,
+        send_buffer: Speaker,
+        stream: Stream,
+        replay: Replay | None,
+        opened: Callable[[], None],
+    ) -> None:
+        """`opened` is called when a session has its identity; a `UnisonoError` from it ends all."""
+        self.session: Session | None = None
+        """The current one, or the last."""
+        self.me: Member | None = None
+        self.view: View | None = None
+        self.ended: str | None = None
+        """Why the process is no longer in the group."""
+        self.closed: str | None = None
+        """Why nothing can be sent any more."""
+        self._sessions = sessions
+        self._join_s = join_s
+        self._leave_s = leave_s
+        self._returning = returning
+        self._send_buffer = send_buffer
+        self._stream = stream
+        self._replay = replay
+        self._on_opened = opened
+        self._first_view: asyncio.Future[None] | None = None
+        self._departed: asyncio.Future[None] | None = None
+        self._rejoining: asyncio.Task[None] | None = None
+        self._past: Counter[str] = Counter()
+        """The counts of former sessions."""
+        self._receive_path = ReceivePath(
+            stream,
+            replay,
+            returning,
+            self._opened,
+            self._installed,
+            send_buffer.stepped,
+            self._session_ended,
+        )
+
+    def counts(self) -> Counter[str]:
+        found = self._past.copy()
+        if self.session is not None:
+            found.update(self.session.counts())
+        return found
+
+    def congested(self, on: bool) -> None:
+        if self.session is not None and self._departed is None:
+            self.session.congested(on)
+
+    def fail(self, reason: str) -> None:
+        """For a reason of the application's, which would be the same in another incarnation."""
+        self._returning.give_up()
+        if self.session is not None:
+            self.session.fail(reason)
+
+    # -- joining ----------------------------------------------------------------------------------
+
+    async def join(self) -> None:
+        if self._first_view is not None:
+            raise Misuse("this group was joined already: call join() again for another member")
+        self._first_view = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(self._join_s):
+                await self._open()
+                await self._first_view
+        except TimeoutError:
+            reason = self._why_no_view()
+            await self._give_up(reason)
+            raise Stopped(reason) from None
+        except BaseException as error:
+            await self._give_up(str(error) or type(error).__name__)
+            raise
+
+    async def _open(self) -> None:
+        """The next session: the first, or the one after another that ended."""
+        session = await self._sessions.open(self._receive_path)
+        if self.session is not None:
+            self._past.update(self.session.counts())
+        self.session = session
+        session.start()
+        if not session.finished:
+            self._stream.renew()
+            self._send_buffer.begin(session)
+
+    def _opened(self, me: Member) -> None:
+        self.me = me
+        try:
+            self._on_opened()
+        except UnisonoError as error:
+            if self._first_view is not None and not self._first_view.done():
+                self._first_view.set_exception(error)
+            self.abandon(str(error))
+
+    def _installed(self, view: View) -> None:
+        self.view = view
+        if self._first_view is not None and not self._first_view.done():
+            self._first_view.set_result(None)
+
+    def _why_no_view(self) -> str:
+        text = f"no view within join_s={self._join_s:g} s"
+        if self.session is not None:
+            text += f": {self.session.describe()}"
+        advice = self._sessions.advice()
+        return f"{advice} ({text})" if advice else text
+
+    async def _rejoin(self, reason: str) -> None:
+        name, why = self._sessions.name, reason
+        for _ in range(REOPEN_COUNT_MAX):
+            level = logging.WARNING if self._returning.asked_for else logging.INFO
+            log.log(level, "%s stopped: %s; joining again", name, reason)
+            await asyncio.sleep(self._returning.next_pause_s() * random.uniform(0.5, 1.5))
+            try:
+                await self._open()
+            except (UnisonoError, OSError) as error:
+                log.warning("%s cannot join again: %s", name, error)
+                why = f"{reason}; and could not join again: {error}"
+            else:
+                await asyncio.sleep(self._join_s)
+                if not self._returning.inside:
+                    log.warning("%s is not back, and tries on: %s", name, self._why_no_view())
+                return
+        self._finish(why, Stopped(why))
+
+    # -- leaving, and other ends ------------------------------------------------------------------
+
+    async def leave(self) -> None:
+        self._send_buffer.flush()
+        if self._rejoining is not None:
+            self._rejoining.cancel()
+        try:
+            if self.ended is None:
+                await self._depart()
+        finally:  # also when the caller has no more patience
+            self.abandon("left the group", clean=True)
+
+    async def _give_up(self, reason: str) -> None:
+        """Those who were about to admit us, or have, are told: they need not wait for us."""
+        self.ended = self.closed = self.ended or reason
+        try:
+            await self._depart()
+        finally:  # also when the caller has no more patience
+            self.abandon(reason)
+
+    async def _depart(self) -> None:
+        """Leave, and wait until the others know it, or `leave_s` is over."""
+        session = self.session
+        if session is not None and not session.finished:
+            if self._departed is None:
+                self._departed = asyncio.get_running_loop().create_future()
+                self.closed = self.closed or "leaving the group"
+                self._send_buffer.end(Stopped("leaving the group"))
+                session.congested(False)
+                session.leave()
+            await asyncio.wait([self._departed], timeout=self._leave_s)
+
+    def abandon(self, reason: str, clean: bool = False) -> None:
+        """Stop now. Those who read the stream are told the reason, unless it is a clean end."""
+        if self._rejoining is not None:
+            self._rejoining.cancel()
+        if self.session is not None:
+            self.session.close()
+        self._finish(reason, None if clean else Stopped(reason))
+
+    def _session_ended(self, reason: str | None) -> None:
+        leaving = self._departed is not None
+        if reason and self.view is None and f"name {self._sessions.name} is taken" in reason:
+            reason += ": give another name="
+        cause = (self.session and self.session.cause) or Cause.STOPPED
+        ended = (reason or "", cause, self.view, self._send_buffer.silent)
+        if reason is not None and not leaving and self._returning.comes_back(*ended):
+            self._send_buffer.end(None)
+            self._returning.ended(reason, cause, time.monotonic())
+            if self._rejoining is not None:
+                self._rejoining.cancel()
+            self._rejoining = asyncio.get_running_loop().create_task(self._rejoin(reason))
+            return
+        text = reason or "left the group"
+        self._finish(text, None if reason is None or leaving else Stopped(reason))
+
+    def _finish(self, text: str, error: Stopped | None) -> None:
+        self.ended = self.closed = self.ended or text
+        self._send_buffer.end(Stopped(self.ended))
+        self._stream.end(error.reason if error else None)
+        if self._replay is not None:
+            self._replay.close()
+        if self._first_view is not None and not self._first_view.done():
+            self._first_view.set_exception(Stopped(self.ended))
+            self._first_view.exception()  # seen, even if nobody waits any more
+        if self._departed is not None and not self._departed.done():
+            self._departed.set_result(None)

@@ -1,0 +1,253 @@
+"""Sessions of a member in this process: sockets, the protocol's core, its records, its trace."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import ExitStack
+from itertools import chain
+from typing import Final
+
+from unisono import config as configs
+from unisono.chronicle import HEADER_OCTETS_MAX
+from unisono.config import Config
+from unisono.core import (
+    Answer,
+    Captured,
+    Cause,
+    Congested,
+    Core,
+    Join,
+    Leave,
+    Multicast,
+    Offer,
+    Request,
+    Setting,
+)
+from unisono.errors import Misuse
+from unisono.group.records import RECORDS_COUNT_MAX, RecordStore
+from unisono.group.session import SessionEvents
+from unisono.group.traced import Traced
+from unisono.model import Member, Message, ServiceLevel, View
+from unisono.net import where
+from unisono.net.driver import Driver
+from unisono.net.identity import believed, default_name, new_incarnation
+from unisono.net.stable import StableFile
+from unisono.net.stream import CaptureMark, Stable
+from unisono.net.udp import Endpoint
+
+
+class MemberFactory:
+    """Opens the sessions of a member. Keeps what outlasts each: its records, and the highest
+    incarnation of its name."""
+
+    founds: Final = True
+
+    def __init__(self, config: Config, offer: Offer, with_state: bool) -> None:
+        self.name = config.name or default_name()
+        self.offer = offer
+        self.default_level = configs.default_service(offer)
+        self.message_bytes_max = config.message_octets_max
+        self._config = config
+        self._options = configs.check_options(config, offer)
+        self._with_state = with_state
+        self._remembered: deque[bytes] = deque(maxlen=RECORDS_COUNT_MAX)
+        self._incarnation = 0
+        """The highest of our name that we know of, from our file or from other members."""
+        self._former: MemberSession | None = None
+
+    def level(self, asked: ServiceLevel | str) -> ServiceLevel:
+        level = configs.service_level(asked)
+        if level not in self.offer.services:
+            from unisono import protocols
+
+            configs.check_service(level, self.offer, protocols.offers().values())
+        return level
+
+    def groups(self, to: str | Sequence[str]) -> tuple[str, ...]:
+        raise Misuse(
+            f"to={to!r}: a member multicasts to its own group only; to address several groups,"
+            " join through a daemon with daemon=, or use connect()"
+        )
+
+    def check_request(self, what: str) -> None:
+        if what not in self.offer.requests:
+            offered = ", ".join(self.offer.requests) or "none"
+            raise Misuse(f"{self.offer.name} knows no request {what!r}; it knows: {offered}")
+
+    def advice(self) -> str:
+        return self.offer.advice(self._options)
+
+    async def open(self, events: SessionEvents) -> MemberSession:
+        config = self._config
+        if all(where.in_numbers(where.host_and_port(p, "peer")[0]) for p in config.peers):
+            at = configs.place(config)
+        else:
+            at = await asyncio.get_running_loop().run_in_executor(None, configs.place, config)
+        if self._former is not None:
+            self._know(believed(self._former.superseded_by))
+        with ExitStack() as opened:
+            endpoint = Endpoint(
+                at,
+                buffer_octets=config.buffer_octets,
+                send_queue_octets_max=config.send_queue_octets_max,
+                offloads=config.offload,
+                group=config.group,
+            )
+            opened.callback(endpoint.close)
+            stable = StableFile(config.stable) if config.stable else None
+            if stable is not None:
+                opened.callback(stable.close)
+                self._know(stable.incarnation)
+            me = Member(self.name, endpoint.address, new_incarnation(self._incarnation))
+            if stable is not None:
+                stable.begin(me.incarnation)
+            core: Core = self.offer.make(self._setting(me, endpoint))
+            trace = Traced(core, self.offer, config) if config.trace else None
+            records = RecordStore(self._remembered, stable)
+            self._former = MemberSession(
+                endpoint, trace.core if trace else core, self.offer.name, events, records, trace
+            )
+            opened.pop_all()
+        return self._former
+
+    def _know(self, incarnation: int) -> None:
+        self._incarnation = max(self._incarnation, incarnation)
+
+    def _setting(self, me: Member, endpoint: Endpoint) -> Setting:
+        config = self._config
+        return Setting(
+            me=me,
+            group=config.group,
+            seed=int.from_bytes(os.urandom(8), "big") >> 1,
+            packet_octets_max=min(config.packet_octets_max, endpoint.packet_octets_max),
+            message_octets_max=config.message_octets_max + (HEADER_OCTETS_MAX if config.fed else 0),
+            window_octets_max=config.window_octets_max,
+            with_state=self._with_state,
+            durable=bool(config.stable),
+            options=self._options,
+            terms=configs.terms(config),
+        )
+
+
+class MemberSession:
+    """One incarnation of a member: its driver, between the core and the group."""
+
+    send_credit: Callable[[], int]
+    deliver: Callable[[Sequence[Message]], None]
+    stepped: Callable[[], None]
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        core: Core,
+        protocol: str,
+        events: SessionEvents,
+        records: RecordStore,
+        trace: Traced | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.core = core
+        self.finished = False
+        self._protocol = protocol
+        self._events = events
+        self._records = records
+        self._trace = trace
+        # These run for every burst: the driver and the send buffer call their ends directly.
+        self.send_credit = core.room
+        self.deliver, self.stepped = events.deliver, events.stepped
+        self.driver = Driver(core, endpoint, self, records.append, records.replace)
+
+    def start(self) -> None:
+        self._events.opened(self.core.me)
+        if self._trace is not None:
+            self._trace.start()
+        self.driver.start(chain(self._records.restarts(), (Join(),)))
+
+    # -- what the group asks ----------------------------------------------------------------------
+
+    @property
+    def cause(self) -> Cause | None:
+        return self.driver.cause
+
+    @property
+    def superseded_by(self) -> int:
+        """The incarnation of our name that the group already knows, if that stopped us."""
+        return self.driver.known
+
+    @property
+    def warning(self) -> str:
+        return self.driver.warning
+
+    def submit(
+        self, messages: Sequence[bytes], service: ServiceLevel, groups: tuple[str, ...]
+    ) -> None:
+        assert not groups, "a member has one group"
+        self.driver.feed(Multicast(messages, service))
+
+    def request(self, what: str, arguments: Mapping[str, int | str | bytes]) -> None:
+        self.driver.feed(Request(what, arguments))
+
+    def congested(self, on: bool) -> None:
+        self.driver.feed(Congested(on))
+
+    def leave(self) -> None:
+        self.driver.feed(Leave())
+
+    def fail(self, reason: str) -> None:
+        self.driver.fail(reason, farewell=Leave())
+
+    def close(self) -> None:
+        self.finished = True
+        self.driver.close()
+        if self._trace is not None:
+            self._trace.close()
+            self._trace = None
+        self._records.close()
+
+    def counts(self) -> Counter[str]:
+        found = Counter(self.core.counts)
+        found.update(self.endpoint.counts)
+        found["persist.unsaved"] += self._records.unsaved_count
+        return found
+
+    def describe(self) -> str:
+        counts = self.counts()
+        drops = [
+            f"{n} {count}" for n, count in sorted(counts.items()) if n[:5] == "drop." and count
+        ]
+        warned = "".join(f"; {text}" for text in dict.fromkeys(self.driver.warned))
+        return (
+            f"tried {self._protocol} over {self.endpoint.where} as {self.core.me} at"
+            f" {self.endpoint.address};"
+            f" {counts['net.out.packets']} packets went out, {counts['net.in.packets']} came in,"
+            f" drops: {', '.join(drops) or 'none'}{warned}"
+        )
+
+    # -- what the driver reports ------------------------------------------------------------------
+
+    def stabilize(self, messages: Sequence[Message], holders: tuple[Member, ...]) -> None:
+        self._events.put(Stable(tuple(messages), holders))
+
+    def answer(self, answer: Answer) -> None:
+        self._events.put(answer)
+
+    def install(self, view: View) -> None:
+        self._events.install(view)
+
+    def capture(self, key: Hashable) -> None:
+        self._events.put(CaptureMark(key, self._captured))
+
+    def _captured(self, key: Hashable, state: bytes) -> None:
+        self.driver.feed(Captured(key, state))
+
+    def adopt(self, state: bytes) -> None:
+        self._events.adopt(state)
+
+    def ended(self, reason: str | None) -> None:
+        if reason is not None and self._trace is not None and not self.driver.ended_by_core:
+            self._trace.stopped(reason)
+        self.close()
+        self._events.ended(reason)

@@ -1,0 +1,75 @@
+"""The receive path: from a group's sessions, one after the other, into its one stream."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from unisono.group.replay import Replay
+from unisono.group.returning import Returning
+from unisono.model import Member, Message, View
+from unisono.net.stream import AdoptMark, Entry, Stream
+
+
+class ReceivePath:
+    """Takes the events of the current session. `Rejoined` and the group's state come before the
+    first view of an incarnation."""
+
+    def __init__(
+        self,
+        stream: Stream,
+        replay: Replay | None,
+        returning: Returning,
+        opened: Callable[[Member], None],
+        installed: Callable[[View], None],
+        stepped: Callable[[], None],
+        ended: Callable[[str | None], None],
+    ) -> None:
+        self._stream = stream
+        self._replay = replay
+        self._returning = returning
+        self._unheard = returning.unheard
+        self._me: Member | None = None
+        self._adopted: AdoptMark | None = None
+        """The group's state, before the first view: that view says where we are."""
+        self._opened = opened
+        self._installed = installed
+        self.stepped = stepped
+        self.ended = ended
+
+    def opened(self, me: Member) -> None:
+        self._me, self._adopted = me, None
+        self._returning.begin(me)
+        self._opened(me)
+
+    def deliver(self, messages: Sequence[Message]) -> None:
+        self._unheard.heard(messages)
+        if self._replay is not None:
+            messages = self._replay.received(messages)
+            if not messages:
+                return
+        self._stream.extend(messages)
+
+    def put(self, entry: Entry) -> None:
+        if self._replay is None:
+            self._stream.put(entry)
+        elif (found := self._replay.entry(entry)) is not None:
+            self._stream.put(found)
+
+    def adopt(self, state: bytes) -> None:
+        if self._returning.inside:
+            self.put(AdoptMark(state))
+        else:
+            self._adopted = AdoptMark(state)
+
+    def install(self, view: View) -> None:
+        if not self._returning.inside:
+            assert self._me is not None, "a view before the session was opened"
+            again = self._returning.arrived(self._me, view, time.monotonic())
+            if again is not None:
+                self.put(again)
+            if self._adopted is not None:
+                self.put(self._adopted)
+        self.put(view)
+        if not view.transitional:
+            self._installed(view)

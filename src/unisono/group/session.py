@@ -1,0 +1,119 @@
+"""A session: one incarnation's connection to its group.
+
+It is a member in this process (`group.member`) or a client of the machine's daemon
+(`client.session`). A `Group` opens one after the other and is the same over either kind.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from unisono.core import Cause, Offer
+from unisono.model import Member, Message, ServiceLevel, View
+from unisono.net.stream import Entry
+
+
+class Session(Protocol):
+    """What a group asks of its current session."""
+
+    @property
+    def finished(self) -> bool: ...
+
+    @property
+    def cause(self) -> Cause | None:
+        """Why the protocol stopped it, if it did."""
+
+    @property
+    def warning(self) -> str:
+        """Why it makes no progress, as in a minority; empty while it does."""
+
+    def start(self) -> None: ...
+
+    def send_credit(self) -> int:
+        """How many more bytes may be submitted now; 0 is a full window."""
+
+    def submit(
+        self, messages: Sequence[bytes], service: ServiceLevel, groups: tuple[str, ...]
+    ) -> None:
+        """Multicast these, in this order. No `groups` means the session's own group."""
+
+    def request(self, what: str, arguments: Mapping[str, int | str | bytes]) -> None: ...
+
+    def congested(self, on: bool) -> None:
+        """The application's queue is full, or has room again."""
+
+    def leave(self) -> None:
+        """Leave cleanly; `ended` reports it."""
+
+    def fail(self, reason: str) -> None:
+        """Stop now, for a reason of the application's; the others are told once."""
+
+    def close(self) -> None:
+        """Stop now and report nothing. Idempotent."""
+
+    def counts(self) -> Counter[str]: ...
+
+    def describe(self) -> str:
+        """What it has tried to reach the group, for an error message."""
+
+
+class SessionEvents(Protocol):
+    """What a session reports. No call may block; any may call the session."""
+
+    def opened(self, me: Member) -> None:
+        """The session has its identity; nothing was sent or received yet."""
+
+    def deliver(self, messages: Sequence[Message]) -> None: ...
+
+    def put(self, entry: Entry) -> None:
+        """A notice or a mark, at this place of the stream."""
+
+    def adopt(self, state: bytes) -> None: ...
+
+    def install(self, view: View) -> None: ...
+
+    def stepped(self) -> None:
+        """`send_credit()` may have changed."""
+
+    def ended(self, reason: str | None) -> None:
+        """The session is over: cleanly, or for this reason."""
+
+
+class SessionFactory(Protocol):
+    """Opens the sessions of one group, each a new incarnation of the same name."""
+
+    @property
+    def name(self) -> str:
+        """The member's own."""
+
+    @property
+    def offer(self) -> Offer:
+        """What the protocol offers, as far as it is known before the first session."""
+
+    @property
+    def default_level(self) -> ServiceLevel: ...
+
+    @property
+    def message_bytes_max(self) -> int: ...
+
+    @property
+    def founds(self) -> bool:
+        """Whether a session that finds nobody founds the group. Several that start together may
+        then each found one; a session that founds nothing fails when it cannot get in."""
+
+    def level(self, asked: ServiceLevel | str) -> ServiceLevel:
+        """The level of this name. `Misuse` if the protocol does not offer it."""
+
+    def groups(self, to: str | Sequence[str]) -> tuple[str, ...]:
+        """The groups a message is addressed to. `Misuse` if the session reaches only its own."""
+
+    def check_request(self, what: str) -> None:
+        """`Misuse` if the protocol does not take this request."""
+
+    def advice(self) -> str:
+        """What to do when no member admits the session; may be empty."""
+
+    async def open(self, events: SessionEvents) -> Session:
+        """The next incarnation, about to be started."""
