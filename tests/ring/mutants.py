@@ -79,8 +79,8 @@ def cut_of_a_newcomer_wrong(patch: Patch) -> None:
     """It is told that the streams of the others begin one later."""
     change = Stream.change
 
-    def late(self: Any, ring: Any, captures: bool) -> None:
-        change(self, ring, captures)
+    def late(self: Any, ring: Any, *more: Any) -> None:
+        change(self, ring, *more)
         items = list(self._items)
         at = max(at for at, item in enumerate(items) if hasattr(item, "cut"))
         view: Any = items[at]
@@ -188,8 +188,8 @@ def others_bytes(patch: Patch) -> None:
 def view_without_oneself(patch: Patch) -> None:
     change = Stream.change
 
-    def selfless(self: Any, ring: Any, captures: bool) -> None:
-        change(self, ring, captures)
+    def selfless(self: Any, ring: Any, *more: Any) -> None:
+        change(self, ring, *more)
         at = max(at for at, item in enumerate(self._items) if hasattr(item, "cut"))
         view: Any = self._items[at]
         if len(view.members) > 2:
@@ -216,9 +216,9 @@ def view_before_what_was_said(patch: Patch) -> None:
     """One member is told of a change before the messages that came before it."""
     change = Stream.change
 
-    def hasty(self: Any, ring: Any, captures: bool) -> None:
+    def hasty(self: Any, ring: Any, *more: Any) -> None:
         before = len(self._items)
-        change(self, ring, captures)
+        change(self, ring, *more)
         if before and ring.members[0] != self._me and self.has_view:
             self._items.rotate(len(self._items) - before)
 
@@ -262,20 +262,20 @@ IN_A_STORY = [
 
 MUTANTS = [
     Mutant(majority_not_needed, "quorum", "partition"),
-    Mutant(base_ignored, "virtual_synchrony", "mild", 11),
+    Mutant(base_ignored, "virtual_synchrony", "mild", 12),
     Mutant(cut_of_a_newcomer_wrong, "no_creation", "mild"),
     Mutant(leaver_departs_early, "validity", "mild", 1),
     Mutant(history_forgotten_too_early, "progress", "loss"),
     Mutant(place_not_taken_over, "total_order", "mild"),
     Mutant(gaps_never_asked_for, "progress", "loss"),
     Mutant(nobody_stands, "progress", "partition", 13),
-    Mutant(state_of_another_place, "state", "mild"),
-    Mutant(two_holders_at_a_time, "total_order", "none"),
+    Mutant(state_of_another_place, "state", "mild", 1),
+    Mutant(two_holders_at_a_time, "total_order", "none", 6),
     Mutant(others_bytes, "no_creation", "none"),
     Mutant(view_without_oneself, "self_inclusion", "none"),
     Mutant(last_first, "fifo", "none"),
     Mutant(view_before_what_was_said, "virtual_synchrony", "mild", 1),
-    Mutant(quorum_always_true, "one_place", "chaos"),
-    Mutant(promise_not_kept, "one_place", "chaos"),
+    Mutant(quorum_always_true, "one_place", "chaos", 11),
+    Mutant(promise_not_kept, "one_place", "chaos", 11),
     Mutant(safe_at_a_majority, "received_by_all", "chaos"),
 ]
