@@ -386,11 +386,6 @@ def any_part(part: Sequence[Process], forgetful: bool) -> bool:
     return True
 
 
-def no_more_laws(options: Mapping[str, int]) -> tuple[str, ...]:
-    """For a protocol whose options promise nothing more."""
-    return ()
-
-
 def no_advice(options: Mapping[str, int]) -> str:
     """For a protocol in which anybody may begin a group."""
     return ""
@@ -421,12 +416,10 @@ class Offer:
     many it has and the options that all share: for protocols in which a process is told its role,
     or the size of the group, beforehand."""
     quorum: Callable[[Mapping[str, int]], int] = no_quorum
-    """How many members a view has at least, given a process's options: 0 is no such promise."""
+    """How many members a view has at least, given a process's options: 1 where one part goes on,
+    however small, and 0 where any part may."""
     advice: Callable[[Mapping[str, int]], str] = no_advice
     """What to do, in a sentence, when a process with these options was let in by nobody."""
-    laws_given: Callable[[Mapping[str, int]], tuple[str, ...]] = no_more_laws
-    """The laws that it keeps besides, given a process's options. A trace does not tell the options,
-    so only the simulator asks for these."""
     goes_on: Callable[[Sequence[Process], bool], bool] = any_part
     """Whether a part of a group, given its processes, is to go on when it can reach nobody else for
     good; and whether some may have come back without what they knew."""

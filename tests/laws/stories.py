@@ -370,6 +370,11 @@ DOCTORED: list[Doctored] = [
         b: view 1 a b c founded | view 2 a b parted | view 3 a b | a:1
         c: view 1 a b c founded | crash
     """, "virtual_synchrony"),
+    _doctored("same_view", "told in two views of a part, and in one of them by the others", """
+        a: view 1 a b c founded | send agreed | a:1
+        b: view 1 a b c founded | view 2 b c parted | a:1 | crash
+        c: view 1 a b c founded | a:1 | view 2 b c parted | crash
+    """),
     _doctored("same_view", "one is a view behind", """
         a: view 1 a b | view 2 a b | send | a:1
         b: view 1 a b | a:1 | view 2 a b
@@ -417,18 +422,18 @@ DOCTORED: list[Doctored] = [
         c: view 1 a b c | view 3 c | view 4 a b c
     """),
     _doctored("one_founding", "founded anew while one that remembers is there", """
-        a: view 1 a b c founded | send | a:1@1 | stop began anew
-        b: view 1 a b c founded | a:1@1 | crash
-        c: view 1 a b c founded | a:1@1 | crash
-        b#2: restart | view 9 b#2 c#2 founded | send | b#2:1@1
-        c#2: restart | view 9 b#2 c#2 founded | b#2:1@1
+        a: join 2 | view 1 a b c founded | send | a:1@1 | stop began anew
+        b: join 2 | view 1 a b c founded | a:1@1 | crash
+        c: join 2 | view 1 a b c founded | a:1@1 | crash
+        b#2: restart | join 2 | view 9 b#2 c#2 founded | send | b#2:1@1
+        c#2: restart | join 2 | view 9 b#2 c#2 founded | b#2:1@1
     """, "safe"),
     _doctored("one_founding", "founded anew while one is left", """
-        a: view 1 a b c founded | send | a:1@1
-        b: view 1 a b c founded | a:1@1 | crash
-        c: view 1 a b c founded | a:1@1 | crash
-        b#2: restart | view 9 b#2 c#2 founded | send | b#2:1@1
-        c#2: restart | view 9 b#2 c#2 founded | b#2:1@1
+        a: join 2 | view 1 a b c founded | send | a:1@1
+        b: join 2 | view 1 a b c founded | a:1@1 | crash
+        c: join 2 | view 1 a b c founded | a:1@1 | crash
+        b#2: restart | join 2 | view 9 b#2 c#2 founded | send | b#2:1@1
+        c#2: restart | join 2 | view 9 b#2 c#2 founded | b#2:1@1
     """, "safe"),
     _doctored("accuracy", "one is left out for nothing", """
         a: fault none | view 1 a b c | view 2 a b
@@ -454,30 +459,30 @@ DOCTORED: list[Doctored] = [
         b: view 1 a b | crash
     """),
     _doctored("one_founding", "founded anew by newcomers while both elders remember", """
-        a: view 1 a b c founded | stop excluded
-        b: view 1 a b c founded | stop excluded
-        c: view 1 a b c founded | crash
-        c#2: restart | view 7 c#2 d founded
-        d: view 7 c#2 d founded
+        a: join 2 | view 1 a b c founded | stop excluded
+        b: join 2 | view 1 a b c founded | stop excluded
+        c: join 2 | view 1 a b c founded | crash
+        c#2: restart | join 2 | view 7 c#2 d founded
+        d: join 2 | view 7 c#2 d founded
     """),
     _doctored("one_founding", "an elder is left behind a view ago", """
-        a: view 1 a b c founded | view 2 a b | stop excluded
-        b: view 1 a b c founded | view 2 a b | crash
-        c: view 1 a b c founded | stop excluded
-        b#2: restart | view 7 b#2 c#2 founded
-        c#2: restart | view 7 b#2 c#2 founded
+        a: join 2 | view 1 a b c founded | view 2 a b | stop excluded
+        b: join 2 | view 1 a b c founded | view 2 a b | crash
+        c: join 2 | view 1 a b c founded | stop excluded
+        b#2: restart | join 2 | view 7 b#2 c#2 founded
+        c#2: restart | join 2 | view 7 b#2 c#2 founded
     """),
     _doctored("one_founding", "founded anew beside a part that was let go on", """
-        a: view 1 a b c founded
-        b: view 1 a b c founded | view 2 b parted | crash
-        c: view 1 a b c founded | crash
-        b#2: restart | view 7 b#2 c#2 founded
-        c#2: restart | view 7 b#2 c#2 founded
+        a: join 1 | view 1 a b c founded
+        b: join 1 | view 1 a b c founded | view 2 b parted | crash
+        c: join 1 | view 1 a b c founded | crash
+        b#2: restart | join 1 | view 7 b#2 c#2 founded
+        c#2: restart | join 1 | view 7 b#2 c#2 founded
     """, "cut safe"),
     _doctored("one_founding", "both groups go on", """
-        a: view 1 a b founded | view 2 a
-        b: view 1 a b founded | crash
-        b#2: restart | view 7 b#2 founded
+        a: join 2 | view 1 a b founded | view 2 a
+        b: join 2 | view 1 a b founded | crash
+        b#2: restart | join 2 | view 7 b#2 founded
     """),
     _doctored("transitional_set", "one says that another came along, who says otherwise", """
         a: view 1 a b | view 2 a b stayed a b
@@ -573,9 +578,159 @@ DOCTORED: list[Doctored] = [
         a: view 1 a b | view 2 a | send probe | a:1
         b: view 1 a b | view 3 b | send probe | b:1
     """),
+    _doctored("one_primary", "two foundings side by side that share no node", """
+        a: join 2 | view 1 a b at 0 founded | send | a:1@1 | b:1@2
+        b: join 2 | view 1 a b at 0 founded | a:1@1 | send | b:1@2
+        c: join 2 | view 2 c d e at 0 founded | send | c:1@1
+        d: join 2 | view 2 c d e at 0 founded | c:1@1
+        e: join 2 | view 2 c d e at 0 founded | c:1@1
+    """, "safe"),
+    _doctored("one_primary", "two masters, each with a group of its own", """
+        a: join 1 | view 1 a at 0 founded | view 2 a b at 1 | send | a:1@2
+        b: join 1 | view 2 a b cut a:0 at 1 | a:1@2
+        c: join 1 | view 7 c at 0 founded | send | c:1@1
+        d: join 1 | stop | crash
+    """, "agreed"),
+    _doctored("quorum", "a minority goes on and the others stop", """
+        a: join 2 | view 1 a b c at 0 founded | view 2 a at 0 | send | a:1@1
+        b: join 2 | view 1 a b c at 0 founded | stop
+        c: join 2 | view 1 a b c at 0 founded | stop
+    """, "agreed"),
+    _doctored("quorum", "founded by too few", """
+        a: join 3 | view 1 a b founded | view 2 a b c
+        b: join 3 | view 1 a b founded | view 2 a b c
+        c: join 3 | view 2 a b c
+    """),
+    _doctored("quorum", "too few before one was let go on", """
+        a: join 2 | view 1 a b c founded | view 2 a | view 3 a parted
+        b: join 2 | view 1 a b c founded | crash
+        c: join 2 | view 1 a b c founded | crash
+    """),
+    _doctored("begun", "a group that nobody founded", """
+        a: join 2 | view 1 a b at 0 | send | a:1@1
+        b: join 2 | view 1 a b at 0 | a:1@1
+    """, "safe"),
+    _doctored("begun", "founded anew by newcomers who do not say so", """
+        a: join 2 | view 1 a b at 0 founded | send | a:1@1 | crash
+        b: join 2 | view 1 a b at 0 founded | a:1@1 | crash
+        c: join 2 | view 5 c d at 0 founded | crash
+        d: join 2 | view 5 c d at 0 founded | crash
+        e: join 2 | view 9 e f at 0 | send | e:1@1
+        f: join 2 | view 9 e f at 0 | e:1@1
+    """, "safe"),
+    _doctored("one_place", "one of two groups goes on and forgets what was safe", """
+        a: view 1 a b at 0 founded | send | a:1@1 | crash
+        b: view 1 a b at 0 founded | a:1@1 | crash
+        c: view 2 c d at 0 founded | send | c:1@1
+        d: view 2 c d at 0 founded | c:1@1
+        b#2: restart | view 3 b#2 e at 0 | send | b#2:1@1
+        e: view 3 b#2 e at 0 | b#2:1@1
+    """, "safe"),
+    _doctored("one_place", "a safe message vanishes, and nothing more is said", """
+        a: view 1 a b c at 0 founded | view 2 a b at 0 | send | a:1@1 | crash
+        b: view 1 a b c at 0 founded | view 2 a b at 0 | a:1@1 | crash
+        c: view 1 a b c at 0 founded | view 3 a#2 b#2 c at 0
+        a#2: restart | view 3 a#2 b#2 c at 0
+        b#2: restart | view 3 a#2 b#2 c at 0
+    """, "safe"),
+    _doctored("one_place", "two safe messages vanish with the view after them", """
+        a: view 1 a b at 4 founded | send | send | a:1@5 | a:2@6 | view 2 a b at 6 | crash
+        b: view 1 a b at 4 founded | a:1@5 | a:2@6 | view 2 a b at 6 | crash
+        a#2: restart | view 3 a#2 b#2 at 4
+        b#2: restart | view 3 a#2 b#2 at 4
+    """, "safe"),
+    _doctored("uniform_order", "an ordered message vanishes with those who had it", """
+        a: view 1 a b at 0 founded | send | a:1@1 | crash
+        b: view 1 a b at 0 founded | view 2 a#2 b at 0
+        a#2: restart | view 2 a#2 b at 0
+    """, "agreed"),
+    _doctored("uniform_order", "a view begins before the one that leads to it", """
+        a: view 1 a b at 7 founded | view 2 a b at 9 | crash
+        b: view 1 a b at 7 founded | crash
+        a#2: restart | view 3 a#2 b#2 at 8
+        b#2: restart | view 3 a#2 b#2 at 8
+    """, "agreed"),
+    _doctored("every_place", "places that nobody has before a message", """
+        a: view 1 a b at 0 founded | send | a:1@1 | send | a:2@5
+        b: view 1 a b at 0 founded | a:1@1 | a:2@5
+    """, "agreed"),
+    _doctored("every_place", "places that nobody has before a view", """
+        a: view 1 a b at 0 founded | send | a:1@1 | view 2 a b at 5 | send | a:2@6
+        b: view 1 a b at 0 founded | a:1@1 | view 2 a b at 5 | a:2@6
+    """, "safe"),
+    _doctored("every_place", "one passes over places, of which nobody has the second", """
+        a: view 1 a b at 0 founded | send | send | send | a:1@1 | a:2@2 | a:3@4 | crash
+        b: view 1 a b at 0 founded | a:1@1 | a:3@4
+    """, "agreed"),
+    _doctored("received", "all crash, and only one had the safe message", """
+        a: view 1 a b c founded | send | a:1@1 | holds a:1 | crash
+        b: view 1 a b c founded | holds b:1 | crash
+        c: view 1 a b c founded | holds b:1 | crash
+    """, "safe"),
+    _doctored("received", "all crash one after the other, and one never had what was safe", """
+        a: view 1 a b c | view 2 a b c | send | send | a:1 | a:2 | holds a:2 | crash
+        b: view 1 a b c | view 2 a b c | a:1 | a:2 | holds a:2 | crash
+        c: view 1 a b c | view 2 a b c | a:1 | holds a:1 | crash
+    """, "safe"),
+    _doctored("receipts", "one holds what was never sent", """
+        a: view 1 a b | send | a:1 | holds a:1 | view 2 a
+        b: view 1 a b | holds a:9 | crash
+    """),
+    _doctored("receipts", "one holds words of one that said nothing", """
+        a: view 1 a b | view 2 a b
+        b: view 1 a b | holds a:1 | view 2 a b
+    """),
+    _doctored("receipts", "one has delivered what it does not hold", """
+        a: view 1 a b | send | send | a:1 | a:2 | holds a:2 | view 2 a b
+        b: view 1 a b | a:1 | a:2 | holds a:1 | view 2 a b
+    """),
+    _doctored("receipts", "at its end one has delivered what it does not hold", """
+        a: view 1 a b | send | a:1 | view 2 a b | send | a:2
+        b: view 1 a b | a:1 | holds a:1 | view 2 a b | a:2 | holds a:1 | crash
+    """),
 ]
 
 SOUND: list[Sound] = [
+    _sound("one goes on from a founding that only others were told of", """
+        a: join 2 | view 1 a b c at 0 founded | crash
+        b: join 2 | view 2 a#2 b at 0 founded | send | b:1@1 | view 3 a#2 b c#2 at 1
+        c: join 2 | view 1 a b c at 0 founded | stop
+        a#2: join 2 | view 2 a#2 b at 0 founded | b:1@1 | view 3 a#2 b c#2 at 1
+        c#2: join 2 | view 3 a#2 b c#2 at 1 cut b:1
+    """, "safe"),
+    _sound("a group that is gone, and another elsewhere", """
+        a: join 1 | view 1 a at 0 founded | crash
+        b: join 1 | view 2 b at 0 founded | send | b:1@1
+    """, "safe"),
+    _sound("any part may go on, and two do", """
+        a: join | view 1 a at 0 founded | send | a:1@1
+        b: join | view 2 b at 0 founded | send | b:1@1
+    """, "safe"),
+    _sound("let go on, a part is smaller than a majority", """
+        a: join 2 | view 1 a b c founded at 0 | view 2 a parted at 0 | view 3 a b#2 at 0
+        b: join 2 | view 1 a b c founded at 0 | crash
+        c: join 2 | view 1 a b c founded at 0 | crash
+        b#2: join 2 | view 3 a b#2 at 0 | view 4 b#2 at 0
+    """, "safe"),
+    _sound("all come back with their records, and go on where they were", """
+        a: join 2 | view 1 a b at 0 founded | send | a:1@1 | crash
+        b: join 2 | view 1 a b at 0 founded | a:1@1 | crash
+        c: join 2 | view 5 c d founded | crash
+        d: join 2 | view 5 c d founded | crash
+        a#2: restart | join 2 | view 9 a#2 b#2 at 1 | send | a#2:1@2
+        b#2: restart | join 2 | view 9 a#2 b#2 at 1 | a#2:1@2
+    """, "safe"),
+    _sound("what is left of a view is delivered in the step in which all die", """
+        a: view 1 a b c | send | a:1 | crash now
+        b: view 1 a b c | holds c:1 | crash
+        c: view 1 a b c | send | holds c:1 | crash
+    """, "safe"),
+    _sound("a clock was set back, and views seem to lead both ways", """
+        a#3: view 1 a#3 b at 0 founded | send | a#3:1@1 | view 2 a#3 b at 1 | crash
+        b: view 1 a#3 b at 0 founded | a#3:1@1 | view 2 a#3 b at 1 | send | b:1@2
+        b: view 3 a#1 b at 2
+        a#1: restart | view 3 a#1 b cut b:1 at 2
+    """, "safe"),
     _sound("nothing at all", ""),
     _sound("two talk", """
         a: join | view 1 a b | send | a:1 | b:1

@@ -12,7 +12,9 @@ A line is (more of) one life, in its order; what happens is set apart by bars:
     fault WORD…                         what the world did to it
     send [SERVICE] [N] [probe]          it multicasts its next message (or its N-th)
     MEMBER:N[@SEQ][!]                   it delivers that message, at that place; `!` changed
-    left | stop REASON… | crash | join | restart | stuck        a stop is an exclusion
+    join [N]                            views have N members at least
+    crash [now]                         later, or in the step of what was before
+    left | stop REASON… | restart | stuck        a stop is an exclusion
 
 `a` is the life `a#1`; the next one is written `a#2`. A message is delivered with the service that
 it was sent with, and with the story's when nobody sent it.
@@ -117,7 +119,11 @@ class Teller:
             self._row(life, "leave", detail=LEFT)
         elif verb == "stop":
             self._row(life, "leave", detail=" ".join(rest) or "expelled", changes=("excluded",))
-        elif verb in ("crash", "join", "restart", "stuck"):
+        elif verb == "join":
+            self._row(life, verb, number=int(rest[0]) if rest else None)
+        elif verb == "crash" and rest:
+            self._row(life, verb, t_us=1000 * self.steps[life] - 1000)
+        elif verb in ("crash", "restart", "stuck"):
             self._row(life, verb)
         else:
             altered = verb.endswith("!")

@@ -33,10 +33,14 @@ class Buggy:
         self.held_back: list[Effect] = []
         self.limits: dict[Member, int] = {}
         """By sender, the last message that it really has."""
+        self.boast = 0
+        """By so many messages it claims to hold more than it does."""
 
     def held(self) -> dict[Member, int]:
         marks = self._core.held()
-        return {who: min(mark, self.limits.get(who, mark)) for who, mark in marks.items()}
+        return {
+            who: min(mark, self.limits.get(who, mark)) + self.boast for who, mark in marks.items()
+        }
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._core, name)
@@ -105,6 +109,40 @@ def places_one_too_high(me: Any, effects: list[Effect]) -> Iterator[Effect]:
             yield effect
 
 
+def a_place_left_free(me: Any, effects: list[Effect]) -> Iterator[Effect]:
+    """From the third message on, places are far from those before."""
+    for effect in effects:
+        if isinstance(effect, Deliver):
+            me.seen += 1
+            if me.seen > 2:
+                far = [each._replace(seq=(each.seq or 0) + 10_000) for each in effect.messages]
+                effect = Deliver(far)
+        yield effect
+
+
+def holds_too_much(me: Any, effects: list[Effect]) -> Iterator[Effect]:
+    """It says that it has more than anybody sent."""
+    me.boast = 1_000
+    yield from effects
+
+
+def begins_without_a_word(me: Any, effects: list[Effect]) -> Iterator[Effect]:
+    """It has views of its own, and nobody founded them."""
+    for effect in effects:
+        if isinstance(effect, Install):
+            me.seen += 1
+            effect = Install(View((me.me,), f"{me.me} {me.seen}", seq=effect.view.seq))
+        yield effect
+
+
+def goes_on_in_secret(me: Any, effects: list[Effect]) -> Iterator[Effect]:
+    """It tells the application of nobody else."""
+    for effect in effects:
+        if isinstance(effect, Install):
+            effect = Install(replace(effect.view, members=(me.me,)))
+        yield effect
+
+
 def alone_in_transit(me: Any, effects: list[Effect]) -> Iterator[Effect]:
     """It says that only the others came along."""
     for effect in effects:
@@ -146,6 +184,7 @@ def founds_beside(me: Any, effects: list[Effect]) -> Iterator[Effect]:
 CASES: list[tuple[str, str, Bug]] = [
     ("rmcast", "local_order", view_after_message),
     ("rmcast", "sender_in_view", stranger_speaks),
+    ("rmcast", "receipts", holds_too_much),
     ("mtp", "local_order", view_after_message),
     ("mtp", "sender_in_view", stranger_speaks),
     ("mtp", "cut", cut_too_high),
@@ -154,6 +193,9 @@ CASES: list[tuple[str, str, Bug]] = [
     ("mtp", "uniform_order", places_one_too_high),
     ("mtp", "transitional_set", alone_in_transit),
     ("mtp", "one_primary", goes_on_alone),
+    ("mtp", "every_place", a_place_left_free),
+    ("mtp", "begun", begins_without_a_word),
+    ("mtp", "receipts", holds_too_much),
     ("ring", "local_order", view_after_message),
     ("ring", "sender_in_view", stranger_speaks),
     ("ring", "cut", cut_too_high),
@@ -162,6 +204,10 @@ CASES: list[tuple[str, str, Bug]] = [
     ("ring", "one_place", places_one_too_high),
     ("ring", "received", loses_what_it_acknowledged),
     ("ring", "one_founding", founds_beside),
+    ("ring", "every_place", a_place_left_free),
+    ("ring", "begun", begins_without_a_word),
+    ("ring", "receipts", holds_too_much),
+    ("ring", "quorum", goes_on_in_secret),
 ]
 
 
@@ -174,7 +220,7 @@ CASES: list[tuple[str, str, Bug]] = [
 )
 def test_a_bug_at_the_door_is_caught(protocol: str, law: str, bug: Bug) -> None:
     sound = offer(protocol)
-    assert law in (*sound.laws, *sound.laws_given({"sites": 4})), "nobody claims it"
+    assert law in sound.laws, "nobody claims it"
 
     def make(setting: Setting) -> Any:
         core = sound.make(setting)

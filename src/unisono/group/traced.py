@@ -29,8 +29,9 @@ class Traced:
         run, me = config.run or config.group, core.me
         self._file = TraceFile(config.trace, run, me.name, me.incarnation)
         self._flushing: asyncio.TimerHandle | None = None
+        least = offer.quorum(config.options)
         self.core = Tap(
-            core, offer.name, config.group, self._file, config.detail, label=offer.label
+            core, offer.name, config.group, self._file, config.detail, offer.label, least
         )
 
     def start(self) -> None:

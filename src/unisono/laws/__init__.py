@@ -11,19 +11,18 @@ from typing import Final
 from unisono.errors import Misuse
 from unisono.laws.cuts import cut
 from unisono.laws.delivery import agreement, no_creation, no_duplication, progress, safe, validity
-from unisono.laws.holding import received, stable
+from unisono.laws.holding import receipts, received, stable
 from unisono.laws.local import local_order
 from unisono.laws.membership import (
     accuracy,
-    one_founding,
-    one_primary,
     same_view,
     sender_in_view,
     sending_view,
     transitional_set,
 )
 from unisono.laws.order import causal, fifo, prefix, total_order
-from unisono.laws.places import gap_free, one_place, uniform_order
+from unisono.laws.places import every_place, gap_free, one_place, uniform_order
+from unisono.laws.primary import begun, one_founding, one_primary, quorum
 from unisono.laws.verdict import VIOLATIONS_MAX, Check, Law, Verdict, Violation, sentence
 from unisono.laws.views import self_inclusion, view_order, virtual_synchrony
 from unisono.trace.history import History
@@ -59,6 +58,7 @@ LAWS: Final[dict[str, Law]] = {
             one_place,
             uniform_order,
             gap_free,
+            every_place,
             agreement,
             validity,
             virtual_synchrony,
@@ -71,10 +71,13 @@ LAWS: Final[dict[str, Law]] = {
             sender_in_view,
             transitional_set,
             one_primary,
+            quorum,
             one_founding,
+            begun,
             accuracy,
             safe,
             received,
+            receipts,
             stable,
             progress,
         ),

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from unisono.laws.verdict import Violation
 from unisono.trace.checks import VIEWS
-from unisono.trace.history import ALIVE, History, Life, message_of, number_of, sender_of
+from unisono.trace.history import (
+    ALIVE,
+    CRASHED,
+    VANISHED,
+    History,
+    Life,
+    message_of,
+    number_of,
+    sender_of,
+)
 from unisono.trace.record import Row
 
 MAJORITY, ALL = "majority", "all"
+ENDS = ("view", "leave", "crash")
+"""Rows before which a life tells what it held."""
 
 
 class Holdings:
@@ -33,7 +45,7 @@ class Holdings:
             if row.kind == "receipt":
                 self.told = True
                 marks[sender_of(row)] = number_of(row)
-            elif row.kind in ("view", "leave", "crash"):
+            elif row.kind in ENDS:
                 if view:
                     ended.setdefault(view, marks)
                 view, marks = (row.view if row.kind == "view" else ""), {}
@@ -60,15 +72,69 @@ class Holdings:
         return all(marks.get(sender, 0) < number for marks in self.marks[key].values())
 
 
+def receipts(history: History) -> list[Violation]:
+    """A receipt tells no more than was sent, and no less than was delivered.
+
+    Let a life q end a view with a row E (its next view, `leave` or `crash`), and N be the number of
+    its last receipt for a sender s between the row that ended a view before and E.
+    - `N held, M sent`: s has rows, did not vanish, and M is the largest number that it sent, below
+      N.
+    - `N held, M delivered`: q delivered the message M of s before E, and M is above N.
+    Named are q, the message N of s, and s; of several M the largest counts. A receipt may be below
+    an earlier one: what was here of a sender that failed is discarded where not all have it.
+    """
+    heard: dict[str, list[dict[str, int]]] = {}
+    for key, life in history.lives.items():
+        mine: dict[str, int] = {}
+        at_ends = heard.setdefault(key, [])
+        for row in life.rows:
+            if row.kind == "deliver":
+                mine[sender_of(row)] = max(number_of(row), mine.get(sender_of(row), 0))
+            elif row.kind in ENDS:
+                at_ends.append(dict(mine))
+    last = {key: max(map(number_of, life.sends), default=0) for key, life in history.lives.items()}
+    return receipts_told(history, heard, last)
+
+
+def receipts_told(
+    history: History, heard: Mapping[str, Sequence[Mapping[str, int]]], last: Mapping[str, int]
+) -> list[Violation]:
+    """The law, for who knows this of the messages: by life, before each row that ends a view, the
+    largest number of each sender delivered; by life the largest number sent, if any."""
+    found: set[Violation] = set()
+    for key, life in history.lives.items():
+        marks: dict[str, int] = {}
+        at_ends = iter(heard[key])
+        for row in life.rows:
+            if row.kind == "receipt":
+                marks[sender_of(row)] = number_of(row)
+            elif row.kind in ENDS:
+                had = next(at_ends)
+                for sender, number in marks.items():
+                    source = history.lives.get(sender)
+                    known = source is not None and source.end != VANISHED
+                    details = []
+                    if known and last.get(sender, 0) < number:
+                        details.append(f"{number} held, {last.get(sender, 0)} sent")
+                    if had.get(sender, 0) > number:
+                        details.append(f"{number} held, {had[sender]} delivered")
+                    message, told = f"{sender}:{number}", history.run
+                    for each in details:
+                        found.add(Violation("receipts", told, key, message, sender, each))
+                marks = {}
+    return sorted(found)
+
+
 def received(history: History) -> list[Violation]:
     """A safe message is delivered when every member of the view has received it.
 
     Asked only of a history that has receipts. Let any life p deliver a safe message m while its
     last view before, regular or transitional, is t, and its last regular view v. Let W be the view
     that p has right after v; if it has none, and is not alive, the one that the smallest life that
-    has one has right after v, and without any nothing is asked. Let q be another member of t, and
-    of W, if there is one: who is gone from that may lack what those who stay deliver in the end. If
-    q tells what it held when v ended for it (it has a view,
+    has one has right after v. Without any nothing is asked, unless p crashed, later by its own
+    clock than it delivered m: what is left of a view is delivered in the step that ends it. Let q
+    be another member of t, and of W, if there is one: who is gone from that may lack what those who
+    stay deliver in the end. If q tells what it held when v ended for it (it has a view,
     `leave` or `crash` row after its first installation of v), owes m (see `agreement`) and never
     delivered it, then it has a receipt in v for m's sender with at least m's number: else `not
     received in view v`. Named are q, m, and the smallest such p.
@@ -83,22 +149,33 @@ def received(history: History) -> list[Violation]:
             following.setdefault(row.view, after)
     for p, life in history.lives.items():
         nexts = {row.step: after for row, after in pairwise(life.views)}
+        crashed_us = crash_us(life)
         regular: Row | None = None
         members: set[str] = set()
+        alone = False
         for row in life.rows:
             if row.kind in VIEWS:
                 members = set(row.members or ())
                 regular = row if row.kind == "view" else regular
                 if regular is not None and (regular.step in nexts or life.end != ALIVE):
                     to = nexts.get(regular.step) or following.get(regular.view)
-                    members &= set(to.members or ()) if to is not None else set()
+                    members &= set(to.members or ()) if to is not None else members
+                    alone = to is None
             elif row.kind == "deliver" and row.service == "safe" and regular is not None:
+                if alone and row.t_us >= crashed_us:
+                    continue
                 for q in members - {p}:
                     key = (q, message_of(row))
                     if key not in found and holdings.lacks(q, regular.view, row):
                         detail = f"not received in view {regular.view}"
                         found[key] = Violation("received", history.run, *key, p, detail)
     return sorted(found.values())
+
+
+def crash_us(life: Life) -> int:
+    """When it crashed, by its own clock; before all time when it did not."""
+    crash = next((row for row in life.rows if row.kind == "crash"), None)
+    return crash.t_us if crash is not None and life.end == CRASHED else -1
 
 
 def stable(history: History) -> list[Violation]:

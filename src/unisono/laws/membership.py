@@ -1,15 +1,15 @@
-"""The laws of views and messages together: in which view what is delivered, and who goes on."""
+"""The laws of views and messages together: in which view what is delivered, and who is left out."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 
-from unisono.laws.places import FOUNDED, PARTED, lineages, own_views, tells
+from unisono.laws.succession import parts_let_go_on
 from unisono.laws.verdict import Violation
 from unisono.trace.checks import LEVELS, level_of
 from unisono.trace.history import (
     ALIVE,
+    EXCLUDED,
     STOPPED,
     History,
     Life,
@@ -19,7 +19,6 @@ from unisono.trace.history import (
 from unisono.trace.record import Row
 
 RELIABLE = LEVELS["reliable"]
-EXCLUDED = "excluded"
 
 
 def _in_views(life: Life) -> Iterator[tuple[Row, Row]]:
@@ -42,12 +41,10 @@ def same_view(history: History) -> list[Violation]:
     has a counting view with the change `parted` are compared with each other alone: what was on its
     way through the others when it was let go on by itself may be said again on either side.
     """
-    lineage = lineages(history)
-    parted = _that_tell(PARTED, history, lineage)
+    part = parts_let_go_on(history)
     first: dict[tuple[str, str], tuple[str, str]] = {}
     found: set[Violation] = set()
     for key, life in history.lives.items():
-        part = lineage[key] if lineage[key] in parted else ""
         mine: set[str] = set()
         for row, view in _in_views(life):
             if row.kind != "deliver" or level_of(row.service) < RELIABLE:
@@ -56,7 +53,7 @@ def same_view(history: History) -> list[Violation]:
             if message in mine:
                 continue
             mine.add(message)
-            other, there = first.setdefault((part, message), (key, view.view))
+            other, there = first.setdefault((part[key], message), (key, view.view))
             if view.view != there:
                 detail = f"in view {view.view} here, {there} there"
                 found.add(Violation("same_view", history.run, key, message, other, detail))
@@ -159,137 +156,6 @@ def transitional_set(history: History) -> list[Violation]:
     return sorted(found)
 
 
-def one_primary(history: History) -> list[Violation]:
-    """One part of a group goes on at a time.
-
-    The views of a node are those of its lives, in the order of incarnations and steps. One view
-    leads to another when a node has it right before the other, and so on. Two views of one lineage
-    (see `lineages`; a view is of that of the smallest life of whose counting views it is) that
-    share no node, and of which neither leads to the other, break the law: `view V beside W`, where
-    V is the smaller of the two. Named is the smallest life that installed V; the other is the
-    smallest that installed W.
-    """
-    lineage = lineages(history)
-    found: set[Violation] = set()
-    leads, members, installed = _succession(history)
-    its_own: dict[str, str] = {}
-    for key, life in history.lives.items():
-        for row in own_views(life):
-            its_own.setdefault(row.view, lineage[key])
-    reach = {view: _reached(view, leads) for view in members}
-    views = sorted(its_own)
-    for index, one in enumerate(views):
-        for two in views[index + 1 :]:
-            p, q = installed[one], installed[two]
-            if members[one] & members[two] or its_own[one] != its_own[two]:
-                continue
-            if two not in reach[one] and one not in reach[two]:
-                detail = f"view {one} beside {two}"
-                found.add(Violation("one_primary", history.run, p, "", q, detail))
-    return sorted(found)
-
-
-def one_founding(history: History) -> list[Violation]:
-    """A group is not founded anew while one of it is there and remembers.
-
-    Let life p be of a lineage (see `lineages`) that has a life of some node, of which a later
-    incarnation is of another lineage that has a view with the change `founded`; and no node says
-    the same the other way round, as where a clock was set back. Let no counting view of the two
-    lineages have the change `parted`, and p's last view lead to no other (see `one_primary`) of its
-    lineage, or of one that has no view with `founded` or `parted` and so may go on from it. If p is
-    alive, or stopped with the cause `excluded` and its last view leads to no lineage with `parted`,
-    which may have excluded it, the law is broken. Named is p; the other is the smallest life of
-    another lineage that is such a later incarnation.
-    """
-    lineage = lineages(history)
-    leads, _, installed = _succession(history)
-    parted = _that_tell(PARTED, history, lineage)
-    founded = _that_tell(FOUNDED, history, lineage)
-    later = _later_lineages(history, lineage, founded - parted)
-    found: set[Violation] = set()
-    for key, life in history.lives.items():
-        if not life.inside or lineage[key] in parted:
-            continue
-        after = {lineage[installed[view]] for view in leads.get(life.views[-1].view, ())}
-        if lineage[key] in after or after - founded - parted:
-            continue
-        excluded = life.end == STOPPED and _cause(life) == EXCLUDED and not after & parted
-        if life.end == ALIVE or excluded:
-            for other in later.get(lineage[key], ())[:1]:
-                detail = "founded anew without it"
-                found.add(Violation("one_founding", history.run, key, "", other, detail))
-    return sorted(found)
-
-
-def _succession(
-    history: History,
-) -> tuple[dict[str, set[str]], dict[str, set[str]], dict[str, str]]:
-    """By view, those that some node has right after it; its nodes; the smallest life in it."""
-    leads: dict[str, set[str]] = {}
-    members: dict[str, set[str]] = {}
-    installed: dict[str, str] = {}
-    last: dict[str, str] = {}
-    for life in sorted(history.lives.values(), key=lambda life: (life.node, life.incarnation)):
-        for row in life.views:
-            nodes = {member.rpartition("#")[0] for member in row.members or ()}
-            members.setdefault(row.view, set()).update(nodes)
-            installed[row.view] = min(life.key, installed.get(row.view, life.key))
-            before = last.get(life.node, row.view)
-            if before != row.view:
-                leads.setdefault(before, set()).add(row.view)
-            last[life.node] = row.view
-    return leads, members, installed
-
-
-def _reached(view: str, leads: dict[str, set[str]]) -> set[str]:
-    reached: set[str] = set()
-    queue = deque([view])
-    while queue:
-        for after in leads.get(queue.popleft(), ()):
-            if after not in reached:
-                reached.add(after)
-                queue.append(after)
-    return reached
-
-
-def _that_tell(what: str, history: History, lineage: dict[str, str]) -> set[str]:
-    """Lineages that have a counting view with this change."""
-    return {
-        lineage[key]
-        for key, life in history.lives.items()
-        if any(tells(row, what) for row in own_views(life))
-    }
-
-
-def _later_lineages(
-    history: History, lineage: dict[str, str], founded: set[str]
-) -> dict[str, list[str]]:
-    """By lineage, lives of others, of those that were founded, that are later incarnations of its
-    nodes, sorted."""
-    by_node: dict[str, list[Life]] = {}
-    for life in history.lives.values():
-        if life.inside:
-            by_node.setdefault(life.node, []).append(life)
-    later: dict[tuple[str, str], set[str]] = {}
-    for lives in by_node.values():
-        lives.sort(key=lambda life: life.incarnation)
-        for index, earlier in enumerate(lives):
-            for life in lives[index + 1 :]:
-                pair = (lineage[earlier.key], lineage[life.key])
-                if pair[0] != pair[1]:
-                    later.setdefault(pair, set()).add(life.key)
-    found: dict[str, list[str]] = {}
-    for (one, two), keys in later.items():
-        if two in founded and (two, one) not in later:
-            found[one] = sorted({*keys, *found.get(one, ())})
-    return found
-
-
-def _cause(life: Life) -> str:
-    ends = [row for row in life.rows if row.kind == "leave"]
-    return (ends[0].changes or ("",))[0] if ends else ""
-
-
 def accuracy(history: History) -> list[Violation]:
     """Nobody is left out that neither failed nor left, and that nothing kept from being heard.
 
@@ -307,7 +173,7 @@ def accuracy(history: History) -> list[Violation]:
     well = {
         key
         for key, life in history.lives.items()
-        if life.end == ALIVE or (life.end == STOPPED and _cause(life) == EXCLUDED)
+        if life.end == ALIVE or (life.end == STOPPED and life.cause == EXCLUDED)
         if _ailed(life) is None
     }
     blamed: set[str] = set()

@@ -2,62 +2,17 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
+from unisono.laws.succession import Succession, lineages
 from unisono.laws.verdict import Violation
-from unisono.trace.checks import LEVELS, level_of
+from unisono.trace.checks import LEVELS, VIEWS, level_of
 from unisono.trace.history import History, Life, cut_of, message_of
 from unisono.trace.record import Row
 
 AGREED = LEVELS["agreed"]
-FOUNDED, PARTED = "founded", "parted"
-
-
-def tells(row: Row, what: str) -> bool:
-    """Whether the view says that this happened."""
-    return any(change.partition(" ")[0] == what for change in row.changes or ())
-
-
-def own_views(life: Life) -> tuple[Row, ...]:
-    """The views of a life from the last on that has the change `parted`; else all."""
-    starts = [at for at, row in enumerate(life.views) if tells(row, PARTED)]
-    return life.views[starts[-1] :] if starts else life.views
-
-
-def lineages(history: History) -> dict[str, str]:
-    """By life, which numbering its places belong to.
-
-    Only a life's views from the last on count that has the change `parted`, if there is one: a part
-    that was let go on by itself counts on its own. Lives that installed the same of these views are
-    of one lineage, and so on: it is named by its smallest life. A lineage to which no view with the
-    change `founded` or `parted` belongs goes on from another one: when there is exactly one that
-    has such a view, and it is `founded`, it is of that one. Otherwise, of which is not known, and
-    it is not compared with others.
-    """
-    parent = {key: key for key in history.lives}
-
-    def root(key: str) -> str:
-        while parent[key] != key:
-            parent[key] = parent[parent[key]]
-            key = parent[key]
-        return key
-
-    first: dict[str, str] = {}
-    for key, life in history.lives.items():
-        for row in own_views(life):
-            one, two = sorted((root(key), root(first.setdefault(row.view, key))))
-            parent[two] = one
-    begun = {
-        root(key)
-        for key, life in history.lives.items()
-        if any(tells(row, FOUNDED) or tells(row, PARTED) for row in own_views(life))
-    }
-    founded = any(tells(row, FOUNDED) for life in history.lives.values() for row in own_views(life))
-    if len(begun) == 1 and founded:
-        (only,) = begun
-        return {key: only if life.inside else key for key, life in history.lives.items()}
-    return {key: root(key) for key in history.lives}
 
 
 def one_place(history: History) -> list[Violation]:
@@ -72,6 +27,14 @@ def one_place(history: History) -> list[Violation]:
       another message M.
     - `place N here, K there`: this life delivered m at the place N, and the reference (the other)
       at K.
+    Nor does the group go back before such a message. Let a node have view W, at the place N, right
+    after V, both of one lineage, and no view V after W (see `one_primary`).
+    - `view W at N, after place K in V`: a life of that lineage delivered such a message in V at a
+      place K above N; not in a transitional view, and the largest K counts. Named is the smallest
+      life that installed W; the message, and as the other the life, are those of the smallest life
+      that delivered at K in V, at its first such delivery.
+    - `view W at N, after V at K`: V has the place K above N. The other is the smallest life that
+      installed V.
     """
 
     def counts(life: Life, row: Row) -> bool:
@@ -86,7 +49,8 @@ def uniform_order(history: History) -> list[Violation]:
 
 
 def _placed(law: str, history: History, counts: Callable[[Life, Row], bool]) -> list[Violation]:
-    lineage = lineages(history)
+    views = Succession(history)
+    lineage = views.lineage
     holds: dict[tuple[str, int], tuple[str, str]] = {}
     stands: dict[tuple[str, str], tuple[str, int]] = {}
     found: set[Violation] = set()
@@ -104,7 +68,98 @@ def _placed(law: str, history: History, counts: Callable[[Life, Row], bool]) -> 
             if stood != place:
                 detail = f"place {place} here, {stood} there"
                 found.add(Violation(law, history.run, key, message, other, detail))
+    found.update(gone_back(law, history, views, _highest(history, views, counts)))
     return sorted(found)
+
+
+class Highest(NamedTuple):
+    """The largest place at which a message was delivered in a view."""
+
+    place: int
+    message: str
+    life: str
+
+
+def _highest(
+    history: History, views: Succession, counts: Callable[[Life, Row], bool]
+) -> dict[str, Highest]:
+    """By view, of the messages that count."""
+    found: dict[str, Highest] = {}
+    for key, life in history.lives.items():
+        view = ""
+        for row in life.rows:
+            if row.kind in VIEWS:
+                view = row.view if row.kind == "view" else ""
+            elif row.kind == "deliver" and row.seq is not None and counts(life, row):
+                if view and views.own.get(view) == views.lineage[key]:
+                    if view not in found or row.seq > found[view].place:
+                        found[view] = Highest(row.seq, message_of(row), key)
+    return found
+
+
+def gone_back(
+    law: str, history: History, views: Succession, highest: Mapping[str, Highest]
+) -> list[Violation]:
+    """Where a view begins before what was delivered in one that leads to it."""
+    found: list[Violation] = []
+    for before, after in views.steps():
+        here, there = views.place[after], views.place[before]
+        if here is None:
+            continue
+        life, told = views.installed[after], f"view {after} at {here}, after"
+        most = highest.get(before)
+        if most is not None and most.place > here:
+            detail = f"{told} place {most.place} in {before}"
+            found.append(Violation(law, history.run, life, most.message, most.life, detail))
+        if there is not None and there > here:
+            detail = f"{told} {before} at {there}"
+            found.append(Violation(law, history.run, life, "", views.installed[before], detail))
+    return found
+
+
+def every_place(history: History) -> list[Violation]:
+    """Nobody passes over a place that nobody has: places follow one another without a hole.
+
+    At life q let *before* be as in `gap_free`. A delivery of m at the place N, or a view at N that
+    has no cut, breaks the law when no life of the same lineage delivered a message, or installed a
+    view, at a place K above before and below N: `place K, which nobody has`, for the smallest K.
+    Named are q and m (nothing for a view). Before q's first place nothing is asked.
+    """
+    lineage = lineages(history)
+    known: dict[str, set[int]] = {}
+    for key, life in history.lives.items():
+        mine = known.setdefault(lineage[key], set())
+        mine.update(row.seq for row in life.told if row.kind != "send" and row.seq is not None)
+    ends = {name: _ends_of_runs(places) for name, places in known.items()}
+    found: set[Violation] = set()
+    for key, life in history.lives.items():
+        places, runs = known[lineage[key]], ends[lineage[key]]
+        for row, before in _jumps(life):
+            hole = before + 1
+            if hole in places:
+                hole = runs[bisect_left(runs, hole)] + 1
+            if row.seq is not None and hole < row.seq:
+                message = message_of(row) if row.kind == "deliver" else ""
+                detail = f"place {hole}, which nobody has"
+                found.add(Violation("every_place", history.run, key, message, "", detail))
+    return sorted(found)
+
+
+def _ends_of_runs(places: set[int]) -> list[int]:
+    """The last of places that follow each other."""
+    return sorted(place for place in places if place + 1 not in places)
+
+
+def _jumps(life: Life) -> Iterator[tuple[Row, int]]:
+    """Deliveries and views at a place, with the largest place before; not those with a cut."""
+    before: int | None = None
+    for row in life.told:
+        if row.kind == "send" or row.seq is None:
+            continue
+        if before is not None and not (row.kind == "view" and cut_of(row.detail)):
+            if row.seq > before:
+                yield row, before
+        before = row.seq if before is None else max(before, row.seq)
 
 
 def gap_free(history: History) -> list[Violation]:
@@ -136,21 +191,14 @@ def gap_free(history: History) -> list[Violation]:
     return sorted(found)
 
 
-def _holes(life: Life, places: list[int]) -> list[tuple[Row, int]]:
+def _holes(life: Life, places: list[int]) -> Iterator[tuple[Row, int]]:
     """Deliveries and views with the first place that was passed over just before them."""
     own = {row.seq for row in life.deliveries}
-    found: list[tuple[Row, int]] = []
-    before: int | None = None
-    for row in life.told:
-        if row.kind == "send" or row.seq is None:
-            continue
-        asked = before is not None and not (row.kind == "view" and cut_of(row.detail))
-        if asked and before is not None and row.seq > before:
-            at = bisect_right(places, before)
-            while at < len(places) and places[at] < row.seq + (row.kind == "view"):
-                if places[at] not in own:
-                    found.append((row, places[at]))
-                    break
-                at += 1
-        before = row.seq if before is None else max(before, row.seq)
-    return found
+    for row, before in _jumps(life):
+        assert row.seq is not None
+        at = bisect_right(places, before)
+        while at < len(places) and places[at] < row.seq + (row.kind == "view"):
+            if places[at] not in own:
+                yield row, places[at]
+                break
+            at += 1

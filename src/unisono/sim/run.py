@@ -27,7 +27,6 @@ WORLD_LAWS: Final = {
     "one_name": "no view has two members of one name",
     "place": "a message is delivered in the view that it says",
     "received_by_all": "what is delivered as safe is held by every member of the view",
-    "quorum": "no part of a group goes on that is smaller than its protocol promises",
     "state": "an adopted state ends where the joiner's cut says, in the same order for all",
 }
 """Laws that the world judges itself, since no row of the trace shows them."""
@@ -104,7 +103,7 @@ def verdict_on(world: World, history: History) -> tuple[dict[str, str], tuple[Vi
     """The laws' judgement of the trace, together with what the world itself saw break."""
     from unisono.laws import Violation, judge
 
-    claimed = (*world.offer.laws, *world.offer.laws_given(world.options_of(0)))
+    claimed = world.offer.laws
     # Where nobody is to go on, nobody is asked to.
     asked = bool(world.recovery.going_on)
     verdict = judge(history, [law for law in claimed if law != "progress" or asked])

@@ -63,7 +63,6 @@ class Striker:
         elif kind == "request":
             if node.request(event.what):
                 world.counts["requested"] += 1
-                world.requested.add(event.what)
         elif kind == "drift":
             world.counts["drifted"] += 1
             node.bend_clock(lambda watch, now_us: watch.drift(now_us, event.ppm))

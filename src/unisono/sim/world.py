@@ -36,9 +36,6 @@ RETRIES_MAX: Final = 40
 LINGER_US: Final = 300_000
 """The run goes on this long after the last probe, so that a late duplicate is seen."""
 
-EXCUSE_QUORUM: Final = {"go_on"}
-"""Requests by which an operator lets a part go on that is too small, and nothing else."""
-
 
 class Found(NamedTuple):
     """What the world itself saw break, as opposed to what the laws find in the trace."""
@@ -86,8 +83,6 @@ class World:
         """All that there were."""
         self.forgot = False
         """A node has lost its records."""
-        self.requested: set[str] = set()
-        """What was asked of the protocol so far."""
         self.now_us = 0
         self.steps = 0
         self.sent = 0
@@ -224,7 +219,8 @@ class World:
         self._sinks.extend(others)
         sink = Rows(self.rows, others)
         offer = self.offer
-        return Tap(core, offer.name, self.group, sink, detail=plan.detail, label=offer.label)
+        least = offer.quorum(setting.options)
+        return Tap(core, offer.name, self.group, sink, plan.detail, offer.label, least)
 
     def crashed(self, life: Life, event: Event, error: Exception) -> None:
         """A core must never raise: the run ends here."""
@@ -329,10 +325,6 @@ class World:
         assert view is not None
         self.ailing.installed(life, before)
         self.receipts.installed(life)
-        least = self.offer.quorum(self.options_of(life.node.index))
-        if len(view.members) < least and not EXCUSE_QUORUM & self.requested:
-            text = f"view {view.id} has {len(view.members)} members, fewer than {least}"
-            self.broken("quorum", text, life)
         lives = [self.life_of.get(member) for member in view.members]
         names = Counter(each.me.name for each in lives if each is not None and not each.over)
         for name in sorted(name for name, count in names.items() if count > 1):

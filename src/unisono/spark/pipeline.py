@@ -52,8 +52,8 @@ SMALL_OCTETS: Final = 64 << 20
 PART_OCTETS: Final = 8 << 20
 """Of a larger one, so much is one task's."""
 EVENTUAL: Final = (
-    *("gap_free", "agreement", "validity", "safe", "received", "stable"),
-    *("one_primary", "one_founding", "accuracy", "progress"),
+    *("gap_free", "every_place", "agreement", "validity", "safe", "received", "stable"),
+    *("one_primary", "quorum", "one_founding", "begun", "accuracy", "progress"),
 )
 """The laws about what must come in the end: while a run goes on they say nothing."""
 NOT_YET: Final = "not yet"

@@ -23,6 +23,9 @@ VANISHED: Final = "vanished"
 """It has no end of its own, but was given up by others, came back as another incarnation, or its
 file is torn. It crashed, or was expelled and does not know."""
 
+EXCLUDED: Final = "excluded"
+"""The cause of a stop: others went on without it."""
+
 CUT: Final = r"[^ ]+#[0-9]{1,19}:[0-9]{1,18}"
 """One entry of a cut; spaces and percent signs in its name are percent-encoded."""
 
@@ -56,6 +59,12 @@ class Life:
     """Sends, deliveries and views together."""
     rows: tuple[Row, ...] = ()
     """All of them, in order."""
+
+    @property
+    def cause(self) -> str:
+        """Why it stopped, as its first `leave` row says in a word; empty when there is none."""
+        leave = next((row for row in self.rows if row.kind == "leave"), None)
+        return (leave.changes or ("",))[0] if leave is not None else ""
 
     @property
     def inside(self) -> bool:

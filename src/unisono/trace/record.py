@@ -40,6 +40,7 @@ class Row(NamedTuple):
     sender: str | None = None
     sender_incarnation: int | None = None
     number: int | None = None
+    """Of a message; of a join: the least size of a view, where the protocol promises one."""
     seq: int | None = None
     service: str | None = None
     size: int | None = None

@@ -50,6 +50,7 @@ class Tap:
         sink: Sink,
         detail: bool = False,
         label: Callable[[Buffer], str] = unlabelled,
+        quorum: int = 0,
     ) -> None:
         self.core = core
         self.me: Member = core.me
@@ -62,6 +63,8 @@ class Tap:
         self._detail = detail
         self._label = label
         """The protocol's words for a packet, as its `Offer` has them."""
+        self._quorum = quorum
+        """The least size of a view, as the protocol promises; 0 where any part may go on."""
         self._rows = 0
         self._sent = 0
         self._view = ""
@@ -125,7 +128,7 @@ class Tap:
                     detail=self.send_detail,
                 )
         elif isinstance(event, Join):
-            self._write(now_us, "join", peer=str(self.me.address))
+            self._write(now_us, "join", number=self._quorum or None, peer=str(self.me.address))
         elif isinstance(event, Restart):
             self._write(now_us, "restart")
 

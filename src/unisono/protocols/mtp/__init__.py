@@ -27,6 +27,11 @@ def goes_on(part: Sequence[Process], forgetful: bool) -> bool:
     return sum(each.inside or masters == 1 for each in here) > masters // 2
 
 
+def quorum(options: Mapping[str, int]) -> int:
+    """Those with the master go on, be it alone."""
+    return 1
+
+
 def advice(options: Mapping[str, int]) -> str:
     """Nobody elects itself, so somebody must have been told."""
     chosen = {**DEFAULTS, **options}
@@ -58,6 +63,7 @@ OFFER: Final = Offer(
         "prefix",
         "uniform_order",
         "gap_free",
+        "every_place",
         "agreement",
         "validity",
         "virtual_synchrony",
@@ -69,12 +75,15 @@ OFFER: Final = Offer(
         "sender_in_view",
         "transitional_set",
         "one_primary",
+        "begun",
+        "receipts",
         "progress",
     ),
     options=DEFAULTS,
     presets=PRESETS,
     on_split="those with the master go on",
     appoint=appoint,
+    quorum=quorum,
     advice=advice,
     label=label,
     goes_on=goes_on,

@@ -19,6 +19,7 @@ def appoint(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, 
 
 
 def quorum(options: Mapping[str, int]) -> int:
+    """A majority; a group of unknown size begins with whoever is there, and so may begin twice."""
     sites = options.get("sites", 0)
     return sites // 2 + 1 if sites else 0
 
@@ -26,11 +27,6 @@ def quorum(options: Mapping[str, int]) -> int:
 def goes_on(part: Sequence[Process], forgetful: bool) -> bool:
     """Where some forgot, a majority may have to wait for those that remember."""
     return len(part) >= max(quorum(each.options) for each in part) and not forgetful
-
-
-def laws_given(options: Mapping[str, int]) -> tuple[str, ...]:
-    """A group of unknown size begins with whoever is there, and so may begin twice."""
-    return ("one_founding",) if options.get("sites", 0) else ()
 
 
 def advice(options: Mapping[str, int]) -> str:
@@ -57,6 +53,7 @@ OFFER: Final = Offer(
         "total_order",
         "one_place",
         "gap_free",
+        "every_place",
         "agreement",
         "validity",
         "virtual_synchrony",
@@ -67,8 +64,12 @@ OFFER: Final = Offer(
         "same_view",
         "sender_in_view",
         "one_primary",
+        "quorum",
+        "one_founding",
+        "begun",
         "safe",
         "received",
+        "receipts",
         "progress",
     ),
     options=DEFAULTS,
@@ -85,5 +86,4 @@ OFFER: Final = Offer(
     appoint=appoint,
     quorum=quorum,
     advice=advice,
-    laws_given=laws_given,
 )

@@ -26,6 +26,7 @@ OFFER: Final = Offer(
         "self_inclusion",
         "local_order",
         "sender_in_view",
+        "receipts",
         "progress",
     ),
     options=DEFAULTS,

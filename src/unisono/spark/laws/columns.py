@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from unisono.trace.checks import level_of
+from unisono.trace.checks import LEVELS, level_of
 from unisono.trace.record import MESSAGE_KINDS, PROBE, WORK_KINDS, Row
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -18,6 +18,8 @@ KIND: Final = {name: code for code, name in enumerate(KIND_NAMES)}
 SEND, DELIVER, STABLE = KIND["send"], KIND["deliver"], KIND["stable"]
 FEW: Final = tuple(name for name in MESSAGE_KINDS if name not in ("send", "deliver"))
 """Kinds of rows of which a life has few: they are kept as they are."""
+
+FIFO, CAUSAL = LEVELS["fifo"], LEVELS["causal"]
 
 NUMBER_MAX: Final = 2**63 - 1
 NUMBER_MIN: Final = -(2**63)
@@ -136,3 +138,39 @@ def joined(parts: list[Said]) -> Said:
         return nothing_said()
     columns = zip(*(part.columns() for part in parts), strict=True)
     return Said(*(np.concatenate(column) for column in columns))
+
+
+def numbers_of(said: Said) -> tuple[Any, ...]:
+    """By source: the smallest and largest number, the first and last delivered, and the largest
+    delivered, as any, as fifo and as causal. The largest number sent as causal, and the largest
+    place."""
+    order = np.argsort(said.source, kind="stable")
+    source, number = said.source[order], said.number[order]
+    heard = ~said.send[order]
+    level = said.level[order]
+    starts = np.flatnonzero(np.diff(source, prepend=source[0] - 1))
+    any_level = np.where(heard, number, 0)
+    fifo = np.where(heard & (level >= FIFO), number, 0)
+    causal = np.where(heard & (level >= CAUSAL), number, 0)
+    sent = said.number[said.send & (said.level >= CAUSAL)]
+    places = said.seq[~said.send & said.placed]
+    first = np.zeros(len(starts), np.int64)
+    last = first.copy()
+    theirs, heard_number = source[heard], number[heard]
+    if len(theirs):
+        begins = np.flatnonzero(np.diff(theirs, prepend=theirs[0] - 1))
+        at = np.searchsorted(source[starts], theirs[begins])
+        first[at] = heard_number[begins]
+        last[at] = heard_number[np.append(begins[1:], len(theirs)) - 1]
+    return (
+        source[starts],
+        np.minimum.reduceat(number, starts),
+        np.maximum.reduceat(number, starts),
+        first,
+        last,
+        np.maximum.reduceat(any_level, starts),
+        np.maximum.reduceat(fifo, starts),
+        np.maximum.reduceat(causal, starts),
+        int(sent.max()) if len(sent) else 0,
+        int(places.max()) if len(places) else NUMBER_MIN,
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from heapq import nsmallest
 from typing import Any, NamedTuple
@@ -11,9 +11,11 @@ import numpy as np
 
 from unisono.laws import LAWS, VIOLATIONS_MAX, Violation
 from unisono.laws.cuts import cuts_told
+from unisono.laws.holding import receipts_told
 from unisono.laws.local import AFTER_END
 from unisono.laws.order import _same_start, cycle_told
-from unisono.laws.places import lineages
+from unisono.laws.places import Highest, gone_back
+from unisono.laws.succession import Succession, lineages
 from unisono.spark.laws import places
 from unisono.spark.laws.case import AGREED, Case, said_of
 from unisono.spark.laws.columns import NUMBER_MIN, Array
@@ -27,7 +29,7 @@ from unisono.spark.laws.sequence import (
     ordered,
     reaching,
 )
-from unisono.spark.laws.survey import RELIABLE, Fallen, Piece, places_fallen
+from unisono.spark.laws.survey import RELIABLE, AtView, Fallen, Piece, places_fallen
 from unisono.spark.laws.telling import with_rows
 from unisono.trace.history import History, life_of, number_of
 from unisono.trace.record import Row
@@ -100,14 +102,23 @@ def cut(plan: HistoryPlan, parts: Parts) -> list[Violation]:
     """The plain function, with what the plan knows of who had delivered what before a view."""
     history = plan.history
     last = {life_of(row): number_of(row) for row in plan.last_sends}
+    had = {life.key: _heard(plan, life.at_views) for life in plan.lives}
+    return cuts_told(history, had, last, lambda sender, upto: plan.floors[RELIABLE, sender, upto])
+
+
+def receipts(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+    """As with cuts."""
+    last = {life_of(row): number_of(row) for row in plan.last_sends}
     had = {
-        life.key: [
-            {plan.codes.key(code): number for code, number in at.heard.items()}
-            for at in life.at_views
-        ]
+        life.key: _heard(plan, sorted((*life.at_views, *life.at_ends), key=lambda at: at.step))
         for life in plan.lives
     }
-    return cuts_told(history, had, last, lambda sender, upto: plan.floors[RELIABLE, sender, upto])
+    return receipts_told(plan.history, had, last)
+
+
+def _heard(plan: HistoryPlan, at: Sequence[AtView]) -> list[dict[str, int]]:
+    """By sender, the largest number delivered before each of these."""
+    return [{plan.codes.key(code): n for code, n in each.heard.items()} for each in at]
 
 
 def progress(plan: HistoryPlan, parts: Parts) -> list[Violation]:
@@ -261,11 +272,61 @@ def prefix(plan: HistoryPlan, parts: Parts) -> list[Violation]:
 
 
 def uniform_order(plan: HistoryPlan, parts: Parts) -> list[Violation]:
-    return parts.apart[0]
+    return parts.apart[0] + _gone_back("uniform_order", plan, parts, of_safe=False)
 
 
 def one_place(plan: HistoryPlan, parts: Parts) -> list[Violation]:
-    return parts.apart[1]
+    return parts.apart[1] + _gone_back("one_place", plan, parts, of_safe=True)
+
+
+def _gone_back(law: str, plan: HistoryPlan, parts: Parts, of_safe: bool) -> list[Violation]:
+    views = Succession(plan.history)
+    highest: dict[str, Highest] = {}
+    for at, life in enumerate(plan.lives):
+        tops: dict[str, places.Top] = {}
+        for part in parts:
+            said: Placed = part.said
+            for view, top in (said.safe_tops if of_safe else said.tops)[at].items():
+                tops[view] = max(top, tops.get(view, top), key=lambda top: (top.place, -top.pos))
+        for view, top in tops.items():
+            if views.own.get(view) == views.lineage[life.key]:
+                if view not in highest or top.place > highest[view].place:
+                    message = f"{plan.codes.key(top.source)}:{top.number}"
+                    highest[view] = Highest(top.place, message, life.key)
+    return gone_back(law, plan.history, views, highest)
+
+
+def every_place(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+    lineage = lineages(plan.history)
+    held: dict[str, list[Array]] = {}
+    for at, life in enumerate(plan.lives):
+        views = plan.history.lives[life.key].views
+        placed = np.array(sorted(row.seq for row in views if row.seq is not None), np.int64)
+        mine = held.setdefault(lineage[life.key], [])
+        mine += [places.spans_of(placed), *(part.said.own[at] for part in parts)]
+    known = {name: places.all_spans(spans) for name, spans in held.items()}
+    found: list[Violation] = []
+    for at, life in enumerate(plan.lives):
+        nobodys = places.between(known[lineage[life.key]])
+        jumped = [part.said.jumps[at] for part in parts]
+        for jumps in (*jumped, places.view_jumps(plan, life)) if len(nobodys) else ():
+            for message, hole in _passed_over(plan, nobodys, jumps):
+                detail = f"place {hole}, which nobody has"
+                found.append(
+                    Violation("every_place", plan.history.run, life.key, message, "", detail)
+                )
+    return nsmallest(VIOLATIONS_MAX, set(found))
+
+
+def _passed_over(plan: HistoryPlan, spans: Array, jumps: places.Jumps) -> list[tuple[str, int]]:
+    """The messages (none for a view) that pass over a place of the spans, with the first."""
+    first = places.first_in(spans, jumps)
+    found = []
+    for row in np.flatnonzero(first != NUMBER_MIN).tolist():
+        source = int(jumps.source[row])
+        message = f"{plan.codes.key(source)}:{int(jumps.number[row])}" if source >= 0 else ""
+        found.append((message, int(first[row])))
+    return found
 
 
 def _apart(parts: Parts) -> tuple[list[Violation], list[Violation]]:
@@ -307,12 +368,8 @@ def gap_free(plan: HistoryPlan, parts: Parts) -> list[Violation]:
         lacking = places.without(known[lineage[life.key]], own)
         jumped = [part.said.jumps[at] for part in parts]
         for jumps in (*jumped, places.view_jumps(plan, life)) if len(lacking) else ():
-            found = places.first_in(lacking, jumps)
-            for row in np.flatnonzero(found != NUMBER_MIN).tolist():
-                source = int(jumps.source[row])
-                named = source >= 0
-                message = f"{plan.codes.key(source)}:{int(jumps.number[row])}" if named else ""
-                holes.append((life.key, message, int(found[row])))
+            for message, hole in _passed_over(plan, lacking, jumps):
+                holes.append((life.key, message, hole))
     read: dict[int, Case] = {}
     told = []
     # The few that are told are the first by life and message: only their witnesses are looked for.

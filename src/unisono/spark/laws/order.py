@@ -12,8 +12,7 @@ import numpy as np
 from unisono.laws import VIOLATIONS_MAX, Violation
 from unisono.laws.order import Gone
 from unisono.spark.laws.case import Case, Told
-from unisono.spark.laws.columns import NUMBER_MAX, Array
-from unisono.spark.laws.survey import CAUSAL, FIFO
+from unisono.spark.laws.columns import CAUSAL, FIFO, NUMBER_MAX, Array
 from unisono.trace.history import Life
 
 ROWS_AT_ONCE: Final = 50_000

@@ -8,18 +8,18 @@ a group counts on, there are few.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from unisono.laws import Violation
-from unisono.laws.places import lineages
+from unisono.laws.succession import lineages
 from unisono.spark.laws.case import AGREED, Case, Told
 from unisono.spark.laws.columns import NUMBER_MIN, Array
 from unisono.spark.laws.order import first_told
 from unisono.spark.laws.plan import HistoryPlan, LifePlan
-from unisono.trace.checks import LEVELS
+from unisono.trace.checks import LEVELS, VIEWS
 from unisono.trace.history import cut_of
 
 SAFE: Final = LEVELS["safe"]
@@ -34,6 +34,15 @@ class Jumps(NamedTuple):
     place: Array
 
 
+class Top(NamedTuple):
+    """A life's first delivery in a view at the largest place that it delivered at in it."""
+
+    place: int
+    pos: int
+    source: int
+    number: int
+
+
 @dataclass
 class Placed:
     """What a shard says of places."""
@@ -44,8 +53,12 @@ class Placed:
     """By lineage, the spans of the places that hold an ordered message."""
     own: list[Array]
     """By life, the spans of the places that it delivered at."""
-    jumps: list[Jumps] = field(default_factory=list)
+    jumps: list[Jumps]
     """By life."""
+    tops: list[dict[str, Top]]
+    """By life and regular view, of ordered messages."""
+    safe_tops: list[dict[str, Top]]
+    """The same of what `one_place` is asked of."""
 
 
 def placed(case: Case) -> Placed:
@@ -60,7 +73,31 @@ def placed(case: Case) -> Placed:
         known={name: all_spans(parts) for name, parts in known.items()},
         own=[spans_of(told.said.seq[mine]) for told, mine in zip(case.told, rows, strict=True)],
         jumps=[_jumps(told) for told in case.told],
+        tops=[_tops(told, mine, AGREED) for told, mine in zip(case.told, rows, strict=True)],
+        safe_tops=[
+            _tops(told, mine, AGREED if told.life.correct else SAFE)
+            for told, mine in zip(case.told, rows, strict=True)
+        ],
     )
+
+
+def _tops(told: Told, rows: Array, level: int) -> dict[str, Top]:
+    """By view, of deliveries with a place; not of what is delivered in a transitional one."""
+    said = told.said
+    rows = rows[said.level[rows] >= level]
+    views = [row for row in told.life.rows if row.kind in VIEWS]
+    epochs = np.searchsorted([row.step for row in views], said.pos[rows]) - 1
+    found: dict[str, Top] = {}
+    for epoch in np.unique(epochs[epochs >= 0]).tolist():
+        view = views[epoch]
+        if view.kind != "view":
+            continue
+        mine = rows[epochs == epoch]
+        at = int(mine[said.seq[mine].argmax()])
+        top = Top(int(said.seq[at]), int(said.pos[at]), int(said.source[at]), int(said.number[at]))
+        if view.view not in found or top.place > found[view.view].place:
+            found[view.view] = top
+    return found
 
 
 def _rows(told: Told) -> Array:
@@ -197,6 +234,11 @@ def all_spans(parts: Sequence[Array]) -> Array:
     starts = np.append(True, spans[1:, 0] > reach[:-1] + 1)
     at = np.flatnonzero(starts)
     return np.column_stack([spans[at, 0], reach[np.append(at[1:], len(spans)) - 1]])
+
+
+def between(spans: Array) -> Array:
+    """The spans between them."""
+    return np.column_stack([spans[:-1, 1] + 1, spans[1:, 0] - 1])
 
 
 def meeting(one: Array, two: Array) -> bool:

@@ -52,6 +52,8 @@ class LifePlan:
     """From its first message to its last."""
     at_views: list[AtView]
     """What it had delivered before each regular view."""
+    at_ends: list[AtView]
+    """The same before each `leave` and `crash` row."""
     sent_pos: int
     heard_pos: int
     """The positions of its last send and delivery, -1 for none."""
@@ -185,10 +187,8 @@ def _life(strand: Strand, lut: Array, start: int, codes: Codes) -> LifePlan:
         delivered=strand.delivered,
         octets=strand.octets,
         span_us=(strand.t_high or 0) - (strand.t_low or 0),
-        at_views=[
-            each._replace(heard={int(lut[code]): number for code, number in each.heard.items()})
-            for each in strand.at_views
-        ],
+        at_views=[_recoded(each, lut) for each in strand.at_views],
+        at_ends=[_recoded(each, lut) for each in strand.at_ends],
         sent_pos=strand.sent_pos,
         heard_pos=strand.heard_pos,
         ended_us=next(
@@ -197,6 +197,10 @@ def _life(strand: Strand, lut: Array, start: int, codes: Codes) -> LifePlan:
         views=len(sizes),
         members=max(sizes, default=None),
     )
+
+
+def _recoded(at: AtView, lut: Array) -> AtView:
+    return at._replace(heard={int(lut[code]): number for code, number in at.heard.items()})
 
 
 def _rows(life: LifePlan, strand: Strand) -> list[Row]:

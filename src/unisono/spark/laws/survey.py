@@ -11,19 +11,23 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from unisono.spark.laws.columns import DELIVER, NUMBER_MIN, SEND, Array, Codes, Said
+from unisono.laws.holding import ENDS
+from unisono.spark.laws.columns import DELIVER, NUMBER_MIN, SEND, Array, Codes, Said, numbers_of
 from unisono.spark.laws.reading import IS_FEW, Group, WordedPart, read_group
 from unisono.trace.checks import AFTER_TORN, LEVELS, TOLD_TWICE
 from unisono.trace.history import cut_of
 from unisono.trace.record import Row
 from unisono.trace.retold import contradicted
 
-RELIABLE, FIFO = LEVELS["reliable"], LEVELS["fifo"]
-CAUSAL, AGREED = LEVELS["causal"], LEVELS["agreed"]
+RELIABLE, CAUSAL, AGREED = LEVELS["reliable"], LEVELS["causal"], LEVELS["agreed"]
+
+
+Heard: TypeAlias = dict[int, tuple[int, Said]]
+"""By source, the largest number delivered, and rows with its delivery."""
 
 
 class File(NamedTuple):
@@ -78,7 +82,7 @@ class Fallen(NamedTuple):
 
 
 class AtView(NamedTuple):
-    """What a life had delivered before a regular view."""
+    """What a life had delivered before a regular view, or an end."""
 
     step: int
     place: int
@@ -109,14 +113,16 @@ class Strand:
     last_send: Row | None = None
     """The send row with the largest number."""
     pieces: list[Piece] = field(default_factory=list)
-    heard: dict[int, tuple[int, Said]] = field(default_factory=dict)
-    """By source, the largest number delivered so far, and rows with its delivery."""
+    heard: Heard = field(default_factory=dict)
+    """What was delivered so far."""
     marks: list[Row] = field(default_factory=list)
     """Before each view with a cut, the deliveries with the largest numbers of those it names."""
     place: int = NUMBER_MIN
     """The largest place delivered at so far."""
     at_views: list[AtView] = field(default_factory=list)
     """By regular view, in their order."""
+    at_ends: list[AtView] = field(default_factory=list)
+    """The same by `leave` and `crash` row."""
     sent_pos: int = -1
     """The position of its last send, -1 for none."""
     heard_pos: int = -1
@@ -312,6 +318,8 @@ class Survey:
         for row in rare:
             if row.kind == "view":
                 self._note_view(strand, said, row)
+            elif row.kind in ENDS:
+                strand.at_ends.append(self._had(strand, said, row)[0])
         if len(said):
             mask = None if mine is None else np.packbits(mine).tobytes()
             piece = Piece(*at, start, stop, mask, first_pos, len(said), *numbers_of(said))
@@ -323,9 +331,9 @@ class Survey:
                     strand.heard[source] = number, said
             self._measure(strand, said)
 
-    def _note_view(self, strand: Strand, said: Said, view: Row) -> None:
-        """What the life had delivered before a view, as far as laws ask."""
-        before = said.take(~said.send & (said.pos < view.step))
+    def _had(self, strand: Strand, said: Said, row: Row) -> tuple[AtView, Heard]:
+        """What the life had delivered before this row."""
+        before = said.take(~said.send & (said.pos < row.step))
         places = before.seq[before.placed]
         place = max(strand.place, int(places.max()) if len(places) else NUMBER_MIN)
         best = dict(strand.heard)
@@ -334,7 +342,12 @@ class Survey:
             if number > best.get(source, (0,))[0]:
                 best[source] = number, before
         heard = {source: number for source, (number, _) in best.items()}
-        strand.at_views.append(AtView(view.step, place, heard))
+        return AtView(row.step, place, heard), best
+
+    def _note_view(self, strand: Strand, said: Said, view: Row) -> None:
+        """What the life had delivered before a view, as far as laws ask."""
+        at_view, best = self._had(strand, said, view)
+        strand.at_views.append(at_view)
         codes, life = self.found.codes, self.found.codes.names[strand.life]
         for sender in cut_of(view.detail):
             name, _, incarnation = sender.rpartition("#")
@@ -401,39 +414,3 @@ def places_fallen(said: Said, ordered: Array, last: int | None) -> tuple[int | N
         for at in fallen.tolist()
     ]
     return int(seq[-1]), rows
-
-
-def numbers_of(said: Said) -> tuple[Any, ...]:
-    """By source: the smallest and largest number, the first and last delivered, and the largest
-    delivered, as any, as fifo and as causal. The largest number sent as causal, and the largest
-    place."""
-    order = np.argsort(said.source, kind="stable")
-    source, number = said.source[order], said.number[order]
-    heard = ~said.send[order]
-    level = said.level[order]
-    starts = np.flatnonzero(np.diff(source, prepend=source[0] - 1))
-    any_level = np.where(heard, number, 0)
-    fifo = np.where(heard & (level >= FIFO), number, 0)
-    causal = np.where(heard & (level >= CAUSAL), number, 0)
-    sent = said.number[said.send & (said.level >= CAUSAL)]
-    places = said.seq[~said.send & said.placed]
-    first = np.zeros(len(starts), np.int64)
-    last = first.copy()
-    theirs, heard_number = source[heard], number[heard]
-    if len(theirs):
-        begins = np.flatnonzero(np.diff(theirs, prepend=theirs[0] - 1))
-        at = np.searchsorted(source[starts], theirs[begins])
-        first[at] = heard_number[begins]
-        last[at] = heard_number[np.append(begins[1:], len(theirs)) - 1]
-    return (
-        source[starts],
-        np.minimum.reduceat(number, starts),
-        np.maximum.reduceat(number, starts),
-        first,
-        last,
-        np.maximum.reduceat(any_level, starts),
-        np.maximum.reduceat(fifo, starts),
-        np.maximum.reduceat(causal, starts),
-        int(sent.max()) if len(sent) else 0,
-        int(places.max()) if len(places) else NUMBER_MIN,
-    )

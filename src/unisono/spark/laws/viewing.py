@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from unisono.laws.holding import Holdings
+from unisono.laws.succession import parts_let_go_on
 from unisono.spark.laws.case import RELIABLE, Case, Told
 from unisono.spark.laws.columns import NUMBER_MIN, Array
 from unisono.spark.laws.delivery import Suspects
@@ -32,9 +33,11 @@ def _view_codes(case: Case, told: Told, rows: Array) -> Array:
 
 
 def same_view(case: Case) -> Suspects:
-    reference = np.full(case.count, -1, np.int64)
+    part = parts_let_go_on(case.plan.history)
+    references = {name: np.full(case.count, -1, np.int64) for name in set(part.values())}
     suspects = {}
     for life, told in enumerate(case.told):
+        reference = references[part[told.plan.key]]
         rows = case.at_level(told, RELIABLE)
         views = _view_codes(case, told, rows)
         rows, views = rows[views >= 0], views[views >= 0]

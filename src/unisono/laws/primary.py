@@ -1,0 +1,201 @@
+"""The laws of the primary component: a group begins once, and one part of it goes on, large enough.
+
+A life promises to be of a primary component when its `join` row has a number: the least size of a
+view with which a part of the group goes on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from unisono.laws.succession import (
+    FOUNDED,
+    PARTED,
+    Succession,
+    beginnings,
+    components,
+    lineages,
+    own_views,
+    tells,
+)
+from unisono.laws.verdict import Violation
+from unisono.trace.history import ALIVE, EXCLUDED, STOPPED, VANISHED, History, Life
+from unisono.trace.record import Row
+
+
+def promised(life: Life) -> int:
+    """The least size of its views, as its `join` row says; 0 when any part may go on."""
+    return next((row.number or 0 for row in life.rows if row.kind == "join"), 0)
+
+
+def quorum(history: History) -> list[Violation]:
+    """No part of a group goes on that is smaller than its protocol promises.
+
+    Asked of a life whose `join` row says of how many members a view has at least: `view V has N
+    members, fewer than K`. Who was let go on by an operator's word may be fewer: views from a
+    life's first on that has the change `parted` are not asked, nor those of a lineage (see
+    `lineages`) that has such a counting view.
+    """
+    lineage = lineages(history)
+    parted = beginnings(history, lineage, PARTED)
+    found: set[Violation] = set()
+    for key, life in history.lives.items():
+        least = promised(life)
+        for row in _before_parting(life) if least else ():
+            count = len(set(row.members or ()))
+            if count < least and not (lineage[key] in parted and row in own_views(life)):
+                detail = f"view {row.view} has {count} members, fewer than {least}"
+                found.add(Violation("quorum", history.run, key, "", "", detail))
+    return sorted(found)
+
+
+def _before_parting(life: Life) -> Iterator[Row]:
+    for row in life.views:
+        if tells(row, PARTED):
+            return
+        yield row
+
+
+def one_primary(history: History) -> list[Violation]:
+    """One part of a group goes on at a time.
+
+    The views of a node are those of its lives, in the order of incarnations and steps. One view
+    leads to another when a node has it right before the other, and so on.
+    - `view V beside W`: two views of one lineage (see `lineages`; a view is of that of the smallest
+      life of whose counting views it is) that share no node, and of which neither leads to the
+      other. V is the smaller of the two. Named is the smallest life that installed V; the other is
+      the smallest that installed W.
+    - `founded beside it`: two lineages that share no node, each with a counting view that has the
+      change `founded`, and none with `parted`; and each with a life that is alive in the end and
+      whose `join` row has a number. Named is the smallest such life; the other is that of the other
+      lineage.
+    """
+    views = Succession(history)
+    found: set[Violation] = set()
+    for one, two in views.unordered():
+        if views.own.get(one, one) != views.own.get(two) or views.nodes[one] & views.nodes[two]:
+            continue
+        p, q = views.installed[one], views.installed[two]
+        found.add(Violation("one_primary", history.run, p, "", q, f"view {one} beside {two}"))
+    for p, q in _side_by_side(history, views.lineage):
+        found.add(Violation("one_primary", history.run, p, "", q, "founded beside it"))
+    return sorted(found)
+
+
+def _side_by_side(history: History, lineage: dict[str, str]) -> Iterator[tuple[str, str]]:
+    begun = beginnings(history, lineage, FOUNDED) - beginnings(history, lineage, PARTED)
+    nodes: dict[str, set[str]] = {}
+    going_on: dict[str, str] = {}
+    for key, life in history.lives.items():
+        if life.inside and lineage[key] in begun:
+            known = {member.rpartition("#")[0] for member in (key, *life.known)}
+            nodes.setdefault(lineage[key], set()).update(known)
+            if life.end == ALIVE and promised(life):
+                going_on.setdefault(lineage[key], key)
+    names = sorted(going_on, key=lambda name: going_on[name])
+    for at, one in enumerate(names):
+        for two in names[at + 1 :]:
+            if not nodes[one] & nodes[two]:
+                yield going_on[one], going_on[two]
+
+
+def begun(history: History) -> list[Violation]:
+    """What goes on has begun with a founding.
+
+    Of lives that installed the same counting views (see `lineages`), and so on, one has such a view
+    with the change `founded` or `parted`: else `view V, and no founding`, of the smallest of them
+    and its first view. Not asked where they may go on from a founding out of sight: one of them has
+    a `restart` row, or vanished; a node of them was inside as another life; a member of a view of
+    theirs is not among them. Asked only where one of them has a number in its `join` row.
+    """
+    group = components(history)
+    told = beginnings(history, group, FOUNDED) | beginnings(history, group, PARTED)
+    inside = [life for life in history.lives.values() if life.inside]
+    times = Counter(life.node for life in inside)
+    together: dict[str, list[Life]] = {}
+    for life in inside:
+        together.setdefault(group[life.key], []).append(life)
+    found: list[Violation] = []
+    for name, lives in together.items():
+        keys = {life.key for life in lives}
+        out_of_sight = any(
+            life.end == VANISHED
+            or times[life.node] > 1
+            or not life.known <= keys
+            or any(row.kind == "restart" for row in life.rows)
+            for life in lives
+        )
+        if name not in told and not out_of_sight and any(map(promised, lives)):
+            first = lives[0]
+            detail = f"view {first.views[0].view}, and no founding"
+            found.append(Violation("begun", history.run, first.key, "", "", detail))
+    return sorted(found)
+
+
+def one_founding(history: History) -> list[Violation]:
+    """A group is not founded anew while one of it is there and remembers.
+
+    Let life p be of a lineage (see `lineages`) that has a life of some node, of which a later
+    incarnation is of another lineage that has a view with the change `founded`; and no node says
+    the same the other way round, as where a clock was set back. Let no counting view of the two
+    lineages have the change `parted`, and p's last view lead to no other (see `one_primary`) of its
+    lineage, or of one that has no view with `founded` or `parted` and so may go on from it. If p's
+    `join` row has a number, and p is alive, or stopped with the cause `excluded` and its last view
+    leads to no lineage with `parted`, which may have excluded it, the law is broken. Named is p;
+    the other is the smallest life of another lineage that is such a later incarnation. Where a
+    member of p's last view that is no such later incarnation has views, and none of p's, it has
+    gone on from there, though it was never told of that view: nothing was founded anew.
+    """
+    views = Succession(history)
+    lineage = views.lineage
+    parted = beginnings(history, lineage, PARTED)
+    founded = beginnings(history, lineage, FOUNDED)
+    later = _later_lineages(history, lineage, founded - parted)
+    found: set[Violation] = set()
+    for key, life in history.lives.items():
+        if not life.inside or not promised(life) or lineage[key] in parted:
+            continue
+        anew = later.get(lineage[key], [])
+        others = [history.lives[each] for each in life.final if each in lineage]
+        if any(each.inside and each.key not in anew and not _met(each, life) for each in others):
+            continue
+        nexts = views.leads.get(life.views[-1].view, ())
+        after = {lineage[views.installed[view]] for view in nexts}
+        if lineage[key] in after or after - founded - parted:
+            continue
+        excluded = life.end == STOPPED and life.cause == EXCLUDED and not after & parted
+        if life.end == ALIVE or excluded:
+            for other in anew[:1]:
+                detail = "founded anew without it"
+                found.add(Violation("one_founding", history.run, key, "", other, detail))
+    return sorted(found)
+
+
+def _met(one: Life, two: Life) -> bool:
+    """Whether they have a view in common."""
+    return not {row.view for row in one.views}.isdisjoint(row.view for row in two.views)
+
+
+def _later_lineages(
+    history: History, lineage: dict[str, str], founded: set[str]
+) -> dict[str, list[str]]:
+    """By lineage, lives of others, of those that were founded, that are later incarnations of its
+    nodes, sorted."""
+    by_node: dict[str, list[Life]] = {}
+    for life in history.lives.values():
+        if life.inside:
+            by_node.setdefault(life.node, []).append(life)
+    later: dict[tuple[str, str], set[str]] = {}
+    for lives in by_node.values():
+        lives.sort(key=lambda life: life.incarnation)
+        for index, earlier in enumerate(lives):
+            for life in lives[index + 1 :]:
+                pair = (lineage[earlier.key], lineage[life.key])
+                if pair[0] != pair[1]:
+                    later.setdefault(pair, set()).add(life.key)
+    found: dict[str, list[str]] = {}
+    for (one, two), keys in later.items():
+        if two in founded and (two, one) not in later:
+            found[one] = sorted({*keys, *found.get(one, ())})
+    return found

@@ -1,0 +1,212 @@
+"""How the views of a history follow each other: lineages, and which view leads to which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+from unisono.laws.cycles import knots
+from unisono.trace.history import History, Life
+from unisono.trace.record import Row
+
+FOUNDED, PARTED = "founded", "parted"
+
+
+def tells(row: Row, what: str) -> bool:
+    """Whether the view says that this happened."""
+    return any(change.partition(" ")[0] == what for change in row.changes or ())
+
+
+def own_views(life: Life) -> tuple[Row, ...]:
+    """The views of a life from the last on that has the change `parted`; else all."""
+    starts = [at for at, row in enumerate(life.views) if tells(row, PARTED)]
+    return life.views[starts[-1] :] if starts else life.views
+
+
+def lineages(history: History) -> dict[str, str]:
+    """By life, which numbering its places belong to.
+
+    Only a life's views from the last on count that has the change `parted`, if there is one: a part
+    that was let go on by itself counts on its own. Lives that installed the same of these views are
+    of one lineage, and so on: it is named by its smallest life. A lineage to which no view with the
+    change `founded` or `parted` belongs goes on from another one: when there is exactly one that
+    has such a view, and it is `founded`, it is of that one. Where there are several, it is of the
+    one that the last earlier incarnations of its nodes were of, if that is one. Otherwise, of which
+    is not known, and it is not compared with others.
+    """
+    found = components(history)
+    begun = beginnings(history, found, FOUNDED) | beginnings(history, found, PARTED)
+    if len(begun) == 1 and beginnings(history, found, FOUNDED):
+        (only,) = begun
+        return {key: only if life.inside else key for key, life in history.lives.items()}
+    return _continued(history, found, begun) if begun else found
+
+
+def beginnings(history: History, lineage: Mapping[str, str], what: str) -> set[str]:
+    """Those of these that have a counting view with this change."""
+    return {
+        lineage[key]
+        for key, life in history.lives.items()
+        if any(tells(row, what) for row in own_views(life))
+    }
+
+
+def parts_let_go_on(history: History) -> dict[str, str]:
+    """By life its lineage, where that has a counting view with the change `parted`; else empty."""
+    lineage = lineages(history)
+    parted = beginnings(history, lineage, PARTED)
+    return {key: name if name in parted else "" for key, name in lineage.items()}
+
+
+def components(history: History) -> dict[str, str]:
+    """By life the smallest of those that installed the same counting views, and so on."""
+    parent = {key: key for key in history.lives}
+
+    def root(key: str) -> str:
+        while parent[key] != key:
+            parent[key] = parent[parent[key]]
+            key = parent[key]
+        return key
+
+    first: dict[str, str] = {}
+    for key, life in history.lives.items():
+        for row in own_views(life):
+            one, two = sorted((root(key), root(first.setdefault(row.view, key))))
+            parent[two] = one
+    return {key: root(key) for key in history.lives}
+
+
+def _continued(history: History, found: dict[str, str], begun: set[str]) -> dict[str, str]:
+    """With those that have not begun put to the one that they go on from."""
+    before: dict[str, set[str]] = {}
+    last: dict[str, str] = {}
+    for life in sorted(history.lives.values(), key=lambda life: (life.node, life.incarnation)):
+        if life.inside:
+            mine = found[life.key]
+            if mine not in begun and last.get(life.node, mine) != mine:
+                before.setdefault(mine, set()).add(last[life.node])
+            last[life.node] = mine
+
+    def origin(name: str) -> str:
+        seen = {name}
+        while len(before.get(name, ())) == 1:
+            (name,) = before[name]
+            if name in seen:
+                break
+            seen.add(name)
+        return name
+
+    return {key: origin(name) for key, name in found.items()}
+
+
+class Succession:
+    """The views of a node are those of its lives, in the order of incarnations and steps. One view
+    leads to another when a node has it right before the other, and so on."""
+
+    def __init__(self, history: History) -> None:
+        self.lineage = lineages(history)
+        """By life."""
+        self.leads: dict[str, set[str]] = {}
+        """By view, those that some node has right after it."""
+        self.nodes: dict[str, set[str]] = {}
+        """By view, the nodes of its members."""
+        self.installed: dict[str, str] = {}
+        """By view, the smallest life that installed it."""
+        self.own: dict[str, str] = {}
+        """By view, the lineage of the smallest life of whose counting views it is."""
+        self.place: dict[str, int | None] = {}
+        """By view, its place at the smallest life that installed it."""
+        self._chains: dict[str, list[str]] = {}
+        for key, life in history.lives.items():
+            for row in life.views:
+                self.installed.setdefault(row.view, key)
+                self.place.setdefault(row.view, row.seq)
+            for row in own_views(life):
+                self.own.setdefault(row.view, self.lineage[key])
+        for life in sorted(history.lives.values(), key=lambda life: (life.node, life.incarnation)):
+            chain = self._chains.setdefault(life.node, [])
+            for row in life.views:
+                nodes = {member.rpartition("#")[0] for member in row.members or ()}
+                self.nodes.setdefault(row.view, set()).update(nodes)
+                if chain and chain[-1] != row.view:
+                    self.leads.setdefault(chain[-1], set()).add(row.view)
+                if not chain or chain[-1] != row.view:
+                    chain.append(row.view)
+
+    @cached_property
+    def knot(self) -> dict[str, str]:
+        """By view the smallest of those that lead to it and to which it leads; where clocks were
+        set back there are such."""
+        found = {view: view for view in self.nodes}
+        for views in knots(self.leads):
+            found.update(dict.fromkeys(views, min(views)))
+        return found
+
+    def steps(self) -> Iterator[tuple[str, str]]:
+        """A view, and one of its lineage that a node has right after it, but not the other way
+        round."""
+        for view in sorted(self.leads):
+            for after in sorted(self.leads[view]):
+                same = view in self.own and self.own[view] == self.own.get(after)
+                if same and self.knot[view] != self.knot[after]:
+                    yield view, after
+
+    def unordered(self) -> Iterator[tuple[str, str]]:
+        """Pairs of views, the smaller first, of which neither leads to the other.
+
+        Each node's views are a chain. Those of a chain to which a view leads are its end, those
+        that lead to the view its beginning; what is between is unordered with it, and where one
+        part goes on at a time that is hardly anything. A pair may come more than once.
+        """
+        on_chains: dict[str, dict[str, tuple[int, int]]] = {}
+        for node, chain in self._chains.items():
+            for at, view in enumerate(chain):
+                spots = on_chains.setdefault(self.knot[view], {})
+                low, high = spots.get(node, (at, at))
+                spots[node] = min(low, at), max(high, at)
+        order = self._in_order()
+        after = {knot: {node: low for node, (low, _) in on_chains[knot].items()} for knot in order}
+        before = {
+            knot: {node: high for node, (_, high) in on_chains[knot].items()} for knot in order
+        }
+        following = self._following
+        for knot in reversed(order):
+            mine = after[knot]
+            for other in following.get(knot, ()):
+                for node, at in after[other].items():
+                    mine[node] = min(at, mine.get(node, at))
+        for knot in order:
+            for other in following.get(knot, ()):
+                theirs = before[other]
+                for node, at in before[knot].items():
+                    theirs[node] = max(at, theirs.get(node, at))
+        for view, knot in self.knot.items():
+            for node, chain in self._chains.items():
+                start = before[knot].get(node, -1) + 1
+                for other in chain[start : after[knot].get(node, len(chain))]:
+                    if view < other:
+                        yield view, other
+
+    @cached_property
+    def _following(self) -> Mapping[str, set[str]]:
+        """By knot, those right after it."""
+        found: dict[str, set[str]] = {}
+        for view, after in self.leads.items():
+            mine = {self.knot[each] for each in after} - {self.knot[view]}
+            if mine:
+                found.setdefault(self.knot[view], set()).update(mine)
+        return found
+
+    def _in_order(self) -> list[str]:
+        """The knots, each after all that lead to it."""
+        waiting = dict.fromkeys(self.knot.values(), 0)
+        for following in self._following.values():
+            for knot in following:
+                waiting[knot] += 1
+        ready = [knot for knot, count in waiting.items() if not count]
+        for knot in ready:
+            for after in self._following.get(knot, ()):
+                waiting[after] -= 1
+                if not waiting[after]:
+                    ready.append(after)
+        return ready
