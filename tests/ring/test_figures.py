@@ -268,7 +268,7 @@ def the_word_after_all(code: Code) -> Callable[[Room], str]:
         leader = ring_order(room, me)[0]
         who = site(room, leader)
         header = Header(site(room, me).ring.version, who.key, who.key, 0, who.ordering.S, 0)
-        person = Person(code, header, 0, Bits.IN_FORCE, who.me, 0, None, 0).body()
+        person = Person(code, header, 0, Bits.IN_FORCE, who.me, 0).body()
         tails = {Code.RESUME: b"", Code.TOKEN_BC: TURN.pack(1, 0, 0), Code.RSP_NEG: person}
         step(room, me, handed(room, leader, sealed(code, header, tails[code])))
         return me

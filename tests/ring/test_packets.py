@@ -14,6 +14,7 @@ from unisono.model import Address, Member
 from unisono.protocols.ring.codes import KINDS, NEVER_SENT, Code
 from unisono.protocols.ring.packets import (
     HEADER_OCTETS,
+    NO_VERSION,
     PERSONS,
     ROUND_MAX,
     STATE,
@@ -80,9 +81,7 @@ def test_a_turn_round_trips(
     assert code_of(found) is code
 
 
-@given(
-    headers, members, rounds, st.integers(0, 255), rounds, members | st.none(), st.integers(0, 9)
-)
+@given(headers, members, rounds, st.integers(0, 255), rounds, members | st.none(), st.booleans())
 def test_what_a_process_says_of_itself_round_trips(
     header: Header,
     member: Member,
@@ -90,11 +89,12 @@ def test_what_a_process_says_of_itself_round_trips(
     bits: int,
     seen: int,
     other: Member | None,
-    sites: int,
+    parted: bool,
 ) -> None:
     header = header._replace(sender=key_of(member))
+    trunk = header.version if parted else NO_VERSION
     for code in sorted(PERSONS):
-        person = Person(code, header, attempt, bits, member, seen, other, sites)
+        person = Person(code, header, attempt, bits, member, seen, other, trunk)
         assert again(code, header, person.body()) == person
         assert code_of(person) is code
 

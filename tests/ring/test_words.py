@@ -33,7 +33,7 @@ HEADER = Header(VERSION, KEY, KEY, 0, 12, 11)
 
 
 def person(code: Code) -> bytes:
-    return Person(code, HEADER, 6, Bits.MEMORY, A, 6, A, 3).body()
+    return Person(code, HEADER, 6, Bits.MEMORY, A, 6, A).body()
 
 
 def turn(at: int, of: int, piece: bytes) -> bytes:

@@ -316,7 +316,7 @@ def invitation(
     member: Member, version: Version, s: int, attempt: int, bits: int, code: Code = Code.REF_INV_BC
 ) -> bytes:
     header = Header(version, key_of(member), key_of(member), 0, s, 0)
-    person = Person(code, header, attempt, bits, member, attempt, None, 0)
+    person = Person(code, header, attempt, bits, member, attempt)
     return sealed(code, header, person.body())
 
 

@@ -138,10 +138,8 @@ class Desk:
     # -- packets -----------------------------------------------------------------------------------
 
     def person(self, code: Code, attempt: int, bits: int, other: Member | None = None) -> Person:
-        header = self._header()
-        sites = self.parameters.sites
-        trunk = self.record.trunk
-        return Person(code, header, attempt, bits, self.me, self.seen, other, sites, trunk)
+        header, trunk = self._header(), self.record.trunk
+        return Person(code, header, attempt, bits, self.me, self.seen, other, trunk)
 
     def _header(self) -> Header:
         version = self.version

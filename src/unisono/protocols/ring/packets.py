@@ -162,7 +162,6 @@ class Person(NamedTuple):
     """The highest number that it has heard of."""
     other: Member | None = None
     """In an answer: the coordinator of the ring that it is in, or whom it has promised."""
-    sites: int = 0
     trunk: Version = NO_VERSION
     """Of its version, where that is of a part that was let go on: the last ring before that."""
 
@@ -174,7 +173,7 @@ class Person(NamedTuple):
         return bool(self.bits & bit)
 
     def body(self) -> bytes:
-        out = Writer().u32(self.attempt).u8(self.bits).u32(self.seen).u16(self.sites)
+        out = Writer().u32(self.attempt).u8(self.bits).u32(self.seen)
         out.u32(self.trunk.number).u64(self.trunk.leader)
         out.member(self.member).u8(self.other is not None)
         return (out.member(self.other) if self.other else out).done()
@@ -363,7 +362,7 @@ def read(kind: int, life: int, body: memoryview) -> Packet:
 def _read_small(code: Code, header: Header, reader: Reader) -> Packet:
     packet: Packet
     if code in PERSONS:
-        attempt, bits, seen, sites = reader.u32(), reader.u8(), reader.u32(), reader.u16()
+        attempt, bits, seen = reader.u32(), reader.u8(), reader.u32()
         trunk = Version(reader.u32(), reader.u64())
         if max(attempt, seen, trunk.number) > ROUND_MAX or trunk > header.version:
             raise BadPacket("malformed")
@@ -371,7 +370,7 @@ def _read_small(code: Code, header: Header, reader: Reader) -> Packet:
         other = reader.member() if reader.u8() else None
         if key_of(member) != header.sender:
             raise BadPacket("malformed")
-        packet = Person(code, header, attempt, bits, member, seen, other, sites, trunk)
+        packet = Person(code, header, attempt, bits, member, seen, other, trunk)
     elif code is Code.ABORT_BC_RQU:
         packet = Abort(header, reader.u32())
     elif code is Code.COORD_RQU:
