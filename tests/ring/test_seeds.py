@@ -96,6 +96,14 @@ def test_a_part_is_told_to_be_one_though_its_first_ring_was_never_in_force() -> 
     assert run(plan).violations == ()
 
 
+def test_a_part_is_not_blocked_by_one_that_never_came_in() -> None:
+    """One was let go on alone, and formed a ring with another that did not accept it: from then on
+    it waited for more than half of the sites."""
+    options = {"sites": 3, "tries": 3, "turn_packets": 1}
+    plan = Plan(protocol="ring", nodes=3, seed=31_217, faults="chaos", messages=60, options=options)
+    assert run(plan).violations == ()
+
+
 def test_what_was_on_its_way_through_another_is_said_again_in_a_part() -> None:
     plan = Plan(protocol="ring", nodes=2, seed=638, faults="chaos", messages=60)
     assert run(plan).violations == ()

@@ -25,8 +25,10 @@ def quorum(options: Mapping[str, int]) -> int:
 
 
 def goes_on(part: Sequence[Process], forgetful: bool) -> bool:
-    """Where some forgot, a majority may have to wait for those that remember."""
-    return len(part) >= max(quorum(each.options) for each in part) and not forgetful
+    """Where some forgot, a majority may have to wait for those that remember. Where the size is not
+    known, what a majority is depends on who had come."""
+    least = [quorum(each.options) for each in part]
+    return all(least) and len(part) >= max(least) and not forgetful
 
 
 def advice(options: Mapping[str, int]) -> str:

@@ -273,14 +273,14 @@ class Leading(Following):
     # -- phase 2: the ring -------------------------------------------------------------------------
 
     def _size(self, staying: set[str]) -> int:
-        """N of the new ring. [RNG-13] The operator's word makes it what is left."""
+        """N of the new ring. [RNG-13] The operator's word makes it what is left, while few."""
         core = self._core
         if self.is_overridden():
             return len(staying)
-        sites = core.parameters.sites
-        if sites:
-            small = core.ring.size and core.ring.size < sites and len(staying) <= sites // 2
-            return max(core.ring.size if small else sites, len(staying))
+        if sites := core.parameters.sites:
+            size = max(ring.size for ring in self._quorums.rings)
+            small = core.ring.seats and size < sites and len(staying) <= sites // 2
+            return max(size if small else sites, len(staying))
         return len(staying) + len(self._absent(staying))
 
     def _absent(self, staying: set[str]) -> tuple[Seat, ...]:
