@@ -208,3 +208,32 @@ def test_own_words_are_sent_once_to_each() -> None:
 def test_options_out_of_bounds_say_what_to_write(options: dict[str, int], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Parameters.of(options)
+
+
+# -- those who cannot deliver, and those who cannot be asked ---------------------------------------
+
+
+@pytest.mark.parametrize("newcomer", ["n", "n" * 60])
+def test_a_slow_reader_is_not_removed_by_a_newcomer_that_it_cannot_see_yet(newcomer: str) -> None:
+    """The addition waits in the stream behind what the application has not read."""
+    stage = together("a", "b", packet=512)
+    stage.obey(f"congest b on\nstart rmcast {newcomer} packet=512\njoin {newcomer}\nadvance 5000ms")
+    assert len(core(stage, newcomer).roster.group()) == 3
+    stage.obey("congest b off\nsay a hello\nadvance 500ms")
+    assert len(core(stage, "b").roster.group()) == 3
+
+
+def test_who_seeks_while_the_oldest_is_dead_founds_no_second_group() -> None:
+    """b does not admit before it has found a failed, and n waits no longer than half of that."""
+    stage = together("a", "b")
+    stage.obey("crash a\nstart rmcast n\njoin n\nadvance 3000ms")
+    assert core(stage, "n").door.life == core(stage, "b").door.life
+    assert len(core(stage, "b").roster.group()) == 2
+
+
+def test_a_life_with_a_lower_number_is_told_so_while_the_oldest_is_dead() -> None:
+    """The oldest is its own former life, of which nobody else hears."""
+    stage = Stage()
+    stage.obey("start rmcast a b\nnumber a 5\njoin a\nadvance 800ms\njoin b\nadvance 500ms")
+    said = stage.obey("crash a\nnumber a 4\njoin a\nadvance 200ms")
+    assert "a later life of a is known" in said

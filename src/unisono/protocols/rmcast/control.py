@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from unisono.errors import BadPacket
-from unisono.model import Member
-from unisono.protocols.rmcast.packets import rank_of
+from unisono.model import Buffer, Member
+from unisono.parts.packing import joined
+from unisono.protocols.rmcast.packets import CONTROL, FIRST, LAST, Chunk, rank_of
 from unisono.wire import Reader, Writer
 
 
@@ -36,6 +38,22 @@ class After:
 
     def payload(self) -> bytes:
         return Writer().u8(3).done()
+
+
+def additions(chunks: Iterable[Chunk]) -> Iterator[Member]:
+    """Who is added by control messages among these chunks of a stream."""
+    pieces: list[Buffer] = []
+    for chunk in chunks:
+        if not chunk.flags & CONTROL:
+            continue
+        pieces = [chunk.payload] if chunk.flags & FIRST else [*pieces, chunk.payload]
+        if chunk.flags & LAST:
+            try:
+                order = read_control(joined(pieces))
+            except BadPacket:
+                continue
+            if isinstance(order, Add):
+                yield order.member
 
 
 def read_control(payload: memoryview | bytes) -> Add | Bye | After:

@@ -26,7 +26,7 @@ from unisono.fsa import Machine
 from unisono.model import Address, Member, Service
 from unisono.parts.admission import Admission, Terms
 from unisono.parts.door import Door
-from unisono.protocols.rmcast.control import Add, Bye, read_control
+from unisono.protocols.rmcast.control import Add, Bye, additions, read_control
 from unisono.protocols.rmcast.entrance import Entrance
 from unisono.protocols.rmcast.failure import Failures
 from unisono.protocols.rmcast.figure import FIGURE, INSIDE, Life, Timer
@@ -348,19 +348,28 @@ class Rmcast:
         self.detector.look(self.now_us)
         due = self.now_us - self.parameters.beat_us // 2
         peers = [peer for peer in self.roster.others() if peer.sent_us <= due]
-        leavers = self.roster.leavers
+        leavers, coming = self.roster.leavers, self._coming()
         asks, rounds, _ = self.ordering.gaps(self.now_us, 0)
         if asks:
             self.door.count("nak", len(asks))
-        if peers or leavers:
+        if peers or leavers or coming:
             for peer in peers:
                 peer.sent_us, peer.unreported = self.now_us, 0
             body = self._beat_with(asks, rounds)
-            to = tuple(peer.member.address for peer in (*peers, *leavers))
+            to = *(peer.member.address for peer in (*peers, *leavers)), *coming
             out.append(Send(to, [self.door.seal(Kind.BEAT, body)]))
         self.entrance.tick(out)
         if not self.probing:
             self.probe(out)
+
+    def _coming(self) -> list[Address]:
+        """While nothing can be delivered, an addition waits in its stream, but the newcomer counts
+        us in already: without a sign of life from us it would have us removed."""
+        if not (self.congested or self.entrance.catching_up()):
+            return []
+        peers, tombs = self.roster.peers, self.roster.tombs
+        named = [member for peer in peers.values() for member in additions(peer.undelivered())]
+        return [each.address for each in named if key_of(each) not in {*peers, *tombs}]
 
     def probe(self, out: list[Effect]) -> None:
         """Whoever was not heard for some heartbeats is asked for a sign, and often: each pair must

@@ -96,7 +96,7 @@ class Entrance:
     def wait(self, packet: Seek | Announce, out: list[Effect]) -> None:
         """Somebody else will found the group, or has."""
         out.append(Arm(Timer.FOUND, self._core.about(self._core.parameters.found_us)))
-        if isinstance(packet, Announce):
+        if isinstance(packet, Announce) and packet.stamp:
             self._echo = packet.stamp
             self._cry((packet.sponsor.address,), out)
 
@@ -273,11 +273,17 @@ class Entrance:
         core = self._core
         seeker, key = packet.member, key_of(packet.member)
         sponsor = core.roster.sponsor()
+        if (later := self._later_life(seeker)) and not packet.withdrawn:
+            words = f"a later life of {seeker.name} is known; join again as a new incarnation"
+            self._refuse(Refuse(key, words, True, later), seeker, out)
+            return
         if sponsor.key != core.roster.key:
             if not packet.forwarded:
                 body = replace(packet, forwarded=True).body()
                 sealed = core.door.seal(Kind.SEEK, body, life=NO_LIFE)
                 out.append(Send((sponsor.member.address,), [sealed]))
+            if self._stands_in() and not packet.withdrawn:
+                out.append(Send((seeker.address,), [core.merging.pointer(sponsor.member)]))
             self._expel_former(packet)
             return
         self._expel_former(packet)
@@ -294,8 +300,7 @@ class Entrance:
             return
         refusal = self._objection(seeker, key)
         if refusal is not None:
-            sealed = core.door.seal(Kind.REFUSE, refusal.body())
-            out.append(Send((seeker.address,), [sealed]))
+            self._refuse(refusal, seeker, out)
         elif self.catching_up() or core.leaving or core.roster.unsettled():
             return  # It asks again. Who is removed is settled first: one change at a time.
         elif packet.wants_state and len(self._givers) >= SPONSORED_COUNT_MAX:
@@ -304,6 +309,26 @@ class Entrance:
             self._admit(packet, key, out)
         else:
             out.append(Send((seeker.address,), [self._core.merging.announcement()]))
+
+    def _refuse(self, refusal: Refuse, seeker: Member, out: list[Effect]) -> None:
+        sealed = self._core.door.seal(Kind.REFUSE, refusal.body())
+        out.append(Send((seeker.address,), [sealed]))
+
+    def _later_life(self, seeker: Member) -> int:
+        """The incarnation of a member that is the same process, with a higher number: its clock was
+        set back. Any member may say so; where the request is late, nobody listens."""
+        namesake = self._core.roster.find(seeker.name)
+        if namesake is None or namesake.member.address != seeker.address:
+            return 0
+        later = namesake.member.incarnation
+        return later if later > seeker.incarnation else 0
+
+    def _stands_in(self) -> bool:
+        """We are the oldest member that has been heard lately. Until the others are found to have
+        failed nobody admits, and a seeker must not found a second group meanwhile."""
+        quiet = self._core.detector.quiet(self._core.now_us)
+        oldest = next(peer for peer in self._core.roster.group() if peer not in quiet)
+        return oldest.key == self._core.roster.key
 
     def _is_fresh(self, packet: Seek) -> bool:
         """Whether the seeker heard from us lately. A request that waited, for us to wake or on the
@@ -324,13 +349,6 @@ class Entrance:
             words = f"{seeker} was a member before; join again as a new incarnation"
             return Refuse(key, words, True, seeker.incarnation)
         namesake = core.roster.find(seeker.name)
-        if (
-            namesake is not None
-            and namesake.member.address == seeker.address
-            and namesake.member.incarnation > seeker.incarnation
-        ):
-            words = f"a later life of {seeker.name} is known; join again as a new incarnation"
-            return Refuse(key, words, True, namesake.member.incarnation)
         if namesake is not None and namesake.key != key:
             who = f"{namesake.member} at {namesake.member.address}"
             return Refuse(key, f"the name {seeker.name} is taken by {who}")

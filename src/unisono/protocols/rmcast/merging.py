@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from unisono.core import EVERYONE, Arm, Effect, Send
+from unisono.model import Member
 from unisono.protocols.rmcast.figure import Timer
 from unisono.protocols.rmcast.packets import Announce, Kind, Status, key_of
 
@@ -30,6 +31,11 @@ class Merging:
         stamp = max(core.now_us, 0)
         body = Announce(core.me, self._size(), core.door.life, stamp=stamp, echo=echo).body()
         return core.door.seal(Kind.ANNOUNCE, body)
+
+    def pointer(self, sponsor: Member) -> bytes:
+        """Tells a seeker that there is a group. Without a stamp it cannot be answered."""
+        body = Announce(sponsor, self._size(), self._core.door.life).body()
+        return self._core.door.seal(Kind.ANNOUNCE, body)
 
     def _size(self) -> int:
         """Ourselves, and those heard lately: of a newcomer, its request or its welcome."""

@@ -5,6 +5,7 @@ The paper's D_{G,k} for every k is the `row` of each peer; a message list M is e
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from unisono.model import Member, View, changes_of
@@ -80,6 +81,13 @@ class Peer:
         self.trusted: dict[int, Entry] = {}
         """A header of its that we have caught up with: what clean-up and closing may rely on."""
         self.closed_by: set[int] = set()
+
+    def undelivered(self) -> Iterator[Chunk]:
+        """What is here of its stream in a row, and not delivered."""
+        for number in range(self.delivered + 1, self.window.received + 1):
+            chunk = self.window.get(number)
+            if chunk is not None:
+                yield chunk
 
     def report(self, entries: dict[int, Entry]) -> None:
         """Take its newest header; the one waited for stays until it can be trusted. Counts only
