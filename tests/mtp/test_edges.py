@@ -160,6 +160,19 @@ def test_an_old_question_for_the_state_expels_nobody() -> None:
     assert core(room, "b").machine.state.name == "MEMBER"
 
 
+@pytest.mark.rule("MTP-15")
+def test_a_suspended_machine_goes_on_handing_over_the_state() -> None:
+    """Neither waited for the other: both were away."""
+    room = Room()
+    room.obey("start mtp a b state=1\njoin a\nadvance 1000ms\nsay a hello\nadvance 50ms\njoin b")
+    while core(room, "b").machine.state.name != "CATCHING_UP":
+        room.obey("advance 1ms")
+    room.obey("split a | b\nadvance 5ms\npause a\npause b\nadvance 5000ms")
+    room.obey("heal\nresume a\nresume b\nadvance 200ms")
+    assert core(room, "b").machine.state.name == "MEMBER"
+    assert core(room, "b").me.incarnation == 1
+
+
 @pytest.mark.rule("MTP-19")
 def test_the_last_of_several_masters_is_told_when_the_others_have_left() -> None:
     room = together("a", "b", "c", "d", masters=3)

@@ -86,6 +86,7 @@ class Chair:
         """How far the machine was when the council was last told: see `_how_far`."""
         self._granted: list[tuple[int, Token]] = []
         self._began_us = 0
+        """When we took the chair, in listening time."""
 
     # -- taking the chair --------------------------------------------------------------------------
 
@@ -117,7 +118,7 @@ class Chair:
         self._shown = 0
         self._granted = []
         self._proposed = None
-        self._began_us = now_us
+        self._began_us = self._core.listened_us
         self.closed = False
 
     def get_ready(self) -> None:
@@ -347,8 +348,8 @@ class Chair:
                 if core.silence.is_silent(key, share) and key not in self.usher.failing:
                     self.usher.fail(key)
         elif self._visible or core.congested:
-            self._began_us = core.now_us  # It is not data that we wait for.
-        elif core.now_us - self._began_us > core.parameters.lost_us:
+            self._began_us = core.listened_us  # It is not data that we wait for.
+        elif core.listened_us - self._began_us > core.parameters.lost_us:
             core.doom("what the last master accepted cannot be had")
         self._set_pace()
 

@@ -58,7 +58,7 @@ class Entrance:
         self._progress_us = 0
         self._givers: dict[tuple[int, int], Giver] = {}
         self._asked_us: dict[int, int] = {}
-        """By joiner that is given something, when it was last heard of."""
+        """By joiner that is given something, when it was last heard of, in listening time."""
         self._leave_us = 0
         self._left_at = 0
         self._linger_us = 0
@@ -150,7 +150,7 @@ class Entrance:
         out.append(Checkpoint(core.door.life.to_bytes(WEB_OCTETS, "big")))
         self._gives_state = packet.gives_state
         self._what, self._taker = ROSTER, Taker(FLIGHT)
-        self._progress_us = core.now_us
+        self._progress_us = core.listened_us
         core.start(out)
         self.pull(out)
 
@@ -161,7 +161,7 @@ class Entrance:
         core = self._core
         if self._taker is None:
             return
-        if core.now_us - self._progress_us > core.parameters.lost_us:
+        if core.listened_us - self._progress_us > core.parameters.lost_us:
             core.doom("the master that should give the state is gone")
             return
         for offset, pieces in self._taker.ask_again():
@@ -180,7 +180,7 @@ class Entrance:
         if not taker.take(packet.total, packet.offset, packet.piece):
             core.door.drop("duplicate")
             return
-        self._progress_us = core.now_us
+        self._progress_us = core.listened_us
         if not taker.is_done():
             ahead = taker.ask_ahead()
             if ahead is not None:
@@ -220,12 +220,12 @@ class Entrance:
 
     def takers(self) -> int:
         """How many joiners are being given what they need; one that is silent is done, or gone."""
-        since_us = self._core.now_us - self._core.parameters.detect_us
+        since_us = self._core.listened_us - self._core.parameters.detect_us
         return sum(asked_us >= since_us for asked_us in self._asked_us.values())
 
     def tidy(self) -> None:
         """Forget what nobody asks for any more: its taker is done, or gone."""
-        since_us = self._core.now_us - self._core.parameters.lost_us
+        since_us = self._core.listened_us - self._core.parameters.lost_us
         for key in [k for k, asked_us in self._asked_us.items() if asked_us < since_us]:
             self.forget(key)
 
@@ -234,7 +234,7 @@ class Entrance:
         core = self._core
         piece = core.packet_octets_max - ENVELOPE_OCTETS - HEADER_OCTETS - STATE_OCTETS
         self._givers[key, what] = Giver(octets, piece)
-        self._asked_us[key] = core.now_us
+        self._asked_us[key] = core.listened_us
         while len(self._asked_us) > 2 * GIVERS_MAX:
             self.forget(next(iter(self._asked_us)))
 
@@ -255,7 +255,7 @@ class Entrance:
             if core.leads and core.chair.ready and hopeless:
                 core.chair.usher.turn_away(key, member.address, out, stateless=True)
             return
-        self._asked_us[key] = core.now_us
+        self._asked_us[key] = core.listened_us
         header = core.header_octets()
         packets = [
             core.door.seal(
