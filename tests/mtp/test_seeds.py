@@ -56,6 +56,13 @@ def test_a_seed_of_chaos_that_once_failed_holds(nodes: int, seed: int) -> None:
     assert outcome.violations == ()
 
 
+def test_nobody_is_excluded_for_nothing_where_one_was() -> None:
+    """A master that had been away expelled the joiner that waited for it."""
+    outcome = run(Plan(protocol="mtp", nodes=8, seed=21303, faults="chaos", messages=60))
+    assert outcome.violations == ()
+    assert not outcome.counts.get("excluded_unforced")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(40_000, 40_020, 10))
 def test_the_laws_hold_under_chaos(first: int) -> None:

@@ -30,3 +30,17 @@ KEPT = [
 def test_a_seed_that_once_failed_holds(nodes: int, seed: int, messages: int) -> None:
     plan = Plan(protocol="rmcast", nodes=nodes, seed=seed, faults="mild", messages=messages)
     assert run(plan).violations == ()
+
+
+SPARED = [
+    # nodes, seed
+    (6, 20042),  # a second group was founded while the oldest member was dead
+    (8, 20348),  # a newcomer removed slow readers that could not see it yet
+]
+
+
+@pytest.mark.parametrize(("nodes", "seed"), SPARED)
+def test_nobody_is_excluded_for_nothing_where_one_was(nodes: int, seed: int) -> None:
+    outcome = run(Plan(protocol="rmcast", nodes=nodes, seed=seed, faults="chaos", messages=60))
+    assert outcome.violations == ()
+    assert not outcome.counts.get("excluded_unforced")
