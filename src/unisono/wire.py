@@ -70,8 +70,24 @@ class Envelope(NamedTuple):
 class Datagram(bytes):
     """A packet that several receivers of one process are handed: it is read once for all."""
 
+    envelope: Envelope | None = None
+    """What is in it, where somebody has found it to be sound."""
     packet: Any = None
     """What it was read as, where somebody has."""
+
+
+def opened(packet: Buffer, kind: int, life: int, sound: bool) -> Envelope | None:
+    """What is in a packet that begins as one of this kind and life that was let in; nothing, where
+    it is neither known to be sound nor found to be."""
+    shared = packet if type(packet) is Datagram else None
+    if shared is not None and shared.envelope is not None:
+        return shared.envelope
+    if not (sound or are_sound(packet)):
+        return None
+    found = Envelope(kind, life, memoryview(packet)[FRONT_OCTETS:-SUM_OCTETS])
+    if shared is not None:
+        shared.envelope = found
+    return found
 
 
 def read_once(read: Callable[..., T], *envelope: Any) -> T:

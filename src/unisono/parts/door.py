@@ -13,12 +13,12 @@ from unisono.wire import (
     ENVELOPE_OCTETS,
     FRONT_OCTETS,
     NO_LIFE,
-    SUM_OCTETS,
     Envelope,
     are_sound,
     begin_alike,
     note_in,
     open_alike,
+    opened,
     seal,
     seal_alike,
     unseal,
@@ -133,10 +133,11 @@ class Door:
         count = alike or 1
         front = bytes(packet[:FRONT_OCTETS])
         if (known := self._fronts.get(front)) and len(packet) >= ENVELOPE_OCTETS:
-            if alike or are_sound(packet):
-                kind, life, name = known
+            kind, life, name = known
+            known_again = opened(packet, kind, life, alike > 0)
+            if known_again is not None:
                 self.counts[name] += count
-                return Envelope(kind, life, memoryview(packet)[FRONT_OCTETS:-SUM_OCTETS])
+                return known_again
         try:
             envelope = unseal(packet, self._protocol, self.group, sound=alike > 0)
         except BadPacket as bad:

@@ -75,6 +75,12 @@ class Code(IntEnum):
     """The token will be here as soon as all of the turn at hand is, and somebody waits for it."""
 
 
+OF_SEND: Final = frozenset((Code.E_ACK, Code.E_AWAITED, Code.E_SENDABLE, Code.RB_DATA_RQU))
+"""What the Send machine is told."""
+OF_SEVERAL: Final = frozenset(
+    (Code.E_REFEND, Code.E_REFSTART, Code.E_COORDINATOR, Code.E_ABORT_REF, Code.E_INIT)
+)
+"""What more than one machine is told, or only while no ring works."""
 NEVER_SENT: Final = frozenset(
     (Code.RB_DATA_RQU, Code.E_AWAITED, *range(Code.E_ACK, Code.E_SENDABLE + 1))
 )

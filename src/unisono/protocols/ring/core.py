@@ -29,15 +29,10 @@ from unisono.core import (
 )
 from unisono.fsa import Machine
 from unisono.model import Member
-from unisono.protocols.ring.codes import Code, Timer
+from unisono.protocols.ring.codes import OF_SEND, OF_SEVERAL, Code, Timer
 from unisono.protocols.ring.desk import Desk
 from unisono.protocols.ring.entrance import Entrance
-from unisono.protocols.ring.figures import (
-    COORDINATOR,
-    RECEIVE,
-    REFORMATION,
-    SEND,
-)
+from unisono.protocols.ring.figures import COORDINATOR, RECEIVE, REFORMATION, SEND
 from unisono.protocols.ring.leading import Leading
 from unisono.protocols.ring.packets import (
     ALIKE_OCTETS,
@@ -55,7 +50,6 @@ from unisono.protocols.ring.packets import (
     code_of,
     count_of,
     heard,
-    key_of,
 )
 from unisono.protocols.ring.repair import Repair
 from unisono.protocols.ring.ring import Ring
@@ -199,13 +193,24 @@ class Site(Desk):
 
     def _route(self, code: Code, packet: Any, out: list[Effect]) -> None:
         """The machine whose event it is."""
+        if code in OF_SEND:
+            self.send.take(code, packet, out)
+        elif code in OF_SEVERAL:
+            self._tell_several(code, packet, out)
+        elif self.coordinator.state is not _AT_REST:
+            self.coordinator.take(code, packet, out)
+        elif self.receive.state is not _DEAF:
+            self.receive.take(code, packet, out)
+        else:
+            self.reformation.take(code, packet, out)
+
+    def _tell_several(self, code: Code, packet: Any, out: list[Effect]) -> None:
+        """A ring begins or ends to work, or is to be formed."""
         if code is Code.E_REFEND or code is Code.E_REFSTART:
             if code is Code.E_REFSTART:
                 self.in_force, self._taking = False, None
             self.watch_ring(code is Code.E_REFSTART)
             self.receive.take(code, packet, out)
-            self.send.take(code, packet, out)
-        elif code in _OF_SEND:
             self.send.take(code, packet, out)
         elif code is Code.E_COORDINATOR:
             if not self.is_normal():
@@ -215,18 +220,11 @@ class Site(Desk):
                 self.reformation.take(code, packet, out)
             else:
                 self.reformation.take(Code.E_INIT, packet, out)
-        elif code is Code.E_INIT:
-            if not self.is_normal():
-                self.reformation.take(code, packet, out)
-        elif self.coordinator.state is not Coordinator.INIT:
-            self.coordinator.take(code, packet, out)
-        elif self.receive.state is not Receive.INIT:
-            self.receive.take(code, packet, out)
-        else:
+        elif not self.is_normal():
             self.reformation.take(code, packet, out)
 
     def is_normal(self) -> bool:
-        return self.receive.state is not Receive.INIT and self.in_force
+        return self.in_force and self.receive.state is not _DEAF
 
     def reformation_waits(self) -> bool:
         quiet = self.coordinator.state is Coordinator.INIT and not self.is_normal()
@@ -243,10 +241,10 @@ class Site(Desk):
 
     def _expire(self, timer: Any, out: list[Effect]) -> None:
         self.detector.look(self.now_us)
-        if timer is Timer.LEAVE:
-            self.entrance.insist(out)
-        elif timer is Timer.T_SEND:
+        if timer is _T_SEND:
             self.send.take(timer, None, out)
+        elif timer is Timer.LEAVE:
+            self.entrance.insist(out)
         elif timer is Timer.REPAIR and self.entrance.waits_for_state():
             self.entrance.ask_state(out)
             self.repair.ask(out)
@@ -307,7 +305,7 @@ class Site(Desk):
         """Packets of a turn, from its holder or again from another."""
         ring, s = self.ring, packet.header.s
         at = s % len(ring.seats)
-        holder = key_of(ring.seats[at].member) if packet.again else packet.header.sender
+        holder = ring.keys[at] if packet.again else packet.header.sender
         if not packet.again and ring.index.get(holder) != at:
             self.door.drop("turn", count_of(packet))
             return
@@ -445,4 +443,6 @@ class Site(Desk):
         out.append(effect)
 
 
-_OF_SEND: Final = frozenset((Code.E_ACK, Code.E_AWAITED, Code.E_SENDABLE, Code.RB_DATA_RQU))
+_T_SEND: Final = Timer.T_SEND
+_AT_REST: Final = Coordinator.INIT
+_DEAF: Final = Receive.INIT

@@ -105,9 +105,9 @@ class Desk:
         """While a ring is formed all are to answer."""
         if not on:
             self.detector.rest_all()
-        for member in self.ring.members if on else ():
-            if member != self.me:
-                self.detector.watch(key_of(member), self.now_us)
+        for key in self.ring.keys if on else ():
+            if key != self.key:
+                self.detector.watch(key, self.now_us)
 
     # -- timers ------------------------------------------------------------------------------------
 

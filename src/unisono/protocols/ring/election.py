@@ -20,7 +20,6 @@ from unisono.protocols.ring.packets import (
     Person,
     Rank,
     Version,
-    key_of,
 )
 from unisono.protocols.ring.parameters import ROUNDS_MAX
 from unisono.wire import Writer
@@ -166,7 +165,7 @@ class Election:
 
     def suspect_holder(self) -> None:
         core = self._core
-        self.suspects = {key_of(core.token.holder())}
+        self.suspects = {core.token.holder_key()}
         self.at_token = False
 
     def suspect(self, out: list[Effect]) -> None:
@@ -179,7 +178,7 @@ class Election:
         if prior == core.me:
             core.push(Code.E_COORDINATOR)
             return
-        body = Writer().u64(key_of(core.token.holder())).done()
+        body = Writer().u64(core.token.holder_key()).done()
         core.to(prior, Code.COORD_RQU, body, out)
         core.push(Code.E_INIT)
 
@@ -189,5 +188,5 @@ class Election:
             packet.header.version == core.ring.version
             and packet.header.sender in core.ring.index
             and core.token.tries > 0
-            and packet.suspect == key_of(core.token.holder())
+            and packet.suspect == core.token.holder_key()
         )

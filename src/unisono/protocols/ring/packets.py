@@ -271,12 +271,14 @@ def count_of(packet: Packet) -> int:
 
 def code_of(packet: Packet) -> Code:
     if isinstance(packet, Token):
-        return Code.RESEND_DATA if packet.again else Code.TOKEN_BC
-    if isinstance(packet, Control | Person | Told):
+        return _RESEND_DATA if packet.again else _TOKEN_BC
+    if isinstance(packet, (Control, Person, Told)):
         return packet.code
     return _CODES[type(packet)]
 
 
+_TOKEN_BC: Final = Code.TOKEN_BC
+_RESEND_DATA: Final = Code.RESEND_DATA
 _CODE: Final = {code.value: code for code in Code}
 
 _CODES: Final[dict[type, Code]] = {
@@ -343,7 +345,7 @@ def _header(life: int, body: memoryview, octets: int) -> Header:
 def read(kind: int, life: int, body: memoryview) -> Packet:
     """The packet, or `BadPacket`."""
     code = _CODE[kind]
-    if code is Code.TOKEN_BC or code is Code.RESEND_DATA:
+    if code is _TOKEN_BC or code is _RESEND_DATA:
         header, _, of, flags, _, again = _begun(kind, life, bytes(body[:ALIKE_OCTETS]), len(body))
         (index,) = INDEX.read(body, ALIKE_OCTETS)
         if index >= of:

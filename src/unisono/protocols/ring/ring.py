@@ -66,19 +66,22 @@ class Ring:
     """This one was."""
     known: int = 0
     """The last turn that all on the ring before it were known to have."""
-    index: dict[int, int] = field(default_factory=dict, compare=False)
+    members: tuple[Member, ...] = field(init=False, compare=False)
+    keys: tuple[int, ...] = field(init=False, compare=False)
+    """By position."""
+    index: dict[int, int] = field(init=False, compare=False)
     """Positions by key."""
 
     def __post_init__(self) -> None:
-        self.index.update((key_of(seat.member), at) for at, seat in enumerate(self.seats))
+        members = tuple(seat.member for seat in self.seats)
+        keys = tuple(map(key_of, members))
+        object.__setattr__(self, "members", members)
+        object.__setattr__(self, "keys", keys)
+        object.__setattr__(self, "index", {key: at for at, key in enumerate(keys)})
 
     @property
     def rank(self) -> Rank:
         return rank_of(self.version, self.trunk)
-
-    @property
-    def members(self) -> tuple[Member, ...]:
-        return tuple(seat.member for seat in self.seats)
 
     def holder(self, s: int) -> int:
         """[RNG-2] The position of the one whose turn follows turn s: s ⊕ 1."""
@@ -90,8 +93,9 @@ class Ring:
 
     def marks(self, ordered: Mapping[int, int]) -> dict[Member, int]:
         """By member, its last message in the turns read, given by key."""
-        seats = (*self.seats, *self.absent)
-        return {seat.member: ordered.get(key_of(seat.member), 0) for seat in seats}
+        keys = (*self.keys, *(key_of(seat.member) for seat in self.absent))
+        members = (*self.members, *(seat.member for seat in self.absent))
+        return {member: ordered.get(key, 0) for member, key in zip(members, keys, strict=True)}
 
     @property
     def voters(self) -> int:

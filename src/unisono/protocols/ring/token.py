@@ -20,7 +20,6 @@ from unisono.protocols.ring.packets import (
     Packet,
     Person,
     Token,
-    key_of,
 )
 from unisono.protocols.ring.turn import Turn
 
@@ -75,6 +74,10 @@ class TokenWork:
     def holder(self) -> Member:
         core = self._core
         return core.ring.seats[core.ring.holder(core.ordering.S)].member
+
+    def holder_key(self) -> int:
+        ring = self._core.ring
+        return ring.keys[ring.holder(self._core.ordering.S)]
 
     def new_ring(self) -> None:
         """Who comes does not know who spoke before, so the token rests with nobody yet."""
@@ -150,7 +153,7 @@ class TokenWork:
                 has = min(header.local, header.s) if early else header.s
                 core.ordering.note(header.sender, has, header.k)
         if self.tries and not isinstance(packet, Person):
-            if key_of(self.holder()) == header.sender:
+            if self.holder_key() == header.sender:
                 self.tries = 0
                 core.detector.hear(header.sender, core.now_us)
         if isinstance(packet, Control) and packet.code is Code.FAST_ACK:
@@ -348,7 +351,7 @@ class TokenWork:
 
     def is_silent(self) -> bool:
         """The holder was asked for long enough."""
-        return self._core.detector.is_silent(key_of(self.holder()))
+        return self._core.detector.is_silent(self.holder_key())
 
     def ping(self, out: list[Effect]) -> None:
         """[RNG T_RT] The turn did not come: ask its holder, and after that anyone, for some may
@@ -357,7 +360,7 @@ class TokenWork:
         self.tries += 1
         core.arm(Timer.T_RT, core.parameters.t_rt_us, out)
         asked = [self.holder()]
-        core.detector.watch(key_of(self.holder()), core.now_us)
+        core.detector.watch(self.holder_key(), core.now_us)
         if self.tries % ASK_ALL == 2:
             asked = [member for member in core.ring.members if member != core.me]
         core.to_all(asked, Code.TS_ALIVE_RQU, b"", out)

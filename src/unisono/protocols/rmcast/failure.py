@@ -8,7 +8,14 @@ from typing import Final
 from unisono.core import Cause
 from unisono.parts.detector import Detector
 from unisono.protocols.rmcast.ordering import Ordering
-from unisono.protocols.rmcast.packets import Entry, Header, Status
+from unisono.protocols.rmcast.packets import (
+    CLOSED,
+    FAILED,
+    LEFT,
+    MEMBER,
+    Entry,
+    Header,
+)
 from unisono.protocols.rmcast.parameters import Parameters
 from unisono.protocols.rmcast.roster import UNKNOWN, Peer, Roster
 
@@ -44,22 +51,22 @@ class Failures:
             return
         roster.stir()
         peer.report(entries)
-        if entries.get(peer.key, UNKNOWN).status is Status.LEFT:
+        if entries.get(peer.key, UNKNOWN).status is LEFT:
             self._gone.add(peer.key)  # Its last packet.
         peer.plain = True
         for key, entry in entries.items():
             other = roster.peers.get(key)
-            if other is None or entry.status is not Status.MEMBER:
+            if other is None or entry.status is not MEMBER:
                 peer.plain = False
             if other is None:
                 self._recall(peer, key, entry)
-            elif entry.status is Status.FAILED or entry.status is Status.CLOSED:
+            elif entry.status is FAILED or entry.status is CLOSED:
                 if key == roster.key:
                     self.stop(f"{peer.member} holds this member for failed")
                     return
-                if other.status is Status.MEMBER:
+                if other.status is MEMBER:
                     self.suspect(other)
-                if entry.status is Status.CLOSED:
+                if entry.status is CLOSED:
                     self._heed_closing(peer, other, entry.delivered)
 
     def _recall(self, peer: Peer, key: int, entry: Entry) -> None:
@@ -69,7 +76,7 @@ class Failures:
             return
         if entry.delivered > final:
             self.suspect(peer)  # It has delivered more than we will: one of us has to stop.
-        elif entry.status is Status.FAILED:
+        elif entry.status is FAILED:
             self._roster.recalled.add(key)
 
     def _heed_closing(self, peer: Peer, failed: Peer, final: int) -> None:
@@ -119,11 +126,11 @@ class Failures:
         """Remove from G. What it said stays, for those who need it."""
         # Deviates [RMC A2.5]: it leaves G at once, but the application's view only when all agree
         # on its last message; so no message comes from one that the view does not hold.
-        if peer.status is Status.MEMBER:
+        if peer.status is MEMBER:
             if peer.key == self._roster.key:
                 self.stop("this member was removed")
                 return
-            self._roster.mark(peer, Status.FAILED)
+            self._roster.mark(peer, FAILED)
 
     def close(self) -> bool:
         """Settle the last message of failed members: when every member of G has given up on it and
@@ -132,11 +139,11 @@ class Failures:
         if len(self._roster.group()) == len(self._roster.peers):
             return closed
         for peer in list(self._roster.peers.values()):
-            if peer.status is Status.FAILED and self._agreed(peer):
-                self._roster.mark(peer, Status.CLOSED)
+            if peer.status is FAILED and self._agreed(peer):
+                self._roster.mark(peer, CLOSED)
                 peer.window.cut(peer.delivered)
                 closed = True
-            elif peer.status in (Status.CLOSED, Status.LEFT) and self._over(peer):
+            elif peer.status in (CLOSED, LEFT) and self._over(peer):
                 if peer not in self._roster.leavers:
                     self._roster.bury(peer)
         return closed
@@ -152,7 +159,7 @@ class Failures:
             return True
         for other in self._roster.audience():
             entry = other.trusted.get(failed.key)
-            if entry is None or entry.status is Status.MEMBER:
+            if entry is None or entry.status is MEMBER:
                 return False
             if entry.delivered != failed.delivered:
                 return False
@@ -170,10 +177,10 @@ class Failures:
             if entry is None:
                 if not other.trusted:
                     return False
-            elif ended.status is Status.LEFT:
-                if entry.status is not Status.LEFT or entry.delivered < ended.delivered:
+            elif ended.status is LEFT:
+                if entry.status is not LEFT or entry.delivered < ended.delivered:
                     return False
-            elif entry.status is not Status.CLOSED:
+            elif entry.status is not CLOSED:
                 return False
         return True
 

@@ -14,12 +14,15 @@ from unisono.parts.packing import fragments, joined, packed
 from unisono.protocols.rmcast.control import After
 from unisono.protocols.rmcast.packets import (
     BEAT_OCTETS,
+    CLOSED,
     CONTROL,
     DEP_OCTETS,
     ENTRY_OCTETS,
+    FAILED,
     FIRST,
     HEADER_OCTETS,
     LAST,
+    MEMBER,
     NO_HEADER,
     RECORD_OCTETS,
     RUN_OCTETS,
@@ -31,7 +34,6 @@ from unisono.protocols.rmcast.packets import (
     Entry,
     Header,
     Kind,
-    Status,
     write_header,
 )
 from unisono.protocols.rmcast.roster import UNKNOWN, Peer, Roster
@@ -209,7 +211,7 @@ class Ordering:
         if peer.key == self._roster.key:
             self._door.drop("own")
             return
-        if peer.status is not Status.MEMBER and packet.header.sender == peer.key:
+        if peer.status is not MEMBER and packet.header.sender == peer.key:
             self._door.drop("removed")
             return
         if packet.first + len(packet.chunks) > peer.window.received + AHEAD_COUNT_MAX:
@@ -283,9 +285,9 @@ class Ordering:
                     return False
             elif other.delivered < deps[i + 1]:
                 return False
-        if peer.status is Status.MEMBER:
+        if peer.status is MEMBER:
             return True
-        return peer.status is Status.FAILED and last <= self.needed(peer)
+        return peer.status is FAILED and last <= self.needed(peer)
 
     def _knows_goodbye(self, chunk: Chunk) -> bool:
         mine, deps = self._roster.key, chunk.deps
@@ -304,7 +306,7 @@ class Ordering:
             entry = other.row.get(peer.key)
             if entry is None:
                 continue
-            if entry.status is Status.CLOSED:
+            if entry.status is CLOSED:
                 limit = entry.delivered if limit is None else min(limit, entry.delivered)
             most = max(most, entry.delivered)
         return most if limit is None else min(most, limit)
@@ -337,11 +339,11 @@ class Ordering:
         audience = self._roster.audience()
         self._listen(audience)
         for peer in self._roster.peers.values():
-            if peer.key == mine or peer.status is Status.CLOSED:
+            if peer.key == mine or peer.status is CLOSED:
                 continue
             here = peer.window.received
             if peer.window.highest <= here >= self._told.get(peer.key, 0):
-                if peer.status is not Status.FAILED:  # Nobody has told of more: the usual case.
+                if peer.status is not FAILED:  # Nobody has told of more: the usual case.
                     peer.rounds, peer.asked_us, peer.noticed_us = 0, -1, -1
                     continue
             upto, having = self._horizon(peer, audience)
@@ -381,7 +383,7 @@ class Ordering:
 
     def _horizon(self, peer: Peer, audience: Sequence[Peer]) -> tuple[int, list[Peer]]:
         """How far a stream is known to go, and who has more of it than we."""
-        failed = peer.status is Status.FAILED
+        failed = peer.status is FAILED
         key, here = peer.key, peer.window.received
         upto = self.needed(peer) if failed else peer.window.highest
         having = []
@@ -407,7 +409,7 @@ class Ordering:
                 continue
             # Deviates [RMC A3.47]: all who have it are asked, as the paper says, but at first only
             # the originator answers; else each loss would be repaired n - 1 times.
-            origin_may = peer.key != self._roster.key and peer.status is Status.MEMBER
+            origin_may = peer.key != self._roster.key and peer.status is MEMBER
             if origin_may and rounds == 0:
                 continue
             limit = self.sent if peer.key == self._roster.key else peer.window.highest

@@ -54,6 +54,10 @@ class Status(IntEnum):
     """Failed, and its last message is settled."""
 
 
+MEMBER, FAILED, LEFT, CLOSED = Status
+"""By themselves: to look one up in its class takes ten times as long."""
+
+
 def key_of(member: Member) -> int:
     """The short name under which headers speak of a member."""
     return tag_of(f"{member.name}|{member.address}|{member.incarnation}") & 0xFFFFFFFF

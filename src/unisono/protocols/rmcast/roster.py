@@ -10,7 +10,18 @@ from typing import Final
 
 from unisono.model import Member, View, changes_of
 from unisono.parts.window import Window
-from unisono.protocols.rmcast.packets import Chunk, Entry, Header, Line, Status, key_of
+from unisono.protocols.rmcast.packets import (
+    CLOSED,
+    FAILED,
+    LEFT,
+    MEMBER,
+    Chunk,
+    Entry,
+    Header,
+    Line,
+    Status,
+    key_of,
+)
 from unisono.wire import tag_of
 
 TOMBS_COUNT_MAX: Final = 64
@@ -19,8 +30,8 @@ TOMBS_COUNT_MAX: Final = 64
 RECALLED_COUNT_MAX: Final = 4
 """Of these a header tells at once; the others have their turn after them."""
 
-ENDED: Final = (Status.LEFT, Status.CLOSED)
-UNKNOWN: Final = Entry(0, 0, Status.MEMBER)
+ENDED: Final = (LEFT, CLOSED)
+UNKNOWN: Final = Entry(0, 0, MEMBER)
 
 
 class Peer:
@@ -55,7 +66,7 @@ class Peer:
         self.member = member
         self.key = key_of(member)
         self.rank = rank
-        self.status = Status.MEMBER
+        self.status = MEMBER
         self.window: Window[Chunk] = Window(delivered)
         self.delivered = delivered
         """a_i: the last chunk of the last whole message of this stream delivered here."""
@@ -149,7 +160,7 @@ class Roster:
     def group(self) -> list[Peer]:
         """G, oldest first, ourselves included."""
         if self._group is None:
-            found = [p for p in self.peers.values() if p.status is Status.MEMBER]
+            found = [p for p in self.peers.values() if p.status is MEMBER]
             self._group = sorted(found, key=lambda p: (p.rank, p.member))
             self._others = [peer for peer in self._group if peer.key != self.key]
         return self._group
@@ -166,7 +177,7 @@ class Roster:
 
     def unsettled(self) -> bool:
         """Somebody failed, and its last message is not agreed on yet."""
-        return any(peer.status is Status.FAILED for peer in self.peers.values())
+        return any(peer.status is FAILED for peer in self.peers.values())
 
     def mine(self) -> Peer:
         return self.peers[self.key]
@@ -207,10 +218,10 @@ class Roster:
         return peer
 
     def mark(self, peer: Peer, status: Status) -> None:
-        if peer.status is Status.MEMBER:
+        if peer.status is MEMBER:
             self.changes += 1
         peer.status = status
-        if status is Status.LEFT and peer.key != self.key:
+        if status is LEFT and peer.key != self.key:
             self.leavers = [*self.leavers, peer]
         self._alter()
 
@@ -218,7 +229,7 @@ class Roster:
         """Forget the peer; its key and its last chunk are remembered for a while."""
         del self.peers[peer.key]
         self.tombs[peer.key] = peer.delivered
-        if peer.status is Status.LEFT:
+        if peer.status is LEFT:
             self.farewells.add(peer.key)
         while len(self.tombs) > TOMBS_COUNT_MAX:
             oldest = next(iter(self.tombs))
@@ -252,7 +263,7 @@ class Roster:
         room = self.entries_max - len(entries)
         for key in sorted(self.recalled)[: min(room, RECALLED_COUNT_MAX)]:
             if key in self.tombs and any(key in peer.row for peer in self.others()):
-                entries[key] = Entry(self.tombs[key], self.tombs[key], Status.CLOSED)
+                entries[key] = Entry(self.tombs[key], self.tombs[key], CLOSED)
             else:
                 self.recalled.discard(key)
         return Header(self.key, entries)
@@ -272,7 +283,7 @@ class Roster:
 
     def view(self, detail: str = "", cut: bool = False) -> View:
         """The view for the application: a failed member stays until its last message is settled."""
-        seen = (Status.MEMBER, Status.FAILED)
+        seen = (MEMBER, FAILED)
         members = tuple(sorted(p.member for p in self.peers.values() if p.status in seen))
         joined = tuple(m for m in members if m not in self.shown)
         left = tuple(m for m in self.shown if m not in members)
@@ -293,4 +304,4 @@ class Roster:
 
     def _has_left(self, member: Member) -> bool:
         peer = self.peers.get(key_of(member))
-        return peer is not None and peer.status is Status.LEFT
+        return peer is not None and peer.status is LEFT
