@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.cli.running import refused, unisono
+from unisono.cli import run
 
 CASES = {
     "unknown command": ("conduct", ("No such command",)),
@@ -93,9 +95,19 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_mistake_gets_one_line(case: str, place: Path) -> None:
+def test_a_mistake_gets_one_line(
+    case: str, place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In this process: a Python of its own for each would take most of the time."""
+    monkeypatch.chdir(place)
     line, words = CASES[case]
-    refused(unisono(*line.split(), cwd=place), *words)
+    code = run(line.split())
+    told = capfd.readouterr()
+    refused(subprocess.CompletedProcess(line, code, told.out, told.err), *words)
+
+
+def test_a_mistake_ends_the_command() -> None:
+    refused(unisono("sim", "--protocol", "nope"), "nope", "rmcast")
 
 
 def test_a_taken_port_is_told() -> None:

@@ -71,7 +71,7 @@ def test_skipping_what_was_accepted_and_is_not_here(monkeypatch: pytest.MonkeyPa
         return Next.SKIP if waits else found
 
     monkeypatch.setattr(Consumer, "due", impatient)
-    assert "agreement" in laws_broken("loss", "agreement")
+    assert "agreement" in laws_broken("loss", "agreement", first=1)
 
 
 @pytest.mark.slow
@@ -87,7 +87,8 @@ def test_guessing_that_what_one_did_not_hear_of_was_rejected(
         return Next.SKIP if found is Next.REJOIN and unheard else found
 
     monkeypatch.setattr(Consumer, "due", guessing)
-    assert "agreement" in laws_broken("partition", "agreement")
+    # Under many a seed it runs on and on, for half a minute.
+    assert "agreement" in laws_broken("partition", "agreement", first=26)
 
 
 @pytest.mark.catches("validity")

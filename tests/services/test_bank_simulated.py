@@ -39,11 +39,10 @@ def lines(summary: Summary) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 @pytest.mark.rule("RNG-22", "RNG-23")
 def test_the_bank_survives_some_seeds_of_chaos() -> None:
-    summary = bank(range(40), 1)
-    assert summary.runs == 40 and not summary.failures, lines(summary)
+    summary = bank(range(15), 1)
+    assert summary.runs == 15 and not summary.failures, lines(summary)
 
 
 # What went wrong once: a view that one member had missed decided an action (139 and 44), a majority
