@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from unisono.client import Connection, connect, join
-    from unisono.config import Config
+    from unisono.config import Config, JoinOptions
     from unisono.core import Answer, Cause
     from unisono.errors import (
         BadPacket,
@@ -41,7 +41,7 @@ __version__ = "0.1.0"
 # unisono costs nothing and pulls in nothing.
 _HOMES = {
     "client": ("Connection", "connect", "join"),
-    "config": ("Config",),
+    "config": ("Config", "JoinOptions"),
     "core": ("Answer", "Cause"),
     "errors": (
         *("BadPacket", "BadTrace", "Forgotten"),
@@ -78,6 +78,7 @@ __all__ = [
     "Forgotten",
     "Full",
     "Group",
+    "JoinOptions",
     "Joining",
     "Member",
     "Message",

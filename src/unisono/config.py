@@ -7,10 +7,10 @@ import os
 import re
 import socket
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypedDict, get_args
 from urllib.parse import parse_qsl, unquote
 
 from unisono.core import Offer
@@ -103,6 +103,67 @@ class Config:
 
 
 FIELDS = {entry.name: entry for entry in fields(Config)}
+
+
+class JoinOptions(TypedDict, total=False):
+    """The keywords of `join`: the fields of `Config`, then the options of all protocols of the
+    catalogue. A protocol from elsewhere takes its own in `options`."""
+
+    group: str
+    name: str
+    protocol: str
+    service: str | ServiceLevel
+    multicast: str
+    peers: str | Sequence[str]
+    port: int
+    interface: str
+    bind: str
+    advertise: str
+    daemon: str | os.PathLike[str]
+    slow: Slow
+    queue_count_max: int
+    queue_octets_max: int
+    message_octets_max: int
+    window_octets_max: int
+    packet_octets_max: int
+    buffer_octets: int
+    send_queue_octets_max: int
+    offload: bool
+    join_s: float
+    leave_s: float
+    detect_ms: int
+    rejoin: bool
+    fed: bool
+    retain_octets: int
+    stable: str | os.PathLike[str]
+    trace: str | os.PathLike[str]
+    detail: bool
+    run: str
+    options: Mapping[str, int]
+
+    detect_us: int
+    members_count_max: int
+    # ring
+    sites: int
+    t_send_us: int
+    t_rt_us: int
+    tries: int
+    t_reform_us: int
+    t_ref_rt_us: int
+    t_ts_us: int
+    idle_us: int
+    turn_packets: int
+    forget_us: int
+    # mtp
+    master: int
+    masters: int
+    tokens: int
+    heartbeat_us: int
+    window: int
+    dally: int
+    unicast: int
+    # rmcast
+    found_us: int
 
 
 def read(given: str | None, config: str | Path | None, options: Mapping[str, Any]) -> Config:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from unisono import config as configs
 from unisono.client.connection import Connecting, Connection, connect
 from unisono.client.factory import DaemonFactory
+from unisono.config import JoinOptions
 from unisono.core import Offer
 from unisono.errors import Misuse
 from unisono.group import Group, Joining, as_member
@@ -24,13 +25,14 @@ def join(
     snapshot: Callable[[], bytes] | None = None,
     restore: Callable[[bytes], None] | None = None,
     offer: Offer | None = None,
-    **options: Any,
+    **options: Unpack[JoinOptions],
 ) -> Joining:
     """Join a group: `async with join("orders") as group` or `group = await join("orders")`.
 
     The group is a name or a URL; `config` a TOML file with a table `[group]`, or a URL; `options`
-    are the fields of `Config` and the protocol's own. Keywords win. `snapshot` and `restore` hand
-    the application's state to those who join. `offer` brings a protocol outside the catalogue.
+    are the fields of `Config` and the protocol's own (`JoinOptions`). Keywords win. `snapshot` and
+    `restore` hand the application's state to those who join. `offer` brings a protocol outside the
+    catalogue, which takes options of its own in `options={...}`.
     With `daemon="unix:/path"` the group is reached through the daemon that listens there.
     """
     read = configs.read(group, config, options)

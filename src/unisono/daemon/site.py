@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Unpack
 
 import unisono
 from unisono import config as configs
 from unisono.client import frames
 from unisono.client.frames import SLACK_OCTETS, Hello, Kind, Welcome
 from unisono.client.where import Door, door
+from unisono.config import JoinOptions
 from unisono.daemon import records
 from unisono.daemon.intake import Intake
 from unisono.daemon.listening import Doors, check_free
@@ -65,7 +66,7 @@ class Daemon:
         bounds: Bounds | None = None,
         limits: Limits | None = None,
         mode: int = 0o600,
-        **options: Any,
+        **options: Unpack[JoinOptions],
     ) -> None:
         """`listen` at these doors; `ring` and `options` are what `unisono.join` takes."""
         self._config = ring_config(ring, config, options)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Unpack
 
 from unisono import config as configs
-from unisono.config import Config
+from unisono.config import Config, JoinOptions
 from unisono.core import Offer
 from unisono.errors import Misuse
 from unisono.group.group import Group
@@ -27,7 +27,7 @@ def join(
     snapshot: Callable[[], bytes] | None = None,
     restore: Callable[[bytes], None] | None = None,
     offer: Offer | None = None,
-    **options: Any,
+    **options: Unpack[JoinOptions],
 ) -> Joining:
     """Join a group as a member: as `unisono.join` without `daemon=`."""
     read = configs.read(group, config, options)

@@ -14,7 +14,8 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Unpack
 
 import unisono
 from unisono.errors import Misuse, Stopped, UnisonoError
@@ -117,13 +118,24 @@ class Actions:
     # -- coming and going -----------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def join(self, group: str | None = None, /, **options: Any) -> AsyncIterator[Actions]:
+    async def join(
+        self,
+        group: str | None = None,
+        /,
+        *,
+        config: str | Path | None = None,
+        **options: Unpack[unisono.JoinOptions],
+    ) -> AsyncIterator[Actions]:
         """Join as `unisono.join` does, with `rejoin=True` unless told otherwise, and take part."""
         if self._group is not None:
             raise Misuse("these actions have their group: make others for another")
         options.setdefault("rejoin", True)
         joining = unisono.join(
-            group, snapshot=self._replica.state, restore=self._restore, **options
+            group,
+            config=config,
+            snapshot=self._replica.state,
+            restore=self._restore,
+            **options,
         )
         async with joining as joined:
             self._group = joined

@@ -85,7 +85,7 @@ PRESETS: Final[Mapping[str, Mapping[str, int]]] = {
     "lan": from_round_trip(2_000, 100_000_000),
     "wan": from_round_trip(80_000, 10_000_000, dally=4),
 }
-"""For `join(..., **PRESETS["wan"])`: from round trips of 0.3, 2 and 80 ms."""
+"""For `join(..., options=PRESETS["wan"])`: from round trips of 0.3, 2 and 80 ms."""
 
 
 @dataclass(frozen=True, slots=True)
