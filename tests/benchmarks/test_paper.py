@@ -22,7 +22,7 @@ from benchmarks.paper.plan import (
     points,
     summed_up,
 )
-from tests.cli.running import ROOT, ends_with_its_members, refused, unisono
+from tests.cli.running import ROOT, ends_with_its_members, here, refused, unisono
 from unisono.errors import Misuse
 from unisono.protocols import offer
 
@@ -98,8 +98,15 @@ def test_an_interrupted_run_leaves_no_process(tmp_path: Path, sign: int, code: i
         ("bench raw --out x", ("--out", "paper")),
     ],
 )
-def test_what_does_not_fit_is_told(line: str, words: tuple[str, ...], tmp_path: Path) -> None:
-    refused(unisono(*line.split(), cwd=tmp_path), *words)
+def test_what_does_not_fit_is_told(
+    line: str,
+    words: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused(here(capfd, *line.split()), *words)
     assert not list(tmp_path.iterdir())
 
 

@@ -16,7 +16,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import pytest
+
 from tests.waiting import LIMIT_S, until
+from unisono.cli import run
 
 ROOT = Path(__file__).resolve().parents[2]
 UNISONO = (sys.executable, "-m", "unisono")
@@ -38,6 +41,13 @@ def unisono(
     return subprocess.CompletedProcess(
         found.args, found.returncode, found.stdout.decode(), found.stderr.decode()
     )
+
+
+def here(capfd: pytest.CaptureFixture[str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command in this process: of many, a Python for each would take most of the time."""
+    code = run(arguments)
+    told = capfd.readouterr()
+    return subprocess.CompletedProcess(arguments, code, told.out, told.err)
 
 
 def refused(found: subprocess.CompletedProcess[str], *words: str, code: int = 2) -> str:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.running import refused, unisono
-from unisono.cli import run
+from tests.cli.running import here, refused, unisono
 
 CASES = {
     "unknown command": ("conduct", ("No such command",)),
@@ -98,12 +96,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_mistake_gets_one_line(
     case: str, place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """In this process: a Python of its own for each would take most of the time."""
     monkeypatch.chdir(place)
     line, words = CASES[case]
-    code = run(line.split())
-    told = capfd.readouterr()
-    refused(subprocess.CompletedProcess(line, code, told.out, told.err), *words)
+    refused(here(capfd, *line.split()), *words)
 
 
 def test_a_mistake_ends_the_command() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import refused, unisono
+from tests.cli.running import here, refused
 from tests.laws.stories import story, write_trace
 from unisono.errors import BadTrace
 from unisono.spark import follow
@@ -156,6 +156,9 @@ def test_what_is_not_there_is_not_waited_for(spark: Any, tmp_path: Path) -> None
     ],
 )
 def test_what_does_not_go_together_is_told(
-    tmp_path: Path, options: tuple[str, ...], words: tuple[str, ...]
+    tmp_path: Path,
+    options: tuple[str, ...],
+    words: tuple[str, ...],
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    refused(unisono("pipeline", str(tmp_path), "--out", str(tmp_path / "o"), *options), *words)
+    refused(here(capfd, "pipeline", str(tmp_path), "--out", str(tmp_path / "o"), *options), *words)
