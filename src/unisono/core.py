@@ -78,6 +78,14 @@ class Received:
     packets: Packets
 
 
+@dataclass(frozen=True, slots=True)
+class Unreachable:
+    """The network answers a `Probe`: no process listens at this address. It may be late, or wrong:
+    one answer alone proves nothing."""
+
+    address: Address
+
+
 @frequent
 class Expired:
     """A timer that was armed has run out."""
@@ -134,19 +142,12 @@ class Persisted:
     key: Hashable
 
 
+# fmt: off
 Event: TypeAlias = (
-    Join
-    | Leave
-    | Restart
-    | Received
-    | Expired
-    | Multicast
-    | Congested
-    | Captured
-    | Request
-    | Acknowledged
-    | Persisted
+    Join | Leave | Restart | Received | Unreachable | Expired | Multicast | Congested | Captured
+    | Request | Acknowledged | Persisted
 )
+# fmt: on
 
 
 # -- effects: requests --------------------------------------------------------------------------
@@ -169,6 +170,14 @@ class Send:
 
     to: Target
     packets: Packets
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Ask the network whether a process still listens at these addresses. Where none does, it may
+    answer with `Unreachable`; no answer means nothing. A process that listens notices nothing."""
+
+    to: tuple[Address, ...]
 
 
 @frequent
@@ -284,23 +293,12 @@ class Fail:
     """With SUPERSEDED, the incarnation that the group knows: the next one has to be higher."""
 
 
+# fmt: off
 Effect: TypeAlias = (
-    Send
-    | Arm
-    | Disarm
-    | Deliver
-    | Stabilize
-    | Install
-    | Capture
-    | Adopt
-    | Persist
-    | Checkpoint
-    | Reach
-    | Warn
-    | Answer
-    | Depart
-    | Fail
+    Send | Probe | Arm | Disarm | Deliver | Stabilize | Install | Capture | Adopt | Persist
+    | Checkpoint | Reach | Warn | Answer | Depart | Fail
 )
+# fmt: on
 
 
 # -- the machine --------------------------------------------------------------------------------

@@ -9,15 +9,16 @@ from hypothesis import strategies as st
 
 from unisono.parts.detector import (
     ABSENT_TIMES,
+    APART_SHARE,
     FADE,
     FRESH_SHARE,
     GAP_TIMES,
     MOST_TIMES,
-    REFUSED_SHARE,
     Detector,
 )
 
 DETECT_US, LOOK_US = 1_000_000, 100_000
+APART_US = DETECT_US // APART_SHARE
 
 
 def looked_for(detector: Detector[str], since_us: int, for_us: int, every_us: int = LOOK_US) -> int:
@@ -101,17 +102,40 @@ def test_a_stop_of_ours_tells_nothing_of_how_slow_the_machine_is() -> None:
     assert detector.limit_us("a") == DETECT_US
 
 
-def test_one_at_whose_address_nobody_listens_is_found_sooner_unless_it_is_heard() -> None:
+def test_two_refusals_apart_are_a_death() -> None:
     detector = watching("a", "b")
-    detector.refuse("a")
-    detector.refuse("b")
-    detector.refuse("nobody")
-    now_us = looked_for(detector, 0, DETECT_US // REFUSED_SHARE - LOOK_US)
-    assert not detector.is_silent("a"), "an error of the network alone is not enough"
-    detector.hear("b", now_us)
-    looked_for(detector, now_us, DETECT_US // REFUSED_SHARE)
+    assert not detector.refuse("a", 1_000)
+    assert not detector.refuse("a", 1_000 + APART_US - 1), "perhaps the answer to one probe"
+    assert not detector.is_silent("a")
+    assert detector.refuse("a", 1_000 + APART_US)
     assert detector.is_silent("a")
     assert not detector.is_silent("b")
+    assert not detector.refuse("nobody", 2_000 + APART_US)
+
+
+def test_one_refusal_is_never_enough() -> None:
+    detector = watching("a")
+    detector.refuse("a", 0)
+    looked_for(detector, 0, DETECT_US - LOOK_US)
+    assert not detector.is_silent("a")
+
+
+def test_a_sign_of_life_takes_refusals_back() -> None:
+    detector = watching("a")
+    detector.refuse("a", 0)
+    detector.hear("a", 1)
+    assert not detector.refuse("a", 2 * APART_US), "the first of its kind again"
+    assert detector.refuse("a", 3 * APART_US)
+    detector.hear("a", 3 * APART_US + 1)
+    assert not detector.is_silent("a"), "it lives after all"
+
+
+def test_an_absence_of_ours_takes_refusals_back() -> None:
+    """Both may be answers to what was sent before it, and heard at once."""
+    detector = watching("a")
+    detector.refuse("a", 0)
+    assert not detector.refuse("a", 3 * LOOK_US)
+    assert not detector.is_silent("a")
 
 
 def test_who_rests_is_not_silent_and_begins_anew() -> None:
@@ -119,9 +143,9 @@ def test_who_rests_is_not_silent_and_begins_anew() -> None:
     now_us = looked_for(detector, 0, 2 * DETECT_US)
     detector.rest("a")
     assert not detector.is_silent("a")
-    detector.watch("a", now_us + 10 * DETECT_US)
+    detector.watch("a", now_us + 2 * DETECT_US)
     assert detector.silence_us("a") == 0
-    assert detector.absences == 0, "time in which nobody is watched is no absence"
+    assert detector.limit_us("a") == DETECT_US, "time in which nobody is watched is no absence"
 
 
 def test_what_is_known_is_bounded() -> None:
@@ -147,7 +171,8 @@ class Twin:
     heard: dict[str, int] = field(default_factory=dict)
     watched: set[str] = field(default_factory=set)
     fresh: set[str] = field(default_factory=set)
-    refused: set[str] = field(default_factory=set)
+    refusals: dict[str, list[int]] = field(default_factory=dict)
+    """When each was refused since the last sign of its life, or our last absence."""
 
     def look(self, now_us: int) -> None:
         before_us, listened_us = self.looks[-1]
@@ -160,6 +185,7 @@ class Twin:
         if LOOK_US < passed_us < MOST_TIMES * DETECT_US:
             self.late.append((passed_us - LOOK_US, listened_us))
         if passed_us > ABSENT_TIMES * LOOK_US:
+            self.refusals.clear()
             for key in self.watched & self.fresh:
                 latest_us = listened_us - self.limit(key) + self.limit(key) // FRESH_SHARE
                 if self.heard[key] < latest_us:
@@ -171,8 +197,9 @@ class Twin:
         return max([0, *(gap_us - (listened_us - at_us) // FADE for gap_us, at_us in gaps)])
 
     def limit(self, key: str) -> int:
-        if key in self.refused:
-            return DETECT_US // REFUSED_SHARE
+        refusals = self.refusals.get(key, [0])
+        if max(refusals) - min(refusals) >= APART_US:
+            return 1
         usual_us = max(self.longest(self.gaps.get(key, [])), self.longest(self.late))
         return sorted((DETECT_US, GAP_TIMES * usual_us, MOST_TIMES * DETECT_US))[1]
 
@@ -185,7 +212,12 @@ class Twin:
 
     def rest(self, key: str) -> None:
         self.watched.discard(key)
-        self.refused.discard(key)
+        self.refusals.pop(key, None)
+
+    def refuse(self, key: str, now_us: int) -> None:
+        if key in self.watched:
+            self.look(now_us)
+            self.refusals.setdefault(key, []).append(self.looks[-1][1])
 
     def hear(self, key: str, now_us: int) -> None:
         if key in self.watched:
@@ -194,7 +226,7 @@ class Twin:
             self.gaps.setdefault(key, []).append((listened_us - self.heard[key], listened_us))
             self.heard[key] = listened_us
             self.fresh.add(key)
-            self.refused.discard(key)
+            self.refusals.pop(key, None)
 
 
 DEEDS = st.sampled_from(("look", "look", "look", "hear", "hear", "watch", "rest", "refuse"))
@@ -217,8 +249,8 @@ def test_the_detector_equals_its_slow_twin(script: list[tuple[str, str, int]]) -
             detector.rest(key)
             twin.rest(key)
         elif what == "refuse":
-            detector.refuse(key)
-            twin.refused |= {key} & twin.watched
+            detector.refuse(key, now_us)
+            twin.refuse(key, now_us)
         elif what == "hear":
             detector.hear(key, now_us)
             twin.hear(key, now_us)

@@ -29,11 +29,13 @@ from unisono.core import (
     Leave,
     Multicast,
     Persist,
+    Probe,
     Received,
     Request,
     Restart,
     Send,
     Setting,
+    Unreachable,
     Warn,
 )
 from unisono.fsa import Machine
@@ -110,6 +112,7 @@ class Stage:
         self._lose_named: dict[tuple[str, str, str], int] = {}
         self._show: tuple[str, ...] = ()
         self._paused: set[str] = set()
+        self._refuses = False
         self._options: dict[str, int] = {}
         self._offer = offer("rmcast")
         self._service: Service | None = None
@@ -279,6 +282,10 @@ class Stage:
         """Of a core with several machines, tell of these as they change."""
         self._watched = machines
 
+    def do_refuse(self) -> None:
+        """From now on the network tells who probes a port that its owner is dead."""
+        self._refuses = True
+
     def do_pause(self, name: str) -> None:
         self._paused.add(name)
 
@@ -377,6 +384,8 @@ class Stage:
         match effect:
             case Send(to, packets):
                 self._carry(actor, to, [bytes(packet) for packet in packets])
+            case Probe(to):
+                self._probe(actor, to)
             case Arm(timer, after_us):
                 actor.deadlines[timer] = self.now_us + after_us
             case Disarm(timer):
@@ -410,6 +419,13 @@ class Stage:
                 self.say(f"{actor.name} stops: {reason}{higher}")
             case Depart():
                 self.say(f"{actor.name} has left")
+
+    def _probe(self, actor: Actor, to: tuple[Address, ...]) -> None:
+        for other in self.actors.values() if self._refuses else ():
+            pair = {(actor.name, other.name), (other.name, actor.name)}
+            if other.address in to and other.core is None and not pair & self._cut:
+                event = Unreachable(other.address)
+                self._later(2 * LATENCY_US, lambda event=event: self._step(actor, event))
 
     def _carry(self, actor: Actor, to: object, packets: list[bytes]) -> None:
         if self._show:

@@ -27,10 +27,12 @@ from unisono.core import (
     Install,
     Persist,
     Persisted,
+    Probe,
     Reach,
     Received,
     Send,
     Stabilize,
+    Unreachable,
     Warn,
 )
 from unisono.errors import StorageFailed
@@ -107,7 +109,7 @@ class Driver:
         """The last warnings, whether they were taken back or not."""
 
     def start(self, events: Iterable[Event]) -> None:
-        self.endpoint.attach(self._loop, self._heard)
+        self.endpoint.attach(self._loop, self._heard, self._refused)
         for event in events:
             self.feed(event)
 
@@ -181,6 +183,9 @@ class Driver:
         for source, packets in found:
             self.feed(Received(source, packets))
 
+    def _refused(self, address: Address) -> None:
+        self.feed(Unreachable(address))
+
     def _expire(self) -> None:
         self._alarm = None
         now_us = _now_us()
@@ -246,6 +251,8 @@ class Driver:
                 if self._checkpoint is not None:
                     self._checkpoint(record)
                     self._tell_persisted(key)
+            case Probe(to):
+                self.endpoint.probe(to)
             case Reach(hops):
                 self.endpoint.reach(hops)
             case Warn(text):

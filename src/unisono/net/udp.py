@@ -23,6 +23,7 @@ from unisono.net.audience import Audience
 from unisono.net.gate import Gate
 from unisono.net.inbox import Inbox
 from unisono.net.outbox import Outbox, SockAddr
+from unisono.net.prober import Prober
 from unisono.net.where import Where
 
 BUFFER_OCTETS = 4 << 20
@@ -36,6 +37,7 @@ COUNTED = tuple(
 )
 
 Heard: TypeAlias = Callable[[list[tuple[Address, Packets]]], None]
+Refused: TypeAlias = Callable[[Address], None]
 
 
 class Endpoint:
@@ -57,6 +59,7 @@ class Endpoint:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._scope = 0
         self._known: dict[Address, SockAddr | None] = {}
+        self._prober: Prober | None = None
         where.check_one_family(at)
         offload.keep_memory()
         try:
@@ -79,6 +82,7 @@ class Endpoint:
         self._inbox = Inbox(self.counts, self.bound)
         self._outbox = Outbox(own, self.counts, send_queue_octets_max, offloads)
         self._group = (where.sockaddr(at.multicast, self._scope),) if at.multicast else None
+        self._prober = Prober(self.bound.host, self.counts)
 
     @property
     def packet_octets_max(self) -> int:
@@ -217,10 +221,14 @@ class Endpoint:
 
     # -- use ------------------------------------------------------------------------------------
 
-    def attach(self, loop: asyncio.AbstractEventLoop, heard: Heard) -> None:
-        """Start to listen."""
+    def attach(
+        self, loop: asyncio.AbstractEventLoop, heard: Heard, refused: Refused | None = None
+    ) -> None:
+        """Start to listen; `refused` is told at which of the probed addresses nobody does."""
         self._loop, self._heard = loop, heard
         self._outbox.attach(loop)
+        if refused is not None and self._prober is not None:
+            self._prober.attach(loop, refused)
         for sock in self._sockets:
             heard_first = self._own_readable if sock is self._own else self._readable
             loop.add_reader(sock.fileno(), heard_first, sock)
@@ -300,6 +308,16 @@ class Endpoint:
         if known is not None and self._loop is not None:
             self._outbox.send([known], [packet])
 
+    def probe(self, to: Sequence[Address]) -> None:
+        """Ask the network whether a process listens at these addresses, where we may speak to
+        them at all."""
+        for address in to:
+            if self._group is None and address not in self._audience.reached:
+                continue
+            known = self._known[address] if address in self._known else self._learn(address)
+            if known is not None and self._prober is not None:
+                self._prober.probe(address, known)
+
     def _learn(self, address: Address) -> SockAddr | None:
         """Addresses come from packets, so from anyone: only numbers of our family will do."""
         if len(self._known) >= TARGETS_KNOWN_MAX:
@@ -334,6 +352,8 @@ class Endpoint:
     def close(self) -> None:
         if self._loop is not None:
             self._outbox.close()
+        if self._prober is not None:
+            self._prober.close()
         for sock in self._sockets:
             if self._loop is not None:
                 self._loop.remove_reader(sock.fileno())

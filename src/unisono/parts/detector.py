@@ -9,6 +9,11 @@ absence each one watched has a fresh period, once, until it is heard again.
 A peer is silent when nothing was heard of it for `limit_us` of listening time: at least the goal
 `detect_us`, longer where longer gaps have been seen lately (of this peer, or in our own running,
 for slow machines are often slow together), and at most `MOST_TIMES` the goal.
+
+The owner may also ask the network about a peer that it doubts (`core.Probe`). When the network has
+said twice that nobody listens at the peer's address, `1/APART_SHARE` of the goal apart, and nothing
+was heard of the peer since the first time, its process is dead: no more silence is needed. One
+answer is not enough, since it may be late or false, and a peer that lives answers meanwhile.
 """
 
 from __future__ import annotations
@@ -29,8 +34,8 @@ FRESH_SHARE: Final = 2
 """Whoever is watched when we wake up has this share of its limit before it."""
 ABSENT_TIMES: Final = 2
 """So many times late, and we were away."""
-REFUSED_SHARE: Final = 4
-"""Of whom the network says that nobody listens there, this share of the goal is enough."""
+APART_SHARE: Final = 64
+"""Two refusals count as two when at least this share of the goal lies between them."""
 
 
 class Longest:
@@ -58,8 +63,14 @@ class Peer:
     watched: bool = True
     fresh: bool = True
     """It may still be given a fresh period."""
-    refused: bool = False
-    """The network says that nobody listens at its address."""
+    refused_us: int | None = None
+    """When the network first said that nobody listens at its address."""
+    gone: bool = False
+    """The network said so again, and nothing was heard meanwhile."""
+
+    def lives(self) -> None:
+        """Take back what the network said."""
+        self.refused_us, self.gone = None, False
 
 
 class Detector(Generic[Key]):
@@ -75,8 +86,6 @@ class Detector(Generic[Key]):
         self.listened_us = 0
         """Listening time, which passes while anybody is watched."""
         self._late = Longest()
-        self.absences = 0
-        """How often we were away."""
 
     def look(self, now_us: int) -> int:
         """We are here; for how long we were away, if we were."""
@@ -96,8 +105,8 @@ class Detector(Generic[Key]):
             self._late.note(late_us, self.listened_us)
         if passed_us <= ABSENT_TIMES * self._look_us:
             return 0
-        self.absences += 1
         for key, peer in self._peers.items():
+            peer.lives()
             if peer.watched and peer.fresh:
                 limit_us = self.limit_us(key)
                 latest_us = self.listened_us - limit_us + limit_us // FRESH_SHARE
@@ -125,7 +134,8 @@ class Detector(Generic[Key]):
         """Its silence says nothing for now; what was usual is kept."""
         peer = self._peers.get(key)
         if peer is not None and peer.watched:
-            peer.watched = peer.refused = False
+            peer.watched = False
+            peer.lives()
             self._watched -= 1
 
     def forget(self, key: Key) -> None:
@@ -157,22 +167,29 @@ class Detector(Generic[Key]):
             return
         self.look(now_us)
         peer.gaps.note(self.listened_us - peer.heard_us, self.listened_us)
-        peer.heard_us, peer.fresh, peer.refused = self.listened_us, True, False
+        peer.heard_us, peer.fresh = self.listened_us, True
+        if peer.refused_us is not None:
+            peer.lives()
 
-    def refuse(self, key: Key) -> None:
-        """The network says that nobody listens there. That may be false, or no longer true: so it
-        shortens the wait, and any sign of life takes it back."""
+    def refuse(self, key: Key, now_us: int) -> bool:
+        """The network says that nobody listens there; whether that is enough. Any sign of life
+        takes it back, and so does an absence of ours."""
         peer = self._peers.get(key)
-        if peer is not None and peer.watched:
-            peer.refused = True
+        if peer is None or not peer.watched:
+            return False
+        self.look(now_us)
+        if peer.refused_us is None:
+            peer.refused_us = self.listened_us
+        peer.gone |= self.listened_us - peer.refused_us >= max(1, self.detect_us // APART_SHARE)
+        return peer.gone
 
     def limit_us(self, key: Key) -> int:
         """So long may it be silent."""
         peer = self._peers.get(key)
         if peer is None:
             return self.detect_us
-        if peer.refused:
-            return max(1, self.detect_us // REFUSED_SHARE)
+        if peer.gone:
+            return 1
         gap_us = max(peer.gaps.us(self.listened_us), self._late.us(self.listened_us))
         return max(self.detect_us, min(GAP_TIMES * gap_us, MOST_TIMES * self.detect_us))
 

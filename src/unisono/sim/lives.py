@@ -28,6 +28,7 @@ from unisono.core import (
     Multicast,
     Persist,
     Persisted,
+    Probe,
     Send,
     Timer,
 )
@@ -180,6 +181,9 @@ class Life:
             return
         if isinstance(effect, Persist | Checkpoint):
             self._write(effect)
+            return
+        if isinstance(effect, Probe):
+            world.probes.send(self, effect.to)
             return
         self.tap.tell(world.now_us, effect)
         if isinstance(effect, Deliver):

@@ -21,6 +21,7 @@ from unisono.sim.lives import Life
 from unisono.sim.network import Network
 from unisono.sim.nodes import Node
 from unisono.sim.plan import SECOND_US, FaultEvent, Plan, Weather, dice
+from unisono.sim.probes import Probes
 from unisono.sim.receipts import Receipts
 from unisono.sim.recovery import Recovery, apart
 from unisono.sim.striking import Striker
@@ -100,6 +101,7 @@ class World:
         self._sinks: list[Sink] = []
         self.ailing = Ailing(self)
         self.receipts = Receipts(self)
+        self.probes = Probes(self)
         self._striker = Striker(self)
         self.nodes = [Node(self, index) for index in range(plan.nodes)]
         self.everywhere = [*self.nodes, *self._namesakes()]

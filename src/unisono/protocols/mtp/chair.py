@@ -10,13 +10,14 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from unisono.core import EVERYONE, Effect, Send
+from unisono.core import EVERYONE, Effect, Probe, Send
 from unisono.errors import BadPacket
 from unisono.model import Address
 from unisono.protocols.mtp.agreement import PENDING, Master, Status, Token
 from unisono.protocols.mtp.batch import head_of
 from unisono.protocols.mtp.council import NO_HEADER
 from unisono.protocols.mtp.decision import TAIL, machine_of, value_of
+from unisono.protocols.mtp.master import QUIET_BEATS
 from unisono.protocols.mtp.packets import (
     Empty,
     Grant,
@@ -347,11 +348,34 @@ class Chair:
                 share = 2 if self._suspected(key) else 1
                 if core.silence.is_silent(key, share) and key not in self.usher.failing:
                     self.usher.fail(key)
+            self._probe(out)
         elif self._visible or core.congested:
             self._began_us = core.listened_us  # It is not data that we wait for.
         elif core.listened_us - self._began_us > core.parameters.lost_us:
             core.doom("what the last master accepted cannot be had")
         self._set_pace()
+
+    def _probe(self, out: list[Effect]) -> None:
+        """Ask the network for those that are quiet."""
+        core = self._core
+        quiet_us = QUIET_BEATS * core.parameters.beat_us
+        quiet = tuple(
+            core.web.members[key].address
+            for key in self.watched
+            if core.silence.silence_us(key) >= quiet_us and key in core.web.members
+            if key not in self.usher.failing
+        )
+        if quiet:
+            out.append(Probe(quiet))
+
+    def refuse(self, address: Address) -> None:
+        """The network says that nobody listens there."""
+        core = self._core
+        for key in self.watched if self.ready else ():
+            member = core.web.members.get(key)
+            if member is not None and member.address == address:
+                if core.silence.refuse(key, core.now_us) and key not in self.usher.failing:
+                    self.usher.fail(key)
 
     def _suspected(self, key: int) -> bool:
         """[MTP 5.3] Most other members think so too."""

@@ -5,21 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from random import Random
 
-from unisono.core import (
-    Arm,
-    Cause,
-    Depart,
-    Disarm,
-    Effect,
-    Event,
-    Fail,
-    Received,
-    Send,
-    Setting,
-)
+from unisono.core import Arm, Cause, Depart, Disarm, Effect, Event, Fail, Received, Send, Setting
 from unisono.errors import BadPacket
 from unisono.fsa import Machine
-from unisono.model import Member
+from unisono.model import Address, Member
 from unisono.parts.admission import Admission, Terms
 from unisono.parts.detector import Detector
 from unisono.parts.door import Alike, Door
@@ -30,6 +19,7 @@ from unisono.protocols.mtp.council import NO_HEADER, Council
 from unisono.protocols.mtp.entrance import Entrance
 from unisono.protocols.mtp.figure import CATCHING_UP, FIGURE, INSIDE, LEAVING, MEMBER, Life, Timer
 from unisono.protocols.mtp.hearing import Hearing
+from unisono.protocols.mtp.master import MasterWatch
 from unisono.protocols.mtp.mending import Mending
 from unisono.protocols.mtp.packets import (
     ALIKE_OCTETS,
@@ -78,6 +68,7 @@ class Mtp:
         parameters = self.parameters
         self.silence: Detector[int] = Detector(parameters.detect_us, parameters.beat_us)
         self.silence.watch(self.key, 0)  # So that listening time always passes.
+        self.watch = MasterWatch(parameters, self.silence)
         self.pace = Pace(parameters.heartbeat_us, parameters.window, parameters.retention)
         self.consumer = Consumer(parameters.tokens)
         self.producer: Producer[Said] = Producer()
@@ -105,12 +96,10 @@ class Mtp:
         self.news = False
         """A status was learned in this step."""
         self._master_ballot = 0
-        self._master_us = 0
         self._reported = 1
         self._beating = False
         self.quiet = 0
         self._headers: dict[int, bytes] = {}
-        self._foreign_us: int | None = None
 
     # -- the contract ----------------------------------------------------------------------------
 
@@ -167,7 +156,7 @@ class Mtp:
 
     def start(self, out: list[Effect]) -> None:
         """We are in."""
-        self._master_us = self.listened_us
+        self.watch.begin()
         out.append(Arm(Timer.BEAT, self.parameters.beat_us))
 
     def stop(self, reason: str, out: list[Effect], known: int = 0) -> None:
@@ -206,7 +195,7 @@ class Mtp:
             if isinstance(packet, Confirm) and not inside:
                 return True
             if isinstance(packet, Empty) and packet.ballot and inside:
-                self._foreign_us = self.now_us
+                self.watch.foreign_us = self.now_us
             self.door.drop("life", count_of(packet))
             return False
         self._hear(packet.header)
@@ -239,7 +228,7 @@ class Mtp:
                 self._headers.clear()
         self.know(max(header.next, base))
         if header.sender == self.master_key:
-            self._master_us = self.council.heard_us = self.listened_us
+            self.watch.heard_us = self.council.heard_us = self.listened_us
             self.pace.adopt(header)
 
     def _hear_member(self, packet: Packet, out: list[Effect]) -> None:
@@ -264,7 +253,7 @@ class Mtp:
                 self.speech.asked_us = -self.parameters.beat_us
                 self.master, self.master_key = master, key_of(master)
             self._master_ballot = ballot
-            self._master_us = self.listened_us
+            self.watch.begin()
 
     # -- what follows from a burst ---------------------------------------------------------------
 
@@ -410,31 +399,34 @@ class Mtp:
                 self.council.abandon()
             return
         if self.leads:
-            self._master_us = self.council.heard_us = self.listened_us
+            self.watch.heard_us = self.council.heard_us = self.listened_us
             self.chair.beat(out)
             self.chair.advertise(out)
             self.entrance.tidy()
         else:
             self._report(out, self.inlet.pressure(self.congested))
-            self._look_for_master()
+            self._look_for_master(out)
         if self.council.count > 1 and (self.council.has_ended() or self.council.is_forgotten()):
             self.entrance.web_ended()
         if self.machine.state is LEAVING:
             self.entrance.insist(out)
         self.mending.forget(self.chair.stable if self.leads else 0)
 
-    def _look_for_master(self) -> None:
+    def _look_for_master(self, out: list[Effect]) -> None:
         """A member that the master has left behind gives up; a replica waits for its council."""
-        silent_us = self.listened_us - self._master_us
-        if self._another_web() and silent_us > self.parameters.detect_us:
-            self.doom("the web has ended, and another goes on")
-        elif silent_us > self.parameters.lost_us and not self.council.accepted:
-            self.doom("the master is silent")
+        reason = self.watch.look(self.now_us)
+        if reason and (self.watch.another_goes_on(self.now_us) or not self.council.accepted):
+            self.doom(reason)
+        elif self.master is not None:
+            self.watch.probe(self.master, self.master_key, self.now_us, out)
 
-    def _another_web(self) -> bool:
-        """Whether the master of another web was heard lately."""
-        heard_us = self._foreign_us
-        return heard_us is not None and self.now_us - heard_us < self.parameters.detect_us
+    def refuse(self, address: Address) -> None:
+        """The network says that nobody listens there: perhaps where the master was."""
+        if self.master is not None and self.master.address == address:
+            if self.watch.refuse(self.master_key, self.now_us):
+                self.council.heard_us = min(self.council.heard_us, self.watch.long_ago_us)
+                if self.parameters.masters == 1:
+                    self.doom("the master is dead")
 
     def be_supported(self, packet: Support) -> None:
         """[MTP 5.2] A majority supports us: we take over, and reject what is pending."""

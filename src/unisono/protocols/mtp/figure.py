@@ -8,7 +8,17 @@ from __future__ import annotations
 from enum import auto
 from typing import TYPE_CHECKING, Final
 
-from unisono.core import Captured, Cause, Congested, Effect, Join, Leave, Multicast, Restart
+from unisono.core import (
+    Captured,
+    Cause,
+    Congested,
+    Effect,
+    Join,
+    Leave,
+    Multicast,
+    Restart,
+    Unreachable,
+)
 from unisono.fsa import Arrow, Figure, Named, always, impossible, stay
 from unisono.protocols.mtp.packets import (
     Ack,
@@ -221,6 +231,13 @@ def beat(me: Mtp, event: Expired, out: list[Effect]) -> None:
     me.beat(out)
 
 
+def doubt(me: Mtp, event: Unreachable, out: list[Effect]) -> None:
+    if me.leads:
+        me.chair.refuse(event.address)
+    else:
+        me.refuse(event.address)
+
+
 def say_goodbye(me: Mtp, event: Leave, out: list[Effect]) -> None:
     me.entrance.leave(out)
 
@@ -247,7 +264,7 @@ PACKETS: Final = (
     Data, Empty, Grant, TokenRequest, Nak, Deny, Report, LeaveRequest, JoinRequest, Expel,
     Confirm, Refuse, StateAsk, StatePiece, Seat, Propose, Ack, Stand, Support,
 )  # fmt: skip
-CALLS: Final = (Join, Restart, Leave, Multicast, Congested, Captured)
+CALLS: Final = (Join, Restart, Leave, Multicast, Congested, Captured, Unreachable)
 
 # fmt: off
 FIGURE: Final = Figure("mtp", start=OUTSIDE, arrows=(
@@ -293,6 +310,7 @@ FIGURE: Final = Figure("mtp", start=OUTSIDE, arrows=(
     Arrow(INSIDE,            Congested,       always,               hold_back,      None),
     Arrow(INSIDE,            Timer.HEARTBEAT, always,               heartbeat,      None),
     Arrow(INSIDE,            Timer.MORE,      always,               stay,           None),
+    Arrow(INSIDE,            Unreachable,     always,               doubt,          None),
     Arrow((JOINING, *INSIDE), Timer.BEAT,     always,               beat,           None),
     Arrow((JOINING, *INSIDE), Seat,           always,               hear_seat,      None),
     Arrow((JOINING, *INSIDE), Propose,        always,               hold_proposal,  None),
@@ -310,9 +328,10 @@ FIGURE: Final = Figure("mtp", start=OUTSIDE, arrows=(
         Confirm, Refuse, Join, Restart, Timer.JOIN)),
     *(Arrow(JOINING, on, always, stay, None) for on in (
         Data, Empty, Grant, TokenRequest, Nak, Deny, Report, LeaveRequest, JoinRequest, Expel,
-        StateAsk, StatePiece, Support, Captured, Congested, Join, Restart,
+        StateAsk, StatePiece, Support, Captured, Congested, Join, Restart, Unreachable,
         Timer.STATE, Timer.HEARTBEAT, Timer.LEAVE, Timer.MORE)),
-    *(Arrow(OUTSIDE, on, always, stay, None) for on in (*PACKETS, Captured, Congested, *Timer)),
+    *(Arrow(OUTSIDE, on, always, stay, None) for on in (
+        *PACKETS, Captured, Congested, Unreachable, *Timer)),
     *(Arrow(DONE, on, always, stay, None) for on in (*PACKETS, *CALLS, *Timer)),
 ))
 # fmt: on

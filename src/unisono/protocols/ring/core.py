@@ -26,6 +26,7 @@ from unisono.core import (
     Request,
     Restart,
     Setting,
+    Unreachable,
 )
 from unisono.fsa import Machine
 from unisono.model import Member
@@ -157,19 +158,19 @@ class Site(Desk):
             self.speech.say(event.messages, event.service)
             if not waits:
                 self.push(Code.RB_DATA_RQU)
-        elif isinstance(event, Join):
-            if not self._joined:
-                self._joined = True
-                self.push(Code.E_INIT)
+        elif isinstance(event, Join) and not self._joined:
+            self._joined = True
+            self.push(Code.E_INIT)
         elif isinstance(event, Restart):
             self.remember(event.stable)
-        elif isinstance(event, Leave):
-            if not self.leaving:
-                self.entrance.leave(out)
+        elif isinstance(event, Leave) and not self.leaving:
+            self.entrance.leave(out)
         elif isinstance(event, Congested):
             self.congested = event.on
         elif isinstance(event, Captured):
             self.entrance.keep_state(event)
+        elif isinstance(event, Unreachable):
+            self.doubt(event.address)
         elif isinstance(event, Request) and event.what == GO_ON:
             # [RNG-13] The majority condition is changed for the part we are in.
             self.reform.override = not self.is_normal()

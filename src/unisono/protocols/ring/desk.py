@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from unisono.core import EVERYONE, Arm, Checkpoint, Disarm, Effect, Send, Setting
+from unisono.core import EVERYONE, Arm, Checkpoint, Disarm, Effect, Probe, Send, Setting
 from unisono.errors import BadPacket
-from unisono.model import Burst, Bursts, Member, Packets
+from unisono.model import Address, Burst, Bursts, Member, Packets
 from unisono.parts.admission import Admission, Terms
 from unisono.parts.detector import Detector
 from unisono.parts.door import Door
@@ -108,6 +108,18 @@ class Desk:
         for key in self.ring.keys if on else ():
             if key != self.key:
                 self.detector.watch(key, self.now_us)
+
+    def probe(self, members: Iterable[Member], out: list[Effect]) -> None:
+        """Ask the network whether their processes are still there."""
+        to = tuple(member.address for member in members)
+        if to:
+            out.append(Probe(to))
+
+    def doubt(self, address: Address) -> None:
+        """The network says that nobody listens there."""
+        for member in self.ring.members:
+            if member.address == address:
+                self.detector.refuse(key_of(member), self.now_us)
 
     # -- timers ------------------------------------------------------------------------------------
 

@@ -98,6 +98,7 @@ class Leading(Following):
         wait_us = min(wait_us, core.parameters.t_ref_rt_us // 2)
         if self.rounds > 1:
             wait_us = core.entrance.jitter(wait_us)
+            core.probe((s.member for s in core.ring.seats if self._is_awaited(s)), out)
         core.arm(Timer.T_TS, wait_us, out)
         if self.rounds >= BLOCKED_ROUNDS and not self._warned and self._is_blocked():
             self._warned = True
@@ -226,9 +227,7 @@ class Leading(Following):
     def may_form(self) -> bool:
         """[T_TS] Those who were slow had their chance."""
         core = self._core
-        if any(map(self._is_awaited, core.ring.seats)):
-            return False
-        if core.ring.seats and self.rounds < 2:
+        if any(map(self._is_awaited, core.ring.seats)) or (core.ring.seats and self.rounds < 2):
             return False
         return self._may_form()
 

@@ -361,6 +361,8 @@ class TokenWork:
         core.arm(Timer.T_RT, core.parameters.t_rt_us, out)
         asked = [self.holder()]
         core.detector.watch(self.holder_key(), core.now_us)
+        if self.tries > 1:
+            core.probe(asked, out)
         if self.tries % ASK_ALL == 2:
             asked = [member for member in core.ring.members if member != core.me]
         core.to_all(asked, Code.TS_ALIVE_RQU, b"", out)

@@ -17,6 +17,7 @@ from unisono.core import (
     Fail,
     Install,
     Multicast,
+    Probe,
     Received,
     Send,
     Setting,
@@ -381,6 +382,7 @@ class Rmcast:
             out.append(Arm(Timer.PROBE, self.parameters.ask_us))
             body = Beat(NO_HEADER, probes=True).body(self.header_octets())
             to = tuple(peer.member.address for peer in quiet)
+            out.append(Probe(to))
             out.append(Send(to, [self.door.seal(Kind.BEAT, body)]))
 
     # -- the end ---------------------------------------------------------------------------------

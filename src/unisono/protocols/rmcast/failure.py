@@ -6,6 +6,7 @@ from collections.abc import Collection
 from typing import Final
 
 from unisono.core import Cause
+from unisono.model import Address
 from unisono.parts.detector import Detector
 from unisono.protocols.rmcast.ordering import Ordering
 from unisono.protocols.rmcast.packets import (
@@ -117,6 +118,16 @@ class Failures:
         """Those that have not been heard for some heartbeats."""
         since_us = now_us - QUIET_BEATS * self._parameters.beat_us
         return [peer for peer in self._roster.others() if peer.heard_us < since_us]
+
+    def refuse(self, address: Address, now_us: int) -> None:
+        """The network says that nobody listens there."""
+        gone = [
+            self._silence.refuse(peer.key, now_us)
+            for peer in self._roster.others()
+            if peer.member.address == address
+        ]
+        if any(gone):
+            self.look(now_us)
 
     def awake(self, now_us: int) -> None:
         """From here on silence counts."""

@@ -15,6 +15,7 @@ from unisono.core import (
     Leave,
     Multicast,
     Restart,
+    Unreachable,
 )
 from unisono.fsa import Arrow, Figure, Named, always, impossible, stay
 from unisono.protocols.rmcast.packets import (
@@ -161,6 +162,10 @@ def probe(me: Rmcast, event: Expired, out: list[Effect]) -> None:
     me.probe(out)
 
 
+def doubt(me: Rmcast, event: Unreachable, out: list[Effect]) -> None:
+    me.detector.refuse(event.address, me.now_us)
+
+
 def ask(me: Rmcast, event: Expired, out: list[Effect]) -> None:
     me.asking = False
 
@@ -246,6 +251,7 @@ FIGURE: Final = Figure("rmcast", start=OUTSIDE, arrows=(
     Arrow(INSIDE,        Timer.BEAT,     always,               beat,          None),
     Arrow(INSIDE,        Timer.ASK,      always,               ask,           None),
     Arrow(INSIDE,        Timer.PROBE,    always,               probe,         None),
+    Arrow(INSIDE,        Unreachable,    always,               doubt,         None),
     Arrow(INSIDE,        Timer.ANNOUNCE, always,               announce,      None),
     Arrow(INSIDE,        Seek,           always,               consider,      None),
     Arrow(INSIDE,        Announce,       always,               weigh,         None),
@@ -266,15 +272,16 @@ FIGURE: Final = Figure("rmcast", start=OUTSIDE, arrows=(
     Arrow(INSIDE,        Restart,        always,               stay,          None),
     Arrow((CATCHING_UP, LEAVING), Multicast,      always,               impossible,    None),
     *(Arrow(SEEKING, on, always, stay, None) for on in (
-        Data, Beat, State, StateAsk, Captured, Congested, Join, Restart,
+        Data, Beat, State, StateAsk, Captured, Congested, Join, Restart, Unreachable,
         Timer.BEAT, Timer.ASK, Timer.ANNOUNCE, Timer.LEAVE, Timer.PROBE)),
     Arrow((OUTSIDE, SEEKING), Multicast,      always,               impossible,    None),
     *(Arrow(OUTSIDE, on, always, stay, None) for on in (
         Seek, Announce, Welcome, Refuse, Data, Beat, State, StateAsk, Captured, Congested, Restart,
+        Unreachable,
         Timer.SEEK, Timer.FOUND, Timer.BEAT, Timer.ASK, Timer.ANNOUNCE, Timer.LEAVE, Timer.PROBE)),
     Arrow(OUTSIDE,       Leave,          always,               depart,        DONE),
     *(Arrow(DONE, on, always, stay, None) for on in (
-        Join, Leave, Multicast, Restart, Congested, Captured,
+        Join, Leave, Multicast, Restart, Congested, Captured, Unreachable,
         Seek, Announce, Welcome, Refuse, Data, Beat, State, StateAsk,
         Timer.SEEK, Timer.FOUND, Timer.BEAT, Timer.ASK, Timer.ANNOUNCE, Timer.LEAVE, Timer.PROBE)),
 ))
