@@ -21,10 +21,11 @@ setup: $(STAMP)  ## make .venv with all that is needed, a Java for Spark include
 demo: setup  ## five real members, one killed, the run traced, verified and drawn
 	@$(BIN)/unisono demo
 
-# Spark is started a dozen times: with its classes kept, each time takes half as long.
+# Spark is started a dozen times: with its classes kept, each time takes half as long. Members that
+# wait for each other leave time to spare: three workers keep two cores at work.
 test: lint  ## format, lint, strict types, then all tests
 	@$(BIN)/python -m unisono.spark.classes >/dev/null 2>&1 || true
-	@$(PYTEST) -n 2 --dist loadgroup
+	@$(PYTEST) -n 3 --dist loadgroup
 
 lint: setup
 	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ."; exit 1; }

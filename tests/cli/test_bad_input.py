@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import here, refused, unisono
+from tests.cli.running import free_port, here, refused, unisono
 
 CASES = {
     "unknown command": ("conduct", ("No such command",)),
@@ -115,7 +115,7 @@ def test_a_taken_port_is_told() -> None:
 def test_a_line_over_the_limit_is_told(tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text("[group]\nmessage_octets_max = 10\n")
     found = unisono(
-        "cat", "g", "--config", "small.toml", "--port", "7421", cwd=tmp_path,
+        "cat", "g", "--config", "small.toml", "--port", str(free_port()), cwd=tmp_path,
         stdin=b"short\nmuch longer than ten\nshort\n",
     )  # fmt: skip
     assert found.returncode == 2

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests import waiting
+from tests.net.ear import free_port
 from unisono.core import (
     Answer,
     Arm,
@@ -34,7 +35,7 @@ from unisono.net.udp import Endpoint
 from unisono.net.where import Where
 
 pytestmark = pytest.mark.real
-HERE = Where(multicast=Address("239.192.77.9", 7478), interface="127.0.0.1")
+HERE = Where(multicast=Address("239.192.77.9", free_port()), interface="127.0.0.1")
 ME = Member("a", Address("127.0.0.1", 1), 1)
 
 
