@@ -435,5 +435,7 @@ class Offer:
     """The arrows of its figures, as `walked()` names them: simulated faults are aimed at them."""
     swarm: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """What a simulated run with faults draws of the options, where its plan does not set them."""
+    chaos: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
+    """The same, for runs of chaos alone; None leaves the option as it is."""
     presets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """Options that go together, by name: for a kind of network, or those of the paper."""

@@ -33,8 +33,9 @@ def test_a_few_seeds_break_no_law(protocol: str, faults: str) -> None:
 @pytest.mark.parametrize("protocol", sorted(offers()))
 def test_what_is_drawn_of_the_options_exists(protocol: str) -> None:
     found = offer(protocol)
-    assert found.swarm.keys() <= found.options.keys()
-    assert all(found.swarm.values()), "an option that is varied has something to choose from"
+    for varied in (found.swarm, found.chaos):
+        assert varied.keys() <= found.options.keys()
+        assert all(varied.values()), "an option that is varied has something to choose from"
 
 
 def test_chaos_tears_what_a_protocol_writes() -> None:

@@ -170,6 +170,13 @@ def test_options_are_drawn_by_swarm_from_dice_of_their_own() -> None:
     assert [e.options["fragile"] for e in again] == [e.options["fragile"] for e in varied]
 
 
+def test_some_options_are_drawn_in_chaos_alone_and_may_stay_as_they_are() -> None:
+    offer = replace(FLOOD, chaos={"fragile": (None, 1)})
+    seen = [drawn(plan(seed, offer=offer)).options for seed in range(20)]
+    assert {} in seen and {"fragile": 1} in seen
+    assert not any(drawn(plan(seed, offer=offer, faults="mild")).options for seed in range(20))
+
+
 def test_a_run_without_faults_or_with_its_weather_draws_no_options() -> None:
     assert drawn(plan(offer=VARIED, faults="none")).options == {}
     assert drawn(plan(offer=VARIED, weather=Weather())).options == {}

@@ -89,10 +89,11 @@ def options_of(plan: Plan, offer: Offer | None) -> Mapping[str, int]:
     that setting one leaves the others as drawn."""
     if offer is None or plan.faults == "none":
         return plan.options
+    wanted = {**offer.swarm, **(offer.chaos if plan.faults == "chaos" else {})}
     varied = {
-        name: dice(plan.seed, "option", name).choice(values) for name, values in offer.swarm.items()
+        name: dice(plan.seed, "option", name).choice(values) for name, values in wanted.items()
     }
-    return {**varied, **plan.options}
+    return {**{name: value for name, value in varied.items() if value is not None}, **plan.options}
 
 
 def kinds_of(profile: str, roll: Random) -> tuple[str, ...]:
