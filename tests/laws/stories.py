@@ -435,6 +435,20 @@ DOCTORED: list[Doctored] = [
         b#2: restart | join 2 | view 9 b#2 c#2 founded | send | b#2:1@1
         c#2: restart | join 2 | view 9 b#2 c#2 founded | b#2:1@1
     """, "safe"),
+    _doctored("exclusion", "one is left out where nothing ailed anybody", """
+        a: fault none | view 1 a b c | view 2 a b
+        b: view 1 a b c | view 2 a b
+        c: view 1 a b c | send | c:1 | stop excluded by a
+    """, "unreliable"),
+    _doctored("exclusion", "one stops as excluded, long after all faults", """
+        a: fault paused of c until 1000 | view 1 a b c
+        b: view 1 a b c
+        c: view 1 a b c | wait 9000000 | view 2 a b c | stop excluded by a
+    """),
+    _doctored("exclusion", "one is left out before anything ails anybody", """
+        a: view 1 a b | view 2 a | wait 2000 | fault isolated of a b until 9000
+        b: view 1 a b | wait 9000 | crash
+    """),
     _doctored("accuracy", "one is left out for nothing", """
         a: fault none | view 1 a b c | view 2 a b
         b: fault none | view 1 a b c | view 2 a b
@@ -791,6 +805,17 @@ SOUND: list[Sound] = [
         b: fault paused | view 1 a b c d | view 2 a b d | stop excluded
         c: view 1 a b c d | crash
         d: view 1 a b c d | view 2 a b d | view 3 a d
+    """),
+    _sound("left out a while after it was cut off, or when it was leaving", """
+        a: fault isolated of c until 900000 | view 1 a b c d | wait 1000000 | view 2 a b d
+        a: wait 9000000 | view 3 a b
+        b: view 1 a b c d | wait 1000000 | view 2 a b d | wait 9000000 | view 3 a b
+        c: view 1 a b c d | wait 2000000 | stop excluded
+        d: view 1 a b c d | wait 1000000 | view 2 a b d | fault leaving | wait 9900000 | stop
+    """),
+    _sound("a namesake is left out", """
+        a: fault none | view 1 a b | view 2 a
+        b: fault namesake | view 1 a b | wait 9000 | crash
     """),
     _sound("founded anew when all that remembered are gone", """
         a: view 1 a b founded | send | a:1@1 | crash

@@ -9,7 +9,8 @@ A line is (more of) one life, in its order; what happens is set apart by bars:
     transitional ID MEMBER…             it installs a transitional view
     holds MEMBER:N…                     what it has received when the view ends
     stable MEMBER:N [MEMBER…]           that message is stable, and these hold it
-    fault WORD…                         what the world did to it
+    fault WORD… [of NODE… until US]     what the world did to it, or to these
+    wait US                             so many microseconds pass
     send [SERVICE] [N] [probe]          it multicasts its next message (or its N-th)
     MEMBER:N[@SEQ][!]                   it delivers that message, at that place; `!` changed
     join [N]                            views have N members at least
@@ -42,6 +43,7 @@ class Teller:
         self.views: dict[str, str] = {}
         self.steps: dict[str, int] = {}
         self.sent: dict[str, int] = {}
+        self.waited: dict[str, int] = {}
         deeds = []
         for line in filter(None, map(str.strip, text.splitlines())):
             who, _, what = line.partition(": ")
@@ -75,7 +77,8 @@ class Teller:
         node, _, incarnation = life.rpartition("#")
         step = self.steps.get(life, 0)
         self.steps[life] = step + 1
-        row = Row("story", "g", node, int(incarnation), step, 1000 * step, kind)
+        t_us = 1000 * step + self.waited.get(life, 0)
+        row = Row("story", "g", node, int(incarnation), step, t_us, kind)
         fields.setdefault("view", self.views.get(life, ""))
         self.rows.append(row._replace(**fields))  # type: ignore[arg-type]
 
@@ -114,7 +117,12 @@ class Teller:
             holders = tuple(map(key, rest[1:])) or None
             self._message(life, "stable", f"{key(sender)}:{number}", members=holders)
         elif verb == "fault":
-            self._row(life, "fault", detail=" ".join(rest))
+            what, _, more = " ".join(rest).partition(" of ")
+            who, _, until = more.partition(" until ")
+            named = tuple(who.split()) or None
+            self._row(life, verb, detail=what, members=named, number=int(until) if until else None)
+        elif verb == "wait":
+            self.waited[life] = self.waited.get(life, 0) + int(rest[0])
         elif verb == "left":
             self._row(life, "leave", detail=LEFT)
         elif verb == "stop":
@@ -122,7 +130,7 @@ class Teller:
         elif verb == "join":
             self._row(life, verb, number=int(rest[0]) if rest else None)
         elif verb == "crash" and rest:
-            self._row(life, verb, t_us=1000 * self.steps[life] - 1000)
+            self._row(life, verb, t_us=self.rows[-1].t_us)
         elif verb in ("crash", "restart", "stuck"):
             self._row(life, verb)
         else:

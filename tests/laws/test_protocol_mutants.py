@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.ring.mutants import majority_not_needed
-from unisono.core import Core, Deliver, Effect, Event, Fail, Install, Setting
+from unisono.core import Cause, Core, Deliver, Effect, Event, Fail, Install, Setting
 from unisono.model import Member, View, changes_of
 from unisono.protocols import offer, offers
 from unisono.sim import Plan
@@ -143,6 +143,16 @@ def goes_on_in_secret(me: Any, effects: list[Effect]) -> Iterator[Effect]:
         yield effect
 
 
+def gives_up(me: Any, effects: list[Effect]) -> Iterator[Effect]:
+    """In its second view it takes itself for excluded."""
+    for effect in effects:
+        yield effect
+        me.seen += isinstance(effect, Install)
+        if isinstance(effect, Install) and me.seen == 2:
+            yield Fail("the others went on", Cause.EXCLUDED)
+            return
+
+
 def alone_in_transit(me: Any, effects: list[Effect]) -> Iterator[Effect]:
     """It says that only the others came along."""
     for effect in effects:
@@ -185,6 +195,7 @@ CASES: list[tuple[str, str, Bug]] = [
     ("rmcast", "local_order", view_after_message),
     ("rmcast", "sender_in_view", stranger_speaks),
     ("rmcast", "receipts", holds_too_much),
+    ("rmcast", "exclusion", gives_up),
     ("mtp", "local_order", view_after_message),
     ("mtp", "sender_in_view", stranger_speaks),
     ("mtp", "cut", cut_too_high),
@@ -196,6 +207,7 @@ CASES: list[tuple[str, str, Bug]] = [
     ("mtp", "every_place", a_place_left_free),
     ("mtp", "begun", begins_without_a_word),
     ("mtp", "receipts", holds_too_much),
+    ("mtp", "exclusion", gives_up),
     ("ring", "local_order", view_after_message),
     ("ring", "sender_in_view", stranger_speaks),
     ("ring", "cut", cut_too_high),
@@ -207,6 +219,7 @@ CASES: list[tuple[str, str, Bug]] = [
     ("ring", "every_place", a_place_left_free),
     ("ring", "begun", begins_without_a_word),
     ("ring", "receipts", holds_too_much),
+    ("ring", "exclusion", gives_up),
     ("ring", "quorum", goes_on_in_secret),
 ]
 
@@ -229,7 +242,7 @@ def test_a_bug_at_the_door_is_caught(protocol: str, law: str, bug: Bug) -> None:
     broken: set[str] = set()
     for seed in range(SEEDS_MAX):
         buggy = replace(sound, make=make)
-        faults = "partition" if bug is goes_on_alone else "mild"
+        faults = {goes_on_alone: "partition", gives_up: "none"}.get(bug, "mild")
         plan = Plan(protocol=protocol, offer=buggy, nodes=4, seed=seed, faults=faults, messages=60)
         broken |= set(run(plan).broken)
         if law in broken:

@@ -138,7 +138,7 @@ CASES: dict[str, Case] = {
 
 
 def lived(toy: type[Toy], law: str, under: Weather) -> Outcome:
-    claimed = () if law in ("no_crash", "one_name", "exclusion") else (law,)
+    claimed = () if law in ("no_crash", "one_name") else (law,)
     offer = offer_of(toy, *claimed)
     bound_us = 3 * SECOND
     plan = Plan(

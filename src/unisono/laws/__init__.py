@@ -11,10 +11,10 @@ from typing import Final
 from unisono.errors import Misuse
 from unisono.laws.cuts import cut
 from unisono.laws.delivery import agreement, no_creation, no_duplication, progress, safe, validity
+from unisono.laws.exclusion import accuracy, exclusion
 from unisono.laws.holding import receipts, received, stable
 from unisono.laws.local import local_order
 from unisono.laws.membership import (
-    accuracy,
     same_view,
     sender_in_view,
     sending_view,
@@ -74,6 +74,7 @@ LAWS: Final[dict[str, Law]] = {
             quorum,
             one_founding,
             begun,
+            exclusion,
             accuracy,
             safe,
             received,

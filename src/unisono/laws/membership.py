@@ -1,4 +1,4 @@
-"""The laws of views and messages together: in which view what is delivered, and who is left out."""
+"""The laws of views and messages together: in which view what is delivered, and who comes along."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from unisono.laws.succession import parts_let_go_on
 from unisono.laws.verdict import Violation
 from unisono.trace.checks import LEVELS, level_of
 from unisono.trace.history import (
-    ALIVE,
-    EXCLUDED,
-    STOPPED,
     History,
     Life,
     message_of,
@@ -154,48 +151,3 @@ def transitional_set(history: History) -> list[Violation]:
             if theirs[1].stayed is not None and key not in theirs[1].stayed:
                 tell(key, other, f"view {view}: not the same there")
     return sorted(found)
-
-
-def accuracy(history: History) -> list[Violation]:
-    """Nobody is left out that neither failed nor left, and that nothing kept from being heard.
-
-    Asked only of a history that tells its faults: rows of kind `fault` say what ailed a life, and
-    `none` that nothing did. Life q is left out when a life p has a view without q right after one
-    with q; or, with no p, when q stopped with the cause `excluded`. It is for nothing when q has no
-    `crash` row and no `leave` row but such a stop, has not vanished, and neither q (in any row) nor
-    p (before that view, by step) has a `fault` row other than `none`. The violation names q and the
-    smallest such p, or nobody.
-    """
-    told = any(row.kind == "fault" for life in history.lives.values() for row in life.rows)
-    found: set[Violation] = set()
-    if not told:
-        return []
-    well = {
-        key
-        for key, life in history.lives.items()
-        if life.end == ALIVE or (life.end == STOPPED and life.cause == EXCLUDED)
-        if _ailed(life) is None
-    }
-    blamed: set[str] = set()
-    for key, life in history.lives.items():
-        ailed = _ailed(life)
-        before: set[str] = set()
-        for row in life.views:
-            now = set(row.members or ())
-            for other in sorted((before - now) & well - blamed):
-                if ailed is None or ailed > row.step:
-                    blamed.add(other)
-                    detail = f"left out of view {row.view} for nothing"
-                    found.add(Violation("accuracy", history.run, other, "", key, detail))
-            before = now
-    for key in well - blamed:
-        if history.lives[key].end == STOPPED:
-            detail = "stopped as excluded, for nothing"
-            found.add(Violation("accuracy", history.run, key, "", "", detail))
-    return sorted(found)
-
-
-def _ailed(life: Life) -> int | None:
-    """The step of the first fault."""
-    steps = (row.step for row in life.rows if row.kind == "fault" and row.detail != "none")
-    return next(steps, None)

@@ -1,29 +1,33 @@
 """Exclusions: did a group go on without a member that nothing ailed?
 
-The world knows the faults of its run. A life that others went on without was excluded for nothing
-when nothing has ailed its node since shortly before its last view.
+The world knows the faults of its run, counts exclusions, and tells its faults in the trace, so that
+the laws of exclusion can be judged by the trace alone. A life that others went on without was
+excluded for nothing when nothing has ailed its node since shortly before its last view.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from unisono.core import Cause, Fail
+from unisono.laws.exclusion import AFTER_US
 from unisono.model import View
-from unisono.sim.plan import FaultEvent, Link, Weather
+from unisono.sim.plan import FaultEvent, Link, Weather, node_name
+from unisono.trace.record import HEALED, NAMESAKE, NOTHING
 
 if TYPE_CHECKING:
     from unisono.sim.lives import Life
     from unisono.sim.world import World
-
-AFTER_US: Final = 2_000_000
-"""A fault excuses what happens up to this long after its end."""
 
 LOSS_PPM_MAX: Final = 10_000
 """A link that loses more is a fault, one that loses less is a network."""
 
 DRIFT_PPM_MAX: Final = 20_000
 """The same of clocks."""
+
+WELL: Final = -(1 << 62)
+"""Nothing ailed it, ever."""
 
 HARMLESS: Final = ("request", "namesake", "leave")
 """Faults that are no excuse for an exclusion."""
@@ -45,15 +49,48 @@ class Ailing:
     def __init__(self, world: World) -> None:
         self._world = world
         self._until_us = _from_the_start(world.weather, world.plan.nodes)
+        self._untold: list[tuple[str, int | None, tuple[str, ...] | None]] = []
+        """Fault rows that wait for a life which can tell them: detail, until when, who."""
+        for until_us in sorted(set(self._until_us) - {WELL}):
+            ailing = [at for at, until in enumerate(self._until_us) if until == until_us]
+            self._untold.append(("weather", max(until_us, 0), _names(ailing)))
+        if not self._untold:
+            self._untold.append((NOTHING, None, None))
 
     def struck(self, event: FaultEvent) -> None:
         """A fault strikes now. What it does to one node it does to those that it hears, too."""
         if event.kind in HARMLESS:
             return
         end_us = self._world.now_us + event.for_us
-        everyone = event.kind == "isolate"
-        for index in range(len(self._until_us)) if everyone else (*event.nodes, *event.to):
+        everyone = range(len(self._until_us))
+        struck = everyone if event.kind == "isolate" else sorted({*event.nodes, *event.to})
+        for index in struck:
             self._until_us[index] = max(self._until_us[index], end_us)
+        self._tell(event.kind, end_us, struck)
+
+    def healed(self) -> None:
+        """No fault strikes any more."""
+        self._tell(HEALED, None, ())
+
+    def born(self, life: Life) -> None:
+        """Whoever lives tells what nobody could tell before."""
+        now_us = self._world.now_us
+        if life.node.host is not None:
+            life.tap.note(now_us, "fault", NAMESAKE)
+        untold, self._untold = self._untold, []
+        for detail, until_us, names in untold:
+            life.tap.note(now_us, "fault", detail, until_us, names)
+
+    def _tell(self, detail: str, until_us: int | None, ailing: Sequence[int]) -> None:
+        """In the trace of one of those that it ails, or of anybody that lives."""
+        nodes = self._world.nodes
+        lives = [nodes[index].life for index in (*ailing, *range(len(nodes)))]
+        life = next(filter(None, lives), None)
+        names = _names(ailing) or None
+        if life is not None:
+            life.tap.note(self._world.now_us, "fault", detail, until_us, names)
+        else:
+            self._untold.append((detail, until_us, names))
 
     def away(self, index: int) -> None:
         """Its life ended: others have to notice."""
@@ -69,13 +106,13 @@ class Ailing:
             if other is None or other is life or member in view.members:
                 continue
             if not (other.over or other.leaving):
-                self._excluded(other, f"{life.me} went on without it")
+                self._excluded(other)
 
     def failed(self, life: Life, fail: Fail) -> None:
         if fail.cause is Cause.EXCLUDED and not life.leaving:
-            self._excluded(life, fail.reason)
+            self._excluded(life)
 
-    def _excluded(self, life: Life, how: str) -> None:
+    def _excluded(self, life: Life) -> None:
         world = self._world
         if life.excluded or life.node.host is not None:
             return
@@ -87,13 +124,13 @@ class Ailing:
             return
         world.counts["excluded_unforced"] += 1
         if max(self._until_us) < since_us:
-            world.broken("exclusion", f"nothing ailed anybody, and yet: {how}", life)
+            world.counts["excluded_for_nothing"] += 1
 
 
 def _from_the_start(weather: Weather, nodes: int) -> list[int]:
     """What the weather itself excuses, by node."""
     links = [weather.link, *(router.link for router in weather.routers)]
-    until_us = [-(1 << 62)] * nodes
+    until_us = [WELL] * nodes
     rough = [weather.fault_us + _held_us(link) for link in links if ails(link)]
     if rough:
         until_us = [max(rough)] * nodes
@@ -107,6 +144,10 @@ def _from_the_start(weather: Weather, nodes: int) -> list[int]:
     if weather.parts:
         until_us = [1 << 62] * nodes
     return until_us
+
+
+def _names(indices: Sequence[int]) -> tuple[str, ...]:
+    return tuple(map(node_name, indices))
 
 
 def _held_us(link: Link) -> int:

@@ -15,6 +15,7 @@ from unisono.sim.aims import Aims
 from unisono.sim.clocks import Watch
 from unisono.sim.lives import Life
 from unisono.sim.plan import TRUE, dice, node_name
+from unisono.trace.record import LEAVING
 
 if TYPE_CHECKING:
     from unisono.sim.world import World
@@ -226,6 +227,7 @@ class Node:
         self.world.counts["left"] += 1
         self._away_us = away_us
         life.leaving = True
+        life.tap.note(self.world.now_us, "fault", LEAVING)
         life.feed(Leave())
 
     def slow(self, for_us: int) -> None:

@@ -23,7 +23,6 @@ WORLD_LAWS: Final = {
     "no_crash": "a core never raises",
     "no_livelock": "a group never works without end on the spot",
     "packet_size": "no packet is larger than the path carries",
-    "exclusion": "no group goes on without a member where nothing ailed anybody",
     "one_name": "no view has two members of one name",
     "place": "a message is delivered in the view that it says",
     "received_by_all": "what is delivered as safe is held by every member of the view",

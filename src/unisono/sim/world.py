@@ -203,6 +203,7 @@ class World:
 
     def born(self, life: Life) -> Life:
         self.life_of[life.me] = life
+        self.ailing.born(life)
         return life
 
     def tapped(self, setting: Setting, node: Node) -> Tap:
@@ -306,6 +307,7 @@ class World:
 
     def _heal(self, _: None, __: None) -> None:
         self.healing = True
+        self.ailing.healed()
         self.network.heal()
         self.network.block(apart(self.recovery.parts))
         for node in self.everywhere:

@@ -53,7 +53,8 @@ PART_OCTETS: Final = 8 << 20
 """Of a larger one, so much is one task's."""
 EVENTUAL: Final = (
     *("gap_free", "every_place", "agreement", "validity", "safe", "received", "stable"),
-    *("one_primary", "quorum", "one_founding", "begun", "accuracy", "progress"),
+    *("one_primary", "quorum", "one_founding", "begun", "exclusion"),
+    *("accuracy", "progress"),
 )
 """The laws about what must come in the end: while a run goes on they say nothing."""
 NOT_YET: Final = "not yet"

@@ -13,14 +13,18 @@ MESSAGE_KINDS = (
 )
 """Always written when tracing is on. A `receipt` says that all messages of its sender up to its
 number were here when the view ended, or the life; a `transitional` view ends the one before it. The
-world tells of a life what ailed it (`fault`; the detail `none` that nothing did), and of the group
-that it waited for progress in vain (`stuck`)."""
+world tells what ailed whom (`fault`, see `laws.exclusion`), and of the group that it waited for
+progress in vain (`stuck`)."""
 
 WORK_KINDS = ("packet_out", "packet_in", "drop", "nak", "repair", "timer", "arrow")
 """Protocol work, written only when asked for."""
 
 LEFT = "left"
 """The detail of a `leave` row after a clean leave; any other detail is the reason of a stop."""
+
+NOTHING, HEALED, LEAVING, NAMESAKE = "none", "healed", "leaving", "namesake"
+"""Details of `fault` rows that ail nobody: there is no fault; all are over; the life is about to
+leave; it has taken the name of another."""
 
 PROBE = "probe"
 """The detail of a `send` row that the law of progress asks about."""
@@ -40,14 +44,16 @@ class Row(NamedTuple):
     sender: str | None = None
     sender_incarnation: int | None = None
     number: int | None = None
-    """Of a message; of a join: the least size of a view, where the protocol promises one."""
+    """Of a message; of a join: the least size of a view, where the protocol promises one;
+    of a fault: until when it lasts, in microseconds."""
     seq: int | None = None
     service: str | None = None
     size: int | None = None
     digest: int | None = None
     """Of a message's payload; of a packet's bytes: an arrival has that of its sending."""
     members: tuple[str, ...] | None = None
-    """Of a view: each `name#incarnation`; of a stable message: who is known to hold it."""
+    """Of a view: each `name#incarnation`; of a stable message: who is known to hold it; of a fault:
+    the names of the nodes that it ails."""
     joined: tuple[str, ...] | None = None
     """Of a view: who is new in it."""
     left: tuple[str, ...] | None = None

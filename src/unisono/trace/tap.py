@@ -102,12 +102,19 @@ class Tap:
             targets = ("*",) if isinstance(effect.to, Everyone) else map(str, effect.to)
             self._write_packets(now_us, "packet_out", targets, effect.packets)
 
-    def note(self, now_us: int, kind: str, detail: str | None = None) -> None:
+    def note(
+        self,
+        now_us: int,
+        kind: str,
+        detail: str | None = None,
+        number: int | None = None,
+        members: tuple[str, ...] | None = None,
+    ) -> None:
         """A fact that only the world knows: a `crash`, a `fault`."""
         if kind in ("crash", "leave"):
             self._write_receipts(now_us)
             self._over = True
-        self._write(now_us, kind, detail=detail)
+        self._write(now_us, kind, detail=detail, number=number, members=members)
 
     # -- what the application notices --------------------------------------------------------
 

@@ -77,6 +77,7 @@ OFFER: Final = Offer(
         "one_primary",
         "begun",
         "receipts",
+        "exclusion",
         "progress",
     ),
     options=DEFAULTS,

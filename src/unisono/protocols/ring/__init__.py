@@ -72,6 +72,7 @@ OFFER: Final = Offer(
         "safe",
         "received",
         "receipts",
+        "exclusion",
         "progress",
     ),
     options=DEFAULTS,

@@ -27,6 +27,7 @@ OFFER: Final = Offer(
         "local_order",
         "sender_in_view",
         "receipts",
+        "exclusion",
         "progress",
     ),
     options=DEFAULTS,

@@ -88,6 +88,7 @@ ROADS: Final[dict[str, Road]] = {
     "quorum": _of_few("quorum"),
     "one_founding": _of_few("one_founding"),
     "begun": _of_few("begun"),
+    "exclusion": _of_few("exclusion"),
     "accuracy": _of_few("accuracy"),
     "safe": _screened(delivery.safe),
     "received": _screened(viewing.received),
