@@ -212,6 +212,46 @@ def test_clients_of_a_daemon_count_alike(tmp_path: Path) -> None:
     told(story, tmp_path)
 
 
+def test_a_recall_keeps_within_the_limit_of_a_message() -> None:
+    async def story(port: int) -> None:
+        limit: dict[str, Any] = {"message_octets_max": 2000}
+        sizes = [*range(500), *(1000, 2000) * 25]
+        async with (
+            joining(port, "a", **limit) as a,
+            joining(port, "b", **limit) as b,
+            reading(a, b) as (ra, rb),
+        ):
+            await a.multicast_many(list(map(bytes, sizes)))
+            await ra.upto(len(sizes))
+            await rb.upto(len(sizes))
+            past = [m async for part in b.recall(1, len(sizes)) for m in part]
+            assert [len(m.payload) for m in past] == sizes
+            items = (*ra.items, *rb.items)
+            assert not [item for item in items if isinstance(item, unisono.Rejoined)]
+
+    told(story, free_port())
+
+
+def test_a_client_s_rows_and_recalls_keep_within_the_daemon_s_limit(tmp_path: Path) -> None:
+    async def story(place: Path) -> None:
+        async with daemons(place, message_octets_max=3000):
+            through: Any = {"daemon": f"{place}/d0", "fed": True, "join_s": waiting.LIMIT_S}
+            async with (
+                unisono.join("orders", name="a", rejoin=False, **through) as a,
+                unisono.join("orders", name="b", rejoin=False, **through) as b,
+                reading(a, b) as (ra, rb),
+            ):
+                with pytest.raises(unisono.TooLarge, match="message_octets_max=1976"):
+                    await a.multicast_rows("q", 0, 0, 0, [bytes(1977)])
+                await a.multicast_rows("q", 0, 0, 0, [bytes(1976)] * 50)
+                await ra.upto(50)
+                await rb.upto(50)
+                past = [m async for part in b.recall(1, 50) for m in part]
+                assert len(past) == 50 and a.stopped is None and b.stopped is None
+
+    told(story, tmp_path)
+
+
 def test_what_a_fed_group_cannot_be() -> None:
     with pytest.raises(unisono.Misuse, match="rmcast with service=causal has not; use ring or mtp"):
         unisono.join("orders", protocol="rmcast", fed=True)

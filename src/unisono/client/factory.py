@@ -40,7 +40,7 @@ class DaemonFactory:
 
     @property
     def message_bytes_max(self) -> int:
-        return self._offered.message_bytes_max or self._config.message_octets_max
+        return self._offered.message_bytes_max
 
     def level(self, asked: ServiceLevel | str) -> ServiceLevel:
         return self._offered.level(asked)

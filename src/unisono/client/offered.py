@@ -43,6 +43,7 @@ class Offered:
         self.offer = UNKNOWN
         self.default_level = configs.default_service(UNKNOWN)
         self.message_bytes_max = 0
+        """0 before the welcome: nothing can be sent yet."""
 
     def welcomed(self, welcome: Welcome) -> None:
         self.offer = replace(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Final
 
-from unisono.chronicle import Rows
+from unisono.chronicle import HEADER_OCTETS_MAX, Rows
 from unisono.config import Config
 from unisono.errors import Misuse, Stopped, TooLarge
 from unisono.group.incarnations import Incarnations
@@ -36,7 +36,8 @@ class Group:
     ) -> None:
         self.config = config
         self._sessions = sessions
-        self._bytes_max = sessions.message_bytes_max
+        self._bytes_max = config.message_octets_max
+        """Of a payload."""
         self._levels = Levels(sessions, config.service, config.fed)
         returning = Returning(sessions.name, config.rejoin, sessions.founds)
         self._send_buffer = Speaker(returning.unheard)
@@ -56,6 +57,7 @@ class Group:
                 snapshot is not None,
                 self._send,
                 lambda: (self.me, self.view),
+                lambda: self._bytes_max,
                 self._overflowed,
             )
         self._incarnations = Incarnations(
@@ -294,7 +296,9 @@ class Group:
 
     def _opened(self) -> None:
         """A session is open: its protocol may be another than the last one's."""
-        self._bytes_max = min(self.config.message_octets_max, self._sessions.message_bytes_max)
+        headers = HEADER_OCTETS_MAX if self._replay is not None else 0
+        most = max(0, self._sessions.message_bytes_max - headers)
+        self._bytes_max = min(self.config.message_octets_max, most)
         self._levels.renew()
 
 

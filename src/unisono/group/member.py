@@ -50,6 +50,8 @@ class MemberFactory:
         self.offer = offer
         self.default_level = configs.default_service(offer)
         self.message_bytes_max = config.message_octets_max
+        if config.fed:
+            self.message_bytes_max += HEADER_OCTETS_MAX
         self._config = config
         self._options = configs.check_options(config, offer)
         self._with_state = with_state
@@ -123,7 +125,7 @@ class MemberFactory:
             group=config.group,
             seed=int.from_bytes(os.urandom(8), "big") >> 1,
             packet_octets_max=min(config.packet_octets_max, endpoint.packet_octets_max),
-            message_octets_max=config.message_octets_max + (HEADER_OCTETS_MAX if config.fed else 0),
+            message_octets_max=self.message_bytes_max,
             window_octets_max=config.window_octets_max,
             with_state=self._with_state,
             durable=bool(config.stable),

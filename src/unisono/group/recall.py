@@ -25,6 +25,8 @@ ANSWERS_COUNT_MAX: Final = 64
 """Answers and fillings under way at one member; further asks are left to others, and counted."""
 FILL_COUNT: Final = 512
 """Messages that are looked up at once."""
+FIELDS_BYTES: Final = 64
+"""At least what the fields of a recalled message take besides its payload and names."""
 FILLS_WAITING_MAX: Final = 4096
 """Parts of the past that wait for the asker; more, and it has to ask again."""
 
@@ -62,8 +64,11 @@ class Recalls:
         history: Chronicle,
         send: Callable[[Sequence[bytes], ServiceLevel], Awaitable[int]],
         where: Callable[[], tuple[Member, View]],
+        bytes_max: Callable[[], int],
     ) -> None:
+        """`bytes_max` is the group's limit for a message of its applications."""
         self._history = history
+        self._bytes_max = bytes_max
         self._send = send
         self._where = where
         self._asks: dict[int, _Ask] = {}
@@ -210,7 +215,9 @@ class Recalls:
                 found = await asyncio.to_thread(source.messages, at, upto)
             if not found or found[0].seq != at:
                 return  # forgotten meanwhile
-            for part in _parts(found):
+            if max(len(message.payload) for message in found) > self._bytes_max():
+                return  # archived when the group's limit was higher
+            for part in _parts(found, min(FILL_OCTETS, self._bytes_max())):
                 if not self._is_awaited(wanted):
                     break
                 await self._tell(words.fill(wanted.ask, part))
@@ -227,15 +234,17 @@ class Recalls:
             task.cancel()
 
 
-def _parts(messages: list[Message]) -> list[list[Message]]:
-    """Cut so that each part is one message of the group, of moderate size where it can be."""
+def _parts(messages: list[Message], bytes_max: int) -> list[list[Message]]:
+    """Cut so that each part, with its headers, fits one message of the group."""
     parts: list[list[Message]] = [[]]
-    octets = 0
+    taken = 0
     for message in messages:
-        size = len(message.payload) + 100
-        if parts[-1] and octets + size > FILL_OCTETS:
+        sender = message.sender
+        names = len(sender.name) + len(sender.address.host) + len(message.view)
+        size = len(message.payload) + names + FIELDS_BYTES
+        if parts[-1] and taken + size > bytes_max:
             parts.append([])
-            octets = 0
+            taken = 0
         parts[-1].append(message)
-        octets += size
+        taken += size
     return parts

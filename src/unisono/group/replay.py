@@ -36,11 +36,12 @@ class Replay:
         has_state: bool,
         send: Callable[[Sequence[bytes], ServiceLevel], Awaitable[int]],
         where: Callable[[], tuple[Member, View]],
+        bytes_max: Callable[[], int],
         fail: Callable[[str], None],
     ) -> None:
         """`has_state`: the application hands over a state of its own."""
         self.history = Chronicle(retain_bytes)
-        self.recalls = Recalls(self.history, send, where)
+        self.recalls = Recalls(self.history, send, where, bytes_max)
         self.sealed = words.plain
         self._has_state = has_state
         self._fail = fail

@@ -96,7 +96,9 @@ class SessionFactory(Protocol):
     def default_level(self) -> ServiceLevel: ...
 
     @property
-    def message_bytes_max(self) -> int: ...
+    def message_bytes_max(self) -> int:
+        """The largest message that a session takes; with it its headers, if the group is
+        replayable. Known when a session is open."""
 
     @property
     def founds(self) -> bool:
