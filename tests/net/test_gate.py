@@ -105,10 +105,9 @@ def test_who_is_not_on_the_list_joins_at_the_first_try(protocol: str, known: int
             roles = {"master": 1} if protocol == "mtp" and not index else {}
             made = unisono.join("g", name=name, protocol=protocol, peers=",".join(listed), **roles)
             groups.append(await made)
-        began = asyncio.get_running_loop().time()
         some = ",".join(listed[:known])
         guest = await unisono.join("g", name="d", protocol=protocol, peers=some, port=free_port())
-        took_s = asyncio.get_running_loop().time() - began
+        assert guest.counters()["net.answered"] >= 1, "its first packets were let through"
         groups.append(guest)
         for group in groups:
             while len(group.members) < 4:
@@ -123,7 +122,6 @@ def test_who_is_not_on_the_list_joins_at_the_first_try(protocol: str, known: int
                     heard.add(item.payload)
         for group in groups:
             await group.leave()
-        assert took_s < 2
 
     told(story)
 
@@ -139,8 +137,8 @@ def test_an_answer_lets_the_first_packet_through_and_no_other_group_answers() ->
         assert await listed.hears(1) == [HELLO]
         listed.endpoint.send(EVERYONE, [b"welcome"])
         assert await guest.hears(1) == [b"welcome"]
-        await asyncio.sleep(0.05)
-        assert other.packets == [] and other.endpoint.counts["drop.challenge"] >= 1
+        await waiting.eventually(lambda: other.endpoint.counts["drop.challenge"] >= 1)
+        assert other.packets == []
         assert [source for source, _ in listed.bursts] == [guest.endpoint.address]
         for ear in (listed, guest, other):
             ear.close()

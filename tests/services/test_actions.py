@@ -157,11 +157,11 @@ def test_a_participant_may_take_its_time_but_not_for_ever() -> None:
         def worse(action: Action) -> str:
             raise OSError("no disk")
 
-        async with members(port, "ab", prepare_s=0.3) as some:
+        async with members(port, "ab", prepare_s=2) as some:
             a, noting = some.actions["a"], some.noting["b"]
             noting.answer = slow
             assert await a.run(both("a", "b"), "one") == Committed()
-            assert await a.run(both("a", "b"), "two") == Aborted("b: not prepared within 0.3 s")
+            assert await a.run(both("a", "b"), "two") == Aborted("b: not prepared within 2 s")
             noting.answer = bad
             refused = Aborted("b: could not prepare: OSError('no disk')")
             assert await a.run(both("a", "b")) == refused
@@ -243,10 +243,14 @@ def test_who_is_stopped_comes_back_and_its_callers_hear_the_outcome() -> None:
             await asyncio.sleep(0)
             session.driver.fail("for the test")
             gate.set()
-            assert await open_ == Committed() and await lost == Committed()
+            assert await open_ == Committed()
+            # The others may have heard of it before b stopped, or only when it was back.
+            outcome = await lost
+            assert outcome in (Committed(), Aborted("b failed before its vote"))
             await some.all_know("lost")
+            done = ["lost", "open"] if outcome == Committed() else ["open"]
             for noting in some.noting.values():
-                assert sorted(noting.done) == ["lost", "open"]
+                assert sorted(noting.done) == done
 
     told(story)
 
