@@ -103,6 +103,24 @@ def test_and_also_when_that_majority_is_blocked_by_then() -> None:
     assert not site(room, "a").record.trunk > NO_VERSION
 
 
+def test_those_who_go_before_a_part_form_the_next_ring() -> None:
+    """d, which remembers nothing, was let go on alone; the others, a majority, were blocked, and
+    neither followed the turns of d for ever nor were followed by it in vain."""
+    room = on_one_ring(*FIVE, durable=True)
+    room.obey("say a kept")
+    room.until(lambda: all(room.words(name) == ["kept"] for name in FIVE))
+    room.obey("crash d\nsplit a b c e | d\ncut a b c e\njoin d")
+    let_go_on(room, "d")
+    room.obey("say d apart\nheal")
+    room.until(lambda: "d" in room.ends, late_ms=20_000)
+    assert room.ends["d"].cause is Cause.EXCLUDED
+    gather(room, "a", "b", "c", "e")
+    assert not room.ends.keys() & set("abce")
+    room.obey("join d")
+    gather(room, *FIVE)
+    assert room.words("a") == ["kept"]
+
+
 def test_where_no_majority_went_on_the_part_that_was_let_go_on_is_the_group() -> None:
     room = on_one_ring(*FIVE, durable=True)
     room.obey("split a b c | d e\ncut a b c")
