@@ -182,11 +182,11 @@ def times_s(make: Callable[[Scene], Teller], seed: int) -> tuple[float, float]:
 @pytest.mark.slow
 @pytest.mark.rule("RNG-22", "RNG-23")
 def test_no_action_is_blocked_longer_than_the_reformation() -> None:
-    for seed in range(6):
+    for seed in range(2):
         longest_s, reformed_s = times_s(teller, seed)
         assert longest_s < reformed_s + 0.3 < DOWN_US / 1e6
 
 
 @pytest.mark.slow
 def test_a_commit_that_waits_for_who_is_down_is_blocked_that_long() -> None:
-    assert max(times_s(forgiving, seed) for seed in range(6))[0] > DOWN_US / 1e6 / 2
+    assert max(times_s(forgiving, seed) for seed in range(2))[0] > DOWN_US / 1e6 / 2
