@@ -813,6 +813,11 @@ SOUND: list[Sound] = [
         c: view 1 a b c d | wait 2000000 | stop excluded
         d: view 1 a b c d | wait 1000000 | view 2 a b d | fault leaving | wait 9900000 | stop
     """),
+    _sound("all are cut off from each other, and nobody is to go on", """
+        a: view 1 a b c | stop | fault apart
+        b: view 1 a b c | crash
+        c: view 1 a b c | crash
+    """, but="accuracy exclusion"),
     _sound("a namesake is left out", """
         a: fault none | view 1 a b | view 2 a
         b: fault namesake | view 1 a b | wait 9000 | crash

@@ -19,7 +19,7 @@ from unisono.trace.history import (
     number_of,
     sender_of,
 )
-from unisono.trace.record import PROBE, Row
+from unisono.trace.record import APART, PROBE, Row
 
 RELIABLE = LEVELS["reliable"]
 
@@ -231,7 +231,7 @@ def progress(history: History) -> list[Violation]:
     - When there are such probes, who is alive is inside.
     - Someone is alive; unless the last life of every node crashed, or some life vanished, or nobody
       was ever inside, or some life left cleanly and none that was inside stopped with another cause
-      than `stopped`.
+      than `stopped`; or the world says in a `fault` row that nobody is to go on (`apart`).
     - The world did not wait for it in vain: it has told so in a `stuck` row, whose words are the
       detail.
     """
@@ -260,7 +260,8 @@ def progress(history: History) -> list[Violation]:
     left_alone = not forced - {None, (), ("stopped",)}
     last = {life.node: life for life in sorted(lives, key=lambda life: life.incarnation)}
     killed = all(life.end == CRASHED for life in last.values())
-    excused = killed or VANISHED in ends or (DEPARTED in ends and left_alone)
+    apart = any(row.kind == "fault" and row.detail == APART for life in lives for row in life.rows)
+    excused = killed or apart or VANISHED in ends or (DEPARTED in ends and left_alone)
     if not alive and not excused and any(life.inside for life in lives):
         found.add(Violation("progress", history.run, "", "", "", "nobody is alive at the end"))
     for life in lives:

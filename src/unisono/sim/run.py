@@ -102,14 +102,9 @@ def verdict_on(world: World, history: History) -> tuple[dict[str, str], tuple[Vi
     """The laws' judgement of the trace, together with what the world itself saw break."""
     from unisono.laws import Violation, judge
 
-    claimed = world.offer.laws
-    # Where nobody is to go on, nobody is asked to.
-    asked = bool(world.recovery.going_on)
-    verdict = judge(history, [law for law in claimed if law != "progress" or asked])
+    verdict = judge(history, world.offer.laws)
     found = [*world.found, *judged(world)]
     laws = dict(verdict.laws)
-    if "progress" in claimed and not asked:
-        laws["progress"] = "kept"
     for law in (*WORLD_LAWS, *((APPLICATION,) if world.plan.application else ())):
         laws[law] = "kept"
     for each in found:

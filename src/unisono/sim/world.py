@@ -25,7 +25,7 @@ from unisono.sim.probes import Probes
 from unisono.sim.receipts import Receipts
 from unisono.sim.recovery import Recovery, apart
 from unisono.sim.striking import Striker
-from unisono.trace.record import Row, Sink
+from unisono.trace.record import APART, Row, Sink
 from unisono.trace.tap import Tap
 from unisono.wire import Datagram
 
@@ -163,6 +163,8 @@ class World:
             # Whoever judges the files alone is to know it too.
             some = next(iter(self.life_of.values()))
             some.tap.note(self.now_us, "stuck", self.recovery.why_stuck())
+        elif self.life_of and not self.recovery.going_on:
+            next(iter(self.life_of.values())).tap.note(self.now_us, "fault", APART)
 
     def _advance(self, until_us: int) -> None:
         queue = self._queue

@@ -26,6 +26,10 @@ NOTHING, HEALED, LEAVING, NAMESAKE = "none", "healed", "leaving", "namesake"
 """Details of `fault` rows that ail nobody: there is no fault; all are over; the life is about to
 leave; it has taken the name of another."""
 
+APART = "apart"
+"""The detail of a `fault` row: in the end all are cut off from each other so that no part of the
+group is to go on."""
+
 PROBE = "probe"
 """The detail of a `send` row that the law of progress asks about."""
 

@@ -39,8 +39,6 @@ TRACES: Final = "traces"
 OUTCOMES: Final = "outcomes.parquet"
 UNJUDGED: Final = "not judged"
 DIFFERS: Final = "judged differently"
-BY_THE_TRACE: Final = frozenset(LAWS) - {"progress"}
-"""Laws that the trace alone decides. Of progress the world knows more than the trace shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +220,7 @@ def _failure(told: Told, verdict: Verdict | None) -> Failure | None:
             why = why or "the pipeline gave no verdict on it"
         else:
             found = {law for law, how in verdict.laws.items() if how == "broken"}
-            if (found ^ broken) & BY_THE_TRACE:
+            if (found ^ broken) & LAWS.keys():
                 # Two judges, one trace: one of them is wrong, or the trace was changed.
                 broken.add(DIFFERS)
                 why = why or "the laws were kept when it was simulated"
