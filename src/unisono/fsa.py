@@ -182,8 +182,10 @@ class Machine:
             )
         if self.state is not self._at:
             self._look_up()
-        if self._soon:
-            self.settle(event, out)
+        for when, _, _, _ in self._soon:
+            if when(self._me, event):
+                self.settle(event, out)
+                return
 
     def settle(self, event: Any, out: list[Effect]) -> None:
         for _ in range(SOON_MAX):

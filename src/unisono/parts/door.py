@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -98,13 +98,14 @@ class Door:
     def drop(self, reason: str, by: int = 1) -> None:
         self.count(f"drop.{reason}", by)
 
-    def admit(self, packets: Packets) -> Iterator[Envelope]:
+    def admit(self, packets: Packets) -> Iterable[Envelope]:
         """The packets that are of this protocol and group, whatever their life."""
-        for packet in packets:
-            if (envelope := self._opened(packet)) is not None:
-                yield envelope
+        if type(packets) is list and len(packets) == 1:
+            alone = self._opened(packets[0])
+            return () if alone is None else (alone,)
+        return filter(None, map(self._opened, packets))
 
-    def admit_alike(self, packets: Packets, octets: int) -> Iterator[Envelope | Alike]:
+    def admit_alike(self, packets: Packets, octets: int) -> Iterable[Envelope | Alike]:
         """The same, where those of a burst whose bodies begin with the same octets, and which
         therefore differ in what `seal_alike` makes different, come together."""
         if type(packets) is not Burst:  # As an instance it would be asked for by its whole family.

@@ -51,6 +51,7 @@ class Life:
         self.node = node
         self.me = member
         self.tap = tap
+        self._take = tap.take
         self.over = False
         self.stopped = False
         """Ended by its core, and not by a crash."""
@@ -91,7 +92,7 @@ class Life:
         if aims.waiting:
             aims.look(self)
         try:
-            effects = self.tap.take(world.now_us, event)
+            effects = self._take(world.now_us, event)
         except Exception as error:
             world.crashed(self, event, error)
             return

@@ -128,10 +128,11 @@ class Site(Desk):
             return out
         self.now_us = now_us
         if isinstance(event, Received):
-            news = self._expire_overdue(out)
+            due_us = min(self.deadlines.values(), default=now_us + 1)
+            news = due_us <= now_us and self._expire_overdue(out)
             for opened in self.door.admit_alike(event.packets, ALIKE_OCTETS):
                 for packet in heard(opened, self.door.drop):
-                    if not self._goes_on(packet):
+                    if self._taking is None or not self._goes_on(packet):
                         news = True
                         self._hear(packet, out)
                         if self._internal:
@@ -323,15 +324,15 @@ class Site(Desk):
 
     def advance(self, out: list[Effect]) -> None:
         """Read what is in order now."""
-        ordering = self.ordering
-        if self.taken == ordering.S:
+        ordering, window = self.ordering, self.ordering.window
+        if self.taken == window.received:
             return
         ours = True
-        if not self.was_in_force and self.taken < ordering.S:
+        if not self.was_in_force and self.taken < window.received:
             self._show_ring()  # Who said this was on the ring, and so it was in force.
-        while self.taken < ordering.S:
+        while self.taken < window.received:
             self.taken += 1
-            turn = ordering.window.get(self.taken)
+            turn = window.get(self.taken)
             assert turn is not None
             self.token.note(turn)
             if turn.content:

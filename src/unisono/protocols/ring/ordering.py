@@ -317,16 +317,18 @@ class Ordering:
         """[RNG-7, RNG-8] Both roads: by what the others' turns and acks tell us, or by k."""
         at = self.ring.index.get(self.key)
         if at is not None:
-            self.K[at] = self.S
-        if self.K:
-            self.safe = max(self.safe, min(self.K))
+            self.K[at] = self.window.received
+        if self.K and (least := min(self.K)) > self.safe:
+            self.safe = least
         self._forget()
 
     def _forget(self) -> None:
         """[RNG-9] About a ring's worth is kept."""
-        keep = HISTORY_ROUNDS * max(1, len(self.ring.seats))
         window = self.window
-        limit = min(self.safe, self.S)
+        limit = min(self.safe, window.received)
+        if window.floor >= limit:
+            return
+        keep = HISTORY_ROUNDS * max(1, len(self.ring.seats))
         while window.floor < limit and (
             window.floor < limit - keep or self._history_octets > HISTORY_OCTETS
         ):

@@ -68,8 +68,10 @@ class TokenWork:
 
     def is_here(self) -> bool:
         core = self._core
+        if not core.in_force:
+            return False
         ring = core.ring
-        return core.in_force and ring.index.get(core.key) == ring.holder(core.ordering.S)
+        return ring.index.get(core.key) == (core.ordering.window.received + 1) % len(ring.seats)
 
     def holder(self) -> Member:
         core = self._core
