@@ -172,6 +172,10 @@ _IN_WEB: Final[dict[int, Callable[[Header, Reader], InWeb]]] = {
 }
 
 
+_DATA: Final = Kind.DATA.value
+_STATE: Final = Kind.STATE.value
+
+
 def heard(opened: Envelope | Alike, drop: Callable[[str], None]) -> Sequence[Packet]:
     """A packet, or some that begin alike: those of a message that follow each other are one."""
     if isinstance(opened, Alike) and (rows := _rows(opened)):
@@ -201,9 +205,9 @@ def _rows(alike: Alike) -> Sequence[Data]:
 
 def read(kind: int, body: memoryview) -> Packet:
     """The packet of this kind. Bytes that are none raise `BadPacket`, and nothing else."""
-    if kind == Kind.DATA:
+    if kind == _DATA:
         return _data(body)
-    if kind == Kind.STATE:
+    if kind == _STATE:
         return _state(body)
     packet: Packet
     if kind in _IN_WEB:

@@ -30,7 +30,7 @@ from unisono.core import (
 )
 from unisono.fsa import Machine
 from unisono.model import Member
-from unisono.protocols.ring.codes import OF_SEND, OF_SEVERAL, Code, Timer
+from unisono.protocols.ring.codes import E_ACK, OF_SEND, OF_SEVERAL, T_RT, T_SEND, Code, Timer
 from unisono.protocols.ring.desk import Desk
 from unisono.protocols.ring.entrance import Entrance
 from unisono.protocols.ring.figures import COORDINATOR, RECEIVE, REFORMATION, SEND
@@ -243,14 +243,14 @@ class Site(Desk):
 
     def _expire(self, timer: Any, out: list[Effect]) -> None:
         self.detector.look(self.now_us)
-        if timer is _T_SEND:
+        if timer is T_SEND:
             self.send.take(timer, None, out)
         elif timer is Timer.LEAVE:
             self.entrance.insist(out)
         elif timer is Timer.REPAIR and self.entrance.waits_for_state():
             self.entrance.ask_state(out)
             self.repair.ask(out)
-        elif timer is Timer.T_RT or (timer is Timer.REPAIR and self.in_force):
+        elif timer is T_RT or (timer is Timer.REPAIR and self.in_force):
             self.receive.take(timer, None, out)
         elif timer is Timer.T_TS:
             self.coordinator.take(timer, None, out)
@@ -344,7 +344,7 @@ class Site(Desk):
                 if self.in_force and (mine or turn.flags & Flag.ACK):
                     self.token.acknowledge(turn, mine, out)
         if self.in_force and (not ours or len(self.ring.seats) == 1):
-            self.push(Code.E_ACK)
+            self.push(E_ACK)
 
     def _read(self, turn: Turn) -> None:
         """What it says goes to the application."""
@@ -445,6 +445,5 @@ class Site(Desk):
         out.append(effect)
 
 
-_T_SEND: Final = Timer.T_SEND
 _AT_REST: Final = Coordinator.INIT
 _DEAF: Final = Receive.INIT

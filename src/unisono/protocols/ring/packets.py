@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeAlias
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Member
 from unisono.parts.door import Alike
-from unisono.protocols.ring.codes import Code
+from unisono.protocols.ring.codes import RESEND_DATA, TOKEN_BC, Code
 from unisono.wire import Envelope, Layout, Reader, Writer, read_once, tag_of
 
 PROTOCOL: Final = 3
@@ -271,14 +271,12 @@ def count_of(packet: Packet) -> int:
 
 def code_of(packet: Packet) -> Code:
     if isinstance(packet, Token):
-        return _RESEND_DATA if packet.again else _TOKEN_BC
+        return RESEND_DATA if packet.again else TOKEN_BC
     if isinstance(packet, (Control, Person, Told)):
         return packet.code
     return _CODES[type(packet)]
 
 
-_TOKEN_BC: Final = Code.TOKEN_BC
-_RESEND_DATA: Final = Code.RESEND_DATA
 _CODE: Final = {code.value: code for code in Code}
 
 _CODES: Final[dict[type, Code]] = {
@@ -294,7 +292,7 @@ _CODES: Final[dict[type, Code]] = {
 
 def heard(opened: Envelope | Alike, drop: Callable[[str, int], None]) -> Sequence[Packet]:
     """A packet, or some that begin alike: those of a turn that follow each other are one."""
-    if isinstance(opened, Alike) and opened.first.kind in (Code.TOKEN_BC, Code.RESEND_DATA):
+    if isinstance(opened, Alike) and opened.first.kind in (TOKEN_BC, RESEND_DATA):
         return _tokens(opened, drop)
     found: list[Packet] = []
     for kind, life, body in opened.envelopes() if isinstance(opened, Alike) else (opened,):
@@ -329,7 +327,7 @@ def _begun(kind: int, life: int, head: bytes, octets: int) -> Token:
     header = _header(life, front, octets)
     if not 0 < count <= TURN_PACKETS_MAX:
         raise BadPacket("malformed")
-    return Token(header, 0, count, flags, (), kind == Code.RESEND_DATA)
+    return Token(header, 0, count, flags, (), kind == RESEND_DATA)
 
 
 def _header(life: int, body: memoryview, octets: int) -> Header:
@@ -345,7 +343,7 @@ def _header(life: int, body: memoryview, octets: int) -> Header:
 def read(kind: int, life: int, body: memoryview) -> Packet:
     """The packet, or `BadPacket`."""
     code = _CODE[kind]
-    if code is _TOKEN_BC or code is _RESEND_DATA:
+    if code is TOKEN_BC or code is RESEND_DATA:
         header, _, of, flags, _, again = _begun(kind, life, bytes(body[:ALIKE_OCTETS]), len(body))
         (index,) = INDEX.read(body, ALIKE_OCTETS)
         if index >= of:

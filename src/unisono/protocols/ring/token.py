@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Final
 from unisono.core import EVERYONE, Effect, Send
 from unisono.errors import BadPacket
 from unisono.model import Member
-from unisono.protocols.ring.codes import Code, Timer
+from unisono.protocols.ring.codes import (
+    E_ACK,
+    E_SENDABLE,
+    FAST_ACK,
+    T_RT,
+    T_SEND,
+    TOKEN_BC,
+    Code,
+    Timer,
+)
 from unisono.protocols.ring.packets import (
     NO_VERSION,
     Control,
@@ -97,7 +106,7 @@ class TokenWork:
 
     def stop(self, out: list[Effect]) -> None:
         self.worked_us += self._core.now_us - self._began_us
-        for timer in (Timer.T_SEND, Timer.T_RT, Timer.REPAIR):
+        for timer in (T_SEND, T_RT, Timer.REPAIR):
             self._core.disarm(timer, out)
         self._core.repair.stop()
 
@@ -110,13 +119,13 @@ class TokenWork:
         core = self._core
         self._heard()
         if self.is_here():
-            core.disarm(Timer.T_RT, out)
+            core.disarm(T_RT, out)
             if len(core.ring.seats) == 1 and core.speech.has_any():
-                core.arm(Timer.T_SEND, 0, out)  # Alone: one turn a step, and the world in between.
+                core.arm(T_SEND, 0, out)  # Alone: one turn a step, and the world in between.
             else:
-                core.push(Code.E_SENDABLE)
+                core.push(E_SENDABLE)
         else:
-            core.disarm(Timer.T_SEND, out)
+            core.disarm(T_SEND, out)
             self._wanted = False
             self._expect(out)
             self.forward(out)
@@ -158,7 +167,7 @@ class TokenWork:
             if self.holder_key() == header.sender:
                 self.tries = 0
                 core.detector.hear(header.sender, core.now_us)
-        if isinstance(packet, Control) and packet.code is Code.FAST_ACK:
+        if isinstance(packet, Control) and packet.code is FAST_ACK:
             self.acked(out)
 
     # -- how long --------------------------------------------------------------------------------
@@ -250,7 +259,7 @@ class TokenWork:
             wait_us = 0
         elif self._awaits_acks():
             wait_us = max(wait_us, core.parameters.t_send_us)
-        core.arm(Timer.T_SEND, wait_us, out)
+        core.arm(T_SEND, wait_us, out)
 
     def acked(self, out: list[Effect]) -> None:
         """An acknowledgment came: with the last one everyone is told."""
@@ -258,17 +267,17 @@ class TokenWork:
         if self._ack_turn == core.ordering.S and self.is_here():
             core.ordering.settle()
             if not self._awaits_acks():
-                core.arm(Timer.T_SEND, 0, out)
+                core.arm(T_SEND, 0, out)
 
     # -- the turn --------------------------------------------------------------------------------
 
     def speak(self, out: list[Effect]) -> None:
         """[RNG-2, RNG-3] One ordered multicast, NULL if there is nothing, and S is one more."""
         core = self._core
-        core.disarm(Timer.T_SEND, out)
+        core.disarm(T_SEND, out)
         if self._is_far_behind():
-            core.arm(Timer.T_SEND, core.parameters.t_rt_us, out)
-            core.push(Code.E_ACK)
+            core.arm(T_SEND, core.parameters.t_rt_us, out)
+            core.push(E_ACK)
             return
         core.ordering.settle()
         s = core.ordering.S + 1
@@ -300,7 +309,7 @@ class TokenWork:
         flags |= Flag.PARTED * (core.ring.trunk > NO_VERSION)
         turn = Turn(s, core.key, flags, content, core.speech.piece_octets)
         header = Header(core.ring.version, core.key, core.key, local, s, core.ordering.safe)
-        packets = core.turn_packets(Code.TOKEN_BC, header, turn, range(turn.count))
+        packets = core.turn_packets(TOKEN_BC, header, turn, range(turn.count))
         out.append(Send(EVERYONE, packets))
         core.ordering.say(turn)
 
@@ -308,7 +317,7 @@ class TokenWork:
         """[T_RT] The next turn should come by then."""
         core = self._core
         self._heard()
-        core.arm(Timer.T_RT, core.parameters.t_rt_us + self.wait_us(), out)
+        core.arm(T_RT, core.parameters.t_rt_us + self.wait_us(), out)
 
     # -- for others ------------------------------------------------------------------------------
 
@@ -336,7 +345,7 @@ class TokenWork:
             core.door.drop(bad.reason)
             return
         self._wanted = True
-        core.push(Code.E_SENDABLE)
+        core.push(E_SENDABLE)
 
     def acknowledge(self, turn: Turn, mine: bool, out: list[Effect]) -> None:
         """[RNG-8] To the next holder; and to everyone where a message of ours was said for us, for
@@ -345,9 +354,9 @@ class TokenWork:
         if self.is_here():
             return  # Our own turn follows, and says so.
         if mine:
-            core.everyone(Code.FAST_ACK, b"", out)
+            core.everyone(FAST_ACK, b"", out)
         elif turn.s == core.ordering.S:
-            core.to(self.holder(), Code.FAST_ACK, b"", out)
+            core.to(self.holder(), FAST_ACK, b"", out)
 
     # -- is it alive -----------------------------------------------------------------------------
 
@@ -360,7 +369,7 @@ class TokenWork:
         have it."""
         core = self._core
         self.tries += 1
-        core.arm(Timer.T_RT, core.parameters.t_rt_us, out)
+        core.arm(T_RT, core.parameters.t_rt_us, out)
         asked = [self.holder()]
         core.detector.watch(self.holder_key(), core.now_us)
         if self.tries > 1:

@@ -61,6 +61,7 @@ from unisono.protocols.rmcast.roster import Peer, Roster
 from unisono.wire import ENVELOPE_OCTETS, Envelope, read_once
 
 _FROM_OUTSIDE = (Seek, Announce, Refuse)
+_GONE = (Status.FAILED, Status.CLOSED)
 
 
 class Rmcast:
@@ -168,7 +169,7 @@ class Rmcast:
             self.door.drop("own")
             return None
         peer = self.roster.peers.get(header.sender)
-        if peer is None or peer.status in (Status.FAILED, Status.CLOSED):
+        if peer is None or peer.status in _GONE:
             self._turn_away(packet, source, out)
             return None
         if isinstance(packet, Beat) and packet.expels:

@@ -360,7 +360,7 @@ FromMember = Beat | Data | StateAsk | State
 Packet = Seek | WelcomePart | Refuse | Announce | Beat | Data | StateAsk | State
 NO_HEADER: Final = Header(0, {})
 
-_READERS: Final[dict[Kind, Callable[[Reader], Packet]]] = {
+_READERS: Final[dict[int, Callable[[Reader], Packet]]] = {
     Kind.SEEK: Seek.read,
     Kind.WELCOME: WelcomePart.read,
     Kind.REFUSE: Refuse.read,
@@ -375,7 +375,7 @@ _READERS: Final[dict[Kind, Callable[[Reader], Packet]]] = {
 def read(kind: int, body: memoryview) -> Packet:
     """The packet, or `BadPacket`."""
     reader = Reader(body)
-    packet = _READERS[Kind(kind)](reader)
+    packet = _READERS[kind](reader)
     reader.done()
     return packet
 
