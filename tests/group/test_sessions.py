@@ -112,7 +112,7 @@ class Echoes:
 
 
 def test_rejoining_is_the_same_over_any_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unisono.group.returning.PAUSE_S", 0.001)
+    monkeypatch.setattr("unisono.group.rejoining.PAUSE_S", 0.001)
 
     async def story() -> None:
         echoes, restored = Echoes(), []

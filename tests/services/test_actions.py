@@ -256,7 +256,7 @@ def test_who_is_stopped_comes_back_and_its_callers_hear_the_outcome() -> None:
 
 
 def test_an_outcome_that_is_forgotten_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unisono.group.returning.PAUSE_S", 2.0)
+    monkeypatch.setattr("unisono.group.rejoining.PAUSE_S", 2.0)
 
     async def story(port: int) -> None:
         async with members(port, "abc", limits=Limits(outcomes_count_max=2)) as some:

@@ -11,8 +11,8 @@ from unisono.errors import Misuse, Stopped, TooLarge
 from unisono.group.incarnations import Incarnations
 from unisono.group.levels import Levels
 from unisono.group.recall import Archive
+from unisono.group.rejoining import RejoinPolicy
 from unisono.group.replay import Replay
-from unisono.group.returning import Returning
 from unisono.group.session import SessionFactory
 from unisono.model import Buffer, Member, Message, Service, ServiceLevel, View
 from unisono.net.speaker import Speaker
@@ -39,8 +39,8 @@ class Group:
         self._bytes_max = config.message_octets_max
         """Of a payload."""
         self._levels = Levels(sessions, config.service, config.fed)
-        returning = Returning(sessions.name, config.rejoin, sessions.founds)
-        self._send_buffer = Speaker(returning.unheard)
+        rejoin_policy = RejoinPolicy(sessions.name, config.rejoin, sessions.founds)
+        self._send_buffer = Speaker(rejoin_policy.unheard)
         self._stream = Stream(
             config.slow,
             config.queue_count_max,
@@ -64,7 +64,7 @@ class Group:
             sessions,
             config.join_s,
             config.leave_s,
-            returning,
+            rejoin_policy,
             self._send_buffer,
             self._stream,
             self._replay,

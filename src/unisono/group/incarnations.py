@@ -13,8 +13,8 @@ from typing import Final
 from unisono.core import Cause
 from unisono.errors import Misuse, Stopped, UnisonoError
 from unisono.group.receiving import ReceivePath
+from unisono.group.rejoining import RejoinPolicy
 from unisono.group.replay import Replay
-from unisono.group.returning import Returning
 from unisono.group.session import Session, SessionFactory
 from unisono.model import Member, View
 from unisono.net.speaker import Speaker
@@ -33,7 +33,7 @@ class Incarnations:
         sessions: SessionFactory,
         join_s: float,
         leave_s: float,
-        returning: Returning,
+        rejoin_policy: RejoinPolicy,
         send_buffer: Speaker,
         stream: Stream,
         replay: Replay | None,
@@ -51,7 +51,7 @@ class Incarnations:
         self._sessions = sessions
         self._join_s = join_s
         self._leave_s = leave_s
-        self._returning = returning
+        self._rejoin_policy = rejoin_policy
         self._send_buffer = send_buffer
         self._stream = stream
         self._replay = replay
@@ -64,7 +64,7 @@ class Incarnations:
         self._receive_path = ReceivePath(
             stream,
             replay,
-            returning,
+            rejoin_policy,
             self._opened,
             self._installed,
             send_buffer.stepped,
@@ -83,7 +83,7 @@ class Incarnations:
 
     def fail(self, reason: str) -> None:
         """For a reason of the application's, which would be the same in another incarnation."""
-        self._returning.give_up()
+        self._rejoin_policy.give_up()
         if self.session is not None:
             self.session.fail(reason)
 
@@ -140,9 +140,9 @@ class Incarnations:
     async def _rejoin(self, reason: str) -> None:
         name, why = self._sessions.name, reason
         for _ in range(REOPEN_COUNT_MAX):
-            level = logging.WARNING if self._returning.asked_for else logging.INFO
+            level = logging.WARNING if self._rejoin_policy.asked_for else logging.INFO
             log.log(level, "%s stopped: %s; joining again", name, reason)
-            await asyncio.sleep(self._returning.next_pause_s() * random.uniform(0.5, 1.5))
+            await asyncio.sleep(self._rejoin_policy.next_pause_s() * random.uniform(0.5, 1.5))
             try:
                 await self._open()
             except (UnisonoError, OSError) as error:
@@ -150,7 +150,7 @@ class Incarnations:
                 why = f"{reason}; and could not join again: {error}"
             else:
                 await asyncio.sleep(self._join_s)
-                if not self._returning.inside:
+                if not self._rejoin_policy.inside:
                     log.warning("%s is not back, and tries on: %s", name, self._why_no_view())
                 return
         self._finish(why, Stopped(why))
@@ -201,9 +201,9 @@ class Incarnations:
             reason += ": give another name="
         cause = (self.session and self.session.cause) or Cause.STOPPED
         ended = (reason or "", cause, self.view, self._send_buffer.silent)
-        if reason is not None and not leaving and self._returning.comes_back(*ended):
+        if reason is not None and not leaving and self._rejoin_policy.comes_back(*ended):
             self._send_buffer.end(None)
-            self._returning.ended(reason, cause, time.monotonic())
+            self._rejoin_policy.ended(reason, cause, time.monotonic())
             if self._rejoining is not None:
                 self._rejoining.cancel()
             self._rejoining = asyncio.get_running_loop().create_task(self._rejoin(reason))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from unisono.group.rejoining import RejoinPolicy
 from unisono.group.replay import Replay
-from unisono.group.returning import Returning
 from unisono.model import Member, Message, View
 from unisono.net.stream import AdoptMark, Entry, Stream
 
@@ -19,7 +19,7 @@ class ReceivePath:
         self,
         stream: Stream,
         replay: Replay | None,
-        returning: Returning,
+        rejoin_policy: RejoinPolicy,
         opened: Callable[[Member], None],
         installed: Callable[[View], None],
         stepped: Callable[[], None],
@@ -27,8 +27,8 @@ class ReceivePath:
     ) -> None:
         self._stream = stream
         self._replay = replay
-        self._returning = returning
-        self._unheard = returning.unheard
+        self._rejoin_policy = rejoin_policy
+        self._unheard = rejoin_policy.unheard
         self._me: Member | None = None
         self._adopted: AdoptMark | None = None
         """The group's state, before the first view: that view says where we are."""
@@ -39,7 +39,7 @@ class ReceivePath:
 
     def opened(self, me: Member) -> None:
         self._me, self._adopted = me, None
-        self._returning.begin(me)
+        self._rejoin_policy.begin(me)
         self._opened(me)
 
     def deliver(self, messages: Sequence[Message]) -> None:
@@ -57,15 +57,15 @@ class ReceivePath:
             self._stream.put(found)
 
     def adopt(self, state: bytes) -> None:
-        if self._returning.inside:
+        if self._rejoin_policy.inside:
             self.put(AdoptMark(state))
         else:
             self._adopted = AdoptMark(state)
 
     def install(self, view: View) -> None:
-        if not self._returning.inside:
+        if not self._rejoin_policy.inside:
             assert self._me is not None, "a view before the session was opened"
-            again = self._returning.arrived(self._me, view, time.monotonic())
+            again = self._rejoin_policy.arrived(self._me, view, time.monotonic())
             if again is not None:
                 self.put(again)
             if self._adopted is not None:

@@ -1,5 +1,4 @@
-"""Between two lives of a member: whether to come back, after how long, and what the application is
-told of it."""
+"""Between two incarnations: whether to join again, after how long, and what `Rejoined` reports."""
 
 from __future__ import annotations
 
@@ -13,11 +12,11 @@ from unisono.net.unheard import Unheard
 
 PAUSE_S: Final = 0.2
 PAUSE_MAX_S: Final = 10.0
-"""Before each return the pause doubles, up to this, until a life has lasted."""
+"""Before each return the pause doubles, up to this, until an incarnation has lasted."""
 LASTING_S: Final = 30.0
-"""A life as long as this was no setback."""
+"""An incarnation that lasts so long was no setback."""
 RETURNS_MAX: Final = 32
-"""So many setbacks in a row, and it is told to the application: as for two processes of one name,
+"""After so many setbacks in a row the application is told: as with two processes of one name,
 each of which drives the other out."""
 FINAL: Final = frozenset((Cause.MEMORY_LOST, Cause.ATOMICITY_VIOLATED))
 """After these it is for the application to decide: what was promised to be safe may be lost."""
@@ -27,7 +26,7 @@ log = logging.getLogger("unisono.group")
 
 
 class Former(NamedTuple):
-    """What is known of the last life that had a view."""
+    """The last incarnation that had a view."""
 
     reason: str
     cause: Cause
@@ -35,8 +34,9 @@ class Former(NamedTuple):
     lost: tuple[bytes, ...]
 
 
-class Returning:
-    """Owned by a group; told of each life's beginning, first view and end."""
+class RejoinPolicy:
+    """Decides over the incarnations of one group: called when one begins, has its first view, and
+    ends."""
 
     def __init__(self, name: str, rejoin: bool, founds: bool) -> None:
         self.unheard = Unheard()
@@ -52,7 +52,7 @@ class Returning:
         """This incarnation has had a view."""
 
     def give_up(self) -> None:
-        """Whatever ends this life, there is no other."""
+        """Whatever ends this incarnation, it is the last."""
         self._rejoin, self._apart_count = False, APART_COUNT_MAX
 
     def begin(self, me: Member) -> None:
@@ -60,7 +60,7 @@ class Returning:
         self.inside = False
 
     def arrived(self, me: Member, view: View, now_s: float) -> Rejoined | None:
-        """The first view of a life; what the application is to read before it."""
+        """The first view of an incarnation: what the application reads before it."""
         self.inside, self._began_s = True, now_s
         former, self._former = self._former, None
         if former is None:
@@ -71,7 +71,7 @@ class Returning:
         return Rejoined(former.reason, me, former.cause, missed, former.lost)
 
     def ended(self, reason: str, cause: Cause, now_s: float) -> None:
-        """A life ended, and another follows."""
+        """An incarnation ended, and another follows."""
         if self.inside:
             self._former = Former(reason, cause, self.unheard.place, self.unheard.lost())
             if now_s - self._began_s >= LASTING_S:
@@ -79,8 +79,8 @@ class Returning:
         self.inside = False
 
     def comes_back(self, reason: str, cause: Cause, view: View | None, silent: bool) -> bool:
-        """Whether to join again, after a life that ended so; the last view of any life, and whether
-        nothing was said in this one."""
+        """Whether to join again after an incarnation that ended so, given the last view of any
+        incarnation, and whether this one sent nothing (`silent`)."""
         alone = view is None or len(view.members) == 1
         broken = reason.startswith("internal error")
         if cause is Cause.REFUSED and alone:

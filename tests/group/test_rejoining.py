@@ -16,13 +16,13 @@ from tests.group.sessions import session_of
 from tests.net.ear import free_port
 from unisono.core import Cause
 from unisono.group import Group
-from unisono.group.returning import (
+from unisono.group.rejoining import (
     FINAL,
     LASTING_S,
     PAUSE_MAX_S,
     PAUSE_S,
     RETURNS_MAX,
-    Returning,
+    RejoinPolicy,
 )
 from unisono.model import Address, Member, Message, Service, View
 from unisono.net.unheard import Unheard
@@ -77,75 +77,75 @@ def test_messages_in_one_span_count_to_the_last_of_them() -> None:
 # -- whether, and when ----------------------------------------------------------------------------
 
 
-def ended(returning: Returning, cause: Cause = Cause.EXCLUDED, now_s: float = 1.0) -> bool:
-    back = returning.comes_back("why", cause, VIEW, silent=False)
-    returning.ended("why", cause, now_s)
+def ended(rejoin_policy: RejoinPolicy, cause: Cause = Cause.EXCLUDED, now_s: float = 1.0) -> bool:
+    back = rejoin_policy.comes_back("why", cause, VIEW, silent=False)
+    rejoin_policy.ended("why", cause, now_s)
     return back
 
 
 def test_the_way_back_tells_the_reason_what_was_missed_and_what_was_lost() -> None:
-    returning = Returning("a", rejoin=True, founds=True)
-    returning.begin(A)
-    assert returning.arrived(A, VIEW, 0.0) is None
-    returning.unheard.said([b"1", b"2"])
-    returning.unheard.heard([message(1, A, 5)])
-    assert ended(returning)
-    returning.begin(B)
-    again = returning.arrived(B, VIEW, 2.0)
+    rejoin_policy = RejoinPolicy("a", rejoin=True, founds=True)
+    rejoin_policy.begin(A)
+    assert rejoin_policy.arrived(A, VIEW, 0.0) is None
+    rejoin_policy.unheard.said([b"1", b"2"])
+    rejoin_policy.unheard.heard([message(1, A, 5)])
+    assert ended(rejoin_policy)
+    rejoin_policy.begin(B)
+    again = rejoin_policy.arrived(B, VIEW, 2.0)
     assert again == unisono.Rejoined("why", B, Cause.EXCLUDED, range(6, 10), (b"2",))
-    returning.begin(B)
-    assert returning.arrived(B, VIEW, 3.0) is None, "told once"
+    rejoin_policy.begin(B)
+    assert rejoin_policy.arrived(B, VIEW, 3.0) is None, "told once"
 
 
 @pytest.mark.parametrize(("place", "seq"), [(None, 9), (5, None), (12, 9)])
 def test_what_cannot_be_told_is_not_told(place: int | None, seq: int | None) -> None:
-    returning = Returning("a", rejoin=True, founds=True)
-    returning.begin(A)
-    returning.arrived(A, VIEW, 0.0)
-    returning.unheard.heard([message(1, A, place)])
-    ended(returning)
-    again = returning.arrived(A, View((A,), "w", seq=seq), 2.0)
+    rejoin_policy = RejoinPolicy("a", rejoin=True, founds=True)
+    rejoin_policy.begin(A)
+    rejoin_policy.arrived(A, VIEW, 0.0)
+    rejoin_policy.unheard.heard([message(1, A, place)])
+    ended(rejoin_policy)
+    again = rejoin_policy.arrived(A, View((A,), "w", seq=seq), 2.0)
     assert again is not None and again.missed is None
 
 
 @pytest.mark.parametrize("cause", sorted(FINAL, key=str))
 def test_where_the_application_must_decide_nobody_comes_back(cause: Cause) -> None:
-    assert not ended(Returning("a", rejoin=True, founds=True), cause)
+    assert not ended(RejoinPolicy("a", rejoin=True, founds=True), cause)
 
 
 def test_who_is_refused_by_those_it_was_never_with_does_not_insist() -> None:
-    returning = Returning("a", rejoin=True, founds=True)
-    assert not returning.comes_back("why", Cause.REFUSED, None, silent=True)
-    assert not returning.comes_back("why", Cause.REFUSED, ALONE, silent=True)
-    assert returning.comes_back("why", Cause.REFUSED, VIEW, silent=True)
+    rejoin_policy = RejoinPolicy("a", rejoin=True, founds=True)
+    assert not rejoin_policy.comes_back("why", Cause.REFUSED, None, silent=True)
+    assert not rejoin_policy.comes_back("why", Cause.REFUSED, ALONE, silent=True)
+    assert rejoin_policy.comes_back("why", Cause.REFUSED, VIEW, silent=True)
 
 
 def test_a_daemon_that_was_never_there_is_not_waited_for() -> None:
-    returning = Returning("a", rejoin=True, founds=False)
-    assert not returning.comes_back("no daemon", Cause.STOPPED, None, silent=True)
-    assert returning.comes_back("no daemon", Cause.STOPPED, VIEW, silent=True)
+    rejoin_policy = RejoinPolicy("a", rejoin=True, founds=False)
+    assert not rejoin_policy.comes_back("no daemon", Cause.STOPPED, None, silent=True)
+    assert rejoin_policy.comes_back("no daemon", Cause.STOPPED, VIEW, silent=True)
 
 
 def test_pauses_grow_and_returns_are_bounded_until_a_life_has_lasted() -> None:
-    returning = Returning("a", rejoin=True, founds=True)
+    rejoin_policy = RejoinPolicy("a", rejoin=True, founds=True)
     pauses = []
-    while ended(returning):
-        pauses.append(returning.next_pause_s())
-        returning.begin(A)
-        returning.arrived(A, VIEW, 0.0)
+    while ended(rejoin_policy):
+        pauses.append(rejoin_policy.next_pause_s())
+        rejoin_policy.begin(A)
+        rejoin_policy.arrived(A, VIEW, 0.0)
     assert pauses[:3] == [PAUSE_S, 2 * PAUSE_S, 4 * PAUSE_S]
     assert max(pauses) == PAUSE_MAX_S and len(pauses) == RETURNS_MAX
-    returning.begin(A)
-    returning.arrived(A, VIEW, 0.0)
-    returning.ended("why", Cause.EXCLUDED, LASTING_S)
-    assert ended(returning) and returning.next_pause_s() == PAUSE_S
+    rejoin_policy.begin(A)
+    rejoin_policy.arrived(A, VIEW, 0.0)
+    rejoin_policy.ended("why", Cause.EXCLUDED, LASTING_S)
+    assert ended(rejoin_policy) and rejoin_policy.next_pause_s() == PAUSE_S
 
 
 def test_who_gave_up_does_not_come_back() -> None:
-    returning = Returning("a", rejoin=True, founds=True)
-    returning.give_up()
-    assert not ended(returning)
-    assert not returning.comes_back("apart", Cause.STOPPED, ALONE, silent=True)
+    rejoin_policy = RejoinPolicy("a", rejoin=True, founds=True)
+    rejoin_policy.give_up()
+    assert not ended(rejoin_policy)
+    assert not rejoin_policy.comes_back("apart", Cause.STOPPED, ALONE, silent=True)
 
 
 # -- for real -------------------------------------------------------------------------------------
