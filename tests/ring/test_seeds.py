@@ -105,6 +105,12 @@ def test_a_part_is_not_blocked_by_one_that_never_came_in() -> None:
     assert run(chaos(3, 31_217, tries=3, turn_packets=1)).violations == ()
 
 
+def test_a_part_that_lost_its_memory_does_not_begin_anew_as_small_as_it_was() -> None:
+    """Two of four sites, by the operator's word; both forgot, and they began anew without it."""
+    plan = Plan(protocol="ring", nodes=4, seed=22_314, faults="chaos", messages=60)
+    assert run(plan).violations == ()
+
+
 def test_what_was_on_its_way_through_another_is_said_again_in_a_part() -> None:
     assert run(chaos(2, 638)).violations == ()
 

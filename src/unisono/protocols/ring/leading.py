@@ -84,13 +84,14 @@ class Leading(Following):
                 core.watch_ring()
                 rings = (*core.before, core.ring) if core.ring.seats else (core.founding(),)
                 rings = tuple(ring for ring in rings if ring.version not in self._unborn) or rings
+                # Of a part whose memory is lost, too few sites are left to begin anew.
+                rings += (core.founding(),) * (not core.memory and core.parameters.sites > 0)
                 self._quorums = Quorums(rings, core.ring.version)
         core.entrance.settled(out)
         self.rounds += 1
-        if self.rounds > BLOCKED_ROUNDS and not core.parameters.sites:
-            if core.ring.seats and not core.stream.has_view and self._is_blocked():
-                # A group of no known size that never began here: whoever is there begins it.
-                self._forget_ring()
+        if self.rounds > BLOCKED_ROUNDS and not core.parameters.sites and core.ring.seats:
+            if not core.stream.has_view and self._is_blocked():
+                self._forget_ring()  # Of no known size, never begun: whoever is there begins it.
         bits = Bits.MEMORY * core.memory | Bits.AT_TOKEN * self.at_token
         packet = core.person(Code.REF_INV_BC, self.promised.number, bits)
         core.everyone(Code.REF_INV_BC, packet.body(), out)
