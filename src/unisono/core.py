@@ -18,6 +18,10 @@ Timer: TypeAlias = Hashable
 """A member of a protocol's own timer enumeration, or a tuple that begins with one."""
 
 
+SLEPT_US: Final = 10_000
+"""Who is told of a timer so late has slept: what came meanwhile is to be heard first."""
+
+
 class Cause(Enum):
     """Why a member stopped, or was denied what it asked for, as a value."""
 

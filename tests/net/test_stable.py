@@ -19,6 +19,7 @@ from tests.net.test_driver import HERE, ME, Diary, Script, told
 from unisono.core import Checkpoint, Deliver, Effect, Event, Join, Persist, Restart, Send
 from unisono.errors import Misuse, StorageFailed
 from unisono.model import Message
+from unisono.net import stable
 from unisono.net.driver import Driver
 from unisono.net.stable import Disk, StableFile
 from unisono.net.udp import Endpoint
@@ -326,3 +327,19 @@ def test_the_core_is_told_the_pieces_one_after_the_other() -> None:
         driver.close()
 
     told(story)
+
+
+def test_the_search_for_sound_records_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large file that is damaged early took octets squared."""
+    searched = 0
+
+    def counted(octets: bytes, seed: int = 0) -> int:
+        nonlocal searched
+        searched += len(octets)
+        return crc32(octets, seed)
+
+    monkeypatch.setattr(stable, "crc32", counted)
+    monkeypatch.setattr(stable, "SEARCHED_OCTETS_MAX", 1 << 20)
+    assert stable._has_sound_entry(b"\x00\x00\x40\x00" * 100_000)
+    assert searched <= 2 << 20
+    assert not stable._has_sound_entry(bytes(1000))

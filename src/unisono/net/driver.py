@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Protocol
 
 from unisono.core import (
+    SLEPT_US,
     Adopt,
     Answer,
     Arm,
@@ -41,8 +42,6 @@ from unisono.net.lateness import Lateness
 from unisono.net.timers import Timers
 from unisono.net.udp import Endpoint
 
-LATE_US = 10_000
-"""A timer this late means that we slept: first hear what came meanwhile."""
 WARNED_MAX = 4
 EXPIRIES_MAX = 256
 """One wake-up lets at most this many timers expire, so that the sockets have their turn."""
@@ -191,7 +190,7 @@ class Driver:
         now_us = _now_us()
         late_us = now_us - self._alarm_us
         self._lateness.fired(now_us, late_us)
-        if late_us > LATE_US:
+        if late_us > SLEPT_US:  # First hear what came meanwhile.
             self.endpoint.drain()
         for _ in range(EXPIRIES_MAX):
             if self.finished:

@@ -225,6 +225,8 @@ class StableFile:
         self._handle = self._lock = -1
 
 
+SEARCHED_OCTETS_MAX: Final = 64 << 20
+"""So much is searched for sound records after one that is not: a second or so."""
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 
@@ -270,21 +272,27 @@ def _sound_end(file: BinaryIO, former: bool, path: str) -> int:
     file.seek(end)
     if _has_sound_entry(file.read()):
         raise Misuse(
-            f"stable file {path!r} is damaged at octet {end}, before records that are sound:"
+            f"stable file {path!r} is damaged at octet {end}, before records that may be sound:"
             " restore it from a copy; or join without stable=, as one that remembers nothing"
         )
     return end if former or size >= len(MAGIC) else 0
 
 
-def _has_sound_entry(rest: bytes) -> bool:
-    """Whether there is a whole entry of any version in what follows one that is not."""
+def _has_sound_entry(octets: bytes) -> bool:
+    """Whether there is a whole entry of any version in what follows one that is not. What takes too
+    long to search is taken for damaged: better refused than cut off."""
+    rest, left = memoryview(octets), SEARCHED_OCTETS_MAX
     for at in range(1, len(rest) - _FORMER_HEAD.size):
         length, check = _FORMER_HEAD.unpack_from(rest, at)
         start = at + _FORMER_HEAD.size
+        left -= 1
         if not 0 < length <= len(rest) - start:
             continue
-        if crc32(rest[start : start + length]) == check:
+        left -= length
+        if left < 0 or crc32(rest[start : start + length]) == check:
             return True
-        if crc32(rest[start + 1 : start + 1 + length], _SEED + rest[start]) == check:
-            return True
-    return False
+        kind = rest[start]
+        if kind in (_RECORD, _INCARNATION):
+            if crc32(rest[start + 1 : start + 1 + length], _SEED + kind) == check:
+                return True
+    return left < 0

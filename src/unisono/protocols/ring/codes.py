@@ -120,5 +120,3 @@ RESEND_DATA: Final = Code.RESEND_DATA
 
 WAITS: Final = frozenset((Timer.T_RT, Timer.T_REFORM, Timer.T_REF_RT, Timer.T_TS))
 """Those that wait for what others say."""
-LATE_US: Final = 10_000
-"""A timer so late means that we slept."""

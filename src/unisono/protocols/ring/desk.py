@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from unisono.core import EVERYONE, Arm, Checkpoint, Disarm, Effect, Probe, Send, Setting
+from unisono.core import EVERYONE, SLEPT_US, Arm, Checkpoint, Disarm, Effect, Probe, Send, Setting
 from unisono.errors import BadPacket
 from unisono.model import Address, Burst, Bursts, Member, Packets
 from unisono.parts.admission import Admission, Terms
 from unisono.parts.detector import Detector
 from unisono.parts.door import Door
-from unisono.protocols.ring.codes import KINDS, LATE_US, WAITS, Code, Timer
+from unisono.protocols.ring.codes import KINDS, WAITS, Code, Timer
 from unisono.protocols.ring.ordering import Ordering
 from unisono.protocols.ring.packets import (
     ALIKE_OCTETS,
@@ -142,7 +142,7 @@ class Desk:
         if first_us > self.now_us:
             return []
         due = [timer for timer, at_us in self.deadlines.items() if at_us <= self.now_us]
-        if first_us >= self.now_us - LATE_US:
+        if first_us >= self.now_us - SLEPT_US:
             return due
         # Deviates [RNG Event order]: who slept hears what came meanwhile before it gives up.
         return [timer for timer in due if timer not in WAITS]
