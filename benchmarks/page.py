@@ -1,4 +1,4 @@
-"""The results as one HTML file that needs nothing else, in light and dark, wide and narrow."""
+"""The results as one self-contained HTML file, for light and dark, wide and narrow screens."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Value = Callable[[Row], float | None]
 
 
 class Measure(NamedTuple):
-    """What a plot shows of a row."""
+    """What a plot shows."""
 
     title: str
     unit: str
@@ -52,7 +52,7 @@ MEASURES: Final = (
 
 
 def page(told: Mapping[str, Any]) -> str:
-    """The whole page; the same results make the same bytes."""
+    """The whole page; deterministic."""
     rows = told["results"]
     parts = (
         _header(told),
@@ -60,7 +60,7 @@ def page(told: Mapping[str, Any]) -> str:
         _curves("groups", "By group", "members", rows, _members, _by_size),
         _loads(rows),
         _ratios(rows),
-        _standing(told["recovery"]),
+        _recovery(told["recovery"]),
         _missing(told),
     )
     style = files("unisono.spark.report").joinpath("report.css").read_text(encoding="utf-8")
@@ -83,7 +83,7 @@ def _labels(rows: Iterable[Row]) -> list[str]:
 
 def _title(rows: Sequence[Row]) -> str:
     others = [name for name in dict.fromkeys(row["system"] for row in rows) if OURS not in name]
-    return f"Unisono beside {', '.join(others)}" if others else "Unisono, measured"
+    return f"Unisono and {', '.join(others)}" if others else "Unisono, measured"
 
 
 def _header(told: Mapping[str, Any]) -> str:
@@ -103,9 +103,9 @@ def _header(told: Mapping[str, Any]) -> str:
         for name, value in facts.items()
     )
     note = (
-        "Every system in turns, round after round, each member a process of its own. Figures are"
+        "All systems in turns, round after round, each member a process of its own. Figures are"
         " medians over the rounds. A message counts when every member has it. On a machine with"
-        " other work only what stands side by side may be compared."
+        " other work, compare only figures of the same run."
     )
     return (
         '<header class="kept"><p class="brand">Unisono bench</p>'
@@ -117,7 +117,7 @@ def _header(told: Mapping[str, Any]) -> str:
 # -- curves ----------------------------------------------------------------------------------------
 
 
-def _speaking(row: Row) -> str:
+def _senders(row: Row) -> str:
     if row["senders"] == row["members"]:
         return "all send"
     return count_of(row["senders"], "sender")
@@ -132,11 +132,11 @@ def _members(row: Row) -> float:
 
 
 def _by_members(row: Row) -> str:
-    return f"{count_of(row['members'], 'member')}, {_speaking(row)}"
+    return f"{count_of(row['members'], 'member')}, {_senders(row)}"
 
 
 def _by_size(row: Row) -> str:
-    return f"{octets_of(row['size'])}, {_speaking(row)}"
+    return f"{octets_of(row['size'])}, {_senders(row)}"
 
 
 def _curves(
@@ -147,7 +147,7 @@ def _curves(
     at: Callable[[Row], float],
     kind: Callable[[Row], str],
 ) -> str:
-    """A row of plots for each kind of load that has more than one place on the axis."""
+    """Plots for each kind of workload that has more than one value on the axis."""
     parts = []
     for name in dict.fromkeys(map(kind, rows)):
         chosen = [row for row in rows if kind(row) == name]
@@ -181,12 +181,12 @@ def _plot(
 
 
 def _axis(places: Sequence[float], title: str) -> Axis:
-    """Each place that was measured has its tick; doublings are equally far apart."""
+    """Logarithmic, with a tick for each value measured."""
     low, high = math.log2(places[0]), math.log2(places[-1])
     wide = high - low or 1.0
 
     def place(value: float) -> float:
-        # Some room at both ends, so that the first and last points stand clear of the frame.
+        # Some room at both ends, so that no point touches the frame.
         return 0.03 + 0.94 * (math.log2(value) - low) / wide
 
     octets = title.startswith("octets")
@@ -207,8 +207,8 @@ def _loads(rows: Sequence[Row]) -> str:
         same = list(group)
         parts.append(f"<h3>{clean(_words(same[0]))}</h3>{_load(str(load), same)}")
     note = (
-        "Throughput with the lowest and the highest round; delays are the median and what 99 of 100"
-        " do not exceed; CPU is that of all processes together, memory that of the largest."
+        "Throughput with the lowest and the highest round; delays are the median and the 99th"
+        " percentile; CPU is that of all processes together, memory that of the largest."
     )
     return section("loads", "By load", note, *parts)
 
@@ -253,7 +253,7 @@ def _delays(delays: Mapping[str, float] | None) -> str:
 
 
 def _ratios(rows: Sequence[Row]) -> str:
-    """Ours as a multiple of each peer."""
+    """Our throughput as a multiple of each peer's."""
     peers = [name for name in _labels(rows) if not name.startswith(OURS)]
     ours = [row for row in rows if row["system"].startswith(OURS)]
     if not peers or not ours:
@@ -265,14 +265,14 @@ def _ratios(rows: Sequence[Row]) -> str:
         shown = _cells("–" if ratio is None else figure(ratio) for ratio in ratios)
         first = f'<th scope="row">{clean(_label(row))}</th><td class="n">{clean(_words(row))}</td>'
         lines.append(f"<tr>{first}{shown}</tr>")
-    note = "Throughput of ours divided by that of each peer: the median of the rounds' ratios."
+    note = "Our throughput divided by that of each peer: the median of the rounds' ratios."
     return section("ratios", "Times a peer", note, table("ratios", head, lines, "load"))
 
 
 # -- the rest --------------------------------------------------------------------------------------
 
 
-def _standing(found: Sequence[Row]) -> str:
+def _recovery(found: Sequence[Row]) -> str:
     if not found:
         return ""
     head = [column("system"), column("members", "n"), column("a member killed", "n")]
@@ -289,7 +289,7 @@ def _standing(found: Sequence[Row]) -> str:
         rows.append(f'<tr><th scope="row">{clean(_label(each))}</th>{_cells(cells)}</tr>')
     note = (
         "From the kill to the first message in the view without it, at the last survivor; from the"
-        " call of join to a view with all and their state. Median, lowest and highest round."
+        " call of join to a view of all with their state. Median, lowest and highest round."
     )
     return section("recovery", "Recovery", note, table("recovery", head, rows))
 

@@ -1,4 +1,4 @@
-"""The figures as SVG: measured, simulated and printed, in the colours of our other drawings."""
+"""The figures as SVG: measured and simulated curves, and the points that the paper prints."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from unisono.spark.plots import Axis, linear, logarithmic
 
 WIDTH, HEIGHT = 680.0, 484.0
 LEFT, RIGHT, TOP, BOTTOM = 70.0, 28.0, 88.0, 132.0
-BESIDE_PX: Final = 5.0
-"""Curves stand a little beside each other, so that their spreads can be told apart."""
+OFFSET_PX: Final = 5.0
+"""Between curves, so that their spreads do not overlap."""
 INKS: Final = (DATA, REPAIR, JOIN)
-"""By the place of a size among the figure's."""
+"""By the index of a size among the figure's."""
 Place = tuple[float, float]
 
 
 def drawn(figure: Figure, curves: Curves, subtitle: str) -> str:
-    """One figure; deterministic, so that only new measurements change the file."""
+    """One figure; deterministic: only new measurements change the file."""
     return _Plot(figure, curves).svg(subtitle)
 
 
@@ -50,7 +50,7 @@ class _Plot:
         top = max((*values, 1.0))
         if self.figure.kind == RATE:
             return logarithmic(min((*values, top)), top, self.figure.unit)
-        # A few stragglers would press everything else to the floor: their spread ends at the top.
+        # A few outliers would flatten everything else: their spread is cut at the top.
         return linear(top * 1.2, self.figure.unit)
 
     def _at(self, members: float, value: float) -> Place:
@@ -78,7 +78,7 @@ class _Plot:
         size_px = {"width": WIDTH, "height": HEIGHT}
         return tag("svg", inner, xmlns=xmlns, viewBox=view, **size_px, role="img") + "\n"
 
-    # -- the paper it is drawn on ----------------------------------------------------------------
+    # -- grid ------------------------------------------------------------------------------------
 
     def _grid(self) -> Iterator[str]:
         floor = HEIGHT - BOTTOM
@@ -100,14 +100,14 @@ class _Plot:
         sizes = self.figure.sizes
         for origin in (SIMULATED, MEASURED):
             for at, octets in enumerate(sizes):
-                beside = (at - (len(sizes) - 1) / 2) * BESIDE_PX if origin == MEASURED else 0.0
-                shown = "".join(self._curve(self.of[origin, octets], origin, beside))
+                offset = (at - (len(sizes) - 1) / 2) * OFFSET_PX if origin == MEASURED else 0.0
+                shown = "".join(self._curve(self.of[origin, octets], origin, offset))
                 if shown:
                     yield tag("g", shown, class_=f"{origin} c{at}")
 
-    def _curve(self, curve: Sequence[Summary], origin: str, beside: float) -> Iterator[str]:
+    def _curve(self, curve: Sequence[Summary], origin: str, offset: float) -> Iterator[str]:
         places = [self._at(each.members, each.median) for each in curve]
-        places = [(x + beside, y) for x, y in places]
+        places = [(x + offset, y) for x, y in places]
         if len(places) > 1:
             yield path(*places, kind="line")
         for each, (x, y) in zip(curve, places, strict=True):

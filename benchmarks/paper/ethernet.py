@@ -1,8 +1,8 @@
-"""The paper's cluster in virtual time: one wire for all, and processors that take their time.
+"""The paper's cluster in virtual time: one Ethernet, and processors that take their time.
 
-The simulator's links know delay and bandwidth. What the paper measured is mostly the cost of
-handling a packet [RNG Table I], so here each host is a processor that does one thing after another,
-and all share a wire of 10 Mbit/s that carries one packet at a time. Nothing is lost.
+The simulator's links have delay and bandwidth. What the paper measured is mostly the cost of
+handling a packet [RNG Table I], so here each workstation is a processor that does one thing after
+another, and all share 10 Mbit/s that carry one packet at a time. Nothing is lost.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from unisono.core import (
 from unisono.model import Address, Member, Message, Service
 from unisono.sim.plan import node_name
 
-SAY_US: Final = 130
+CALL_US: Final = 130
 """[RNG Table I] The user's call, a message."""
 SEND_US: Final = 69 + 78
 """Packeting, IP and UDP, a packet."""
-HEAR_US: Final = 72
+RECEIVE_US: Final = 72
 """Buffering, a packet."""
 DELIVER_US: Final = 180
 """The interface, a message."""
 ETHERNET_US: Final = 269
-"""Under way, however short the packet is."""
+"""Latency, however short the packet is."""
 OCTET_NS: Final = 800
 """10 Mbit/s."""
 FRAME_OCTETS: Final = 18 + 20 + 8
@@ -52,32 +52,34 @@ WINDOW_OCTETS: Final = 1 << 16
 SETTLE_US: Final = 500_000
 TOGETHER_US: Final = 60_000_000
 EVENTS_MAX: Final = 5_000_000
-"""More is a run that never ends."""
+"""A run with more never ends."""
 
-Told = Callable[[int, "Host", Message], None]
+OnDelivery = Callable[[int, "Workstation", Message], None]
 
 
 class Stuck(Exception):
-    """The group did not come together, or fell apart."""
+    """The group did not form, or lost a member."""
 
 
 @dataclass(frozen=True, slots=True)
-class Talk:
+class Traffic:
     """What the senders do."""
 
     octets: int
     service: Service
     at_once: bool
-    """Say on as long as there is room; otherwise the next when the last came back."""
+    """Send as long as there is room; otherwise the next when the last was delivered."""
     pause_us: int = 0
-    """Between two messages of a sender, and up to twice as long; 0 is up to the longest that one of
-    the last took, so that a busy ring is met at any place of its round."""
+    """Between two messages of a sender: so long, up to twice. 0: up to the longest recent delay, so
+    that a busy ring is met at any point of its round."""
 
 
-class Host:
-    """A member and the processor it has for itself."""
+class Workstation:
+    """A member and its processor."""
 
-    def __init__(self, wire: Wire, index: int, offer: Offer, options: Mapping[str, int]) -> None:
+    def __init__(
+        self, wire: Ethernet, index: int, offer: Offer, options: Mapping[str, int]
+    ) -> None:
         self.wire = wire
         self.me = Member(node_name(index), Address(f"10.0.0.{index + 1}", 7000), 1)
         roles = offer.appoint(index, wire.count, options)
@@ -85,9 +87,9 @@ class Host:
             Setting(self.me, "paper", index + 1, window_octets_max=WINDOW_OCTETS, options=roles)
         )
         self.members = 0
-        self.talk: Talk | None = None
-        self.said_us: dict[int, int] = {}
-        """By number: when the user called."""
+        self.traffic: Traffic | None = None
+        self.called_us: dict[int, int] = {}
+        """By message number: when the user called."""
         self._waits_us: deque[int] = deque(maxlen=8)
         self._number = 0
         self._dice = Random(index)
@@ -99,7 +101,7 @@ class Host:
     # -- the processor ---------------------------------------------------------------------------
 
     def do(self, work: Callable[[Any], int], what: Any) -> None:
-        """Do it as soon as all that came before is done. `work` answers when it is done."""
+        """Do it once all before it is done; `work` returns the time when it is done."""
         self._waiting.append((work, what))
         if not self._busy:
             self._busy = True
@@ -114,7 +116,7 @@ class Host:
             self._busy = False
 
     def _step(self, at_us: int, event: Event) -> int:
-        """The core's step, and its effects one after another."""
+        """A step of the core, and its effects one after another; when they are done."""
         for effect in self.core.step(at_us, event):
             if isinstance(effect, Send):
                 for packet in effect.packets:
@@ -127,7 +129,7 @@ class Host:
             elif isinstance(effect, Arm):
                 deadline_us = at_us + max(effect.after_us, 0)
                 self._deadlines[effect.timer] = deadline_us
-                self.wire.post(deadline_us, self._ring, (effect.timer, deadline_us))
+                self.wire.post(deadline_us, self._due, (effect.timer, deadline_us))
             elif isinstance(effect, Disarm):
                 self._deadlines.pop(effect.timer, None)
             elif isinstance(effect, Install):
@@ -136,16 +138,16 @@ class Host:
                 raise Stuck(f"{self.me.name}: {effect.reason}")
         return at_us
 
-    # -- what happens ----------------------------------------------------------------------------
+    # -- events ---------------------------------------------------------------------------------
 
     def join(self, _: None) -> int:
         return self._step(self.wire.now_us, Join())
 
-    def hear(self, burst: tuple[Address, bytes]) -> int:
+    def receive(self, burst: tuple[Address, bytes]) -> int:
         source, packet = burst
-        return self._step(self.wire.now_us + HEAR_US, Received(source, [packet]))
+        return self._step(self.wire.now_us + RECEIVE_US, Received(source, [packet]))
 
-    def _ring(self, entry: tuple[Any, int]) -> None:
+    def _due(self, entry: tuple[Any, int]) -> None:
         if self._deadlines.get(entry[0]) == entry[1]:
             self.do(self._expire, entry)
 
@@ -156,56 +158,56 @@ class Host:
         return self._step(self.wire.now_us, Expired(entry[0]))
 
     def _delivered(self, message: Message) -> None:
-        self.wire.told(self.wire.now_us, self, message)
-        talk = self.talk
-        if talk and message.sender == self.me and not talk.at_once:
-            self._waits_us.append(self.wire.now_us - self.said_us[message.number])
-            most_us = 2 * talk.pause_us or max(self._waits_us)
-            pause_us = self._dice.randint(talk.pause_us, most_us)
+        self.wire.on_delivery(self.wire.now_us, self, message)
+        traffic = self.traffic
+        if traffic and message.sender == self.me and not traffic.at_once:
+            self._waits_us.append(self.wire.now_us - self.called_us[message.number])
+            most_us = 2 * traffic.pause_us or max(self._waits_us)
+            pause_us = self._dice.randint(traffic.pause_us, most_us)
             self.wire.post(self.wire.now_us + pause_us, self.begin, None)
 
     def begin(self, _: None) -> None:
-        """The user calls; the call waits for the processor too."""
-        if self.talk:
-            self.do(self._say, self.wire.now_us)
+        """The user calls; the call waits for the processor."""
+        if self.traffic:
+            self.do(self._multicast, self.wire.now_us)
 
-    def _say(self, called_us: int) -> int:
-        talk, now_us = self.talk, self.wire.now_us
-        if talk is None:
+    def _multicast(self, called_us: int) -> int:
+        traffic, now_us = self.traffic, self.wire.now_us
+        if traffic is None:
             return now_us
-        if self.core.room() < talk.octets + 64:
-            self.wire.post(now_us + SAY_US, self.begin, None)
+        if self.core.room() < traffic.octets + 64:
+            self.wire.post(now_us + CALL_US, self.begin, None)
             return now_us
         self._number += 1
-        self.said_us[self._number] = called_us
-        done_us = self._step(now_us + SAY_US, Multicast([bytes(talk.octets)], talk.service))
-        if talk.at_once:
+        self.called_us[self._number] = called_us
+        done_us = self._step(now_us + CALL_US, Multicast([bytes(traffic.octets)], traffic.service))
+        if traffic.at_once:
             self.wire.post(done_us, self.begin, None)
         return done_us
 
 
-class Wire:
-    """Time, the Ethernet and the hosts on it."""
+class Ethernet:
+    """Virtual time, one cable, and the workstations on it."""
 
     def __init__(self, offer: Offer, count: int, options: Mapping[str, int]) -> None:
         self.now_us = 0
         self.count = count
-        self.told: Told = lambda now_us, host, message: None
+        self.on_delivery: OnDelivery = lambda now_us, host, message: None
         self._queue: list[tuple[int, int, Callable[[Any], None], Any]] = []
         self._posted = 0
         self._free_ns = 0
-        self.hosts = [Host(self, index, offer, options) for index in range(count)]
-        self._places = {host.me.address: host for host in self.hosts}
+        self.hosts = [Workstation(self, index, offer, options) for index in range(count)]
+        self._by_address = {host.me.address: host for host in self.hosts}
 
     def post(self, at_us: int, act: Callable[[Any], None], what: Any) -> None:
         self._posted += 1
         heappush(self._queue, (at_us, self._posted, act, what))
 
-    def carry(self, at_us: int, source: Host, to: Any, packet: bytes) -> None:
-        """Once over the wire, to however many it is for."""
+    def carry(self, at_us: int, source: Workstation, to: Any, packet: bytes) -> None:
+        """Once over the cable, for however many receivers."""
         self.post(at_us, self._transmit, (source, to, packet))
 
-    def _transmit(self, what: tuple[Host, Any, bytes]) -> None:
+    def _transmit(self, what: tuple[Workstation, Any, bytes]) -> None:
         source, to, packet = what
         begin_ns = max(self.now_us * 1000, self._free_ns)
         self._free_ns = begin_ns + (len(packet) + FRAME_OCTETS) * OCTET_NS
@@ -213,13 +215,13 @@ class Wire:
         if isinstance(to, Everyone):
             targets = [host for host in self.hosts if host is not source]
         else:
-            targets = [self._places[each] for each in to if each in self._places]
+            targets = [self._by_address[each] for each in to if each in self._by_address]
         for host in targets:
             self.post(arrives_us, self._arrive, (host, (source.me.address, packet)))
 
-    def _arrive(self, what: tuple[Host, tuple[Address, bytes]]) -> None:
+    def _arrive(self, what: tuple[Workstation, tuple[Address, bytes]]) -> None:
         host, burst = what
-        host.do(host.hear, burst)
+        host.do(host.receive, burst)
 
     def run_until(self, until_us: int, done: Callable[[], bool] = lambda: False) -> None:
         for _ in range(EVENTS_MAX):
@@ -231,12 +233,12 @@ class Wire:
         raise Stuck(f"over {EVENTS_MAX:,} events")
 
     def gather(self, within_us: int = TOGETHER_US) -> None:
-        """All join, and see each other."""
+        """All join, and are in one view."""
         for host in self.hosts:
             host.do(host.join, None)
         self.run_until(within_us, lambda: all(host.members == self.count for host in self.hosts))
         if any(host.members != self.count for host in self.hosts):
-            raise Stuck(f"{self.count} members are not together after {within_us / 1e6:g} s")
+            raise Stuck(f"{self.count} members are not in one view after {within_us / 1e6:g} s")
 
 
 def simulated(
@@ -245,55 +247,59 @@ def simulated(
     """The samples of one point, in the figure's unit."""
     figure, count = point.figure, point.members
     if figure.kind == RATE:
-        talk = Talk(point.octets, figure.service, at_once=True)
-        return rates(_talking(offer, options, count, talk), effort.simulated_s, effort.slices)
+        traffic = Traffic(point.octets, figure.service, at_once=True)
+        return rates(
+            _busy_ethernet(offer, options, count, traffic), effort.simulated_s, effort.slices
+        )
     sporadic = figure.kind == SPORADIC
     pause_us = round(effort.pause_s * 1e6) if sporadic else 0
-    talk = Talk(point.octets, figure.service, False, pause_us)
+    traffic = Traffic(point.octets, figure.service, False, pause_us)
     seconds = effort.sporadic_s if sporadic else effort.simulated_s
-    return delays_ms(_talking(offer, options, count, talk), seconds)
+    return delays_ms(_busy_ethernet(offer, options, count, traffic), seconds)
 
 
-def rates(wire: Wire, seconds: float, slices: int) -> list[float]:
-    """Messages a second that a user gets, on the average of all, slice by slice."""
+def rates(wire: Ethernet, seconds: float, slices: int) -> list[float]:
+    """Messages a second that a user receives, the average of all, slice by slice."""
     long_us = round(seconds * 1e6 / slices)
-    wire.run_until(wire.now_us + long_us)  # until it flows
-    heard = 0
+    wire.run_until(wire.now_us + long_us)  # Warm up.
+    count = 0
 
-    def told(now_us: int, host: Host, message: Message) -> None:
-        nonlocal heard
-        heard += 1
+    def delivered(now_us: int, host: Workstation, message: Message) -> None:
+        nonlocal count
+        count += 1
 
-    wire.told = told
+    wire.on_delivery = delivered
     found = []
     for _ in range(slices):
-        heard = 0
+        count = 0
         wire.run_until(wire.now_us + long_us)
-        found.append(heard / wire.count / (long_us / 1e6))
+        found.append(count / wire.count / (long_us / 1e6))
     return found
 
 
-def delays_ms(wire: Wire, seconds: float) -> list[float]:
+def delays_ms(wire: Ethernet, seconds: float) -> list[float]:
     """From the user's call to each other member's user."""
-    said = {host.me: host.said_us for host in wire.hosts}
+    called = {host.me: host.called_us for host in wire.hosts}
     found: list[float] = []
 
-    def told(now_us: int, host: Host, message: Message) -> None:
+    def delivered(now_us: int, host: Workstation, message: Message) -> None:
         if message.sender != host.me:
-            found.append((now_us - said[message.sender][message.number]) / 1000)
+            found.append((now_us - called[message.sender][message.number]) / 1000)
 
     wire.run_until(wire.now_us + round(seconds * 1e6 / 5))
-    wire.told = told
+    wire.on_delivery = delivered
     wire.run_until(wire.now_us + round(seconds * 1e6))
     return found
 
 
-def _talking(offer: Offer, options: Mapping[str, int], count: int, talk: Talk) -> Wire:
-    """A group that is together, and whose senders begin."""
-    wire = Wire(offer, count, options)
+def _busy_ethernet(
+    offer: Offer, options: Mapping[str, int], count: int, traffic: Traffic
+) -> Ethernet:
+    """A group in one view whose senders begin."""
+    wire = Ethernet(offer, count, options)
     wire.gather()
     wire.run_until(wire.now_us + SETTLE_US)
     for host in wire.hosts[:SENDERS_COUNT]:
-        host.talk = talk
-        wire.post(wire.now_us + talk.pause_us, host.begin, None)
+        host.traffic = traffic
+        wire.post(wire.now_us + traffic.pause_us, host.begin, None)
     return wire

@@ -1,4 +1,4 @@
-"""What is kept of a run: the drawings, all figures as JSON, and the tables of the documents."""
+"""Writes a run: the drawings, the figures as JSON, and the tables of docs/BENCHMARKS.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from unisono.errors import Misuse
 
 PAGE: Final = "BENCHMARKS.md"
 OF_THE_PAGE: Final = "ring"
-"""The protocol that the page is about."""
+"""The protocol of the paper, and of the page."""
 BEGIN: Final = "<!-- unisono bench paper: begin; what follows is written by the command -->"
 END: Final = "<!-- unisono bench paper: end -->"
 
@@ -22,7 +22,7 @@ END: Final = "<!-- unisono bench paper: end -->"
 def keep(
     out: Path, figures: Sequence[Figure], curves: Curves, found: Mapping[str, Any], about: str
 ) -> list[Path]:
-    """Write it all; the page of the documents too, where it stands in or beside the directory."""
+    """Write all of it; also the tables of a `BENCHMARKS.md` in the directory or above it."""
     name = found["protocol"]
     written = []
     try:
@@ -54,7 +54,7 @@ def _fill(
     found: Mapping[str, Any],
     about: str,
 ) -> bool:
-    """Put the tables between the page's marks, if it has them."""
+    """Put the tables between the marks of the page; whether it has them."""
     text = page.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
@@ -77,7 +77,7 @@ def _fill(
 
 
 def rows(figure: Figure, curves: Curves, spread: bool = True) -> tuple[list[str], list[list[str]]]:
-    """The table of a figure: its head, and a row a group size."""
+    """The table of a figure: its head, and a row for each group size."""
     columns = [
         (origin, octets)
         for origin in (MEASURED, SIMULATED)
@@ -117,7 +117,7 @@ def value(figure: Figure, number: float) -> str:
 
 
 def calculated(figure: Figure) -> str:
-    """What the paper works out without a group size."""
+    """What the paper calculates without a group size."""
     each = [
         f"{value(figure, p.value)} for {size(p.octets)}" for p in figure.printed if not p.members
     ]

@@ -1,4 +1,4 @@
-"""What is measured: the five figures, the points that the paper prints, and how much effort."""
+"""What is measured: the five figures, the points that the paper prints, and the effort."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SENDERS_COUNT: Final = 2
 
 
 class Printed(NamedTuple):
-    """A point that the paper's text gives; the curves themselves are only drawn there."""
+    """A point in the text of the paper; its curves are only drawn."""
 
     octets: int
     members: int
@@ -81,22 +81,22 @@ FIGURES: Final = (
 
 
 class Effort(NamedTuple):
-    """How long, how often, how many."""
+    """Durations, repetitions and group sizes."""
 
     members: tuple[int, ...]
     rounds: int
     rate_s: float
     slices: int
-    """Of the time in which a rate is measured."""
+    """Parts of the time in which a rate is measured."""
     delay_s: float
     sporadic_s: float
     pause_s: float
-    """Between sporadic messages of one sender: so long, or up to twice."""
+    """Between sporadic messages of one sender: so long, up to twice."""
     warm_s: float
     simulated_s: float
     """Virtual seconds of each simulated point."""
     within_s: float
-    """What is not measured by then is missing."""
+    """Points not measured by then are reported as missing."""
 
 
 FULL: Final = Effort(
@@ -137,14 +137,14 @@ class Point(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """Of the samples of a point, in the figure's unit."""
+    """The samples of a point, in the figure's unit."""
 
     members: int
     median: float
     low: float
-    """A tenth of them is below."""
+    """The first decile."""
     high: float
-    """A tenth of them is above."""
+    """The last decile."""
     samples: int
 
 
@@ -155,7 +155,9 @@ Curves = dict[tuple[int, str, int], list[Summary]]
 def figures_for(offer: Offer) -> tuple[Figure, ...]:
     """Those that the protocol's services allow."""
     if Service.AGREED not in offer.services:
-        raise Misuse(f"{offer.name} has no total order: ask for one that has, as --protocol ring")
+        raise Misuse(
+            f"{offer.name} has no total order: choose a protocol that has, as --protocol ring"
+        )
     return tuple(figure for figure in FIGURES if figure.service in offer.services)
 
 

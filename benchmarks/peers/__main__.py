@@ -1,4 +1,4 @@
-"""`python -m benchmarks.peers`: which of them can be measured here."""
+"""`python -m benchmarks.peers`: which peers can be measured here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Corosync's closed process groups: a daemon a seat, and our client of `libcpg` beside each."""
+"""Corosync's closed process groups: a daemon on each host, and our client of `libcpg`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from unisono.processes import PATH, Processes, RunFailed
 GROUP: Final = "bench"
 MULTICAST: Final = "239.77.0.1"
 WINDOW, TURN = 300, 100
-"""Packets on the way, and in one turn of one member; by default 50 and 17. Set where it makes
-Corosync faster: for messages larger than a packet, and where the daemon has no priority."""
+"""Packets in flight, and in one turn of a member; by default 50 and 17. Set where it makes Corosync
+faster: for messages larger than a packet, and without real-time priority."""
 STAGGER_S: Final = 0.2
-"""Daemons that all begin at once on a busy machine may not find each other for a long time."""
+"""Daemons that start together on a busy machine may not find each other for a long time."""
 SHARED: Final = Path("/dev/shm")
 """Where daemon and client share memory, under the daemon's process id."""
 HEADER: Final = "corosync/cpg.h"
@@ -32,9 +32,9 @@ ALONE: Final = "mount -t tmpfs tmpfs /run && exec corosync -f -c {conf}"
 class Corosync(Peer):
     """Totem's ring in C, Debian's packages.
 
-    As Debian starts it the daemon has the highest priority there is and runs whenever a client
-    sends: it waits for nobody, and packs little. With the priority of everybody it packs more.
-    Which is faster depends on the message and on what else the machine does, so both are there.
+    As Debian starts it, the daemon has real-time priority and runs whenever a client sends, so it
+    packs little into a packet. With normal priority it packs more. Which is faster depends on the
+    size of messages and on the load of the machine, so both are measured.
     """
 
     def __init__(self, realtime: bool = True) -> None:

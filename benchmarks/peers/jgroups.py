@@ -1,4 +1,4 @@
-"""JGroups with SEQUENCER over multicast UDP: Debian's library, our client in Java on each seat."""
+"""JGroups with SEQUENCER over multicast UDP: Debian's library, our client in Java on each host."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class JGroups(Peer):
 
 
 def configuration(host: str, members: int) -> str:
-    """The stack of one member: JGroups' own `sequencer.xml`, but for what docs/PEERS.md lists."""
+    """The stack of one member: JGroups' `sequencer.xml`, except for what docs/PEERS.md lists."""
     return f"""<config xmlns="urn:org:jgroups">
   <UDP
     bind_addr="{host}"

@@ -54,7 +54,7 @@ class Nats(Peer):
 
 
 def configuration(host: str, home: Path) -> str:
-    """Its default but for where it listens, and that a message of 1 MiB fits."""
+    """Defaults, except the address and room for a message of 1 MiB."""
     return f"""listen: "{host}:{PORT}"
 max_payload: 8MB
 max_pending: 256MB
@@ -65,7 +65,7 @@ jetstream {{
 """
 
 
-class Stream(Carrier):
+class JetStream(Carrier):
     """Publishes without waiting for each acknowledgement, up to a bound."""
 
     def __init__(self, jetstream: Any) -> None:
@@ -81,12 +81,12 @@ async def connected(host: str, receiver: Receiver) -> AsyncIterator[Carrier]:
     import nats
     from nats.js.api import StorageType
 
-    async def told(error: Exception) -> None:
+    async def on_error(error: Exception) -> None:
         print(repr(error), file=sys.stderr)
 
     client = await nats.connect(
         f"nats://{host}:{PORT}",
-        error_cb=told,
+        error_cb=on_error,
         reconnect_time_wait=0.1,
         max_reconnect_attempts=SERVER_WAIT_S * 10,
         allow_reconnect=True,
@@ -97,14 +97,14 @@ async def connected(host: str, receiver: Receiver) -> AsyncIterator[Carrier]:
         name=STREAM, subjects=[STREAM], storage=StorageType.MEMORY, max_bytes=KEPT_BYTES
     )
 
-    async def heard(message: Any) -> None:
+    async def on_message(message: Any) -> None:
         receiver.received((message.data,))
 
     await jetstream.subscribe(
-        STREAM, cb=heard, ordered_consumer=True, pending_msgs_limit=-1, pending_bytes_limit=-1
+        STREAM, cb=on_message, ordered_consumer=True, pending_msgs_limit=-1, pending_bytes_limit=-1
     )
     try:
-        yield Stream(jetstream)
+        yield JetStream(jetstream)
     finally:
         await client.close()
 

@@ -21,16 +21,16 @@ from unisono.processes import Processes
 PORT: Final = 17400
 READY_S: Final = 60.0
 SETTINGS: Final[dict[str, Any]] = {
-    # Its batches are what was called within this time; by default a tenth of a second.
+    # A batch is what was called within this time; by default 100 ms.
     "appendEntriesUseBatch": True,
     "appendEntriesPeriod": 0.005,
     "autoTickPeriod": 0.005,
-    # So patient that a busy machine changes no leader in the middle of a round.
+    # Long enough that a busy machine changes no leader in the middle of a round.
     "raftMinTimeout": 2.0,
     "raftMaxTimeout": 4.0,
     "connectionTimeout": 10.0,
     "connectionRetryTime": 0.2,
-    # A member that lags is sent the calls, never the state that they led to: each is a message.
+    # A member that lags is sent the calls, never their resulting state: each is a message.
     "logCompactionMinEntries": 1 << 40,
     "logCompactionMinTime": 1 << 40,
     "sendBufferSize": 1 << 20,
@@ -55,22 +55,22 @@ class PySyncObj(Peer):
             yield Cluster([*members])
 
 
-class Log(Carrier):
+class RaftLog(Carrier):
     """Calls that every member makes in the same order, in the library's own thread."""
 
-    ahead_count_max = 2000  # its queues only make it slower
+    ahead_count_max = 2000  # Longer queues only make it slower.
 
     def __init__(self, me: int, hosts: Sequence[str], receiver: Receiver) -> None:
         from pysyncobj import SyncObj, SyncObjConf, replicated
 
-        class Heard(SyncObj):  # type: ignore[misc]
+        class Replica(SyncObj):  # type: ignore[misc]
             @replicated  # type: ignore[untyped-decorator]
-            def heard(self, payload: bytes) -> None:
+            def deliver(self, payload: bytes) -> None:
                 receiver.received((payload,))
 
         addresses = [f"{host}:{PORT + i}" for i, host in enumerate(hosts)]
         others = [each for i, each in enumerate(addresses) if i != me]
-        self.object = Heard(addresses[me], others, SyncObjConf(**SETTINGS))
+        self.object = Replica(addresses[me], others, SyncObjConf(**SETTINGS))
 
     async def ready(self) -> None:
         async with asyncio.timeout(READY_S):
@@ -78,11 +78,11 @@ class Log(Carrier):
                 await asyncio.sleep(0.05)
 
     def quiet(self) -> None:
-        # Nobody lags now, so that what was said need not be kept.
+        # Nobody lags now, so that the log need not be kept.
         self.object.forceLogCompaction()
 
     async def send(self, payloads: Sequence[bytes]) -> None:
-        call = self.object.heard
+        call = self.object.deliver
         for each in payloads:
             call(each)
         await asyncio.sleep(0)
@@ -90,7 +90,7 @@ class Log(Carrier):
 
 @contextlib.asynccontextmanager
 async def connected(me: int, hosts: Sequence[str], receiver: Receiver) -> AsyncIterator[Carrier]:
-    log = Log(me, hosts, receiver)
+    log = RaftLog(me, hosts, receiver)
     try:
         await log.ready()
         yield log

@@ -1,4 +1,4 @@
-"""Redis Streams: one server, Debian's, that orders by being one; members add to it and read it.
+"""Redis Streams: one server, Debian's, orders all messages; members add to a stream and read it.
 
 `python -m benchmarks.peers.redis HOST INDEX MEMBERS` is a member.
 """
@@ -52,7 +52,7 @@ class Redis(Peer):
 
 
 def server_command(host: str) -> list[str]:
-    """All in memory: nothing is written to a disk, as with us."""
+    """All in memory: nothing is written to disk, as with us."""
     options = {
         "--bind": host,
         "--port": str(PORT),
@@ -64,8 +64,8 @@ def server_command(host: str) -> list[str]:
     return ["redis-server", *(word for pair in options.items() for word in pair)]
 
 
-class Stream(Carrier):
-    """Adds in pipelines; a thread of its own reads, in batches."""
+class RedisStream(Carrier):
+    """Adds in pipelines; a thread of its own reads in batches."""
 
     def __init__(self, host: str, receiver: Receiver) -> None:
         self._host = host
@@ -76,8 +76,8 @@ class Stream(Carrier):
         self._reading.start()
 
     async def send(self, payloads: Sequence[bytes]) -> None:
-        # The call blocks, and may: this thread has nothing else to do. It waits for the server,
-        # which is all the flow control that Redis has.
+        # It may block: this thread has nothing else to do. Waiting for the server is the only flow
+        # control that Redis has.
         pipeline = self._adding.pipeline(transaction=False)
         kept = max(1000, KEPT_BYTES // len(payloads[0]))
         for each in payloads:
@@ -110,14 +110,14 @@ class Stream(Carrier):
                 for _, entries in found.items() if isinstance(found, dict) else found:
                     self._receiver.received([fields[FIELD] for _, fields in entries])
                     last = entries[-1][0]
-        except Exception as error:  # a thread's trouble is told, or nobody hears of it
+        except Exception as error:  # Reported here, or a failure of the thread is lost.
             if not self._over:
                 self._receiver.trouble(f"redis: {error}")
 
 
 @contextlib.asynccontextmanager
 async def connected(host: str, receiver: Receiver) -> AsyncIterator[Carrier]:
-    stream = Stream(host, receiver)
+    stream = RedisStream(host, receiver)
     try:
         yield stream
     finally:

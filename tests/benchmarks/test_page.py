@@ -17,7 +17,7 @@ def test_the_page_shows_curves_by_size_and_by_group() -> None:
     told = results(sizes=(64, 1000), members=(3, 16))
     html = page(told)
     assert html == page(told)
-    for words in ("By size", "By group", "Times a peer", "Recovery", "Unisono beside corosync"):
+    for words in ("By size", "By group", "Times a peer", "Recovery", "Unisono and corosync"):
         assert words in html
     assert "corosync &amp; co." in html and "<b>" not in html
     assert len([each for each in drawings(html) if each.attrib.get("role") == "img"]) == 4 * (4 + 4)
