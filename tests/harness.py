@@ -1,70 +1,73 @@
-"""A test's hold on a process of its own: words in, lines of JSON out."""
+"""Processes under test: lines in, lines of JSON out."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import queue
-import subprocess
+import os
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
+
+from tests.waiting import LIMIT_S, until
+from unisono.processes import Process
 
 ROOT = Path(__file__).resolve().parents[1]
+UNISONO = (sys.executable, "-m", "unisono")
+ENVIRONMENT = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "PYTHONUNBUFFERED": ""}
 
 
-class Hold:
-    """A module of ours that runs by itself. Leaving the `with` ends it, whatever happened."""
+class Child(Process):
+    """A process under test. Leaving the `with` kills it; pytest shows its standard error."""
+
+    def __init__(self, name: str, *command: str) -> None:
+        super().__init__(name, command, ENVIRONMENT, ROOT)
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__(*_)
+        print(self.errors, end="", file=sys.stderr)
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        """Its objects of this kind, so far."""
+        return [each for each in self.objects if each["kind"] == kind]
+
+    def expect(self, kind: str) -> dict[str, Any]:
+        """The last object of this kind, as soon as there is one."""
+        until(
+            lambda: self.of(kind) or not self.is_alive,
+            f"{kind} of {self.name}",
+            lambda: str(self.objects[-3:]),
+        )
+        if not self.of(kind):
+            self.wait(LIMIT_S)
+        assert self.of(kind), (self.code, self.objects[-3:])
+        return self.of(kind)[-1]
+
+
+class Module(Child):
+    """A module of the tests that runs by itself, with its orders as JSON."""
 
     def __init__(
         self, name: str, module: str, orders: Mapping[str, Any], before: Sequence[str] = ()
     ) -> None:
-        self.name = name
-        self.told: list[dict[str, Any]] = []
-        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self.process = subprocess.Popen(
-            [*before, sys.executable, "-m", module, json.dumps(orders)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=ROOT,
-        )
-        threading.Thread(target=self._read, daemon=True).start()
+        super().__init__(name, *before, sys.executable, "-m", module, json.dumps(orders))
 
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._lines.put(line)
 
-    def __enter__(self) -> Self:
-        return self
+class Cat(Child):
+    """A `unisono cat --json`."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self.process.poll() is None:
-            self.kill()
-        assert self.process.stdin is not None
-        with contextlib.suppress(OSError):
-            self.process.stdin.close()
+    def __init__(self, *arguments: str, before: Sequence[str] = ()) -> None:
+        super().__init__("cat", *before, *UNISONO, "cat", *arguments, "--json")
 
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
+    def ended(self) -> int:
+        """Its exit code, once it has ended by itself."""
+        return self.wait(LIMIT_S)
 
-    def order(self, word: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{word}\n".encode())
-        self.process.stdin.flush()
+    @property
+    def messages(self) -> list[tuple[str, int, str]]:
+        return [(each["sender"], each["number"], each["text"]) for each in self.of("message")]
 
-    def of(self, kind: str) -> list[dict[str, Any]]:
-        """What it told of this kind, so far."""
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self.told.append(json.loads(self._lines.get_nowait()))
-        return [each for each in self.told if each["kind"] == kind]
+    @property
+    def view(self) -> list[str]:
+        views = self.of("view")
+        return sorted(views[-1]["members"]) if views else []

@@ -1,7 +1,8 @@
 """Child processes that exchange lines with us: started, awaited, measured and ended in one way.
 
-A `Processes` owns what it starts: leaving its `with` ends every child, and where this process is
-killed the kernel kills them. The demo, the bench and the tests all start their processes here.
+A `Processes` owns what it starts: leaving its `with` ends every child, and if this process is
+killed the kernel kills those that its main thread started. The demo, the bench and the tests all
+start their processes here.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from unisono.errors import UnisonoError
@@ -43,7 +43,7 @@ class RunFailed(UnisonoError):
 
 
 class Process:
-    """One child, leader of a session of its own.
+    """One child, leader of a session of its own. Leaving its `with` kills it.
 
     A thread reads its output, so the child never blocks on a full pipe. Standard error goes to a
     file; its last line explains an unexpected end.
@@ -83,12 +83,19 @@ class Process:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            with _CHANGED:
-                self.lines.append(line)
-                _CHANGED.notify_all()
+            if line.endswith(b"\n"):  # The last may have been cut off by a kill.
+                with _CHANGED:
+                    self.lines.append(line)
+                    _CHANGED.notify_all()
         with _CHANGED:
             self._is_closed = True
             _CHANGED.notify_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
     # -- talking -----------------------------------------------------------------------------------
 
@@ -207,12 +214,7 @@ class Processes:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.end()
 
     def __iter__(self) -> Iterator[Process]:
@@ -292,11 +294,13 @@ def _signals_held() -> Iterator[None]:
 
 def _prepare_child() -> Callable[[], None]:
     """What the child does between fork and exec."""
-    prctl = ctypes.CDLL(None).prctl if sys.platform.startswith("linux") else None
+    # The kernel kills a child with the thread that started it: only the main one lives to the end.
+    from_main = threading.current_thread() is threading.main_thread()
+    on_linux = sys.platform.startswith("linux")
+    prctl = ctypes.CDLL(None).prctl if on_linux and from_main else None
 
     def prepare() -> None:
         if prctl is not None:
-            # The kernel ends it when we are killed and cannot.
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.bench.wires import Cost, cost, enough
-from tests.cli.running import ROOT
+from tests.harness import ROOT
 
 
 def listed() -> list[list[str]]:

@@ -22,7 +22,8 @@ from benchmarks.paper.plan import (
     points,
     summed_up,
 )
-from tests.cli.running import ROOT, ends_with_its_members, here, refused, unisono
+from tests.cli.running import ends_with_its_members, here, refused, unisono
+from tests.harness import ROOT
 from unisono.errors import Misuse
 from unisono.protocols import offer
 

@@ -9,6 +9,8 @@ import subprocess
 from collections.abc import Iterator, Sequence
 
 from tests.waiting import LIMIT_S
+from unisono.bench.hosts import address_of, bridged
+from unisono.processes import PATH
 
 RULES = """
 table inet lossy {{
@@ -18,7 +20,6 @@ table inet lossy {{
     }}
 }}
 """
-PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 
 
 def do(*words: str, rules: str | None = None) -> str:
@@ -41,28 +42,15 @@ def machines(names: Sequence[str], loss_percent: int) -> Iterator[dict[str, str]
     """A namespace a name, at 10.77.0.1 and so on, all on one bridge in a namespace of its own."""
     tag = f"uni{os.getpid()}"
     spaces = {name: f"{tag}-{name}" for name in names}
-    hub = f"{tag}-hub"
-    with contextlib.ExitStack() as undo:
-        for space in (hub, *spaces.values()):
-            do("ip", "netns", "add", space)
-            undo.callback(do, "ip", "netns", "del", space)
-        do("ip", "-n", hub, "link", "add", "bridge", "type", "bridge", "mcast_snooping", "0")
-        do("ip", "-n", hub, "link", "set", "bridge", "up")
-        for place, (name, space) in enumerate(spaces.items(), 1):
-            pair = ("eth0", "type", "veth", "peer", "name", f"port-{name}", "netns", hub)
-            do("ip", "-n", space, "link", "add", *pair)
-            do("ip", "-n", hub, "link", "set", "dev", f"port-{name}", "master", "bridge", "up")
-            do("ip", "-n", space, "link", "set", "lo", "up")
-            do("ip", "-n", space, "addr", "add", address(place) + "/24", "dev", "eth0")
-            do("ip", "-n", space, "link", "set", "eth0", "up")
-            rules = RULES.format(percent=loss_percent)
-            do("ip", "netns", "exec", space, "nft", "-f", "-", rules=rules)
+    with bridged(f"{tag}-hub", list(spaces.values())):
+        for space in spaces.values():
+            do(*inside(space), "nft", "-f", "-", rules=RULES.format(percent=loss_percent))
         yield spaces
 
 
 def address(place: int) -> str:
     """Of the machine at this place, from 1."""
-    return f"10.77.0.{place}"
+    return address_of(place - 1)
 
 
 def inside(space: str) -> tuple[str, ...]:

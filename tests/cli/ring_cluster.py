@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.cli.namespaces import address, do, inside, machines
-from tests.cli.running import Cat, unisono
+from tests.cli.running import unisono
+from tests.harness import Cat
 from tests.waiting import LIMIT_S, until
 from unisono.laws import judge
 from unisono.parts.detector import MOST_TIMES
@@ -132,7 +133,7 @@ class Cluster:
         until(self.together, "one view of all, after all has healed", self.words)
         last = {f"{name} is here" for name in self.names}
         for text in last:
-            self.cats[text[0]].say(text)
+            self.cats[text[0]].write(text)
         until(lambda: self.all_heard(last), "the last words of all, by all", self.words)
         self.rest()
 
@@ -143,11 +144,10 @@ class Cluster:
         for name in fault.names:
             if fault.kind == "kill" and name in self.cats:
                 cat = self.cats.pop(name)
-                cat.process.kill()
-                cat.process.wait(LIMIT_S)
+                cat.kill()
                 self.stopped.discard(name)
             elif fault.kind == "pause" and name in self.cats:
-                self.cats[name].process.send_signal(signal.SIGSTOP)
+                self.cats[name].signal(signal.SIGSTOP)
                 self.stopped.add(name)
 
     def _end(self, fault: Fault) -> None:
@@ -156,7 +156,7 @@ class Cluster:
                 self.start(name)
             elif fault.kind == "pause" and name in self.stopped:
                 self.stopped.discard(name)
-                self.cats[name].process.send_signal(signal.SIGCONT)
+                self.cats[name].signal(signal.SIGCONT)
 
     def _block(self, faults: Sequence[Fault], at_s: float) -> None:
         """Set each one's ears as the faults of this moment want them."""
@@ -179,13 +179,13 @@ class Cluster:
     def say(self) -> None:
         """A word of each that lives and runs; who cannot speak now says it later."""
         for name, cat in self.cats.items():
-            assert cat.process.poll() is None, f"{name} ended: {cat.errors()}"
+            assert cat.is_alive, f"{name} ended: {cat.errors}"
             if name not in self.stopped:
                 self._said += 1
-                cat.say(f"{name} {self._said}")
+                cat.write(f"{name} {self._said}")
 
     def words(self) -> str:
-        views = {name: (cat.process.poll(), cat.view) for name, cat in self.cats.items()}
+        views = {name: (cat.code, cat.view) for name, cat in self.cats.items()}
         return f"{views} after {self.happened}"
 
     def all_heard(self, texts: set[str]) -> bool:
@@ -201,12 +201,11 @@ class Cluster:
             before = now
             time.sleep(QUIET_S)
         for cat in self.cats.values():
-            cat.process.send_signal(signal.SIGSTOP)
+            cat.signal(signal.SIGSTOP)
         assert self.together(), self.words()
 
     @staticmethod
     def _told(cat: Cat) -> int:
-        cat.poll()
         return len(cat.objects)
 
     def together(self) -> bool:

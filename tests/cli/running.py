@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import queue
 import signal
 import socket
 import subprocess
-import sys
-import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any
 
 import pytest
 
+from tests.harness import ENVIRONMENT, UNISONO, Cat
 from tests.waiting import LIMIT_S, until
 from unisono.cli import run
-
-ROOT = Path(__file__).resolve().parents[2]
-UNISONO = (sys.executable, "-m", "unisono")
-ENVIRONMENT = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "PYTHONUNBUFFERED": ""}
 
 
 def unisono(
@@ -60,84 +51,6 @@ def refused(found: subprocess.CompletedProcess[str], *words: str, code: int = 2)
     for word in words:
         assert word in lines[0]
     return lines[0]
-
-
-class Cat:
-    """A `unisono cat --json` that is talked to."""
-
-    def __init__(self, *arguments: str, before: Sequence[str] = ()) -> None:
-        self.objects: list[dict[str, Any]] = []
-        self.process = subprocess.Popen(
-            [*before, *UNISONO, "cat", *arguments, "--json"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=ENVIRONMENT,
-        )
-        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._lines.put(line)
-
-    def __enter__(self) -> Cat:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-            self.process.wait(10)
-        for pipe in (self.process.stdin, self.process.stderr):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-
-    def say(self, *lines: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("".join(f"{line}\n" for line in lines).encode())
-        self.process.stdin.flush()
-
-    def close(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-
-    def ended(self) -> int:
-        code = self.process.wait(LIMIT_S)
-        self._reader.join(LIMIT_S)
-        self.poll()
-        return code
-
-    def errors(self) -> str:
-        assert self.process.stderr is not None
-        return self.process.stderr.read().decode()
-
-    def poll(self) -> None:
-        with contextlib.suppress(queue.Empty):
-            while (line := self._lines.get_nowait()) is not None:
-                self.objects.append(json.loads(line))
-
-    @property
-    def messages(self) -> list[tuple[str, int, str]]:
-        self.poll()
-        return [
-            (each["sender"], each["number"], each["text"])
-            for each in self.objects
-            if each["kind"] == "message"
-        ]
-
-    @property
-    def view(self) -> list[str]:
-        self.poll()
-        views = [each["members"] for each in self.objects if each["kind"] == "view"]
-        return sorted(views[-1]) if views else []
 
 
 def children_of(pid: int) -> list[int]:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import ENVIRONMENT, UNISONO, Cat, cats, free_port, refused, unisono
+from tests.cli.running import cats, free_port, refused, unisono
+from tests.harness import ENVIRONMENT, UNISONO, Cat
 from tests.waiting import LIMIT_S, until
 
 pytestmark = pytest.mark.real
@@ -20,9 +21,9 @@ def test_three_members_hear_each_other_and_leave_when_all_came(tmp_path: Path) -
     arguments = ("talk", "--port", port, "--expect", "6", "--trace", str(tmp_path))
     with cats("abc", *arguments) as found:
         for name, cat in found.items():
-            cat.say(f"{name} one", f"{name} zwei €")
+            cat.write(f"{name} one", f"{name} zwei €")
         for cat in found.values():
-            assert cat.ended() == 0, cat.errors()
+            assert cat.ended() == 0, cat.errors
         wanted = sorted((name, n, f"{name} {w}") for name in "abc" for n, w in WORDS)
         for cat in found.values():
             assert sorted(cat.messages) == wanted
@@ -43,7 +44,7 @@ def test_peers_serve_where_there_is_no_multicast() -> None:
     peers = ",".join(f"127.0.0.1:{port}" for port in ports)
     with cats("ab", "talk", "--peers", peers, "--expect", "2") as found:
         for cat in found.values():
-            cat.say("hello")
+            cat.write("hello")
         assert [cat.ended() for cat in found.values()] == [0, 0]
 
 
@@ -73,22 +74,22 @@ def test_bytes_that_are_no_text_are_carried() -> None:
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_signal_makes_it_leave_cleanly(number: int, code: int) -> None:
     with cats("ab", "g", "--port", str(free_port())) as found:
-        found["b"].process.send_signal(number)
+        found["b"].signal(number)
         assert found["b"].ended() == code
-        assert found["b"].errors() == ""
+        assert found["b"].errors == ""
         until(lambda: found["a"].view == ["a"], "the view without b")
-        found["a"].close()
+        found["a"].close_input()
         assert found["a"].ended() == 0
 
 
 def test_a_killed_member_is_removed_and_comes_back() -> None:
     arguments = ("g", "--port", str(free_port()))
     with cats("abc", *arguments) as found:
-        found["c"].process.kill()
+        found["c"].kill()
         until(lambda: found["a"].view == found["b"].view == ["a", "b"], "the view without c")
         with Cat(*arguments, "--name", "c") as back:
             until(lambda: found["a"].view == back.view == ["a", "b", "c"], "c's return")
-            back.say("again")
+            back.write("again")
             until(lambda: ("c", 1, "again") in found["a"].messages, "c's message")
 
 
@@ -112,7 +113,7 @@ def test_a_reader_that_goes_away_ends_it_quietly() -> None:
 def test_without_anything_to_read_it_still_hears() -> None:
     port = str(free_port())
     with Cat("g", "--name", "a", "--port", port, "--expect", "1") as cat:
-        cat.close()
+        cat.close_input()
         until(lambda: cat.view == ["a"])
         unisono("cat", "g", "--name", "b", "--port", port, stdin=b"hello\n")
         assert cat.ended() == 0
@@ -160,7 +161,7 @@ def test_one_that_is_set_otherwise_is_told_in_one_line() -> None:
         ):
             other = unisono("cat", "talk", "--name", "b", "--port", port, *words, stdin=b"x\n")
             refused(other, told, code=3)
-        found["a"].say("still here")
+        found["a"].write("still here")
         until(lambda: bool(found["a"].messages))
 
 
@@ -169,12 +170,12 @@ def test_one_of_a_pair_is_let_go_on_by_a_signal() -> None:
     with cats("ab", *arguments) as found:
         one = found["a"]
         until(lambda: one.view == ["a", "b"], "the view of both")
-        found["b"].process.kill()
+        found["b"].kill()
 
         def goes_on() -> bool:
-            one.process.send_signal(signal.SIGUSR1)
+            one.signal(signal.SIGUSR1)
             return one.view == ["a"]
 
         until(goes_on, "the view of one alone")
-        one.say("alone")
+        one.write("alone")
         until(lambda: ("a", 1, "alone") in one.messages, "what it says alone")

@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from tests.cli.running import Cat, free_port
+from tests.cli.running import free_port
+from tests.harness import Cat
 from tests.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -41,10 +42,10 @@ def test_a_killed_member_is_found_by_its_closed_port_and_a_stopped_one_by_its_si
 
         all_see("abcde")
         killed = time.monotonic()
-        found["e"].process.kill()
+        found["e"].kill()
         all_see("abcd")
         stopped = time.monotonic()
-        found["d"].process.send_signal(signal.SIGSTOP)
+        found["d"].signal(signal.SIGSTOP)
         all_see("abc")
         took = (stopped - killed, time.monotonic() - stopped)
         assert took[0] < DETECT_S, took

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import ENVIRONMENT, UNISONO, children_of, heeding_ctrl_c, is_alive, unisono
+from tests.cli.running import children_of, heeding_ctrl_c, is_alive, unisono
+from tests.harness import ENVIRONMENT, UNISONO
 from tests.waiting import LIMIT_S, until
 from unisono.cli.demo import MARKER
 from unisono.cli.members import DemoCluster

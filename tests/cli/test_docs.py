@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import ENVIRONMENT, ROOT
+from tests.harness import ENVIRONMENT, ROOT
 from tests.waiting import LIMIT_S, until
 
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])

@@ -7,7 +7,8 @@ import signal
 
 import pytest
 
-from tests.cli.running import Cat, free_port, refused, unisono
+from tests.cli.running import free_port, refused, unisono
+from tests.harness import Cat
 from tests.waiting import until
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -19,7 +20,6 @@ def web(port: int, **parameters: int) -> str:
 
 
 def reasons(cat: Cat) -> list[str]:
-    cat.poll()
     return [each["reason"] for each in cat.objects if each["kind"] == "rejoined"]
 
 
@@ -55,18 +55,19 @@ def test_members_hear_that_the_master_ended_the_web_and_come_back_with_the_next(
         b = stack.enter_context(Cat(web(port), "--name", "b", "--no-rejoin"))
         c = stack.enter_context(Cat(web(port, join_s=3), "--name", "c"))
         until(lambda: a.view == b.view == c.view == ["a", "b", "c"], what="one view")
-        a.process.send_signal(signal.SIGINT)
+        a.signal(signal.SIGINT)
         assert a.ended() == 130
         assert b.ended() == 3
-        assert b.errors() == "unisono: stopped: the master ended the web\n"
+        assert b.errors == "unisono: stopped: the master ended the web\n"
         a = stack.enter_context(Cat(web(port, master=1), "--name", "a"))
         until(lambda: a.view == c.view == ["a", "c"], what="c in the next web")
-        c.say("again")
+        c.write("again")
         until(lambda: [text for _, _, text in a.messages] == ["again"], what="what c says")
-        a.process.kill()
-        assert c.process.stderr is not None
-        told = [c.process.stderr.readline() for _ in range(3)]
-        assert b"c is not back, and tries on: no master answers: start one member" in told[-1]
+        a.kill()
+        until(
+            lambda: "c is not back, and tries on: no master answers: start one member" in c.errors,
+            what="what to do",
+        )
         a = stack.enter_context(Cat(web(port, master=1), "--name", "a"))
         until(lambda: a.view == c.view == ["a", "c"], what="c in the third web")
         assert reasons(c)[-1] == "the master is silent"

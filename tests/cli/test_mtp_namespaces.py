@@ -69,7 +69,7 @@ class Web:
         return {name: each.count for name, each in self.lives.items()}
 
     def words(self) -> str:
-        return str({name: (each.view, each.told[-2:]) for name, each in self.lives.items()})
+        return str({name: (each.view, each.objects[-2:]) for name, each in self.lives.items()})
 
     def reach(self, count: int) -> None:
         for part in range(1, 11):
@@ -135,7 +135,7 @@ def play(messages: int, batch: int) -> dict[str, Any]:
 
         web.reach(messages)
         for each in web.lives.values():
-            each.order("silence")
+            each.write("silence")
         now = web.settled()
         compared = assert_the_same(web.all)
         assert compared >= 2 * messages // 1000, "digests were compared"

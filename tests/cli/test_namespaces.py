@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.namespaces import address, dropped, inside, machines
-from tests.cli.running import Cat, unisono
+from tests.cli.running import unisono
+from tests.harness import Cat
 from tests.waiting import until
 
 pytestmark = [pytest.mark.root, pytest.mark.real, pytest.mark.slow]
@@ -45,16 +46,16 @@ def test_survivors_of_loss_and_a_kill_agree(
         until(
             lambda: all(cat.view == list(NAMES) for cat in cats.values()),
             "one view",
-            lambda: str({name: (cat.process.poll(), cat.objects) for name, cat in cats.items()}),
+            lambda: str({name: (cat.code, cat.objects) for name, cat in cats.items()}),
         )
         for batch in range(10):
             for name, cat in cats.items():
-                cat.say(*(f"{name} {batch}.{n}" for n in range(20)))
+                cat.write(*(f"{name} {batch}.{n}" for n in range(20)))
         until(lambda: _count(cats["a"], "c") >= 20, "some of c's messages")
-        cats["c"].say(*(f"c last {n}" for n in range(2000)))
-        cats["c"].process.kill()
+        cats["c"].write(*(f"c last {n}" for n in range(2000)))
+        cats["c"].kill()
         for name in ("a", "b"):
-            cats[name].say(*(f"{name} after {n}" for n in range(50)))
+            cats[name].write(*(f"{name} after {n}" for n in range(50)))
         until(
             lambda: all(_count(cats[x], y) == 250 for x in "ab" for y in "ab"),
             "all messages of the survivors",
@@ -64,8 +65,8 @@ def test_survivors_of_loss_and_a_kill_agree(
         # Few packets carry many messages: one of them may have been lucky.
         assert any(dropped(spaces[name]) > 0 for name in NAMES), "nothing was lost"
         for name in ("a", "b"):
-            cats[name].close()
-            assert cats[name].ended() == 0, cats[name].errors()
+            cats[name].close_input()
+            assert cats[name].ended() == 0, cats[name].errors
         assert sorted(cats["a"].messages) == sorted(cats["b"].messages)
     verified = unisono("verify", str(tmp_path), "--json")
     told = json.loads(verified.stdout)

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from tests.cli.running import free_port
-from tests.hold import Hold
+from tests.harness import Module
 from tests.ring.soaking import soak
-from tests.waiting import until
+from tests.waiting import LIMIT_S, until
 from unisono.protocols.ring.parameters import PRESETS
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
@@ -28,7 +28,7 @@ WORK_S = 0.5
 """So long all three work before one is killed, and the two after it."""
 
 
-class Process(Hold):
+class Process(Module):
     """A test's hold on one member."""
 
     def __init__(self, orders: dict[str, Any]) -> None:
@@ -37,7 +37,7 @@ class Process(Hold):
     def next(self, kind: str, word: str) -> dict[str, Any]:
         """What it tells of this kind when it is given the word."""
         before = len(self.of(kind))
-        self.order(word)
+        self.write(word)
         until(lambda: len(self.of(kind)) > before, f"{kind} of {self.name}")
         return self.of(kind)[-1]
 
@@ -76,7 +76,7 @@ class Trio:
         """How long each of the others delivered nothing, in seconds."""
         victim = self.members.pop(name)
         died = victim.next("died", "die")
-        assert victim.process.wait(10) < 0, "by a signal"
+        assert victim.wait(LIMIT_S) < 0, "by a signal"
         rest = [each for each in NAMES if each != name]
         until(
             lambda: all(each.view == rest for each in self.members.values()),

@@ -174,7 +174,7 @@ def test_of_an_unknown_protocol_little_is_asked_but_that(trace: Path, tmp_path: 
 def test_a_pipe_that_nobody_reads_ends_quietly(trace: Path) -> None:
     import subprocess
 
-    from tests.cli.running import ENVIRONMENT, UNISONO
+    from tests.harness import ENVIRONMENT, UNISONO
 
     for arguments in (("verify", str(trace), "--json"), ("sim", "--messages", "5")):
         with subprocess.Popen(

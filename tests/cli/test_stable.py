@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.cli.running import Cat, free_port, refused, unisono
+from tests.cli.running import free_port, refused, unisono
+from tests.harness import Cat
 from tests.waiting import until
 from unisono.net.stable import StableFile
 
@@ -25,8 +25,7 @@ def test_a_killed_cat_leaves_its_records_and_its_number(tmp_path: Path) -> None:
     for _ in range(2):
         with Cat(*arguments, "--stable", str(tmp_path / "a")) as cat:
             until(partial(seen, cat), what="a view")
-            cat.process.send_signal(signal.SIGKILL)
-            cat.process.wait(10)
+            cat.kill()
         store = StableFile(tmp_path / "a")
         numbers.append(store.incarnation)
         assert [record for piece in store.pieces() for record in piece], (

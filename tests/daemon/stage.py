@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
-import queue
-import subprocess
-import sys
 import tempfile
-import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import unisono
-from tests.cli.running import ENVIRONMENT, ROOT, UNISONO
+from tests.harness import UNISONO, Child
 from tests.net.ear import free_port
-from tests.waiting import LIMIT_S, eventually, until
+from tests.waiting import LIMIT_S, eventually
 from unisono.daemon import Daemon
 from unisono.daemon.settings import PROTOCOL
 from unisono.group import Group
@@ -101,55 +96,6 @@ async def stopped(group: Group) -> str:
     raise AssertionError("a clean end")
 
 
-class Teller:
-    """A process that tells JSON, an object a line."""
-
-    def __init__(self, *command: str) -> None:
-        self.told: list[dict[str, Any]] = []
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, env=ENVIRONMENT
-        )
-        self._lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._lines.put(line)
-
-    def of(self, kind: str) -> list[dict[str, Any]]:
-        with contextlib.suppress(queue.Empty):
-            while True:
-                self.told.append(json.loads(self._lines.get_nowait()))
-        return [each for each in self.told if each["kind"] == kind]
-
-    def wait(self, kind: str) -> dict[str, Any]:
-        until(
-            lambda: self.of(kind) or self.process.poll() is not None,
-            kind,
-            lambda: str(self.told[-3:]),
-        )
-        assert self.of(kind), (self.process.returncode, self.told[-3:])
-        return self.of(kind)[-1]
-
-    def order(self, word: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{word}\n".encode())
-        self.process.stdin.flush()
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(10)
-
-    def close(self) -> None:
-        if self.process.poll() is None:
-            self.kill()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-
-
 def patient(place: Path) -> str:
     """A file that lets the ring be slow to form."""
     file = place / "ring.toml"
@@ -158,19 +104,12 @@ def patient(place: Path) -> str:
 
 
 @contextlib.contextmanager
-def daemon_process(place: Path, at: int, port: int, *more: str) -> Iterator[Teller]:
+def daemon_process(place: Path, at: int, port: int, *more: str) -> Iterator[Child]:
     command = [*UNISONO, "daemon", "--listen", f"unix:{place}/d{at}", "--ring", "ring", "--json"]
     command += ["--config", patient(place)]
     command += ["--name", f"d{at}", "--port", str(port), "--protocol", RING, *more]
     for name, value in role(at).items():
         command += ["--option", f"{name}={value}"]
-    teller = Teller(*command)
-    try:
-        teller.wait("listening")
-        yield teller
-    finally:
-        teller.close()
-
-
-def python(module: str, **orders: Any) -> Teller:
-    return Teller(sys.executable, "-m", module, json.dumps(orders))
+    with Child(f"d{at}", *command) as process:
+        process.expect("listening")
+        yield process

@@ -106,7 +106,7 @@ def test_a_daemon_that_stands_still_makes_its_application_wait() -> None:
     async def story(place: Path) -> None:
         with daemon_process(place, 0, free_port()) as process:
             a = await joining(place, "a", window_octets_max=1 << 16)
-            process.process.send_signal(signal.SIGSTOP)
+            process.signal(signal.SIGSTOP)
             said = 0
 
             async def say() -> None:
@@ -122,7 +122,7 @@ def test_a_daemon_that_stands_still_makes_its_application_wait() -> None:
                 a.multicast_nowait(b"now")
             await asyncio.sleep(0.3)
             assert before == said < 3000, "it waits"
-            process.process.send_signal(signal.SIGCONT)
+            process.signal(signal.SIGCONT)
             assert await heard(a, 3000) == [b"%d " % i + KILO for i in range(3000)]
             await saying
             await a.leave()

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import random
+import signal
 import tempfile
 import time
 from collections.abc import Sequence
@@ -16,7 +17,8 @@ from typing import Any
 
 import pytest
 
-from tests.daemon.stage import Teller, daemon_process, python
+from tests.daemon.stage import daemon_process
+from tests.harness import Child, Module
 from tests.net.ear import free_port
 from tests.waiting import LIMIT_S, until
 
@@ -79,21 +81,24 @@ def play(size: Size, seed: int) -> dict[str, Any]:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="uni")))
         port = free_port()
         daemons = [stack.enter_context(daemon_process(place, at, port)) for at in range(DAEMONS)]
-        until(lambda: all(len(each.wait("ring")["daemons"]) == 3 for each in daemons))
+        until(lambda: all(len(each.expect("ring")["daemons"]) == 3 for each in daemons))
         killed, others = cast_of(size, place, dice)
 
-        def crowd(clients: Sequence[Any]) -> Teller:
-            orders = {"batch": size.batch, "pause_s": size.pause_s, "octets": size.octets}
-            process = python("tests.daemon.crowd", clients=clients, **orders)
-            stack.callback(process.close)
-            return process
+        def crowd(clients: Sequence[Any]) -> Child:
+            orders: dict[str, Any] = {
+                "batch": size.batch,
+                "pause_s": size.pause_s,
+                "octets": size.octets,
+            }
+            orders["clients"] = clients
+            return stack.enter_context(Module("crowd", "tests.daemon.crowd", orders))
 
         victims = [crowd([each]) for each in killed]
         crowds = [crowd(each) for each in others]
         for each in (*victims, *crowds):
-            each.wait("joined")
+            each.expect("joined")
         for each in (*victims, *crowds):
-            each.order("talk")
+            each.write("talk")
         end = time.monotonic() + size.seconds
         pause_s = size.seconds / (size.killed + 1)
         for at, victim in enumerate(victims):
@@ -103,19 +108,19 @@ def play(size: Size, seed: int) -> dict[str, Any]:
                 daemons.pop().kill()
         time.sleep(max(0.0, end - time.monotonic()))
         for each in crowds:
-            each.order("silence")
+            each.write("silence")
         for each in crowds:
-            each.wait("silent")
+            each.expect("silent")
         settle(crowds)
         took_s = time.monotonic() - began
         reports = []
         for at, each in enumerate(crowds):
-            each.order(f"report {place}/report{at}")
-            each.wait("reported")
+            each.write(f"report {place}/report{at}")
+            each.expect("reported")
             reports += json.loads((place / f"report{at}").read_text())
         for each in daemons:
-            each.process.terminate()
-        counters = [each.wait("ended")["counters"] for each in daemons]
+            each.signal(signal.SIGTERM)
+        counters = [each.expect("ended")["counters"] for each in daemons]
     assert not sum(each.get("shed", 0) for each in counters)
     dead = {each["name"] for each in killed}
     if size.kills_daemon:
@@ -137,14 +142,14 @@ def check_beginnings(orphans: Sequence[Any], reports: Sequence[Any]) -> None:
             assert each["log"] == logs[each["group"]][: len(each["log"])], each["name"]
 
 
-def settle(crowds: Sequence[Teller]) -> None:
+def settle(crowds: Sequence[Child]) -> None:
     """Until nothing more comes to anybody."""
     end, before, still = time.monotonic() + LIMIT_S, None, 0
     while still < 4:
         counts = []
         for each in crowds:
             asked = len(each.of("count"))
-            each.order("count")
+            each.write("count")
             until(lambda each=each, asked=asked: len(each.of("count")) > asked, "a count")
             counts.append(each.of("count")[-1])
         still = still + 1 if counts == before else 0

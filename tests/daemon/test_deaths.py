@@ -12,30 +12,29 @@ import pytest
 
 import unisono
 from tests.daemon.stage import (
-    Teller,
     daemon_process,
     daemons,
     heard,
     joining,
     messages,
     of_size,
-    python,
     stopped,
     told,
 )
+from tests.harness import Child, Module
 from tests.net.ear import free_port
-from tests.waiting import eventually, until
+from tests.waiting import LIMIT_S, eventually, until
 
 pytestmark = pytest.mark.real
 
 THREE = 3
 
 
-async def listening(process: Teller, kind: str) -> None:
-    await asyncio.get_running_loop().run_in_executor(None, process.wait, kind)
+async def listening(process: Child, kind: str) -> None:
+    await asyncio.get_running_loop().run_in_executor(None, process.expect, kind)
 
 
-def three(place: Path, stack: contextlib.ExitStack) -> list[Teller]:
+def three(place: Path, stack: contextlib.ExitStack) -> list[Child]:
     port = free_port()
     found = [stack.enter_context(daemon_process(place, at, port)) for at in range(THREE)]
     for each in found:
@@ -43,12 +42,12 @@ def three(place: Path, stack: contextlib.ExitStack) -> list[Teller]:
     return found
 
 
-def sees(process: Teller, names: list[str]) -> None:
+def sees(process: Child, names: list[str]) -> None:
     def so() -> bool:
         views = process.of("ring")
         return bool(views) and sorted(views[-1]["daemons"]) == names
 
-    until(so, str(names), lambda: str(process.told[-3:]))
+    until(so, str(names), lambda: str(process.objects[-3:]))
 
 
 def test_a_killed_client_is_out_at_once_and_what_it_said_has_a_last_word() -> None:
@@ -60,10 +59,9 @@ def test_a_killed_client_is_out_at_once_and_what_it_said_has_a_last_word() -> No
         ):
             client = {"name": "k", "group": "g", "to": ["g"], "daemon": f"unix:{place}/d1"}
             orders: Any = {"batch": 20, "pause_s": 0.001, "octets": 50, "clients": [client]}
-            process = python("tests.daemon.crowd", **orders)
-            try:
+            with Module("crowd", "tests.daemon.crowd", orders) as process:
                 await listening(process, "joined")
-                process.order("talk")
+                process.write("talk")
                 await heard(a, 100)
                 process.kill()
                 view = await of_size(a, 2)
@@ -79,8 +77,6 @@ def test_a_killed_client_is_out_at_once_and_what_it_said_has_a_last_word() -> No
                 short = min(map(len, logs))
                 assert logs[0][-short:] == logs[1][-short:]
                 assert one.counts["cut"] == 0
-            finally:
-                process.close()
 
     told(story)
 
@@ -176,7 +172,7 @@ def test_clients_come_back_with_their_daemon_as_new_incarnations() -> None:
             await eventually(lambda: tally.lines[-1:] == [b"three"])
             await a.leave()
             await following
-            assert again.process.poll() is None
+            assert again.is_alive
 
     told(story)
 
@@ -195,13 +191,13 @@ def test_a_daemon_that_slept_too_long_comes_back_and_so_do_its_clients() -> None
                 groups.append(group)
                 tasks.append(asyncio.create_task(tally.follow(group)))
             await eventually(lambda: all(len(group.members) == 3 for group in groups))
-            processes[2].process.send_signal(signal.SIGSTOP)
+            processes[2].signal(signal.SIGSTOP)
             try:
                 await eventually(lambda: len(groups[0].members) == len(groups[1].members) == 2)
                 await groups[0].multicast(b"while it slept")
                 await eventually(lambda: tallies[1].lines == [b"while it slept"])
             finally:
-                processes[2].process.send_signal(signal.SIGCONT)
+                processes[2].signal(signal.SIGCONT)
             await eventually(lambda: len(groups[2].members) == 3 and bool(tallies[2].lives))
             await groups[2].multicast(b"back")
             wanted = [b"while it slept", b"back"]
@@ -244,10 +240,10 @@ def test_the_operator_s_word_is_passed_to_the_ring() -> None:
             made = daemon_process(place, 0, free_port())
             process = await loop.run_in_executor(None, stack.enter_context, made)
             async with joining(place, "a") as a:
-                process.process.send_signal(signal.SIGUSR1)
+                process.signal(signal.SIGUSR1)
                 await a.multicast(b"still here")
                 assert await heard(a, 1) == [b"still here"]
-            assert process.process.poll() is None
+            assert process.is_alive
 
     told(story)
 
@@ -259,10 +255,10 @@ def test_the_command_ends_cleanly_and_tells_its_clients() -> None:
             made = daemon_process(place, 0, free_port())
             process = await loop.run_in_executor(None, stack.enter_context, made)
             a = await joining(place, "a")
-            process.process.terminate()
+            process.signal(signal.SIGTERM)
             assert await stopped(a) == "the daemon was stopped"
-            assert await loop.run_in_executor(None, process.process.wait, 30) == 0
-            assert process.wait("ended")["counters"]["cut"] == 1
+            assert await loop.run_in_executor(None, process.wait, LIMIT_S) == 0
+            assert process.expect("ended")["counters"]["cut"] == 1
             assert not (place / "d0").exists()
 
     told(story)

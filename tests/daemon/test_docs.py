@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from tests.cli.running import ENVIRONMENT, ROOT, refused, unisono
-from tests.daemon.stage import Teller, daemon_process
+from tests.cli.running import refused, unisono
+from tests.daemon.stage import daemon_process
+from tests.harness import ENVIRONMENT, ROOT, Child
 from tests.net.ear import free_port
 from tests.waiting import LIMIT_S, until
 from unisono.cli import run
@@ -184,7 +185,7 @@ print([name for name in heavy if name in sys.modules])
 def test_a_second_daemon_is_told_of_in_the_ring(place: Path) -> None:
     port = free_port()
 
-    def names(teller: Teller) -> list[str]:
+    def names(teller: Child) -> list[str]:
         views = teller.of("ring")
         return sorted(views[-1]["daemons"]) if views else []
 

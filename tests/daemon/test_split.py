@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.cli.namespaces import do, inside
-from tests.cli.running import UNISONO
-from tests.daemon.stage import RING, Teller, joining, patient, told
+from tests.daemon.stage import RING, joining, patient, told
 from tests.daemon.test_deaths import Tally
+from tests.harness import UNISONO, Child
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.root, pytest.mark.real, pytest.mark.slow]
@@ -51,7 +51,7 @@ class Space:
         do(*inside(self.name), "nft", "delete", "table", "inet", "cut")
 
 
-def daemon_in(space: Space, place: Path, at: int, sites: int) -> Teller:
+def daemon_in(space: Space, place: Path, at: int, sites: int) -> Child:
     peers = ",".join(f"127.0.0.1:{port}" for port in PORTS)
     command = [*inside(space.name), *UNISONO, "daemon", "--listen", f"unix:{place}/d{at}"]
     command += [
@@ -66,7 +66,7 @@ def daemon_in(space: Space, place: Path, at: int, sites: int) -> Teller:
         peers.split(",")[at],
     ]
     options = ["--option", "tries=40", "--option", f"sites={sites}"]
-    return Teller(*command, "--protocol", RING, *options)
+    return Child(f"d{at}", *command, "--protocol", RING, *options)
 
 
 @pytest.mark.skipif(RING != "ring", reason="what happens is the ring's way")
@@ -76,11 +76,9 @@ def test_a_daemon_that_was_apart_agrees_with_the_others_again(sites: int) -> Non
         loop = asyncio.get_running_loop()
         with contextlib.ExitStack() as stack:
             space = stack.enter_context(Space())
-            daemons = [daemon_in(space, place, at, sites) for at in range(3)]
+            daemons = [stack.enter_context(daemon_in(space, place, at, sites)) for at in range(3)]
             for each in daemons:
-                stack.callback(each.close)
-            for each in daemons:
-                await loop.run_in_executor(None, each.wait, "listening")
+                await loop.run_in_executor(None, each.expect, "listening")
             tallies = [Tally() for _ in range(3)]
             groups: list[Any] = []
             tasks: list[asyncio.Task[None]] = []

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import ROOT
 from tests.draw.telling import overlaps, parsed
 from tests.draw.test_command import command
+from tests.harness import ROOT
 
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"!\[[^\]]*\]\((figures/[^)]+\.svg)\)\n\n```sh\n(.*?)```", re.DOTALL)

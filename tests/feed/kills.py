@@ -4,9 +4,6 @@ every delivered message is in the output exactly once, in order."""
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -15,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.cli.running import ENVIRONMENT, ROOT, UNISONO
 from tests.feed.member import ALIKE, payload
+from tests.harness import UNISONO, Child
 from tests.net.ear import free_port
 from tests.waiting import LIMIT_S, until
 from unisono.feed import FeedClient
@@ -34,7 +31,9 @@ class Play:
     place: Path
     port: int
     listen: int
-    running: dict[str, subprocess.Popen[str]] = field(default_factory=dict)
+    running: dict[str, Child] = field(default_factory=dict)
+    latest: dict[str, Child] = field(default_factory=dict)
+    """Of each name, also when it was killed."""
     lives: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -60,42 +59,27 @@ class Play:
         else:
             told = {"name": name, "word": f"{name}{life}", "trace": str(self.place / "trace")}
             command = [*python, "tests.feed.member", json.dumps({**told, "port": self.port})]
-        self.running[name] = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=(self.place / f"{name}-{life}.out").open("w"),
-            stderr=(self.place / f"{name}-{life}.err").open("w"),
-            text=True,
-            cwd=ROOT,
-            env=ENVIRONMENT,
-            start_new_session=True,
-        )
+        self.running[name] = self.latest[name] = Child(name, *command)
 
     def kill(self, name: str) -> None:
         """The process and all it started, at once and without a word."""
-        process = self.running.pop(name)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(LIMIT_S)
-        if process.stdin is not None:
-            process.stdin.close()
+        self.running.pop(name).kill()
 
     def told(self, name: str) -> list[dict[str, Any]]:
-        text = (self.place / f"{name}-{self.lives[name]}.out").read_text()
-        return [json.loads(line) for line in text.splitlines() if line.endswith("}")]
+        """What its latest life told; Spark may print other lines."""
+        lines = self.latest[name].lines
+        return [json.loads(line) for line in lines if line.endswith(b"}\n")]
 
     def has_told(self, name: str, kind: str) -> bool:
-        code = self.running[name].poll()
+        code = self.running[name].code
         assert code is None or kind == "finished", (name, code, self.errors(name))
         return any(each["kind"] == kind for each in self.told(name))
 
     def errors(self, name: str) -> str:
-        return (self.place / f"{name}-{self.lives[name]}.err").read_text()[-3000:]
+        return self.latest[name].errors[-3000:]
 
     def order(self, name: str) -> None:
-        stdin = self.running[name].stdin
-        assert stdin is not None
-        stdin.write("\n")
-        stdin.flush()
+        self.running[name].write("")
 
     def written(self) -> int:
         """How far the query has come, by its checkpoint."""
@@ -111,8 +95,7 @@ def playing(place: Path) -> Iterator[Play]:
         yield play
     finally:
         for name in list(play.running):
-            if play.running[name].poll() is None:
-                play.kill(name)
+            play.kill(name)
 
 
 def settle(play: Play) -> None:
@@ -206,8 +189,6 @@ def traffic(play: Play, seconds: float, kills: list[tuple[float, str, float]]) -
 def hush(play: Play) -> None:
     """The members leave, so that their traces are whole."""
     for name in "abc":
-        stdin = play.running[name].stdin
-        assert stdin is not None
-        stdin.close()
+        play.running[name].close_input()
     for name in "abc":
         assert play.running[name].wait(LIMIT_S) == 0, play.errors(name)

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import unisono
-from tests.cli.running import ENVIRONMENT, UNISONO
 from tests.feed.stage import A
+from tests.harness import ENVIRONMENT, UNISONO
 from tests.net.ear import free_port
 from unisono.feed import FeedClient
 from unisono.feed.keeper import Keeper

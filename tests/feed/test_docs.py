@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import typer.main
 
-from tests.cli.running import ENVIRONMENT, ROOT
 from tests.feed.stage import Served, messages, view
+from tests.harness import ENVIRONMENT, ROOT
 from tests.net.ear import free_port
 from tests.waiting import LIMIT_S
 from unisono.cli.app import app

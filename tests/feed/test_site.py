@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 import unisono
-from tests.cli.running import ENVIRONMENT, UNISONO, refused
+from tests.cli.running import refused
 from tests.cli.running import unisono as command
 from tests.feed.stage import everything, message, put, shape, told
+from tests.harness import ENVIRONMENT, UNISONO
 from tests.net.ear import free_port
 from tests.waiting import LIMIT_S, eventually
 from unisono.errors import Misuse

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import unisono
-from tests.hold import Hold
+from tests.harness import Module
 from tests.waiting import LIMIT_S, until
 from unisono.model import Message, View
 
@@ -178,7 +178,7 @@ class Playing:
         )
 
 
-class Process(Hold):
+class Process(Module):
     """A test's hold on one such process."""
 
     def __init__(self, orders: Mapping[str, Any], before: Sequence[str] = ()) -> None:
@@ -188,13 +188,13 @@ class Process(Hold):
     def ask(self) -> dict[str, Any]:
         """How it is now."""
         before = len(self.of("now"))
-        self.order("now")
+        self.write("now")
         until(
-            lambda: len(self.of("now")) > before or self.process.poll() is not None,
+            lambda: len(self.of("now")) > before or not self.is_alive,
             f"an answer of {self.name}",
-            lambda: str(self.told[-3:]),
+            lambda: str(self.objects[-3:]),
         )
-        assert self.process.poll() is None, f"{self.name} ended: {self.told[-3:]}"
+        assert self.is_alive, f"{self.name} ended: {self.objects[-3:]}"
         return self.of("now")[-1]
 
     @property
@@ -212,8 +212,8 @@ class Process(Hold):
         return max(self.digests, default=0)
 
     def leave(self) -> dict[str, Any]:
-        self.order("leave")
-        assert self.process.wait(LIMIT_S) == 0
+        self.write("leave")
+        assert self.wait(LIMIT_S) == 0
         until(lambda: self.of("end"), f"the last words of {self.name}")
         return self.of("end")[-1]
 

@@ -29,14 +29,14 @@ def say(sender: str, octets: int, masters: int, **join: int) -> dict[str, Any]:
             web[name] = stack.enter_context(Process({"join": given, "every": 1}))
         until(lambda: all(each.view == [*NAMES] for each in web.values()), "one view")
         began = time.monotonic()
-        web[sender].order(f"say {octets}")
+        web[sender].write(f"say {octets}")
         until(lambda: all(each.count == 1 for each in web.values()), "the message")
         took_s = round(time.monotonic() - began, 2)
         assert len({each.digests[1] for each in web.values()}) == 1
         grown = {
             name: each.ask()["rss_max"] - each.of("joined")[0]["rss"] for name, each in web.items()
         }
-        web[sender].order(f"say {octets + 1}")
+        web[sender].write(f"say {octets + 1}")
         until(lambda: web[sender].of("refused"), "a refusal")
         (refused,) = web[sender].of("refused")
         assert all(each.view == [*NAMES] for each in web.values()), "nobody was lost over it"

@@ -51,7 +51,7 @@ def hand_over(state_octets: int) -> dict[str, Any]:
         assert restored["octets"] >= state_octets
         pauses = during(a, joiner.of("joined")[0])
         for each in (a, b):
-            each.order("silence")
+            each.write("silence")
         until(lambda: len({each.ask()["digest"] for each in (a, b, joiner)}) == 1, "agreement")
         assert joiner.digests.items() <= a.digests.items(), "from its place on, the same"
         assert a.view == b.view == joiner.view == ["a", "b", "c"]

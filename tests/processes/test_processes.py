@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,16 @@ def test_children_end_with_an_owner_that_is_killed() -> None:
         owner.signal(signal.SIGKILL)
         assert owner.wait(LIMIT_S) == -signal.SIGKILL
         until(lambda: not is_alive(told["child"]), "the end of its child")
+
+
+def test_a_child_outlives_the_thread_that_started_it() -> None:
+    with Processes() as processes:
+        thread = threading.Thread(target=start, args=(processes, ECHO))
+        thread.start()
+        thread.join()
+        (child,) = processes
+        child.write("{}")
+        assert answers([child], LIMIT_S) == [{}]
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads /proc")

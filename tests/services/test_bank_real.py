@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import ENVIRONMENT, ROOT, free_port
+from tests.cli.running import free_port
+from tests.harness import ENVIRONMENT, ROOT
 from tests.waiting import LIMIT_S
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.xdist_group("bank")]

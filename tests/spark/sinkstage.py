@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,9 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import unisono
-from tests.cli.running import UNISONO
-from tests.daemon.stage import Teller
-from tests.hold import Hold
+from tests.harness import UNISONO, Child, Module
 from tests.net.ear import free_port
 from tests.waiting import LIMIT_S, until
 from unisono.feed.client import FeedClient
@@ -112,18 +109,17 @@ class Stage:
         self.feed = f"127.0.0.1:{self.feed_port}"
         self._asked = 0
         orders = {"port": self.port, "place": str(place), **options}
-        self.members = stack.enter_context(Hold("members", "tests.spark.sinkstage", orders))
+        self.members = stack.enter_context(Module("members", "tests.spark.sinkstage", orders))
         self._wait(lambda: self.members.of("ready"), "the members")
         self._stack = stack
         self.feed_process = self._start_feed()
 
-    def _start_feed(self) -> Teller:
+    def _start_feed(self) -> Child:
         command = [*UNISONO, "feed", "orders", "--log", str(self.place / "log"), "--name", "feed"]
         command += ["--listen", self.feed, "--port", str(self.port), "--json"]
         command += ["--config", str(self._patient())]
-        process = Teller(*command)
-        self._stack.callback(process.close)
-        process.wait("listening")
+        process = self._stack.enter_context(Child("feed", *command))
+        process.expect("listening")
         with FeedClient(self.feed, 40) as client:
             self._wait(lambda: client.status()["member"], "the feed")
         return process
@@ -144,13 +140,13 @@ class Stage:
             return client.status()
 
     def _wait(self, done: Callable[[], Any], what: str) -> None:
-        until(lambda: done() or self.members.process.poll() is not None, what)
-        assert self.members.process.poll() is None, "the members are gone"
+        until(lambda: done() or not self.members.is_alive, what)
+        assert self.members.is_alive, "the members are gone"
 
     def _ask(self, word: str) -> dict[str, Any]:
         self._asked += 1
         asked = f"{word} {self._asked}"
-        self.members.order(asked)
+        self.members.write(asked)
         told: list[dict[str, Any]] = []
 
         def answered() -> bool:
@@ -201,23 +197,6 @@ def staged(place: Path, **options: Any) -> Iterator[Stage]:
 
 def repeated_of(payloads: list[bytes]) -> list[bytes]:
     return [payload for payload, count in Counter(payloads).items() if count > 1]
-
-
-def kill_with_java(process: Any) -> None:
-    """A query as a machine that fails would end it: Spark's Java first, then its driver."""
-    for child in _children(process.pid):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-    process.kill()
-    process.wait(10)
-
-
-def _children(pid: int) -> list[int]:
-    """Of all its threads."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        found += [int(child) for child in (task / "children").read_text().split()]
-    return found
 
 
 def rss_octets(pid: int) -> int:

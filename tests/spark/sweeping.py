@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from tests.cli.running import UNISONO
+from tests.harness import UNISONO
 from unisono.cli.verify import claims
 from unisono.laws import judge_all
 from unisono.trace.files import read_trace

@@ -13,8 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import ROOT, UNISONO, refused, unisono
+from tests.cli.running import refused, unisono
 from tests.conftest import JAVA_OPTIONS
+from tests.harness import ROOT, UNISONO
 from tests.spark.cluster import Cluster, archive_of, bare_python, free_port, started
 from tests.spark.sweeping import told_by_tables, told_by_verify
 from tests.waiting import LIMIT_S

@@ -16,7 +16,7 @@ pytest.importorskip("pyspark", reason="needs pip install 'unisono[spark]'")
 
 from pyspark.sql import functions as F
 
-from tests.hold import ROOT
+from tests.harness import ROOT
 from tests.laws.stories import story, write_trace
 from tests.spark.sinkstage import Stage, repeated_of, rss_octets, staged
 from unisono.feed.site import IN_FLIGHT_OCTETS_MAX
@@ -165,11 +165,11 @@ def test_a_member_that_does_not_listen_holds_the_sink(session: Any, stage: Stage
     frame = session.range(0, count, 1, 2).select(
         F.format_string("%06d%s", "id", F.repeat(F.lit("y"), octets)).alias("payload")
     )
-    stage.members.order("hold")
+    stage.members.write("hold")
 
     def watch() -> None:
         try:
-            pid = stage.feed_process.process.pid
+            pid = stage.feed_process.pid
             least, still, told = rss_octets(pid), 0, -1
             stage.until(before + 1, all_of_them=False)
             while still < 10:
@@ -181,7 +181,7 @@ def test_a_member_that_does_not_listen_holds_the_sink(session: Any, stage: Stage
             assert stage.status()["in_flight_octets"] <= IN_FLIGHT_OCTETS_MAX
             assert rss_octets(pid) - least < 100 << 20
         finally:
-            stage.members.order("go")
+            stage.members.write("go")
 
     with beside(watch):
         arriving = frame.write.format("unisono").option("rowOrder", "arrival")

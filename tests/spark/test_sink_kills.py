@@ -12,9 +12,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs pip install 'unisono[spark]'")
 
-from tests.hold import Hold
+from tests.harness import Module
 from tests.spark.sinkquery import write_lines
-from tests.spark.sinkstage import kill_with_java, repeated_of, staged
+from tests.spark.sinkstage import repeated_of, staged
 from tests.waiting import LIMIT_S
 
 pytestmark = [pytest.mark.real, pytest.mark.spark]
@@ -35,26 +35,26 @@ def killed(place: Path, rows: int, files: int, per_batch: int, begun: list[int])
 
     with ExitStack() as stack:
 
-        def next_query() -> Hold:
-            return stack.enter_context(Hold("query", "tests.spark.sinkquery", orders))
+        def next_query() -> Module:
+            return stack.enter_context(Module("query", "tests.spark.sinkquery", orders))
 
         # Spark takes long to start: each does so while what comes before it is at work.
         query = next_query()
         stage = stack.enter_context(staged(place))
         began, ids = time.monotonic(), set()
         for at, mark in zip([*begun, None], [*marks, None], strict=True):
-            query.order(stage.feed)
+            query.write(stage.feed)
             after = next_query() if mark is not None else None
-            while query.process.poll() is None:
+            while query.is_alive:
                 if mark is not None and stage.counts()[0] >= mark:
                     break
                 time.sleep(0.02)
             ids |= {each["query"] for each in query.of("started")}
             if after is None:
-                assert query.process.wait(LIMIT_S) == 0
+                assert query.wait(LIMIT_S) == 0
                 break
-            assert query.process.poll() is None, "it ended before it could be killed"
-            kill_with_java(query.process)
+            assert query.is_alive, "it ended before it could be killed"
+            query.kill()
             done = {int(path.name) for path in (place / "checkpoint/commits").glob("[0-9]*")}
             assert done == set(range(at or 0)), "the kill came in the midst of this batch"
             query = after

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.running import ROOT, refused, unisono
+from tests.cli.running import refused, unisono
+from tests.harness import ROOT
 from tests.waiting import LIMIT_S
 from unisono.cli import sweep as command
 from unisono.cli.verify import claims
