@@ -70,4 +70,4 @@ def test_members_hear_that_the_master_ended_the_web_and_come_back_with_the_next(
         )
         a = stack.enter_context(Cat(web(port, master=1), "--name", "a"))
         until(lambda: a.view == c.view == ["a", "c"], what="c in the third web")
-        assert reasons(c)[-1] == "the master is silent"
+        assert reasons(c)[-1] == "the master is dead"
