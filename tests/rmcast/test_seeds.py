@@ -32,6 +32,12 @@ def test_a_seed_that_once_failed_holds(nodes: int, seed: int, messages: int) -> 
     assert run(plan).violations == ()
 
 
+def test_what_a_slow_reader_lacks_of_one_that_left_is_kept_for_it() -> None:
+    """It had not heard that the leaver ever came, and that was taken for having settled it."""
+    outcome = run(Plan(protocol="rmcast", nodes=7, seed=21330, faults="chaos", messages=60))
+    assert outcome.violations == ()
+
+
 SPARED = [
     # nodes, seed
     (6, 20042),  # a second group was founded while the oldest member was dead

@@ -77,7 +77,7 @@ class Failures:
             return
         if entry.delivered > final:
             self.suspect(peer)  # It has delivered more than we will: one of us has to stop.
-        elif entry.status is FAILED:
+        elif entry.status is FAILED or entry.status is LEFT:
             self._roster.recalled.add(key)
 
     def _heed_closing(self, peer: Peer, failed: Peer, final: int) -> None:
@@ -186,7 +186,9 @@ class Failures:
                 continue
             entry = other.trusted.get(ended.key)
             if entry is None:
-                if not other.trusted:
+                # Who came before it may not have delivered its addition yet, and will need it all.
+                unheard = other.rank <= ended.rank and ended.key not in other.listed
+                if not other.trusted or unheard:
                     return False
             elif ended.status is LEFT:
                 if entry.status is not LEFT or entry.delivered < ended.delivered:

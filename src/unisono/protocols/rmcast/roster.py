@@ -43,6 +43,7 @@ class Peer:
         "delivered",
         "heard_us",
         "key",
+        "listed",
         "looked",
         "member",
         "message",
@@ -86,6 +87,8 @@ class Peer:
         """D_{G,i}: the last header it sent."""
         self.plain = False
         """It tells of members alone, all of them known here: told again, it says nothing."""
+        self.listed: set[int] = set()
+        """The streams of which its headers ever told, as long as we know them."""
         self.looked: dict[int, Entry] | None = None
         """The row that was last looked at for what others have received."""
         self.pending: dict[int, Entry] = {}
@@ -108,6 +111,7 @@ class Peer:
             if key in held and entry.delivered < held[key].delivered:
                 return
         self.row = entries
+        self.listed.update(entries)
         if not self.pending:
             self.pending = entries
 
@@ -228,6 +232,8 @@ class Roster:
     def bury(self, peer: Peer) -> None:
         """Forget the peer; its key and its last chunk are remembered for a while."""
         del self.peers[peer.key]
+        for other in self.peers.values():
+            other.listed &= self.peers.keys()
         self.tombs[peer.key] = peer.delivered
         if peer.status is LEFT:
             self.farewells.add(peer.key)
