@@ -391,6 +391,8 @@ class Process:
     inside: bool = True
     """When the cut came it had a view, was in the view of each of its part that had one, and did
     not leave. What had ailed it until then has not led to its exclusion since."""
+    known: bool = True
+    """Its name was in a view of the group, whoever installed it."""
 
 
 def any_part(part: Sequence[Process], forgetful: bool) -> bool:

@@ -122,6 +122,12 @@ def test_who_leads_instead_is_not_sent_back_to_the_ring() -> None:
     assert run(plan).violations == ()
 
 
+def test_a_newcomer_makes_no_majority_of_a_part() -> None:
+    """Of nine, eight were in the group; four of them and the ninth were cut off for good. The other
+    four and a newcomer of another name would be as many: neither may go on."""
+    assert run(Plan(protocol="ring", nodes=9, seed=101_197, messages=60)).violations == ()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(40_000, 40_020, 10))
 def test_the_laws_hold_under_chaos(first: int) -> None:

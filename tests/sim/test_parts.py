@@ -47,5 +47,13 @@ def test_a_lone_master_lets_in_whoever_comes_late() -> None:
     assert probes("mtp", 1, weather(LEAVE)) == 2
 
 
+def test_a_majority_of_a_ring_counts_only_names_that_the_group_knows() -> None:
+    """a and c began the group. With a newcomer on each side of the split, {a b} and {c d} would be
+    alike; b has a vote once a ring has let it in, or if no group has begun."""
+    assert probes("ring", 0, weather()) == 2
+    assert probes("ring", 0, weather(starts_us=LATE)) == 0
+    assert probes("ring", 0, weather(starts_us=(0, LATE[1], LATE[1]))) == 2
+
+
 def test_where_any_part_goes_on_all_are_to() -> None:
     assert probes("rmcast", 0, weather(AMNESIA, starts_us=LATE)) == 3

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from unisono.core import Process
-from unisono.model import Member, Message
+from unisono.model import Member, Message, View
 from unisono.sim.application import payload_of
 from unisono.sim.plan import Weather
 from unisono.trace.record import PROBE
@@ -43,6 +43,8 @@ class Recovery:
         """Those that are to come together: all, or each part that is to go on."""
         self._inside: dict[Member, int] = {}
         """Who was in its part of the group when that was cut off, and its node."""
+        self._known: set[str] = set()
+        """Names that were in a view when the faults ended."""
         self._service = world.plan.service or max(world.offer.services)
         self._epoch = 0
         self._awaited: dict[str, set[tuple[str, int]]] = {}
@@ -54,6 +56,11 @@ class Recovery:
             for part in self.going_on:
                 self._inside |= _inside(part)
             self._narrow()
+        self.changed()
+
+    def installed(self, view: View) -> None:
+        if not self._world.healing:
+            self._known.update(member.name for member in view.members)
         self.changed()
 
     def excluded(self, life: Life) -> None:
@@ -69,7 +76,12 @@ class Recovery:
             part
             for part in self.going_on
             if world.offer.goes_on(
-                [Process(world.options_of(node.index), node.index in inside) for node in part],
+                [
+                    Process(
+                        world.options_of(node.index), node.index in inside, node.name in self._known
+                    )
+                    for node in part
+                ],
                 forgetful,
             )
         ]

@@ -335,7 +335,7 @@ class World:
         names = Counter(each.me.name for each in lives if each is not None and not each.over)
         for name in sorted(name for name, count in names.items() if count > 1):
             self.broken("one_name", f"view {view.id} has two living members named {name}", life)
-        self.recovery.changed()
+        self.recovery.installed(view)
 
     def failed(self, life: Life, fail: Fail) -> None:
         self.counts[f"stopped_{fail.cause.value}"] += 1

@@ -10,6 +10,7 @@ from unisono.model import Service
 from unisono.protocols.ring.core import GO_ON, Site
 from unisono.protocols.ring.figures import COORDINATOR, RECEIVE, REFORMATION, SEND
 from unisono.protocols.ring.parameters import DEFAULTS, PRESETS
+from unisono.protocols.ring.ring import Ring
 from unisono.protocols.ring.words import label
 
 
@@ -26,9 +27,13 @@ def quorum(options: Mapping[str, int]) -> int:
 
 def goes_on(part: Sequence[Process], forgetful: bool) -> bool:
     """Where some forgot, a majority may have to wait for those that remember. Where the size is not
-    known, what a majority is depends on who had come."""
+    known, what a majority is depends on who had come. Once a group has begun, a name that it does
+    not know has no vote: on the other side another may take the free place."""
     least = [quorum(each.options) for each in part]
-    return all(least) and len(part) >= max(least) and not forgetful
+    if not all(least) or len(part) < max(least) or forgetful:
+        return False
+    sites, known = max(each.options["sites"] for each in part), sum(each.known for each in part)
+    return not known or known >= Ring(size=sites).voters
 
 
 def advice(options: Mapping[str, int]) -> str:
