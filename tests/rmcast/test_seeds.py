@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from unisono.sim.plan import Plan
+from unisono.sim.plan import FaultEvent, Plan, Weather
 from unisono.sim.run import run
 
 # What each of them found is told where it was mended.
@@ -35,6 +35,29 @@ def test_a_seed_that_once_failed_holds(nodes: int, seed: int, messages: int) -> 
 def test_what_a_slow_reader_lacks_of_one_that_left_is_kept_for_it() -> None:
     """It had not heard that the leaver ever came, and that was taken for having settled it."""
     outcome = run(Plan(protocol="rmcast", nodes=7, seed=21330, faults="chaos", messages=60))
+    assert outcome.violations == ()
+
+
+def test_a_namesake_waits_until_no_view_holds_the_one_it_replaces() -> None:
+    """The sponsor had closed the failed one; another member had not when it heard of the new."""
+    outcome = run(Plan(protocol="rmcast", nodes=5, seed=200586, faults="chaos", messages=60))
+    assert outcome.violations == ()
+
+
+def test_a_failed_member_is_forgotten_though_one_came_while_it_was_settled() -> None:
+    """The newcomer got the rank of the failed one: it seemed not to have heard of it yet, for ever,
+    and a namesake of the failed one waited as long."""
+    outcome = run(Plan(protocol="rmcast", nodes=4, seed=200759, faults="chaos", messages=60))
+    assert outcome.violations == ()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_one_that_is_cut_off_and_its_namesake_share_no_view(seed: int) -> None:
+    """The phase of the heartbeats, which the seed draws, decides who closes first."""
+    unheard = FaultEvent("block", 2_000_000, 2_000_000, (1,), (0, 2))
+    namesake = FaultEvent("namesake", 2_900_000, 500_000, (1,))
+    weather = Weather(fault_us=5_000_000, schedule=(unheard, namesake))
+    outcome = run(Plan(protocol="rmcast", nodes=3, seed=seed, messages=0, weather=weather))
     assert outcome.violations == ()
 
 

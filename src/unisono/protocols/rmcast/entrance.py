@@ -303,6 +303,8 @@ class Entrance:
             self._refuse(refusal, seeker, out)
         elif self.catching_up() or core.leaving or core.roster.unsettled():
             return  # It asks again. Who is removed is settled first: one change at a time.
+        elif core.roster.namesake_lingers(seeker):
+            return  # Likewise: no view holds both.
         elif packet.wants_state and len(self._givers) >= SPONSORED_COUNT_MAX:
             return
         elif self._is_fresh(packet):
@@ -368,7 +370,7 @@ class Entrance:
         # Deviates [RMC II]: the paper has no additions, and no leaving but by silence.
         core = self._core
         known = core.roster.peers.get(key)
-        rank = 1 + max(p.rank for p in core.roster.group()) if known is None else known.rank
+        rank = 1 + core.roster.rank_last if known is None else known.rank
         core.ordering.say([Add(packet.member, rank).payload()], Service.CAUSAL, CONTROL)
         if known is None:
             core.roster.add(packet.member, rank, core.now_us)

@@ -149,6 +149,9 @@ class Roster:
         """Ended streams that somebody still waits to settle: our headers tell how they ended."""
         self.changes = 0
         """Additions and removals so far, known alike to all that know the same."""
+        self.rank_last = -1
+        """The highest rank given so far, as far as we know. None is given twice: ranks tell who
+        came after whom, also after one that has failed and that others still settle."""
         self.shown: tuple[Member, ...] = ()
         """The members of the last view installed."""
         self._turn = 0
@@ -193,6 +196,16 @@ class Roster:
     def find(self, name: str) -> Peer | None:
         return next((p for p in self.group() if p.member.name == name), None)
 
+    def namesake_lingers(self, member: Member) -> bool:
+        """Whether a failed member of the same name, at another address and perhaps alive, is closed
+        here but not yet by all: until then a view of theirs may hold it."""
+        return any(
+            peer.status is CLOSED
+            and peer.member.name == member.name
+            and peer.member.address != member.address
+            for peer in self.peers.values()
+        )
+
     # -- changes --------------------------------------------------------------------------------
 
     def stir(self) -> None:
@@ -217,6 +230,7 @@ class Roster:
     ) -> Peer:
         peer = Peer(member, rank, delivered, message, now_us)
         self.peers[peer.key] = peer
+        self.rank_last = max(self.rank_last, rank)
         self.changes += 1
         self._alter()
         return peer
