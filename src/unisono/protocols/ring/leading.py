@@ -48,7 +48,7 @@ class Leading(Following):
         self._quorums = Quorums((), NO_VERSION)
         """What the ring needs that is to be formed."""
         self._unborn: set[Version] = set()
-        """Rings that we formed, and that never were in force: only we could have said so."""
+        """Rings that never were in force, by the word of who formed them and alone could tell."""
         self._outbid = False
         """Somebody has promised a higher version than ours."""
         self._warned = False
@@ -83,10 +83,10 @@ class Leading(Following):
                 self._began_us = core.now_us
                 core.watch_ring()
                 rings = (*core.before, core.ring) if core.ring.seats else (core.founding(),)
-                rings = tuple(ring for ring in rings if ring.version not in self._unborn) or rings
                 # Of a part whose memory is lost, too few sites are left to begin anew.
                 rings += (core.founding(),) * (not core.memory and core.parameters.sites > 0)
-                self._quorums = Quorums(rings, core.ring.version)
+                quorums = Quorums(rings, core.ring.version)
+                self._quorums = quorums.without(self._unborn, core.founding())
         core.entrance.settled(out)
         self.rounds += 1
         if self.rounds > BLOCKED_ROUNDS and not core.parameters.sites and core.ring.seats:
@@ -163,6 +163,9 @@ class Leading(Following):
             self.answers.pop(name, None)
             self._stale[name] = packet
             return
+        if self._quorums.tells_unborn(packet):
+            self._unborn.add(packet.header.version)
+            self._quorums = self._quorums.without(self._unborn, core.founding())
         self.answers[name] = packet
         self._stale.pop(name, None)
         self.suspects.discard(packet.header.sender)
@@ -248,8 +251,7 @@ class Leading(Following):
 
     def _would_stand(self, staying: set[str]) -> bool:
         """The new ring is a majority of what the group will then be."""
-        size = self._size(staying)
-        return self.is_overridden() or len(staying) > size // 2
+        return self.is_overridden() or len(staying) > self._size(staying) // 2
 
     def may_release(self) -> bool:
         """Some want to leave, and so few would remain that no ring can be formed: let them go."""
@@ -377,8 +379,7 @@ class Leading(Following):
         core = self._core
         if self.rounds < rounds or core.now_us - self._formed_us > core.parameters.waiting_us:
             return False
-        voters = self._voters.items()
-        accepting = {n: each for n, each in voters if each.header.sender in self.accepted}
+        accepting = {n: e for n, e in self._voters.items() if e.header.sender in self.accepted}
         on_ring = len([key for key in core.ring.index if key in self.accepted])
         met = self._overridden or self._quorums.are_met(accepting)
         return met and on_ring > core.ring.size // 2

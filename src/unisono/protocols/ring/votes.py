@@ -27,6 +27,18 @@ class Quorums(NamedTuple):
     version: Version
     """Of the last of them."""
 
+    def without(self, unborn: Collection[Version], founding: Ring) -> Quorums:
+        """Rings that never were in force need no quorum; where there is no other, it is a
+        beginning."""
+        rings = tuple(ring for ring in self.rings if ring.version not in unborn)
+        return self._replace(rings=rings or (founding,))
+
+    def tells_unborn(self, packet: Person) -> bool:
+        """It formed one of these rings, never put it in force, and has promised another."""
+        version = packet.header.version
+        ours = any(ring.version == version for ring in self.rings)
+        return ours and version.leader == packet.header.sender and not packet.has(Bits.IN_FORCE)
+
     def voting(self, people: People) -> set[str]:
         """Who has accepted a ring that was in force, and is still alive, votes too, even if it
         never heard that it was. Who is known to have been on a ring and says that it never was on
