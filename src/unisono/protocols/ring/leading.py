@@ -380,9 +380,8 @@ class Leading(Following):
         if self.rounds < rounds or core.now_us - self._formed_us > core.parameters.waiting_us:
             return False
         accepting = {n: e for n, e in self._voters.items() if e.header.sender in self.accepted}
-        on_ring = len([key for key in core.ring.index if key in self.accepted])
         met = self._overridden or self._quorums.are_met(accepting)
-        return met and on_ring > core.ring.size // 2
+        return met and len(core.ring.index.keys() & self.accepted) > core.ring.size // 2
 
     def resume(self, out: list[Effect]) -> None:
         core = self._core
