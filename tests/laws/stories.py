@@ -739,6 +739,18 @@ SOUND: list[Sound] = [
         b: view 1 a b c | holds c:1 | crash
         c: view 1 a b c | send | holds c:1 | crash
     """, "safe"),
+    _sound("founded anew by a node whose clock was set back, and one that never told", """
+        a#2: join 2 | view 1 a#2 b founded | crash
+        b: join 2 | crash
+        a: restart | join 2 | view 7 a b#2 founded
+        b#2: restart | join 2 | view 7 a b#2 founded
+    """),
+    _sound("one was let go on twice, and another joined it in between", """
+        a: join 2 | view 1 a b c founded | view 2 a parted | view 3 a d | view 4 a parted
+        b: join 2 | view 1 a b c founded | crash
+        c: join 2 | view 1 a b c founded | crash
+        d: join 3 | view 3 a d | crash
+    """),
     _sound("a clock was set back, and views seem to lead both ways", """
         a#3: view 1 a#3 b at 0 founded | send | a#3:1@1 | view 2 a#3 b at 1 | crash
         b: view 1 a#3 b at 0 founded | a#3:1@1 | view 2 a#3 b at 1 | send | b:1@2

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import dropwhile
 
 from unisono.laws.succession import (
     FOUNDED,
@@ -33,28 +34,28 @@ def quorum(history: History) -> list[Violation]:
     """No part of a group goes on that is smaller than its protocol promises.
 
     Asked of a life whose `join` row says of how many members a view has at least: `view V has N
-    members, fewer than K`. Who was let go on by an operator's word may be fewer: views from a
-    life's first on that has the change `parted` are not asked, nor those of a lineage (see
-    `lineages`) that has such a counting view.
+    members, fewer than K`. Who was let go on by an operator's word may be fewer: views that a life
+    installed from its first on that has the change `parted` are asked of nobody, nor those of a
+    lineage (see `lineages`) that has such a counting view.
     """
     lineage = lineages(history)
     parted = beginnings(history, lineage, PARTED)
+    spared = {row.view for life in history.lives.values() for row in _since_parting(life)}
     found: set[Violation] = set()
     for key, life in history.lives.items():
         least = promised(life)
-        for row in _before_parting(life) if least else ():
+        for row in life.views if least else ():
             count = len(set(row.members or ()))
-            if count < least and not (lineage[key] in parted and row in own_views(life)):
+            if count >= least or row.view in spared:
+                continue
+            if not (lineage[key] in parted and row in own_views(life)):
                 detail = f"view {row.view} has {count} members, fewer than {least}"
                 found.add(Violation("quorum", history.run, key, "", "", detail))
     return sorted(found)
 
 
-def _before_parting(life: Life) -> Iterator[Row]:
-    for row in life.views:
-        if tells(row, PARTED):
-            return
-        yield row
+def _since_parting(life: Life) -> Iterator[Row]:
+    return dropwhile(lambda row: not tells(row, PARTED), life.views)
 
 
 def one_primary(history: History) -> list[Violation]:
@@ -137,10 +138,11 @@ def one_founding(history: History) -> list[Violation]:
     """A group is not founded anew while one of it is there and remembers.
 
     Let life p be of a lineage (see `lineages`) that has a life of some node, of which a later
-    incarnation is of another lineage that has a view with the change `founded`; and no node says
-    the same the other way round, as where a clock was set back. Let no counting view of the two
-    lineages have the change `parted`, and p's last view lead to no other (see `one_primary`) of its
-    lineage, or of one that has no view with `founded` or `parted` and so may go on from it. If p's
+    incarnation is of another lineage that has a view with the change `founded`; and no node is in
+    their counting views the other way round, as where a clock was set back. Let no counting view
+    of the two lineages have the change `parted`, and p's last view lead to no other (see
+    `one_primary`) of its lineage, or of one that has no view with `founded` or `parted` and so may
+    go on from it. If p's
     `join` row has a number, and p is alive, or stopped with the cause `excluded` and its last view
     leads to no lineage with `parted`, which may have excluded it, the law is broken. Named is p;
     the other is the smallest life of another lineage that is such a later incarnation. Where a
@@ -183,9 +185,14 @@ def _later_lineages(
     """By lineage, lives of others, of those that were founded, that are later incarnations of its
     nodes, sorted."""
     by_node: dict[str, list[Life]] = {}
+    listed: dict[str, dict[str, list[int]]] = {}
     for life in history.lives.values():
         if life.inside:
             by_node.setdefault(life.node, []).append(life)
+            nodes = listed.setdefault(lineage[life.key], {})
+            for member in {each for row in own_views(life) for each in row.members or ()}:
+                if each := history.lives.get(member):
+                    nodes.setdefault(each.node, []).append(each.incarnation)
     later: dict[tuple[str, str], set[str]] = {}
     for lives in by_node.values():
         lives.sort(key=lambda life: life.incarnation)
@@ -196,6 +203,8 @@ def _later_lineages(
                     later.setdefault(pair, set()).add(life.key)
     found: dict[str, list[str]] = {}
     for (one, two), keys in later.items():
-        if two in founded and (two, one) not in later:
+        p, q = listed[one], listed[two]
+        reverse = any(min(q[node]) < max(p[node]) for node in p.keys() & q.keys())
+        if two in founded and not reverse:
             found[one] = sorted({*keys, *found.get(one, ())})
     return found
