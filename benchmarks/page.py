@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from unisono.bench.own import PREFIX as OURS
 from unisono.bench.results import RowKey, figure
 from unisono.spark.plots import Axis, Point, line_plot, logarithmic
-from unisono.spark.report.words import clean, column, count_of, octets_of, section, table, time_of
+from unisono.spark.report.words import clean, column, count_of, section, size_of, table, time_of
 
 STYLE: Final = """
 .line { stroke-width: 2.4; }
@@ -136,7 +136,7 @@ def _by_members(row: Row) -> str:
 
 
 def _by_size(row: Row) -> str:
-    return f"{octets_of(row['size'])}, {_senders(row)}"
+    return f"{size_of(row['size'])}, {_senders(row)}"
 
 
 def _curves(
@@ -195,7 +195,7 @@ def _axis(places: Sequence[float], title: str) -> Axis:
 
 
 def _short(octets: int) -> str:
-    return octets_of(octets).removesuffix("iB").replace(" ", "") if octets >= 1024 else f"{octets}"
+    return size_of(octets).removesuffix("iB").replace(" ", "") if octets >= 1024 else f"{octets}"
 
 
 # -- loads -----------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ def _loads(rows: Sequence[Row]) -> str:
 
 
 def _words(row: Row) -> str:
-    return f"{octets_of(row['size'])}, {_by_members(row)}"
+    return f"{size_of(row['size'])}, {_by_members(row)}"
 
 
 def _load(label: str, rows: Sequence[Row]) -> str:
@@ -284,7 +284,7 @@ def _recovery(found: Sequence[Row]) -> str:
             str(each["members"]),
             _times(each["recovery_ms"]),
             _times(joined) if joined else "–",
-            octets_of(each["state_octets"]) if joined else "–",
+            size_of(each["state_octets"]) if joined else "–",
         ]
         rows.append(f'<tr><th scope="row">{clean(_label(each))}</th>{_cells(cells)}</tr>')
     note = (

@@ -16,9 +16,9 @@ from benchmarks.paper.plan import (
     MEASURED,
     QUICK,
     SIMULATED,
+    CurveFigure,
     Curves,
     Effort,
-    Figure,
     as_json,
     figures_for,
     points,
@@ -26,7 +26,7 @@ from benchmarks.paper.plan import (
 )
 from unisono.cli import OK, STOPPED, refuse, terminable
 from unisono.cli.show import err, out, print_json, status
-from unisono.core import Offer
+from unisono.core import ProtocolSpec
 from unisono.protocols import check_options
 from unisono.protocols import offer as offered
 
@@ -79,9 +79,9 @@ def paper(
 
 
 def _simulated(
-    offer: Offer,
+    offer: ProtocolSpec,
     options: Mapping[str, int],
-    figures: tuple[Figure, ...],
+    figures: tuple[CurveFigure, ...],
     effort: Effort,
     progress: Report,
 ) -> tuple[Samples, list[str]]:
@@ -120,7 +120,7 @@ def _about(protocol: str, quick: bool, load: float) -> str:
     return f"{short}{protocol}, {machine}, Python {platform.python_version()}, {when}"
 
 
-def _show(figures: tuple[Figure, ...], curves: Curves, about: str) -> None:
+def _show(figures: tuple[CurveFigure, ...], curves: Curves, about: str) -> None:
     from rich.table import Table
 
     screen = out()

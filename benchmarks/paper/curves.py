@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from benchmarks.paper.plan import MEASURED, RATE, SIMULATED, Curves, Figure, Summary, size
+from benchmarks.paper.plan import MEASURED, RATE, SIMULATED, CurveFigure, Curves, CurveSummary, size
+from unisono.draw.labels import DATA, JOIN, REPAIR
 from unisono.draw.svg import COLOURS, FAINT, FONT, HAIR, INK, PAPER, number, path, tag, words
 from unisono.draw.svg import text_of as text
-from unisono.draw.words import DATA, JOIN, REPAIR
 from unisono.spark.plots import Axis, linear, logarithmic
 
 WIDTH, HEIGHT = 680.0, 484.0
@@ -20,13 +20,13 @@ INKS: Final = (DATA, REPAIR, JOIN)
 Place = tuple[float, float]
 
 
-def drawn(figure: Figure, curves: Curves, subtitle: str) -> str:
+def drawn(figure: CurveFigure, curves: Curves, subtitle: str) -> str:
     """One figure; deterministic: only new measurements change the file."""
     return _Plot(figure, curves).svg(subtitle)
 
 
 class _Plot:
-    def __init__(self, figure: Figure, curves: Curves) -> None:
+    def __init__(self, figure: CurveFigure, curves: Curves) -> None:
         self.figure = figure
         self.of = {
             (origin, octets): curves.get((figure.number, origin, octets), [])
@@ -105,7 +105,7 @@ class _Plot:
                 if shown:
                     yield tag("g", shown, class_=f"{origin} c{at}")
 
-    def _curve(self, curve: Sequence[Summary], origin: str, offset: float) -> Iterator[str]:
+    def _curve(self, curve: Sequence[CurveSummary], origin: str, offset: float) -> Iterator[str]:
         places = [self._at(each.members, each.median) for each in curve]
         places = [(x + offset, y) for x, y in places]
         if len(places) > 1:

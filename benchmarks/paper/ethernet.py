@@ -17,6 +17,7 @@ from typing import Any, Final
 from benchmarks.paper.plan import RATE, SENDERS_COUNT, SPORADIC, Effort, Point
 from unisono.core import (
     Arm,
+    CoreConfig,
     Deliver,
     Disarm,
     Event,
@@ -26,10 +27,9 @@ from unisono.core import (
     Install,
     Join,
     Multicast,
-    Offer,
+    ProtocolSpec,
     Received,
     Send,
-    Setting,
 )
 from unisono.model import Address, Member, Message, Service
 from unisono.sim.plan import node_name
@@ -46,9 +46,9 @@ ETHERNET_US: Final = 269
 """Latency, however short the packet is."""
 OCTET_NS: Final = 800
 """10 Mbit/s."""
-FRAME_OCTETS: Final = 18 + 20 + 8
+FRAME_BYTES: Final = 18 + 20 + 8
 """Ethernet, IP and UDP around a packet."""
-WINDOW_OCTETS: Final = 1 << 16
+WINDOW_BYTES: Final = 1 << 16
 SETTLE_US: Final = 500_000
 TOGETHER_US: Final = 60_000_000
 EVENTS_MAX: Final = 5_000_000
@@ -62,7 +62,7 @@ class Stuck(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Traffic:
+class EthernetTraffic:
     """What the senders do."""
 
     octets: int
@@ -78,16 +78,16 @@ class Workstation:
     """A member and its processor."""
 
     def __init__(
-        self, wire: Ethernet, index: int, offer: Offer, options: Mapping[str, int]
+        self, wire: Ethernet, index: int, offer: ProtocolSpec, options: Mapping[str, int]
     ) -> None:
         self.wire = wire
         self.me = Member(node_name(index), Address(f"10.0.0.{index + 1}", 7000), 1)
-        roles = offer.appoint(index, wire.count, options)
+        roles = offer.assign_roles(index, wire.count, options)
         self.core = offer.make(
-            Setting(self.me, "paper", index + 1, window_octets_max=WINDOW_OCTETS, options=roles)
+            CoreConfig(self.me, "paper", index + 1, window_bytes_max=WINDOW_BYTES, options=roles)
         )
         self.members = 0
-        self.traffic: Traffic | None = None
+        self.traffic: EthernetTraffic | None = None
         self.called_us: dict[int, int] = {}
         """By message number: when the user called."""
         self._waits_us: deque[int] = deque(maxlen=8)
@@ -175,7 +175,7 @@ class Workstation:
         traffic, now_us = self.traffic, self.wire.now_us
         if traffic is None:
             return now_us
-        if self.core.room() < traffic.octets + 64:
+        if self.core.send_credit() < traffic.octets + 64:
             self.wire.post(now_us + CALL_US, self.begin, None)
             return now_us
         self._number += 1
@@ -189,7 +189,7 @@ class Workstation:
 class Ethernet:
     """Virtual time, one cable, and the workstations on it."""
 
-    def __init__(self, offer: Offer, count: int, options: Mapping[str, int]) -> None:
+    def __init__(self, offer: ProtocolSpec, count: int, options: Mapping[str, int]) -> None:
         self.now_us = 0
         self.count = count
         self.on_delivery: OnDelivery = lambda now_us, host, message: None
@@ -210,7 +210,7 @@ class Ethernet:
     def _transmit(self, what: tuple[Workstation, Any, bytes]) -> None:
         source, to, packet = what
         begin_ns = max(self.now_us * 1000, self._free_ns)
-        self._free_ns = begin_ns + (len(packet) + FRAME_OCTETS) * OCTET_NS
+        self._free_ns = begin_ns + (len(packet) + FRAME_BYTES) * OCTET_NS
         arrives_us = self._free_ns // 1000 + ETHERNET_US
         if isinstance(to, Everyone):
             targets = [host for host in self.hosts if host is not source]
@@ -242,18 +242,18 @@ class Ethernet:
 
 
 def simulated(
-    offer: Offer, options: Mapping[str, int], point: Point, effort: Effort
+    offer: ProtocolSpec, options: Mapping[str, int], point: Point, effort: Effort
 ) -> list[float]:
     """The samples of one point, in the figure's unit."""
     figure, count = point.figure, point.members
     if figure.kind == RATE:
-        traffic = Traffic(point.octets, figure.service, at_once=True)
+        traffic = EthernetTraffic(point.octets, figure.service, at_once=True)
         return rates(
             _busy_ethernet(offer, options, count, traffic), effort.simulated_s, effort.slices
         )
     sporadic = figure.kind == SPORADIC
     pause_us = round(effort.pause_s * 1e6) if sporadic else 0
-    traffic = Traffic(point.octets, figure.service, False, pause_us)
+    traffic = EthernetTraffic(point.octets, figure.service, False, pause_us)
     seconds = effort.sporadic_s if sporadic else effort.simulated_s
     return delays_ms(_busy_ethernet(offer, options, count, traffic), seconds)
 
@@ -293,7 +293,7 @@ def delays_ms(wire: Ethernet, seconds: float) -> list[float]:
 
 
 def _busy_ethernet(
-    offer: Offer, options: Mapping[str, int], count: int, traffic: Traffic
+    offer: ProtocolSpec, options: Mapping[str, int], count: int, traffic: EthernetTraffic
 ) -> Ethernet:
     """A group in one view whose senders begin."""
     wire = Ethernet(offer, count, options)

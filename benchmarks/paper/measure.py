@@ -12,14 +12,14 @@ from benchmarks.paper.plan import (
     RATE,
     SENDERS_COUNT,
     SPORADIC,
+    CurveFigure,
     Effort,
-    Figure,
     Point,
     points,
 )
 from unisono.bench.checkout import environment
 from unisono.bench.hosts import LOCALHOST, free_ports, has_multicast
-from unisono.core import Offer
+from unisono.core import ProtocolSpec
 from unisono.processes import Processes, RunFailed, answers
 from unisono.sim.plan import node_name
 
@@ -47,7 +47,7 @@ class Measured(NamedTuple):
 class PaperCluster:
     """The members of one group; leaving the `with` ends them, whatever happened."""
 
-    def __init__(self, offer: Offer, options: Mapping[str, int], count: int) -> None:
+    def __init__(self, offer: ProtocolSpec, options: Mapping[str, int], count: int) -> None:
         self._offer = offer
         self._options = options
         self.count = count
@@ -82,9 +82,9 @@ class PaperCluster:
             "group": "paper",
             "name": node_name(index),
             "protocol": self._offer.name,
-            "window_octets_max": WINDOW_BYTES,
+            "window_bytes_max": WINDOW_BYTES,
             "join_s": READY_S,
-            "options": dict(self._offer.appoint(index, self.count, self._options)),
+            "options": dict(self._offer.assign_roles(index, self.count, self._options)),
         }
         if self._multicast:
             return arguments | {"port": self._ports[0]}
@@ -120,9 +120,9 @@ class PaperCluster:
 
 
 def measured(
-    offer: Offer,
+    offer: ProtocolSpec,
     options: Mapping[str, int],
-    figures: Sequence[Figure],
+    figures: Sequence[CurveFigure],
     effort: Effort,
     progress: Report,
 ) -> Measured:

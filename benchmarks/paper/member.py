@@ -31,7 +31,7 @@ SENT_AT_ONCE: Final = 32
 Listener = Callable[[int, list[Message]], None]
 
 
-class Receiver:
+class CurveReceiver:
     """Reads the group's stream and passes on what was delivered when."""
 
     def __init__(self, group: Group, count: int) -> None:
@@ -69,7 +69,7 @@ class Receiver:
                 await self.came_back.wait()
 
 
-async def load(group: Group, receiver: Receiver, task: dict[str, Any]) -> dict[str, Any]:
+async def load(group: Group, receiver: CurveReceiver, task: dict[str, Any]) -> dict[str, Any]:
     """Count deliveries in each slice of the time; senders send all the time."""
     from_ns, end_ns = task["from_ns"], task["until_ns"]
     counts = [0] * task["slices"]
@@ -93,7 +93,7 @@ async def load(group: Group, receiver: Receiver, task: dict[str, Any]) -> dict[s
     return {"counts": counts}
 
 
-async def single(group: Group, receiver: Receiver, task: dict[str, Any]) -> dict[str, Any]:
+async def single(group: Group, receiver: CurveReceiver, task: dict[str, Any]) -> dict[str, Any]:
     """Delays of messages from others; a sender has one message on its way, then pauses."""
     from_ns, end_ns, pause_s = task["from_ns"], task["until_ns"], task["pause_s"]
     delays_us: list[int] = []
@@ -131,7 +131,7 @@ async def work() -> None:
     how = await asked.get()
     count = how.pop("count")
     group = await join(**how)
-    receiver = Receiver(group, count)
+    receiver = CurveReceiver(group, count)
     listening = asyncio.create_task(receiver.listen())
     while len(group.members) < count and not listening.done():
         await asyncio.sleep(0.01)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.paper.curves import drawn
-from benchmarks.paper.plan import MEASURED, RATE, SIMULATED, Curves, Figure, Summary, size
+from benchmarks.paper.plan import MEASURED, RATE, SIMULATED, CurveFigure, Curves, CurveSummary, size
 from unisono.errors import Misuse
 
 PAGE: Final = "BENCHMARKS.md"
@@ -20,7 +20,7 @@ END: Final = "<!-- unisono bench paper: end -->"
 
 
 def keep(
-    out: Path, figures: Sequence[Figure], curves: Curves, found: Mapping[str, Any], about: str
+    out: Path, figures: Sequence[CurveFigure], curves: Curves, found: Mapping[str, Any], about: str
 ) -> list[Path]:
     """Write all of it; also the tables of a `BENCHMARKS.md` in the directory or above it."""
     name = found["protocol"]
@@ -49,7 +49,7 @@ def keep(
 def _fill(
     page: Path,
     out: Path,
-    figures: Sequence[Figure],
+    figures: Sequence[CurveFigure],
     curves: Curves,
     found: Mapping[str, Any],
     about: str,
@@ -76,7 +76,9 @@ def _fill(
     return True
 
 
-def rows(figure: Figure, curves: Curves, spread: bool = True) -> tuple[list[str], list[list[str]]]:
+def rows(
+    figure: CurveFigure, curves: Curves, spread: bool = True
+) -> tuple[list[str], list[list[str]]]:
     """The table of a figure: its head, and a row for each group size."""
     columns = [
         (origin, octets)
@@ -103,7 +105,7 @@ def rows(figure: Figure, curves: Curves, spread: bool = True) -> tuple[list[str]
     return head, body
 
 
-def _cell(figure: Figure, found: Summary | None, spread: bool) -> str:
+def _cell(figure: CurveFigure, found: CurveSummary | None, spread: bool) -> str:
     if found is None:
         return ""
     middle = value(figure, found.median)
@@ -112,11 +114,11 @@ def _cell(figure: Figure, found: Summary | None, spread: bool) -> str:
     return f"{middle} ({value(figure, found.low)} to {value(figure, found.high)})"
 
 
-def value(figure: Figure, number: float) -> str:
+def value(figure: CurveFigure, number: float) -> str:
     return f"{number:,.0f}" if figure.kind == RATE else f"{number:.1f}"
 
 
-def calculated(figure: Figure) -> str:
+def calculated(figure: CurveFigure) -> str:
     """What the paper calculates without a group size."""
     each = [
         f"{value(figure, p.value)} for {size(p.octets)}" for p in figure.printed if not p.members
@@ -124,7 +126,7 @@ def calculated(figure: Figure) -> str:
     return f"The paper calculates {' and '.join(each)}." if each else ""
 
 
-def _table(figure: Figure, curves: Curves) -> Iterator[str]:
+def _table(figure: CurveFigure, curves: Curves) -> Iterator[str]:
     head, body = rows(figure, curves)
     unit = figure.unit if figure.kind == RATE else "milliseconds"
     yield f"In {unit}; the median, and the spread of eight tenths."

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from unisono.core import Offer
+from unisono.core import ProtocolSpec
 from unisono.errors import Misuse
 from unisono.model import Service
 
@@ -25,7 +25,7 @@ class Printed(NamedTuple):
     """Messages a second, or milliseconds."""
 
 
-class Figure(NamedTuple):
+class CurveFigure(NamedTuple):
     number: int
     title: str
     kind: str
@@ -44,7 +44,7 @@ class Figure(NamedTuple):
 
 
 FIGURES: Final = (
-    Figure(
+    CurveFigure(
         13,
         "Ordered messages a second",
         RATE,
@@ -52,7 +52,7 @@ FIGURES: Final = (
         (0, 1024, 4096),
         (Printed(0, 5, 1400), Printed(1024, 0, 571)),
     ),
-    Figure(
+    CurveFigure(
         14,
         "Atomic messages a second",
         RATE,
@@ -60,7 +60,7 @@ FIGURES: Final = (
         (0, 1024, 4096),
         (Printed(1024, 0, 250),),
     ),
-    Figure(
+    CurveFigure(
         15,
         "Delay of ordered messages",
         DELAY,
@@ -68,7 +68,7 @@ FIGURES: Final = (
         (64, 1024),
         (Printed(64, 3, 1.5), Printed(64, 16, 2.6), Printed(1024, 3, 2.9), Printed(1024, 16, 4.5)),
     ),
-    Figure(
+    CurveFigure(
         16,
         "Delay of atomic messages",
         DELAY,
@@ -76,7 +76,7 @@ FIGURES: Final = (
         (64, 1024),
         (Printed(1024, 0, 3.2),),
     ),
-    Figure(17, "Delay of sporadic messages", SPORADIC, Service.AGREED, (64, 1024)),
+    CurveFigure(17, "Delay of sporadic messages", SPORADIC, Service.AGREED, (64, 1024)),
 )
 
 
@@ -128,7 +128,7 @@ QUICK: Final = Effort(
 class Point(NamedTuple):
     """One measurement: a figure's curve at a group size."""
 
-    figure: Figure
+    figure: CurveFigure
     octets: int
     members: int
 
@@ -136,7 +136,7 @@ class Point(NamedTuple):
         return f"{self.members} members, {self.figure.title.lower()}, {size(self.octets)}"
 
 
-class Summary(NamedTuple):
+class CurveSummary(NamedTuple):
     """The samples of a point, in the figure's unit."""
 
     members: int
@@ -148,11 +148,11 @@ class Summary(NamedTuple):
     samples: int
 
 
-Curves = dict[tuple[int, str, int], list[Summary]]
+Curves = dict[tuple[int, str, int], list[CurveSummary]]
 """By figure, origin and octets; in the order of group size."""
 
 
-def figures_for(offer: Offer) -> tuple[Figure, ...]:
+def figures_for(offer: ProtocolSpec) -> tuple[CurveFigure, ...]:
     """Those that the protocol's services allow."""
     if Service.AGREED not in offer.services:
         raise Misuse(
@@ -161,7 +161,7 @@ def figures_for(offer: Offer) -> tuple[Figure, ...]:
     return tuple(figure for figure in FIGURES if figure.service in offer.services)
 
 
-def points(figures: Sequence[Figure], members: int) -> list[Point]:
+def points(figures: Sequence[CurveFigure], members: int) -> list[Point]:
     return [
         Point(figure, octets, members)
         for figure in figures
@@ -170,19 +170,19 @@ def points(figures: Sequence[Figure], members: int) -> list[Point]:
     ]
 
 
-def summed_up(members: int, samples: Sequence[float]) -> Summary:
+def summed_up(members: int, samples: Sequence[float]) -> CurveSummary:
     assert samples
     if len(samples) == 1:
-        return Summary(members, samples[0], samples[0], samples[0], 1)
+        return CurveSummary(members, samples[0], samples[0], samples[0], 1)
     tenths = statistics.quantiles(samples, n=10, method="inclusive")
-    return Summary(members, statistics.median(samples), tenths[0], tenths[-1], len(samples))
+    return CurveSummary(members, statistics.median(samples), tenths[0], tenths[-1], len(samples))
 
 
 def size(octets: int) -> str:
     return f"{octets // 1024} KB" if octets >= 1024 else f"{octets} B"
 
 
-def as_json(figures: Sequence[Figure], curves: Curves) -> dict[str, Any]:
+def as_json(figures: Sequence[CurveFigure], curves: Curves) -> dict[str, Any]:
     """By the number of the figure."""
     return {
         str(figure.number): {
@@ -196,7 +196,7 @@ def as_json(figures: Sequence[Figure], curves: Curves) -> dict[str, Any]:
     }
 
 
-def _of(figure: Figure, origin: str, curves: Curves) -> Mapping[str, list[dict[str, float]]]:
+def _of(figure: CurveFigure, origin: str, curves: Curves) -> Mapping[str, list[dict[str, float]]]:
     return {
         str(octets): [
             {name: round(value, 3) for name, value in each._asdict().items()}

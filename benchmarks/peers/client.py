@@ -1,6 +1,6 @@
 """A peer's member in Python: what is the same for all of them.
 
-A peer's own part is a `Carrier`, which sends messages and passes what is delivered to a `Receiver`.
+A peer's own part is a `Carrier`: it sends messages and passes deliveries to a `PeerReceiver`.
 None of these peers has views, so members announce themselves in the ordered stream.
 """
 
@@ -124,7 +124,7 @@ class Round:
         }
 
 
-class Receiver:
+class PeerReceiver:
     """Takes deliveries, in whatever thread the peer makes them."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, members: int) -> None:
@@ -171,7 +171,7 @@ class Receiver:
 class PeerMember:
     """Obeys commands."""
 
-    def __init__(self, carrier: Carrier, receiver: Receiver, me: int) -> None:
+    def __init__(self, carrier: Carrier, receiver: PeerReceiver, me: int) -> None:
         self._carrier = carrier
         self._receiver = receiver
         self._me = me
@@ -242,11 +242,11 @@ class PeerMember:
 
 
 async def _work(
-    connected: Callable[[Receiver], contextlib.AbstractAsyncContextManager[Carrier]],
+    connected: Callable[[PeerReceiver], contextlib.AbstractAsyncContextManager[Carrier]],
     me: int,
     members: int,
 ) -> None:
-    receiver = Receiver(asyncio.get_running_loop(), members)
+    receiver = PeerReceiver(asyncio.get_running_loop(), members)
     async with connected(receiver) as carrier:
         member = PeerMember(carrier, receiver, me)
         while not receiver.all_here.is_set():
@@ -260,7 +260,7 @@ async def _work(
 
 
 def run(
-    connected: Callable[[Receiver], contextlib.AbstractAsyncContextManager[Carrier]],
+    connected: Callable[[PeerReceiver], contextlib.AbstractAsyncContextManager[Carrier]],
     me: int,
     members: int,
 ) -> int:

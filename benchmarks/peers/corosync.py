@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks.peers.tools import Peer, compiled, not_installed, source, start
+from benchmarks.peers.tools import PeerTool, compiled, not_installed, source, start
 from unisono.bench.cluster import Cluster
 from unisono.bench.hosts import MTU, NAMESPACES, Host, Hosts
 from unisono.bench.system import Workload
@@ -29,7 +29,7 @@ HEADER: Final = "corosync/cpg.h"
 ALONE: Final = "mount -t tmpfs tmpfs /run && exec corosync -f -c {conf}"
 
 
-class Corosync(Peer):
+class Corosync(PeerTool):
     """Totem's ring in C, Debian's packages.
 
     As Debian starts it, the daemon has real-time priority and runs whenever a client sends, so it

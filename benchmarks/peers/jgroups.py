@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from benchmarks.peers.tools import Peer, compiled, not_installed, source, start
+from benchmarks.peers.tools import PeerTool, compiled, not_installed, source, start
 from unisono.bench.cluster import Cluster
 from unisono.bench.hosts import Hosts
 from unisono.bench.system import Workload
@@ -20,7 +20,7 @@ MAIN: Final = "JGroupsMember"
 JAVA: Final = ("java", "-Xmx1g", "-XX:+UseParallelGC", "-Djava.net.preferIPv4Stack=true")
 
 
-class JGroups(Peer):
+class JGroups(PeerTool):
     """A sequencer in Java, Debian's package."""
 
     name = "jgroups"

@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.peers.client import Carrier, Receiver, run
-from benchmarks.peers.tools import Peer, no_module, not_installed, start, start_python
+from benchmarks.peers.client import Carrier, PeerReceiver, run
+from benchmarks.peers.tools import PeerTool, no_module, not_installed, start, start_python
 from unisono.bench.cluster import Cluster
 from unisono.bench.hosts import Hosts
 from unisono.bench.system import Workload
@@ -28,7 +28,7 @@ PENDING_COUNT_MAX: Final = 4000
 SERVER_WAIT_S: Final = 20
 
 
-class Nats(Peer):
+class Nats(PeerTool):
     """One server that all talk to, Debian's package."""
 
     name = "nats"
@@ -77,7 +77,7 @@ class JetStream(Carrier):
 
 
 @contextlib.asynccontextmanager
-async def connected(host: str, receiver: Receiver) -> AsyncIterator[Carrier]:
+async def connected(host: str, receiver: PeerReceiver) -> AsyncIterator[Carrier]:
     import nats
     from nats.js.api import StorageType
 

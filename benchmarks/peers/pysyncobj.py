@@ -11,8 +11,8 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Final
 
-from benchmarks.peers.client import Carrier, Receiver, run
-from benchmarks.peers.tools import Peer, no_module, start_python
+from benchmarks.peers.client import Carrier, PeerReceiver, run
+from benchmarks.peers.tools import PeerTool, no_module, start_python
 from unisono.bench.cluster import Cluster
 from unisono.bench.hosts import Hosts
 from unisono.bench.system import Workload
@@ -38,7 +38,7 @@ SETTINGS: Final[dict[str, Any]] = {
 }
 
 
-class PySyncObj(Peer):
+class PySyncObj(PeerTool):
     """Raft in pure Python."""
 
     name = "pysyncobj"
@@ -60,7 +60,7 @@ class RaftLog(Carrier):
 
     ahead_count_max = 2000  # Longer queues only make it slower.
 
-    def __init__(self, me: int, hosts: Sequence[str], receiver: Receiver) -> None:
+    def __init__(self, me: int, hosts: Sequence[str], receiver: PeerReceiver) -> None:
         from pysyncobj import SyncObj, SyncObjConf, replicated
 
         class Replica(SyncObj):  # type: ignore[misc]
@@ -89,7 +89,9 @@ class RaftLog(Carrier):
 
 
 @contextlib.asynccontextmanager
-async def connected(me: int, hosts: Sequence[str], receiver: Receiver) -> AsyncIterator[Carrier]:
+async def connected(
+    me: int, hosts: Sequence[str], receiver: PeerReceiver
+) -> AsyncIterator[Carrier]:
     log = RaftLog(me, hosts, receiver)
     try:
         await log.ready()

@@ -33,7 +33,7 @@ from unisono.bench.line_protocol import (
 from unisono.bench.system import Workload
 from unisono.config import PORT
 from unisono.net import offload
-from unisono.net.bench import BUFFER_OCTETS, BURST_COUNT, GROUP, PACKET_OCTETS
+from unisono.net.bench import BUFFER_BYTES, BURST_COUNT, GROUP, PACKET_BYTES
 from unisono.processes import Processes, rss_peak_kb
 
 PART: Final = 2
@@ -44,7 +44,7 @@ SILENCE_S: Final = 1.0
 """Without an end mark so long after the end, all of them were lost."""
 BURSTS_A_LOOK: Final = 8
 """Bursts between two looks at the clock."""
-RECEIVE_OCTETS: Final = 1 << 16
+RECEIVE_BYTES: Final = 1 << 16
 
 
 class Raw:
@@ -78,14 +78,14 @@ class RawMember:
     def __init__(self, port: int, interface: str) -> None:
         where = socket.inet_aton(interface)
         self._sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        offload.enlarge(self._sender, BUFFER_OCTETS, receive=False)
+        offload.enlarge(self._sender, BUFFER_BYTES, receive=False)
         self._sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, where)
         self._sender.connect((GROUP, port))
         self._bursts = BURST_COUNT if offload.can_segment(self._sender) else 1
-        self._cut = offload.segmenting(PACKET_OCTETS) if self._bursts > 1 else []
+        self._cut = offload.segmenting(PACKET_BYTES) if self._bursts > 1 else []
         self._receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._receiver.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        offload.enlarge(self._receiver, BUFFER_OCTETS, receive=True)
+        offload.enlarge(self._receiver, BUFFER_BYTES, receive=True)
         self._receiver.bind((GROUP, port))
         joined = socket.inet_aton(GROUP) + where
         self._receiver.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, joined)
@@ -107,7 +107,7 @@ class RawMember:
     # -- sending --------------------------------------------------------------------------------
 
     def _load(self, command: Command) -> dict[str, Any]:
-        burst = payload(DATA, command.round, PACKET_OCTETS) * self._bursts
+        burst = payload(DATA, command.round, PACKET_BYTES) * self._bursts
         octets, cut, send = 0, self._cut, self._sender.sendmsg
         while time.monotonic_ns() < command.end_ns:
             for _ in range(BURSTS_A_LOOK):
@@ -130,18 +130,18 @@ class RawMember:
     def _send(self, command: Command, octets: int) -> None:
         """So many bytes at once; the last packet has the stamp."""
         now_ns = time.monotonic_ns()
-        parts = -(-octets // PACKET_OCTETS) - 1
+        parts = -(-octets // PACKET_BYTES) - 1
         while parts > 0:
             count = min(parts, self._bursts)
-            self._sender.sendmsg([payload(PART, command.round, PACKET_OCTETS) * count], self._cut)
+            self._sender.sendmsg([payload(PART, command.round, PACKET_BYTES) * count], self._cut)
             parts -= count
-        self._sender.send(payload(DATA, command.round, min(octets, PACKET_OCTETS), now_ns))
+        self._sender.send(payload(DATA, command.round, min(octets, PACKET_BYTES), now_ns))
 
     # -- receiving ------------------------------------------------------------------------------
 
     def _bursts_of(self, command: Command) -> Iterator[tuple[memoryview, int]]:
         """Each burst of the round with its packets' size, until an end mark or a long silence."""
-        buffer = memoryview(bytearray(RECEIVE_OCTETS))
+        buffer = memoryview(bytearray(RECEIVE_BYTES))
         mark = head(END, command.round)
         number = command.round.to_bytes(4, "big")
         while (left_ns := command.end_ns - time.monotonic_ns()) > -SILENCE_S * 1e9:

@@ -14,8 +14,8 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Final
 
-from benchmarks.peers.client import Carrier, Receiver, run
-from benchmarks.peers.tools import Peer, no_module, not_installed, start, start_python
+from benchmarks.peers.client import Carrier, PeerReceiver, run
+from benchmarks.peers.tools import PeerTool, no_module, not_installed, start, start_python
 from unisono.bench.cluster import Cluster
 from unisono.bench.hosts import Hosts
 from unisono.bench.system import Workload
@@ -30,7 +30,7 @@ SERVER_WAIT_S: Final = 20.0
 FIELD: Final = b"m"
 
 
-class Redis(Peer):
+class Redis(PeerTool):
     """One server that all talk to, Debian's package."""
 
     name = "redis"
@@ -67,7 +67,7 @@ def server_command(host: str) -> list[str]:
 class RedisStream(Carrier):
     """Adds in pipelines; a thread of its own reads in batches."""
 
-    def __init__(self, host: str, receiver: Receiver) -> None:
+    def __init__(self, host: str, receiver: PeerReceiver) -> None:
         self._host = host
         self._receiver = receiver
         self._adding = self._client()
@@ -116,7 +116,7 @@ class RedisStream(Carrier):
 
 
 @contextlib.asynccontextmanager
-async def connected(host: str, receiver: Receiver) -> AsyncIterator[Carrier]:
+async def connected(host: str, receiver: PeerReceiver) -> AsyncIterator[Carrier]:
     stream = RedisStream(host, receiver)
     try:
         yield stream

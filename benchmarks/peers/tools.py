@@ -17,7 +17,7 @@ COMPILE_S: Final = 60
 """A compiler that takes longer hangs."""
 
 
-class Peer:
+class PeerTool:
     """Defaults of a peer: agreed messages only."""
 
     name: str

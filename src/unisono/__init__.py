@@ -18,17 +18,17 @@ if TYPE_CHECKING:
         TooLarge,
         UnisonoError,
     )
-    from unisono.group import Batch, Full, Group, Joining, Rejoined, Shed, Stable
+    from unisono.group import Full, Group, Joining, Rejoined, Shed, Stable, StreamBatch
     from unisono.model import (
         Address,
         Change,
+        ChangeKind,
+        ChangeScope,
         Member,
         Message,
         Resilient,
         Service,
         View,
-        What,
-        Where,
     )
 
     UNRELIABLE, RELIABLE, FIFO = Service.UNRELIABLE, Service.RELIABLE, Service.FIFO
@@ -47,10 +47,10 @@ _HOMES = {
         *("BadPacket", "BadTrace", "Forgotten"),
         *("Misuse", "Stopped", "TooLarge", "UnisonoError"),
     ),
-    "group": ("Batch", "Full", "Group", "Joining", "Rejoined", "Shed", "Stable"),
+    "group": ("StreamBatch", "Full", "Group", "Joining", "Rejoined", "Shed", "Stable"),
     "model": (
         *("Address", "Change", "Member", "Message"),
-        *("Resilient", "Service", "View", "What", "Where"),
+        *("Resilient", "Service", "View", "ChangeKind", "ChangeScope"),
     ),
     "model.Service": ("UNRELIABLE", "RELIABLE", "FIFO", "CAUSAL", "AGREED", "SAFE"),
     "model.Resilient": ("MAJORITY", "ALL"),
@@ -70,9 +70,10 @@ __all__ = [
     "Answer",
     "BadPacket",
     "BadTrace",
-    "Batch",
     "Cause",
     "Change",
+    "ChangeKind",
+    "ChangeScope",
     "Config",
     "Connection",
     "Forgotten",
@@ -89,11 +90,10 @@ __all__ = [
     "Shed",
     "Stable",
     "Stopped",
+    "StreamBatch",
     "TooLarge",
     "UnisonoError",
     "View",
-    "What",
-    "Where",
     "connect",
     "join",
 ]

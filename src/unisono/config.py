@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, TypedDict, get_args
 from urllib.parse import parse_qsl, unquote
 
-from unisono.core import Offer
+from unisono.core import ProtocolSpec
 from unisono.errors import Misuse
 from unisono.model import Address, Resilient, Service, ServiceLevel, level_named
-from unisono.net import where
+from unisono.net import addresses
+from unisono.net.addresses import Addresses
 from unisono.net.stream import SLOW, Slow
-from unisono.net.udp import BUFFER_OCTETS, SEND_QUEUE_OCTETS_MAX
-from unisono.net.where import Where
+from unisono.net.udp import BUFFER_BYTES, SEND_QUEUE_BYTES_MAX
 
 PROTOCOL = "ring"
 """What who does not choose gets: one order for all, and no role to be given."""
@@ -31,9 +31,9 @@ URL = re.compile(r"(?P<scheme>[a-z+]+)://(?P<place>[^/?#]*)(?P<path>/[^?#]*)?(\?
 SCHEMES = ("unisono", "unisono+peers")
 POSITIVE = re.compile(r".*_(max|octets|s)$")
 SECONDS_MAX = 86_400
-BUFFER_OCTETS_MAX = (1 << 31) - 1
+BUFFER_BYTES_MAX = (1 << 31) - 1
 """What the socket option holds."""
-PACKET_OCTETS_MIN = 512
+PACKET_BYTES_MIN = 512
 """Less, and there is little room for a message beside what the protocols say about it."""
 
 
@@ -67,14 +67,14 @@ class Config:
     """What happens when the reader is slow: block the senders, shed the oldest, or leave."""
     queue_count_max: int = 65_536
     """Events that wait for the reader."""
-    queue_octets_max: int = 64 << 20
+    queue_bytes_max: int = 64 << 20
     """Bytes of messages that wait for the reader; a single message may be larger."""
-    message_octets_max: int = 64 << 20
-    window_octets_max: int = 4 << 20
-    packet_octets_max: int = 1400
-    buffer_octets: int = BUFFER_OCTETS
+    message_bytes_max: int = 64 << 20
+    window_bytes_max: int = 4 << 20
+    packet_bytes_max: int = 1400
+    buffer_bytes: int = BUFFER_BYTES
     """Socket buffers, each."""
-    send_queue_octets_max: int = SEND_QUEUE_OCTETS_MAX
+    send_queue_bytes_max: int = SEND_QUEUE_BYTES_MAX
     """Packets that wait for the socket."""
     offload: bool = True
     """Bursts by one system call, where the kernel can."""
@@ -88,7 +88,7 @@ class Config:
     fed: bool = False
     """The group feeds a log or a Spark stream: its messages have places, rows of sinks come once.
     All members say the same."""
-    retain_octets: int = 16 << 20
+    retain_bytes: int = 16 << 20
     """Of a fed group: how much of the past each member keeps for those who were away."""
     stable: str = ""
     """The file of the protocol's stable storage."""
@@ -122,19 +122,19 @@ class JoinOptions(TypedDict, total=False):
     daemon: str | os.PathLike[str]
     slow: Slow
     queue_count_max: int
-    queue_octets_max: int
-    message_octets_max: int
-    window_octets_max: int
-    packet_octets_max: int
-    buffer_octets: int
-    send_queue_octets_max: int
+    queue_bytes_max: int
+    message_bytes_max: int
+    window_bytes_max: int
+    packet_bytes_max: int
+    buffer_bytes: int
+    send_queue_bytes_max: int
     offload: bool
     join_s: float
     leave_s: float
     detect_ms: int
     rejoin: bool
     fed: bool
-    retain_octets: int
+    retain_bytes: int
     stable: str | os.PathLike[str]
     trace: str | os.PathLike[str]
     detail: bool
@@ -225,7 +225,7 @@ def from_url(text: str) -> dict[str, Any]:
             )
         values["peers"] = place
     elif place:
-        host, port = where.host_and_port(place, "URL host", -1)
+        host, port = addresses.host_and_port(place, "URL host", -1)
         values["multicast"] = host
         if port >= 0:
             values["port"] = port
@@ -271,7 +271,7 @@ def from_values(values: Mapping[str, Any]) -> Config:
         raise Misuse("both multicast= and peers= are given: keep the one that reaches the members")
     _check_numbers(made)
     if "port" in known:
-        where.port_in(made.port)
+        addresses.port_in(made.port)
     return made
 
 
@@ -284,12 +284,10 @@ def _check_numbers(made: Config) -> None:
             raise Misuse(f"{key}={value}: give a number above 0")
         if key.endswith("_s") and value > SECONDS_MAX:
             raise Misuse(f"{key}={value}: give at most a day, {SECONDS_MAX} seconds")
-    if made.packet_octets_max < PACKET_OCTETS_MIN:
-        raise Misuse(
-            f"packet_octets_max={made.packet_octets_max}: give at least {PACKET_OCTETS_MIN}"
-        )
-    if made.buffer_octets > BUFFER_OCTETS_MAX:
-        raise Misuse(f"buffer_octets={made.buffer_octets}: give at most {BUFFER_OCTETS_MAX}")
+    if made.packet_bytes_max < PACKET_BYTES_MIN:
+        raise Misuse(f"packet_bytes_max={made.packet_bytes_max}: give at least {PACKET_BYTES_MIN}")
+    if made.buffer_bytes > BUFFER_BYTES_MAX:
+        raise Misuse(f"buffer_bytes={made.buffer_bytes}: give at most {BUFFER_BYTES_MAX}")
 
 
 def _typed(key: str, value: Any) -> Any:
@@ -320,7 +318,7 @@ def _typed(key: str, value: Any) -> Any:
     return value
 
 
-def check_options(config: Config, offer: Offer) -> Mapping[str, int]:
+def check_options(config: Config, offer: ProtocolSpec) -> Mapping[str, int]:
     """The protocol's options, all of them known and whole numbers."""
     for key, value in config.options.items():
         if key not in offer.options:
@@ -359,7 +357,7 @@ def terms(config: Config) -> Mapping[str, str]:
     """What all members of a group must have alike, beside their protocol and its options."""
     return {
         "fed": str(config.fed).lower(),
-        "message_octets_max": str(config.message_octets_max),
+        "message_bytes_max": str(config.message_bytes_max),
     }
 
 
@@ -373,7 +371,9 @@ def service_level(asked: str | ServiceLevel) -> ServiceLevel:
     raise Misuse(f"service {asked!r} is no level: write one of {levels}, or resilient(k)")
 
 
-def check_service(level: ServiceLevel, offer: Offer, all_offers: Iterable[Offer]) -> ServiceLevel:
+def check_service(
+    level: ServiceLevel, offer: ProtocolSpec, all_offers: Iterable[ProtocolSpec]
+) -> ServiceLevel:
     """The level, if the protocol offers it; else an error that names those that do."""
     if _offered(level, offer):
         return level
@@ -383,37 +383,37 @@ def check_service(level: ServiceLevel, offer: Offer, all_offers: Iterable[Offer]
     raise Misuse(f"protocol {offer.name} does not offer {name}: {instead}")
 
 
-def _offered(level: ServiceLevel, offer: Offer) -> bool:
+def _offered(level: ServiceLevel, offer: ProtocolSpec) -> bool:
     return level in offer.services if isinstance(level, Service) else offer.resilient
 
 
-def default_service(offer: Offer) -> ServiceLevel:
+def default_service(offer: ProtocolSpec) -> ServiceLevel:
     """The strongest that does not cost an extra round: agreed, or what comes nearest."""
     cheap = [level for level in offer.services if level <= Service.AGREED]
     return max(cheap or offer.services)
 
 
-def place(config: Config) -> Where:
+def place(config: Config) -> Addresses:
     """The addresses in numbers. Resolves names, so it may block: call it off the event loop."""
-    advertise = where.numeric(config.advertise, "advertise") if config.advertise else None
-    bind = where.numeric(config.bind, "bind") if config.bind else None
+    advertise = addresses.numeric(config.advertise, "advertise") if config.advertise else None
+    bind = addresses.numeric(config.bind, "bind") if config.bind else None
     if config.peers:
         peers = tuple(_peer(text, config.port) for text in config.peers)
         if bind is None and config.port >= 0:
             bind = Address("", config.port)
         elif bind is not None and not bind.port:
             bind = Address(bind.host, max(config.port, 0))
-        return Where(peers=peers, interface=config.interface, bind=bind, advertise=advertise)
-    group = where.multicast_address(
+        return Addresses(peers=peers, interface=config.interface, bind=bind, advertise=advertise)
+    group = addresses.multicast_address(
         config.multicast or MULTICAST, config.port if config.port >= 0 else PORT
     )
     scope = group.host.partition("%")[2]
-    interface = config.interface or scope or LOOPBACK[where.family_of(group.host)]
-    return Where(multicast=group, interface=interface, bind=bind, advertise=advertise)
+    interface = config.interface or scope or LOOPBACK[addresses.family_of(group.host)]
+    return Addresses(multicast=group, interface=interface, bind=bind, advertise=advertise)
 
 
 def _peer(text: str, port: int) -> Address:
-    host, port = where.host_and_port(text, "peer", port if port > 0 else PORT)
+    host, port = addresses.host_and_port(text, "peer", port if port > 0 else PORT)
     if not port:
         raise Misuse(f"peer {text!r}: give the port it listens on, not 0")
-    return where.resolve(host, port)
+    return addresses.resolve(host, port)

@@ -126,7 +126,7 @@ class Captured:
 class Request:
     """The application asks for something that only its protocol knows: a lock, a vote on the least
     size, a wider scope, leave for a minority to go on. `Answer` answers, and where the group
-    changes by it, a view. Only given for words that the protocol's `Offer.requests` names."""
+    changes by it, a view. Only given for requests that `ProtocolSpec.requests` lists."""
 
     what: str
     arguments: Mapping[str, int | str | bytes] = field(default_factory=dict)
@@ -325,29 +325,29 @@ class Core(Protocol):
 
     def step(self, now_us: int, event: Event) -> list[Effect]: ...
 
-    def room(self) -> int:
+    def send_credit(self) -> int:
         """How many more payload bytes may be multicast now; 0 is a full window."""
 
     def held(self) -> Mapping[Member, int]:
         """By sender, the number up to which all its messages are here without a gap, delivered or
         not. Those delivered are the least; asked for once a view, so it need not be fast."""
 
-    def walked(self) -> Mapping[str, int]:
+    def transition_counts(self) -> Mapping[str, int]:
         """How often each arrow of the figure was followed."""
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class CoreConfig:
     """All a core is born with. Time and dice are the world's: a clock value and a seed."""
 
     me: Member
     group: str
     seed: int
-    packet_octets_max: int = 1400
+    packet_bytes_max: int = 1400
     """Payload of a datagram: what the path carries unfragmented."""
-    message_octets_max: int = 64 << 20
+    message_bytes_max: int = 64 << 20
     """A larger message is refused with an error that names this limit."""
-    window_octets_max: int = 4 << 20
+    window_bytes_max: int = 4 << 20
     """Sent and not yet received by all; beyond it `room()` is 0 and senders wait."""
     with_state: bool = False
     """The application hands its state to those who join (`Capture`, `Adopt`)."""
@@ -362,18 +362,18 @@ class Setting:
     know."""
 
 
-class Maker(Protocol):
+class CoreFactory(Protocol):
     """How a protocol's core is born."""
 
-    def __call__(self, setting: Setting) -> Core: ...
+    def __call__(self, setting: CoreConfig) -> Core: ...
 
 
-def unlabelled(packet: Buffer) -> str:
+def no_label(packet: Buffer) -> str:
     """For a protocol that has no words for its packets."""
     return ""
 
 
-def all_alike(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, int]:
+def same_options(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, int]:
     """For a protocol in which nobody has a role beforehand."""
     return options
 
@@ -384,7 +384,7 @@ def no_quorum(options: Mapping[str, int]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class ProcessRole:
     """One of a part of a group that is cut off for good."""
 
     options: Mapping[str, int]
@@ -395,7 +395,7 @@ class Process:
     """Its name was in a view of the group, whoever installed it."""
 
 
-def any_part(part: Sequence[Process], forgetful: bool) -> bool:
+def any_part(part: Sequence[ProcessRole], forgetful: bool) -> bool:
     """For a protocol in which each part goes on as a group of its own."""
     return True
 
@@ -406,11 +406,11 @@ def no_advice(options: Mapping[str, int]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ProtocolSpec:
     """A protocol's line in the catalogue: what it is, what it offers, which laws it keeps."""
 
     name: str
-    make: Maker
+    make: CoreFactory
     title: str
     services: tuple[Service, ...]
     laws: tuple[str, ...]
@@ -422,10 +422,10 @@ class Offer:
     """Whether `Resilient(k)` may be asked for."""
     requests: tuple[str, ...] = ()
     """What the application may `Request`."""
-    label: Callable[[Buffer], str] = unlabelled
+    label: Callable[[Buffer], str] = no_label
     """A sealed packet in a few words, as `nak 5.2-5.4`, for those who look at a trace. Never
     raises: bytes that are no packet have no words."""
-    appoint: Callable[[int, int, Mapping[str, int]], Mapping[str, int]] = all_alike
+    assign_roles: Callable[[int, int, Mapping[str, int]], Mapping[str, int]] = same_options
     """The options of the n-th process (from 0) of a group that is started as a whole, given how
     many it has and the options that all share: for protocols in which a process is told its role,
     or the size of the group, beforehand."""
@@ -434,7 +434,7 @@ class Offer:
     however small, and 0 where any part may."""
     advice: Callable[[Mapping[str, int]], str] = no_advice
     """What to do, in a sentence, when a process with these options was let in by nobody."""
-    goes_on: Callable[[Sequence[Process], bool], bool] = any_part
+    may_continue: Callable[[Sequence[ProcessRole], bool], bool] = any_part
     """Whether a part of a group, given its processes, is to go on when it can reach nobody else for
     good; and whether some may have come back without what they knew."""
     arrows: tuple[str, ...] = ()

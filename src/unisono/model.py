@@ -93,7 +93,7 @@ class Message(NamedTuple):
     service: ServiceLevel = Service.CAUSAL
 
 
-class What(Enum):
+class ChangeKind(Enum):
     """What a view tells."""
 
     FOUNDED = "founded"
@@ -113,7 +113,7 @@ class What(Enum):
     SCOPE_CHANGED = "scope_changed"
 
 
-class Where(Enum):
+class ChangeScope(Enum):
     """Whom a change concerns, seen from the member that is told."""
 
     LOCAL = "local"
@@ -127,9 +127,9 @@ class Where(Enum):
 class Change(NamedTuple):
     """One thing that a view tells: what happened, to whom."""
 
-    what: What
+    what: ChangeKind
     who: tuple[Member, ...] = ()
-    where: Where = Where.GLOBAL
+    where: ChangeScope = ChangeScope.GLOBAL
 
     def __str__(self) -> str:
         return " ".join((self.what.value, *map(str, self.who)))
@@ -143,13 +143,17 @@ def changes_of(
     founded: bool = False,
 ) -> tuple[Change, ...]:
     """The changes of a view at this member."""
-    told = [Change(What.FOUNDED)] if founded else []
-    for what, who in ((What.JOINED, joined), (What.LEFT, left), (What.FAILED, failed)):
+    told = [Change(ChangeKind.FOUNDED)] if founded else []
+    for what, who in (
+        (ChangeKind.JOINED, joined),
+        (ChangeKind.LEFT, left),
+        (ChangeKind.FAILED, failed),
+    ):
         others = tuple(member for member in who if member != me)
         if me in who:
-            told.append(Change(what, (me,), Where.LOCAL))
+            told.append(Change(what, (me,), ChangeScope.LOCAL))
         if others:
-            told.append(Change(what, others, Where.REMOTE))
+            told.append(Change(what, others, ChangeScope.REMOTE))
     return tuple(told)
 
 

@@ -34,13 +34,13 @@ NO_LIFE: Final = 0
 
 #                   magic version protocol kind flags group life
 _FRONT: Final = Struct("!HBBBBQQ")
-FRONT_OCTETS: Final = _FRONT.size
+FRONT_BYTES: Final = _FRONT.size
 _NOTE: Final = Struct("!HB")
 NOTE: Final = 0
 """In place of the version: a note, which is the same in every version."""
 _SUM: Final = Struct("<I")
-SUM_OCTETS: Final = _SUM.size
-ENVELOPE_OCTETS: Final = FRONT_OCTETS + SUM_OCTETS
+SUM_BYTES: Final = _SUM.size
+ENVELOPE_BYTES: Final = FRONT_BYTES + SUM_BYTES
 SOUND: Final = 0x2144DF1C
 """What the CRC of any bytes is that end with their own CRC, lowest octet first."""
 
@@ -84,7 +84,7 @@ def opened(packet: Buffer, kind: int, life: int, sound: bool) -> Envelope | None
         return shared.envelope
     if not (sound or are_sound(packet)):
         return None
-    found = Envelope(kind, life, memoryview(packet)[FRONT_OCTETS:-SUM_OCTETS])
+    found = Envelope(kind, life, memoryview(packet)[FRONT_BYTES:-SUM_BYTES])
     if shared is not None:
         shared.envelope = found
     return found
@@ -121,12 +121,12 @@ def seal_note(body: Buffer) -> bytes:
 
 def note_in(packet: Buffer) -> memoryview | None:
     """The body of a note; nothing of any other packet."""
-    if len(packet) < _NOTE.size + SUM_OCTETS or _NOTE.unpack_from(packet) != (MAGIC, NOTE):
+    if len(packet) < _NOTE.size + SUM_BYTES or _NOTE.unpack_from(packet) != (MAGIC, NOTE):
         return None
-    return memoryview(packet)[_NOTE.size : -SUM_OCTETS] if are_sound(packet) else None
+    return memoryview(packet)[_NOTE.size : -SUM_BYTES] if are_sound(packet) else None
 
 
-def seal_alike(
+def seal_batch(
     protocol: int,
     kind: int,
     group: int,
@@ -147,14 +147,14 @@ def seal_alike(
     return _array(f"<{len(front)}s2s{len(pieces[0])}sI", count).pack(*fields)
 
 
-def open_alike(
+def open_batch(
     packets: memoryview, size: int, octets: int
 ) -> tuple[tuple[int, ...], tuple[bytes, ...]]:
-    """Index and piece of these datagrams, as `seal_alike` put them there. They are sound, of one
+    """Index and piece of these datagrams, as `seal_batch` put them there. They are sound, of one
     size and side by side, and `octets` is the length of a head; what does not begin as the first
     does ends the row."""
-    count, at = len(packets) // size, FRONT_OCTETS + octets
-    layout = f"!{at}sH{size - at - 2 - SUM_OCTETS}s{SUM_OCTETS}x"
+    count, at = len(packets) // size, FRONT_BYTES + octets
+    layout = f"!{at}sH{size - at - 2 - SUM_BYTES}s{SUM_BYTES}x"
     fields = _array(layout, count).unpack(packets[: count * size])
     fronts = fields[::3]
     if fronts.count(fronts[0]) < count:
@@ -162,11 +162,11 @@ def open_alike(
     return fields[1 : 3 * count : 3], fields[2 : 3 * count : 3]
 
 
-def begin_alike(packets: memoryview, size: int, octets: int) -> bool:
+def heads_match(packets: memoryview, size: int, octets: int) -> bool:
     """Whether the second of these datagrams, of one size and side by side, begins as the first
     does: in its front, and in so many octets of the body."""
-    end = FRONT_OCTETS + octets
-    if len(packets) < 2 * size or size < end + 2 + SUM_OCTETS:
+    end = FRONT_BYTES + octets
+    if len(packets) < 2 * size or size < end + 2 + SUM_BYTES:
         return False
     return packets[:end] == packets[size : size + end]
 
@@ -207,7 +207,7 @@ def are_sound(packets: Buffer) -> bool:
 def unseal(packet: Buffer, protocol: int, group: int, sound: bool = False) -> Envelope:
     """Check the envelope; its checksum not where it is known to be sound. What is not ours raises
     `BadPacket` with the reason it is counted by."""
-    if len(packet) < ENVELOPE_OCTETS:
+    if len(packet) < ENVELOPE_BYTES:
         raise BadPacket("short")
     magic, version, its_protocol, kind, flags, its_group, life = _FRONT.unpack_from(packet)
     if magic != MAGIC:
@@ -222,7 +222,7 @@ def unseal(packet: Buffer, protocol: int, group: int, sound: bool = False) -> En
         raise BadPacket("protocol")
     if its_group != group:
         raise BadPacket("terms")
-    return Envelope(kind, life, memoryview(packet)[FRONT_OCTETS:-SUM_OCTETS])
+    return Envelope(kind, life, memoryview(packet)[FRONT_BYTES:-SUM_BYTES])
 
 
 def _array(layout: str, count: int) -> Struct:
@@ -237,7 +237,7 @@ def _array(layout: str, count: int) -> Struct:
     return known
 
 
-class Layout:
+class FieldLayout:
     """Fields that always stand together, read and written by one call: the front of a packet."""
 
     __slots__ = ("_fields", "octets", "pack")

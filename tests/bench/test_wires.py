@@ -34,13 +34,13 @@ def test_a_small_message_of_the_ring_is_hardly_looked_at() -> None:
 
 
 def test_what_is_done_for_each_message_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    from unisono.protocols.ring.speech import Speech
+    from unisono.protocols.ring.send_queue import SendQueue
 
-    def one_by_one(self: Speech, messages: list[bytes], service: int) -> None:
+    def one_by_one(self: SendQueue, messages: list[bytes], service: int) -> None:
         for message in messages:
             say(self, [message], service)  # type: ignore[arg-type]
 
-    say = Speech.say
+    say = SendQueue.say
     before = cost("ring", 3, 64, 1, 2048).calls
-    monkeypatch.setattr(Speech, "say", one_by_one)
+    monkeypatch.setattr(SendQueue, "say", one_by_one)
     assert cost("ring", 3, 64, 1, 2048).calls > before * 1.15

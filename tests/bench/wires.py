@@ -17,6 +17,7 @@ from unisono import protocols
 from unisono.core import (
     Arm,
     Core,
+    CoreConfig,
     Deliver,
     Disarm,
     Effect,
@@ -29,15 +30,14 @@ from unisono.core import (
     Multicast,
     Received,
     Send,
-    Setting,
     Timer,
 )
 from unisono.model import Address, Burst, Member, Service, View
-from unisono.net.outbox import runs
+from unisono.net.send_path import runs
 
-BATCH_OCTETS: Final = 64 << 10
-IP_AND_UDP_OCTETS: Final = 28
-PACKET_OCTETS: Final = 1472
+BATCH_BYTES: Final = 64 << 10
+IP_AND_UDP_BYTES: Final = 28
+PACKET_BYTES: Final = 1472
 """What an Ethernet of 1,500 octets carries."""
 
 
@@ -61,12 +61,12 @@ class Wire:
         ]
         self.cores: list[Core] = [
             offer.make(
-                Setting(
+                CoreConfig(
                     me=me,
                     group="wire",
                     seed=index,
-                    packet_octets_max=PACKET_OCTETS,
-                    options=offer.appoint(index, count, {}),
+                    packet_bytes_max=PACKET_BYTES,
+                    options=offer.assign_roles(index, count, {}),
                 )
             )
             for index, me in enumerate(self._members)
@@ -126,7 +126,7 @@ class Wire:
         times = 1 if everyone else len(named)
         for octets, size, count in runs(effect.packets):
             self.packets += times * count
-            self.octets += times * (len(octets) + count * IP_AND_UDP_OCTETS)
+            self.octets += times * (len(octets) + count * IP_AND_UDP_BYTES)
             burst = Burst(memoryview(bytes(octets)), size)
             for at in to:
                 self._under_way.append((at, Received(self._members[index].address, burst)))
@@ -151,7 +151,7 @@ def counted() -> Iterator[list[int]]:
 def cost(protocol: str, members: int, size: int, senders: int, count: int) -> Cost:
     """All senders say as much as they are let, until so many messages were heard by everyone."""
     wire = Wire(protocol, members)
-    batch = [bytes(size)] * max(1, min(512, BATCH_OCTETS // (size or 1)))
+    batch = [bytes(size)] * max(1, min(512, BATCH_BYTES // (size or 1)))
     share = -(-count // senders // len(batch)) * len(batch)
     said = [0] * senders
     before = list(wire.heard)
@@ -161,7 +161,9 @@ def cost(protocol: str, members: int, size: int, senders: int, count: int) -> Co
             senders * share
         ):
             for index in range(senders):
-                while said[index] < share and wire.cores[index].room() > len(batch) * (size + 64):
+                while said[index] < share and wire.cores[index].send_credit() > len(batch) * (
+                    size + 64
+                ):
                     wire.step(index, event)
                     said[index] += len(batch)
             wire.pump()
@@ -188,11 +190,11 @@ def table() -> str:
             for senders in (1, members):
                 for size in SIZES:
                     found = cost(protocol, members, size, senders, enough(members, size))
-                    least = size / PACKET_OCTETS
+                    least = size / PACKET_BYTES
                     lines.append(
                         f"| {protocol} | {members} | {senders} | {size:,} | {found.calls:.2f} |"
                         f" {found.packets:.3f} | {least:.3f} | {found.octets:,.0f} |"
-                        f" {size + least * IP_AND_UDP_OCTETS:,.0f} |"
+                        f" {size + least * IP_AND_UDP_BYTES:,.0f} |"
                     )
     return "\n".join(lines)
 

@@ -16,7 +16,7 @@ from benchmarks.paper.plan import (
     MEASURED,
     SIMULATED,
     Curves,
-    Summary,
+    CurveSummary,
     as_json,
     figures_for,
     points,
@@ -33,7 +33,8 @@ NUMBERS = ("13", "14", "15", "16", "17")
 def some_curves() -> Curves:
     return {
         (figure.number, origin, octets): [
-            Summary(count, 1000.0 / count, 900.0 / count, 1200.0 / count, 5) for count in (3, 5, 16)
+            CurveSummary(count, 1000.0 / count, 900.0 / count, 1200.0 / count, 5)
+            for count in (3, 5, 16)
         ]
         for figure in FIGURES
         for origin in (MEASURED, SIMULATED)
@@ -169,8 +170,8 @@ def test_a_page_without_marks_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_summary_has_the_median_and_eight_tenths() -> None:
-    assert summed_up(3, [float(n) for n in range(1, 12)]) == Summary(3, 6.0, 2.0, 10.0, 11)
-    assert summed_up(3, [4.0]) == Summary(3, 4.0, 4.0, 4.0, 1)
+    assert summed_up(3, [float(n) for n in range(1, 12)]) == CurveSummary(3, 6.0, 2.0, 10.0, 11)
+    assert summed_up(3, [4.0]) == CurveSummary(3, 4.0, 4.0, 4.0, 1)
 
 
 def test_what_the_documents_keep_is_from_one_run() -> None:

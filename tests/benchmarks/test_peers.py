@@ -127,7 +127,7 @@ class Wire(client.Carrier):
     ahead_count_max = 500
 
     def __init__(self) -> None:
-        self.receivers: list[client.Receiver] = []
+        self.receivers: list[client.PeerReceiver] = []
 
     async def send(self, payloads: Sequence[bytes]) -> None:
         for receiver in self.receivers:
@@ -141,7 +141,7 @@ def told(commands: Sequence[Command], late_s: float = 0.0) -> list[dict[str, Any
     async def story() -> list[dict[str, Any]]:
         wire = Wire()
         loop = asyncio.get_running_loop()
-        wire.receivers = [client.Receiver(loop, len(commands)) for _ in commands]
+        wire.receivers = [client.PeerReceiver(loop, len(commands)) for _ in commands]
         members = [
             client.PeerMember(wire, receiver, at) for at, receiver in enumerate(wire.receivers)
         ]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from unisono import chronicle
-from unisono.chronicle import Chronicle, Rows
+from unisono import replay_history
 from unisono.model import Message, ServiceLevel, View
-from unisono.sim.acting import Lived, Play, Scene
+from unisono.replay_history import ReplayHistory, SinkRows
+from unisono.sim.applications import ApplicationContext, ApplicationEnd, ApplicationSpec
 
 QUERIES, PARTITIONS, ROWS = 2, 2, 5
 
@@ -21,10 +21,10 @@ class Scribe:
     """One life: what it was told, each with its place; and tasks of queries that it runs, from
     their first row on each time, whatever was said before."""
 
-    chronicler = Chronicle
+    chronicler = ReplayHistory
 
-    def __init__(self, scene: Scene) -> None:
-        self.chronicle = self.chronicler(retain_octets=2000)
+    def __init__(self, scene: ApplicationContext) -> None:
+        self.chronicle = self.chronicler(retain_bytes=2000)
         self.dice = scene.dice
         self.me = scene.me
         self.told: list[tuple[str, int, bytes]] = []
@@ -50,7 +50,7 @@ class Scribe:
         self.count += 1
         if self.dice.random() < 0.5:
             text = f"{self.me}:{self.count}".encode()
-            return [chronicle.plain(b"\xf5" + text if self.dice.random() < 0.2 else text)]
+            return [replay_history.plain(b"\xf5" + text if self.dice.random() < 0.2 else text)]
         query, partition = f"q{self.dice.randrange(QUERIES)}", self.dice.randrange(PARTITIONS)
         epoch, row = self.chronicle.heard(query, partition) or (0, -1)
         # The next epoch begins when the one before is done, at the earliest; the same again when
@@ -58,7 +58,7 @@ class Scribe:
         if row == ROWS - 1 and self.dice.random() < 0.6:
             epoch += 1
         payloads = [row_text(query, partition, epoch, n) for n in range(ROWS)]
-        whole = chronicle.rows(Rows(query, partition, epoch), 0, payloads)
+        whole = replay_history.rows(SinkRows(query, partition, epoch), 0, payloads)
         return whole[: self.dice.randint(1, ROWS)] if self.dice.random() < 0.3 else whole
 
     def state(self) -> bytes:
@@ -72,7 +72,7 @@ class Scribe:
         return True
 
 
-def judge(lived: Sequence[Lived], service: ServiceLevel) -> Iterable[str]:
+def judge(lived: Sequence[ApplicationEnd], service: ServiceLevel) -> Iterable[str]:
     """One order and one place for all, and each row once."""
     said: dict[tuple[str, int], bytes] = {}
     for each in lived:
@@ -91,7 +91,7 @@ def judge(lived: Sequence[Lived], service: ServiceLevel) -> Iterable[str]:
     yield from _rows_judged(said)
 
 
-def _of_alive(lived: Sequence[Lived]) -> list[Scribe]:
+def _of_alive(lived: Sequence[ApplicationEnd]) -> list[Scribe]:
     return [each.application for each in lived if each.alive]
 
 
@@ -112,4 +112,4 @@ def _rows_judged(said: dict[tuple[str, int], bytes]) -> Iterable[str]:
         last[key] = (epoch, row)
 
 
-FED = Play(Scribe, judge)
+FED = ApplicationSpec(Scribe, judge)

@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono import chronicle
-from unisono.chronicle import (
-    MARK,
-    WRITERS_COUNT_MAX,
-    Asked,
-    Chronicle,
-    Filled,
-    Had,
-    Rows,
-    Wanted,
-)
+from unisono import replay_history
 from unisono.errors import Misuse
 from unisono.model import Address, Member, Message, Resilient, Service, View
+from unisono.replay_history import (
+    MARK,
+    WRITERS_COUNT_MAX,
+    RecallChoice,
+    RecallOffer,
+    RecallPart,
+    RecallRequest,
+    ReplayHistory,
+    SinkRows,
+)
 
 A = Member("a", Address("127.0.0.1", 1), 7)
 B = Member("b", Address("::1", 2), 8)
@@ -29,29 +29,36 @@ def said(payload: bytes, number: int = 1, service: object = Service.AGREED) -> M
     return Message(A, payload, number, "1", 99, service)  # type: ignore[arg-type]
 
 
-def begun(retain_octets: int = 10_000) -> Chronicle:
-    fresh = Chronicle(retain_octets)
+def begun(retain_bytes: int = 10_000) -> ReplayHistory:
+    fresh = ReplayHistory(retain_bytes)
     fresh.see(VIEW)
     return fresh
 
 
-def heard(one: Chronicle, *payloads: bytes) -> list[tuple[int | None, bytes]]:
+def heard(one: ReplayHistory, *payloads: bytes) -> list[tuple[int | None, bytes]]:
     told = [one.hear(said(payload)) for payload in payloads]
     return [(each.seq, each.payload) for each in told if isinstance(each, Message)]
 
 
 def test_ordered_messages_have_places_from_one_on() -> None:
     one = begun()
-    assert heard(one, b"x", b"", chronicle.plain(b"\xf5y")) == [(1, b"x"), (2, b""), (3, b"\xf5y")]
+    assert heard(one, b"x", b"", replay_history.plain(b"\xf5y")) == [
+        (1, b"x"),
+        (2, b""),
+        (3, b"\xf5y"),
+    ]
     assert one.see(VIEW).seq == 3
 
 
 @pytest.mark.parametrize("service", [Service.RELIABLE, Service.CAUSAL])
 def test_what_has_no_order_has_no_place(service: Service) -> None:
     one = begun()
-    told = one.hear(said(chronicle.plain(b"\xf5x"), service=service))
+    told = one.hear(said(replay_history.plain(b"\xf5x"), service=service))
     assert isinstance(told, Message) and (told.seq, told.payload) == (None, b"\xf5x")
-    assert one.hear(said(chronicle.rows(Rows("q", 0, 0), 0, [b"r"])[0], service=service)) is None
+    assert (
+        one.hear(said(replay_history.rows(SinkRows("q", 0, 0), 0, [b"r"])[0], service=service))
+        is None
+    )
     assert (one.place, one.malformed_count) == (0, 1)
 
 
@@ -61,29 +68,29 @@ def test_resilient_messages_are_ordered() -> None:
 
 
 def test_a_row_that_was_said_is_dropped_and_takes_no_place() -> None:
-    one, whose = begun(), Rows("q", 3, 5)
-    first = chronicle.rows(whose, 0, [b"r0", b"r1"])
+    one, whose = begun(), SinkRows("q", 3, 5)
+    first = replay_history.rows(whose, 0, [b"r0", b"r1"])
     assert heard(one, *first) == [(1, b"r0"), (2, b"r1")]
-    again = chronicle.rows(whose, 0, [b"r0", b"r1", b"r2"])
+    again = replay_history.rows(whose, 0, [b"r0", b"r1", b"r2"])
     assert heard(one, *again) == [(3, b"r2")]
-    assert heard(one, *chronicle.rows(Rows("q", 3, 4), 7, [b"old epoch"])) == []
-    assert heard(one, *chronicle.rows(Rows("q", 4, 4), 0, [b"its neighbour"])) == [
+    assert heard(one, *replay_history.rows(SinkRows("q", 3, 4), 7, [b"old epoch"])) == []
+    assert heard(one, *replay_history.rows(SinkRows("q", 4, 4), 0, [b"its neighbour"])) == [
         (4, b"its neighbour")
     ]
-    assert heard(one, *chronicle.rows(Rows("p", 3, 5), 0, [b"another query"])) == [
+    assert heard(one, *replay_history.rows(SinkRows("p", 3, 5), 0, [b"another query"])) == [
         (5, b"another query")
     ]
-    assert heard(one, *chronicle.rows(Rows("q", 3, 6), 0, [b"next"])) == [(6, b"next")]
+    assert heard(one, *replay_history.rows(SinkRows("q", 3, 6), 0, [b"next"])) == [(6, b"next")]
     assert one.repeated_count == 3
 
 
 def test_who_joins_goes_on_where_the_other_is() -> None:
-    one, two = begun(), Chronicle(1000)
-    heard(one, b"x", *chronicle.rows(Rows("q", 0, 1), 0, [b"r0", b"r1"]))
+    one, two = begun(), ReplayHistory(1000)
+    heard(one, b"x", *replay_history.rows(SinkRows("q", 0, 1), 0, [b"r0", b"r1"]))
     two.adopt(one.state())
     two.see(View((A, B), id="2"))
     assert (two.life, two.place) == (one.life, 3)
-    more = chronicle.rows(Rows("q", 0, 1), 0, [b"r0", b"r1", b"r2"])
+    more = replay_history.rows(SinkRows("q", 0, 1), 0, [b"r0", b"r1", b"r2"])
     assert heard(two, *more) == heard(one, *more) == [(4, b"r2")]
     assert two.state() == one.state()
     assert (two.first, two.last) == (4, 4) and two.messages(1, 9)[0].payload == b"r2"
@@ -91,23 +98,23 @@ def test_who_joins_goes_on_where_the_other_is() -> None:
 
 def test_founders_of_one_view_found_one_life_and_another_view_another() -> None:
     assert begun().life == begun().life != ""
-    other = Chronicle()
+    other = ReplayHistory()
     other.see(View((A,), id="1"))
     assert other.life != begun().life
 
 
 def test_a_group_founded_anew_counts_anew() -> None:
     one = begun()
-    heard(one, b"x", *chronicle.rows(Rows("q", 0, 1), 0, [b"r"]))
+    heard(one, b"x", *replay_history.rows(SinkRows("q", 0, 1), 0, [b"r"]))
     life = one.life
     one.begin()
     one.see(View((A,), id="9"))
     assert one.life != life and (one.place, one.first) == (0, 0)
-    assert heard(one, *chronicle.rows(Rows("q", 0, 1), 0, [b"r"])) == [(1, b"r")]
+    assert heard(one, *replay_history.rows(SinkRows("q", 0, 1), 0, [b"r"])) == [(1, b"r")]
 
 
 def test_the_past_is_bounded() -> None:
-    one = begun(retain_octets=10 * (64 + 36))
+    one = begun(retain_bytes=10 * (64 + 36))
     heard(one, *(bytes(36) for _ in range(25)))
     assert (one.first, one.last) == (16, 25)
     assert [each.seq for each in one.messages(1, 99)] == list(range(16, 26))
@@ -129,32 +136,36 @@ def test_the_past_does_not_outlive_a_jump() -> None:
 def test_only_so_many_writers_are_known() -> None:
     one = begun()
     for n in range(WRITERS_COUNT_MAX + 1):
-        heard(one, *chronicle.rows(Rows("q", n, 1), 0, [b"r"]))
+        heard(one, *replay_history.rows(SinkRows("q", n, 1), 0, [b"r"]))
     place = one.place
     assert one.forgotten_count == 1
-    heard(one, *chronicle.rows(Rows("q", 1, 1), 0, [b"r"]))
+    heard(one, *replay_history.rows(SinkRows("q", 1, 1), 0, [b"r"]))
     assert one.place == place
-    heard(one, *chronicle.rows(Rows("q", 0, 1), 0, [b"r"]))
+    heard(one, *replay_history.rows(SinkRows("q", 0, 1), 0, [b"r"]))
     assert one.place == place + 1, "the one that wrote longest ago is forgotten, and no other"
 
 
 def test_what_members_tell_each_other() -> None:
     one = begun()
-    assert one.hear(said(chronicle.ask(5, 2, 9))) == Asked(5, A, 2, 9)
-    assert one.hear(said(chronicle.have(5, 3, 8))) == Had(5, A, 3, 8)
-    assert one.hear(said(chronicle.want(5, "b#8", 3, 8))) == Wanted(5, A, "b#8", 3, 8)
+    assert one.hear(said(replay_history.ask(5, 2, 9))) == RecallRequest(5, A, 2, 9)
+    assert one.hear(said(replay_history.have(5, 3, 8))) == RecallOffer(5, A, 3, 8)
+    assert one.hear(said(replay_history.want(5, "b#8", 3, 8))) == RecallChoice(5, A, "b#8", 3, 8)
     past = [
         Message(B, b"x" * 5, 3, "v", 4, Service.SAFE),
         Message(A, b"", 4, "", 5, Resilient(Resilient.ALL)),
     ]
-    assert one.hear(said(chronicle.fill(5, past))) == Filled(5, tuple(past))
+    assert one.hear(said(replay_history.fill(5, past))) == RecallPart(5, tuple(past))
     assert one.place == 0
 
 
 def test_our_own_are_told_as_we_said_them() -> None:
-    row = chronicle.rows(Rows("q", 0, 1), 7, [b"r"])[0]
-    for travelling, meant in ((b"x", b"x"), (chronicle.plain(b"\xf5x"), b"\xf5x"), (row, b"r")):
-        assert chronicle.bare(said(travelling)).payload == meant
+    row = replay_history.rows(SinkRows("q", 0, 1), 7, [b"r"])[0]
+    for travelling, meant in (
+        (b"x", b"x"),
+        (replay_history.plain(b"\xf5x"), b"\xf5x"),
+        (row, b"r"),
+    ):
+        assert replay_history.bare(said(travelling)).payload == meant
 
 
 @given(st.binary(max_size=60), st.integers(0, 5))
@@ -181,8 +192,13 @@ def test_a_state_that_is_none_is_refused(state: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("rows", "first"),
-    [(Rows("", 0, 0), 0), (Rows("q" * 201, 0, 0), 0), (Rows("q", -1, 0), 0), (Rows("q", 0, 0), -1)],
+    [
+        (SinkRows("", 0, 0), 0),
+        (SinkRows("q" * 201, 0, 0), 0),
+        (SinkRows("q", -1, 0), 0),
+        (SinkRows("q", 0, 0), -1),
+    ],
 )
-def test_identities_that_cannot_be_written(rows: Rows, first: int) -> None:
+def test_identities_that_cannot_be_written(rows: SinkRows, first: int) -> None:
     with pytest.raises(Misuse):
-        chronicle.rows(rows, first, [b""])
+        replay_history.rows(rows, first, [b""])

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from tests.chronicle.scribes import FED, Scribe, judge
-from unisono.chronicle import Chronicle
 from unisono.model import Message
-from unisono.sim.acting import Play
+from unisono.replay_history import ReplayHistory
+from unisono.sim.applications import ApplicationSpec
 from unisono.sim.campaign import campaign
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
@@ -40,7 +40,7 @@ def test_all_count_alike_in_many_runs(protocol: str) -> None:
 # -- it would be seen ----------------------------------------------------------------------------
 
 
-class Forgetful(Chronicle):
+class Forgetful(ReplayHistory):
     """Hands over no writers."""
 
     def state(self) -> bytes:
@@ -51,7 +51,7 @@ class Forgetful(Chronicle):
             self._writers = kept
 
 
-class Gullible(Chronicle):
+class Gullible(ReplayHistory):
     """Looks at the epoch of a row alone."""
 
     def _row(self, reader: Reader) -> bytes | None:
@@ -62,7 +62,7 @@ class Gullible(Chronicle):
         return bytes(reader.raw(reader.left()))
 
 
-class Counting(Chronicle):
+class Counting(ReplayHistory):
     """Counts what it drops."""
 
     def hear(self, message: Message):  # type: ignore[no-untyped-def]
@@ -71,21 +71,21 @@ class Counting(Chronicle):
         return heard
 
 
-class Newborn(Chronicle):
+class Newborn(ReplayHistory):
     """Thinks that every group was founded when it came."""
 
     def adopt(self, state: object) -> None:
         pass
 
 
-def made(chronicler: type[Chronicle]) -> type[Scribe]:
+def made(chronicler: type[ReplayHistory]) -> type[Scribe]:
     return type("Made", (Scribe,), {"chronicler": chronicler})
 
 
 @pytest.mark.parametrize("bug", [Forgetful, Gullible, Counting, Newborn])
-def test_a_planted_bug_is_seen(bug: type[Chronicle]) -> None:
+def test_a_planted_bug_is_seen(bug: type[ReplayHistory]) -> None:
     for seed in range(40):
         plan = Plan(protocol="ring", nodes=5, seed=seed, faults="crash", messages=120)
-        if run(replace(plan, application=Play(made(bug), judge))).violations:
+        if run(replace(plan, application=ApplicationSpec(made(bug), judge))).violations:
             return
     pytest.fail(f"{bug.__name__} was not seen")

@@ -113,13 +113,13 @@ def test_a_taken_port_is_told() -> None:
 
 
 def test_a_line_over_the_limit_is_told(tmp_path: Path) -> None:
-    (tmp_path / "small.toml").write_text("[group]\nmessage_octets_max = 10\n")
+    (tmp_path / "small.toml").write_text("[group]\nmessage_bytes_max = 10\n")
     found = unisono(
         "cat", "g", "--config", "small.toml", "--port", str(free_port()), cwd=tmp_path,
         stdin=b"short\nmuch longer than ten\nshort\n",
     )  # fmt: skip
     assert found.returncode == 2
     assert found.stderr.splitlines() == [
-        "unisono: line 2 is over the group's limit message_octets_max=10: split it, or raise the"
+        "unisono: line 2 is over the group's limit message_bytes_max=10: split it, or raise the"
         " limit with --config"
     ]

@@ -29,14 +29,14 @@ from tests.daemon.stage import (
 from tests.net.ear import free_port
 from tests.waiting import eventually
 from unisono.client import frames
-from unisono.client.frames import Cutter, Kind
-from unisono.daemon import Bounds, Daemon, Limits, records
+from unisono.client.frames import FrameKind, FrameSplitter
+from unisono.daemon import Daemon, RegistryLimits, SessionLimits, records
 
 pytestmark = pytest.mark.real
 
 KILO = b"x" * 1000
 LIKE_A_DAEMON = {
-    "message_octets_max": (64 << 20) + frames.SLACK_OCTETS + records.HEAD_OCTETS_MAX,
+    "message_bytes_max": (64 << 20) + frames.SLACK_BYTES + records.HEAD_BYTES_MAX,
 }
 """What a member must have to be let into a ring of daemons."""
 
@@ -56,7 +56,7 @@ class Raw:
         return await asyncio.get_running_loop().run_in_executor(None, self._rest)
 
     def _rest(self) -> list[tuple[int, bytes]]:
-        cutter, found = Cutter(1 << 28), []
+        cutter, found = FrameSplitter(1 << 28), []
         with contextlib.suppress(ConnectionError):
             while octets := self.socket.recv(1 << 16):
                 found += [(kind, bytes(body)) for kind, body in cutter.feed(octets)]
@@ -71,7 +71,7 @@ def member(name: str, group: str = "g", sheds: bool = False) -> bytes:
 @pytest.mark.rule("RNG-1")
 def test_a_full_qsub_makes_the_application_wait_and_loses_nothing() -> None:
     async def story(place: Path) -> None:
-        bounds = Bounds(submit_octets_max=1 << 15)
+        bounds = SessionLimits(submit_bytes_max=1 << 15)
         said = waited = behind = 0
         numbers: list[int] = []
 
@@ -82,8 +82,8 @@ def test_a_full_qsub_makes_the_application_wait_and_loses_nothing() -> None:
                 said += 10
 
         async with (
-            daemons(place, bounds=bounds, window_octets_max=1 << 16) as (one,),
-            joining(place, "a", window_octets_max=1 << 16) as a,
+            daemons(place, bounds=bounds, window_bytes_max=1 << 16) as (one,),
+            joining(place, "a", window_bytes_max=1 << 16) as a,
             asyncio.TaskGroup() as tasks,
         ):
             tasks.create_task(say(a))
@@ -105,7 +105,7 @@ def test_a_full_qsub_makes_the_application_wait_and_loses_nothing() -> None:
 def test_a_daemon_that_stands_still_makes_its_application_wait() -> None:
     async def story(place: Path) -> None:
         with daemon_process(place, 0, free_port()) as process:
-            a = await joining(place, "a", window_octets_max=1 << 16)
+            a = await joining(place, "a", window_bytes_max=1 << 16)
             process.signal(signal.SIGSTOP)
             said = 0
 
@@ -145,7 +145,7 @@ def flooding(a: Any, count: int = 10**9) -> Iterator[asyncio.Task[None]]:
 
 def test_a_client_that_does_not_read_is_cut_off_and_stops_nobody() -> None:
     async def story(place: Path) -> None:
-        async with daemons(place, bounds=Bounds(queue_octets_max=1 << 20)) as (one,):
+        async with daemons(place, bounds=SessionLimits(queue_bytes_max=1 << 20)) as (one,):
             a = await joining(place, "a")
             raw = Raw(place, member("slow"))
             await of_size(a, 2)
@@ -157,9 +157,12 @@ def test_a_client_that_does_not_read_is_cut_off_and_stops_nobody() -> None:
             await eventually(lambda: len(a.members) == 1)
             assert "reads too slowly" in a.view.detail
             *told_, (kind, reason) = await raw.rest()
-            assert kind == Kind.BYE and b"queue_octets_max=1048576" in reason
+            assert kind == FrameKind.BYE and b"queue_bytes_max=1048576" in reason
             kinds = [kind for kind, _ in told_]
-            assert kinds[0] == Kind.WELCOME and set(kinds[1:]) == {Kind.VIEW, Kind.DELIVER}
+            assert kinds[0] == FrameKind.WELCOME and set(kinds[1:]) == {
+                FrameKind.VIEW,
+                FrameKind.DELIVER,
+            }
             await a.leave()
 
     told(story)
@@ -167,9 +170,9 @@ def test_a_client_that_does_not_read_is_cut_off_and_stops_nobody() -> None:
 
 def test_a_group_that_is_not_iterated_is_told_why_it_was_cut_off() -> None:
     async def story(place: Path) -> None:
-        async with daemons(place, bounds=Bounds(queue_octets_max=1 << 21)):
+        async with daemons(place, bounds=SessionLimits(queue_bytes_max=1 << 21)):
             a = await joining(place, "a")
-            b = await joining(place, "b", queue_octets_max=1 << 16)
+            b = await joining(place, "b", queue_bytes_max=1 << 16)
             await of_size(a, 2)
             with flooding(a):
                 await asyncio.gather(of_size(a, 1))
@@ -186,7 +189,7 @@ def test_a_group_that_is_not_iterated_is_told_why_it_was_cut_off() -> None:
 
 def test_a_client_that_sheds_loses_the_oldest_and_is_told_how_many() -> None:
     async def story(place: Path) -> None:
-        async with daemons(place, bounds=Bounds(queue_octets_max=1 << 21)) as (one,):
+        async with daemons(place, bounds=SessionLimits(queue_bytes_max=1 << 21)) as (one,):
             a = await joining(place, "a")
             raw = Raw(place, member("slow", sheds=True))
             await of_size(a, 2)
@@ -196,11 +199,11 @@ def test_a_client_that_sheds_loses_the_oldest_and_is_told_how_many() -> None:
             reading = asyncio.create_task(raw.rest())
             await one.close()
             numbers: list[int] = []
-            hearing = frames.Hearing()
+            hearing = frames.BundleReader()
             for kind, body in await reading:
-                if kind == Kind.SHED:
+                if kind == FrameKind.SHED:
                     numbers += [0] * frames.read_shed(memoryview(body))
-                elif kind == Kind.DELIVER:
+                elif kind == FrameKind.DELIVER:
                     numbers += [each.number for each in hearing.messages(memoryview(body), "")]
             assert len(numbers) <= 8000
             gaps = [number for at, number in enumerate(numbers, 1) if number not in (0, at)]
@@ -211,7 +214,7 @@ def test_a_client_that_sheds_loses_the_oldest_and_is_told_how_many() -> None:
 
 def test_all_queues_together_are_bounded_too() -> None:
     async def story(place: Path) -> None:
-        async with daemons(place, bounds=Bounds(all_octets_max=1 << 20)) as (one,):
+        async with daemons(place, bounds=SessionLimits(all_bytes_max=1 << 20)) as (one,):
             a = await joining(place, "a")
             raws = [Raw(place, member(f"slow{i}")) for i in range(3)]
             await of_size(a, 4)
@@ -219,7 +222,7 @@ def test_all_queues_together_are_bounded_too() -> None:
                 await of_size(a, 1)
             assert one.counts["cut"] == 3
             reasons = [(await raw.rest())[-1][1] for raw in raws]
-            assert all(b"all_octets_max=1048576" in reason for reason in reasons)
+            assert all(b"all_bytes_max=1048576" in reason for reason in reasons)
             await a.leave()
 
     told(story)
@@ -227,16 +230,16 @@ def test_all_queues_together_are_bounded_too() -> None:
 
 BAD = {
     "nothing of ours": (b"GET / HTTP/1.1\r\n\r\n", b"frame_length"),
-    "no magic": (frames.frame(Kind.HELLO, b"????\0\1"), b"foreign"),
-    "another version": (frames.frame(Kind.HELLO, frames.MAGIC + b"\0\x63"), b"version"),
+    "no magic": (frames.frame(FrameKind.HELLO, b"????\0\1"), b"foreign"),
+    "another version": (frames.frame(FrameKind.HELLO, frames.MAGIC + b"\0\x63"), b"version"),
     "no hello": (frames.join("g", False, False), b"foreign"),
     "a name that is none": (frames.hello("a b", 1), b"name"),
     "a group that is none": (frames.hello("a", 1) + frames.join("a b", False, False), b"join"),
     "two joins": (member("a") + frames.join("h", False, False), b"join"),
-    "an unknown kind": (frames.hello("a", 1) + frames.frame(Kind.LEFT), b"kind"),
+    "an unknown kind": (frames.hello("a", 1) + frames.frame(FrameKind.LEFT), b"kind"),
     "a bundle that lies": (
         frames.hello("a", 1)
-        + frames.frame(Kind.SUBMIT, frames.submit_head(4, ("g",)), b"\0\1\0\0\0\x09x"),  # type: ignore[arg-type]
+        + frames.frame(FrameKind.SUBMIT, frames.submit_head(4, ("g",)), b"\0\1\0\0\0\x09x"),  # type: ignore[arg-type]
         b"bundle",
     ),
     "no group": (
@@ -256,7 +259,7 @@ BAD = {
     ),
     "a state that nobody asked for": (member("b") + frames.state(b"k", b"x"), b"state"),
     "a state that is none": (
-        member("b") + frames.frame(Kind.STATE, b"\0"),
+        member("b") + frames.frame(FrameKind.STATE, b"\0"),
         b"malformed",
     ),
 }
@@ -264,10 +267,10 @@ BAD = {
 
 def test_bad_frames_end_that_client_with_a_reason_and_no_other() -> None:
     async def story(place: Path) -> None:
-        async with daemons(place, message_octets_max=4000), joining(place, "good") as good:
+        async with daemons(place, message_bytes_max=4000), joining(place, "good") as good:
             for what, (octets, word) in BAD.items():
                 *_, (kind, reason) = await Raw(place, octets).rest()
-                assert kind == Kind.BYE and word in reason, (what, reason)
+                assert kind == FrameKind.BYE and word in reason, (what, reason)
             Raw(place, member("c") + b"\0\0").socket.close()
             await good.multicast(b"still here")
             await eventually(lambda: len(good.members) == 1)
@@ -278,7 +281,10 @@ def test_bad_frames_end_that_client_with_a_reason_and_no_other() -> None:
 
 def test_too_many_clients_are_refused() -> None:
     async def story(place: Path) -> None:
-        options: Any = {"bounds": Bounds(clients_count_max=2), "limits": Limits(groups_count_max=1)}
+        options: Any = {
+            "bounds": SessionLimits(clients_count_max=2),
+            "limits": RegistryLimits(groups_count_max=1),
+        }
         async with daemons(place, **options), joining(place, "a"):
             with pytest.raises(unisono.Stopped, match="the ring has its 1 groups"):
                 await joining(place, "b", "h")

@@ -21,7 +21,7 @@ from tests.net.ear import free_port
 from tests.waiting import LIMIT_S, until
 from unisono.cli import run
 from unisono.cli.app import app
-from unisono.client.frames import Kind
+from unisono.client.frames import FrameKind
 
 pytestmark = pytest.mark.real
 
@@ -63,7 +63,7 @@ def test_a_program_of_the_page_runs(program: str, place: Path) -> None:
 
 
 def test_every_frame_is_on_the_page() -> None:
-    for kind in Kind:
+    for kind in FrameKind:
         assert f"| {kind} {kind.name} |" in PAGE, kind
 
 

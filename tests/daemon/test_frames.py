@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.client import frames
-from unisono.client.frames import Cutter, Hearing, Kind, Welcome
+from unisono.client.frames import BundleReader, FrameKind, FrameSplitter, WelcomeFrame
 from unisono.errors import BadPacket
 from unisono.model import Address, Member, Resilient, Service, View
 
@@ -26,31 +26,31 @@ payloads = st.lists(st.binary(max_size=50), min_size=1, max_size=20)
 
 
 def body_of(octets: bytes) -> tuple[int, memoryview]:
-    ((kind, body),) = Cutter(1 << 20).feed(octets)
+    ((kind, body),) = FrameSplitter(1 << 20).feed(octets)
     return kind, body
 
 
 @given(st.lists(st.binary(max_size=300), max_size=20), st.lists(st.integers(1, 400), max_size=50))
 def test_frames_come_whole_however_they_are_cut(bodies: list[bytes], cuts: list[int]) -> None:
-    stream = b"".join(frames.frame(Kind.ADOPT, body) for body in bodies)
-    cutter, found = Cutter(1 << 20), []
+    stream = b"".join(frames.frame(FrameKind.ADOPT, body) for body in bodies)
+    cutter, found = FrameSplitter(1 << 20), []
     for octets in [*cuts, len(stream)]:
         piece, stream = stream[:octets], stream[octets:]
         found += [(kind, bytes(body)) for kind, body in cutter.feed(piece)]
-    assert found == [(Kind.ADOPT, body) for body in bodies]
+    assert found == [(FrameKind.ADOPT, body) for body in bodies]
 
 
 def test_a_frame_over_the_bound_is_refused_before_it_has_come() -> None:
     for octets in (b"\0\0\0\0\1", b"\0\0\x04\x01\1", b"GET / HTTP/1.1\r\n"):
         with pytest.raises(BadPacket, match="frame_length"):
-            list(Cutter(1024).feed(octets))
+            list(FrameSplitter(1024).feed(octets))
 
 
 @given(levels, st.lists(names, min_size=1, max_size=5, unique=True), payloads)
 def test_a_submit_comes_back(level: Any, groups: list[str], messages: list[bytes]) -> None:
     kind, body = body_of(frames.submit(frames.submit_head(level, groups), messages))
     found = frames.read_submit(body)
-    assert kind == Kind.SUBMIT
+    assert kind == FrameKind.SUBMIT
     assert (found.level, found.groups) == (level, tuple(groups))
     assert frames.lengths_of(found.bundle) == tuple(map(len, messages))
 
@@ -61,9 +61,14 @@ def test_a_bundle_comes_back_as_messages(
 ) -> None:
     bundle = frames.bundle_of(messages)
     octets = frames.deliver(
-        Kind.DELIVER, frames.member_octets(sender), number, seq, *frames.level_code(level), bundle
+        FrameKind.DELIVER,
+        frames.member_bytes(sender),
+        number,
+        seq,
+        *frames.level_code(level),
+        bundle,
     )
-    found = Hearing().messages(body_of(octets)[1], "v")
+    found = BundleReader().messages(body_of(octets)[1], "v")
     assert [message.payload for message in found] == messages
     assert [message.number for message in found] == list(range(number, number + len(messages)))
     assert {message.sender for message in found} == {sender}
@@ -91,7 +96,7 @@ def test_the_rest_comes_back() -> None:
         False,
     )
     assert frames.read_join(body_of(frames.join("g", True, True, True))[1]).fed
-    told = Welcome(
+    told = WelcomeFrame(
         "d", Address("::1", 1), "mtp", Service.AGREED, (Service.FIFO, Service.AGREED), True, 99
     )
     assert frames.read_welcome(body_of(frames.welcome(told))[1]) == told
@@ -111,7 +116,7 @@ READERS: list[Any] = [
     frames.read_shed,
     frames.lengths_of,
     lambda body: frames.read_view(body, None),
-    lambda body: Hearing().messages(body, ""),
+    lambda body: BundleReader().messages(body, ""),
 ]
 
 
@@ -129,7 +134,7 @@ def test_bundles_are_bounded_and_lose_nothing(sizes: list[int]) -> None:
     frames.cut_into_bundles(messages, bundles.append)
     assert [each for bundle in bundles for each in bundle] == messages
     for bundle in bundles:
-        assert len(bundle) == 1 or sum(map(len, bundle)) <= frames.BUNDLE_OCTETS
+        assert len(bundle) == 1 or sum(map(len, bundle)) <= frames.BUNDLE_BYTES
     bundles.clear()
     frames.cut_into_bundles([b""] * 10_000, bundles.append)
     assert max(map(len, bundles)) <= frames.BUNDLE_COUNT_MAX

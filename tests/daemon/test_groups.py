@@ -203,11 +203,11 @@ def test_when_the_giver_goes_another_one_gives() -> None:
 
 def test_a_state_that_is_too_large_is_told_to_who_joins() -> None:
     async def story(place: Path) -> None:
-        async with daemons(place, message_octets_max=1000):
+        async with daemons(place, message_bytes_max=1000):
             state = {"snapshot": lambda: b"x" * 1001, "restore": lambda octets: None}
             a = await joining(place, "a", **state)
             reading = asyncio.create_task(of_size(a, 3))
-            with pytest.raises(unisono.Stopped, match="1001 bytes, over message_octets_max=1000"):
+            with pytest.raises(unisono.Stopped, match="1001 bytes, over message_bytes_max=1000"):
                 await joining(place, "b", **state)
             await eventually(lambda: len(a.members) == 1)
             reading.cancel()
@@ -263,8 +263,8 @@ def test_the_caller_s_mistakes_are_told() -> None:
             await joining(place, "a")
         with pytest.raises(unisono.Stopped, match=r"no daemon answers"):
             await unisono.connect(f"{place}/d0")
-        async with daemons(place, message_octets_max=1000), joining(place, "a") as a:
-            with pytest.raises(unisono.TooLarge, match="message_octets_max=1000"):
+        async with daemons(place, message_bytes_max=1000), joining(place, "a") as a:
+            with pytest.raises(unisono.TooLarge, match="message_bytes_max=1000"):
                 await a.multicast(b"x" * 1001)
             with pytest.raises(unisono.Misuse, match="a message is bytes, not str"):
                 await a.multicast("x")

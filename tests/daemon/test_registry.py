@@ -14,23 +14,23 @@ from tests.daemon.world import daemon, play
 from tests.rooms import tidy
 from unisono.client.frames import bundle_of, submit_head
 from unisono.daemon import records, registry
-from unisono.daemon.records import Joined, Key, Lost, Said
+from unisono.daemon.records import ClientJoined, ClientKey, ClientMulticast, DaemonLost
 from unisono.daemon.registry import (
-    Adopt,
+    AdoptState,
     Client,
-    Cut,
-    Deliver,
+    DeliverBundle,
+    Disconnect,
     Effect,
-    Install,
-    Limits,
+    InstallView,
     Registry,
+    RegistryLimits,
 )
 from unisono.model import Service, View
 
 D, E = daemon(0), daemon(1)
 
 
-def founded(limits: Limits | None = None) -> Registry:
+def founded(limits: RegistryLimits | None = None) -> Registry:
     return Registry(D, limits)
 
 
@@ -48,10 +48,10 @@ def said(number: int, *payloads: bytes, groups: Iterable[str] = ("g",), before: 
 
 def test_a_client_comes_and_the_group_has_a_view_at_its_place() -> None:
     me = founded()
-    (view,) = [e for e in me.heard(D, joined(1, "a")) if isinstance(e, Install)]
+    (view,) = [e for e in me.heard(D, joined(1, "a")) if isinstance(e, InstallView)]
     assert view.to == view.new == (1,)
     assert view.view.id == f"{me.life}.1" and view.view.seq == 1
-    (view,) = [e for e in me.heard(E, joined(1, "b")) if isinstance(e, Install)]
+    (view,) = [e for e in me.heard(E, joined(1, "b")) if isinstance(e, InstallView)]
     assert view.to == (1,) and not view.new
     assert [member.name for member in view.view.members] == ["a", "b"]
     assert view.view.members[1].address == E.address
@@ -62,10 +62,10 @@ def test_a_message_for_several_groups_has_one_place() -> None:
     for number, group in enumerate("ghi", 1):
         me.heard(D, joined(number, "a", group))
     (found,) = me.heard(D, said(1, b"x", b"y", groups=("g", "h")))
-    assert isinstance(found, Deliver)
+    assert isinstance(found, DeliverBundle)
     assert (found.to, found.seq, found.number, found.messages) == ((1, 2), 4, 1, 2)
     (found,) = me.heard(D, said(3, b"z", groups=("i",)))
-    assert isinstance(found, Deliver) and found.seq == 6
+    assert isinstance(found, DeliverBundle) and found.seq == 6
 
 
 def test_all_clients_of_a_lost_daemon_go_at_one_place() -> None:
@@ -75,7 +75,7 @@ def test_all_clients_of_a_lost_daemon_go_at_one_place() -> None:
         me.heard(D, joined(number, f"d{number}", "gh"[number % 2]))
     (record,) = me.ring(View((D,), "without E"))
     me.heard(E, joined(4, "later"))
-    views = [e.view for e in me.heard(D, record) if isinstance(e, Install)]
+    views = [e.view for e in me.heard(D, record) if isinstance(e, InstallView)]
     assert not me.heard(D, record), "once"
     assert me.clients_of(E) == (4,), "who came later, with a daemon that came back, stays"
     assert [[who.name for who in view.left] for view in views] == [["e1", "e3"], ["e2"]]
@@ -85,27 +85,27 @@ def test_all_clients_of_a_lost_daemon_go_at_one_place() -> None:
 @pytest.mark.parametrize(
     ("limits", "second", "words"),
     [
-        (Limits(), joined(2, "a"), "name a is taken in group g"),
+        (RegistryLimits(), joined(2, "a"), "name a is taken in group g"),
         (
-            Limits(),
+            RegistryLimits(),
             records.joined(2, "g", "b", 2, True, True),
             "the group 'g' has fed=false and this member has fed=true: give fed=false, or join a"
             " group of another name",
         ),
-        (Limits(groups_count_max=1), joined(2, "b", "h"), "its 1 groups"),
-        (Limits(members_count_max=1), joined(2, "b"), "group g has its 1 members"),
-        (Limits(clients_count_max=1), joined(2, "b", "h"), "its 1 clients"),
-        (Limits(), joined(1, "b"), "is in group g already"),
+        (RegistryLimits(groups_count_max=1), joined(2, "b", "h"), "its 1 groups"),
+        (RegistryLimits(members_count_max=1), joined(2, "b"), "group g has its 1 members"),
+        (RegistryLimits(clients_count_max=1), joined(2, "b", "h"), "its 1 clients"),
+        (RegistryLimits(), joined(1, "b"), "is in group g already"),
     ],
 )
 def test_at_each_bound_a_join_is_refused_with_a_reason(
-    limits: Limits, second: bytes, words: str
+    limits: RegistryLimits, second: bytes, words: str
 ) -> None:
     me = founded(limits)
     me.heard(D, joined(1, "a"))
     before = me.snapshot()
     (refusal,) = me.heard(D, second)
-    assert isinstance(refusal, Cut) and words in refusal.reason
+    assert isinstance(refusal, Disconnect) and words in refusal.reason
     assert me.snapshot() == before
 
 
@@ -114,7 +114,7 @@ def test_a_message_below_agreed_takes_no_place() -> None:
     me.heard(D, joined(1, "a"))
     head = submit_head(Service.FIFO, ("g",))
     (found,) = me.heard(D, records.said(1, 0, None, head + bundle_of([b"x"])))
-    assert isinstance(found, Deliver) and found.seq == 0 and me.place == 1
+    assert isinstance(found, DeliverBundle) and found.seq == 0 and me.place == 1
 
 
 @given(st.binary(max_size=200))
@@ -160,7 +160,7 @@ def test_histories_have_in_them_what_they_should() -> None:
 
 
 class ForgetsTheSecondGroup(Registry):
-    def _said(self, daemon: Any, said: Said) -> list[Effect]:
+    def _said(self, daemon: Any, said: ClientMulticast) -> list[Effect]:
         submit = said.submit._replace(groups=said.submit.groups[:1])
         return super()._said(daemon, said._replace(submit=submit))
 
@@ -180,12 +180,12 @@ class SaysNothingOfTheLost(Registry):
 
 
 class TakesOutWhoCameLater(Registry):
-    def _lost(self, daemon: Any, lost: Lost) -> list[Effect]:
+    def _lost(self, daemon: Any, lost: DaemonLost) -> list[Effect]:
         return super()._lost(daemon, lost._replace(last=lost.last + 2 * (daemon == self.me)))
 
 
 class KeepsItsOwnWhenItWasLost(Registry):
-    def _lost(self, daemon: Any, lost: Lost) -> list[Effect]:
+    def _lost(self, daemon: Any, lost: DaemonLost) -> list[Effect]:
         return [] if lost.daemon == self.me else super()._lost(daemon, lost)
 
 
@@ -205,14 +205,14 @@ class AsksNobodyElse(Registry):
 class BelievesStrangers(Registry):
     """Lets a client that is in no group speak as a member."""
 
-    def _said(self, daemon: Any, said: Said) -> list[Effect]:
-        if Key(daemon, said.number) not in self._clients:
+    def _said(self, daemon: Any, said: ClientMulticast) -> list[Effect]:
+        if ClientKey(daemon, said.number) not in self._clients:
             said = said._replace(stranger=("ghost", 1))
         return super()._said(daemon, said)
 
 
 class CountsOnlyItsOwn(Registry):
-    def _said(self, daemon: Any, said: Said) -> list[Effect]:
+    def _said(self, daemon: Any, said: ClientMulticast) -> list[Effect]:
         before = self.place
         effects = super()._said(daemon, said)
         if not effects:
@@ -238,7 +238,7 @@ class ForgetsWhoWaits(Registry):
 
 
 class LetsNamesBeTakenTwice(Registry):
-    def _why_not(self, key: Key, joined: Joined) -> str:
+    def _why_not(self, key: ClientKey, joined: ClientJoined) -> str:
         why = super()._why_not(key, joined)
         return "" if "taken" in why else why
 
@@ -247,7 +247,7 @@ class AsksThoseWhoWait(Registry):
     """Takes a state from a client that has none yet."""
 
     def _pair(self, group: str) -> list[Effect]:
-        inside: dict[Key, Client] = self._groups[group]
+        inside: dict[ClientKey, Client] = self._groups[group]
         waiting = [c for c in inside.values() if not c.ready and c.giver is not None]
         for client in waiting:
             client.ready = True
@@ -261,7 +261,7 @@ class AdoptsLate(Registry):
     """Holds nothing back for who waits for its state."""
 
     def _pair(self, group: str) -> list[Effect]:
-        return [e for e in super()._pair(group) if type(e).__name__ != "Await"]
+        return [e for e in super()._pair(group) if type(e).__name__ != "HoldBack"]
 
 
 MUTANTS = [
@@ -296,16 +296,16 @@ def test_a_state_of_another_place_or_from_another_daemon_is_dropped() -> None:
     me.heard(E, joined(1, "a", with_state=True))
     me.heard(D, joined(1, "b", with_state=True))
     for key, daemon_ in (
-        (records.state_key(Key(D, 1), 1), E),
-        (records.state_key(Key(D, 1), 2), D),
-        (records.state_key(Key(E, 1), 2), E),
-        (records.state_key(Key(E, 7), 2), E),
+        (records.state_key(ClientKey(D, 1), 1), E),
+        (records.state_key(ClientKey(D, 1), 2), D),
+        (records.state_key(ClientKey(E, 1), 2), E),
+        (records.state_key(ClientKey(E, 7), 2), E),
     ):
         assert not me.heard(daemon_, records.given(key, b"x", failed=False))
     assert me.counts["drop.late_state"] == 4
-    key = records.state_key(Key(D, 1), 2)
+    key = records.state_key(ClientKey(D, 1), 2)
     (found,) = me.heard(E, records.given(key, b"x", failed=False))
-    assert isinstance(found, Adopt) and bytes(found.state) == b"x"
+    assert isinstance(found, AdoptState) and bytes(found.state) == b"x"
     assert not me.heard(E, records.given(key, b"y", failed=False)), "once"
 
 
@@ -313,10 +313,10 @@ def test_who_gets_no_state_does_not_come_in() -> None:
     me = founded()
     me.heard(D, joined(1, "a", with_state=True))
     me.heard(D, joined(2, "b", with_state=True))
-    key = records.state_key(Key(D, 2), 2)
+    key = records.state_key(ClientKey(D, 2), 2)
     refusal, view = me.heard(D, records.given(key, b"too large", failed=True))
-    assert isinstance(refusal, Cut) and refusal.reason == "too large"
-    assert isinstance(view, Install) and view.to == (1,)
+    assert isinstance(refusal, Disconnect) and refusal.reason == "too large"
+    assert isinstance(view, InstallView) and view.to == (1,)
 
 
 def test_whether_a_group_is_fed_is_in_the_snapshot() -> None:
@@ -324,6 +324,8 @@ def test_whether_a_group_is_fed_is_in_the_snapshot() -> None:
     me.heard(D, records.joined(1, "g", "a", 1, True, True))
     later = Registry.restored(E, me.snapshot())
     (cut,) = later.heard(E, records.joined(1, "g", "b", 1, True, False))
-    assert isinstance(cut, Cut) and "has fed=true and this member has fed=false" in cut.reason
+    assert (
+        isinstance(cut, Disconnect) and "has fed=true and this member has fed=false" in cut.reason
+    )
     assert not [e for e in later.heard(E, records.joined(2, "g", "c", 2, True, True)) if e == cut]
     assert [member.name for member in later.members("g")] == ["a", "c"]

@@ -14,8 +14,8 @@ from tests.daemon.stage import daemon, daemons, heard, joining, of_size, told
 from tests.net.ear import free_port
 from tests.waiting import eventually
 from unisono.client import frames
-from unisono.client.frames import Kind
-from unisono.daemon import Bounds, Limits
+from unisono.client.frames import FrameKind
+from unisono.daemon import RegistryLimits, SessionLimits
 
 pytestmark = pytest.mark.real
 
@@ -119,11 +119,11 @@ def test_a_life_that_begins_with_a_full_stream_does_not_overfill_it() -> None:
 
 def test_empty_frames_fill_qsub_too() -> None:
     async def story(place: Path) -> None:
-        bounds = Bounds(submit_octets_max=1 << 14)
+        bounds = SessionLimits(submit_bytes_max=1 << 14)
         async with daemons(place, bounds=bounds) as (one,), joining(place, "a") as a:
             reader, writer = await asyncio.open_unix_connection(f"{place}/d0")
             writer.write(frames.hello("x", 1) + frames.join("g", False, False))
-            writer.write(frames.frame(Kind.LEAVE) * 100_000)
+            writer.write(frames.frame(FrameKind.LEAVE) * 100_000)
             await of_size(a, 2)
             await of_size(a, 1)
             with contextlib.suppress(ConnectionError):
@@ -137,11 +137,11 @@ def test_empty_frames_fill_qsub_too() -> None:
 
 
 def test_bounds_are_numbers_above_0_and_paths_may_be_paths() -> None:
-    for made in (Bounds, Limits):
+    for made in (SessionLimits, RegistryLimits):
         with pytest.raises(unisono.Misuse, match="clients_count_max=0: give a whole number"):
             made(clients_count_max=0)
     with pytest.raises(unisono.Misuse, match="at most 16384"):
-        Limits(members_count_max=20_000)
+        RegistryLimits(members_count_max=20_000)
 
     async def story(place: Path) -> None:
         async with daemons(place), unisono.join("g", daemon=place / "d0", name="a") as a:

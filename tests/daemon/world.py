@@ -10,20 +10,27 @@ import random
 from collections import deque
 from dataclasses import dataclass, field
 
-from unisono.client.frames import Hearing, Kind, Submit, bundle_of, deliver, submit_head
+from unisono.client.frames import (
+    BundleReader,
+    FrameKind,
+    SubmitFrame,
+    bundle_of,
+    deliver,
+    submit_head,
+)
 from unisono.daemon import records
-from unisono.daemon.records import Key
+from unisono.daemon.records import ClientKey
 from unisono.daemon.registry import (
-    Adopt,
-    Ask,
-    Await,
-    Cut,
-    Deliver,
+    AdoptState,
+    CaptureState,
+    DeliverBundle,
+    Disconnect,
     Effect,
-    Install,
-    Limits,
-    Part,
+    HoldBack,
+    InstallView,
+    Parted,
     Registry,
+    RegistryLimits,
     Release,
 )
 from unisono.model import Address, Member, Message, Service, View
@@ -40,7 +47,7 @@ def daemon(at: int) -> Member:
 class Reader:
     """A client: its stream, and the application behind it."""
 
-    key: Key
+    key: ClientKey
     name: str
     group: str
     with_state: bool
@@ -68,10 +75,10 @@ class Reader:
                 self.log.append(entry.seq)
         elif isinstance(entry, View):
             self.views.append(entry)
-        elif isinstance(entry, Ask):
+        elif isinstance(entry, CaptureState):
             state = ",".join(map(str, self.log)).encode()
             world.say(self.key.daemon, records.given(entry.key, state, failed=False))
-        elif isinstance(entry, Adopt):
+        elif isinstance(entry, AdoptState):
             assert not self.views and not self.log, "state after the first view"
             self.log = [int(text) for text in bytes(entry.state).decode().split(",") if text]
             self.restored = True
@@ -90,14 +97,14 @@ class World:
         """What a daemon said and the ring has not ordered yet."""
         self.registries: dict[Member, Registry] = {}
         self.applied: dict[Member, int] = {}
-        self.readers: dict[Key, Reader] = {}
-        self.gone: set[Key] = set()
+        self.readers: dict[ClientKey, Reader] = {}
+        self.gone: set[ClientKey] = set()
         self.snapshots: dict[int, bytes] = {}
         """By how much of the order was applied: all must have the same."""
         self.views: dict[str, View] = {}
         self.alive: list[Member] = []
         self.number = 0
-        self._hearing = Hearing()
+        self._hearing = BundleReader()
         for at in range(daemons):
             self.enter(daemon(at))
 
@@ -130,7 +137,9 @@ class World:
         """A daemon comes, and is handed the state at its place."""
         if not self.alive:
             self.seen[who] = deque()
-            self.registries[who] = self.made(who, Limits(groups_count_max=3, members_count_max=5))
+            self.registries[who] = self.made(
+                who, RegistryLimits(groups_count_max=3, members_count_max=5)
+            )
         else:
             giver = self.together()[0]
             self.settle(giver)
@@ -177,36 +186,36 @@ class World:
             self.apply(who)
 
     def perform(self, who: Member, effect: Effect) -> None:
-        reader = lambda number: self.readers[Key(who, number)]  # noqa: E731
-        if isinstance(effect, Deliver):
-            frame = deliver(Kind.DELIVER, *effect[1:6], effect.bundle)
+        reader = lambda number: self.readers[ClientKey(who, number)]  # noqa: E731
+        if isinstance(effect, DeliverBundle):
+            frame = deliver(FrameKind.DELIVER, *effect[1:6], effect.bundle)
             for number in effect.to:
                 for message in self._hearing.messages(memoryview(frame)[5:], ""):
                     reader(number).put(message)
-        elif isinstance(effect, Install):
+        elif isinstance(effect, InstallView):
             known = self.views.setdefault(effect.view.id, effect.view)
             assert known == effect.view, "one id, one view"
             for number in effect.to:
                 reader(number).put(effect.view)
-        elif isinstance(effect, Ask):
+        elif isinstance(effect, CaptureState):
             reader(effect.giver).put(effect)
-        elif isinstance(effect, Await):
+        elif isinstance(effect, HoldBack):
             if reader(effect.number).held is None:
                 reader(effect.number).held = deque()
             else:
                 reader(effect.number).put(None)
-        elif isinstance(effect, Adopt | Release):
+        elif isinstance(effect, AdoptState | Release):
             held, reader(effect.number).held = list(reader(effect.number).held or ()), None
-            if isinstance(effect, Adopt):
+            if isinstance(effect, AdoptState):
                 held = held[len(held) - held[::-1].index(None) :] if None in held else held
                 reader(effect.number).put(effect)
             reader(effect.number).stream.extend(entry for entry in held if entry is not None)
-        elif isinstance(effect, Cut):
+        elif isinstance(effect, Disconnect):
             reader(effect.number).refused = effect.reason
-            self.gone.add(Key(who, effect.number))
-        elif isinstance(effect, Part):
+            self.gone.add(ClientKey(who, effect.number))
+        elif isinstance(effect, Parted):
             reader(effect.number).parted = True
-            self.gone.add(Key(who, effect.number))
+            self.gone.add(ClientKey(who, effect.number))
 
     # -- the clients ----------------------------------------------------------------------------
 
@@ -215,7 +224,7 @@ class World:
         group = self.dice.choice(GROUPS)
         name = f"c{self.dice.randint(1, 12)}"
         with_state = self.dice.random() < 0.7
-        key = Key(who, self.number)
+        key = ClientKey(who, self.number)
         self.readers[key] = Reader(key, name, group, with_state)
         self.say(who, records.joined(key.number, group, name, self.number, with_state))
 
@@ -290,23 +299,23 @@ class World:
 class Twin:
     """The same, slowly and naively: who hears what, computed from the order alone."""
 
-    def __init__(self, order: list[tuple[Member, bytes]], limits: Limits) -> None:
-        self.members: dict[str, list[tuple[Key, str]]] = {}
-        self.heard: dict[Key, list[tuple[bytes, int]]] = {}
+    def __init__(self, order: list[tuple[Member, bytes]], limits: RegistryLimits) -> None:
+        self.members: dict[str, list[tuple[ClientKey, str]]] = {}
+        self.heard: dict[ClientKey, list[tuple[bytes, int]]] = {}
         """Payload and number, from the client's join on."""
         for who, octets in order:
             record = records.read(octets)
-            if isinstance(record, records.Joined):
-                self._join(Key(who, record.number), record, limits)
-            elif isinstance(record, records.Left | records.Gone):
-                gone = Key(who, record.number)
+            if isinstance(record, records.ClientJoined):
+                self._join(ClientKey(who, record.number), record, limits)
+            elif isinstance(record, records.ClientLeft | records.ClientDied):
+                gone = ClientKey(who, record.number)
                 self._drop(lambda key, gone=gone: key == gone)
-            elif isinstance(record, records.Lost):
+            elif isinstance(record, records.DaemonLost):
                 self._drop(lambda key, lost=record: key[0] == lost[0] and key[1] <= lost[1])
-            elif isinstance(record, records.Said):
-                self._say(Key(who, record.number), record)
+            elif isinstance(record, records.ClientMulticast):
+                self._say(ClientKey(who, record.number), record)
 
-    def _join(self, key: Key, record: records.Joined, limits: Limits) -> None:
+    def _join(self, key: ClientKey, record: records.ClientJoined, limits: RegistryLimits) -> None:
         inside = self.members.get(record.group, [])
         new = not inside and len(self.members) >= limits.groups_count_max
         taken = any(name == record.name for _, name in inside)
@@ -322,7 +331,7 @@ class Twin:
         }
         self.members = {group: inside for group, inside in kept.items() if inside}
 
-    def _say(self, key: Key, record: records.Said) -> None:
+    def _say(self, key: ClientKey, record: records.ClientMulticast) -> None:
         known = any(key == each for inside in self.members.values() for each, _ in inside)
         if record.stranger is None and not known:
             return
@@ -331,17 +340,17 @@ class Twin:
                 self.heard[each] += cut(record.submit, record.before)
 
 
-def cut(submit: Submit, before: int) -> list[tuple[bytes, int]]:
+def cut(submit: SubmitFrame, before: int) -> list[tuple[bytes, int]]:
     sender = Member("x", Address("127.0.0.1", 1), 1)
-    frame = deliver(Kind.DELIVER, _octets(sender), before + 1, 0, 4, 0, submit.bundle)
-    found = Hearing().messages(memoryview(frame)[5:], "")
+    frame = deliver(FrameKind.DELIVER, _bytes(sender), before + 1, 0, 4, 0, submit.bundle)
+    found = BundleReader().messages(memoryview(frame)[5:], "")
     return [(message.payload, message.number) for message in found]
 
 
-def _octets(member: Member) -> bytes:
-    from unisono.client.frames import member_octets
+def _bytes(member: Member) -> bytes:
+    from unisono.client.frames import member_bytes
 
-    return member_octets(member)
+    return member_bytes(member)
 
 
 def play(seed: int, made: type[Registry] = Registry, steps: int = 400) -> World:
@@ -355,7 +364,7 @@ def play(seed: int, made: type[Registry] = Registry, steps: int = 400) -> World:
 
 
 def check(world: World) -> None:
-    twin = Twin(world.order, Limits(groups_count_max=3, members_count_max=5))
+    twin = Twin(world.order, RegistryLimits(groups_count_max=3, members_count_max=5))
     registry = world.registries[world.alive[0]]
     present = {each.key: each for each in world.present()}
     assert all(registry.clients_of(who) == () for who in world.applied if who not in world.alive)

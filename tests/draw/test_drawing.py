@@ -24,7 +24,7 @@ from tests.draw.telling import (
     texts,
     told,
 )
-from unisono.draw import Ask, draw
+from unisono.draw import DrawRequest, draw
 from unisono.errors import Misuse
 from unisono.sim import Plan, run
 from unisono.trace.history import History, histories_of
@@ -225,12 +225,12 @@ def test_quiet_packets_far_from_anything_else_are_counted_not_drawn() -> None:
     drawing = draw(tale.history)
     assert drawing.left_out == {"quiet": 90}
     assert len(flights(drawing.svg, "quiet")) == 1, "the one amid the message"
-    assert draw(tale.history, Ask(every=True)).packets == 92
+    assert draw(tale.history, DrawRequest(every=True)).packets == 92
 
 
 def test_quiet_packets_are_drawn_where_there_is_nothing_else() -> None:
     tale = Tale("ab").out("a", 100_000, "beat").heard("b", 100_400, "beat", "a")
-    drawing = draw(tale.history, Ask(from_us=50_000))
+    drawing = draw(tale.history, DrawRequest(from_us=50_000))
     assert (drawing.packets, drawing.left_out) == (1, {})
 
 
@@ -238,7 +238,7 @@ def test_quiet_packets_are_drawn_where_there_is_nothing_else() -> None:
 
 
 def test_nodes_are_columns_in_the_order_asked_for() -> None:
-    svg = draw(normal().history, Ask(nodes=("c", "a"))).svg
+    svg = draw(normal().history, DrawRequest(nodes=("c", "a"))).svg
     names = [e for e in parsed(svg).iter(f"{SVG}text") if e.get("class") == "name"]
     assert [e.text for e in sorted(names, key=lambda e: float(e.get("x", 0)))] == ["c", "a"]
     (packet,) = flights(svg, "data")
@@ -246,33 +246,33 @@ def test_nodes_are_columns_in_the_order_asked_for() -> None:
 
 
 def test_packets_of_other_nodes_are_counted() -> None:
-    drawing = draw(repaired().history, Ask(nodes=("b", "c")))
+    drawing = draw(repaired().history, DrawRequest(nodes=("b", "c")))
     assert drawing.left_out == {"other nodes": 4}
     assert drawing.packets == 0
 
 
 def test_kinds_that_are_not_wanted_are_left_out() -> None:
-    drawing = draw(repaired().history, Ask(without=("nak",)))
+    drawing = draw(repaired().history, DrawRequest(without=("nak",)))
     assert (drawing.packets, drawing.left_out) == (3, {"unwanted": 1})
 
 
 def test_a_stretch_of_time_is_drawn_alone() -> None:
     tale = repaired()
-    drawing = draw(tale.history, Ask(from_us=8000, to_us=9600))
+    drawing = draw(tale.history, DrawRequest(from_us=8000, to_us=9600))
     assert [told(each).split(":")[0] for each in flights(drawing.svg)] == ["nak 1.1", "data 1.1"]
     assert (drawing.from_us, drawing.to_us) == (8000, 9600)
-    before = draw(tale.history, Ask(to_us=5000))
+    before = draw(tale.history, DrawRequest(to_us=5000))
     assert [told(each).split(":")[0] for each in flights(before.svg)] == ["data 1.0", "data 1.1"]
 
 
 def test_the_view_of_before_stands_at_the_top() -> None:
-    svg = draw(normal().history, Ask(from_us=500)).svg
+    svg = draw(normal().history, DrawRequest(from_us=500)).svg
     assert not groups(svg, "mark", "view")
     assert texts(parsed(svg)).count("{a b c}") == 3
 
 
 def test_a_packet_under_way_at_the_beginning_is_seen_to_arrive() -> None:
-    svg = draw(normal().history, Ask(from_us=1200)).svg
+    svg = draw(normal().history, DrawRequest(from_us=1200)).svg
     (packet,) = flights(svg, "data")
     assert len(shapes(packet, "tip")) == 2
     assert not groups(svg, "label")
@@ -284,7 +284,7 @@ def test_no_more_packets_are_drawn_than_asked_for() -> None:
         tale.out("a", 1000 * place, f"data {2 * place}").heard(
             "b", 1000 * place + 300, f"data {2 * place}", "a"
         )
-    drawing = draw(tale.history, Ask(packets_max=7))
+    drawing = draw(tale.history, DrawRequest(packets_max=7))
     assert drawing.packets == 7
     assert drawing.left_out == {"beyond the bound": 93}
     assert any(
@@ -292,21 +292,21 @@ def test_no_more_packets_are_drawn_than_asked_for() -> None:
         for note in drawing.notes
     )
     assert any("93 of 100" in text for text in texts(parsed(drawing.svg)))
-    assert draw(tale.history, Ask(packets_max=100)).left_out == {}
+    assert draw(tale.history, DrawRequest(packets_max=100)).left_out == {}
 
 
 def test_where_all_happens_at_once_the_first_are_drawn() -> None:
     tale = Tale("ab")
     for place in range(20):
         tale.out("a", 0, f"data {3 * place}")
-    assert draw(tale.history, Ask(packets_max=7)).packets == 7
+    assert draw(tale.history, DrawRequest(packets_max=7)).packets == 7
 
 
 def test_marks_are_bounded_too() -> None:
     tale = Tale("ab")
     for number in range(1, 200):
         tale.delivered("b", 10_000 * number, "a", 2 * number)
-    drawing = draw(tale.history, Ask(packets_max=10))
+    drawing = draw(tale.history, DrawRequest(packets_max=10))
     assert len(groups(drawing.svg, "mark")) == 40
     assert any("161 marks come later" in note for note in drawing.notes)
 
@@ -314,13 +314,13 @@ def test_marks_are_bounded_too() -> None:
 @pytest.mark.parametrize(
     ("ask", "words"),
     [
-        (Ask(nodes=("a", "z")), "it has a, b, c"),
-        (Ask(nodes=("a", "a")), "named twice"),
-        (Ask(from_us=90_000), "the run lasts 1.6 ms"),
-        (Ask(from_us=900, to_us=800), "earlier time first"),
+        (DrawRequest(nodes=("a", "z")), "it has a, b, c"),
+        (DrawRequest(nodes=("a", "a")), "named twice"),
+        (DrawRequest(from_us=90_000), "the run lasts 1.6 ms"),
+        (DrawRequest(from_us=900, to_us=800), "earlier time first"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused(ask: Ask, words: str) -> None:
+def test_what_cannot_be_drawn_is_refused(ask: DrawRequest, words: str) -> None:
     with pytest.raises(Misuse, match=words):
         draw(normal().history, ask)
 

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from unisono.draw.words import Said, category, named, owners, runs, said, together
+from unisono.draw.labels import PacketLabel, category, named, owners, runs, said, together
 
 
 @pytest.mark.parametrize(
     ("label", "parts"),
     [
-        ("data 5.0", Said("data", "5", 0, 0)),
-        ("nak 5.1-5.3", Said("nak", "5", 1, 3)),
-        ("nak 5.1-3", Said("nak", "5", 1, 3)),
-        ("grant 6", Said("grant", "", 6, 6)),
-        ("data a.b.7 bye", Said("data", "a.b", 7, 7, " bye")),
-        ("state 0-99 of 400", Said("state", "", 0, 99, " of 400")),
-        ("nak a.5-7 b.2", Said("nak", "a", 5, 7, " b.2")),
-        ("data 5.3 end", Said("data", "5", 3, 3, ends=True)),
-        ("data 5.0 end view", Said("data", "5", 0, 0, " view", ends=True)),
-        ("data 5.0 ending", Said("data", "5", 0, 0, " ending")),
-        ("beat", Said("beat")),
-        ("refuse: full 3", Said("refuse: full 3")),
-        ("nak 5.3-5.1", Said("nak 5.3-5.1")),
-        ("", Said("")),
-        ("data " + "9" * 30, Said("data " + "9" * 30)),
+        ("data 5.0", PacketLabel("data", "5", 0, 0)),
+        ("nak 5.1-5.3", PacketLabel("nak", "5", 1, 3)),
+        ("nak 5.1-3", PacketLabel("nak", "5", 1, 3)),
+        ("grant 6", PacketLabel("grant", "", 6, 6)),
+        ("data a.b.7 bye", PacketLabel("data", "a.b", 7, 7, " bye")),
+        ("state 0-99 of 400", PacketLabel("state", "", 0, 99, " of 400")),
+        ("nak a.5-7 b.2", PacketLabel("nak", "a", 5, 7, " b.2")),
+        ("data 5.3 end", PacketLabel("data", "5", 3, 3, ends=True)),
+        ("data 5.0 end view", PacketLabel("data", "5", 0, 0, " view", ends=True)),
+        ("data 5.0 ending", PacketLabel("data", "5", 0, 0, " ending")),
+        ("beat", PacketLabel("beat")),
+        ("refuse: full 3", PacketLabel("refuse: full 3")),
+        ("nak 5.3-5.1", PacketLabel("nak 5.3-5.1")),
+        ("", PacketLabel("")),
+        ("data " + "9" * 30, PacketLabel("data " + "9" * 30)),
     ],
 )
-def test_a_label_is_taken_apart(label: str, parts: Said) -> None:
+def test_a_label_is_taken_apart(label: str, parts: PacketLabel) -> None:
     assert said(label) == parts
 
 

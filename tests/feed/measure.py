@@ -23,10 +23,10 @@ from tests.harness import ENVIRONMENT, UNISONO
 from tests.net.ear import free_port
 from unisono.feed import FeedClient
 from unisono.feed.keeper import Keeper
-from unisono.log import Batch, Log, LogReader
+from unisono.log import Log, LogBatch, LogReader
 from unisono.model import Message, Service
 
-PAYLOAD_OCTETS = 100
+PAYLOAD_BYTES = 100
 BATCH = 4096
 LATENCY_S = 20.0
 FLOOD_S = 10.0
@@ -43,11 +43,11 @@ def rate(rows: int, seconds: float, octets: int = 0) -> str:
 
 def messages(first: int, count: int) -> list[Message]:
     """Payloads that a codec cannot make small."""
-    noise = os.urandom(count * PAYLOAD_OCTETS)
+    noise = os.urandom(count * PAYLOAD_BYTES)
     return [
         Message(
             A,
-            noise[n * PAYLOAD_OCTETS :][:PAYLOAD_OCTETS],
+            noise[n * PAYLOAD_BYTES :][:PAYLOAD_BYTES],
             first + n,
             "v1",
             first + n,
@@ -60,9 +60,9 @@ def messages(first: int, count: int) -> list[Message]:
 # -- writing --------------------------------------------------------------------------------------
 
 
-def blobs(rows: int, batch: int, place: Path) -> tuple[list[Batch], float]:
+def blobs(rows: int, batch: int, place: Path) -> tuple[list[LogBatch], float]:
     """Batches as a feed makes them, and how long that took."""
-    made: list[Batch] = []
+    made: list[LogBatch] = []
     with Log(place, durable=False) as log:
         keeper = Keeper(log, "g")
         keeper.enter("x", 0, 1)
@@ -89,7 +89,7 @@ def writing(place: Path, rows: int) -> None:
     tell("SQLite, one row a commit, synchronous=FULL", f"{few / seconds:,.0f} commits/s")
 
 
-def _appended(place: Path, made: list[Batch], durable: bool) -> float:
+def _appended(place: Path, made: list[LogBatch], durable: bool) -> float:
     with Log(place, durable=durable) as log:
         began = time.perf_counter()
         for batch in made:
@@ -97,7 +97,7 @@ def _appended(place: Path, made: list[Batch], durable: bool) -> float:
         return time.perf_counter() - began
 
 
-def _plain(path: Path, made: list[Batch]) -> float:
+def _plain(path: Path, made: list[LogBatch]) -> float:
     with path.open("wb", buffering=0) as file:
         began = time.perf_counter()
         for batch in made:
@@ -190,7 +190,7 @@ def flood(place: Path) -> None:
             time.sleep(0.05)
         status = client.status()
         tell(
-            f"a group of two, one a feed: said, ordered and logged, {PAYLOAD_OCTETS} bytes each",
+            f"a group of two, one a feed: said, ordered and logged, {PAYLOAD_BYTES} bytes each",
             rate(said, seconds) + f", {said / status['commits']:,.0f} rows a commit",
         )
 
@@ -200,7 +200,7 @@ async def _flood(port: int) -> tuple[int, float]:
         async for items in group.batches():
             if any(len(item.members) == 2 for item in items if isinstance(item, unisono.View)):
                 break
-        said, payload = 0, os.urandom(PAYLOAD_OCTETS)
+        said, payload = 0, os.urandom(PAYLOAD_BYTES)
         began = time.perf_counter()
 
         async def talk() -> None:

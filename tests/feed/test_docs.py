@@ -18,7 +18,7 @@ from tests.harness import ENVIRONMENT, ROOT
 from tests.net.ear import free_port
 from tests.waiting import LIMIT_S
 from unisono.cli.app import app
-from unisono.feed import keeper, rows, server, site, talk
+from unisono.feed import keeper, protocol, rows, server, site
 
 PAGE = (ROOT / "docs" / "FEED.md").read_text()
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -80,20 +80,21 @@ def test_the_programs_with_spark_run(
 def test_the_columns_and_the_options_are_on_the_page() -> None:
     from unisono.spark.source.asking import OPTIONS
 
-    for name in (*rows.SCHEMA.names, *OPTIONS.values(), *talk.Kind.__members__):
+    for name in (*rows.SCHEMA.names, *OPTIONS.values(), *protocol.FeedFrameKind.__members__):
         assert f"`{name}`" in PAGE or name == "path", name
 
 
 def test_the_bounds_are_those_of_the_page() -> None:
     for text, bound in {
-        "1 GiB, 24 h": (site.RETAIN_OCTETS, site.RETAIN_S) == (1 << 30, 86_400),
+        "1 GiB, 24 h": (site.RETAIN_BYTES, site.RETAIN_S) == (1 << 30, 86_400),
         "| connections | 256 |": server.READERS_COUNT_MAX == 256,
         "| 10 min |": server.IDLE_S == 600,
         "| 2 min |": server.SILENT_S == 120,
-        "| 64 KiB |": talk.ASK_OCTETS_MAX == 64 << 10,
-        "| 65,536, or 128 MiB |": (talk.ROWS_COUNT_MAX, talk.ROWS_OCTETS_MAX) == (65_536, 1 << 27),
+        "| 64 KiB |": protocol.ASK_BYTES_MAX == 64 << 10,
+        "| 65,536, or 128 MiB |": (protocol.ROWS_COUNT_MAX, protocol.ROWS_BYTES_MAX)
+        == (65_536, 1 << 27),
         "when it joins | 2 s |": site.ALONE_S == 2,
-        "| 8 MiB |": site.IN_FLIGHT_OCTETS_MAX == 8 << 20,
+        "| 8 MiB |": site.IN_FLIGHT_BYTES_MAX == 8 << 20,
         "| 3, or 10, a second apart |": (site.FORGOTTEN_TRIES, site.RECALL_TRIES) == (3, 10),
         "remembered | 256 |": keeper.STRETCHES_COUNT_MAX == 256,
         "| 1,024 |": keeper.VIEWS_COUNT_MAX == 1024,

@@ -14,9 +14,9 @@ import pytest
 
 from tests.feed.stage import Served, messages, put, view
 from unisono.errors import Misuse, UnisonoError
-from unisono.feed import FeedClient, FeedGone, rows, talk
-from unisono.feed.stretch import Counting, stretches_of
-from unisono.feed.talk import Kind
+from unisono.feed import FeedClient, FeedGone, protocol, rows
+from unisono.feed.epochs import Counting, stretches_of
+from unisono.feed.protocol import FeedFrameKind
 from unisono.log import Trimmed
 
 
@@ -56,7 +56,7 @@ def test_what_was_dropped_is_named(tmp_path: Path) -> None:
     with Served(tmp_path) as door, FeedClient(door.at, 5) as client:
         for first in (1, 11, 21):
             door.say(messages(first, first + 9))
-        door.log.trim(octets_max=door.log.octets - 1)
+        door.log.trim(bytes_max=door.log.octets - 1)
         with pytest.raises(Trimmed, match="places 4 to 10 were dropped") as error:
             places(client, 3, 20)
         assert (error.value.first, error.value.begins) == (4, 11)
@@ -232,15 +232,20 @@ def raw(at: str, octets: bytes) -> bytes:
     ("octets", "reason"),
     [
         (b"GET / HTTP/1.1\r\n\r\n", "drop.foreign"),
-        (talk.HELLO + b"\xff" * 5, "drop.frame"),
-        (talk.HELLO + talk.front(Kind.ASK, 1 << 30), "drop.frame"),
-        (talk.HELLO + talk.frame(Kind.ASK, b"{"), "drop.json"),
-        (talk.HELLO + talk.frame(Kind.ASK, b"[1]"), "drop.json"),
-        (talk.HELLO + talk.frame(Kind.ASK, b"[" * 60_000), "drop.json"),
-        (talk.HELLO + talk.frame(Kind.ROWS, b"x"), "drop.kind"),
-        (talk.HELLO + talk.told(Kind.ASK, do="rows") + talk.told(Kind.ASK), "drop.kind"),
-        (talk.HELLO[:3], "broken"),
-        (talk.HELLO + talk.frame(Kind.ASK, b"{}")[:-1], "broken"),
+        (protocol.HELLO + b"\xff" * 5, "drop.frame"),
+        (protocol.HELLO + protocol.front(FeedFrameKind.ASK, 1 << 30), "drop.frame"),
+        (protocol.HELLO + protocol.frame(FeedFrameKind.ASK, b"{"), "drop.json"),
+        (protocol.HELLO + protocol.frame(FeedFrameKind.ASK, b"[1]"), "drop.json"),
+        (protocol.HELLO + protocol.frame(FeedFrameKind.ASK, b"[" * 60_000), "drop.json"),
+        (protocol.HELLO + protocol.frame(FeedFrameKind.ROWS, b"x"), "drop.kind"),
+        (
+            protocol.HELLO
+            + protocol.told(FeedFrameKind.ASK, do="rows")
+            + protocol.told(FeedFrameKind.ASK),
+            "drop.kind",
+        ),
+        (protocol.HELLO[:3], "broken"),
+        (protocol.HELLO + protocol.frame(FeedFrameKind.ASK, b"{}")[:-1], "broken"),
     ],
 )
 def test_hostile_bytes_are_counted_and_shut_out(tmp_path: Path, octets: bytes, reason: str) -> None:
@@ -265,17 +270,19 @@ def test_hostile_bytes_are_counted_and_shut_out(tmp_path: Path, octets: bytes, r
 )
 def test_a_wrong_asking_is_refused_in_words(tmp_path: Path, asked: dict[str, object]) -> None:
     with Served(tmp_path) as door:
-        answer = raw(door.at, talk.HELLO + talk.told(Kind.ASK, **asked))
-        kind, length = talk.front_read(answer[: talk.FRONT_OCTETS])
-        assert kind is Kind.REFUSED
-        assert talk.said(answer[talk.FRONT_OCTETS :][:length])["why"] == talk.Why.MISUSE
+        answer = raw(door.at, protocol.HELLO + protocol.told(FeedFrameKind.ASK, **asked))
+        kind, length = protocol.front_read(answer[: protocol.FRONT_BYTES])
+        assert kind is FeedFrameKind.REFUSED
+        assert (
+            protocol.said(answer[protocol.FRONT_BYTES :][:length])["why"] == protocol.Refusal.MISUSE
+        )
 
 
 def test_rows_that_are_no_arrow_are_refused_in_words(tmp_path: Path) -> None:
-    ask = talk.told(Kind.ASK, do="rows", query="q", partition=0, epoch=0, first_row=0)
+    ask = protocol.told(FeedFrameKind.ASK, do="rows", query="q", partition=0, epoch=0, first_row=0)
     for body in (b"", b"nonsense", rows.encoded(rows.row(place=1, kind="gap"))[:50]):
         with Served(tmp_path) as door:
-            answer = raw(door.at, talk.HELLO + ask + talk.frame(Kind.ROWS, body))
+            answer = raw(door.at, protocol.HELLO + ask + protocol.frame(FeedFrameKind.ROWS, body))
             assert b"no rows of a feed" in answer
             assert not door.taken
 
@@ -303,9 +310,9 @@ def test_who_is_turned_away_while_it_still_asks_reads_why(
         host, port = door.at.split(":")
         with socket.create_connection((host, int(port)), 5) as late:
             time.sleep(0.2)  # the door has answered and said its last before the first octet comes
-            late.sendall(talk.HELLO)
+            late.sendall(protocol.HELLO)
             time.sleep(0.05)
-            late.sendall(talk.told(Kind.ASK, do="bounds"))
+            late.sendall(protocol.told(FeedFrameKind.ASK, do="bounds"))
             assert b"too many readers" in late.recv(4096)
         with socket.create_connection((host, int(port)), 5) as silent:
             silent.settimeout(5)
@@ -322,7 +329,9 @@ def test_a_slow_reader_holds_up_nobody(tmp_path: Path) -> None:
             door.say([messages(seq, seq)[0]._replace(payload=payload)])
         host, port = door.at.split(":")
         with socket.create_connection((host, int(port)), 5) as slow:
-            slow.sendall(talk.HELLO + talk.told(Kind.ASK, do="read", after=0, upto=60))
+            slow.sendall(
+                protocol.HELLO + protocol.told(FeedFrameKind.ASK, do="read", after=0, upto=60)
+            )
             with FeedClient(door.at, 10) as client:
                 assert places(client, 0, 60) == list(range(1, 61))
             assert door.counts["batches_sent"] < 120, "the slow one was not sent all"

@@ -19,18 +19,18 @@ import pytest
 from tests.feed.stage import Served, message
 from tests.waiting import LIMIT_S
 from unisono.errors import BadPacket, UnisonoError
-from unisono.feed import rows, talk
+from unisono.feed import protocol, rows
 from unisono.feed.client import FeedClient, FeedGone
+from unisono.feed.protocol import FeedFrameKind
 from unisono.feed.sound import BadRows, read_batch
-from unisono.feed.talk import Kind
 
-ASK = talk.told(Kind.ASK, do="rows", query="q", partition=0, epoch=0, first_row=0)
+ASK = protocol.told(FeedFrameKind.ASK, do="rows", query="q", partition=0, epoch=0, first_row=0)
 PAYLOADS = [b"abcdefgh", b"ijklmnop"]
 OFFSETS = struct.pack("<iii", 0, 8, 16)
 
 
 def good(payloads: list[bytes | None] = PAYLOADS, codec: str | None = None) -> bytes:  # type: ignore[assignment]
-    batch = pa.record_batch([pa.array(payloads, pa.binary())], schema=talk.INTAKE)
+    batch = pa.record_batch([pa.array(payloads, pa.binary())], schema=protocol.INTAKE)
     options = pa.ipc.IpcWriteOptions(compression=codec)
     return bytes(batch.serialize().to_pybytes()) if codec is None else framed(batch, options)
 
@@ -98,7 +98,7 @@ ATTACKS: dict[str, bytes] = {
     "zstd": good([b"x" * 9_000], "zstd"),
     "lz4 that claims a terabyte": changed(q(9_000), q(1 << 40), good([b"x" * 9_000], "lz4")),
     "lz4 that claims less than nothing": changed(q(9_000), q(-9_000), good([b"x" * 9_000], "lz4")),
-    "a schema": bytes(talk.INTAKE.serialize().to_pybytes()),
+    "a schema": bytes(protocol.INTAKE.serialize().to_pybytes()),
     "a dictionary": dictionary(),
     "another schema": bytes(pa.record_batch([pa.array([1])], names=["x"]).serialize().to_pybytes()),
     "sixty lists deep": listed(),
@@ -110,7 +110,7 @@ ATTACKS: dict[str, bytes] = {
     "metadata of ones": b"\xff\xff\xff\xff" + struct.pack("<i", 1 << 12) + b"\xff" * (1 << 12),
     "more body than was said": good() + bytes(64),
     "nothing": b"",
-    "too many rows": good([b""] * (talk.ROWS_COUNT_MAX + 1)),
+    "too many rows": good([b""] * (protocol.ROWS_COUNT_MAX + 1)),
     "a null": good([b"x", None]),
 }
 # fmt: on
@@ -121,7 +121,7 @@ def written(at: str, body: bytes) -> bytes:
     host, port = at.split(":")
     with socket.create_connection((host, int(port)), 5) as made:
         made.settimeout(10)
-        made.sendall(talk.HELLO + ASK + talk.frame(Kind.ROWS, body))
+        made.sendall(protocol.HELLO + ASK + protocol.frame(FeedFrameKind.ROWS, body))
         made.shutdown(socket.SHUT_WR)
         found = b""
         while part := made.recv(65_536):
@@ -135,9 +135,11 @@ def test_a_writer_that_lies_is_refused_and_counted_and_the_feed_goes_on(
 ) -> None:
     with Served(tmp_path) as door:
         answer = written(door.at, ATTACKS[what])
-        kind, length = talk.front_read(answer[: talk.FRONT_OCTETS])
-        assert kind is Kind.REFUSED
-        assert talk.said(answer[talk.FRONT_OCTETS :][:length])["why"] == talk.Why.MISUSE
+        kind, length = protocol.front_read(answer[: protocol.FRONT_BYTES])
+        assert kind is FeedFrameKind.REFUSED
+        assert (
+            protocol.said(answer[protocol.FRONT_BYTES :][:length])["why"] == protocol.Refusal.MISUSE
+        )
         assert not door.taken, "nothing of it reaches the group"
         assert door.counts["drop.rows"] == 1
         with FeedClient(door.at, 5) as client:
@@ -147,10 +149,10 @@ def test_a_writer_that_lies_is_refused_and_counted_and_the_feed_goes_on(
 
 def test_what_honest_writers_send_is_taken() -> None:
     for payloads in ([], [b""], [b""] * 9, PAYLOADS, [bytes(2_000_000)], [b"x"] * 65_536):
-        batch = read_batch(good(payloads), talk.INTAKE, talk.ROWS_OCTETS_MAX)  # type: ignore[arg-type]
+        batch = read_batch(good(payloads), protocol.INTAKE, protocol.ROWS_BYTES_MAX)  # type: ignore[arg-type]
         assert batch.column(0).to_pylist() == payloads
-    sliced = pa.record_batch([pa.array([b"a", b"bc", b"d"], pa.binary())], schema=talk.INTAKE)
-    found = read_batch(sliced.slice(1).serialize().to_pybytes(), talk.INTAKE, 1 << 20)
+    sliced = pa.record_batch([pa.array([b"a", b"bc", b"d"], pa.binary())], schema=protocol.INTAKE)
+    found = read_batch(sliced.slice(1).serialize().to_pybytes(), protocol.INTAKE, 1 << 20)
     assert found.column(0).to_pylist() == [b"bc", b"d"]
 
 
@@ -171,7 +173,11 @@ def test_names_and_numbers_that_do_not_fit_are_refused(
     with Served(tmp_path) as door:
         host, port = door.at.split(":")
         with socket.create_connection((host, int(port)), 5) as made:
-            made.sendall(talk.HELLO + talk.told(Kind.ASK, **told) + talk.frame(Kind.ROWS, good()))
+            made.sendall(
+                protocol.HELLO
+                + protocol.told(FeedFrameKind.ASK, **told)
+                + protocol.frame(FeedFrameKind.ROWS, good())
+            )
             assert words in made.recv(65_536)
         assert not door.taken
 
@@ -195,7 +201,7 @@ for _ in range(4000):
         del octets[dice.randrange(len(octets)) :]
     try:
         if whole is plain:
-            read_batch(bytes(octets), talk.INTAKE, 1 << 20).column(0).to_pylist()
+            read_batch(bytes(octets), protocol.INTAKE, 1 << 20).column(0).to_pylist()
         else:
             found = rows.decoded(bytes(octets))
             found.to_pylist()
@@ -234,10 +240,10 @@ class Liar:
             with made:
                 stream = made.makefile("rb")
                 with contextlib.suppress(OSError):
-                    stream.read(len(talk.HELLO))
-                    while start := stream.read(talk.FRONT_OCTETS):
-                        _, length = talk.front_read(start)
-                        made.sendall(self._answer(talk.said(stream.read(length))))
+                    stream.read(len(protocol.HELLO))
+                    while start := stream.read(protocol.FRONT_BYTES):
+                        _, length = protocol.front_read(start)
+                        made.sendall(self._answer(protocol.said(stream.read(length))))
 
     def close(self) -> None:
         self._server.close()
@@ -260,7 +266,7 @@ KNOWN = {"first": 1, "end": 9, "last": 9, "group": "g", "life": "x", "stretches"
     ],
 )
 def test_a_feed_that_tells_nonsense_is_no_feed(known: dict[str, object]) -> None:
-    liar = Liar(lambda asked: talk.told(Kind.ANSWER, **known))
+    liar = Liar(lambda asked: protocol.told(FeedFrameKind.ANSWER, **known))
     with FeedClient(liar.at, 0.2) as client, pytest.raises((FeedGone, BadPacket)):
         client.bounds()
     liar.close()
@@ -280,8 +286,8 @@ def test_a_feed_that_tells_nonsense_is_no_feed(known: dict[str, object]) -> None
 def test_a_reader_does_not_believe_its_feed(blob: bytes) -> None:
     def answer(asked: dict[str, object]) -> bytes:
         if asked["do"] == "bounds":
-            return talk.told(Kind.ANSWER, **KNOWN)
-        return talk.frame(Kind.ROWS, blob) + talk.told(Kind.END, upto=9)
+            return protocol.told(FeedFrameKind.ANSWER, **KNOWN)
+        return protocol.frame(FeedFrameKind.ROWS, blob) + protocol.told(FeedFrameKind.END, upto=9)
 
     liar = Liar(answer)
     with FeedClient(liar.at, 0.5) as client, pytest.raises(UnisonoError):

@@ -9,7 +9,7 @@ import pytest
 from tests.feed.stage import everything, message, messages, put, shape, view
 from unisono.errors import Misuse
 from unisono.feed.keeper import Keeper
-from unisono.log import BadLog, Batch, Log
+from unisono.log import BadLog, Log, LogBatch
 
 
 def entered(log: Log, life: str = "x", heard: int = 0) -> Keeper:
@@ -226,6 +226,6 @@ def test_a_log_belongs_to_one_group(tmp_path: Path) -> None:
 
 def test_a_log_of_something_else_is_refused(tmp_path: Path) -> None:
     with Log(tmp_path, durable=False) as log:
-        log.append([Batch(1, 1, b"?")])
+        log.append([LogBatch(1, 1, b"?")])
         with pytest.raises(Misuse, match="not a feed's"):
             Keeper(log, "g")

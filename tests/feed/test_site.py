@@ -100,7 +100,7 @@ def test_two_feeds_count_alike_and_one_fills_the_other(tmp_path: Path) -> None:
     async def story() -> None:
         port = free_port()
         # The member itself forgets at once.
-        async with member(port, "a", retain_octets=1) as a:
+        async with member(port, "a", retain_bytes=1) as a:
             async with feed(tmp_path / "one", port) as one:
                 await eventually(lambda: one.status()["member"] is not None)
                 await say(a, 1, 800)
@@ -131,7 +131,7 @@ def test_two_feeds_count_alike_and_one_fills_the_other(tmp_path: Path) -> None:
 def test_what_nobody_has_is_a_gap(tmp_path: Path) -> None:
     async def story() -> None:
         port = free_port()
-        async with member(port, "a", retain_octets=20 * (64 + 3)) as a:
+        async with member(port, "a", retain_bytes=20 * (64 + 3)) as a:
             await say(a, 1, 99)
             async with feed(tmp_path, port) as fed:
                 await reached(fed, 99)
@@ -291,7 +291,7 @@ def test_retention_is_said_in_the_status(tmp_path: Path, monkeypatch: pytest.Mon
 
     async def story() -> None:
         port = free_port()
-        async with member(port, "a") as a, feed(tmp_path, port, retain_octets=20_000) as fed:
+        async with member(port, "a") as a, feed(tmp_path, port, retain_bytes=20_000) as fed:
             for first in range(1, 2001, 100):
                 await say(a, first, first + 99)
                 await reached(fed, first + 99)

@@ -53,8 +53,8 @@ CASES = [
     (STATE, {}, "state=true and this member has state=false: give snapshot= and restore="),
     (
         {},
-        {"message_octets_max": 9},
-        "message_octets_max=67108864 and this member has message_octets_max=9",
+        {"message_bytes_max": 9},
+        "message_bytes_max=67108864 and this member has message_bytes_max=9",
     ),
 ]
 
@@ -97,7 +97,7 @@ def test_options_of_the_protocol_are_alike(protocol: str, option: str, value: in
 @pytest.mark.parametrize("octets", [512, 9000])
 def test_packets_window_and_queues_may_differ(protocol: str, octets: int) -> None:
     async def story() -> None:
-        own: dict[str, Any] = {"packet_octets_max": octets, "window_octets_max": 100_000}
+        own: dict[str, Any] = {"packet_bytes_max": octets, "window_bytes_max": 100_000}
         port, large = free_port(), bytes(40_000)
         async with (
             joining(port, "a", protocol) as a,

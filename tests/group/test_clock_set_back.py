@@ -17,7 +17,7 @@ from tests.net.ear import free_port
 from tests.waiting import LIMIT_S, eventually, told
 from unisono.net import identity
 from unisono.protocols.ring.codes import Code
-from unisono.protocols.ring.packets import HEADER_OCTETS, PROTOCOL, Person, read
+from unisono.protocols.ring.packets import HEADER_BYTES, PROTOCOL, MemberRecord, read
 from unisono.wire import INCARNATION_MAX, Writer, seal, unseal
 
 pytestmark = pytest.mark.real
@@ -95,12 +95,12 @@ def test_a_forged_word_of_a_later_life_does_not_use_up_the_numbers(tmp_path: Pat
                 packet, source = await loop.sock_recvfrom(liar, 65536)
                 envelope = unseal(packet, PROTOCOL, int.from_bytes(packet[6:14], "big"))
                 said = read(envelope.kind, envelope.life, envelope.body)
-                if isinstance(said, Person):
+                if isinstance(said, MemberRecord):
                     body = Writer().text("later").member(said.member)
                     known = INCARNATION_MAX - (told << 21)
                     octets = body.incarnation(known).done()
                     header = said.header._replace(sender=1, origin=1)
-                    whole = header.octets(HEADER_OCTETS + len(octets)) + octets
+                    whole = header.octets(HEADER_BYTES + len(octets)) + octets
                     tag = int.from_bytes(packet[6:14], "big")
                     liar.sendto(seal(PROTOCOL, Code.STALE, tag, envelope.life, whole), source)
                     told += 1

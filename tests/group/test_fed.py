@@ -14,8 +14,8 @@ import unisono
 from tests import waiting
 from tests.daemon.stage import daemons
 from tests.net.ear import free_port
-from unisono.chronicle import Wanted
 from unisono.group import Group
+from unisono.replay_history import RecallChoice
 
 pytestmark = pytest.mark.real
 
@@ -98,7 +98,7 @@ def test_members_and_joiners_count_alike_and_hear_rows_once() -> None:
 
 def test_a_long_past_is_told_in_parts_and_only_as_far_as_it_is_kept() -> None:
     async def story(port: int) -> None:
-        kept = {"retain_octets": 200 * 1064}
+        kept = {"retain_bytes": 200 * 1064}
         async with joining(port, "a", **kept) as a, reading(a) as (ra,):
             await a.multicast_many([n.to_bytes(4, "big") + bytes(996) for n in range(1, 501)])
             await ra.upto(500)
@@ -129,9 +129,9 @@ def test_who_asked_and_is_gone_is_told_no_more() -> None:
             recalls._send = send
             gone = a.me._replace(name="gone")
             for who in (gone, a.me):
-                recalls.hear(Wanted(1, who, str(b.me), 1, 200))
+                recalls.hear(RecallChoice(1, who, str(b.me), 1, 200))
             # Who asks again has given up what it asked before.
-            recalls.hear(Wanted(2, a.me, str(b.me), 199, 200))
+            recalls.hear(RecallChoice(2, a.me, str(b.me), 199, 200))
             while recalls._answers:
                 await asyncio.sleep(0.01)
             assert 1 <= len(said) <= 3
@@ -161,7 +161,7 @@ class Shelf:
 
 def test_an_archive_reaches_back_further() -> None:
     async def story(port: int) -> None:
-        async with joining(port, "a", retain_octets=200) as a, reading(a) as (ra,):
+        async with joining(port, "a", retain_bytes=200) as a, reading(a) as (ra,):
             a.archive = Shelf(ra.items)
             await a.multicast_many([b"%d" % n for n in range(1, 101)])
             await ra.upto(100)
@@ -214,7 +214,7 @@ def test_clients_of_a_daemon_count_alike(tmp_path: Path) -> None:
 
 def test_a_recall_keeps_within_the_limit_of_a_message() -> None:
     async def story(port: int) -> None:
-        limit: dict[str, Any] = {"message_octets_max": 2000}
+        limit: dict[str, Any] = {"message_bytes_max": 2000}
         sizes = [*range(500), *(1000, 2000) * 25]
         async with (
             joining(port, "a", **limit) as a,
@@ -234,14 +234,14 @@ def test_a_recall_keeps_within_the_limit_of_a_message() -> None:
 
 def test_a_client_s_rows_and_recalls_keep_within_the_daemon_s_limit(tmp_path: Path) -> None:
     async def story(place: Path) -> None:
-        async with daemons(place, message_octets_max=3000):
+        async with daemons(place, message_bytes_max=3000):
             through: Any = {"daemon": f"{place}/d0", "fed": True, "join_s": waiting.LIMIT_S}
             async with (
                 unisono.join("orders", name="a", rejoin=False, **through) as a,
                 unisono.join("orders", name="b", rejoin=False, **through) as b,
                 reading(a, b) as (ra, rb),
             ):
-                with pytest.raises(unisono.TooLarge, match="message_octets_max=1976"):
+                with pytest.raises(unisono.TooLarge, match="message_bytes_max=1976"):
                     await a.multicast_rows("q", 0, 0, 0, [bytes(1977)])
                 await a.multicast_rows("q", 0, 0, 0, [bytes(1976)] * 50)
                 await ra.upto(50)

@@ -131,8 +131,8 @@ def test_batches_are_the_same_stream() -> None:
 
 def test_the_caller_s_mistakes_are_told() -> None:
     async def story(port: int) -> None:
-        async with joining(port, "a", message_octets_max=10) as a:
-            with pytest.raises(unisono.TooLarge, match="message_octets_max=10"):
+        async with joining(port, "a", message_bytes_max=10) as a:
+            with pytest.raises(unisono.TooLarge, match="message_bytes_max=10"):
                 await a.multicast(bytes(11))
             with pytest.raises(unisono.TooLarge):
                 await a.multicast_many([b"", bytes(11)])
@@ -161,7 +161,7 @@ def test_the_caller_s_mistakes_are_told() -> None:
 
 def test_a_full_window_makes_callers_wait_in_line() -> None:
     async def story(port: int) -> None:
-        options = {"window_octets_max": 10, "refill_us": 2_000}
+        options = {"window_bytes_max": 10, "refill_us": 2_000}
         async with joining(port, "a", **options) as a:
             calls = [asyncio.create_task(a.multicast(b"%05d" % n)) for n in range(20)]
             await asyncio.sleep(0)
@@ -178,7 +178,7 @@ def test_a_full_window_makes_callers_wait_in_line() -> None:
 
 def test_a_cancelled_caller_says_nothing_and_holds_up_nobody() -> None:
     async def story(port: int) -> None:
-        options = {"window_octets_max": 3, "refill_us": 20_000}
+        options = {"window_bytes_max": 3, "refill_us": 20_000}
         async with joining(port, "a", **options) as a:
             await a.multicast(b"one")
             calls = [asyncio.create_task(a.multicast(text)) for text in (b"two", b"xxx", b"tri")]
@@ -193,7 +193,7 @@ def test_a_cancelled_caller_says_nothing_and_holds_up_nobody() -> None:
 
 def test_those_in_line_are_told_when_the_member_stops() -> None:
     async def story(port: int) -> None:
-        a = await joining(port, "a", window_octets_max=1, refill_us=60_000_000)
+        a = await joining(port, "a", window_bytes_max=1, refill_us=60_000_000)
         await a.multicast(b"x")
         waiting = asyncio.create_task(a.multicast(b"y"))
         await asyncio.sleep(0.001)

@@ -12,7 +12,7 @@ import unisono
 from tests.net.ear import free_port
 from tests.net.flood import FLOOD, Flood
 from tests.waiting import told
-from unisono.core import Effect, Event, Join, Multicast, Persist, Restart, Setting
+from unisono.core import CoreConfig, Effect, Event, Join, Multicast, Persist, Restart
 from unisono.group.records import RECORDS_COUNT_MAX
 
 pytestmark = pytest.mark.real
@@ -23,7 +23,7 @@ class Keeper(Flood):
 
     beginnings: list[list[Event]] = []
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: CoreConfig) -> None:
         super().__init__(setting)
         self.beginnings.append([])
 

@@ -25,8 +25,8 @@ from unisono.group.rejoining import (
     RejoinPolicy,
 )
 from unisono.model import Address, Member, Message, Service, View
-from unisono.net.unheard import Unheard
-from unisono.parts.spans import Span, Spans
+from unisono.net.outstanding import Outstanding
+from unisono.parts.message_runs import MessageRun, MessageRuns
 
 A, B = (Member(name, Address("10.0.0.1", 1), 1) for name in "ab")
 VIEW = View((A, B), "v", seq=9)
@@ -48,7 +48,7 @@ def message(number: int, sender: Member = A, seq: int | None = None) -> Message:
 def test_what_was_said_and_not_heard_back_is_lost(
     batches: list[int], data: st.DataObject, as_spans: bool
 ) -> None:
-    unheard = Unheard()
+    unheard = Outstanding()
     unheard.begin(A)
     said = 0
     for count in batches:
@@ -59,7 +59,7 @@ def test_what_was_said_and_not_heard_back_is_lost(
     told = [message(number + 1, B, number + 1) for number in range(others)]
     told += [message(number, A, others + number) for number in range(1, heard + 1)]
     if as_spans:
-        unheard.heard(Spans([Span.of(each) for each in told]))
+        unheard.heard(MessageRuns([MessageRun.of(each) for each in told]))
     else:
         unheard.heard(told)
     assert list(unheard.lost()) == [b"%d" % number for number in range(heard + 1, said + 1)]
@@ -67,10 +67,10 @@ def test_what_was_said_and_not_heard_back_is_lost(
 
 
 def test_messages_in_one_span_count_to_the_last_of_them() -> None:
-    unheard = Unheard()
+    unheard = Outstanding()
     unheard.begin(A)
     unheard.said([b"1", b"2", b"3"])
-    unheard.heard(Spans([Span(A, b"12", 0, 1, 2, 1, "v", 5, Service.AGREED)]))
+    unheard.heard(MessageRuns([MessageRun(A, b"12", 0, 1, 2, 1, "v", 5, Service.AGREED)]))
     assert (unheard.lost(), unheard.place) == ((b"3",), 6)
 
 

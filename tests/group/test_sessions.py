@@ -12,7 +12,7 @@ import unisono
 from tests.net.ear import free_port
 from tests.waiting import told
 from unisono.config import Config, default_service
-from unisono.core import Cause, Offer
+from unisono.core import Cause, ProtocolSpec
 from unisono.group import Group, Joining
 from unisono.group.session import Session, SessionEvents
 from unisono.model import Address, Member, Message, ServiceLevel, View
@@ -89,7 +89,7 @@ class Echoes:
 
     def __init__(self) -> None:
         self.opened: list[Echo] = []
-        self.offer: Offer = offer("ring")
+        self.offer: ProtocolSpec = offer("ring")
         self.default_level = default_service(self.offer)
 
     def level(self, asked: ServiceLevel | str) -> ServiceLevel:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.ring.mutants import majority_not_needed
-from unisono.core import Cause, Core, Deliver, Effect, Event, Fail, Install, Setting
+from unisono.core import Cause, Core, CoreConfig, Deliver, Effect, Event, Fail, Install
 from unisono.model import Member, View, changes_of
 from unisono.protocols import offer, offers
 from unisono.sim import Plan
@@ -235,7 +235,7 @@ def test_a_bug_at_the_door_is_caught(protocol: str, law: str, bug: Bug) -> None:
     sound = offer(protocol)
     assert law in sound.laws, "nobody claims it"
 
-    def make(setting: Setting) -> Any:
+    def make(setting: CoreConfig) -> Any:
         core = sound.make(setting)
         return Buggy(core, bug) if setting.me.name == "b" else core
 

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.errors import Misuse
-from unisono.log import BadLog, Batch, Bounds, Log, LogReader, Trimmed
-from unisono.log.spans import Spans
+from unisono.log import BadLog, Log, LogBatch, LogBounds, LogReader, Trimmed
+from unisono.log.ranges import RangeSet
 
 
-def batch(first: int, last: int | None = None, octets: int = 10, t_us: int = 0) -> Batch:
+def batch(first: int, last: int | None = None, octets: int = 10, t_us: int = 0) -> LogBatch:
     last = last or first
-    return Batch(first, last, random.Random(first).randbytes(octets), last - first + 1, t_us)
+    return LogBatch(first, last, random.Random(first).randbytes(octets), last - first + 1, t_us)
 
 
 def filled(directory: Path, count: int = 10, octets: int = 10) -> None:
@@ -40,7 +40,7 @@ def test_what_was_appended_is_read_back(tmp_path: Path) -> None:
     with Log(tmp_path) as log:
         log.append([batch(1, 3), batch(4)], {"life": "x"})
         log.append([batch(5, 9)])
-        assert log.bounds == Bounds(1, 9, 9)
+        assert log.bounds == LogBounds(1, 9, 9)
     reader = LogReader(tmp_path)
     assert [each[:4] for each in reader.read(1, 9)] == [
         each[:4] for each in (batch(1, 3), batch(4), batch(5, 9))
@@ -56,7 +56,7 @@ def test_what_was_appended_is_read_back(tmp_path: Path) -> None:
 def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
     filled(tmp_path)
     with Log(tmp_path) as log:
-        assert log.bounds == Bounds(1, 10, 10)
+        assert log.bounds == LogBounds(1, 10, 10)
         assert log.octets == 100
         log.append([batch(11)], {"a": "1", "b": "2"})
         log.append([], {"a": None})
@@ -67,14 +67,14 @@ def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
 def test_holes_are_known_and_filled(tmp_path: Path) -> None:
     with Log(tmp_path, durable=False) as log:
         log.append([batch(1, 2), batch(6, 7), batch(10)])
-        assert log.bounds == Bounds(1, 2, 10)
+        assert log.bounds == LogBounds(1, 2, 10)
         assert log.holes() == [(3, 5), (8, 9)]
     with Log(tmp_path, durable=False) as log:
         assert log.holes() == [(3, 5), (8, 9)]
         log.append([batch(3, 5)])
-        assert log.bounds == Bounds(1, 7, 10)
+        assert log.bounds == LogBounds(1, 7, 10)
         log.append([batch(8, 9)])
-        assert log.bounds == Bounds(1, 10, 10)
+        assert log.bounds == LogBounds(1, 10, 10)
         assert not log.holes()
 
 
@@ -89,8 +89,10 @@ def test_a_place_is_written_once(tmp_path: Path, span: tuple[int, int]) -> None:
     assert firsts(tmp_path) == [1, 6]
 
 
-@pytest.mark.parametrize("bad", [Batch(0, 0, b""), Batch(2, 1, b""), Batch(1, 1 << 63, b"")])
-def test_places_begin_at_one(tmp_path: Path, bad: Batch) -> None:
+@pytest.mark.parametrize(
+    "bad", [LogBatch(0, 0, b""), LogBatch(2, 1, b""), LogBatch(1, 1 << 63, b"")]
+)
+def test_places_begin_at_one(tmp_path: Path, bad: LogBatch) -> None:
     with Log(tmp_path) as log, pytest.raises(Misuse, match="begin at 1"):
         log.append([bad])
 
@@ -190,13 +192,13 @@ def test_the_oldest_are_dropped_by_size(tmp_path: Path, caplog: pytest.LogCaptur
     filled(tmp_path, 10, octets=100)
     caplog.set_level("INFO", "unisono.log")
     with Log(tmp_path) as log:
-        assert log.trim(octets_max=1000) is None
-        dropped = log.trim(octets_max=750)
+        assert log.trim(bytes_max=1000) is None
+        dropped = log.trim(bytes_max=750)
         assert dropped is not None
         assert (dropped.first, dropped.last, dropped.octets) == (1, 3, 300)
         assert "more than 750 bytes" in dropped.reason
         assert "places 1 to 3" in caplog.text
-        assert log.bounds == Bounds(4, 10, 10)
+        assert log.bounds == LogBounds(4, 10, 10)
         assert log.octets == 700
     reader = LogReader(tmp_path)
     with pytest.raises(Trimmed, match="places 2 to 3 were dropped") as error:
@@ -204,7 +206,7 @@ def test_the_oldest_are_dropped_by_size(tmp_path: Path, caplog: pytest.LogCaptur
     assert error.value.begins == 4
     assert [each.first for each in reader.read(4, 9)] == [4, 5, 6, 7, 8, 9]
     with Log(tmp_path) as log:
-        assert log.bounds == Bounds(4, 10, 10)
+        assert log.bounds == LogBounds(4, 10, 10)
 
 
 def test_the_oldest_are_dropped_by_age_and_a_hole_stays_one(tmp_path: Path) -> None:
@@ -213,12 +215,12 @@ def test_the_oldest_are_dropped_by_age_and_a_hole_stays_one(tmp_path: Path) -> N
         dropped = log.trim(age_s=5, now_us=10_000_000)
         assert dropped is not None
         assert (dropped.first, dropped.last) == (1, 3)
-        assert log.bounds == Bounds(4, 3, 7)
+        assert log.bounds == LogBounds(4, 3, 7)
         assert log.holes() == [(4, 5)]
         with pytest.raises(Misuse, match="before"):
             log.append([batch(3)])
         assert log.trim(age_s=5, now_us=20_000_000) is not None
-        assert log.bounds == Bounds(8, 7, 7)
+        assert log.bounds == LogBounds(8, 7, 7)
 
 
 # Damage.
@@ -282,10 +284,10 @@ def test_a_bad_tail_is_dropped_and_told(tmp_path: Path, caplog: pytest.LogCaptur
     with pytest.raises(BadLog, match="places 98 to 98 does not fit"):
         firsts(tmp_path)
     with Log(tmp_path) as log:
-        assert log.bounds == Bounds(1, 97, 97)
+        assert log.bounds == LogBounds(1, 97, 97)
         assert "places 98 to 100" in caplog.text
     assert firsts(tmp_path) == list(range(1, 98))
-    assert LogReader(tmp_path).bounds() == Bounds(1, 97, 97)
+    assert LogReader(tmp_path).bounds() == LogBounds(1, 97, 97)
 
 
 def test_an_old_batch_that_is_bad_is_named(tmp_path: Path) -> None:
@@ -309,7 +311,7 @@ def test_an_old_batch_that_is_bad_is_named(tmp_path: Path) -> None:
     st.integers(1, 40),
 )
 def test_spans_are_a_set_of_places(wanted: list[tuple[int, int]], drop: int) -> None:
-    spans, held = Spans(), set[int]()
+    spans, held = RangeSet(), set[int]()
     for first, more in wanted:
         places = set(range(first, first + more + 1))
         assert spans.overlap(first, first + more) == min(places & held, default=None)

@@ -20,7 +20,7 @@ from tests.mtp.explorer_parts import (
     bits,
 )
 from tests.mtp.explorer_rows import CRASHES, EMPTIES, HEAD, LOSSES, SLOW, Rows, State, sum_of
-from unisono.protocols.mtp.agreement import ACCEPTED, REJECTED, Data
+from unisono.protocols.mtp.agreement import ACCEPTED, REJECTED, DataStatus
 
 Action = tuple[str, int, int]
 """What happens, to which member (-1: the master), with which packet."""
@@ -129,7 +129,7 @@ class Moves(Rows):
     def _do_without(self, state: State, i: int, at: int) -> State:
         """Only a planted bug goes on without."""
         return self._put(
-            state, i, "do_without", at, lambda me: self.parts.consume(me, Data.LOST) or me
+            state, i, "do_without", at, lambda me: self.parts.consume(me, DataStatus.LOST) or me
         )
 
     def _crash(self, state: State, i: int, at: int) -> State:

@@ -9,12 +9,12 @@ from unisono.protocols.mtp.agreement import (
     PENDING,
     REJECTED,
     Consumer,
-    Data,
+    DataStatus,
     Master,
+    MessageStatus,
     Next,
     Producer,
-    Status,
-    Token,
+    SendToken,
 )
 
 # Masters.
@@ -34,7 +34,7 @@ class ChangesItsMind(Master[int]):
 
     __slots__ = ()
 
-    def _settle(self, number: int, status: Status) -> bool:
+    def _settle(self, number: int, status: MessageStatus) -> bool:
         self.holder.pop(number, None)
         if number in self.status:
             self.status[number] = status
@@ -57,7 +57,7 @@ class ForgetsToMark(Master[int]):
 
     __slots__ = ()
 
-    def grant(self, holder: int) -> Token:
+    def grant(self, holder: int) -> SendToken:
         token = super().grant(holder)
         del self.status[token.number]
         return token
@@ -68,7 +68,7 @@ class TellsFromTwo(Master[int]):
 
     __slots__ = ()
 
-    def last(self, count: int = 0) -> tuple[Status, ...]:
+    def last(self, count: int = 0) -> tuple[MessageStatus, ...]:
         number = self.next - 1
         return tuple(self.status.get(number - k, REJECTED) for k in range(1, self.t_max + 1))
 
@@ -78,7 +78,7 @@ class TellsFromZero(Master[int]):
 
     __slots__ = ()
 
-    def last(self, count: int = 0) -> tuple[Status, ...]:
+    def last(self, count: int = 0) -> tuple[MessageStatus, ...]:
         number = self.next + 1
         return tuple(self.status.get(number - k, PENDING) for k in range(1, self.t_max + 1))
 
@@ -91,9 +91,9 @@ class PrintedMaster(Master[int]):
     def may_grant(self) -> bool:
         return self.status.get(self.next - (self.t_max - 1)) is not PENDING
 
-    def grant(self, holder: int) -> Token:
+    def grant(self, holder: int) -> SendToken:
         token = super().grant(holder)
-        return Token(token.number + 1, self.last())
+        return SendToken(token.number + 1, self.last())
 
 
 class MendedMaster(PrintedMaster):
@@ -101,7 +101,7 @@ class MendedMaster(PrintedMaster):
 
     __slots__ = ()
 
-    def _settle(self, number: int, status: Status) -> bool:
+    def _settle(self, number: int, status: MessageStatus) -> bool:
         return super()._settle(number - 1, status)
 
 
@@ -113,7 +113,7 @@ class Overwrites(Consumer):
 
     __slots__ = ()
 
-    def learn(self, number: int, last: tuple[Status, ...]) -> bool:
+    def learn(self, number: int, last: tuple[MessageStatus, ...]) -> bool:
         for k, its in enumerate(last, 1):
             if number - k >= self.next_out:
                 self.status[number - k] = its
@@ -126,9 +126,9 @@ class SkipsTheLost(Consumer):
 
     __slots__ = ()
 
-    def due(self, data: Callable[[int], Data]) -> Next:
+    def due(self, data: Callable[[int], DataStatus]) -> Next:
         its = self.status.get(self.next_out, PENDING)
-        if its is ACCEPTED and data(self.next_out) is Data.LOST:
+        if its is ACCEPTED and data(self.next_out) is DataStatus.LOST:
             return Next.SKIP
         return super().due(data)
 
@@ -138,7 +138,7 @@ class SkipsTheUnknown(Consumer):
 
     __slots__ = ()
 
-    def due(self, data: Callable[[int], Data]) -> Next:
+    def due(self, data: Callable[[int], DataStatus]) -> Next:
         what = super().due(data)
         known = self.next_out in self.status
         return Next.SKIP if what is Next.REJOIN and not known else what
@@ -149,9 +149,9 @@ class DeliversThePending(Consumer):
 
     __slots__ = ()
 
-    def due(self, data: Callable[[int], Data]) -> Next:
+    def due(self, data: Callable[[int], DataStatus]) -> Next:
         what = super().due(data)
-        if what is Next.WAIT and data(self.next_out) is Data.HERE:
+        if what is Next.WAIT and data(self.next_out) is DataStatus.HERE:
             return Next.DELIVER
         return what
 
@@ -161,7 +161,7 @@ class LearnsFromZero(Consumer):
 
     __slots__ = ()
 
-    def learn(self, number: int, last: tuple[Status, ...]) -> bool:
+    def learn(self, number: int, last: tuple[MessageStatus, ...]) -> bool:
         news = super().learn(number + 1, last)
         self.next_in = max(number, self.next_in - 1)
         return news
@@ -172,7 +172,7 @@ class LearnsFromTwo(Consumer):
 
     __slots__ = ()
 
-    def learn(self, number: int, last: tuple[Status, ...]) -> bool:
+    def learn(self, number: int, last: tuple[MessageStatus, ...]) -> bool:
         news = super().learn(number - 1, last)
         self.next_in = max(number, self.next_in)
         return news
@@ -183,7 +183,7 @@ class WaitsTooLong(Consumer):
 
     __slots__ = ()
 
-    def due(self, data: Callable[[int], Data]) -> Next:
+    def due(self, data: Callable[[int], DataStatus]) -> Next:
         what = super().due(data)
         unknown = self.next_out not in self.status
         return Next.WAIT if unknown and self.next_in - self.next_out == self.t + 1 else what
@@ -194,7 +194,7 @@ class RejoinsTooSoon(Consumer):
 
     __slots__ = ()
 
-    def due(self, data: Callable[[int], Data]) -> Next:
+    def due(self, data: Callable[[int], DataStatus]) -> Next:
         if self.next_out not in self.status and self.next_in - self.next_out >= self.t:
             return Next.REJOIN
         return super().due(data)
@@ -205,7 +205,7 @@ class PrintedConsumer(Consumer):
 
     __slots__ = ()
 
-    def learn(self, number: int, last: tuple[Status, ...]) -> bool:
+    def learn(self, number: int, last: tuple[MessageStatus, ...]) -> bool:
         for k in range(2, self.t + 1):
             if number - k >= self.next_out and last[k - 1] is not PENDING:
                 self.status.setdefault(number - k, last[k - 1])
@@ -221,5 +221,5 @@ class TellsTooSoon(Producer[int]):
 
     __slots__ = ()
 
-    def settled(self, status: Callable[[int], Status]) -> tuple[list[int], list[int]]:
+    def settled(self, status: Callable[[int], MessageStatus]) -> tuple[list[int], list[int]]:
         return super().settled(lambda n: ACCEPTED if status(n) is PENDING else status(n))

@@ -16,12 +16,12 @@ from unisono.protocols.mtp.agreement import (
     PENDING,
     REJECTED,
     Consumer,
-    Data,
+    DataStatus,
     Master,
+    MessageStatus,
     Next,
     Producer,
-    Status,
-    Token,
+    SendToken,
 )
 
 ANY = -1
@@ -63,7 +63,7 @@ class Case:
     """Lives that a member has: with two it joins again, with one it stays out."""
     hear: bool = True
     """Empty packets also reach a member at once, whenever they are news to it."""
-    heard: tuple[Status, ...] = ()
+    heard: tuple[MessageStatus, ...] = ()
     """Decisions that all connected members hear of before anything else happens."""
     gossip: bool = False
     """Members' headers tell others what they know, whenever it is news."""
@@ -96,7 +96,7 @@ class Packet(NamedTuple):
     ordinal: int
     """Which grant it belongs to, so that two messages of one number are told apart; 0: empty."""
     number: int
-    last: tuple[Status, ...]
+    last: tuple[MessageStatus, ...]
 
 
 Frozen = tuple[Any, ...]
@@ -180,11 +180,11 @@ def bits(mask: int) -> Iterator[int]:
         mask ^= low
 
 
-def settled_of(status: dict[int, Status]) -> dict[int, Status]:
+def settled_of(status: dict[int, MessageStatus]) -> dict[int, MessageStatus]:
     return {number: its for number, its in status.items() if its is not PENDING}
 
 
-def masks(status: dict[int, Status]) -> tuple[int, int]:
+def masks(status: dict[int, MessageStatus]) -> tuple[int, int]:
     """The accepted and the rejected numbers, as bits."""
     accepted = sum(1 << number for number, its in status.items() if its is ACCEPTED)
     return accepted, sum(1 << number for number, its in status.items() if its is REJECTED)
@@ -227,7 +227,7 @@ class Parts:
     def grant(self, desk: Desk) -> tuple[Desk, int]:
         """The master with one more token out, and the packet that it allows."""
         master: Master[int] = self.masters.thaw(desk.machine)
-        token: Token = master.grant(desk.grants + 1)
+        token: SendToken = master.grant(desk.grants + 1)
         number, most = token.number - self.case.shift, self.case.tokens_max
         out = desk.pending
         late = " ".join(str(n) for n in bits(out) if n <= number - most)
@@ -303,7 +303,7 @@ class Parts:
         """The message leaves with its token, and its own consumer has it at once."""
         at, packet = me.token, self.packets[me.token]
         producer: Producer[int] = self.producers.thaw(me.producer)
-        producer.granted(Token(packet.number, packet.last), packet.ordinal)
+        producer.granted(SendToken(packet.number, packet.last), packet.ordinal)
         left = me.left - 1
         me = me._replace(stage=IDLE, token=0, left=left, sent=me.sent | 1 << at)
         if self.case.reduce and left:
@@ -321,7 +321,7 @@ class Parts:
             me = me._replace(data=me.data | 1 << at)
         return self.learn(me, packet.number, packet.last)
 
-    def learn(self, me: Member, number: int, last: tuple[Status, ...]) -> Member:
+    def learn(self, me: Member, number: int, last: tuple[MessageStatus, ...]) -> Member:
         """The header of a packet arrives."""
         consumer: Consumer = self.consumers.thaw(me.consumer)
         before, next_out = settled_of(consumer.status), consumer.next_out
@@ -360,7 +360,7 @@ class Parts:
         """One for a packet with data: it also speaks of its own message."""
         return 1 - self.case.shift if self.packets[at].ordinal else 0
 
-    def consume(self, me: Member, otherwise: Data = Data.COMING) -> Member | None:
+    def consume(self, me: Member, otherwise: DataStatus = DataStatus.COMING) -> Member | None:
         """The client takes the next message, or it is skipped; None when it has to wait."""
         consumer: Consumer = self.consumers.thaw(me.consumer)
         number = consumer.next_out
@@ -378,12 +378,12 @@ class Parts:
         data = me.data & ~self.by_slot.get(number, 0)
         return me._replace(consumer=self.consumers.freeze(consumer), data=data)
 
-    def data_at(self, me: Member, otherwise: Data) -> Callable[[int], Data]:
+    def data_at(self, me: Member, otherwise: DataStatus) -> Callable[[int], DataStatus]:
         """How it stands with the data, when what is not here is `otherwise`."""
         here = me.data
 
-        def data(number: int) -> Data:
-            return Data.HERE if here & self.by_slot.get(number, 0) else otherwise
+        def data(number: int) -> DataStatus:
+            return DataStatus.HERE if here & self.by_slot.get(number, 0) else otherwise
 
         return data
 
@@ -403,7 +403,7 @@ class Parts:
             return me
         shift = self.case.shift
 
-        def status(number: int) -> Status:
+        def status(number: int) -> MessageStatus:
             bit = 1 << number - shift
             return ACCEPTED if me.accepted & bit else REJECTED if me.rejected & bit else PENDING
 

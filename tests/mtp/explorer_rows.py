@@ -15,7 +15,7 @@ from unisono.protocols.mtp.agreement import (
     PENDING,
     REJECTED,
     Consumer,
-    Data,
+    DataStatus,
     Master,
     Next,
 )
@@ -99,8 +99,8 @@ class Rows:
             me = self.members[row]
             consumer: Consumer = self.parts.consumers.thaw(me.consumer)
             out = consumer.next_out
-            now = consumer.due(self.parts.data_at(me, Data.COMING))
-            then = consumer.due(self.parts.data_at(me, Data.LOST))
+            now = consumer.due(self.parts.data_at(me, DataStatus.COMING))
+            then = consumer.due(self.parts.data_at(me, DataStatus.LOST))
             stuck = "status" if now is Next.REJOIN else "data" if then is not now else ""
             by_slot = self.parts.by_slot
             wanted = tuple(

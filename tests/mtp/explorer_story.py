@@ -9,7 +9,7 @@ from tests.mtp.explorer_moves import MASTER, Action
 from tests.mtp.explorer_parts import CUT, GRANTED, OUT, UNGRANTED, UP, Broken, Desk, Member, bits
 from tests.mtp.explorer_rows import HEAD, State
 from tests.mtp.explorer_web import Web
-from unisono.protocols.mtp.agreement import Status
+from unisono.protocols.mtp.agreement import MessageStatus
 
 
 class Story:
@@ -118,7 +118,7 @@ class Story:
         """A packet's number, and what it says of those before it."""
         packet = self.web.parts.packets[at]
         said = [
-            f"{packet.number - k} {Status(its).name.lower()}"
+            f"{packet.number - k} {MessageStatus(its).name.lower()}"
             for k, its in enumerate(packet.last, 1)
             if packet.number - k > 0
         ]

@@ -21,22 +21,22 @@ from tests.harness import Module
 from tests.waiting import LIMIT_S, until
 from unisono.model import Message, View
 
-HASH_OCTETS = 16
-LARGE_OCTETS_MAX = 1 << 20
+HASH_BYTES = 16
+LARGE_BYTES_MAX = 1 << 20
 
 
 class Ledger:
     """The application: what it was told so far, and a ballast that makes its state large."""
 
-    def __init__(self, ballast_octets: int) -> None:
+    def __init__(self, ballast_bytes: int) -> None:
         self.count = 0
-        self.digest = bytes(HASH_OCTETS)
-        self._ballast: bytes | memoryview = bytes(ballast_octets)
+        self.digest = bytes(HASH_BYTES)
+        self._ballast: bytes | memoryview = bytes(ballast_bytes)
 
     def add(self, message: Message) -> None:
         front = f"{message.sender} {message.number} ".encode()
         self.digest = blake2b(
-            message.payload, digest_size=HASH_OCTETS, key=self.digest, person=_short(front)
+            message.payload, digest_size=HASH_BYTES, key=self.digest, person=_short(front)
         ).digest()
         self.count += 1
 
@@ -45,8 +45,8 @@ class Ledger:
 
     def restore(self, state: bytes) -> None:
         self.count = int.from_bytes(state[:8], "big")
-        self.digest = state[8 : 8 + HASH_OCTETS]
-        self._ballast = memoryview(state)[8 + HASH_OCTETS :]
+        self.digest = state[8 : 8 + HASH_BYTES]
+        self._ballast = memoryview(state)[8 + HASH_BYTES :]
         tell("restored", count=self.count, octets=len(state))
 
 
@@ -58,20 +58,20 @@ def tell(kind: str, **told: Any) -> None:
     print(json.dumps({"kind": kind, "at_s": round(time.monotonic(), 4), **told}), flush=True)
 
 
-def rss_octets(what: str = "VmRSS") -> int:
+def rss_bytes(what: str = "VmRSS") -> int:
     """Memory that is resident now, or as `VmHWM` at most so far."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(what)) << 10
 
 
-def payloads(seed: int, large_every: int, octets_max: int) -> Iterator[bytes]:
+def payloads(seed: int, large_every: int, bytes_max: int) -> Iterator[bytes]:
     """Most are under 1 KiB; one of so many has up to 1 MiB."""
     dice = random.Random(seed)
-    stuff = dice.randbytes(2 * LARGE_OCTETS_MAX)
+    stuff = dice.randbytes(2 * LARGE_BYTES_MAX)
     while True:
         large = large_every and not dice.randrange(large_every)
-        size = dice.randrange(LARGE_OCTETS_MAX if large else octets_max)
-        start = dice.randrange(LARGE_OCTETS_MAX)
+        size = dice.randrange(LARGE_BYTES_MAX if large else bytes_max)
+        start = dice.randrange(LARGE_BYTES_MAX)
         yield stuff[start : start + size]
 
 
@@ -80,10 +80,10 @@ class Playing:
 
     - `join`: the keywords of `join`;
     - `talks`: say messages until told to be silent;
-    - `octets_max`, `large_every`, `batch`, `pause_s`: their sizes, how many at once, how often;
+    - `bytes_max`, `large_every`, `batch`, `pause_s`: their sizes, how many at once, how often;
     - `every`: tell a digest after so many messages;
     - `nap_s`, `blocks`: sleep so long after each message, and whether the loop sleeps too;
-    - `ballast_octets`: make the state so large.
+    - `ballast_bytes`: make the state so large.
     """
 
     def __init__(self, orders: Mapping[str, Any]) -> None:
@@ -102,7 +102,7 @@ class Playing:
             restore=ledger.restore,
             **keywords,
         )
-        tell("joined", took_s=round(time.monotonic() - began, 4), rss=rss_octets())
+        tell("joined", took_s=round(time.monotonic() - began, 4), rss=rss_bytes())
         tasks = [asyncio.create_task(each()) for each in (self.hear, self.say)]
         try:
             await self.obey()
@@ -172,8 +172,8 @@ class Playing:
             kind,
             count=self.ledger.count,
             digest=self.ledger.digest.hex(),
-            rss=rss_octets(),
-            rss_max=rss_octets("VmHWM"),
+            rss=rss_bytes(),
+            rss_max=rss_bytes("VmHWM"),
             counters={name: count for name, count in self.group.counters().items() if count},
         )
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from unisono.core import Core, Setting
+from unisono.core import Core, CoreConfig
 from unisono.model import Service
 from unisono.protocols import offer
 from unisono.sim.application import payload_of
 from unisono.sim.nodes import Node
-from unisono.sim.plan import Link, Plan, Router, Weather
+from unisono.sim.plan import LinkPlan, Plan, Router, Weather
 from unisono.sim.run import verdict_on
 from unisono.sim.world import World
 from unisono.trace.history import History
@@ -78,11 +78,11 @@ class Storm(World):
 def storm(dally: int, seed: int = 1) -> Tally:
     usual, cores = offer("mtp"), list[Core]()
 
-    def make(setting: Setting) -> Core:
+    def make(setting: CoreConfig) -> Core:
         cores.append(usual.make(setting))
         return cores[-1]
 
-    router = Router(tuple(range(OUTSIDE, OUTSIDE + BEHIND)), Link(loss_ppm=LOSS_PPM))
+    router = Router(tuple(range(OUTSIDE, OUTSIDE + BEHIND)), LinkPlan(loss_ppm=LOSS_PPM))
     weather = Weather(fault_us=BEGIN_US + MESSAGES * EVERY_US + 300_000, routers=(router,))
     plan = Plan(
         protocol="mtp",

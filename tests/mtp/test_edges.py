@@ -7,18 +7,18 @@ import pytest
 from tests.mtp.theatre import GROUP, Room, core, gather, handed, seen, together
 from unisono.core import Effect, Received
 from unisono.model import Address, Member
-from unisono.protocols.mtp.council import NO_HEADER
 from unisono.protocols.mtp.decision import machine_of, value_of
 from unisono.protocols.mtp.figure import Timer
 from unisono.protocols.mtp.packets import (
     PROTOCOL,
     JoinRequest,
-    Kind,
+    PacketKind,
     Propose,
-    Seat,
+    ReplicaSeat,
     Stand,
-    StateAsk,
+    StateRequest,
 )
+from unisono.protocols.mtp.replicas import NO_HEADER
 from unisono.wire import NO_LIFE, seal
 
 
@@ -30,17 +30,17 @@ def test_a_vote_does_not_outlive_its_voters_memory() -> None:
     room.obey("say f first\nadvance 2000ms")
     room.obey("split e g | a c d f\nlose 9999 a > e propose")
     e = core(room, "e")
-    e.council.heard_us = e.listened_us - 5_000_000
+    e.replicas.heard_us = e.listened_us - 5_000_000
     room.obey("advance 130ms")
-    assert sorted(e.council._supports) == [2, 5]
+    assert sorted(e.replicas._supports) == [2, 5]
     stand = room.sends(Stand, "e")[-1]
     room.obey("amnesia b\nsplit e | b\njoin b\nadvance 300ms")
-    assert core(room, "b").council.ballot == 1, "b knows nothing of e's ballot"
-    before = core(room, "c").council.version
+    assert core(room, "b").replicas.ballot == 1, "b knows nothing of e's ballot"
+    before = core(room, "c").replicas.version
     room.obey("split d | a b c f\nsay f decided")
     for _ in range(40):
         room.obey("advance 1ms")
-        if core(room, "c").council.version == before + 2:
+        if core(room, "c").replicas.version == before + 2:
             break
     room.obey("split c | a b f\nadvance 40ms")
     assert room.actors["f"].log == ["f#1:1", "f#1:2"]
@@ -57,9 +57,9 @@ def test_a_vote_does_not_outlive_its_voters_memory() -> None:
 @pytest.mark.rule("MTP-19")
 def test_what_waited_under_one_ballot_is_not_held_under_another() -> None:
     room = together("a", "b", "c", "d", "e", "f", masters=5)
-    council = core(room, "b").council
+    council = core(room, "b").replicas
     council.accepted, council.value = 0, b""
-    machine = machine_of(core(room, "a").council.value, 8)
+    machine = machine_of(core(room, "a").replicas.value, 8)
     number = machine.next
     machine.grant(7)
     machine.seen(number)
@@ -69,7 +69,7 @@ def test_what_waited_under_one_ballot_is_not_held_under_another() -> None:
     assert council._waiting, "its data is not here"
     for rank, name in ((3, "c"), (4, "d"), (5, "e")):
         where = (rank, 5, core(room, name).me, council.web, 5, version, rank == 5)
-        council.hear(Seat(*where, 0, council._nonce, 1 << 20), out)
+        council.hear(ReplicaSeat(*where, 0, council._nonce, 1 << 20), out)
     assert council.ballot == 5
     council._holds = lambda value: True
     council.settle(out)
@@ -86,14 +86,14 @@ def test_a_new_coordinator_asks_for_the_statuses_it_lacks() -> None:
     for k in range(3):
         room.obey(f"say d p{k}\nadvance 8ms")
     room.obey("say e x\nadvance 10ms\ncrash e\nadvance 5ms")
-    core(room, "a").chair.usher.fail(core(room, "e").key)
+    core(room, "a").coordinator.admission.fail(core(room, "e").key)
     room.obey("advance 150ms")
     for k in range(50):
         room.obey(f"say d m{k}\nadvance 5ms")
     c = core(room, "c")
     assert core(room, "b").consumer.next_out - c.consumer.next_out > 32
     room.obey("crash a\nadvance 5ms\nheal")
-    c.council.heard_us = c.council._stood_us = -9_000_000
+    c.replicas.heard_us = c.replicas._stood_us = -9_000_000
     room.actors["c"].deadlines[Timer.BEAT] = room.now_us
     room.obey("advance 20000ms\nsay d after\nadvance 2000ms")
     assert room.actors["d"].log[-1] == room.actors["b"].log[-1] == "d#1:54"
@@ -121,7 +121,7 @@ def test_joiners_of_one_burst_are_judged_together() -> None:
 
     def asking(name: str, host: str, incarnation: int) -> bytes:
         member = Member(name, Address(host, 7000), incarnation)
-        return seal(PROTOCOL, Kind.JOIN, GROUP, NO_LIFE, JoinRequest(member, False).body())
+        return seal(PROTOCOL, PacketKind.JOIN, GROUP, NO_LIFE, JoinRequest(member, False).body())
 
     burst = [
         asking("x", "10.9.9.1", 1),
@@ -141,12 +141,12 @@ def test_a_state_that_nobody_asks_for_any_more_is_let_go() -> None:
     room.obey("start mtp a b c state=1\njoin a\nadvance 1000ms\nsay a hello\nadvance 50ms\njoin b")
     for _ in range(3000):
         room.obey("advance 1ms")
-        if [packet for packet in room.of(StateAsk, "b") if packet.pieces == 0]:
+        if [packet for packet in room.of(StateRequest, "b") if packet.pieces == 0]:
             break
     room._queue.clear()
     room.obey("advance 2ms\nheal\nadvance 20000ms")
     assert core(room, "b").machine.state.name == "MEMBER"
-    assert not core(room, "a").entrance._givers
+    assert not core(room, "a").membership._givers
 
 
 @pytest.mark.rule("MTP-15")
@@ -154,7 +154,7 @@ def test_an_old_question_for_the_state_expels_nobody() -> None:
     """Packets overtake each other: the question may come after the word that all is here."""
     room = Room()
     room.obey("start mtp a b c state=1\njoin a\nadvance 1000ms\njoin b\nadvance 1000ms")
-    asked = [s.sealed for s in room.sent if isinstance(s.packet, StateAsk) and s.by == "b"]
+    asked = [s.sealed for s in room.sent if isinstance(s.packet, StateRequest) and s.by == "b"]
     room._step(room.actors["a"], Received(core(room, "b").me.address, asked[:1]))
     room.obey("advance 1000ms")
     assert core(room, "b").machine.state.name == "MEMBER"

@@ -15,8 +15,8 @@ from unisono.core import Event, Expired, Leave, Multicast, Received, Send
 from unisono.model import Address, Burst
 from unisono.protocols.mtp.core import Mtp
 from unisono.protocols.mtp.figure import Timer
-from unisono.protocols.mtp.packets import ALIKE_OCTETS, HEADER_OCTETS, KINDS, PROTOCOL, Kind
-from unisono.wire import FRONT_OCTETS, SUM_OCTETS, seal
+from unisono.protocols.mtp.packets import ALIKE_BYTES, HEADER_BYTES, KINDS, PROTOCOL, PacketKind
+from unisono.wire import FRONT_BYTES, SUM_BYTES, seal
 
 HOSTILE_COUNT = 6_000
 LARGEST = (b"\xff", b"\x7f\xff", b"\x3f\xff", b"\x80", b"\x00")
@@ -37,7 +37,7 @@ def mangled(dice: Random, packets: list[bytes], life: int) -> bytes:
     """A real packet with bits flipped, cut short, made longer, mixed with another; or behind a good
     checksum with noise in it, a field of the largest number, or nothing but noise."""
     packet = bytearray(dice.choice(packets))
-    body = bytearray(packet[FRONT_OCTETS:-SUM_OCTETS])
+    body = bytearray(packet[FRONT_BYTES:-SUM_BYTES])
     match dice.randrange(8):
         case 0:
             for _ in range(dice.randint(1, 8)):
@@ -55,36 +55,37 @@ def mangled(dice: Random, packets: list[bytes], life: int) -> bytes:
                 if body:
                     body[dice.randrange(len(body))] = dice.randrange(256)
         case 5 | 6:
-            width, start = dice.choice((1, 2, 4, 8)), dice.choice((0, HEADER_OCTETS))
+            width, start = dice.choice((1, 2, 4, 8)), dice.choice((0, HEADER_BYTES))
             at = start + dice.randrange(max(1, len(body) - start))
             body[at : at + width] = (dice.choice(LARGEST) * 8)[:width]
         case _:
             kind = dice.randrange(len(KINDS) + 3)
-            noise = body[:HEADER_OCTETS] + dice.randbytes(dice.randint(0, 120))
+            noise = body[:HEADER_BYTES] + dice.randbytes(dice.randint(0, 120))
             return seal(PROTOCOL, kind, GROUP, life, noise)
     return seal(PROTOCOL, packet[4], GROUP, life, body)
 
 
 def held_by(member: Mtp) -> int:
     """Everything that grows in a member."""
-    incoming = sum(1 + len(m.window) + len(m.denied) for m in member.inlet.incoming.values())
-    outgoing = sum(len(held.slices) for held in member.outlet.held.values())
-    council, usher = member.council, member.chair.usher
+    incoming = sum(1 + len(m.window) + len(m.denied) for m in member.inbound.incoming.values())
+    outgoing = sum(len(held.slices) for held in member.outbound.held.values())
+    council, usher = member.replicas, member.coordinator.admission
     waiting = len(usher.joiners) + len(usher.leavers) + len(usher.failing) + len(usher.admitted)
     seats = len(council.seats) + len(council._told) + len(council._supports) + len(council._acks)
-    chair = len(member.chair._requests) + len(member.chair._sizes) + len(member.chair.watched)
-    state = len(member.entrance._givers) + len(member.consumer.status)
-    return incoming + outgoing + waiting + seats + chair + state + len(member.outlet._repairs)
+    chair = member.coordinator
+    granting = len(chair._requests) + len(chair._sizes) + len(chair.watched)
+    state = len(member.membership._givers) + len(member.consumer.status)
+    return incoming + outgoing + waiting + seats + granting + state + len(member.outbound._repairs)
 
 
 def burst(dice: Random, forged: bytes) -> Burst:
     """The packet, and behind it some that begin as it does, with numbers of their own; the last may
     be cut short."""
-    packets, at = [forged], ALIKE_OCTETS
+    packets, at = [forged], ALIKE_BYTES
     for _ in range(dice.randint(1, 5)):
-        body = bytearray(forged[FRONT_OCTETS:-SUM_OCTETS])
+        body = bytearray(forged[FRONT_BYTES:-SUM_BYTES])
         body[at : at + 2] = dice.choice((b"\0\1", b"\0\2", b"\0\3", b"\xff\xff"))[: len(body) - at]
-        front = forged[:FRONT_OCTETS].ljust(FRONT_OCTETS, b"\0")
+        front = forged[:FRONT_BYTES].ljust(FRONT_BYTES, b"\0")
         group, life = (int.from_bytes(front[n : n + 8], "big") for n in (6, 14))
         packets.append(seal(PROTOCOL, front[4], group, life, body))
     whole = b"".join(packets)
@@ -111,21 +112,21 @@ def test_hostile_packets_are_counted_and_hurt_nobody(name: str) -> None:
     """A coordinator, a cohort and a plain member."""
     room, packets = busy_web()
     assert {p[4] for p in packets} >= set(KINDS) - {
-        Kind.REFUSE, Kind.EXPEL, Kind.DENY, Kind.STAND, Kind.SUPPORT
+        PacketKind.REFUSE, PacketKind.EXPEL, PacketKind.DENY, PacketKind.STAND, PacketKind.SUPPORT
     }  # fmt: skip
     member, dice = core(room, name), Random(ord(name))
-    life, now_us = member.door.life, room.now_us
+    life, now_us = member.codec.life, room.now_us
     dropped, stopped, most = Counter[str](), 0, 0
     for count in range(HOSTILE_COUNT):
         if member.machine.state.name == "DONE":
             # A forged header may make it stop, with a reason: that is what the paper asks.
             stopped += 1
             room, _ = busy_web()
-            member, life, now_us = core(room, name), core(room, name).door.life, room.now_us
+            member, life, now_us = core(room, name), core(room, name).codec.life, room.now_us
         before = dict(member.counts)
         now_us += 1_500
         for event in events(dice, count, mangled(dice, packets, life)):
-            if isinstance(event, Multicast) and not member.room():
+            if isinstance(event, Multicast) and not member.send_credit():
                 continue
             for effect in member.step(now_us, event):
                 if isinstance(effect, Send):
@@ -147,12 +148,16 @@ def test_hostile_packets_do_not_hurt_a_joiner() -> None:
     """The confirm is the most powerful packet: who forges it lets one in, and crashes nothing."""
     _, packets = busy_web()
     dice = Random(113)
-    welcomes = [p for p in packets if p[4] in (Kind.CONFIRM, Kind.STATE, Kind.SEAT, Kind.PROPOSE)]
+    welcomes = [
+        p
+        for p in packets
+        if p[4] in (PacketKind.CONFIRM, PacketKind.STATE, PacketKind.SEAT, PacketKind.PROPOSE)
+    ]
     for count in range(700):
         room = Room()
         room.obey("start mtp a b c d masters=3 state=1\njoin c d")
         joiner = core(room, "cd"[count % 2])
-        good = [p for p in welcomes if p[4] == Kind.CONFIRM]
+        good = [p for p in welcomes if p[4] == PacketKind.CONFIRM]
         for turn in range(6):
             forged = mangled(dice, welcomes if turn else good, 1 + dice.randrange(3))
             joiner.step(turn, Received(Address("10.0.0.1", 7000), [forged]))

@@ -14,18 +14,18 @@ from tests.cli.running import free_port
 from tests.mtp.process import Process
 from tests.mtp.soaking import soak
 from tests.waiting import until
-from unisono.protocols.mtp.hearing import SPOOL_OCTETS_MAX
+from unisono.protocols.mtp.receiver import SPOOL_BYTES_MAX
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 MIB = 1 << 20
-STATE_OCTETS = 20 * MIB
-SOAK_STATE_OCTETS = int(os.environ.get("UNISONO_STATE_MIB", "300")) * MIB
-EMPTY_OCTETS = 60 * MIB
+STATE_BYTES = 20 * MIB
+SOAK_STATE_BYTES = int(os.environ.get("UNISONO_STATE_MIB", "300")) * MIB
+EMPTY_BYTES = 60 * MIB
 """What a member without state has at most."""
 
 
-def hand_over(state_octets: int) -> dict[str, Any]:
+def hand_over(state_bytes: int) -> dict[str, Any]:
     port = free_port()
     with contextlib.ExitStack() as stack:
 
@@ -35,7 +35,7 @@ def hand_over(state_octets: int) -> dict[str, Any]:
             given = {"join": {**joins, "join_s": 120}, **pace, **orders}
             return stack.enter_context(Process(given))
 
-        a = start("a", ballast_octets=state_octets, talks=True)
+        a = start("a", ballast_bytes=state_bytes, talks=True)
         until(lambda: a.view == ["a"], "a web")
         b = start("b", talks=True)
         until(lambda: a.view == b.view == ["a", "b"], "two members")
@@ -48,7 +48,7 @@ def hand_over(state_octets: int) -> dict[str, Any]:
         until(lambda: joiner.count >= heard, "the joiner to have caught up")
         took_s = time.monotonic() - began
         (restored,) = joiner.of("restored")
-        assert restored["octets"] >= state_octets
+        assert restored["octets"] >= state_bytes
         pauses = during(a, joiner.of("joined")[0])
         for each in (a, b):
             each.write("silence")
@@ -72,18 +72,18 @@ def during(member: Process, joined: dict[str, Any]) -> list[float]:
     return [round(end - start, 3) for start, end in pairs if began < end <= joined["at_s"]]
 
 
-def check(told: dict[str, Any], state_octets: int) -> None:
+def check(told: dict[str, Any], state_bytes: int) -> None:
     print(told)
     for name, octets in told["rss_max"].items():
         copies = 2 if name == "a" else 1  # The master has its own, and what it snapped for others.
-        assert octets < copies * state_octets + EMPTY_OCTETS + SPOOL_OCTETS_MAX, name
+        assert octets < copies * state_bytes + EMPTY_BYTES + SPOOL_BYTES_MAX, name
     assert told["said_meanwhile"] > 100, "the web went on"
 
 
 def test_the_web_goes_on_while_a_joiner_is_given_its_state() -> None:
-    check(hand_over(STATE_OCTETS), STATE_OCTETS)
+    check(hand_over(STATE_BYTES), STATE_BYTES)
 
 
 @soak
 def test_it_goes_on_while_hundreds_of_megabytes_are_given() -> None:
-    check(hand_over(SOAK_STATE_OCTETS), SOAK_STATE_OCTETS)
+    check(hand_over(SOAK_STATE_BYTES), SOAK_STATE_BYTES)

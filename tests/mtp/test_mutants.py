@@ -10,16 +10,16 @@ import pytest
 
 from tests.mtp.theatre import Room, core, handed, together
 from unisono.core import Deliver, Effect, Install
+from unisono.protocols.mtp.admission import MasterAdmission
 from unisono.protocols.mtp.agreement import ACCEPTED, PENDING, REJECTED, Consumer, Next
-from unisono.protocols.mtp.batch import Change, Said, head_of
-from unisono.protocols.mtp.chair import Chair
-from unisono.protocols.mtp.council import NO_HEADER, Council
-from unisono.protocols.mtp.entrance import Entrance
-from unisono.protocols.mtp.hearing import Hearing
-from unisono.protocols.mtp.mending import Mending
-from unisono.protocols.mtp.packets import Ack, Data, Kind, Propose, Support
-from unisono.protocols.mtp.speech import Speech
-from unisono.protocols.mtp.usher import Usher
+from unisono.protocols.mtp.batch import MembershipChange, Said, head_of
+from unisono.protocols.mtp.coordinator import Coordinator
+from unisono.protocols.mtp.membership import Membership
+from unisono.protocols.mtp.packets import Ack, Data, PacketKind, Propose, Support
+from unisono.protocols.mtp.receiver import Receiver
+from unisono.protocols.mtp.repair import Repair
+from unisono.protocols.mtp.replicas import NO_HEADER, Replicas
+from unisono.protocols.mtp.send_queue import SendQueue
 from unisono.protocols.mtp.web import Web
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
@@ -93,34 +93,34 @@ def test_guessing_that_what_one_did_not_hear_of_was_rejected(
 
 @pytest.mark.catches("validity")
 def test_not_saying_again_what_was_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    settle = Speech.settle
+    settle = SendQueue.settle
 
     def resigned(self: Any) -> None:
         settle(self)
         for batch in self._again:
-            self._flight_octets -= self._cost(batch)
+            self._flight_bytes -= self._cost(batch)
         self._again.clear()
 
-    monkeypatch.setattr(Speech, "settle", resigned)
+    monkeypatch.setattr(SendQueue, "settle", resigned)
     assert "validity" in laws_broken("mild", "validity", first=19, masters=3)
 
 
 @pytest.mark.catches("no_duplication")
 def test_delivering_a_batch_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    append = Hearing._append
+    append = Receiver._append
 
     def twice(self: Any, origin: int, batch: Said, heard: list[Any]) -> None:
         append(self, origin, batch, heard)
         if batch.first == 3:
             append(self, origin, batch, heard)
 
-    monkeypatch.setattr(Hearing, "_append", twice)
+    monkeypatch.setattr(Receiver, "_append", twice)
     assert "no_duplication" in laws_broken("none", "no_duplication")
 
 
 @pytest.mark.catches("no_creation")
 def test_delivering_other_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    append = Hearing._append
+    append = Receiver._append
 
     def garbled(self: Any, origin: int, batch: Said, heard: list[Any]) -> None:
         append(self, origin, batch, heard)
@@ -128,7 +128,7 @@ def test_delivering_other_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
             *others, last = heard[-1]
             heard[-1] = [*others, last._replace(payload=last.payload + b"!")]
 
-    monkeypatch.setattr(Hearing, "_append", garbled)
+    monkeypatch.setattr(Receiver, "_append", garbled)
     assert "no_creation" in laws_broken("none", "no_creation")
 
 
@@ -138,7 +138,7 @@ def test_delivering_other_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.catches("virtual_synchrony")
 def test_a_view_that_is_not_in_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """A change counts when its packet comes, not when its turn comes."""
-    take, change = Hearing.take, Hearing._change
+    take, change = Receiver.take, Receiver._change
     early: dict[int, dict[int, Any]] = {}
 
     def at_once(self: Any, packet: Data) -> None:
@@ -152,10 +152,10 @@ def test_a_view_that_is_not_in_the_order(monkeypatch: pytest.MonkeyPatch) -> Non
                     change(self, packet.number, content, out)
                     early.setdefault(id(self), {})[packet.number] = out
 
-    def in_turn(self: Any, number: int, content: Change, out: list[Effect]) -> bool:
+    def in_turn(self: Any, number: int, content: MembershipChange, out: list[Effect]) -> bool:
         return number in early.get(id(self), {}) or change(self, number, content, out)
 
-    deliver = Hearing.deliver
+    deliver = Receiver.deliver
 
     def flush(self: Any, out: list[Effect]) -> None:
         for number, held in list(early.get(id(self), {}).items()):
@@ -163,17 +163,17 @@ def test_a_view_that_is_not_in_the_order(monkeypatch: pytest.MonkeyPatch) -> Non
             early[id(self)][number] = []
         deliver(self, out)
 
-    monkeypatch.setattr(Hearing, "take", at_once)
-    monkeypatch.setattr(Hearing, "_change", in_turn)
-    monkeypatch.setattr(Hearing, "deliver", flush)
+    monkeypatch.setattr(Receiver, "take", at_once)
+    monkeypatch.setattr(Receiver, "_change", in_turn)
+    monkeypatch.setattr(Receiver, "deliver", flush)
     assert "virtual_synchrony" in laws_broken("mild", "virtual_synchrony")
 
 
 @pytest.mark.catches("self_inclusion")
 def test_a_view_without_oneself(monkeypatch: pytest.MonkeyPatch) -> None:
-    change = Hearing._change
+    change = Receiver._change
 
-    def without_me(self: Any, number: int, content: Change, out: list[Effect]) -> bool:
+    def without_me(self: Any, number: int, content: MembershipChange, out: list[Effect]) -> bool:
         goes_on = change(self, number, content, out)
         last = out[-1] if out else None
         if isinstance(last, Install) and len(last.view.members) > 2:
@@ -181,21 +181,21 @@ def test_a_view_without_oneself(monkeypatch: pytest.MonkeyPatch) -> None:
             out[-1] = replace(last, view=replace(last.view, members=members))
         return goes_on
 
-    monkeypatch.setattr(Hearing, "_change", without_me)
+    monkeypatch.setattr(Receiver, "_change", without_me)
     assert "self_inclusion" in laws_broken("none", "self_inclusion")
 
 
 @pytest.mark.catches("view_order")
 def test_a_change_that_one_overlooks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A replica that is no coordinator takes a failure for a false alarm."""
-    change = Hearing._change
+    change = Receiver._change
 
-    def lenient(self: Any, number: int, content: Change, out: list[Effect]) -> bool:
+    def lenient(self: Any, number: int, content: MembershipChange, out: list[Effect]) -> bool:
         if not self._core.leads and self._core.me.name == "b":
             content = replace(content, gone=tuple(gone for gone in content.gone if gone.left))
         return change(self, number, content, out)
 
-    monkeypatch.setattr(Hearing, "_change", lenient)
+    monkeypatch.setattr(Receiver, "_change", lenient)
     assert "view_order" in laws_broken("crash", "view_order")
 
 
@@ -204,13 +204,13 @@ def test_a_change_that_one_overlooks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.catches("agreement")
 def test_a_joiner_that_starts_one_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    enter = Entrance.enter
+    enter = Membership.enter
 
     def late(self: Any, packet: Any, out: list[Effect]) -> None:
         enter(self, packet, out)
         self._core.consumer.next_out += 1
 
-    monkeypatch.setattr(Entrance, "enter", late)
+    monkeypatch.setattr(Membership, "enter", late)
     assert "agreement" in laws_broken("mild", "agreement")
 
 
@@ -229,7 +229,7 @@ def test_a_joiner_that_counts_places_one_ahead(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.catches("causal")
 def test_a_member_that_hears_the_last_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    deliver = Hearing.deliver
+    deliver = Receiver.deliver
 
     def reversed_(self: Any, out: list[Effect]) -> None:
         start = len(out)
@@ -239,14 +239,14 @@ def test_a_member_that_hears_the_last_first(monkeypatch: pytest.MonkeyPatch) -> 
                 if isinstance(effect, Deliver):
                     out[place] = Deliver(list(reversed(effect.messages)))
 
-    monkeypatch.setattr(Hearing, "deliver", reversed_)
+    monkeypatch.setattr(Receiver, "deliver", reversed_)
     assert "causal" in laws_broken("none", "causal")
 
 
 @pytest.mark.catches("state")
 def test_a_state_that_is_taken_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """No waiting until all before is settled, and the state as of whenever."""
-    keep = Entrance.keep
+    keep = Membership.keep
     stale: dict[int, Any] = {}
 
     def swapped(self: Any, event: Any) -> None:
@@ -254,7 +254,7 @@ def test_a_state_that_is_taken_too_late(monkeypatch: pytest.MonkeyPatch) -> None
         stale[id(self)] = event.state
         keep(self, replace(event, state=previous) if previous is not None else event)
 
-    monkeypatch.setattr(Entrance, "keep", swapped)
+    monkeypatch.setattr(Membership, "keep", swapped)
     assert "state" in laws_broken("mild", "state")
 
 
@@ -264,20 +264,20 @@ def test_a_state_that_is_taken_too_late(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.slow
 @pytest.mark.catches("progress")
 def test_never_asking_for_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Mending, "ask", lambda self, out: None)
+    monkeypatch.setattr(Repair, "ask", lambda self, out: None)
     assert "progress" in laws_broken("loss", "progress", first=1)
 
 
 @pytest.mark.slow
 @pytest.mark.catches("progress")
 def test_never_giving_up_a_holder_that_died(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Usher, "fail", lambda self, key: None)
+    monkeypatch.setattr(MasterAdmission, "fail", lambda self, key: None)
     assert "progress" in laws_broken("crash", "progress")
 
 
 @pytest.mark.catches("progress")
 def test_a_master_that_says_nothing_in_slow_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Chair, "advertise", lambda self, out: None)
+    monkeypatch.setattr(Coordinator, "advertise", lambda self, out: None)
     assert "progress" in laws_broken("mild", "progress")
 
 
@@ -290,8 +290,8 @@ def test_taking_over_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         init(self, core, holds)
         self.majority = 1
 
-    init = Council.__init__
-    monkeypatch.setattr(Council, "__init__", alone)
+    init = Replicas.__init__
+    monkeypatch.setattr(Replicas, "__init__", alone)
     assert "prefix" in laws_broken("partition", "prefix", first=19, masters=3)
 
 
@@ -352,7 +352,7 @@ def forgotten() -> Room:
 def out_of_turn() -> Room:
     """Of two messages of d the first is lost, and the coordinator dies."""
     room = gathered()
-    number = core(room, "a").chair.machine.next
+    number = core(room, "a").coordinator.machine.next
     for name in "abce":
         room.obey(f"lose 999 d > {name} data {number}.")
     room.obey("say d one\nadvance 5ms\nsay d two\nadvance 20ms\ncrash a\nadvance 2500ms")
@@ -369,20 +369,20 @@ def test_without_a_bug_the_stories_break_nothing(story: Callable[[], Room]) -> N
 
 @pytest.mark.catches("prefix")
 def test_showing_what_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    propose = Council.propose
+    propose = Replicas.propose
 
     def hasty(self: Any, value: bytes, out: list[Effect]) -> None:
         propose(self, value, out)
         self.committed = self.version
 
     room = gathered()
-    monkeypatch.setattr(Council, "propose", hasty)
+    monkeypatch.setattr(Replicas, "propose", hasty)
     assert "prefix" in broken_in(cut_apart(room))
 
 
 @pytest.mark.catches("prefix")
 def test_taking_over_with_what_one_knows_oneself(monkeypatch: pytest.MonkeyPatch) -> None:
-    supported = Council.supported
+    supported = Replicas.supported
 
     def proud(self: Any, packet: Support) -> bool:
         mine = (self.accepted, self.version, self.value)
@@ -391,13 +391,13 @@ def test_taking_over_with_what_one_knows_oneself(monkeypatch: pytest.MonkeyPatch
         self.accepted, self.version, self.value = mine
         return True
 
-    monkeypatch.setattr(Council, "supported", proud)
+    monkeypatch.setattr(Replicas, "supported", proud)
     assert "prefix" in broken_in(half_told())
 
 
 @pytest.mark.catches("prefix")
 def test_taking_over_and_rejecting_what_was_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    take_over = Chair.take_over
+    take_over = Coordinator.take_over
 
     def harsh(self: Any, value: bytes) -> None:
         take_over(self, value)
@@ -405,36 +405,36 @@ def test_taking_over_and_rejecting_what_was_accepted(monkeypatch: pytest.MonkeyP
         if number >= self._core.consumer.next_out:
             self.machine.status[number] = REJECTED
 
-    monkeypatch.setattr(Chair, "take_over", harsh)
+    monkeypatch.setattr(Coordinator, "take_over", harsh)
     assert "prefix" in broken_in(half_told())
 
 
 @pytest.mark.catches("prefix")
 def test_obeying_a_lower_ballot(monkeypatch: pytest.MonkeyPatch) -> None:
-    proposed = Council.proposed
+    proposed = Replicas.proposed
 
     def obedient(self: Any, packet: Propose, web: int, source: Any, out: list[Effect]) -> None:
         if self.seated and packet.ballot < self.ballot:
             ack = Ack(NO_HEADER, self.rank, packet.ballot, packet.version)
-            self._send(Kind.ACK, ack.body(self._core.header_octets()), (source,), out)
+            self._send(PacketKind.ACK, ack.body(self._core.header_bytes()), (source,), out)
         else:
             proposed(self, packet, web, source, out)
 
-    monkeypatch.setattr(Council, "proposed", obedient)
+    monkeypatch.setattr(Replicas, "proposed", obedient)
     assert "prefix" in broken_in(two_sides())
 
 
 @pytest.mark.catches("prefix")
 def test_a_vote_after_amnesia(monkeypatch: pytest.MonkeyPatch) -> None:
     """A replica that remembers nothing takes the first proposal that comes for the beginning."""
-    proposed = Council.proposed
+    proposed = Replicas.proposed
 
     def gullible(self: Any, packet: Propose, web: int, source: Any, out: list[Effect]) -> None:
         if not self.seated and self.rank and packet.version == 1:
             self.web = web
         proposed(self, packet, web, source, out)
 
-    monkeypatch.setattr(Council, "proposed", gullible)
+    monkeypatch.setattr(Replicas, "proposed", gullible)
     assert "prefix" in broken_in(forgotten())
 
 
@@ -442,10 +442,10 @@ def test_a_vote_after_amnesia(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_accepting_a_producers_messages_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
     def accept(self: Any) -> None:
         for number in sorted(self.machine.holder):
-            slices = self._core.hearing.slices_of(number)
-            if slices is not None and not self._core.outlet.is_leaving(number):
+            slices = self._core.receiver.slices_of(number)
+            if slices is not None and not self._core.outbound.is_leaving(number):
                 self.machine.seen(number)
                 self._sizes[number] = len(slices)
 
-    monkeypatch.setattr(Chair, "_accept", accept)
+    monkeypatch.setattr(Coordinator, "_accept", accept)
     assert "fifo" in broken_in(out_of_turn())

@@ -15,30 +15,30 @@ from tests.mtp.process import Process
 from tests.mtp.soaking import soak
 from tests.waiting import until
 from unisono.config import Config
-from unisono.protocols.mtp.batch import BATCH_COUNT_MAX, BATCH_OCTETS_MAX
-from unisono.protocols.mtp.hearing import DELIVER_COUNT_MAX
+from unisono.protocols.mtp.batch import BATCH_BYTES_MAX, BATCH_COUNT_MAX
 from unisono.protocols.mtp.parameters import Parameters
+from unisono.protocols.mtp.receiver import DELIVER_COUNT_MAX
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
 NAMES = ("a", "b", "c")
 SECONDS, SOAK_SECONDS = 3.0, float(os.environ.get("UNISONO_SECONDS", "60"))
-OCTETS_MAX = 1024
+BYTES_MAX = 1024
 QUEUE_COUNT_MAX = 1000
-OBJECT_OCTETS = 400
+OBJECT_BYTES = 400
 """What a message costs in Python beside its payload, with room for what an allocator wastes."""
 
 CONFIG, PARAMETERS = Config(), Parameters.of({})
-HELD_OCTETS = PARAMETERS.buffers * CONFIG.packet_octets_max + PARAMETERS.tokens * BATCH_OCTETS_MAX
+HELD_BYTES = PARAMETERS.buffers * CONFIG.packet_bytes_max + PARAMETERS.tokens * BATCH_BYTES_MAX
 """[MTP 4] What a consumer is made to hold: t x window x retention packets, and what was gathered
 for its token while a producer waited for it."""
 WAITING_COUNT_MAX = QUEUE_COUNT_MAX + DELIVER_COUNT_MAX + BATCH_COUNT_MAX
 """What waits for the reader: that it is too much is known once a step has brought it."""
-BOUND_OCTETS = (
-    CONFIG.window_octets_max
-    + HELD_OCTETS
-    + WAITING_COUNT_MAX * (OCTETS_MAX + OBJECT_OCTETS)
-    + CONFIG.send_queue_octets_max
+BOUND_BYTES = (
+    CONFIG.window_bytes_max
+    + HELD_BYTES
+    + WAITING_COUNT_MAX * (BYTES_MAX + OBJECT_BYTES)
+    + CONFIG.send_queue_bytes_max
 )
 
 
@@ -64,7 +64,7 @@ def overload(seconds: float, blocks: bool) -> dict[str, Any]:
                     "queue_count_max": QUEUE_COUNT_MAX,
                 },
                 "talks": name != "c",
-                "octets_max": OCTETS_MAX,
+                "octets_max": BYTES_MAX,
                 "batch": 200,
                 "nap_s": 0.001 if name == "c" else 0,
                 "blocks": blocks,
@@ -83,7 +83,7 @@ def overload(seconds: float, blocks: bool) -> dict[str, Any]:
         lag = {at: now["a"]["count"] - now["c"]["count"] for at, now in ((0, middle), (1, end))}
         return {
             "grown_mib": {name: round(octets / 2**20, 1) for name, octets in grown.items()},
-            "bound_mib": round(BOUND_OCTETS / 2**20, 1),
+            "bound_mib": round(BOUND_BYTES / 2**20, 1),
             "read": read,
             "lags": list(lag.values()),
             "waiting": waiting(end["c"]),
@@ -96,8 +96,8 @@ def check(told: dict[str, Any]) -> None:
     assert told["waiting"] < WAITING_COUNT_MAX
     assert told["read"] > 0, "the reader reads on"
     earlier, later = told["lags"]
-    least_octets = OCTETS_MAX // 4
-    assert later < WAITING_COUNT_MAX + HELD_OCTETS // least_octets, "it is never far behind"
+    least_bytes = BYTES_MAX // 4
+    assert later < WAITING_COUNT_MAX + HELD_BYTES // least_bytes, "it is never far behind"
     assert later < earlier + 2 * BATCH_COUNT_MAX, "and does not fall behind any further"
 
 

@@ -12,15 +12,15 @@ from tests.mtp.theatre import batch_of, payloads_of, services_of
 from tests.wire.test_wire import hosts, members
 from unisono.errors import BadPacket
 from unisono.model import Address, Member, Service
-from unisono.parts.queued import VARIED
-from unisono.protocols.mtp.agreement import Master, Status
+from unisono.parts.pending import VARIED
+from unisono.protocols.mtp.agreement import Master, MessageStatus
 from unisono.protocols.mtp.batch import (
     BATCH_COUNT_MAX,
-    Change,
     Content,
     Form,
-    Gone,
-    Mixed,
+    MembershipChange,
+    MixedBatch,
+    RemovedMember,
     Said,
     head_of,
     read_content,
@@ -28,7 +28,7 @@ from unisono.protocols.mtp.batch import (
 )
 from unisono.protocols.mtp.decision import TAIL, machine_of, value_of
 from unisono.protocols.mtp.packets import (
-    HEADER_OCTETS,
+    HEADER_BYTES,
     KINDS,
     Ack,
     Confirm,
@@ -39,17 +39,17 @@ from unisono.protocols.mtp.packets import (
     Grant,
     Header,
     JoinRequest,
-    Kind,
     LeaveRequest,
     Nak,
+    PacketKind,
     Pressure,
     Propose,
     Refuse,
+    ReplicaSeat,
     Report,
-    Seat,
     Stand,
-    StateAsk,
     StatePiece,
+    StateRequest,
     Support,
     TokenRequest,
     bits_of,
@@ -66,7 +66,7 @@ numbers = st.integers(1, 2**62 - 1)
 counts = st.integers(0, 2**31 - 2)
 octets = st.binary(max_size=60)
 addresses = st.builds(Address, hosts, st.integers(0, 65535))
-statuses = st.lists(st.sampled_from(Status), min_size=1, max_size=32).map(tuple)
+statuses = st.lists(st.sampled_from(MessageStatus), min_size=1, max_size=32).map(tuple)
 
 
 @st.composite
@@ -85,12 +85,12 @@ def headers(draw: st.DrawFn) -> Header:
     )
 
 
-def again(kind: Kind, body: bytes) -> Any:
+def again(kind: PacketKind, body: bytes) -> Any:
     return read(kind, memoryview(body))
 
 
 @given(statuses)
-def test_statuses_round_trip(last: tuple[Status, ...]) -> None:
+def test_statuses_round_trip(last: tuple[MessageStatus, ...]) -> None:
     assert statuses_of(bits_of(last), len(last)) == last
 
 
@@ -99,7 +99,8 @@ def test_data_round_trips(
     header: Header, origin: int, number: int, packet: int, end: bool, piece: bytes
 ) -> None:
     found = again(
-        Kind.DATA, Data.body(write_header(header), origin, number, packet, end, memoryview(piece))
+        PacketKind.DATA,
+        Data.body(write_header(header), origin, number, packet, end, memoryview(piece)),
     )
     assert found == Data(header, origin, number, packet, end, [memoryview(piece)])
     assert found.header.last == header.last
@@ -118,24 +119,24 @@ def test_the_other_packets_round_trip(
 ) -> None:
     front, view, few = write_header(header), memoryview(piece), count % 65536
     for kind, packet in (
-        (Kind.EMPTY, Empty(header, number, count, flag)),
-        (Kind.EMPTY, Empty(header, 0, 0, False, count + 1, number, member)),
-        (Kind.REQUEST, TokenRequest(header, count, count)),
-        (Kind.EXPEL, Expel(header, key, flag)),
-        (Kind.LEAVE, LeaveRequest(header)),
-        (Kind.CONFIRM, Confirm(header, key, number, flag, count, member)),
-        (Kind.STATE_ASK, StateAsk(header, flag, number, few)),
-        (Kind.STATE, StatePiece(header, flag, number, number, view)),
-        (Kind.PROPOSE, Propose(header, count, number, view)),
-        (Kind.ACK, Ack(header, few % 256, count, number)),
-        (Kind.STAND, Stand(header, few % 256, count)),
-        (Kind.SUPPORT, Support(header, few % 256, count, count, number, view)),
+        (PacketKind.EMPTY, Empty(header, number, count, flag)),
+        (PacketKind.EMPTY, Empty(header, 0, 0, False, count + 1, number, member)),
+        (PacketKind.REQUEST, TokenRequest(header, count, count)),
+        (PacketKind.EXPEL, Expel(header, key, flag)),
+        (PacketKind.LEAVE, LeaveRequest(header)),
+        (PacketKind.CONFIRM, Confirm(header, key, number, flag, count, member)),
+        (PacketKind.STATE_ASK, StateRequest(header, flag, number, few)),
+        (PacketKind.STATE, StatePiece(header, flag, number, number, view)),
+        (PacketKind.PROPOSE, Propose(header, count, number, view)),
+        (PacketKind.ACK, Ack(header, few % 256, count, number)),
+        (PacketKind.STAND, Stand(header, few % 256, count)),
+        (PacketKind.SUPPORT, Support(header, few % 256, count, count, number, view)),
     ):
         assert again(kind, packet.body(front)) == packet  # type: ignore[attr-defined]
     for kind, alone in (
-        (Kind.JOIN, JoinRequest(member, flag)),
-        (Kind.REFUSE, Refuse(key, flag, words, 1 << 40)),
-        (Kind.SEAT, Seat(2, 3, member, key, count, number, flag, count, count)),
+        (PacketKind.JOIN, JoinRequest(member, flag)),
+        (PacketKind.REFUSE, Refuse(key, flag, words, 1 << 40)),
+        (PacketKind.SEAT, ReplicaSeat(2, 3, member, key, count, number, flag, count, count)),
     ):
         assert again(kind, alone.body()) == alone  # type: ignore[attr-defined]
 
@@ -158,13 +159,13 @@ def test_lists_in_packets_round_trip(
 ) -> None:
     front = write_header(header)
     grant = Grant(header, 3, number, tuple(audience))
-    assert again(Kind.GRANT, grant.body(front)) == grant
+    assert again(PacketKind.GRANT, grant.body(front)) == grant
     nak = Nak(header, tuple(ranges))
-    assert again(Kind.NAK, nak.body(front)) == nak
+    assert again(PacketKind.NAK, nak.body(front)) == nak
     deny = Deny(header, tuple(names))
-    assert again(Kind.DENY, deny.body(front)) == deny
+    assert again(PacketKind.DENY, deny.body(front)) == deny
     report = Report(header, pressure, tuple(names))
-    assert again(Kind.REPORT, report.body(front)) == report
+    assert again(PacketKind.REPORT, report.body(front)) == report
 
 
 # -- what a message carries ---------------------------------------------------------------------
@@ -172,15 +173,15 @@ def test_lists_in_packets_round_trip(
 sizes = st.sampled_from((0, 0, 3, 3, 3, 80))
 payloads = st.binary(max_size=300) | sizes.map(bytes)
 mixed = st.lists(st.tuples(payloads, st.integers(0, 4)), max_size=12).map(
-    lambda rows: Mixed(7, tuple(p for p, _ in rows), bytes(s for _, s in rows))
+    lambda rows: MixedBatch(7, tuple(p for p, _ in rows), bytes(s for _, s in rows))
 )
 batches = mixed | st.lists(st.tuples(payloads, st.sampled_from((4, 4, 4, 0))), max_size=12).map(
     lambda rows: batch_of(7, [p for p, _ in rows], bytes(s for _, s in rows))
 )
 changes = st.builds(
-    Change,
+    MembershipChange,
     st.lists(st.tuples(members, st.booleans()), max_size=4).map(tuple),
-    st.lists(st.builds(Gone, keys, st.booleans()), max_size=4).map(tuple),
+    st.lists(st.builds(RemovedMember, keys, st.booleans()), max_size=4).map(tuple),
     st.booleans(),
 )
 
@@ -201,7 +202,7 @@ def test_a_batch_round_trips_in_slices(batch: Said, size: int) -> None:
 
 
 @given(changes, st.integers(12, 400))
-def test_a_change_round_trips_in_slices(change: Change, size: int) -> None:
+def test_a_change_round_trips_in_slices(change: MembershipChange, size: int) -> None:
     slices = change.slices(size)
     assert read_content(slices) == change
     assert head_of(slices) is None
@@ -210,10 +211,10 @@ def test_a_change_round_trips_in_slices(change: Change, size: int) -> None:
 def test_large_payloads_are_taken_from_where_they_lie(monkeypatch: pytest.MonkeyPatch) -> None:
     from unisono.protocols.mtp import batch as room
 
-    monkeypatch.setattr(room, "JOIN_OCTETS_MAX", 100)
+    monkeypatch.setattr(room, "JOIN_BYTES_MAX", 100)
     said = (b"small", b"x" * 50_000, b"", b"y" * 20_000, b"z" * 20_000, b"1234", b"abcd")
     services = bytes((4, 4, 0, 2, 2, 1, 1))
-    for batch in (batch_of(1, said, services), Mixed(1, said, services)):
+    for batch in (batch_of(1, said, services), MixedBatch(1, said, services)):
         slices = batch.slices(1_300)
         assert same(read_content(slices), batch)
         assert not any(slices), "each was let go of when it was read"
@@ -238,7 +239,7 @@ def test_what_was_said_is_in_the_form_that_takes_less(
     assert payloads_of(found) == [message for message, _ in said]
     assert services_of(found) == bytes(service for _, service in said)
     assert (found.first, found.count) == (3, len(said))
-    other: Said = Mixed(3, tuple(payloads_of(found)), services_of(found))
+    other: Said = MixedBatch(3, tuple(payloads_of(found)), services_of(found))
     assert sum(map(len, found.slices(99))) <= sum(map(len, other.slices(99)))
 
 
@@ -362,9 +363,9 @@ def test_any_bytes_behind_a_header_are_a_packet_or_a_bad_packet(
 
 def test_a_header_of_statuses_that_are_none_is_malformed() -> None:
     header = Header(1, 5, 3, 5, 5, 10, 8, 3, 2)
-    assert len(write_header(header)) == HEADER_OCTETS
+    assert len(write_header(header)) == HEADER_BYTES
     for wrong in (header, header._replace(bits=1 << 4), header._replace(t=0, bits=0)):
         with pytest.raises(BadPacket, match="malformed"):
-            again(Kind.LEAVE, write_header(wrong))
+            again(PacketKind.LEAVE, write_header(wrong))
     with pytest.raises(BadPacket, match="malformed"):
-        again(Kind.LEAVE, write_header(header._replace(t=33, bits=0)))
+        again(PacketKind.LEAVE, write_header(header._replace(t=33, bits=0)))

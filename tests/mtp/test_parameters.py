@@ -132,6 +132,12 @@ def test_the_defaults_are_a_setting() -> None:
 
 @pytest.mark.rule("MTP-1")
 def test_who_is_master_is_said_beforehand() -> None:
-    appoint = offer("mtp").appoint
-    assert [appoint(index, 4, {})["master"] for index in range(4)] == [1, 0, 0, 0]
-    assert [appoint(index, 5, {"masters": 3})["master"] for index in range(5)] == [1, 2, 3, 0, 0]
+    assign_roles = offer("mtp").assign_roles
+    assert [assign_roles(index, 4, {})["master"] for index in range(4)] == [1, 0, 0, 0]
+    assert [assign_roles(index, 5, {"masters": 3})["master"] for index in range(5)] == [
+        1,
+        2,
+        3,
+        0,
+        0,
+    ]

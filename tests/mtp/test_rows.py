@@ -13,34 +13,41 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from unisono.model import Buffer, Burst, Packets
-from unisono.net.outbox import runs
+from unisono.net.send_path import runs
 from unisono.parts.admission import Terms
-from unisono.parts.door import Alike, Door
+from unisono.parts.codec import PacketCodec, PacketTrain
 from unisono.parts.packing import sliced
 from unisono.protocols.mtp.packets import (
-    ALIKE_OCTETS,
+    ALIKE_BYTES,
     KINDS,
     PROTOCOL,
     Data,
     Header,
-    Kind,
     Packet,
+    PacketKind,
     StatePiece,
     write_header,
 )
 from unisono.protocols.mtp.reading import heard, read
-from unisono.protocols.mtp.transport import BURST, Held, Incoming, Inlet, Outlet, Pace
+from unisono.protocols.mtp.transport import (
+    BURST,
+    Held,
+    IncomingMessage,
+    MessageReceiver,
+    MessageSender,
+    Pacing,
+)
 from unisono.sim import campaign
 from unisono.wire import Envelope
 
 H = Header(7, 5, 0, 6, 3, 10_000, 256, 3, 4)
 HEADER = write_header(H)
 BAD = write_header(H._replace(t=0))
-PACE = Pace(10_000, 256, 3)
+PACE = Pacing(10_000, 256, 3)
 
 
-def door() -> Door:
-    return Door(PROTOCOL, KINDS, Terms("g"))
+def codec() -> PacketCodec:
+    return PacketCodec(PROTOCOL, KINDS, Terms("g"))
 
 
 def one_by_one(packets: list[Packet]) -> list[tuple[Any, ...]]:
@@ -64,7 +71,7 @@ def test_packets_sealed_together_are_what_each_alone_would_be(
     count: int, shorter: int, data: st.DataObject
 ) -> None:
     slices = sliced([Random(count).randbytes(count * 31 - shorter)], 31)
-    outlet = Outlet(door(), PACE, 0, lambda number: HEADER)
+    outlet = MessageSender(codec(), PACE, 0, lambda number: HEADER)
     held = Held(7, 5, slices)
     start = data.draw(st.integers(0, len(slices) - 1))
     row = range(start, data.draw(st.integers(start + 1, len(slices))))
@@ -76,11 +83,11 @@ def test_packets_sealed_together_are_what_each_alone_would_be(
 
 def test_a_row_ends_where_the_upper_half_of_its_numbers_does() -> None:
     slices: list[Buffer] = [b"x"] * (0x10000 + 30)
-    outlet = Outlet(door(), PACE, 0, lambda number: HEADER)
+    outlet = MessageSender(codec(), PACE, 0, lambda number: HEADER)
     held, row = Held(7, 5, slices), range(0xFFF0, 0x10000 + 30)
     packets = [bytes(packet) for packet in outlet._packets(held, row)]
     assert packets == [outlet._packet(held, p) for p in row]
-    found = [p for opened in door().admit(packets) for p in heard(opened, str)]
+    found = [p for opened in codec().admit(packets) for p in heard(opened, str)]
     assert [packet.packet for packet in found if isinstance(packet, Data)] == list(row)
 
 
@@ -101,21 +108,21 @@ def test_a_burst_is_heard_as_its_packets_would_be(
 ) -> None:
     if in_order:
         told = sorted(told, key=lambda row: row[1:])
-    ours = door()
+    ours = codec()
     packets = [
-        ours.seal(Kind.DATA, Data.body(header, 7, number, packet, end, b"piece"))
+        ours.seal(PacketKind.DATA, Data.body(header, 7, number, packet, end, b"piece"))
         for header, number, packet, end in told
     ]
     state = StatePiece(H, 0, 9, 0, b"x" * (len(packets[0]) if packets else 9)).body(HEADER)
-    packets.insert(len(packets) // 2, ours.seal(Kind.STATE, state))
+    packets.insert(len(packets) // 2, ours.seal(PacketKind.STATE, state))
     size = len(packets[0])
     packets = [packet for packet in packets if len(packet) == size]
     if short:
-        packets.append(ours.seal(Kind.DATA, Data.body(HEADER, 7, 5, 9, True, b"p")))
-    alone, together = door(), door()
+        packets.append(ours.seal(PacketKind.DATA, Data.body(HEADER, 7, 5, 9, True, b"p")))
+    alone, together = codec(), codec()
     expected = [p for opened in alone.admit(packets) for p in heard(opened, alone.drop)]
     burst = Burst(memoryview(b"".join(packets)), size)
-    opened = list(together.admit_alike(burst, ALIKE_OCTETS))
+    opened = list(together.admit_batch(burst, ALIKE_BYTES))
     found = [packet for each in opened for packet in heard(each, together.drop)]
     assert one_by_one(found) == one_by_one(expected)
     assert together.counts == alone.counts
@@ -123,20 +130,20 @@ def test_a_burst_is_heard_as_its_packets_would_be(
 
 
 def test_packets_of_another_kind_that_begin_alike_are_read_one_by_one() -> None:
-    ours = door()
+    ours = codec()
     state = [StatePiece(H, 1, 900, at, bytes(20)).body(HEADER) for at in (0, 0)]
-    packets = [ours.seal(Kind.STATE, body) for body in state]
+    packets = [ours.seal(PacketKind.STATE, body) for body in state]
     burst = Burst(memoryview(b"".join(packets)), len(packets[0]))
-    (opened,) = door().admit_alike(burst, ALIKE_OCTETS)
-    assert isinstance(opened, Alike)
-    assert list(heard(opened, str)) == [read(Kind.STATE, memoryview(body)) for body in state]
+    (opened,) = codec().admit_batch(burst, ALIKE_BYTES)
+    assert isinstance(opened, PacketTrain)
+    assert list(heard(opened, str)) == [read(PacketKind.STATE, memoryview(body)) for body in state]
 
 
 # -- taken ----------------------------------------------------------------------------------------
 
 
-def state_of(inlet: Inlet, ours: Door) -> tuple[object, ...]:
-    def told(message: Incoming) -> tuple[object, ...]:
+def state_of(inlet: MessageReceiver, ours: PacketCodec) -> tuple[object, ...]:
+    def told(message: IncomingMessage) -> tuple[object, ...]:
         window = message.window
         here = [(n, window.get(n)) for n in range(1, window.highest + 1)]
         heard_of = (message.origin, message.packets, message.ended, message.octets, message.whole)
@@ -164,8 +171,8 @@ asks = st.tuples(st.just("ask"), st.integers(1, 2))
 @example([("row", 1, 0, 4, 7), ("row", 1, 2, 4, 7)]).via("some are here already")
 @settings(max_examples=400)
 def test_a_row_is_taken_as_its_packets_would_be(script: list[tuple[Any, ...]]) -> None:
-    doors = door(), door()
-    many, one = (Inlet(its, PACE, 0, Random(1)) for its in doors)
+    doors = codec(), codec()
+    many, one = (MessageReceiver(its, PACE, 0, Random(1)) for its in doors)
     for now_us, step in enumerate(script, 1):
         match step:
             case "row", number, first, count, origin:
@@ -193,9 +200,9 @@ def test_a_row_is_taken_as_its_packets_would_be(script: list[tuple[Any, ...]]) -
 def test_a_very_large_message_is_set_apart_and_is_the_same(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unisono.protocols.mtp.transport.LARGE_OCTETS", 30)
+    monkeypatch.setattr("unisono.protocols.mtp.transport.LARGE_BYTES", 30)
     monkeypatch.setattr("unisono.protocols.mtp.transport.APART_PACKETS", 3)
-    dice, inlet = Random(seed), Inlet(door(), PACE, 0, Random(1))
+    dice, inlet = Random(seed), MessageReceiver(codec(), PACE, 0, Random(1))
     pieces = [dice.randbytes(dice.choice((0, 5, 5, 5))) for _ in range(40)]
     rows = [(at, pieces[at : at + 4]) for at in range(0, 36, 4)]
     rows += [(at, pieces[at : at + 3]) for at in range(36, 39, 3)]
@@ -215,16 +222,18 @@ def test_a_few_seeds_break_no_law_where_packets_come_in_bursts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The simulated world hands packets over as lists; sockets side by side in one buffer."""
-    admit_alike, together = Door.admit_alike, Counter[str]()
+    admit_batch, together = PacketCodec.admit_batch, Counter[str]()
 
-    def in_bursts(self: Door, packets: Packets, octets: int) -> Iterator[Envelope | Alike]:
+    def in_bursts(
+        self: PacketCodec, packets: Packets, octets: int
+    ) -> Iterator[Envelope | PacketTrain]:
         for buffer, size, count in runs([bytes(packet) for packet in packets]):
             burst = Burst(memoryview(buffer), size) if count > 1 else [buffer]
-            for opened in admit_alike(self, burst, octets):
-                together["rows"] += isinstance(opened, Alike)
+            for opened in admit_batch(self, burst, octets):
+                together["rows"] += isinstance(opened, PacketTrain)
                 yield opened
 
-    monkeypatch.setattr(Door, "admit_alike", in_bursts)
+    monkeypatch.setattr(PacketCodec, "admit_batch", in_bursts)
     summary = campaign("mtp", range(8), "mild", (3, 7), jobs=1)
     assert not summary.failures, "\n".join(each.replay for each in summary.failures)
     assert together["rows"] > 100, "else this tells nothing of rows"

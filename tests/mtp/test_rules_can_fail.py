@@ -15,20 +15,20 @@ from tests.mtp import test_rules_pace as pace
 from tests.mtp import test_rules_transport as transport
 from tests.mtp import test_rules_web as web
 from unisono.core import Effect
-from unisono.parts.door import Door
+from unisono.parts.codec import PacketCodec
 from unisono.parts.packing import sliced
-from unisono.protocols.mtp import batch, usher
+from unisono.protocols.mtp import admission, batch
 from unisono.protocols.mtp import transport as transports
 from unisono.protocols.mtp.agreement import PENDING, Consumer, Master, Next, Producer
-from unisono.protocols.mtp.chair import Chair
+from unisono.protocols.mtp.coordinator import Coordinator
 from unisono.protocols.mtp.core import Mtp
-from unisono.protocols.mtp.council import Council
-from unisono.protocols.mtp.entrance import Entrance
-from unisono.protocols.mtp.hearing import Hearing
-from unisono.protocols.mtp.mending import Mending
+from unisono.protocols.mtp.membership import Membership
 from unisono.protocols.mtp.packets import Propose, Stand
-from unisono.protocols.mtp.speech import Speech
-from unisono.protocols.mtp.transport import Incoming, Inlet, Outlet
+from unisono.protocols.mtp.receiver import Receiver
+from unisono.protocols.mtp.repair import Repair
+from unisono.protocols.mtp.replicas import Replicas
+from unisono.protocols.mtp.send_queue import SendQueue
+from unisono.protocols.mtp.transport import IncomingMessage, MessageReceiver, MessageSender
 
 Patch = pytest.MonkeyPatch
 Plant = Callable[[Patch], None]
@@ -78,17 +78,17 @@ def everybody_is_a_master(self: Any, *rest: Any) -> None:
 
 
 def any_life(patch: Patch) -> None:
-    admit = Door.admit
+    admit = PacketCodec.admit
 
     def admitting(self: Any, packets: Any) -> Any:
         return (envelope._replace(life=self.life) for envelope in admit(self, packets))
 
-    patch.setattr(Door, "admit", admitting)
+    patch.setattr(PacketCodec, "admit", admitting)
 
 
 def headers_of_the_next_number(patch: Patch) -> None:
-    octets = Mtp.header_octets
-    patch.setattr(Mtp, "header_octets", lambda self, base=0: octets(self))
+    octets = Mtp.header_bytes
+    patch.setattr(Mtp, "header_bytes", lambda self, base=0: octets(self))
 
 
 def overwriting(patch: Patch) -> None:
@@ -122,7 +122,11 @@ def one_status_less(patch: Patch) -> None:
 
 def old_packets(patch: Patch) -> None:
     """What was sent once is kept, and sent again as it was."""
-    packets, packet, kept = Outlet._packets, Outlet._packet, dict[tuple[int, int, int], bytes]()
+    packets, packet, kept = (
+        MessageSender._packets,
+        MessageSender._packet,
+        dict[tuple[int, int, int], bytes](),
+    )
 
     def keeping(self: Any, held: Any, row: range) -> Any:
         kept.update({(id(self), held.number, p): packet(self, held, p) for p in row})
@@ -131,48 +135,50 @@ def old_packets(patch: Patch) -> None:
     def cached(self: Any, held: Any, number: int) -> bytes:
         return kept[id(self), held.number, number]
 
-    patch.setattr(Outlet, "_packets", keeping)
-    patch.setattr(Outlet, "_packet", cached)
+    patch.setattr(MessageSender, "_packets", keeping)
+    patch.setattr(MessageSender, "_packet", cached)
 
 
 def no_window(patch: Patch) -> None:
-    pump = Outlet.pump
+    pump = MessageSender.pump
 
     def open_(self: Any, now_us: int, out: list[Effect]) -> None:
         self._beat_us, self._left = now_us, 10**6
         pump(self, now_us, out)
 
-    patch.setattr(Outlet, "pump", open_)
+    patch.setattr(MessageSender, "pump", open_)
 
 
 def repairs_last(patch: Patch) -> None:
-    repair = Outlet._repair
+    repair = MessageSender._repair
 
     def unless_busy(self: Any, now_us: int, out: list[Effect]) -> None:
         if not self._fresh:
             repair(self, now_us, out)
 
-    patch.setattr(Outlet, "_repair", unless_busy)
+    patch.setattr(MessageSender, "_repair", unless_busy)
 
 
 def no_denials(patch: Patch) -> None:
-    repair = Mending.repair
+    repair = Repair.repair
 
     def silent(self: Any, packet: Any, out: list[Effect]) -> None:
-        here = self._core.outlet.held
+        here = self._core.outbound.held
         repair(self, packet._replace(ranges=tuple(r for r in packet.ranges if r[0] in here)), out)
 
-    patch.setattr(Mending, "repair", silent)
+    patch.setattr(Repair, "repair", silent)
 
 
 def first_off_by_one(patch: Patch) -> None:
-    confirm = usher.Confirm
-    patch.setattr(usher, "Confirm", lambda h, key, first, *rest: confirm(h, key, first + 1, *rest))
+    confirm = admission.Confirm
+    patch.setattr(
+        admission, "Confirm", lambda h, key, first, *rest: confirm(h, key, first + 1, *rest)
+    )
 
 
 def views_when_they_come(patch: Patch) -> None:
     """A plain member sees a change when its data comes, before what is ordered before it."""
-    take, change, seen = Hearing.take, Hearing._change, dict[tuple[int, int], list[Effect]]()
+    take, change, seen = Receiver.take, Receiver._change, dict[tuple[int, int], list[Effect]]()
 
     def at_once(self: Any, packet: Any) -> None:
         take(self, packet)
@@ -187,8 +193,8 @@ def views_when_they_come(patch: Patch) -> None:
         out.extend(seen[id(self), number])
         return True
 
-    patch.setattr(Hearing, "take", at_once)
-    patch.setattr(Hearing, "_change", in_turn)
+    patch.setattr(Receiver, "take", at_once)
+    patch.setattr(Receiver, "_change", in_turn)
 
 
 def no_dally(self: Any, *rest: Any) -> None:
@@ -204,7 +210,7 @@ def alone(self: Any, *rest: Any) -> None:
 
 
 def a_vote_for_all(patch: Patch) -> None:
-    stood, proposed = Council.stood, Council.proposed
+    stood, proposed = Replicas.stood, Replicas.proposed
 
     def generous(self: Any, packet: Stand, source: Any, out: list[Effect]) -> None:
         self.accepted = self.accepted or 1
@@ -214,8 +220,8 @@ def a_vote_for_all(patch: Patch) -> None:
         self.web, self.version = life, 0 if not self.accepted else self.version
         proposed(self, packet, life, source, out)
 
-    patch.setattr(Council, "stood", generous)
-    patch.setattr(Council, "proposed", gullible)
+    patch.setattr(Replicas, "stood", generous)
+    patch.setattr(Replicas, "proposed", gullible)
 
 
 def half_a_heartbeat(patch: Patch) -> None:
@@ -241,23 +247,23 @@ def hasty(patch: Patch) -> None:
 
 PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
     ("MTP-1", web.test_nobody_makes_itself_a_master,
-     after(Council, "__init__", everybody_is_a_master)),
-    ("MTP-1", web.test_who_wants_out_asks_until_it_is_let_out, without(Entrance, "insist")),
+     after(Replicas, "__init__", everybody_is_a_master)),
+    ("MTP-1", web.test_who_wants_out_asks_until_it_is_let_out, without(Membership, "insist")),
     ("MTP-2", transport.test_packets_of_another_life_of_the_web_are_ignored_and_counted, any_life),
     ("MTP-3", order.test_a_grant_tells_how_the_last_t_messages_stand, headers_of_the_next_number),
     ("MTP-3", order.test_a_grant_names_the_addresses_to_send_to,
-     without(Chair, "_audience", lambda self: ())),
+     without(Coordinator, "_audience", lambda self: ())),
     ("MTP-3", order.test_one_that_asks_twice_gets_the_same_token,
-     without(Chair, "request", lambda self, key, packet, out: self._requests.update(
+     without(Coordinator, "request", lambda self, key, packet, out: self._requests.update(
          {key: (packet.request, 1)}))),
     ("MTP-3", order.test_a_producer_says_again_in_order_what_was_rejected,
      without(Producer, "settled", lambda self, status: ([], []))),
     ("MTP-4", order.test_a_web_has_at_most_t_tokens_out,
      without(Master, "may_grant", lambda self: True)),
     ("MTP-5", order.test_a_message_is_pending_until_the_master_has_seen_its_end,
-     without(Incoming, "whole", property(lambda self: self.packets > 0))),
+     without(IncomingMessage, "whole", property(lambda self: self.packets > 0))),
     ("MTP-5", order.test_a_message_is_rejected_when_its_sender_is_held_for_failed,
-     without(Chair, "reject")),
+     without(Coordinator, "reject")),
     ("MTP-6", order.test_a_late_word_never_undoes_a_status, overwriting),
     ("MTP-6", order.test_what_was_accepted_and_cannot_be_had_makes_the_member_join_again, guessing),
     ("MTP-7", order.test_t_holders_in_a_row_may_fail_and_one_more_forces_a_rejoin, one_status_less),
@@ -269,49 +275,51 @@ PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
     ("MTP-10", transport.test_a_producer_sends_at_most_a_window_in_a_heartbeat, no_window),
     ("MTP-10", transport.test_repairs_go_before_new_data_and_count_in_the_window, repairs_last),
     ("MTP-11", transport.test_a_holder_whose_message_is_not_settled_says_how_far_it_is,
-     without(Speech, "advertise")),
+     without(SendQueue, "advertise")),
     ("MTP-11", transport.test_a_master_in_slow_times_tells_the_statuses_so_that_nothing_waits,
-     once_together(transport, without(Chair, "advertise"))),
+     once_together(transport, without(Coordinator, "advertise"))),
     ("MTP-12", transport.test_what_is_missing_is_asked_for_by_range_and_sent_to_who_needs_it,
      without(transports, "FEW", 0)),
     ("MTP-12", transport.test_a_repair_that_few_want_goes_to_them_and_one_that_many_want_to_the_web,
      without(transports, "FEW", 99)),
     ("MTP-12", transport.test_a_producer_answers_for_as_long_as_it_retains,
-     without(Mending, "forget", lambda self, stable: self._core.outlet.held.clear())),
+     without(Repair, "forget", lambda self, stable: self._core.outbound.held.clear())),
     ("MTP-13", transport.test_who_asks_for_what_is_no_longer_held_is_told_so, no_denials),
     ("MTP-13", transport.test_who_cannot_do_without_what_is_denied_joins_again,
-     without(Mending, "denied")),
+     without(Repair, "denied")),
     ("MTP-14", web.test_a_confirm_tells_the_master_the_life_and_the_first_message,
      once_together(web, first_off_by_one)),
     ("MTP-14", web.test_who_comes_back_can_tell_whether_it_is_the_same_web,
-     without(Entrance, "remember")),
+     without(Membership, "remember")),
     ("MTP-15", web.test_for_a_joiner_with_state_nothing_is_granted_until_all_before_is_settled,
-     after(usher.Usher, "begin_change", lambda self: setattr(self, "holding", False))),
+     after(admission.MasterAdmission, "begin_change",
+           lambda self: setattr(self, "holding", False))),
     ("MTP-16", pace.test_consumers_in_need_pull_towards_safety_and_calm_towards_speed,
-     without(Chair, "_set_pace")),
+     without(Coordinator, "_set_pace")),
     ("MTP-16", pace.test_what_members_hold_is_bounded_while_one_reads_nothing,
-     without(Chair, "_has_room", lambda self, packets: True)),
-    ("MTP-17", pace.test_most_need_not_ask_when_they_dally, after(Inlet, "__init__", no_dally)),
+     without(Coordinator, "_has_room", lambda self, packets: True)),
+    ("MTP-17", pace.test_most_need_not_ask_when_they_dally,
+     after(MessageReceiver, "__init__", no_dally)),
     ("MTP-18", pace.test_the_tokens_in_use_go_down_to_one_and_up_to_t_max,
-     without(Chair, "_set_pace")),
+     without(Coordinator, "_set_pace")),
     ("MTP-18", pace.test_only_t_cur_tokens_are_out_though_every_header_has_t_max_statuses,
      without(Master, "may_grant", all_tokens)),
     ("MTP-19", council.test_no_token_is_granted_before_most_replicas_know_of_it,
-     after(Council, "__init__", alone)),
+     after(Replicas, "__init__", alone)),
     ("MTP-19", council.test_a_cohort_answers_only_when_it_holds_the_data_that_is_accepted,
-     without(Hearing, "holds", lambda self, value: True)),
+     without(Receiver, "holds", lambda self, value: True)),
     ("MTP-19", council.test_a_cohort_takes_over_rejects_what_is_pending_and_it_is_the_same_web,
-     without(Council, "may_stand", lambda self: False)),
+     without(Replicas, "may_stand", lambda self: False)),
     ("MTP-19", council.test_a_replica_that_restarted_has_no_vote_before_it_was_told,
      a_vote_for_all),
     ("MTP-20", web.test_all_see_the_same_members_at_the_same_message,
      once_together(web, views_when_they_come)),
     ("MTP-20", web.test_what_members_report_is_added_to_what_the_master_noticed,
-     without(Chair, "_suspected", lambda self, key: False)),
+     without(Coordinator, "_suspected", lambda self, key: False)),
     ("MTP-21", parameters.test_the_model_finds_the_papers_numbers, half_a_heartbeat),
     ("MTP-22", web.test_what_some_have_and_the_master_has_not_is_delivered_by_none, hasty),
     ("MTP-23", web.test_those_with_the_master_go_on_and_the_others_deliver_no_more,
-     once_together(web, without(Chair, "_accept"))),
+     once_together(web, without(Coordinator, "_accept"))),
 ]  # fmt: skip
 CASES = [pytest.param(*row, id=f"{row[0]} {row[1].__name__[5:]}") for row in PLANTS]
 

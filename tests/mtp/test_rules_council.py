@@ -19,19 +19,19 @@ from tests.mtp.theatre import (
 from tests.mtp.theatre import together as gathered
 from unisono.core import Received
 from unisono.protocols.mtp.agreement import ACCEPTED, PENDING, REJECTED
-from unisono.protocols.mtp.council import NO_HEADER
 from unisono.protocols.mtp.decision import machine_of, value_of
 from unisono.protocols.mtp.packets import (
     PROTOCOL,
     Ack,
     Empty,
     Grant,
-    Kind,
+    PacketKind,
     Propose,
-    Seat,
+    ReplicaSeat,
     Stand,
     Support,
 )
+from unisono.protocols.mtp.replicas import NO_HEADER
 from unisono.wire import seal
 
 GROUP_LAWS = "check prefix total_order agreement virtual_synchrony fifo"
@@ -55,7 +55,7 @@ def test_no_token_is_granted_before_most_replicas_know_of_it() -> None:
     room = together("a", "b", "c", "d")
     deafen(room, "propose", "a", "b", "c")
     room.obey("say d word\nadvance 100ms")
-    assert len(core(room, "a").chair.machine.holder) == 1, "decided"
+    assert len(core(room, "a").coordinator.machine.holder) == 1, "decided"
     assert room.of(Grant) == [], "and not told"
     assert {p.header.next for p in room.of(Empty, "a")} == {core(room, "d").known_next}
     said = room.obey("heal\nadvance 60ms")
@@ -67,9 +67,9 @@ def test_no_acceptance_is_seen_before_most_replicas_know_of_it() -> None:
     room = together("a", "b", "c", "d")
     room.obey("say d word\nadvance 4ms")
     deafen(room, "propose", "a", "b", "c")
-    number = max(core(room, "a").chair.machine.holder)
+    number = max(core(room, "a").coordinator.machine.holder)
     said = room.obey("advance 100ms")
-    assert core(room, "a").chair.machine.status[number] is ACCEPTED, "decided"
+    assert core(room, "a").coordinator.machine.status[number] is ACCEPTED, "decided"
     assert delivered(said) == {}, "not even the coordinator delivers it"
     told = [p.header for p in room.of(Empty, "a") if p.header.base > number]
     assert told
@@ -82,12 +82,12 @@ def test_what_only_the_dead_coordinator_had_is_rejected_by_the_next() -> None:
     room = together("a", "b", "c", "d")
     deafen(room, "data", "a", "b", "c")
     room.obey("say a lost\nadvance 30ms")
-    number = core(room, "a").chair.machine.next - 1
-    assert core(room, "a").chair.machine.status[number] is ACCEPTED
+    number = core(room, "a").coordinator.machine.next - 1
+    assert core(room, "a").coordinator.machine.status[number] is ACCEPTED
     for name in "bc":
-        cohort = core(room, name).council
-        assert number in core(room, name).hearing.accepted_in(cohort.owed_value()), "proposed"
-        assert number not in core(room, name).hearing.accepted_in(cohort.value), "and not held"
+        cohort = core(room, name).replicas
+        assert number in core(room, name).receiver.accepted_in(cohort.owed_value()), "proposed"
+        assert number not in core(room, name).receiver.accepted_in(cohort.value), "and not held"
     room.obey("crash a\nheal\nadvance 3000ms")
     said = room.obey("say d word\nadvance 300ms")
     assert delivered(said) == {name: ["word"] for name in "bcd"}, "nobody waits for what is gone"
@@ -110,7 +110,7 @@ def test_a_cohort_answers_only_when_it_holds_the_data_that_is_accepted() -> None
         deafen(room, "data", "a", name)
     assert delivered(room.obey("say d word\nadvance 100ms")) == {}
     versions = {p.version for p in room.of(Ack, "b")}
-    assert max(versions) < core(room, "a").council.version
+    assert max(versions) < core(room, "a").replicas.version
     room.obey("heal")
     deafen(room, "data", "a", "c", "e")
     deafen(room, "data", "d", "c", "e")
@@ -129,19 +129,19 @@ def test_a_cohort_answers_only_when_it_holds_the_data_that_is_accepted() -> None
 @pytest.mark.rule("MTP-19")
 def test_a_cohort_takes_over_rejects_what_is_pending_and_it_is_the_same_web() -> None:
     room = together("a", "b", "c", "d", "e")
-    life = core(room, "a").door.life
+    life = core(room, "a").codec.life
     for name in "abce":
         deafen(room, "data", "d", name)
     room.obey("say d one\nadvance 5ms\nsay d two three\nadvance 5ms")
-    number = max(core(room, "a").chair.machine.holder)
+    number = max(core(room, "a").coordinator.machine.holder)
     said = room.obey("crash a\nheal")
     for name in "abce":
         deafen(room, f"data {number}", "d", name)
     said = room.obey("advance 2500ms")
     assert core(room, "b").leads
-    assert core(room, "b").hearing.status(number) is REJECTED
+    assert core(room, "b").receiver.status(number) is REJECTED
     assert delivered(said) == {name: ["one", "two", "three"] for name in "bcde"}, "said again"
-    assert {core(room, name).door.life for name in "bcde"} == {life}
+    assert {core(room, name).codec.life for name in "bcde"} == {life}
     assert "stops" not in said
     assert seen(room, "d") == set("bcde")
     room.obey("join a")
@@ -209,15 +209,15 @@ def test_an_old_coordinator_that_wakes_decides_nothing() -> None:
 def test_a_proposal_under_a_lower_ballot_is_refused() -> None:
     room = together("a", "b", "c", "d")
     c = core(room, "c")
-    ballot, version = c.council.ballot, c.council.version
-    step(room, "c", forged(room, "b", Kind.STAND, Stand(NO_HEADER, 2, ballot + 1)))
-    value = value_of(core(room, "a").chair.machine)
-    late = forged(room, "a", Kind.PROPOSE, Propose(NO_HEADER, ballot, version + 1, value))
+    ballot, version = c.replicas.ballot, c.replicas.version
+    step(room, "c", forged(room, "b", PacketKind.STAND, Stand(NO_HEADER, 2, ballot + 1)))
+    value = value_of(core(room, "a").coordinator.machine)
+    late = forged(room, "a", PacketKind.PROPOSE, Propose(NO_HEADER, ballot, version + 1, value))
     ((_, answer),) = packets_in(step(room, "c", late))
     assert isinstance(answer, Ack)
     assert (answer.ballot, answer.version) == (ballot + 1, 0), "a no"
-    assert c.council.version == version
-    effects = step(room, "a", forged(room, "c", Kind.ACK, answer))
+    assert c.replicas.version == version
+    effects = step(room, "a", forged(room, "c", PacketKind.ACK, answer))
     assert not core(room, "a").leads, "and a knows that it leads no more"
     assert not [p for _, p in packets_in(effects) if isinstance(p, Grant)]
 
@@ -226,24 +226,24 @@ def test_a_proposal_under_a_lower_ballot_is_refused() -> None:
 def test_the_newest_value_of_the_highest_ballot_goes_on() -> None:
     room = together("a", "b", "c", "d")
     b = core(room, "b")
-    mine = b.council.version
-    b.council.stand([])
-    newer = core(room, "a").chair.machine
+    mine = b.replicas.version
+    b.replicas.stand([])
+    newer = core(room, "a").coordinator.machine
     newer.grant(77)
     support = Support(
         NO_HEADER,
         3,
-        b.council.ballot,
+        b.replicas.ballot,
         1,
         mine + 5,
         value_of(newer),
-        core(room, "c").council._support().lives,
+        core(room, "c").replicas._support().lives,
     )
-    step(room, "b", forged(room, "c", Kind.SUPPORT, support))
+    step(room, "b", forged(room, "c", PacketKind.SUPPORT, support))
     assert b.leads
-    assert b.chair.machine.next == newer.next
-    assert machine_of(b.council.value, 8).status[newer.next - 1] is REJECTED, "and pending ends"
-    assert b.council.version == mine + 6
+    assert b.coordinator.machine.next == newer.next
+    assert machine_of(b.replicas.value, 8).status[newer.next - 1] is REJECTED, "and pending ends"
+    assert b.replicas.version == mine + 6
 
 
 # -- replicas that forget -----------------------------------------------------------------------
@@ -255,24 +255,24 @@ def restarted(room: Room, name: str = "c") -> None:
     room.obey(f"amnesia {name}\nsplit {name} | {others}\njoin {name}")
 
 
-def from_a(room: Room, kind: Kind, packet: Propose | Stand) -> Received:
-    return forged(room, "a" if kind is Kind.PROPOSE else "b", kind, packet)
+def from_a(room: Room, kind: PacketKind, packet: Propose | Stand) -> Received:
+    return forged(room, "a" if kind is PacketKind.PROPOSE else "b", kind, packet)
 
 
 @pytest.mark.rule("MTP-19")
 def test_a_replica_that_restarted_has_no_vote_before_it_was_told() -> None:
     room = together("a", "b", "c", "d")
     room.obey("say d word\nadvance 50ms")
-    version = core(room, "a").council.version
+    version = core(room, "a").replicas.version
     restarted(room)
     room.obey("advance 300ms")
-    value = core(room, "a").council.value
+    value = core(room, "a").replicas.value
     for kind, packet in (
-        (Kind.PROPOSE, Propose(NO_HEADER, 1, version + 1, value)),
-        (Kind.STAND, Stand(NO_HEADER, 2, 5)),
+        (PacketKind.PROPOSE, Propose(NO_HEADER, 1, version + 1, value)),
+        (PacketKind.STAND, Stand(NO_HEADER, 2, 5)),
     ):
         assert packets_in(step(room, "c", from_a(room, kind, packet))) == []
-    assert core(room, "c").council.accepted == 0
+    assert core(room, "c").replicas.accepted == 0
     said = room.obey("heal\nadvance 800ms")
     assert "c: CATCHING_UP > MEMBER" in said
     room.hush()
@@ -290,14 +290,14 @@ def test_a_delayed_proposal_does_not_count_for_a_replica_that_restarted() -> Non
     room.obey("heal")
     deafen(room, "propose", "a", "c")
     room.obey("advance 300ms")
-    c = core(room, "c").council
+    c = core(room, "c").replicas
     assert c.seated
     assert not c.accepted, "it was told of the web, and not given the value"
     assert c.version > old.packet.version
     effects = step(room, "c", handed(room, old))
     assert not [p for _, p in packets_in(effects) if isinstance(p, Ack)]
     assert not c.accepted
-    stand = forged(room, "b", Kind.STAND, Stand(NO_HEADER, 2, 5))
+    stand = forged(room, "b", PacketKind.STAND, Stand(NO_HEADER, 2, 5))
     assert not [p for _, p in packets_in(step(room, "c", stand)) if isinstance(p, Support)]
 
 
@@ -315,7 +315,7 @@ def test_not_even_the_first_proposal_of_the_web_counts_when_it_comes_late() -> N
     )
     room.obey("crash a\namnesia c\njoin c")
     room._step(room.actors["c"], handed(room, first))
-    assert core(room, "c").council.accepted == 0
+    assert core(room, "c").replicas.accepted == 0
     room.obey("heal\nadvance 700ms")
     assert room.of(Stand, "b")
     assert room.of(Support) == []
@@ -327,7 +327,7 @@ def test_not_even_the_first_proposal_of_the_web_counts_when_it_comes_late() -> N
 @pytest.mark.rule("MTP-19")
 def test_when_most_replicas_have_forgotten_the_web_ends_and_another_begins() -> None:
     room = together("a", "b", "c", "d")
-    life = core(room, "d").door.life
+    life = core(room, "d").codec.life
     said = room.obey("amnesia a\namnesia b\njoin a b\nadvance 8000ms")
     assert "c stops:" in said
     assert "d stops:" in said
@@ -335,7 +335,7 @@ def test_when_most_replicas_have_forgotten_the_web_ends_and_another_begins() -> 
     for name in "cd":
         room.actors[name].views.clear()
     gather(room, *"abcd")
-    assert core(room, "d").door.life != life
+    assert core(room, "d").codec.life != life
     assert room.actors["d"].views[0].detail == "another web than before"
     assert "broken" not in room.obey(GROUP_LAWS)
 
@@ -351,11 +351,11 @@ def test_of_five_masters_two_may_die() -> None:
 def test_a_seat_of_another_size_of_council_is_not_believed() -> None:
     room = together("a", "b", "c", "d")
     b = core(room, "b")
-    before = dict(b.council.seats)
-    other = Seat(3, 5, core(room, "d").me, 0, 0, 0, False, 7, 0)
-    packet = seal(PROTOCOL, Kind.SEAT, GROUP, 0, other.body())
+    before = dict(b.replicas.seats)
+    other = ReplicaSeat(3, 5, core(room, "d").me, 0, 0, 0, False, 7, 0)
+    packet = seal(PROTOCOL, PacketKind.SEAT, GROUP, 0, other.body())
     assert packets_in(step(room, "b", Received(room.actors["d"].address, [packet]))) == []
-    assert b.council.seats == before
+    assert b.replicas.seats == before
     assert b.counts["drop.seat"] == 1
 
 
@@ -365,10 +365,10 @@ def test_replicas_hold_what_others_said_until_all_have_it() -> None:
     for name in "abc":
         deafen(room, "data", name, "e")
     room.obey("say d word\nadvance 400ms")
-    assert all(core(room, name).outlet.held for name in "abc")
+    assert all(core(room, name).outbound.held for name in "abc")
     assert delivered(room.obey("crash d\nheal\nadvance 400ms"))["e"] == ["word"]
     room.obey("advance 2500ms")
-    assert not any(core(room, name).outlet.held for name in "abc")
+    assert not any(core(room, name).outbound.held for name in "abc")
 
 
 @pytest.mark.rule("MTP-19")
@@ -388,6 +388,6 @@ def test_a_replica_that_is_still_catching_up_does_not_take_over() -> None:
 def test_a_coordinator_takes_one_token_for_what_it_says() -> None:
     """It asks itself again while the council has not yet let it have the first."""
     room = together("a", "b", "c", "d")
-    number = core(room, "a").chair.machine.next
+    number = core(room, "a").coordinator.machine.next
     assert delivered(room.obey("say a once\nadvance 40ms"))["d"] == ["once"]
-    assert core(room, "a").chair.machine.next == number + 1
+    assert core(room, "a").coordinator.machine.next == number + 1

@@ -8,24 +8,24 @@ from hypothesis import strategies as st
 
 from tests.mtp.theatre import core, delivered, forged, handed, packets_in, step, together
 from unisono.core import EVERYONE, Deliver, Fail, Multicast
-from unisono.protocols.mtp import hearing
+from unisono.protocols.mtp import receiver
 from unisono.protocols.mtp.agreement import (
     ACCEPTED,
     PENDING,
     REJECTED,
     Consumer,
-    Data,
+    DataStatus,
     Master,
+    MessageStatus,
     Next,
     Producer,
-    Status,
-    Token,
+    SendToken,
 )
-from unisono.protocols.mtp.council import NO_HEADER
-from unisono.protocols.mtp.packets import WHOLE, Empty, Grant, Kind, Nak, TokenRequest
+from unisono.protocols.mtp.packets import WHOLE, Empty, Grant, Nak, PacketKind, TokenRequest
 from unisono.protocols.mtp.packets import Data as DataPacket
+from unisono.protocols.mtp.replicas import NO_HEADER
 
-HERE = lambda number: Data.HERE  # noqa: E731
+HERE = lambda number: DataStatus.HERE  # noqa: E731
 
 
 # -- MTP-3 token --------------------------------------------------------------------------------
@@ -38,11 +38,11 @@ def test_who_wants_to_send_asks_first_and_is_told_the_number() -> None:
     ((to, request),) = asked
     assert isinstance(request, TokenRequest), "nothing is sent before the token is here"
     assert to == (room.actors["a"].address,), "to the master alone"
-    number = core(room, "a").chair.machine.next
-    ((to, grant),) = packets_in(step(room, "a", forged(room, "b", Kind.REQUEST, request)))
+    number = core(room, "a").coordinator.machine.next
+    ((to, grant),) = packets_in(step(room, "a", forged(room, "b", PacketKind.REQUEST, request)))
     assert isinstance(grant, Grant)
     assert (to, grant.number, grant.request) == ((room.actors["b"].address,), number, 1)
-    ((to, data),) = packets_in(step(room, "b", forged(room, "a", Kind.GRANT, grant)))
+    ((to, data),) = packets_in(step(room, "b", forged(room, "a", PacketKind.GRANT, grant)))
     assert isinstance(data, DataPacket)
     assert (to, data.number) == (EVERYONE, number)
 
@@ -52,12 +52,12 @@ def test_a_grant_tells_how_the_last_t_messages_stand() -> None:
     room = together("a", "b", "c", "d", "e", tokens=3, detect_us=400_000)
     room.obey("say b fine\nadvance 30ms\nlose 99 c > a data\nsay c doomed\nadvance 2ms\ncrash c")
     room.obey("advance 1000ms")
-    core(room, "a").chair.machine.t_cur = 3
+    core(room, "a").coordinator.machine.t_cur = 3
     room.hush()
     room.obey("lose 99 d > a data\nsay d waits\nadvance 5ms\nsay e last\nadvance 5ms")
     to_d, to_e = room.of(Grant, "a")
     assert to_e.number == to_d.number + 1 == to_e.header.base
-    status = core(room, "a").chair.machine.status
+    status = core(room, "a").coordinator.machine.status
     assert to_e.header.last == (PENDING, *(status[to_d.number - k] for k in (1, 2)))
     assert REJECTED in status.values(), "c's message was rejected"
     assert [to_e.header.t, len(to_e.header.last)] == [3, 3]
@@ -108,11 +108,11 @@ def test_no_token_is_granted_while_the_oldest_status_is_pending(t: int) -> None:
 @pytest.mark.rule("MTP-4")
 def test_a_web_has_at_most_t_tokens_out() -> None:
     room = together("a", "b", "c", "d", "e", tokens=2)
-    core(room, "a").chair.machine.t_cur = 2
+    core(room, "a").coordinator.machine.t_cur = 2
     for name in "bcde":
         room.obey(f"lose 999 {name} > a data")
     room.obey("say b one\nsay c two\nsay d three\nsay e four\nadvance 300ms")
-    assert len(core(room, "a").chair.machine.holder) == 2
+    assert len(core(room, "a").coordinator.machine.holder) == 2
     assert len({grant.number for grant in room.of(Grant)}) == 2
     said = room.obey("heal\nadvance 500ms")
     assert sorted(delivered(said)["e"]) == ["four", "one", "three", "two"], "and then the others"
@@ -125,7 +125,7 @@ def test_a_web_has_at_most_t_tokens_out() -> None:
 @given(st.integers(1, 5), st.lists(st.tuples(st.sampled_from("gsf"), st.integers(1, 12))))
 def test_a_settled_status_never_changes(t: int, script: list[tuple[str, int]]) -> None:
     master: Master[str] = Master(t)
-    settled: dict[int, Status] = {}
+    settled: dict[int, MessageStatus] = {}
     for what, number in script:
         if what == "g":
             if master.may_grant():
@@ -143,9 +143,9 @@ def test_a_settled_status_never_changes(t: int, script: list[tuple[str, int]]) -
 @pytest.mark.rule("MTP-5")
 def test_a_message_is_pending_until_the_master_has_seen_its_end() -> None:
     room = together("a", "b", "c", packet=600)
-    number = core(room, "a").chair.machine.next
+    number = core(room, "a").coordinator.machine.next
     room.obey(f"lose 9 b > a data {number}.2\nshout b 1200\nadvance 12ms")
-    master = core(room, "a").chair.machine
+    master = core(room, "a").coordinator.machine
     assert len(room.of(DataPacket, "b")) == 3
     assert [p.end for p in room.of(DataPacket, "b")] == [False, False, True]
     assert master.status[number] is PENDING, "the end is not here"
@@ -159,11 +159,11 @@ def test_a_message_is_pending_until_the_master_has_seen_its_end() -> None:
 @pytest.mark.parametrize("end", ["crash c", "cut a c"])
 def test_a_message_is_rejected_when_its_sender_is_held_for_failed(end: str) -> None:
     room = together("a", "b", "c", "d", detect_us=400_000)
-    number = core(room, "a").chair.machine.next
+    number = core(room, "a").coordinator.machine.next
     room.obey("lose 99 c > a data\nsay c unheard\nadvance 5ms")
     late = room.sends(DataPacket, "c")[0]
     room.obey(end)
-    machine = core(room, "a").chair.machine
+    machine = core(room, "a").coordinator.machine
     assert machine.status[number] is PENDING
     heard = delivered(room.obey("advance 1000ms\nsay b after\nadvance 50ms"))
     assert machine.status[number] is REJECTED
@@ -182,7 +182,7 @@ def test_a_message_is_rejected_when_its_sender_is_held_for_failed(end: str) -> N
     st.lists(st.tuples(st.integers(0, 24), st.integers(0, 15)), max_size=40),
 )
 def test_accepted_messages_come_in_order_and_rejected_ones_are_skipped(
-    t: int, decided: list[Status], heard: list[tuple[int, int]]
+    t: int, decided: list[MessageStatus], heard: list[tuple[int, int]]
 ) -> None:
     """Tokens arrive late, twice, out of order and with some statuses still pending."""
     wanted = [number for number, its in enumerate(decided, 1) if its is ACCEPTED]
@@ -216,8 +216,8 @@ def test_a_late_word_never_undoes_a_status() -> None:
 def test_what_was_accepted_and_cannot_be_had_makes_the_member_join_again() -> None:
     consumer = Consumer(2)
     consumer.learn(2, (ACCEPTED, REJECTED))
-    assert consumer.due(lambda number: Data.COMING) is Next.WAIT
-    assert consumer.due(lambda number: Data.LOST) is Next.REJOIN
+    assert consumer.due(lambda number: DataStatus.COMING) is Next.WAIT
+    assert consumer.due(lambda number: DataStatus.LOST) is Next.REJOIN
 
 
 @pytest.mark.rule("MTP-6")
@@ -229,10 +229,10 @@ def test_a_status_that_stays_unknown_for_more_than_t_is_asked_for_and_then_given
     room.hush()
     c = core(room, "c")
     last = (ACCEPTED, ACCEPTED)
-    step(room, "c", forged(room, "b", Kind.EMPTY, Empty(NO_HEADER), last=last))
+    step(room, "c", forged(room, "b", PacketKind.EMPTY, Empty(NO_HEADER), last=last))
     assert c.consumer.due(HERE) is Next.REJOIN, "as Figure 3 has it"
     room.now_us += 40_000
-    effects = step(room, "c", forged(room, "b", Kind.EMPTY, Empty(NO_HEADER), last=last))
+    effects = step(room, "c", forged(room, "b", PacketKind.EMPTY, Empty(NO_HEADER), last=last))
     ((to, nak),) = packets_in(effects)
     assert isinstance(nak, Nak) and (number, WHOLE, WHOLE) in nak.ranges
     assert to == (room.actors["a"].address,)
@@ -275,9 +275,9 @@ def test_a_row_of_t_holders_fails_and_the_others_lose_nothing() -> None:
     for name in "cd":
         for other in "abe":
             room.obey(f"lose 999 {name} > {other} data\nlose 999 {name} > {other} empty")
-    core(room, "a").chair.machine.t_cur = 2
+    core(room, "a").coordinator.machine.t_cur = 2
     room.obey("say b before\nadvance 20ms\nsay c never\nsay d neither\nadvance 10ms")
-    assert len(core(room, "a").chair.machine.holder) == 2
+    assert len(core(room, "a").coordinator.machine.holder) == 2
     said = room.obey("crash c\ncrash d\nsay b after\nadvance 1500ms")
     assert delivered(said) == {name: ["after"] for name in "abe"}
     assert "stops" not in said
@@ -289,7 +289,7 @@ def test_one_more_than_t_makes_a_member_join_again_and_never_differ(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """e hears nothing while more than t messages are settled, and the master has forgotten."""
-    monkeypatch.setattr(hearing, "HISTORY_MAX", 2)
+    monkeypatch.setattr(receiver, "HISTORY_MAX", 2)
     room = together("a", "b", "c", "d", "e", tokens=2)
     room.obey("cut a e\ncut b e\ncut c e\ncut d e\nsay b one\nadvance 20ms\nsay c two")
     room.obey("advance 20ms\nsay d three\nadvance 20ms\nsay b four\nadvance 400ms")
@@ -309,7 +309,7 @@ def test_a_producer_says_again_in_order_what_was_rejected() -> None:
     producer: Producer[str] = Producer()
     for number, batch in ((3, "one"), (5, "two"), (6, "three"), (9, "four")):
         assert producer.ask() > 0
-        producer.granted(Token(number, ()), batch)
+        producer.granted(SendToken(number, ()), batch)
     assert not producer.asking
     status = {3: ACCEPTED, 5: REJECTED, 6: REJECTED, 9: PENDING}
     assert producer.settled(lambda n: status[n]) == (["one"], ["two", "three"])

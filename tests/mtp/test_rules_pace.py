@@ -10,29 +10,29 @@ import pytest
 from tests.mtp.theatre import Room, core, delivered, forged, step, together
 from unisono.core import Expired
 from unisono.parts.admission import Terms
-from unisono.parts.door import Door
-from unisono.protocols.mtp.council import NO_HEADER
+from unisono.parts.codec import PacketCodec
 from unisono.protocols.mtp.figure import Timer
-from unisono.protocols.mtp.packets import KINDS, PROTOCOL, Grant, Kind, Nak, Pressure, Report
-from unisono.protocols.mtp.transport import Inlet, Pace
+from unisono.protocols.mtp.packets import KINDS, PROTOCOL, Grant, Nak, PacketKind, Pressure, Report
+from unisono.protocols.mtp.replicas import NO_HEADER
+from unisono.protocols.mtp.transport import MessageReceiver, Pacing
 
 # -- MTP-16 parameters --------------------------------------------------------------------------
 
 
-def press(room: Room, pressure: Pressure) -> Pace:
+def press(room: Room, pressure: Pressure) -> Pacing:
     """A member tells what it wants, and the master's next beat."""
-    step(room, "a", forged(room, "c", Kind.REPORT, Report(NO_HEADER, pressure)))
+    step(room, "a", forged(room, "c", PacketKind.REPORT, Report(NO_HEADER, pressure)))
     room.now_us += 125_000
     step(room, "a", Expired(Timer.BEAT))
     pace = core(room, "a").pace
-    return Pace(pace.heartbeat_us, pace.window, pace.retention)
+    return Pacing(pace.heartbeat_us, pace.window, pace.retention)
 
 
 @pytest.mark.rule("MTP-16")
 def test_consumers_in_need_pull_towards_safety_and_calm_towards_speed() -> None:
     room = together("a", "b", "c")
     wished = press(room, Pressure.CALM)
-    assert wished == Pace(10_000, 512, 3)
+    assert wished == Pacing(10_000, 512, 3)
     losing = press(room, Pressure.LOSING)
     assert losing.window < wished.window
     assert losing.retention > wished.retention
@@ -42,7 +42,7 @@ def test_consumers_in_need_pull_towards_safety_and_calm_towards_speed() -> None:
     for _ in range(40):
         press(room, Pressure.FULL)
         worst = press(room, Pressure.LOSING)
-    assert worst == Pace(20_000, 8, 6), "not without end"
+    assert worst == Pacing(20_000, 8, 6), "not without end"
     better = press(room, Pressure.CALM)
     assert better.window > worst.window
     assert better.heartbeat_us < worst.heartbeat_us
@@ -75,12 +75,14 @@ def test_what_members_hold_is_bounded_while_one_reads_nothing() -> None:
     for number in range(300):
         room.obey(f"say b {number}\nadvance 5ms")
         c, b = core(room, "c"), core(room, "b")
-        held = sum(len(message.window) for message in c.inlet.incoming.values())
+        held = sum(len(message.window) for message in c.inbound.incoming.values())
         most["consumer"] = max(most["consumer"], held)
-        most["producer"] = max(most["producer"], sum(len(h.slices) for h in b.outlet.held.values()))
+        most["producer"] = max(
+            most["producer"], sum(len(h.slices) for h in b.outbound.held.values())
+        )
     assert bound < most["consumer"] <= 2 * bound, "t times as much as a producer"
     assert most["producer"] <= bound
-    assert core(room, "b").room() < 4 << 20, "the rest waits"
+    assert core(room, "b").send_credit() < 4 << 20, "the rest waits"
     heard = delivered(room.obey("congest c off\nadvance 2000ms"))
     assert heard["c"] == [str(number) for number in range(300)]
 
@@ -91,7 +93,9 @@ def test_what_members_hold_is_bounded_while_one_reads_nothing() -> None:
 @pytest.mark.rule("MTP-17")
 @pytest.mark.parametrize("dally", [0, 1, 4])
 def test_a_consumer_waits_a_random_time_before_it_asks(dally: int) -> None:
-    inlet = Inlet(Door(PROTOCOL, KINDS, Terms("g")), Pace(10_000, 8, 3), dally, Random(3))
+    inlet = MessageReceiver(
+        PacketCodec(PROTOCOL, KINDS, Terms("g")), Pacing(10_000, 8, 3), dally, Random(3)
+    )
     waits = Counter[int]()
     for number in range(1, 400):
         message = inlet.at(number)
@@ -104,7 +108,7 @@ def naks_when_all_miss_the_same(dally: int) -> int:
     names = "abcdefghijkl"
     room = together(*names, dally=dally)
     assert core(room, "b").pace.retention == dally + 3
-    number = core(room, "a").chair.machine.next
+    number = core(room, "a").coordinator.machine.next
     for name in names[2:]:
         room.obey(f"lose 1 b > {name} data {number}.1")
     heard = delivered(room.obey("shout b 4000\nadvance 500ms"))
@@ -124,7 +128,7 @@ def test_most_need_not_ask_when_they_dally() -> None:
 @pytest.mark.rule("MTP-18")
 def test_the_tokens_in_use_go_down_to_one_and_up_to_t_max() -> None:
     room = together("a", "b", "c", tokens=5)
-    machine = core(room, "a").chair.machine
+    machine = core(room, "a").coordinator.machine
     for _ in range(9):
         press(room, Pressure.LOSING)
         assert 1 <= machine.t_cur <= 5
@@ -132,7 +136,7 @@ def test_the_tokens_in_use_go_down_to_one_and_up_to_t_max() -> None:
     press(room, Pressure.CALM)
     assert machine.t_cur == 1, "nobody waits for more"
     for _ in range(9):
-        core(room, "a").chair._requests[1] = (1, 10**6)  # One that never has room.
+        core(room, "a").coordinator._requests[1] = (1, 10**6)  # One that never has room.
         press(room, Pressure.CALM)
         assert 1 <= machine.t_cur <= 5
     assert machine.t_cur == 5, "somebody waited"
@@ -141,11 +145,11 @@ def test_the_tokens_in_use_go_down_to_one_and_up_to_t_max() -> None:
 @pytest.mark.rule("MTP-18")
 def test_only_t_cur_tokens_are_out_though_every_header_has_t_max_statuses() -> None:
     room = together("a", "b", "c", "d", "e", tokens=4)
-    core(room, "a").chair.machine.t_cur = 1
+    core(room, "a").coordinator.machine.t_cur = 1
     for name in "bcd":
         room.obey(f"lose 999 {name} > a data")
     room.obey("say b one\nsay c two\nsay d three\nadvance 90ms")
-    assert len(core(room, "a").chair.machine.holder) == 1
+    assert len(core(room, "a").coordinator.machine.holder) == 1
     assert {len(grant.header.last) for grant in room.of(Grant)} == {4}
     heard = delivered(room.obey("heal\nadvance 600ms"))
     assert sorted(heard["e"]) == ["one", "three", "two"]

@@ -20,9 +20,8 @@ from tests.mtp.theatre import (
 )
 from unisono.core import Deliver, Effect, Expired, Install, Multicast, Received, Send
 from unisono.parts.admission import Terms
-from unisono.parts.door import Door
+from unisono.parts.codec import PacketCodec
 from unisono.protocols.mtp.agreement import ACCEPTED, PENDING
-from unisono.protocols.mtp.council import NO_HEADER
 from unisono.protocols.mtp.figure import Timer
 from unisono.protocols.mtp.packets import (
     KINDS,
@@ -33,17 +32,18 @@ from unisono.protocols.mtp.packets import (
     Grant,
     Header,
     JoinRequest,
-    Kind,
     Nak,
+    PacketKind,
     Refuse,
-    Seat,
+    ReplicaSeat,
     TokenRequest,
     write_header,
 )
-from unisono.protocols.mtp.transport import Held, Outlet, Pace
-from unisono.wire import FRONT_OCTETS, NO_LIFE, SUM_OCTETS, seal
+from unisono.protocols.mtp.replicas import NO_HEADER
+from unisono.protocols.mtp.transport import Held, MessageSender, Pacing
+from unisono.wire import FRONT_BYTES, NO_LIFE, SUM_BYTES, seal
 
-HEADLESS = (JoinRequest, Refuse, Seat)
+HEADLESS = (JoinRequest, Refuse, ReplicaSeat)
 
 
 def at(room: Room, *names: str) -> tuple[object, ...]:
@@ -65,7 +65,7 @@ def test_packets_of_another_life_of_the_web_are_ignored_and_counted() -> None:
     dropped = c.counts.get("drop.life", 0)
     for sent in theirs:
         other = seal(
-            PROTOCOL, sent.sealed[4], GROUP, sent.life ^ 4, sent.sealed[FRONT_OCTETS:-SUM_OCTETS]
+            PROTOCOL, sent.sealed[4], GROUP, sent.life ^ 4, sent.sealed[FRONT_BYTES:-SUM_BYTES]
         )
         effects = step(fresh, "c", Received(fresh.actors["b"].address, [other]))
         assert not [e for e in effects if isinstance(e, Deliver | Install | Send)]
@@ -77,7 +77,7 @@ def test_packets_of_another_life_of_the_web_are_ignored_and_counted() -> None:
 def test_there_are_four_kinds_of_address_and_each_names_this_life() -> None:
     room = together("a", "b", "c")
     room.obey("lose 2 b > c data\nsay b word\nadvance 60ms\nstart mtp d\njoin d\nadvance 5ms")
-    life = core(room, "a").door.life
+    life = core(room, "a").codec.life
     assert life != NO_LIFE
     places = {type(s.packet): s for s in room.sent}
     assert places[Data].to in (EVERYONE, at(room, "c")), "the web's, or those who need it"
@@ -94,7 +94,7 @@ def test_there_are_four_kinds_of_address_and_each_names_this_life() -> None:
 @pytest.mark.rule("MTP-8")
 def test_a_message_is_cut_into_numbered_packets_and_only_the_last_is_not_full() -> None:
     room = together("a", "b", "c", packet=600)
-    number = core(room, "a").chair.machine.next
+    number = core(room, "a").coordinator.machine.next
     room.obey("shout b 2000\nadvance 30ms\nsay b next\nadvance 30ms")
     sent = room.sends(Data, "b")
     packets = [s.packet for s in sent if isinstance(s.packet, Data)]
@@ -143,13 +143,13 @@ def test_every_packet_tells_the_pace_the_last_statuses_and_the_next_number() -> 
         assert header.next >= header.base > 0
         kinds.add(type(sent.packet).__name__)
     assert kinds >= {"Data", "Empty", "TokenRequest", "Grant", "Nak", "Report", "Confirm"}
-    assert kinds >= {"StateAsk", "StatePiece", "LeaveRequest"}
+    assert kinds >= {"StateRequest", "StatePiece", "LeaveRequest"}
 
 
 @pytest.mark.rule("MTP-9")
 def test_what_is_sent_again_has_its_old_data_and_number_and_a_header_of_now() -> None:
     room = together("a", "b", "c", "d", tokens=4)
-    core(room, "a").chair.machine.t_cur = 4
+    core(room, "a").coordinator.machine.t_cur = 4
     room.obey("lose 99 d > a data\nsay d early\nadvance 4ms")
     room.obey("lose 9 b > c data\nsay b word\nadvance 5ms")
     first = room.of(Data, "b")[0]
@@ -161,7 +161,7 @@ def test_what_is_sent_again_has_its_old_data_and_number_and_a_header_of_now() ->
     room.obey("say a more\nadvance 3ms")
     assert core(room, "b").pace.window == 100, "the master set another pace"
     number, packet = first.number, first.packet
-    nak = forged(room, "c", Kind.NAK, Nak(NO_HEADER, ((number, packet, packet),)))
+    nak = forged(room, "c", PacketKind.NAK, Nak(NO_HEADER, ((number, packet, packet),)))
     ((to, again),) = packets_in(step(room, "b", nak))
     assert isinstance(again, Data)
     assert to == at(room, "c")
@@ -198,8 +198,11 @@ def test_a_producer_has_a_window_for_each_of_its_tokens(
     window: int, tokens: int, packets: int
 ) -> None:
     header = write_header(Header(1, 1, 0, 1, 1, 10_000, window, 3, 8))
-    outlet = Outlet(
-        Door(PROTOCOL, KINDS, Terms("g")), Pace(10_000, window, 3), 0, lambda number: header
+    outlet = MessageSender(
+        PacketCodec(PROTOCOL, KINDS, Terms("g")),
+        Pacing(10_000, window, 3),
+        0,
+        lambda number: header,
     )
     for number in range(tokens):
         outlet.send(Held(1, 1 + number, [b"x"] * 5_000))
@@ -212,11 +215,11 @@ def test_a_producer_has_a_window_for_each_of_its_tokens(
 @pytest.mark.rule("MTP-10")
 def test_repairs_go_before_new_data_and_count_in_the_window() -> None:
     room = together("a", "b", "c", window=8, packet=600)
-    number = core(room, "a").chair.machine.next
+    number = core(room, "a").coordinator.machine.next
     room.obey("shout b 20000\nadvance 2ms")  # The token is here, and the first window has left.
     b = core(room, "b")
     assert [p.packet for p in room.of(Data, "b")] == list(range(8))
-    nak = forged(room, "c", Kind.NAK, Nak(NO_HEADER, ((number, 2, 4),)))
+    nak = forged(room, "c", PacketKind.NAK, Nak(NO_HEADER, ((number, 2, 4),)))
     assert packets_in(step(room, "b", nak)) == [], "the window is used up"
     room.now_us += 10_000
     sent = packets_in(b.step(room.now_us, Expired(Timer.HEARTBEAT)))
@@ -232,7 +235,7 @@ def test_repairs_go_before_new_data_and_count_in_the_window() -> None:
 def test_a_holder_whose_message_is_not_settled_says_how_far_it_is() -> None:
     """All that b said is lost. Nobody could know, but for its empty packet."""
     room = together("a", "b", "c", packet=600)
-    number = core(room, "a").chair.machine.next
+    number = core(room, "a").coordinator.machine.next
     room.obey("lose 3 b > a data\nlose 3 b > c data\nshout b 1200\nadvance 4ms")
     heard = delivered(room.obey("advance 100ms"))
     empties = [e for e in room.of(Empty, "b") if e.number == number]
@@ -266,7 +269,7 @@ def test_a_quiet_web_still_hears_its_master() -> None:
 @pytest.mark.rule("MTP-12")
 def test_what_is_missing_is_asked_for_by_range_and_sent_to_who_needs_it() -> None:
     room = together("a", "b", "c", packet=600)
-    number = core(room, "a").chair.machine.next
+    number = core(room, "a").coordinator.machine.next
     for packet in (2, 3, 4, 7):
         room.obey(f"lose 1 b > c data {number}.{packet}")
     heard = delivered(room.obey("shout b 5000\nadvance 60ms"))
@@ -283,10 +286,12 @@ def test_what_is_missing_is_asked_for_by_range_and_sent_to_who_needs_it() -> Non
 @pytest.mark.rule("MTP-12")
 def test_a_repair_that_few_want_goes_to_them_and_one_that_many_want_to_the_web() -> None:
     room = together("a", "b", "c", "d", "e", "f", window=8, packet=600)
-    number = core(room, "a").chair.machine.next
+    number = core(room, "a").coordinator.machine.next
     room.obey("shout b 20000\nadvance 2ms")  # The window is used up: NAKs gather.
     for name, first, last in (("c", 1, 2), ("d", 2, 2), ("c", 5, 5), ("e", 5, 5), ("f", 5, 5)):
-        step(room, "b", forged(room, name, Kind.NAK, Nak(NO_HEADER, ((number, first, last),))))
+        step(
+            room, "b", forged(room, name, PacketKind.NAK, Nak(NO_HEADER, ((number, first, last),)))
+        )
     room.now_us += 10_000
     sent = packets_in(core(room, "b").step(room.now_us, Expired(Timer.HEARTBEAT)))
     repairs = {p.packet: to for to, p in sent if isinstance(p, Data) and p.packet < 8}
@@ -297,11 +302,11 @@ def test_a_repair_that_few_want_goes_to_them_and_one_that_many_want_to_the_web()
 def test_a_repair_for_all_is_also_for_one_that_came_after_the_token() -> None:
     """With unicast a token names whom to send to. A joiner that asks is not among them."""
     room = together("a", "b", "c", "d", unicast=1, dally=3)
-    number = core(room, "a").chair.machine.next
+    number = core(room, "a").coordinator.machine.next
     room.obey("say a word\nadvance 1ms")
-    held = core(room, "a").outlet.held[number]
+    held = core(room, "a").outbound.held[number]
     held.audience = at(room, "a", "b", "c")  # type: ignore[assignment]
-    nak = forged(room, "d", Kind.NAK, Nak(NO_HEADER, ((number, 0, 0),)))
+    nak = forged(room, "d", PacketKind.NAK, Nak(NO_HEADER, ((number, 0, 0),)))
     room.now_us += 40_000
     ((to, packet),) = [sent for sent in packets_in(step(room, "a", nak)) if sent[0] != EVERYONE]
     assert isinstance(packet, Data)
@@ -311,13 +316,13 @@ def test_a_repair_for_all_is_also_for_one_that_came_after_the_token() -> None:
 @pytest.mark.rule("MTP-12")
 def test_a_producer_answers_for_as_long_as_it_retains() -> None:
     room = together("a", "b", "c", heartbeat_us=20_000)
-    number = core(room, "a").chair.machine.next
+    number = core(room, "a").coordinator.machine.next
     room.obey("say b word\nadvance 59ms")  # 57 ms after it was sent, of three heartbeats.
     nak = Nak(NO_HEADER, ((number, 0, 0),))
-    ((_, packet),) = packets_in(step(room, "b", forged(room, "c", Kind.NAK, nak)))
+    ((_, packet),) = packets_in(step(room, "b", forged(room, "c", PacketKind.NAK, nak)))
     assert isinstance(packet, Data), "all have it, and still it is kept"
     room.obey("advance 500ms")
-    assert core(room, "b").outlet.held == {}, "and not for ever"
+    assert core(room, "b").outbound.held == {}, "and not for ever"
 
 
 @pytest.mark.rule("MTP-12")
@@ -333,20 +338,20 @@ def test_the_master_answers_when_the_producer_is_gone() -> None:
 @pytest.mark.rule("MTP-13")
 def test_who_asks_for_what_is_no_longer_held_is_told_so() -> None:
     room = together("a", "b", "c")
-    number = core(room, "a").chair.machine.next
+    number = core(room, "a").coordinator.machine.next
     room.obey("say b word\nadvance 600ms")
     nak = Nak(NO_HEADER, ((number, 0, 0),))
-    ((to, packet),) = packets_in(step(room, "b", forged(room, "c", Kind.NAK, nak)))
+    ((to, packet),) = packets_in(step(room, "b", forged(room, "c", PacketKind.NAK, nak)))
     assert isinstance(packet, Deny)
     assert (to, packet.numbers) == (at(room, "c"), (number,))
 
 
 def awaiting(room: Room) -> int:
     """c knows that a message was accepted, and has nothing of it."""
-    number = core(room, "a").chair.machine.next
+    number = core(room, "a").coordinator.machine.next
     room.obey("lose 999 b > c data\nlose 999 a > c data\nsay b word\nadvance 60ms")
     assert core(room, "c").consumer.next_out == number
-    assert core(room, "c").hearing.status(number) is ACCEPTED
+    assert core(room, "c").receiver.status(number) is ACCEPTED
     return number
 
 
@@ -354,9 +359,9 @@ def awaiting(room: Room) -> int:
 def test_who_cannot_do_without_what_is_denied_joins_again() -> None:
     room = together("a", "b", "c")
     number = awaiting(room)
-    room._step(room.actors["c"], forged(room, "b", Kind.DENY, Deny(NO_HEADER, (number,))))
+    room._step(room.actors["c"], forged(room, "b", PacketKind.DENY, Deny(NO_HEADER, (number,))))
     assert core(room, "c").verdict is None, "the master may still have it"
-    room._step(room.actors["c"], forged(room, "a", Kind.DENY, Deny(NO_HEADER, (number,))))
+    room._step(room.actors["c"], forged(room, "a", PacketKind.DENY, Deny(NO_HEADER, (number,))))
     assert room.lines[-1] == f"c stops: message {number} was accepted and cannot be had"
     said = room.obey("heal\njoin c\nadvance 400ms\nsay c back\nadvance 30ms")
     assert delivered(said) == {name: ["back"] for name in "abc"}
@@ -365,10 +370,10 @@ def test_who_cannot_do_without_what_is_denied_joins_again() -> None:
 @pytest.mark.rule("MTP-13")
 def test_a_denial_of_what_is_not_needed_changes_nothing() -> None:
     room = together("a", "b", "c")
-    number = core(room, "a").chair.machine.next
+    number = core(room, "a").coordinator.machine.next
     room.obey("say b word\nadvance 30ms")
     room._step(
-        room.actors["c"], forged(room, "a", Kind.DENY, Deny(NO_HEADER, (number, number + 5)))
+        room.actors["c"], forged(room, "a", PacketKind.DENY, Deny(NO_HEADER, (number, number + 5)))
     )
     assert room.obey("state c") == "c is MEMBER"
 

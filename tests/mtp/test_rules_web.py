@@ -19,8 +19,16 @@ from tests.mtp.theatre import (
 from tests.scenarios.stage import Actor
 from unisono.core import Adopt, Capture, Captured, Deliver, Effect, Install
 from unisono.model import Address, Message
-from unisono.protocols.mtp.council import NO_HEADER
-from unisono.protocols.mtp.packets import Confirm, Data, Grant, JoinRequest, Kind, Report, key_of
+from unisono.protocols.mtp.packets import (
+    Confirm,
+    Data,
+    Grant,
+    JoinRequest,
+    PacketKind,
+    Report,
+    key_of,
+)
+from unisono.protocols.mtp.replicas import NO_HEADER
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
 from unisono.wire import NO_LIFE
@@ -48,11 +56,11 @@ def test_nobody_makes_itself_a_master() -> None:
 @pytest.mark.rule("MTP-1")
 def test_members_come_and_go_and_it_stays_the_same_web() -> None:
     room = together("a", "b", "c")
-    life = core(room, "a").door.life
+    life = core(room, "a").codec.life
     said = room.obey("leave c\nadvance 300ms\ncrash b\nadvance 2000ms\njoin c b\nadvance 500ms")
     assert "a stops" not in said
     assert seen(room, "a") == set("abc")
-    assert {core(room, name).door.life for name in "abc"} == {life}
+    assert {core(room, name).codec.life for name in "abc"} == {life}
 
 
 @pytest.mark.rule("MTP-1")
@@ -96,7 +104,7 @@ def test_a_confirm_tells_the_master_the_life_and_the_first_message() -> None:
     assert packet.key == core(room, "d").key
     assert confirmed.to == (room.actors["d"].address,)
     assert packet.master == core(room, "a").me
-    assert confirmed.life == core(room, "a").door.life == core(room, "d").door.life
+    assert confirmed.life == core(room, "a").codec.life == core(room, "d").codec.life
     assert room.actors["d"].views[0].id.endswith(f".{packet.first}")
     heard = delivered(room.obey("say b after\nadvance 30ms"))
     assert heard["d"] == ["after"], "and nothing from before"
@@ -139,13 +147,13 @@ def test_who_forgot_is_told_where_it_joined() -> None:
 def test_for_a_joiner_with_state_nothing_is_granted_until_all_before_is_settled() -> None:
     room = together("a", "b", "c", tokens=4, state=1)
     a = core(room, "a")
-    a.chair.machine.t_cur = 4
+    a.coordinator.machine.t_cur = 4
     room.obey("lose 9 c > a data\nsay c pending\nadvance 4ms")
-    number = max(a.chair.machine.holder)
+    number = max(a.coordinator.machine.holder)
     room.obey("start mtp d\njoin d\nadvance 3ms\nsay b waits\nadvance 30ms")
     assert [grant.number for grant in room.of(Grant)] == [number], "b is not granted"
     assert not room.of(Confirm)
-    assert a.chair.usher.holding
+    assert a.coordinator.admission.holding
     data = room.sends(Data, "c")[0]
     effects = step(room, "a", handed(room, data))
     told = [e for e in effects if isinstance(e, Deliver | Install | Capture)]
@@ -154,7 +162,7 @@ def test_for_a_joiner_with_state_nothing_is_granted_until_all_before_is_settled(
     assert [p.first for _, p in sent if isinstance(p, Confirm)] == [number + 1]
     for effect in effects:
         room._perform(room.actors["a"], effect)
-    assert not a.chair.usher.holding
+    assert not a.coordinator.admission.holding
     said = room.obey("heal\nadvance 300ms")
     assert "d adopts [c#1:1]" in said, "with the one that was waited for, and no more"
     assert delivered(said)["d"] == ["waits"], "and the web has gone on"
@@ -164,7 +172,7 @@ def test_for_a_joiner_with_state_nothing_is_granted_until_all_before_is_settled(
 @pytest.mark.rule("MTP-15")
 def test_a_joiner_that_wants_no_state_does_not_hold_up_the_web() -> None:
     room = together("a", "b", "c", tokens=4)
-    core(room, "a").chair.machine.t_cur = 4
+    core(room, "a").coordinator.machine.t_cur = 4
     room.obey("lose 9 c > a data\nsay c pending\nadvance 4ms\nstart mtp d\njoin d\nadvance 3ms")
     room.obey("say b goes\nadvance 5ms")
     assert len({grant.number for grant in room.of(Grant)}) == 2
@@ -182,9 +190,9 @@ def test_a_large_state_is_given_while_the_web_goes_on() -> None:
 def test_a_state_that_nobody_waits_for_is_not_kept_for_ever() -> None:
     room = together("a", "b", state=1)
     room.obey("start mtp c\njoin c\nadvance 400ms")
-    assert core(room, "a").entrance._givers == {}
+    assert core(room, "a").membership._givers == {}
     step(room, "a", Captured("no key of ours", b"x"))
-    assert core(room, "a").entrance._givers == {}
+    assert core(room, "a").membership._givers == {}
 
 
 # -- MTP-20 membership --------------------------------------------------------------------------
@@ -242,7 +250,7 @@ def removed_after(room: Room, suspects: tuple[int, ...], reporters: str) -> int:
         for name in reporters:
             room._step(
                 room.actors["a"],
-                forged(room, name, Kind.REPORT, Report(NO_HEADER, suspects=suspects)),
+                forged(room, name, PacketKind.REPORT, Report(NO_HEADER, suspects=suspects)),
             )
         room.obey("advance 50ms")
         if "d" not in seen(room, "a"):
@@ -264,7 +272,7 @@ def test_what_members_report_is_added_to_what_the_master_noticed() -> None:
 @pytest.mark.rule("MTP-20")
 def test_a_member_reports_whom_it_asks_in_vain() -> None:
     room = together("a", "b", "c", "d", packet=600)
-    number = core(room, "a").chair.machine.next
+    number = core(room, "a").coordinator.machine.next
     for name in "abc":
         room.obey(f"lose 9 d > {name} data {number}.1")
     room.obey("shout d 1500\nadvance 10ms\ncrash d\nadvance 520ms")

@@ -7,15 +7,15 @@ import pytest
 from tests.mtp.theatre import Room, core, delivered, forged, packets_in, payloads_of, step, together
 from unisono.core import Multicast
 from unisono.model import Service
-from unisono.protocols.mtp.batch import BATCH_OCTETS_MAX, Change, Said, read_content
-from unisono.protocols.mtp.council import NO_HEADER
-from unisono.protocols.mtp.packets import Data, Grant, Kind, TokenRequest
+from unisono.protocols.mtp.batch import BATCH_BYTES_MAX, MembershipChange, Said, read_content
+from unisono.protocols.mtp.packets import Data, Grant, PacketKind, TokenRequest
+from unisono.protocols.mtp.replicas import NO_HEADER
 
 
 def batches(room: Room, by: str) -> list[Said]:
     """The messages of one packet each that a member sent, as batches."""
     found = [read_content([packet.piece]) for packet in room.of(Data, by)]
-    return [content for content in found if not isinstance(content, Change)]
+    return [content for content in found if not isinstance(content, MembershipChange)]
 
 
 def test_a_lone_message_goes_at_once() -> None:
@@ -29,13 +29,13 @@ def test_a_lone_message_goes_at_once() -> None:
 
 def test_what_is_said_while_a_token_is_awaited_travels_as_one_message() -> None:
     room = together("a", "b", "c")
-    number = core(room, "a").chair.machine.next
+    number = core(room, "a").coordinator.machine.next
     room.obey("say b one\nadvance 1ms\nsay b two three\nsay b four\nadvance 10ms")
     assert [payloads_of(batch) for batch in batches(room, "b")] == [
         [b"one", b"two", b"three", b"four"]
     ]
     assert len(room.of(TokenRequest)) == len(room.of(Grant)) == 1
-    assert core(room, "a").chair.machine.next == number + 1
+    assert core(room, "a").coordinator.machine.next == number + 1
     assert room.actors["c"].log == [f"b#1:{n}" for n in (1, 2, 3, 4)]
 
 
@@ -50,10 +50,10 @@ def test_a_batch_has_its_bound_and_the_rest_goes_with_the_next() -> None:
     room = together("a", "b")
     payload = b"x" * 40_000
     step(room, "b", Multicast([payload] * 60))
-    speech = core(room, "b").speech
+    speech = core(room, "b").send_queue
     first, second = speech._gather(), speech._gather()
     assert (first.count, first.octets) == (26, 26 * 40_000)
-    assert first.octets <= BATCH_OCTETS_MAX < first.octets + 40_000
+    assert first.octets <= BATCH_BYTES_MAX < first.octets + 40_000
     assert (second.first, second.count) == (27, 26)
     assert speech._gather().count == 8
     assert speech._gather().count == 0
@@ -68,49 +68,49 @@ def test_a_message_larger_than_a_batch_travels_alone_and_whole() -> None:
     assert len({packet.number for packet in data}) == 2
 
 
-def test_the_window_of_octets_bounds_what_may_be_said() -> None:
+def test_the_window_of_bytes_bounds_what_may_be_said() -> None:
     room = together("a", "b")
-    full = core(room, "b").room()
+    full = core(room, "b").send_credit()
     assert full == 4 << 20
     room.obey("cut a > b\nshout b 1000000\nshout b 1000000")
-    assert full - core(room, "b").room() == 2 * (1_000_000 + 32)
+    assert full - core(room, "b").send_credit() == 2 * (1_000_000 + 32)
     step(room, "b", Multicast([b"x" * (3 << 20)]))
-    assert core(room, "b").room() == 0, "the application waits"
+    assert core(room, "b").send_credit() == 0, "the application waits"
     room.obey("heal\nadvance 800ms")
-    assert core(room, "b").room() == full, "accepted: it counts no more"
+    assert core(room, "b").send_credit() == full, "accepted: it counts no more"
 
 
 def test_nobody_may_speak_before_it_is_in_or_after_it_wants_out() -> None:
     room = together("a", "b")
     room.obey("start mtp c\nmake c")
-    assert core(room, "c").room() == 0
+    assert core(room, "c").send_credit() == 0
     room.obey("join c")
-    assert core(room, "c").room() == 0
+    assert core(room, "c").send_credit() == 0
     room.obey("advance 400ms")
-    assert core(room, "c").room() > 0
+    assert core(room, "c").send_credit() > 0
     room.obey("leave c")
-    assert core(room, "c").room() == 0
+    assert core(room, "c").send_credit() == 0
 
 
 def test_an_application_that_cannot_take_more_cannot_say_more() -> None:
     room = together("a", "b")
-    assert core(room, "b").room() > 0
+    assert core(room, "b").send_credit() > 0
     room.obey("congest b on")
-    assert core(room, "b").room() == 0
+    assert core(room, "b").send_credit() == 0
     room.obey("congest b off")
-    assert core(room, "b").room() > 0
+    assert core(room, "b").send_credit() > 0
 
 
 def test_a_token_that_is_not_needed_is_given_back() -> None:
     """An old grant comes once more: its number must not stay pending."""
     room = together("a", "b", "c")
     number = core(room, "b").known_next
-    grant = forged(room, "a", Kind.GRANT, Grant(NO_HEADER, 9, number), base=number)
+    grant = forged(room, "a", PacketKind.GRANT, Grant(NO_HEADER, 9, number), base=number)
     sent = packets_in(step(room, "b", grant))
     ((_, packet),) = [(to, p) for to, p in sent if isinstance(p, Data)]
     assert isinstance(packet, Data)
     content = read_content([packet.piece])
-    assert not isinstance(content, Change)
+    assert not isinstance(content, MembershipChange)
     assert content.count == 0
     assert core(room, "b").counts["token_returned"] == 1
 
@@ -133,7 +133,7 @@ def test_a_message_keeps_the_service_it_asked_for(service: Service) -> None:
     assert set(delivered_at_b) == {service}
 
 
-def test_messages_of_no_octets_arrive() -> None:
+def test_messages_of_no_bytes_arrive() -> None:
     room = together("a", "b", "c")
     step(room, "b", Multicast([b"", b"x", b""]))
     room.obey("advance 60ms")
@@ -152,4 +152,6 @@ def test_what_was_rejected_is_said_again_before_what_came_later() -> None:
     said = room.obey("crash b\nadvance 1800ms\nheal\nadvance 1500ms")
     assert delivered(said) == {name: ["one", "two", "three"] for name in "cdef"}
     assert "broken" not in room.obey("check fifo no_duplication total_order")
-    assert core(room, "d").room() == core(room, "e").room(), "and nothing of the window is lost"
+    assert core(room, "d").send_credit() == core(room, "e").send_credit(), (
+        "and nothing of the window is lost"
+    )

@@ -12,9 +12,9 @@ from unisono.core import EVERYONE, Effect, Send
 from unisono.core import Target as To
 from unisono.model import Address
 from unisono.parts.admission import Terms
-from unisono.parts.door import Door
+from unisono.parts.codec import PacketCodec
 from unisono.protocols.mtp.packets import KINDS, PROTOCOL, Header, write_header
-from unisono.protocols.mtp.transport import Held, Outlet, Pace
+from unisono.protocols.mtp.transport import Held, MessageSender, Pacing
 
 PAGE = Path(__file__).parents[2] / "docs" / "MTP.md"
 HEARTBEAT_US = 10_000
@@ -67,18 +67,18 @@ class Sender:
 
     def __init__(self, dally: int) -> None:
         header = write_header(Header(1, 1, 0, 1, 1, HEARTBEAT_US, 64, 3, 8))
-        door, pace = Door(PROTOCOL, KINDS, Terms("g")), Pace(HEARTBEAT_US, 64, 3)
-        self.outlet = Outlet(door, pace, dally, lambda base: header)
-        self.outlet.send(Held(1, 1, [b"x", b"y", b"z"]))
-        self.outlet.pump(HEARTBEAT_US, [])
+        codec, pace = PacketCodec(PROTOCOL, KINDS, Terms("g")), Pacing(HEARTBEAT_US, 64, 3)
+        self.outbound = MessageSender(codec, pace, dally, lambda base: header)
+        self.outbound.send(Held(1, 1, [b"x", b"y", b"z"]))
+        self.outbound.pump(HEARTBEAT_US, [])
 
     def asked(self, after_us: int, *askers: Address) -> list[To]:
         """To whom the second packet goes when these ask for it at once."""
         out: list[Effect] = []
         at_us = HEARTBEAT_US + after_us
         for asker in askers:
-            self.outlet.asked(1, 1, 1, asker, at_us)
-        self.outlet.pump(at_us, out)
+            self.outbound.asked(1, 1, 1, asker, at_us)
+        self.outbound.pump(at_us, out)
         return [effect.to for effect in out if isinstance(effect, Send)]
 
 

@@ -9,9 +9,16 @@ from typing import Any, NamedTuple, TypeVar
 from tests.scenarios.stage import Actor, Stage
 from unisono.core import EVERYONE, Effect, Event, Received, Send
 from unisono.core import Target as To
-from unisono.protocols.mtp.batch import Batch, Group, Mixed, Said
+from unisono.protocols.mtp.batch import BatchRow, MessageBatch, MixedBatch, Said
 from unisono.protocols.mtp.core import Mtp
-from unisono.protocols.mtp.packets import PROTOCOL, Header, Kind, Packet, bits_of, write_header
+from unisono.protocols.mtp.packets import (
+    PROTOCOL,
+    Header,
+    Packet,
+    PacketKind,
+    bits_of,
+    write_header,
+)
 from unisono.protocols.mtp.reading import read
 from unisono.wire import cut, seal, tag_of, unseal
 
@@ -41,7 +48,7 @@ class Room(Stage):
 
     def born(self, actor: Actor) -> None:
         """Packets of our making name the group and say nothing of its terms."""
-        actor.inner.door.group = GROUP
+        actor.inner.codec.group = GROUP
 
     def _carry(self, actor: Actor, to: Any, packets: list[bytes]) -> None:
         for sealed in packets:
@@ -117,7 +124,7 @@ def packets_in(effects: list[Effect]) -> list[tuple[To, Packet]]:
 def header_of(room: Stage, name: str, **changes: Any) -> Header:
     """The header that this member would write now, with changes; `last` is given as statuses."""
     who = core(room, name)
-    envelope = memoryview(who.header_octets())
+    envelope = memoryview(who.header_bytes())
     header = Header(*_read_header(envelope))
     if "last" in changes:
         last = changes.pop("last")
@@ -132,27 +139,27 @@ def _read_header(octets: memoryview) -> tuple[int, ...]:
 
 
 def forged(
-    room: Stage, by: str, kind: Kind, packet: Any, life: int | None = None, **changes: Any
+    room: Stage, by: str, kind: PacketKind, packet: Any, life: int | None = None, **changes: Any
 ) -> Received:
     """A packet of our making, with the header of a member as it is now, changed at will."""
     header = write_header(header_of(room, by, **changes))
-    its = core(room, by).door.life if life is None else life
+    its = core(room, by).codec.life if life is None else life
     body = packet.body(header)
     return Received(room.actors[by].address, [seal(PROTOCOL, kind, GROUP, its, body)])
 
 
-def batch_of(first: int, payloads: Sequence[bytes], services: bytes) -> Batch:
+def batch_of(first: int, payloads: Sequence[bytes], services: bytes) -> MessageBatch:
     """A batch of these messages, each with its service; those alike side by side."""
-    groups: list[Group] = []
+    groups: list[BatchRow] = []
     alike = groupby(zip(payloads, services, strict=True), key=lambda row: (len(row[0]), row[1]))
     for (length, service), rows in alike:
-        groups += Group.of([payload for payload, _ in rows], length, service)
-    return Batch(first, tuple(groups))
+        groups += BatchRow.of([payload for payload, _ in rows], length, service)
+    return MessageBatch(first, tuple(groups))
 
 
 def payloads_of(batch: Said) -> list[bytes]:
     """What a batch says, message by message."""
-    if isinstance(batch, Mixed):
+    if isinstance(batch, MixedBatch):
         return list(batch.payloads)
     return [
         payload
@@ -162,7 +169,7 @@ def payloads_of(batch: Said) -> list[bytes]:
 
 
 def services_of(batch: Said) -> bytes:
-    if isinstance(batch, Mixed):
+    if isinstance(batch, MixedBatch):
         return batch.services
     return bytes(group.service for group in batch.groups for _ in range(group.times))
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from unisono.model import Address, Packets
+from unisono.net.addresses import Addresses
 from unisono.net.udp import Endpoint
-from unisono.net.where import Where
 
 TIMEOUT_S = 5.0
 
@@ -17,8 +17,8 @@ TIMEOUT_S = 5.0
 class Ear:
     """Keeps what an endpoint hears, with the memoryviews it was handed."""
 
-    def __init__(self, at: Where, **options: Any) -> None:
-        self.endpoint = Endpoint(at, buffer_octets=1 << 20, **options)
+    def __init__(self, at: Addresses, **options: Any) -> None:
+        self.endpoint = Endpoint(at, buffer_bytes=1 << 20, **options)
         self.bursts: list[tuple[Address, Packets]] = []
         self._news = asyncio.Event()
         self.endpoint.attach(asyncio.get_running_loop(), self._heard)

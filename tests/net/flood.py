@@ -14,6 +14,7 @@ from unisono.core import (
     Capture,
     Captured,
     Congested,
+    CoreConfig,
     Deliver,
     Depart,
     Effect,
@@ -24,10 +25,9 @@ from unisono.core import (
     Join,
     Leave,
     Multicast,
-    Offer,
+    ProtocolSpec,
     Received,
     Send,
-    Setting,
     Target,
 )
 from unisono.model import Address, Member, Message, Packets, Service, View
@@ -38,7 +38,7 @@ OPTIONS = {"beat_us": 20_000, "refill_us": 0, "silent": 0, "fail_at": 0, "bug_at
 class Flood:
     """Members are those whose hello was heard and whose bye was not."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: CoreConfig) -> None:
         self.me = setting.me
         self.counts: dict[str, int] = {}
         self.setting = setting
@@ -49,13 +49,13 @@ class Flood:
         self.kept: list[Message] | None = None
         self.out: list[Effect] = []
 
-    def room(self) -> int:
-        return max(0, self.setting.window_octets_max - self.used)
+    def send_credit(self) -> int:
+        return max(0, self.setting.window_bytes_max - self.used)
 
     def held(self) -> Mapping[Member, int]:
         return {}
 
-    def walked(self) -> Mapping[str, int]:
+    def transition_counts(self) -> Mapping[str, int]:
         return {}
 
     def step(self, now_us: int, event: Event) -> list[Effect]:
@@ -173,7 +173,7 @@ class Flood:
         self.counts[name] = self.counts.get(name, 0) + 1
 
 
-FLOOD = Offer(
+FLOOD = ProtocolSpec(
     name="flood",
     make=Flood,
     title="No ordering",

@@ -30,12 +30,12 @@ from unisono.core import (
     Send,
 )
 from unisono.model import Address, Member, Message, View
+from unisono.net.addresses import Addresses
 from unisono.net.driver import Driver
 from unisono.net.udp import Endpoint
-from unisono.net.where import Where
 
 pytestmark = pytest.mark.real
-HERE = Where(multicast=Address("239.192.77.9", free_port()), interface="127.0.0.1")
+HERE = Addresses(multicast=Address("239.192.77.9", free_port()), interface="127.0.0.1")
 ME = Member("a", Address("127.0.0.1", 1), 1)
 
 
@@ -52,13 +52,13 @@ class Script:
         self.told.append((now_us, event))
         return self._answer(event)
 
-    def room(self) -> int:
+    def send_credit(self) -> int:
         return 1
 
     def held(self) -> Mapping[Member, int]:
         return {}
 
-    def walked(self) -> Mapping[str, int]:
+    def transition_counts(self) -> Mapping[str, int]:
         return {}
 
 

@@ -19,9 +19,9 @@ from tests.net.ear import Ear, free_port
 from unisono.core import EVERYONE
 from unisono.errors import Misuse
 from unisono.model import Address
-from unisono.net import inbox, offload
+from unisono.net import offload, receive_path
+from unisono.net.addresses import Addresses
 from unisono.net.udp import Endpoint
-from unisono.net.where import Where
 
 pytestmark = pytest.mark.real
 GROUP = "239.192.77.7"
@@ -44,8 +44,8 @@ def told(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
     waiting.told(story())
 
 
-def multicast(port: int, **more: Any) -> Where:
-    return Where(multicast=Address(GROUP, port), interface="127.0.0.1", **more)
+def multicast(port: int, **more: Any) -> Addresses:
+    return Addresses(multicast=Address(GROUP, port), interface="127.0.0.1", **more)
 
 
 @pytest.mark.parametrize("offloads", [True, False])
@@ -73,7 +73,7 @@ def test_payloads_stay_whole_while_someone_holds_them() -> None:
     async def story() -> None:
         port = free_port()
         a, b = Ear(multicast(port)), Ear(multicast(port))
-        rounds = 3 * inbox.SLAB_OCTETS // 40_000
+        rounds = 3 * receive_path.SLAB_BYTES // 40_000
         for n in range(rounds):
             a.endpoint.send(EVERYONE, [bytes([n % 251]) * 1000] * 40)
             await b.hears(40 * (n + 1))
@@ -90,7 +90,7 @@ def test_a_slab_nobody_holds_is_used_again() -> None:
         port = free_port()
         a, b = Ear(multicast(port)), Ear(multicast(port))
         slab = b.endpoint._inbox._slab
-        for _ in range(2 * inbox.SLAB_OCTETS // 40_000):
+        for _ in range(2 * receive_path.SLAB_BYTES // 40_000):
             a.endpoint.send(EVERYONE, [bytes(1000)] * 40)
             await b.hears(40)
             b.bursts.clear()
@@ -106,7 +106,7 @@ def test_singles_and_empty_datagrams_are_heard_in_order() -> None:
         sizes = [0, 0, 10, 9000, 9000, 0, 5000, 60_000, 1, 1]
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             sock.bind(("127.0.0.1", 0))
-            b = Ear(Where(peers=(Address(*sock.getsockname()),), bind=Address("127.0.0.1", 0)))
+            b = Ear(Addresses(peers=(Address(*sock.getsockname()),), bind=Address("127.0.0.1", 0)))
             for size in sizes:
                 sock.sendto(bytes(size), b.endpoint.address)
             assert [len(packet) for packet in await b.hears(len(sizes))] == sizes
@@ -120,7 +120,7 @@ def test_one_list_serves_every_member(host: str) -> None:
     async def story() -> None:
         ports = [free_port(host) for _ in range(3)]
         peers = tuple(Address(host, port) for port in ports)
-        ears = [Ear(Where(peers=peers)) for _ in peers]
+        ears = [Ear(Addresses(peers=peers)) for _ in peers]
         assert [ear.endpoint.address for ear in ears] == list(peers)
         ears[1].endpoint.send(EVERYONE, [b"x" * 900] * 10)
         assert len(await ears[0].hears(10)) == len(await ears[2].hears(10)) == 10
@@ -136,8 +136,8 @@ def test_the_interface_says_which_entry_of_the_list_is_ours() -> None:
     async def story() -> None:
         port = free_port("127.0.0.3")
         peers = (Address("127.0.0.2", port), Address("127.0.0.3", port))
-        ear = Ear(Where(peers=peers, interface="127.0.0.3"))
-        other = Ear(Where(peers=peers, interface="127.0.0.4"))
+        ear = Ear(Addresses(peers=peers, interface="127.0.0.3"))
+        other = Ear(Addresses(peers=peers, interface="127.0.0.4"))
         assert ear.endpoint.address == peers[1]
         assert other.endpoint.address.host == "127.0.0.4"
         ear.close()
@@ -148,8 +148,8 @@ def test_the_interface_says_which_entry_of_the_list_is_ours() -> None:
 
 def test_one_who_is_not_on_the_list_is_answered_and_then_in_the_view() -> None:
     async def story() -> None:
-        listed = Ear(Where(peers=(Address("127.0.0.1", free_port()),)))
-        guest = Ear(Where(peers=(listed.endpoint.address,), bind=Address("", 0)))
+        listed = Ear(Addresses(peers=(Address("127.0.0.1", free_port()),)))
+        guest = Ear(Addresses(peers=(listed.endpoint.address,), bind=Address("", 0)))
         guest.endpoint.send(EVERYONE, [b"hello, as long as a packet of a protocol is"])
         await listed.hears(1)
         listed.endpoint.send(EVERYONE, [b"welcome"])
@@ -164,7 +164,7 @@ def test_groups_on_one_multicast_address_with_other_ports_or_addresses_are_apart
     async def story() -> None:
         port, other = free_port(), free_port()
         a, b, c = Ear(multicast(port)), Ear(multicast(port)), Ear(multicast(other))
-        d = Ear(Where(multicast=Address("239.192.77.8", port), interface="127.0.0.1"))
+        d = Ear(Addresses(multicast=Address("239.192.77.8", port), interface="127.0.0.1"))
         a.endpoint.send(EVERYONE, [b"for b"])
         d.endpoint.send(EVERYONE, [b"for nobody"])
         c.endpoint.send((b.endpoint.address,), [b"mark"])
@@ -180,7 +180,7 @@ def test_groups_on_one_multicast_address_with_other_ports_or_addresses_are_apart
 
 def test_bind_and_advertise_are_apart() -> None:
     async def story() -> None:
-        at = Where(
+        at = Addresses(
             peers=(Address("127.0.0.1", free_port()),),
             bind=Address("0.0.0.0", 0),
             advertise=Address("203.0.113.5", 0),
@@ -207,7 +207,7 @@ def test_addresses_that_are_no_addresses_are_counted_not_resolved() -> None:
 def test_a_peer_that_is_not_there_disturbs_nobody() -> None:
     async def story() -> None:
         here, gone = free_port(), free_port()
-        ear = Ear(Where(peers=(Address("127.0.0.1", here), Address("127.0.0.1", gone))))
+        ear = Ear(Addresses(peers=(Address("127.0.0.1", here), Address("127.0.0.1", gone))))
         for _ in range(3):
             ear.endpoint.send(EVERYONE, [b"anybody?"])
             await asyncio.sleep(0)
@@ -220,23 +220,26 @@ def test_a_peer_that_is_not_there_disturbs_nobody() -> None:
 @pytest.mark.parametrize(
     ("at", "text"),
     [
-        (Where(), "neither multicast= nor peers="),
-        (Where(bind=Address("203.0.113.77", 0)), "not an address of this machine"),
-        (Where(bind=Address("0.0.0.0", 0)), "say with advertise="),
+        (Addresses(), "neither multicast= nor peers="),
+        (Addresses(bind=Address("203.0.113.77", 0)), "not an address of this machine"),
+        (Addresses(bind=Address("0.0.0.0", 0)), "say with advertise="),
         (multicast(7400, bind=Address("203.0.113.77", 0)), "not an address of this machine"),
-        (Where(multicast=Address(GROUP, 7400), interface="203.0.113.77"), "give interface="),
-        (Where(multicast=Address(GROUP, 7400), interface="nosuch0"), "does not exist"),
-        (Where(multicast=Address(GROUP, 7400), interface="::1"), "wrong family"),
-        (Where(peers=(Address("127.0.0.1", 9), Address("::1", 9))), "mix IPv4 and IPv6"),
+        (Addresses(multicast=Address(GROUP, 7400), interface="203.0.113.77"), "give interface="),
+        (Addresses(multicast=Address(GROUP, 7400), interface="nosuch0"), "does not exist"),
+        (Addresses(multicast=Address(GROUP, 7400), interface="::1"), "wrong family"),
+        (Addresses(peers=(Address("127.0.0.1", 9), Address("::1", 9))), "mix IPv4 and IPv6"),
         (multicast(7400, bind=Address("::1", 0)), "bind '::1' is of the wrong.*an IPv4 address"),
-        (Where(peers=(Address("127.0.0.1", 9),), bind=Address("::1", 5)), "bind '::1' is of"),
-        (Where(peers=(Address("::1", 9),), bind=Address("127.0.0.1", 5)), "an IPv6 address"),
+        (Addresses(peers=(Address("127.0.0.1", 9),), bind=Address("::1", 5)), "bind '::1' is of"),
+        (Addresses(peers=(Address("::1", 9),), bind=Address("127.0.0.1", 5)), "an IPv6 address"),
         (multicast(7400, advertise=Address("::1", 5)), "advertise '::1' is of the wrong family"),
         (multicast(7400, advertise=Address("0.0.0.0", 5)), "advertise '0.0.0.0' is nobody's"),
-        (Where(multicast=Address("ff12::7%nosuch0", 7400)), "does not exist|names no interface"),
+        (
+            Addresses(multicast=Address("ff12::7%nosuch0", 7400)),
+            "does not exist|names no interface",
+        ),
     ],
 )
-def test_a_mistake_is_told_in_one_line(at: Where, text: str) -> None:
+def test_a_mistake_is_told_in_one_line(at: Addresses, text: str) -> None:
     with pytest.raises(Misuse, match=text) as caught:
         Endpoint(at)
     assert "\n" not in str(caught.value)
@@ -247,7 +250,7 @@ def test_a_taken_port_is_told() -> None:
         other.bind(("127.0.0.1", 0))
         port = other.getsockname()[1]
         with pytest.raises(Misuse, match=f"{port} on 127.0.0.1 is taken: give another bind="):
-            Endpoint(Where(bind=Address("127.0.0.1", port)))
+            Endpoint(Addresses(bind=Address("127.0.0.1", port)))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
         other.bind(("0.0.0.0", 0))  # somebody who does not share
         port = other.getsockname()[1]
@@ -275,7 +278,7 @@ from unisono.core import EVERYONE
 from unisono.errors import Misuse
 from unisono.model import Address
 from unisono.net.udp import Endpoint
-from unisono.net.where import Where
+from unisono.net.addresses import Where
 
 async def pair(host, interface):
     at = Where(multicast=Address(host, 7400), interface=interface)

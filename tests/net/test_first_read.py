@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from unisono.model import Address
-from unisono.net.inbox import READS_MAX, Inbox
+from unisono.net.receive_path import READS_MAX, ReceivePath
 from unisono.net.udp import COUNTED
 
 ME, OTHER = ("127.0.0.1", 5000), ("127.0.0.1", 6000)
@@ -28,7 +28,7 @@ class Socket:
 
 
 def heard(sock: Socket, most: int) -> list[bytes]:
-    inbox = Inbox(dict.fromkeys(COUNTED, 0), Address(*ME))
+    inbox = ReceivePath(dict.fromkeys(COUNTED, 0), Address(*ME))
     found: list[bytes] = []
     for _, packets in inbox.read(sock, most):  # type: ignore[arg-type]
         found += map(bytes, packets)

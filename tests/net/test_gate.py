@@ -14,8 +14,7 @@ from tests import waiting
 from tests.net.ear import Ear, free_port
 from unisono.core import EVERYONE
 from unisono.model import Address, Burst
-from unisono.net.audience import GUESTS_COUNT_MAX, PROVED_US, Audience
-from unisono.net.gate import (
+from unisono.net.address_validation import (
     ANSWER,
     ASK_AGAIN_US,
     ASKED_MAX,
@@ -24,9 +23,10 @@ from unisono.net.gate import (
     MAGIC,
     OCTETS,
     SLOT_US,
-    Gate,
+    AddressValidation,
 )
-from unisono.net.where import Where
+from unisono.net.addresses import Addresses
+from unisono.net.destinations import GUESTS_COUNT_MAX, PROVED_US, Destinations
 
 HELLO = b"a packet as long as protocols write them"
 ME, A, B, C = (Address("10.0.0.1", 7000 + n) for n in range(4))
@@ -129,9 +129,9 @@ def test_who_is_not_on_the_list_joins_at_the_first_try(protocol: str, known: int
 @pytest.mark.real
 def test_an_answer_lets_the_first_packet_through_and_no_other_group_answers() -> None:
     async def story() -> None:
-        listed = Ear(Where(peers=(Address("127.0.0.1", free_port()),)), group="g")
-        guest = Ear(Where(peers=(listed.endpoint.address,), bind=Address("", 0)), group="g")
-        other = Ear(Where(peers=(listed.endpoint.address,), bind=Address("", 0)), group="other")
+        listed = Ear(Addresses(peers=(Address("127.0.0.1", free_port()),)), group="g")
+        guest = Ear(Addresses(peers=(listed.endpoint.address,), bind=Address("", 0)), group="g")
+        other = Ear(Addresses(peers=(listed.endpoint.address,), bind=Address("", 0)), group="other")
         other.endpoint.send(EVERYONE, [HELLO])
         guest.endpoint.send(EVERYONE, [HELLO])
         assert await listed.hears(1) == [HELLO]
@@ -151,7 +151,7 @@ def test_an_address_that_somebody_wrote_into_a_packet_is_asked_first() -> None:
     """The core of a member would speak to the victim that a joiner named as its own address."""
 
     async def story() -> None:
-        ear = Ear(Where(peers=(Address("127.0.0.1", free_port()),)))
+        ear = Ear(Addresses(peers=(Address("127.0.0.1", free_port()),)))
         with Attacker() as victim:
             address = Address(*victim.socket.getsockname())
             for _ in range(50):
@@ -172,10 +172,10 @@ class Bench:
     """A gate, and what it sends."""
 
     def __init__(self, *peers: Address) -> None:
-        self.audience = Audience(peers, ME)
+        self.audience = Destinations(peers, ME)
         self.sent: list[tuple[Address, bytes]] = []
         self.counts: dict[str, int] = {}
-        self.gate = Gate(
+        self.gate = AddressValidation(
             self.audience,
             "g",
             lambda to, packet: self.sent.append((to, packet)),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.net import offload
-from unisono.net.outbox import OCTETS_MAX, SEGMENTS_MAX, Outbox, runs
+from unisono.net.send_path import BYTES_MAX, SEGMENTS_MAX, SendPath, runs
 from unisono.net.udp import COUNTED
 
 TO = ("10.0.0.9", 9)
@@ -58,9 +58,9 @@ class Wire:
         self.took.append(bytes(data))
 
 
-def outbox(wire: Wire, queue_octets_max: int = 1 << 20) -> tuple[Outbox, dict[str, int]]:
+def outbox(wire: Wire, queue_bytes_max: int = 1 << 20) -> tuple[SendPath, dict[str, int]]:
     counts = dict.fromkeys(COUNTED, 0)
-    made = Outbox(cast(socket.socket, wire), counts, queue_octets_max, offloads=True)
+    made = SendPath(cast(socket.socket, wire), counts, queue_bytes_max, offloads=True)
     made.segments = True  # also where the kernel has no offload
     return made, counts
 
@@ -70,7 +70,7 @@ def test_runs_are_the_packets_in_order_and_fit_one_call(sizes: list[int]) -> Non
     packets = [bytes([place % 256]) * size for place, size in enumerate(sizes)]
     found = []
     for data, size, count in runs(packets):
-        assert count <= SEGMENTS_MAX and (count == 1 or len(data) <= OCTETS_MAX)
+        assert count <= SEGMENTS_MAX and (count == 1 or len(data) <= BYTES_MAX)
         cut = [bytes(data[at : at + size]) for at in range(0, len(data), size)] if size else [b""]
         assert len(cut) == count
         found += cut
@@ -122,25 +122,25 @@ def test_what_the_system_will_not_send_is_counted(error: int, name: str) -> None
     wire.refuses_all = error
     box, counts = outbox(wire)
     box.send([TO], [b"one"])
-    assert counts[name] == 1 and box.waiting_octets == 0
+    assert counts[name] == 1 and box.waiting_bytes == 0
 
 
 def test_a_full_socket_makes_packets_wait_in_order_and_drops_at_the_bound() -> None:
     wire = Wire()
     wire.room = 2
-    box, counts = outbox(wire, queue_octets_max=5)
+    box, counts = outbox(wire, queue_bytes_max=5)
     box.segments = False
     box.send([TO], [b"a", b"b", b"c", b"d"])
     box.send([TO], [b"eee"])
     box.send([TO], [b"f"])  # 6 bytes would wait: dropped and counted
-    assert wire.took == [b"a", b"b"] and box.waiting_octets == 5
+    assert wire.took == [b"a", b"b"] and box.waiting_bytes == 5
     assert counts["drop.send_queue"] == 1
     wire.room = 1
     box.flush()
-    assert box.waiting_octets == 4
+    assert box.waiting_bytes == 4
     wire.room = 10
     box.flush()
-    assert wire.took == [b"a", b"b", b"c", b"d", b"eee"] and box.waiting_octets == 0
+    assert wire.took == [b"a", b"b", b"c", b"d", b"eee"] and box.waiting_bytes == 0
 
 
 def test_what_still_waits_at_the_end_is_counted() -> None:
@@ -196,10 +196,10 @@ def test_a_full_real_socket_sends_the_rest_when_it_can() -> None:
         box.attach(loop)
         packets = [str(n).encode().rjust(1000) for n in range(1000)]
         box.send([TO], packets)
-        assert box.waiting_octets > 0
+        assert box.waiting_bytes > 0
         async with asyncio.timeout(5):
             heard = [await loop.sock_recv(right, 2000) for _ in packets]
-        assert heard == packets and box.waiting_octets == 0
+        assert heard == packets and box.waiting_bytes == 0
         box.close()
         left.close()
         right.close()

@@ -8,8 +8,8 @@ import pytest
 
 from unisono.errors import Misuse
 from unisono.model import Address
-from unisono.net import where
-from unisono.net.audience import FORMER_US, PROVED_US, Audience
+from unisono.net import addresses
+from unisono.net.destinations import FORMER_US, PROVED_US, Destinations
 from unisono.net.timers import Timers
 
 ME, A, B, C = (Address("10.0.0.1", port) for port in (1, 2, 3, 4))
@@ -44,7 +44,7 @@ def test_a_timer_set_to_sooner_expires_once() -> None:
 
 
 def test_everyone_is_the_list_the_view_and_guests_but_not_me() -> None:
-    audience = Audience([ME, A], ME)
+    audience = Destinations([ME, A], ME)
     assert audience.everyone(0) == (A,)
     audience.proved(B, 0)
     audience.installed([ME, A, B], 0)
@@ -54,7 +54,7 @@ def test_everyone_is_the_list_the_view_and_guests_but_not_me() -> None:
 
 
 def test_former_members_are_called_until_they_are_forgotten() -> None:
-    audience = Audience([], ME)
+    audience = Destinations([], ME)
     audience.installed([ME, B], 0)
     audience.proved(B, 0)
     audience.installed([ME], 10)
@@ -73,25 +73,25 @@ def test_former_members_are_called_until_they_are_forgotten() -> None:
     ],
 )
 def test_host_and_port_are_split(text: str, split: tuple[str, int]) -> None:
-    assert where.host_and_port(text, "peer", 9) == split
+    assert addresses.host_and_port(text, "peer", 9) == split
 
 
 @pytest.mark.parametrize("text", ["[::1", "[::1]7400", ":7400", "host:x", "host:70000", "host:-1"])
 def test_a_bad_address_is_told_in_one_line(text: str) -> None:
     with pytest.raises(Misuse) as told:
-        where.host_and_port(text, "peer")
+        addresses.host_and_port(text, "peer")
     assert "\n" not in str(told.value) and text.strip(":") in str(told.value)
 
 
 def test_a_link_local_address_has_the_scope_of_our_interface() -> None:
-    assert where.sockaddr(Address("fe80::1", 5), 3) == ("fe80::1", 5, 0, 3)
-    assert where.sockaddr(Address("fd00::1%eth0", 5), 3) == ("fd00::1", 5, 0, 0)
+    assert addresses.sockaddr(Address("fe80::1", 5), 3) == ("fe80::1", 5, 0, 3)
+    assert addresses.sockaddr(Address("fd00::1%eth0", 5), 3) == ("fd00::1", 5, 0, 0)
     with pytest.raises(Misuse, match="link-local: say on which interface"):
-        where.index_of("", "fe80::1")
+        addresses.index_of("", "fe80::1")
 
 
 def test_a_name_without_an_address_is_told() -> None:
     with pytest.raises(Misuse, match="cannot be resolved"):
-        where.resolve("no-such-host.invalid", 1)
+        addresses.resolve("no-such-host.invalid", 1)
     with pytest.raises(Misuse, match="does not exist"):
-        where.local_address("nosuchinterface0", where.family_of("10.0.0.1"))
+        addresses.local_address("nosuchinterface0", addresses.family_of("10.0.0.1"))

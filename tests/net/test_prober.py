@@ -14,10 +14,10 @@ from tests.waiting import eventually, told
 from unisono.core import Effect, Event, Join, Probe, Unreachable
 from unisono.model import Address
 from unisono.net import prober
+from unisono.net.addresses import Addresses
 from unisono.net.driver import Driver
 from unisono.net.prober import Prober
 from unisono.net.udp import Endpoint
-from unisono.net.where import Where
 
 pytestmark = pytest.mark.real
 
@@ -138,7 +138,7 @@ def test_only_those_whom_we_may_speak_to_are_probed() -> None:
     async def story() -> None:
         found: list[Address] = []
         listed, stranger = dead(), dead()
-        here = Where(peers=(listed,), bind=Address("127.0.0.1", 0))
+        here = Addresses(peers=(listed,), bind=Address("127.0.0.1", 0))
         endpoint = Endpoint(here)
         endpoint.attach(asyncio.get_running_loop(), lambda heard: None, found.append)
         endpoint.probe((stranger, listed))

@@ -9,13 +9,13 @@ import pytest
 
 import unisono
 from unisono.model import Address
+from unisono.net.addresses import Addresses
 from unisono.net.udp import Endpoint
-from unisono.net.where import Where
 
 
 @pytest.mark.real
 def test_the_reach_of_multicasts_is_set_on_the_socket() -> None:
-    endpoint = Endpoint(Where(multicast=Address("239.192.77.9", 7477), interface="127.0.0.1"))
+    endpoint = Endpoint(Addresses(multicast=Address("239.192.77.9", 7477), interface="127.0.0.1"))
     try:
         endpoint.reach(7)
         assert endpoint._own.getsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_TTL) == 7

@@ -159,7 +159,7 @@ def test_records_come_in_pieces(tmp_path: Path) -> None:
 
 
 def test_a_file_does_not_grow_beyond_its_bound(tmp_path: Path) -> None:
-    store = StableFile(tmp_path / "stable", octets_max=1000)
+    store = StableFile(tmp_path / "stable", bytes_max=1000)
     with pytest.raises(StorageFailed, match=r"bound of 1000: the protocol must make checkpoints"):
         for _ in range(1000):
             store.append(b"x" * 50)
@@ -339,7 +339,7 @@ def test_the_search_for_sound_records_is_bounded(monkeypatch: pytest.MonkeyPatch
         return crc32(octets, seed)
 
     monkeypatch.setattr(stable, "crc32", counted)
-    monkeypatch.setattr(stable, "SEARCHED_OCTETS_MAX", 1 << 20)
+    monkeypatch.setattr(stable, "SEARCHED_BYTES_MAX", 1 << 20)
     assert stable._has_sound_entry(b"\x00\x00\x40\x00" * 100_000)
     assert searched <= 2 << 20
     assert not stable._has_sound_entry(bytes(1000))

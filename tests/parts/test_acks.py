@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.parts.acks import Acks
+from unisono.parts.acks import AckMatrix
 
 NAMES = st.sampled_from("abcd")
 TOLD = st.one_of(
@@ -42,7 +42,7 @@ class Slow:
 
 @given(st.lists(TOLD, max_size=40))
 def test_the_matrix_equals_its_slow_twin(told: list[tuple[str, str, str, int]]) -> None:
-    acks, slow = Acks[str](), Slow()
+    acks, slow = AckMatrix[str](), Slow()
     for each in told:
         what, who, sender, number = each
         before = slow.known(who, sender) if who in slow.rows() else None
@@ -64,7 +64,7 @@ def test_the_matrix_equals_its_slow_twin(told: list[tuple[str, str, str, int]]) 
 
 
 def test_what_is_stable_is_what_the_slowest_has() -> None:
-    acks = Acks("abc")
+    acks = AckMatrix("abc")
     for holder, number in (("a", 5), ("b", 3), ("c", 4)):
         acks.note(holder, "a", number)
     assert acks.stable("a") == 3

@@ -8,29 +8,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.core import Effect, Send, Setting, Warn
+from unisono.core import CoreConfig, Effect, Send, Warn
 from unisono.errors import BadPacket
 from unisono.model import Address, Member
 from unisono.parts.admission import NOTED_MAX, NOTES_PAUSE_US, Admission, Note, Terms
-from unisono.parts.door import Door
+from unisono.parts.codec import PacketCodec
 from unisono.wire import note_in, seal
 
 HERE, THERE = Address("10.0.0.1", 7000), Address("10.0.0.2", 7000)
 
 
 def terms(protocol: str = "ring", with_state: bool = False, **options: int) -> Terms:
-    setting = Setting(Member("a", HERE, 1), "orders", seed=0, with_state=with_state)
+    setting = CoreConfig(Member("a", HERE, 1), "orders", seed=0, with_state=with_state)
     return Terms.of(setting, protocol, options)
 
 
-def door_of(mine: Terms, protocol: int = 3) -> Door:
-    return Door(protocol, {1: "one"}, mine)
+def door_of(mine: Terms, protocol: int = 3) -> PacketCodec:
+    return PacketCodec(protocol, {1: "one"}, mine)
 
 
 def told(mine: Terms, *packets: bytes, size: int, now_us: int = 0) -> tuple[str, list[Effect]]:
-    door, out = door_of(mine), list[Effect]()
-    list(door.admit(packets))
-    return Admission(door, mine).look(THERE, now_us, size, out), out
+    codec, out = door_of(mine), list[Effect]()
+    list(codec.admit(packets))
+    return Admission(codec, mine).look(THERE, now_us, size, out), out
 
 
 def note(theirs: Terms, size: int, age_ms: int = 0) -> bytes:
@@ -89,11 +89,11 @@ def test_one_alone_yields_to_more_or_to_the_elder() -> None:
     mine, theirs = terms(), terms(sites=2)
     assert told(mine, note(theirs, size=2), size=1)[0]
     assert told(mine, note(theirs, size=1, age_ms=1), size=1)[0]
-    door, out = door_of(mine), list[Effect]()
-    admission = Admission(door, mine)
-    list(door.admit([note(theirs, size=1)]))
+    codec, out = door_of(mine), list[Effect]()
+    admission = Admission(codec, mine)
+    list(codec.admit([note(theirs, size=1)]))
     admission.look(THERE, 0, 1, out)
-    list(door.admit([note(theirs, size=1, age_ms=4_000)]))
+    list(codec.admit([note(theirs, size=1, age_ms=4_000)]))
     assert admission.look(THERE, 5_000_000, 1, out) == ""
 
 
@@ -118,11 +118,11 @@ def test_a_note_that_is_alike_or_of_another_group_says_nothing() -> None:
 
 def test_notes_to_one_address_and_to_many_are_bounded() -> None:
     mine = terms()
-    door, out = door_of(mine), list[Effect]()
-    admission = Admission(door, mine)
+    codec, out = door_of(mine), list[Effect]()
+    admission = Admission(codec, mine)
 
     def knock(host: int, now_us: int) -> int:
-        list(door.admit([seal(3, 1, mine.tag ^ 1, 0, b"")]))
+        list(codec.admit([seal(3, 1, mine.tag ^ 1, 0, b"")]))
         out.clear()
         admission.look(Address(f"10.1.{host // 256}.{host % 256}", 7), now_us, 1, out)
         return len(out)

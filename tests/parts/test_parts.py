@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from unisono.model import Burst
 from unisono.parts.packing import fragments, joined, packed, pour, sliced
-from unisono.parts.transfer import Giver, Taker
+from unisono.parts.state_transfer import StateReceiver, StateSender
 from unisono.parts.window import Window
 
 
@@ -71,16 +71,16 @@ def test_fragments_join_to_the_whole(payload: bytes, first_max: int, piece_max: 
 
 
 @given(st.lists(st.integers(1, 120), max_size=40), st.integers(1, 100))
-def test_loads_keep_order_and_size(sizes: list[int], octets_max: int) -> None:
-    loads = list(packed(((i, size) for i, size in enumerate(sizes)), octets_max))
+def test_loads_keep_order_and_size(sizes: list[int], bytes_max: int) -> None:
+    loads = list(packed(((i, size) for i, size in enumerate(sizes)), bytes_max))
     assert [i for load in loads for i in load] == list(range(len(sizes)))
     for load in loads:
         assert load
-        assert len(load) == 1 or sum(sizes[i] for i in load) <= octets_max
+        assert len(load) == 1 or sum(sizes[i] for i in load) <= bytes_max
 
 
 @given(st.lists(st.binary(max_size=80), max_size=12), st.integers(1, 60))
-def test_slices_are_the_chunks_cut_at_every_so_many_octets(chunks: list[bytes], size: int) -> None:
+def test_slices_are_the_chunks_cut_at_every_so_many_bytes(chunks: list[bytes], size: int) -> None:
     whole = b"".join(chunks)
     slow = [whole[at : at + size] for at in range(0, len(whole), size)] or [b""]
     assert [bytes(piece) for piece in sliced(chunks, size)] == slow
@@ -111,7 +111,7 @@ def test_payloads_are_cut_out_of_slices_again(
 def test_a_state_arrives_whole_though_pieces_are_lost_doubled_and_late(
     state: bytes, piece: int, dice: object
 ) -> None:
-    giver, taker = Giver(state, piece), Taker(flight=4)
+    giver, taker = StateSender(state, piece), StateReceiver(flight=4)
     if not state:
         assert taker.take(0, 0, b"")
     late: list[tuple[int, memoryview]] = []
@@ -129,7 +129,7 @@ def test_a_state_arrives_whole_though_pieces_are_lost_doubled_and_late(
 
 def test_a_state_keeps_coming_without_being_waited_for() -> None:
     """Asking ahead, the taker never has to wait for the one that asks again."""
-    giver, taker = Giver(bytes(1_000), 10), Taker(flight=8)
+    giver, taker = StateSender(bytes(1_000), 10), StateReceiver(flight=8)
     queue, asked = giver.pieces(*taker.ask()), 1
     while queue:
         at, part = queue.pop(0)
@@ -145,7 +145,7 @@ def test_a_state_keeps_coming_without_being_waited_for() -> None:
 @pytest.mark.parametrize("lost", [(3,), (0, 1, 2), (5, 7, 30), tuple(range(0, 100, 3))])
 def test_what_is_lost_is_asked_for_by_itself_when_the_rest_has_come(lost: tuple[int, ...]) -> None:
     """Without waiting for the time to ask again, unless the last piece was lost."""
-    giver, taker = Giver(bytes(range(100)) * 10, 10), Taker(flight=8)
+    giver, taker = StateSender(bytes(range(100)) * 10, 10), StateReceiver(flight=8)
     missing = {10 * n for n in lost}
     queue, given = giver.pieces(*taker.ask()), 0
     while not taker.is_done():
@@ -166,7 +166,7 @@ def test_what_is_lost_is_asked_for_by_itself_when_the_rest_has_come(lost: tuple[
 
 
 def test_a_piece_out_of_place_is_refused() -> None:
-    taker = Taker()
+    taker = StateReceiver()
     assert not taker.take(10, 8, b"xyz")
     assert taker.take(10, 0, b"hello")
     assert not taker.take(11, 5, b"other!"), "the total cannot change"

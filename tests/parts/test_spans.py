@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.model import Address, Burst, Bursts, Member, Message, Service, View
-from unisono.net.stream import Batch, Stream
-from unisono.parts.queued import VARIED
-from unisono.parts.spans import Span, Spans
+from unisono.net.stream import Stream, StreamBatch
+from unisono.parts.message_runs import MessageRun, MessageRuns
+from unisono.parts.pending import VARIED
 
 ME = Member("a", Address("127.0.0.1", 1), 1)
 
 
-def spans(*shapes: tuple[int, int]) -> tuple[Spans, list[Message]]:
+def spans(*shapes: tuple[int, int]) -> tuple[MessageRuns, list[Message]]:
     """Spans of so many messages of a length, and the messages they stand for. VARIED is a length
     of its own for each."""
-    made: list[Span] = []
+    made: list[MessageRun] = []
     messages: list[Message] = []
     number = 1
     for times, length in shapes:
@@ -28,7 +28,7 @@ def spans(*shapes: tuple[int, int]) -> tuple[Spans, list[Message]]:
         lengths = [n * 7 % 11 for n in range(times)] if varied else [length] * times
         octets = bytes(n % 251 for n in range(sum(lengths) + 3))
         made.append(
-            Span(
+            MessageRun(
                 ME, octets, 3, sum(lengths) if varied else length, times, number, "v", number,
                 Service.AGREED, tuple(lengths) if varied else (),
             )
@@ -39,7 +39,7 @@ def spans(*shapes: tuple[int, int]) -> tuple[Spans, list[Message]]:
             for n in range(times)
         ]
         number += times
-    return Spans(made), messages
+    return MessageRuns(made), messages
 
 
 shapes = st.lists(st.tuples(st.integers(1, 150), st.integers(VARIED, 9)), min_size=1, max_size=5)
@@ -85,13 +85,13 @@ def test_a_stream_gives_them_in_order_whatever_is_asked(
             assert batch.notices() == [item for item in batch if not isinstance(item, Message)]
             found += batch
         assert found == told
-        assert len(stream) == 0 and stream._octets == 0
+        assert len(stream) == 0 and stream._bytes == 0
 
     asyncio.run(story())
 
 
 def test_a_batch_is_a_sequence() -> None:
-    batch = Batch()
+    batch = StreamBatch()
     some, messages = spans((3, 2))
     batch.add(some)
     batch.add((View((ME,), "v"),))

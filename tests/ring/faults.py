@@ -17,14 +17,14 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from unisono.core import Effect, Event, Setting
+from unisono.core import CoreConfig, Effect, Event
 from unisono.protocols.ring import OFFER
 from unisono.protocols.ring.core import Site
 from unisono.protocols.ring.figures import COORDINATOR, RECEIVE, REFORMATION, SEND
 from unisono.protocols.ring.packets import Version
 from unisono.protocols.ring.ring import Ring
-from unisono.protocols.ring.states import Coordinator, Receive, Reformation
-from unisono.sim import FaultEvent, Link, Outcome, Plan, Weather, run
+from unisono.protocols.ring.states import CoordinatorState, ReceiveState, ReformationState
+from unisono.sim import FaultEvent, LinkPlan, Outcome, Plan, Weather, run
 from unisono.sim.plan import CALM, node_name
 from unisono.trace.history import History, message_of
 
@@ -79,21 +79,21 @@ class Story(NamedTuple):
     from_us: int = WARM_US
     late: bool = False
     """The last node comes late."""
-    killed: tuple[int, ...] = ()
-    """These die first, and return."""
-    link: Link = CALM
+    paused: tuple[int, ...] = ()
+    """These are paused first, and wake: the kernel does not report them dead."""
+    link: LinkPlan = CALM
 
     @property
     def schedule(self) -> tuple[FaultEvent, ...]:
-        return (FaultEvent("crash", WARM_US, LONG_US, self.killed),) if self.killed else ()
+        return (FaultEvent("pause", WARM_US, LONG_US, self.paused),) if self.paused else ()
 
 
 STORIES: Final = (
     Story("the group is founded", (NEWCOMER,), from_us=0),
     Story("the ring works", (MEMBER, HOLDER, P0)),
-    Story("turns overtake", (MEMBER, P0), gaps=True, link=Link(spread_us=1500)),
+    Story("turns overtake", (MEMBER, P0), gaps=True, link=LinkPlan(spread_us=1500)),
     Story("one more joins", (NEWCOMER, CANDIDATE, FOLLOWER), late=True),
-    Story("another was killed", (WAITING, CANDIDATE, FOLLOWER), killed=(2,)),
+    Story("another was paused", (WAITING, CANDIDATE, FOLLOWER), paused=(2,)),
 )
 
 
@@ -166,7 +166,7 @@ class Watcher:
                 known = self.before or mine
                 self.before = max(known, mine, key=lambda each: (each[0].version, each[1]))
 
-    def make(self, setting: Setting) -> Site:
+    def make(self, setting: CoreConfig) -> Site:
         site = Watched(setting)
         site.watcher = self
         return site
@@ -194,15 +194,15 @@ def standing_of(site: Site) -> Standing:
 
 
 def _role_of(site: Site) -> str:
-    if not site.stream.has_view or not site.memory:
+    if not site.delivery.has_view or not site.memory:
         return NEWCOMER
     if site.is_normal():
         if site.token.is_here():
             return HOLDER
         return P0 if site.ring.seats[0].member == site.me else MEMBER
-    if site.coordinator.state is not Coordinator.INIT:
+    if site.coordinator.state is not CoordinatorState.INIT:
         return CANDIDATE
-    return WAITING if site.reformation.state is Reformation.INIT else FOLLOWER
+    return WAITING if site.reformation.state is ReformationState.INIT else FOLLOWER
 
 
 # -- running --------------------------------------------------------------------------------------
@@ -246,9 +246,9 @@ def cases(nodes: int, story: Story, seed: int = SEED) -> tuple[Case, ...]:
     found: dict[tuple[str, str, str], Case] = {}
     for sight in sorted(watcher.sights):
         standing = sight.standing
-        gap = standing.receive == Receive.RESEND.name
+        gap = standing.receive == ReceiveState.RESEND.name
         wanted = standing.role in story.roles and gap == story.gaps
-        if wanted and sight.at_us >= story.from_us and sight.node not in story.killed:
+        if wanted and sight.at_us >= story.from_us and sight.node not in story.paused:
             for machine, state in standing.states():
                 found.setdefault((machine, state, standing.role), Case(nodes, story, seed, sight))
     return tuple(dict.fromkeys(found.values()))
@@ -288,7 +288,7 @@ def strike(case: Case, how: Strike) -> Happened:
 
 
 def _again_us(case: Case, history: History) -> int:
-    away = {case.sight.node, *case.story.killed, *((case.nodes - 1,) if case.story.late else ())}
+    away = {case.sight.node, *case.story.paused, *((case.nodes - 1,) if case.story.late else ())}
     waiting = {node_name(node) for node in range(case.nodes) if node not in away}
     late = [row for row in history.rows if row.t_us >= case.at_us]
     said = {message_of(row) for row in late if row.kind == "send"}
@@ -419,7 +419,7 @@ so there is no `WAITACK` as holder. Who holds the token lacks no turn, so there 
 holder. *Turns overtake* one another where delays differ more than turns take: that is what makes a
 gap here.
 
-Of a ring of three of which *another was killed*, one more fault leaves no majority: what is left
+Of a ring of three of which *another was paused*, one more fault leaves no majority: what is left
 delivers nothing until one of the two is back. Nor where *one more joins* two of three: whom the
 group does not know yet has no vote, so that one alone remembers.
 """

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from unisono.core import Offer
+from unisono.core import ProtocolSpec
 from unisono.sim import Plan
 from unisono.sim.swarm import drawn
 
 
-def heavy(seed: int, offer: Offer | None = None) -> Plan:
+def heavy(seed: int, offer: ProtocolSpec | None = None) -> Plan:
     """Much to say, small turns and little bandwidth, so that turns take their time."""
     options = {"turn_packets": (2, 3, 6, 40)[seed % 4]}
     chaos = Plan(
@@ -18,9 +18,9 @@ def heavy(seed: int, offer: Offer | None = None) -> Plan:
     plan = drawn(chaos)
     weather = plan.weather
     assert weather is not None
-    slow = replace(weather.link, octets_per_s=3_000_000, queue_octets=1 << 18)
+    slow = replace(weather.link, bytes_per_s=3_000_000, queue_bytes=1 << 18)
     weather = replace(
-        weather, large_ppm=500_000, large_packets=12, burst_max=10, window_octets_max=1 << 20,
+        weather, large_ppm=500_000, large_packets=12, burst_max=10, window_bytes_max=1 << 20,
         link=slow if seed % 2 else weather.link,
     )  # fmt: skip
     return replace(plan, weather=weather)

@@ -23,10 +23,10 @@ from unisono.model import Message, View
 from unisono.protocols.ring import OFFER
 from unisono.protocols.ring.core import Site
 from unisono.protocols.ring.figures import SEND
-from unisono.protocols.ring.states import Send
+from unisono.protocols.ring.states import SendState
 
 SPEAKING = tuple(
-    step.name for steps in SEND.index.values() for step in steps if step.to is Send.WAITACK
+    step.name for steps in SEND.index.values() for step in steps if step.to is SendState.WAITACK
 )
 BATCH = 5
 PAUSE_S = 0.002

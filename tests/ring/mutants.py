@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from unisono.core import Effect
-from unisono.parts.spans import Span, Spans
+from unisono.parts.message_runs import MessageRun, MessageRuns
 from unisono.protocols.ring.codes import Timer
 from unisono.protocols.ring.core import Site
-from unisono.protocols.ring.desk import Desk
-from unisono.protocols.ring.entrance import Entrance
+from unisono.protocols.ring.delivery import DeliveryQueue
 from unisono.protocols.ring.leading import Leading
+from unisono.protocols.ring.membership import Membership
 from unisono.protocols.ring.ordering import Ordering
-from unisono.protocols.ring.packets import Token
+from unisono.protocols.ring.packet_builder import PacketBuilder
+from unisono.protocols.ring.packets import TurnPacket
+from unisono.protocols.ring.quorum import Quorums
 from unisono.protocols.ring.repair import Repair
-from unisono.protocols.ring.stream import Stream
 from unisono.protocols.ring.token import TokenWork
-from unisono.protocols.ring.votes import Quorums
 
 Patch = pytest.MonkeyPatch
 
@@ -77,7 +77,7 @@ def base_ignored(patch: Patch) -> None:
 
 def cut_of_a_newcomer_wrong(patch: Patch) -> None:
     """It is told that the streams of the others begin one later."""
-    change = Stream.change
+    change = DeliveryQueue.change
 
     def late(self: Any, ring: Any, *more: Any) -> None:
         change(self, ring, *more)
@@ -86,7 +86,7 @@ def cut_of_a_newcomer_wrong(patch: Patch) -> None:
         view: Any = items[at]
         self._items[at] = replace(view, cut=tuple((who, n + 1) for who, n in view.cut))
 
-    patch.setattr(Stream, "change", late)
+    patch.setattr(DeliveryQueue, "change", late)
 
 
 def leaver_departs_early(patch: Patch) -> None:
@@ -96,7 +96,7 @@ def leaver_departs_early(patch: Patch) -> None:
         self._core.leaving = True
         self._core.released = True
 
-    patch.setattr(Entrance, "leave", abrupt)
+    patch.setattr(Membership, "leave", abrupt)
 
 
 def history_forgotten_too_early(patch: Patch) -> None:
@@ -133,7 +133,7 @@ def nobody_stands(patch: Patch) -> None:
     arm = Site.arm
 
     def but_one(self: Any, timer: Timer, after_us: int, out: list[Effect]) -> None:
-        if timer is not Timer.T_REFORM or not self.stream.has_view:
+        if timer is not Timer.T_REFORM or not self.delivery.has_view:
             arm(self, timer, after_us, out)
 
     patch.setattr(Site, "arm", but_one)
@@ -141,7 +141,7 @@ def nobody_stands(patch: Patch) -> None:
 
 def state_of_another_place(patch: Patch) -> None:
     """The state that is handed over is that of the last newcomer."""
-    keep = Entrance.keep_state
+    keep = Membership.keep_state
     last: dict[int, Any] = {}
 
     def stale(self: Any, event: Any) -> None:
@@ -149,7 +149,7 @@ def state_of_another_place(patch: Patch) -> None:
         last[id(self)] = event
         keep(self, replace(event, state=before.state))
 
-    patch.setattr(Entrance, "keep_state", stale)
+    patch.setattr(Membership, "keep_state", stale)
 
 
 def two_holders_at_a_time(patch: Patch) -> None:
@@ -163,7 +163,7 @@ def two_holders_at_a_time(patch: Patch) -> None:
             return bool(core.in_force and at == holder)
         return at in (holder, (holder + 1) % len(core.ring.seats))
 
-    def from_anyone(self: Any, packet: Token, out: list[Effect]) -> None:
+    def from_anyone(self: Any, packet: TurnPacket, out: list[Effect]) -> None:
         self.ordering.take(packet, packet.header.sender)
         self.advance(out)
 
@@ -177,8 +177,8 @@ def others_bytes(patch: Patch) -> None:
     def garbled(self: Any, turn: Any) -> Any:
         heard = hear(self, turn)
         heard.spans[:] = [
-            Span.of(m._replace(payload=m.payload + b"!") if m.number == 5 else m)
-            for m in Spans(heard.spans)
+            MessageRun.of(m._replace(payload=m.payload + b"!") if m.number == 5 else m)
+            for m in MessageRuns(heard.spans)
         ]
         return heard
 
@@ -186,7 +186,7 @@ def others_bytes(patch: Patch) -> None:
 
 
 def view_without_oneself(patch: Patch) -> None:
-    change = Stream.change
+    change = DeliveryQueue.change
 
     def selfless(self: Any, ring: Any, *more: Any) -> None:
         change(self, ring, *more)
@@ -196,7 +196,7 @@ def view_without_oneself(patch: Patch) -> None:
             members = tuple(member for member in view.members if member != self._me)
             self._items[at] = replace(view, members=members)
 
-    patch.setattr(Stream, "change", selfless)
+    patch.setattr(DeliveryQueue, "change", selfless)
 
 
 def last_first(patch: Patch) -> None:
@@ -206,7 +206,7 @@ def last_first(patch: Patch) -> None:
     def backwards(self: Any, turn: Any) -> Any:
         heard = hear(self, turn)
         if self.ring.index.get(self.key) == 1:
-            heard.spans[:] = map(Span.of, reversed(Spans(heard.spans)))
+            heard.spans[:] = map(MessageRun.of, reversed(MessageRuns(heard.spans)))
         return heard
 
     patch.setattr(Ordering, "hear", backwards)
@@ -214,7 +214,7 @@ def last_first(patch: Patch) -> None:
 
 def view_before_what_was_said(patch: Patch) -> None:
     """One member is told of a change before the messages that came before it."""
-    change = Stream.change
+    change = DeliveryQueue.change
 
     def hasty(self: Any, ring: Any, *more: Any) -> None:
         before = len(self._items)
@@ -222,7 +222,7 @@ def view_before_what_was_said(patch: Patch) -> None:
         if before and ring.members[0] != self._me and self.has_view:
             self._items.rotate(len(self._items) - before)
 
-    patch.setattr(Stream, "change", hasty)
+    patch.setattr(DeliveryQueue, "change", hasty)
 
 
 def quorum_always_true(patch: Patch) -> None:
@@ -238,7 +238,7 @@ def promise_not_kept(patch: Patch) -> None:
     def forgetful(self: Any, stable: object) -> None:
         self.record = self.record._replace(votes=True)
 
-    patch.setattr(Desk, "remember", forgetful)
+    patch.setattr(PacketBuilder, "remember", forgetful)
     patch.setattr(Quorums, "voting", lambda self, people: set(people))
 
 

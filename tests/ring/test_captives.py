@@ -16,7 +16,7 @@ from tests.ring.theatre import (
     together,
 )
 from unisono.protocols.ring.codes import Code
-from unisono.protocols.ring.states import Reformation
+from unisono.protocols.ring.states import ReformationState
 
 
 def deafen(room: Room, name: str) -> None:
@@ -64,7 +64,7 @@ def test_a_founder_that_dies_before_the_word_to_resume_is_not_waited_for() -> No
     room.obey("join a b")
 
     def waiting() -> list[str]:
-        return [n for n in "ab" if site(room, n).reformation.state is Reformation.W_RSU]
+        return [n for n in "ab" if site(room, n).reformation.state is ReformationState.W_RSU]
 
     room.until(waiting)
     (left,) = waiting()
@@ -85,12 +85,12 @@ def test_a_late_copy_of_an_invitation_is_none() -> None:
     room.obey("join d")
 
     def accepted() -> list[str]:
-        return [n for n in "abc" if site(room, n).reformation.state is Reformation.W_RSU]
+        return [n for n in "abc" if site(room, n).reformation.state is ReformationState.W_RSU]
 
     room.until(accepted)
     name, late = accepted()[0], room.of(Code.REF_INV_BC)[-1]
     room._step(room.actors[name], handed(room, late.by, late.sealed))
-    assert site(room, name).reformation.state is Reformation.W_RSU
+    assert site(room, name).reformation.state is ReformationState.W_RSU
     gather(room, *"abcd")
     assert all(room.actors[each].incarnation == 1 for each in "abcd")
     assert len(room.of(Code.REF_INV_BC)) == 1, "one change was enough"

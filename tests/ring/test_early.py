@@ -27,10 +27,10 @@ from unisono.model import Service
 from unisono.protocols.ring.codes import Code
 from unisono.protocols.ring.core import Site
 from unisono.protocols.ring.ordering import Ordering
-from unisono.protocols.ring.packets import TURN, Flag, Header, Token
+from unisono.protocols.ring.packets import TURN, Flag, Header, TurnPacket
 from unisono.protocols.ring.parameters import PRESETS
 from unisono.protocols.ring.token import TokenWork
-from unisono.protocols.ring.turn import Run, write_runs
+from unisono.protocols.ring.turn import OriginRun, write_runs
 from unisono.sim import run
 
 PIECE = 40
@@ -40,7 +40,7 @@ WORDS = [f"word {n}" for n in range(20)]
 def parts(room: Room, s: int, flags: int = Flag.WANTED) -> list[bytes]:
     """The packets of a turn of many, of the one whose turn it is."""
     who = site(room, holder_of(room, s - 1))
-    run = Run.of(who.key, 1, [int(Service.AGREED)] * len(WORDS), [w.encode() for w in WORDS])
+    run = OriginRun.of(who.key, 1, [int(Service.AGREED)] * len(WORDS), [w.encode() for w in WORDS])
     content = write_runs([run])
     pieces = [content[at : at + PIECE] for at in range(0, len(content), PIECE)]
     header = Header(who.ring.version, who.key, who.key, 0, s, 0)
@@ -57,11 +57,11 @@ def early(room: Room, s: int, has: int) -> bytes:
     return sealed(Code.TOKEN_BC, header, TURN.pack(1, Flag.EARLY, 0))
 
 
-def said_in(effects: Any) -> list[Token]:
-    return [packet for _, packet in packets_in(effects) if isinstance(packet, Token)]
+def said_in(effects: Any) -> list[TurnPacket]:
+    return [packet for _, packet in packets_in(effects) if isinstance(packet, TurnPacket)]
 
 
-def hears(room: Room, name: str, by: str, *packets: bytes) -> list[Token]:
+def hears(room: Room, name: str, by: str, *packets: bytes) -> list[TurnPacket]:
     return said_in(step(room, name, handed(room, by, *packets)))
 
 
@@ -107,7 +107,7 @@ def test_who_wants_to_leave_waits_for_all_that_comes_before_it() -> None:
     room = quiet("a", "b", "c", "d")
     s = at_rest(room)
     second = holder_of(room, s + 1)
-    site(room, second).entrance.has_changes = lambda: True  # type: ignore[method-assign]
+    site(room, second).membership.has_changes = lambda: True  # type: ignore[method-assign]
     assert not hears(room, second, holder_of(room, s), parts(room, s + 1)[0])
 
 
@@ -253,7 +253,7 @@ def test_who_lets_in_first_says_again_what_it_had_passed() -> None:
     hears(room, second, first, packets[0])
     me = site(room, second)
     me.ordering.stand_still()
-    me.entrance.has_changes = lambda: True  # type: ignore[method-assign]
+    me.membership.has_changes = lambda: True  # type: ignore[method-assign]
     (again,) = hears(room, second, first, *packets)
     assert (again.header.s, again.flags) == (s + 2, Flag.EARLY)
     assert me.is_normal(), "the ring changes at its next turn"

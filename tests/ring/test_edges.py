@@ -27,7 +27,7 @@ from tests.ring.theatre import (
     together,
     turn,
 )
-from unisono.core import Core, Depart, Expired, Multicast, Setting
+from unisono.core import Core, CoreConfig, Depart, Expired, Multicast
 from unisono.model import Service
 from unisono.parts.window import Window
 from unisono.protocols.ring.codes import Code, Timer
@@ -80,7 +80,7 @@ def test_one_that_is_alone_lets_the_world_in_between_its_turns() -> None:
     room = started("a", **{**PRESETS["paper"], "sites": 1})
     room.obey("join a")
     gather(room, "a", late_ms=20_000)
-    s, count = S(room, "a"), site(room, "a").room() // (700 + 32)
+    s, count = S(room, "a"), site(room, "a").send_credit() // (700 + 32)
     assert count > 5_000
     step(room, "a", Multicast([b"x" * 700] * count, Service.SAFE))
     for more in range(1, 6):
@@ -98,10 +98,10 @@ def test_help_is_no_more_than_what_is_kept() -> None:
     tracemalloc.start()
     try:
         step(room, "a", control(room, "b", Code.TS_ALIVE_RQU, s=0))
-        _, peak_octets = tracemalloc.get_traced_memory()
+        _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak_octets < 1 << 20
+    assert peak_bytes < 1 << 20
 
 
 def test_a_group_of_known_size_remembers_no_more_names_than_it_has() -> None:
@@ -141,9 +141,9 @@ def test_who_cannot_take_a_message_that_others_take_stops() -> None:
     had happened: members of one view had delivered different things."""
     room = started("a", "b", "c", sites=3, turn_packets=1)
 
-    def make(setting: Setting) -> Core:
+    def make(setting: CoreConfig) -> Core:
         small = setting.me.name == "c"
-        return Site(replace(setting, message_octets_max=5_000) if small else setting)
+        return Site(replace(setting, message_bytes_max=5_000) if small else setting)
 
     room._offer = replace(room._offer, make=make)
     room.obey("join a b c")
@@ -151,7 +151,7 @@ def test_who_cannot_take_a_message_that_others_take_stops() -> None:
     room.obey("shout a 5000\nadvance 200ms")
     assert len(room.words("c")) == 1, "so much it takes"
     told = room.obey("shout a 5001\nsay a next\nadvance 200ms")
-    assert "c stops: a message is larger than message_octets_max allows here" in told
+    assert "c stops: a message is larger than message_bytes_max allows here" in told
     assert len(room.words("c")) == 1
     gather(room, *"ab")
     room.until(lambda: len(room.words("a")) == len(room.words("b")) == 3)

@@ -28,13 +28,13 @@ from tests.ring.theatre import (
     turn,
 )
 from tests.scenarios.stage import Stage
-from unisono.core import Core, Expired, Multicast, Setting
+from unisono.core import Core, CoreConfig, Expired, Multicast
 from unisono.fsa import Figure, unwalked
 from unisono.model import Address, Member, Service
 from unisono.protocols import offer
 from unisono.protocols.ring import codes, figures
 from unisono.protocols.ring.codes import Code, Timer
-from unisono.protocols.ring.packets import TURN, Bits, Header, Person, Version, code_of
+from unisono.protocols.ring.packets import TURN, Bits, Header, MemberRecord, Version, code_of
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
 
@@ -268,7 +268,7 @@ def the_word_after_all(code: Code) -> Callable[[Room], str]:
         leader = ring_order(room, me)[0]
         who = site(room, leader)
         header = Header(site(room, me).ring.version, who.key, who.key, 0, who.ordering.S, 0)
-        person = Person(code, header, 0, Bits.IN_FORCE, who.me, 0).body()
+        person = MemberRecord(code, header, 0, Bits.IN_FORCE, who.me, 0).body()
         tails = {Code.RESUME: b"", Code.TOKEN_BC: TURN.pack(1, 0, 0), Code.RSP_NEG: person}
         step(room, me, handed(room, leader, sealed(code, header, tails[code])))
         return me
@@ -325,7 +325,7 @@ RARE: dict[str, Callable[[Room], str]] = {
 def test_an_arrow_that_runs_seldom_take_is_there_and_taken(arrow: str) -> None:
     room = quiet("a", "b", "c", "d")
     me = RARE[arrow](room)
-    assert site(room, me).walked().get(arrow) == 1
+    assert site(room, me).transition_counts().get(arrow) == 1
     step(room, me, control(room, next(n for n in "abcd" if n != me), Code.TS_ALIVE_RQU))
 
 
@@ -336,7 +336,7 @@ def walked_in_chaos(seeds: Iterable[int]) -> list[Mapping[str, int]]:
     """What the members of simulated runs walked. Their cores are asked: a trace would be slow."""
     lives: list[Core] = []
 
-    def make(setting: Setting) -> Core:
+    def make(setting: CoreConfig) -> Core:
         lives.append(offer("ring").make(setting))
         return lives[-1]
 
@@ -350,7 +350,7 @@ def walked_in_chaos(seeds: Iterable[int]) -> list[Mapping[str, int]]:
         run(plan)
     for seed in range(8):
         run(heavy(seed, ring))
-    return [life.walked() for life in lives]
+    return [life.transition_counts() for life in lives]
 
 
 @pytest.mark.slow
@@ -361,7 +361,9 @@ def test_stories_and_chaos_walk_every_arrow_that_does_something() -> None:
         stage = Stage()
         for block in path.read_text().split("\n\n"):
             stage.obey(block.split("----")[0])
-        walks += [life.walked() for actor in stage.actors.values() for life in actor.lives]
+        walks += [
+            life.transition_counts() for actor in stage.actors.values() for life in actor.lives
+        ]
     seen = {name for walk in walks for name, count in walk.items() if count} | RARE.keys()
     # Most rows of Receive are for both of its states at work: one walk tries the row.
     seen |= {name.replace("NORMAL", "RESEND") for name in seen if name.startswith("receive: ")}

@@ -9,7 +9,7 @@ import pytest
 from tests.ring.test_memory import FIVE, Ward, on_one_ring
 from tests.ring.theatre import gather, lawful, seen, site
 from unisono.core import Cause
-from unisono.model import What
+from unisono.model import ChangeKind
 from unisono.protocols.ring.packets import NO_VERSION
 
 pytestmark = pytest.mark.rule("RNG-13")
@@ -27,7 +27,7 @@ def let_go_on(room: Ward, *names: str) -> None:
     gather(room, *names)
 
 
-def changes(room: Ward, name: str) -> set[What]:
+def changes(room: Ward, name: str) -> set[ChangeKind]:
     return {change.what for change in room.actors[name].views[-1].changes}
 
 
@@ -52,7 +52,7 @@ def test_what_was_not_with_all_is_not_safe_in_the_old_view() -> None:
     let_go_on(room, "d", "e")
     room.until(lambda: room.words("d") == room.words("e") == ["all", "few"])
     for name in "de":
-        assert What.PARTED in changes(room, name)
+        assert ChangeKind.PARTED in changes(room, name)
         told = [row for row in room.sink.rows if row.node == name and row.kind in TOLD][-3:]
         assert [(row.kind, row.seq) for row in told] == [
             ("transitional", 1),
@@ -70,7 +70,7 @@ def test_a_majority_that_had_gone_on_goes_before_a_part_that_was_let_go_on() -> 
     room.obey("say a kept")
     room.until(lambda: all(room.words(name) == ["kept"] for name in "abc"))
     let_go_on(room, "d", "e")
-    assert What.PARTED in changes(room, "d")
+    assert ChangeKind.PARTED in changes(room, "d")
     room.obey("say d apart")
     room.pass_ms(200)
     room.obey("heal")
@@ -160,7 +160,7 @@ def test_the_word_is_not_needed_where_a_majority_is() -> None:
     room.until(lambda: not site(room, "a").is_normal() or not site(room, "b").is_normal())
     room.obey("request a go_on\nrequest b go_on")
     gather(room, "a", "b")
-    assert What.PARTED not in changes(room, "a")
+    assert ChangeKind.PARTED not in changes(room, "a")
     assert site(room, "a").ring.size == 3
 
 

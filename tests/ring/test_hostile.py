@@ -48,17 +48,17 @@ from unisono.model import Address, Member, Service
 from unisono.protocols.ring.codes import KINDS, Code, Timer
 from unisono.protocols.ring.core import Site
 from unisono.protocols.ring.packets import (
-    HEADER_OCTETS,
+    HEADER_BYTES,
     PROTOCOL,
     TURN,
     Header,
-    Person,
+    MemberRecord,
     Version,
     key_of,
 )
 from unisono.protocols.ring.repair import RESEND_MAX
-from unisono.protocols.ring.turn import Run, write_runs
-from unisono.wire import FRONT_OCTETS, SUM_OCTETS, seal
+from unisono.protocols.ring.turn import OriginRun, write_runs
+from unisono.wire import FRONT_BYTES, SUM_BYTES, seal
 
 HOSTILE_COUNT = 2_000
 """At each phase."""
@@ -152,7 +152,7 @@ def who_waits_for_the_state() -> tuple[Room, str]:
     room.loses = losing(Code.STATE)
     room.obey("join d")
     room.until(lambda: site(room, "d").is_normal())
-    assert site(room, "d").room() == 0
+    assert site(room, "d").send_credit() == 0
     return room, "d"
 
 
@@ -185,7 +185,7 @@ def mangled(dice: Random, packets: list[bytes], who: Site) -> bytes:
     """A real packet with bits flipped, cut short, made longer, mixed with another; or behind a good
     checksum with noise in it, a field of the largest number, the header of a member, or noise."""
     packet = bytearray(dice.choice(packets))
-    body = bytearray(packet[FRONT_OCTETS:-SUM_OCTETS])
+    body = bytearray(packet[FRONT_BYTES:-SUM_BYTES])
     version = who.version
     kind = packet[4]
     match dice.randrange(9):
@@ -204,7 +204,7 @@ def mangled(dice: Random, packets: list[bytes], who: Site) -> bytes:
             for _ in range(dice.randint(1, 6)):
                 body[dice.randrange(len(body))] = dice.randrange(256)
         case 5 | 6:
-            width, start = dice.choice((1, 2, 4, 8)), dice.choice((0, HEADER_OCTETS))
+            width, start = dice.choice((1, 2, 4, 8)), dice.choice((0, HEADER_BYTES))
             at = start + dice.randrange(max(1, len(body) - start))
             body[at : at + width] = (dice.choice(LARGEST) * 8)[:width]
         case 7:
@@ -212,7 +212,7 @@ def mangled(dice: Random, packets: list[bytes], who: Site) -> bytes:
             tail = dice.randbytes(dice.randint(0, 120))
             body = bytearray(a_header(dice, who, len(tail)) + tail)
         case _:
-            tail = bytes(body[HEADER_OCTETS:])
+            tail = bytes(body[HEADER_BYTES:])
             body = bytearray(a_header(dice, who, len(tail)) + tail)
     return seal(PROTOCOL, kind, GROUP, version.leader, body)
 
@@ -225,7 +225,7 @@ def a_header(dice: Random, who: Site, length: int) -> bytes:
     s = dice.choice((near, near, near + 300, dice.getrandbits(61)))
     k = dice.choice((0, near, dice.getrandbits(61)))
     version = Version(max(0, who.version.number + dice.choice((0, 0, 0, 1, -1))), 0)
-    return Header(version, key, dice.choice(keys), near, s, k).octets(HEADER_OCTETS + length)
+    return Header(version, key, dice.choice(keys), near, s, k).octets(HEADER_BYTES + length)
 
 
 def weight(of: Any) -> int:
@@ -288,7 +288,7 @@ class Victim:
         found: list[Event] = [Received(Address(f"10.0.0.{dice.randint(1, 9)}", 7000), [forged])]
         if count % 5 == 0 and self.timers:
             found.append(Expired(dice.choice(sorted(self.timers, key=lambda timer: timer.value))))
-        if count % 60 == 0 and self.site.room():
+        if count % 60 == 0 and self.site.send_credit():
             found.append(Multicast([b"still here"], Service.SAFE))
         return found
 
@@ -341,7 +341,7 @@ def stranger(dice: Random) -> Member:
 
 def person(room: Room, who: str, member: Member, code: Code, attempt: int) -> bytes:
     header = Header(site(room, who).version, key_of(member), 0, 0, 0, 0)
-    return sealed(code, header, Person(code, header, attempt, 0, member, attempt).body())
+    return sealed(code, header, MemberRecord(code, header, attempt, 0, member, attempt).body())
 
 
 @flood
@@ -386,7 +386,7 @@ def turns_of_many_parts(dice: Random, room: Room, me: str, count: int) -> bytes:
 def wishes(dice: Random, room: Room, me: str, count: int) -> bytes:
     other = next(n for n in ring_order(room, me) if n != me)
     key = site(room, other).key
-    content = write_runs([Run.of(key, 10**6 + count, [4], [b"y" * 1000])])
+    content = write_runs([OriginRun.of(key, 10**6 + count, [4], [b"y" * 1000])])
     return sealed(Code.DATA_BC_RQU, Header(site(room, me).version, key, key, 0, 0), content)
 
 

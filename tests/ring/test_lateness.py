@@ -49,11 +49,11 @@ def with_a_turn(room: Room) -> tuple[str, str, int]:
 def test_who_is_asked_for_the_rest_of_a_turn_once_was_late_and_twice_lost_it() -> None:
     room = quiet("a", "b", "c")
     holder, other, s = with_a_turn(room)
-    pace = site(room, holder).speech.pace
+    pace = site(room, holder).send_queue.pace
     before = pace.burst
     ask(room, other, holder, (s, 5, WHOLE))
     assert pace.burst == before
-    assert site(room, holder).door.counts["repair"] > 1, "but it is sent again"
+    assert site(room, holder).codec.counts["repair"] > 1, "but it is sent again"
     ask(room, other, holder, (s, 9, WHOLE))
     assert pace.burst == before * 3 // 4
 
@@ -63,7 +63,7 @@ def test_who_is_asked_for_the_rest_of_a_turn_once_was_late_and_twice_lost_it() -
 def test_what_cannot_be_late_was_lost(gap: tuple[int, int]) -> None:
     room = quiet("a", "b", "c")
     holder, other, s = with_a_turn(room)
-    pace = site(room, holder).speech.pace
+    pace = site(room, holder).send_queue.pace
     before = pace.burst
     ask(room, other, holder, (s, *gap))
     assert pace.burst == before * 3 // 4
@@ -75,14 +75,14 @@ def test_only_what_was_said_is_lost_or_late() -> None:
     room = quiet("a", "b", "c")
     holder, other, s = with_a_turn(room)
     core = site(room, holder)
-    before = core.speech.pace.burst
+    before = core.send_queue.pace.burst
     ask(room, other, holder, (s - 1, 0, WHOLE), (s, 5, WHOLE))
-    assert core.speech.pace.burst == before, "the first is another's, and the rest of ours late"
+    assert core.send_queue.pace.burst == before, "the first is another's, and the rest of ours late"
     core.ordering.say(Turn(s + 3, core.key, Flag.EARLY, b"", 300))
     ask(room, other, holder, (s + 3, 0, WHOLE))
-    assert core.speech.pace.burst == before
+    assert core.send_queue.pace.burst == before
     ask(room, other, holder, (s - 1, 5, WHOLE), (s, 0, WHOLE))
-    assert core.speech.pace.burst == before * 3 // 4
+    assert core.send_queue.pace.burst == before * 3 // 4
 
 
 @pytest.mark.rule("RNG-6")
@@ -153,8 +153,8 @@ def test_what_is_given_up_when_the_ring_stands_still_is_kept_no_longer() -> None
     s = at_rest(room)
     second, third = holder_of(room, s + 1), holder_of(room, s + 2)
     ordering = site(room, third).ordering
-    before = ordering._history_octets
+    before = ordering._history_bytes
     step(room, third, handed(room, second, turn(room, s + 2, "word", by=second)))
-    assert ordering._history_octets > before
+    assert ordering._history_bytes > before
     ordering.stand_still()
-    assert ordering._history_octets == before
+    assert ordering._history_bytes == before

@@ -9,14 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.core import Setting
+from unisono.core import CoreConfig
 from unisono.errors import BadPacket
 from unisono.model import Address, Member, Service
-from unisono.parts.queued import VARIED, Queued
+from unisono.parts.pending import VARIED, Pending
 from unisono.protocols.ring.ordering import Ordering
 from unisono.protocols.ring.packets import Delegate, Header, Version, key_of
-from unisono.protocols.ring.speech import Speech
-from unisono.protocols.ring.turn import DIFFER, MORE, Group, Run, Turn, read_runs, write_runs
+from unisono.protocols.ring.send_queue import SendQueue
+from unisono.protocols.ring.turn import (
+    DIFFER,
+    MORE,
+    MessageGroup,
+    OriginRun,
+    Turn,
+    read_runs,
+    write_runs,
+)
 from unisono.wire import numbers
 
 ME = Member("a", Address("10.0.0.1", 7000), 1)
@@ -27,8 +35,8 @@ payloads = st.one_of(
 )
 
 
-def speech(turn_packets: int = 4, packet_octets: int = 400) -> Speech:
-    return Speech(Setting(ME, "g", seed=0, packet_octets_max=packet_octets), KEY, turn_packets)
+def speech(turn_packets: int = 4, packet_bytes: int = 400) -> SendQueue:
+    return SendQueue(CoreConfig(ME, "g", seed=0, packet_bytes_max=packet_bytes), KEY, turn_packets)
 
 
 def refuse(reason: str) -> None:
@@ -54,9 +62,9 @@ def heard(ordering: Ordering, s: int, content: bytes) -> list[bytes]:
     st.integers(200, 1_400),
 )
 def test_what_is_said_is_heard(
-    said: list[list[bytes]], turn_packets: int, packet_octets: int
+    said: list[list[bytes]], turn_packets: int, packet_bytes: int
 ) -> None:
-    speaker, listener, found = speech(turn_packets, packet_octets), hearing(), list[bytes]()
+    speaker, listener, found = speech(turn_packets, packet_bytes), hearing(), list[bytes]()
     for some in said:
         speaker.say(some, Service.AGREED)
     for s in range(1, 2_000):
@@ -64,12 +72,12 @@ def test_what_is_said_is_heard(
             break
         content, _, _ = speaker.gather()
         speaker.said(s)
-        assert len(content) <= max(turn_packets, 4) * speaker.piece_octets
+        assert len(content) <= max(turn_packets, 4) * speaker.piece_bytes
         found += heard(listener, s, content)
         listener.window.put(s, Turn(s, KEY, 0, content, 300))
     assert found == [payload for some in said for payload in some]
     speaker.settle(1 << 30)
-    assert speaker.room() == speaker.window_octets, "all that was counted is counted off"
+    assert speaker.send_credit() == speaker.window_bytes, "all that was counted is counted off"
 
 
 @given(st.lists(payloads, min_size=1, max_size=40), st.integers(0, 40))
@@ -103,14 +111,14 @@ def test_many_of_unlike_lengths_are_one_row() -> None:
 @pytest.mark.parametrize(
     ("group", "table"),
     [
-        (Group(2, 6, int(Service.AGREED) | DIFFER), numbers([3, 4])),
-        (Group(2, 6, int(Service.AGREED) | DIFFER), numbers([1 << 31, 1 << 31])),
+        (MessageGroup(2, 6, int(Service.AGREED) | DIFFER), numbers([3, 4])),
+        (MessageGroup(2, 6, int(Service.AGREED) | DIFFER), numbers([1 << 31, 1 << 31])),
     ],
 )
-def test_lengths_that_are_not_those_of_the_octets_are_not_believed(
-    group: Group, table: bytes
+def test_lengths_that_are_not_those_of_the_bytes_are_not_believed(
+    group: MessageGroup, table: bytes
 ) -> None:
-    content = write_runs([Run(KEY, 1, [group], [table, bytes(6)])])
+    content = write_runs([OriginRun(KEY, 1, [group], [table, bytes(6)])])
     drops: list[str] = []
     ordering = hearing(drops.append)
     assert not ordering.hear(Turn(1, KEY, 0, content, 300)).spans
@@ -121,20 +129,20 @@ def test_lengths_that_are_not_those_of_the_octets_are_not_believed(
 @pytest.mark.parametrize(
     "group",
     [
-        Group(2, 6, int(Service.AGREED) | DIFFER | MORE),
-        Group(1, 6, int(Service.AGREED) | DIFFER | MORE),
-        Group(2, 3, 64),
-        Group(1 << 15, 1 << 31, int(Service.AGREED) | DIFFER),
+        MessageGroup(2, 6, int(Service.AGREED) | DIFFER | MORE),
+        MessageGroup(1, 6, int(Service.AGREED) | DIFFER | MORE),
+        MessageGroup(2, 3, 64),
+        MessageGroup(1 << 15, 1 << 31, int(Service.AGREED) | DIFFER),
     ],
 )
-def test_rows_that_nobody_writes_are_malformed(group: Group) -> None:
+def test_rows_that_nobody_writes_are_malformed(group: MessageGroup) -> None:
     with pytest.raises(BadPacket):
-        read_runs(write_runs([Run(KEY, 1, [group], [bytes(14)])]))
+        read_runs(write_runs([OriginRun(KEY, 1, [group], [bytes(14)])]))
 
 
 @given(st.lists(st.binary(max_size=9), max_size=9), st.integers(-3, 90), st.integers(0, 9))
 def test_as_many_as_fit(messages: list[bytes], room: int, left: int) -> None:
-    fit = Queued(messages, VARIED, 4).fit(room, left, 4)
+    fit = Pending(messages, VARIED, 4).fit(room, left, 4)
     ends = list(accumulate(len(message) + 4 for message in messages))
     assert fit <= min(left, len(messages))
     if fit > 1:

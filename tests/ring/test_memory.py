@@ -70,7 +70,7 @@ def test_two_that_forgot_do_not_outvote_the_one_that_remembers() -> None:
     assert {room.ends[name].cause for name in "de"} == {Cause.EXCLUDED}
     room.obey("join d e")
     gather(room, *FIVE)
-    assert site(room, "a").stream.has_view, "the same life: nothing of it is lost"
+    assert site(room, "a").delivery.has_view, "the same life: nothing of it is lost"
     room.obey("say d after")
     room.until(lambda: all("after" in room.words(name) for name in FIVE))
     assert room.words("a") == ["kept", "after"]
@@ -100,7 +100,7 @@ def test_a_majority_that_forgot_at_once_is_told_and_the_group_begins_anew() -> N
     room.until(lambda: "a" in room.ends)
     assert room.ends["a"].cause is Cause.MEMORY_LOST
     assert "lost their memory" in room.ends["a"].reason
-    assert not any(site(room, name).stream.has_view for name in "bc")
+    assert not any(site(room, name).delivery.has_view for name in "bc")
     room.obey("join a")
     gather(room, "a", "b", "c")
     room.obey("say a anew")

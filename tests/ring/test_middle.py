@@ -24,7 +24,7 @@ from unisono.core import Effect, Received
 from unisono.model import coalesced
 from unisono.protocols.ring.codes import Code
 from unisono.protocols.ring.packets import TURN, Header
-from unisono.protocols.ring.turn import Incoming
+from unisono.protocols.ring.turn import IncomingTurn
 
 
 def burst(room: Room, by: str, *packets: bytes) -> Received:
@@ -66,9 +66,9 @@ def test_a_turn_is_the_same_however_its_packets_come(seed: int) -> None:
 
 def test_the_middle_of_a_turn_wakes_no_machine() -> None:
     room, _, by, me, packets = begun()
-    walked, counted = dict(site(room, me).walked()), site(room, me).counts["in.token_bc"]
+    walked, counted = dict(site(room, me).transition_counts()), site(room, me).counts["in.token_bc"]
     assert step(room, me, burst(room, by, *packets[2:4])) == []
-    assert site(room, me).walked() == walked
+    assert site(room, me).transition_counts() == walked
     assert site(room, me).counts["in.token_bc"] == counted + 2
     effects = step(room, me, burst(room, by, *packets[4:]))
     assert delivered_in(effects) == WORDS
@@ -126,7 +126,7 @@ def test_pieces_of_unlike_lengths_are_no_turn_in_whatever_order_they_come(
     lengths: tuple[int, ...],
 ) -> None:
     for order in permutations(range(4)):
-        coming = Incoming(1, 0, [None] * 4, 4)
+        coming = IncomingTurn(1, 0, [None] * 4, 4)
         for at in order:
             coming.take(at, [bytes(lengths[at])])
         assert not coming.missing and coming.turn(1) is None
@@ -134,8 +134,8 @@ def test_pieces_of_unlike_lengths_are_no_turn_in_whatever_order_they_come(
 
 def test_pieces_of_one_length_are_a_turn_in_whatever_order_they_come() -> None:
     for order in permutations(range(4)):
-        coming = Incoming(1, 0, [None] * 4, 4)
+        coming = IncomingTurn(1, 0, [None] * 4, 4)
         for at in order:
             coming.take(at, [bytes([at]) * (3 if at == 3 else 5)])
         turn = coming.turn(1)
-        assert turn is not None and turn.count == 4 and turn.piece_octets == 5
+        assert turn is not None and turn.count == 4 and turn.piece_bytes == 5

@@ -22,7 +22,7 @@ from tests.ring.theatre import (
 from unisono.core import EVERYONE, Multicast
 from unisono.model import Service
 from unisono.protocols.ring.codes import Code, Timer
-from unisono.protocols.ring.packets import TURN, Flag, Token
+from unisono.protocols.ring.packets import TURN, Flag, TurnPacket
 
 MS = 1_000
 
@@ -138,9 +138,9 @@ def test_who_waits_until_all_have_what_it_said_does_not_say_that_it_was_a_lone_m
     room.pass_ms(500)
     me = site(room, speaker)
     me.leaving = count == 1
-    large = bytes(me.speech.window_octets // 8)
+    large = bytes(me.send_queue.window_bytes // 8)
     effects = step(room, speaker, Multicast([large] * count, Service.AGREED))
-    flags = {packet.flags for _, packet in packets_in(effects) if isinstance(packet, Token)}
+    flags = {packet.flags for _, packet in packets_in(effects) if isinstance(packet, TurnPacket)}
     assert flags and not any(each & Flag.LONE for each in flags)
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from unisono.protocols.ring.pace import BURST_MIN, ROUND_PACKETS, Pace
+from unisono.protocols.ring.pacing import BURST_MIN, ROUND_PACKETS, TurnPacing
 
 
-def grown(pace: Pace, turns: int = 200) -> int:
+def grown(pace: TurnPacing, turns: int = 200) -> int:
     for _ in range(turns):
         pace.next()
     return pace.burst
 
 
-def spoken(paces: list[Pace], speakers: int, rounds: int = 300) -> list[int]:
+def spoken(paces: list[TurnPacing], speakers: int, rounds: int = 300) -> list[int]:
     """Packets of the turns of a round in which so many speak and the others say NULL."""
     turns: list[int] = []
     for _ in range(rounds):
@@ -25,8 +25,8 @@ def spoken(paces: list[Pace], speakers: int, rounds: int = 300) -> list[int]:
     return turns
 
 
-def ring_of(members: int, most: int = 1024) -> list[Pace]:
-    paces = [Pace(most) for _ in range(members)]
+def ring_of(members: int, most: int = 1024) -> list[TurnPacing]:
+    paces = [TurnPacing(most) for _ in range(members)]
     for pace in paces:
         pace.new_ring(members)
     return paces
@@ -61,7 +61,7 @@ def test_a_new_ring_begins_with_a_share() -> None:
 
 
 def test_what_is_lost_makes_turns_smaller_and_they_grow_again_with_care() -> None:
-    pace = Pace(512)
+    pace = TurnPacing(512)
     before = grown(pace)
     pace.lost()
     pace.lost()
@@ -75,7 +75,7 @@ def test_what_is_lost_makes_turns_smaller_and_they_grow_again_with_care() -> Non
 
 
 def test_a_turn_of_one_packet_stays_one() -> None:
-    pace = Pace(1)
+    pace = TurnPacing(1)
     pace.new_ring(3)
     pace.lost()
     assert grown(pace) == 1

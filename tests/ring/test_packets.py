@@ -13,7 +13,7 @@ from unisono.errors import BadPacket
 from unisono.model import Address, Member
 from unisono.protocols.ring.codes import KINDS, NEVER_SENT, Code
 from unisono.protocols.ring.packets import (
-    HEADER_OCTETS,
+    HEADER_BYTES,
     NO_VERSION,
     PERSONS,
     ROUND_MAX,
@@ -25,21 +25,21 @@ from unisono.protocols.ring.packets import (
     CoordRequest,
     Delegate,
     Header,
+    MemberRecord,
     Packet,
-    Person,
+    Rejection,
     ResendRequest,
     RingPart,
-    StateAsk,
     StatePiece,
-    Token,
-    Told,
+    StateRequest,
+    TurnPacket,
     Version,
     code_of,
     key_of,
     read,
 )
-from unisono.protocols.ring.ring import Link, Record, Ring, Seat, read_record, read_ring
-from unisono.protocols.ring.turn import GOES_ON, MORE, Run, read_runs, write_runs
+from unisono.protocols.ring.ring import Record, Ring, RingLink, Seat, read_record, read_ring
+from unisono.protocols.ring.turn import GOES_ON, MORE, OriginRun, read_runs, write_runs
 from unisono.wire import Writer
 
 keys = st.integers(0, 2**64 - 1)
@@ -52,7 +52,7 @@ REASONS = ("malformed", "long", "length")
 
 
 def again(code: Code, header: Header, tail: bytes) -> Packet:
-    body = header.octets(HEADER_OCTETS + len(tail)) + tail
+    body = header.octets(HEADER_BYTES + len(tail)) + tail
     return read(code, header.version.leader, memoryview(body))
 
 
@@ -77,7 +77,7 @@ def test_a_turn_round_trips(
 ) -> None:
     code = Code.RESEND_DATA if repeated else Code.TOKEN_BC
     found = again(code, header, TURN.pack(at + 1, flags, at) + piece)
-    assert found == Token(header, at, at + 1, flags, [piece], repeated)
+    assert found == TurnPacket(header, at, at + 1, flags, [piece], repeated)
     assert code_of(found) is code
 
 
@@ -94,7 +94,7 @@ def test_what_a_process_says_of_itself_round_trips(
     header = header._replace(sender=key_of(member))
     trunk = header.version if parted else NO_VERSION
     for code in sorted(PERSONS):
-        person = Person(code, header, attempt, bits, member, seen, other, trunk)
+        person = MemberRecord(code, header, attempt, bits, member, seen, other, trunk)
         assert again(code, header, person.body()) == person
         assert code_of(person) is code
 
@@ -126,11 +126,11 @@ def test_the_other_packets_round_trip(
         (RingPart(header, 3, 9, piece), Writer().u8(3).u8(9).raw(piece).done()),
         (Delegate(header, piece), piece),
         (ResendRequest(header, tuple(ranges)), Writer().rows("QHH", 3, flat).done()),
-        (StateAsk(header, key, few), Writer().u64(key).u16(few).done()),
+        (StateRequest(header, key, few), Writer().u64(key).u16(few).done()),
         (StatePiece(header, key, key, piece), STATE.pack(key, key) + piece),
         *(
             (
-                Told(code, header, words, member, 7),
+                Rejection(code, header, words, member, 7),
                 Writer().text(words).member(member).u64(7).done(),
             )
             for code in (Code.STALE, Code.REFUSE)
@@ -147,7 +147,7 @@ marks = st.builds(lambda service, bits: service | bits, st.integers(0, 5), bits_
 pieces_of = st.lists(st.tuples(marks, st.binary(max_size=80)), min_size=1, max_size=8)
 runs_of = st.lists(
     st.builds(
-        lambda origin, first, rows: Run.of(
+        lambda origin, first, rows: OriginRun.of(
             origin, first, [mark for mark, _ in rows], [piece for _, piece in rows]
         ),
         keys,
@@ -159,7 +159,7 @@ runs_of = st.lists(
 
 
 @given(runs_of)
-def test_the_content_of_a_turn_round_trips(runs: list[Run]) -> None:
+def test_the_content_of_a_turn_round_trips(runs: list[OriginRun]) -> None:
     content = write_runs(runs)
     found = [run._replace(chunks=bytes(run.chunks[0])) for run in read_runs(content)]
     assert found == [run._replace(chunks=b"".join(run.chunks)) for run in runs]
@@ -168,7 +168,9 @@ def test_the_content_of_a_turn_round_trips(runs: list[Run]) -> None:
 
 @given(runs_of, st.data())
 @settings(max_examples=150)
-def test_mangled_content_is_content_or_a_bad_packet(runs: list[Run], data: st.DataObject) -> None:
+def test_mangled_content_is_content_or_a_bad_packet(
+    runs: list[OriginRun], data: st.DataObject
+) -> None:
     whole = bytearray(write_runs(runs) or b"\0\0")
     for _ in range(data.draw(st.integers(1, 4))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
@@ -192,8 +194,8 @@ def rings(draw: st.DrawFn) -> Ring:
     leader = seats[0].member
     version = Version(draw(rounds), key_of(leader))
     base = draw(numbers)
-    former = draw(st.lists(st.builds(Link, versions, numbers), max_size=5))
-    chain = (*former, Link(version, base))
+    former = draw(st.lists(st.builds(RingLink, versions, numbers), max_size=5))
+    chain = (*former, RingLink(version, base))
     size = draw(st.integers(0, 65535))
     absent = tuple(Seat(seat.member, seat.local) for seat in seats[here:])
     return Ring(version, tuple(seats[:here]), absent, size, base, draw(numbers), chain, leader)
@@ -225,17 +227,17 @@ def test_a_mangled_ring_is_a_ring_or_a_bad_packet(ring: Ring, data: st.DataObjec
 def test_a_ring_that_cannot_be_is_malformed() -> None:
     one, two = (Member(name, Address("10.0.0.1", 7), 1) for name in "ab")
     version = Version(3, key_of(one))
-    good = Ring(version, (Seat(one), Seat(two)), (), 2, 5, 1, (Link(version, 5),), one)
+    good = Ring(version, (Seat(one), Seat(two)), (), 2, 5, 1, (RingLink(version, 5),), one)
     assert read_ring(version, good.octets()) == good
     for wrong in (
-        Ring(version, (), (), 2, 5, 1, (Link(version, 5),), one),
-        Ring(version, (Seat(one), Seat(one)), (), 2, 5, 1, (Link(version, 5),), one),
+        Ring(version, (), (), 2, 5, 1, (RingLink(version, 5),), one),
+        Ring(version, (Seat(one), Seat(one)), (), 2, 5, 1, (RingLink(version, 5),), one),
         Ring(version, (Seat(one),), (), 2, 5, 1, (), one),
-        Ring(version, (Seat(one),), (), 2, 5, 1, (Link(version, 6),), one),
-        Ring(version, (Seat(one),), (), 2, 5, 1, (Link(version, 5),), two),
-        Ring(version, (Seat(one),), (), 2, 1 << 63, 1, (Link(version, 1 << 63),), one),
-        Ring(version, (Seat(one, 1 << 63),), (), 2, 5, 1, (Link(version, 5),), one),
-        Ring(version, (Seat(one),), (), 2, 5, 1, (Link(version, 5),) * 40, one),
+        Ring(version, (Seat(one),), (), 2, 5, 1, (RingLink(version, 6),), one),
+        Ring(version, (Seat(one),), (), 2, 5, 1, (RingLink(version, 5),), two),
+        Ring(version, (Seat(one),), (), 2, 1 << 63, 1, (RingLink(version, 1 << 63),), one),
+        Ring(version, (Seat(one, 1 << 63),), (), 2, 5, 1, (RingLink(version, 5),), one),
+        Ring(version, (Seat(one),), (), 2, 5, 1, (RingLink(version, 5),) * 40, one),
     ):
         with pytest.raises(BadPacket, match="malformed"):
             read_ring(version, wrong.octets())
@@ -299,6 +301,6 @@ def test_numbers_that_no_member_counts_to_are_nobodys() -> None:
 def test_a_process_speaks_for_itself_only() -> None:
     member = Member("a", Address("10.0.0.1", 7), 1)
     header = Header(Version(1, 2), key_of(member) ^ 1, 3)
-    person = Person(Code.QUIT, header, 1, 0, member)
+    person = MemberRecord(Code.QUIT, header, 1, 0, member)
     with pytest.raises(BadPacket, match="malformed"):
         again(Code.QUIT, header, person.body())

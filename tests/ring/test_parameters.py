@@ -88,8 +88,8 @@ def test_what_is_within_bounds_can_be_set(sites: int, us: int, tries: int, packe
 
 def test_who_is_started_as_one_of_many_knows_how_many() -> None:
     ring = offer("ring")
-    assert ring.appoint(2, 5, {"tries": 3}) == {"sites": 5, "tries": 3}
-    assert ring.appoint(2, 5, {"sites": 0}) == {"sites": 0}, "unless it is said otherwise"
+    assert ring.assign_roles(2, 5, {"tries": 3}) == {"sites": 5, "tries": 3}
+    assert ring.assign_roles(2, 5, {"sites": 0}) == {"sites": 0}, "unless it is said otherwise"
 
 
 @pytest.mark.parametrize(("sites", "least"), [(0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (5, 3)])

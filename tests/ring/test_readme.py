@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.waiting import LIMIT_S
-from unisono.core import Setting
+from unisono.core import CoreConfig
 from unisono.fsa import Figure, always, name_of, stay
 from unisono.model import Address, Member
 from unisono.protocols.ring.codes import KINDS, Code, Timer
@@ -33,7 +33,7 @@ FIGURES = {figure.name: figure for figure in (SEND, RECEIVE, REFORMATION, COORDI
 A = Member("a", Address("10.0.0.1", 7000), 1)
 PARTS = {
     name: type(part)
-    for name, part in vars(Site(Setting(A, "orders", seed=0))).items()
+    for name, part in vars(Site(CoreConfig(A, "orders", seed=0))).items()
     if type(part).__module__.startswith("unisono.protocols.ring.")
 }
 """What a site is made of, by the names it has for them."""

@@ -21,20 +21,20 @@ from tests.ring import test_rules_order as order
 from unisono.core import Effect, Install
 from unisono.fsa import Figure
 from unisono.model import View
-from unisono.parts.door import Door
+from unisono.parts.codec import PacketCodec
 from unisono.protocols.ring import codes, core, figures, ordering, parameters
 from unisono.protocols.ring import packets as wire
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.core import Site
-from unisono.protocols.ring.entrance import Entrance
+from unisono.protocols.ring.delivery import DeliveryQueue
 from unisono.protocols.ring.leading import Leading
+from unisono.protocols.ring.membership import Membership
 from unisono.protocols.ring.ordering import Ordering
-from unisono.protocols.ring.packets import Header, Token
+from unisono.protocols.ring.packets import Header, TurnPacket
+from unisono.protocols.ring.quorum import Quorums
 from unisono.protocols.ring.repair import Repair
 from unisono.protocols.ring.ring import Ring
-from unisono.protocols.ring.stream import Stream
 from unisono.protocols.ring.token import TokenWork
-from unisono.protocols.ring.votes import Quorums
 
 Patch = pytest.MonkeyPatch
 Plant = Callable[[Patch], None]
@@ -87,7 +87,7 @@ def once_quiet(tests: Any, plant: Plant, *makers: str) -> Plant:
 # -- what is planted ----------------------------------------------------------------------------
 
 
-def any_speaker(self: Any, packet: Token, out: list[Effect]) -> None:
+def any_speaker(self: Any, packet: TurnPacket, out: list[Effect]) -> None:
     """A turn is taken from whoever says it."""
     self.ordering.take(packet, packet.header.sender)
     self.advance(out)
@@ -121,7 +121,7 @@ def no_qsus(patch: Patch) -> None:
     """What is early is thrown away."""
     take = Ordering.take
 
-    def strict(self: Any, packet: Token, holder: int) -> None:
+    def strict(self: Any, packet: TurnPacket, holder: int) -> None:
         if packet.header.s <= self.S + 1:
             take(self, packet, holder)
         else:
@@ -147,7 +147,7 @@ def never_round(patch: Patch) -> None:
     hear_from = TokenWork.hear_from
 
     def deaf(self: Any, packet: Any, out: Any) -> None:
-        if not isinstance(packet, Token):
+        if not isinstance(packet, TurnPacket):
             hear_from(self, packet, out)
 
     patch.setattr(TokenWork, "hear_from", deaf)
@@ -220,13 +220,13 @@ def told_early(self: Any, ring: Any, out: list[Effect]) -> None:
 
 
 def nobody_is_new(patch: Patch) -> None:
-    change = Stream.change
+    change = DeliveryQueue.change
 
     def blind(self: Any, ring: Any, captures: bool, former: Any = ()) -> None:
         change(self, ring, captures, former)
         self._items.extend(replace(self._items.pop(), joined=()) for _ in range(1))
 
-    patch.setattr(Stream, "change", blind)
+    patch.setattr(DeliveryQueue, "change", blind)
 
 
 ALL_HEADER = (Code.TS_ALIVE_RQU, Code.FAST_ACK)
@@ -238,7 +238,7 @@ def no_length(patch: Patch) -> None:
 
     def careless(kind: int, life: int, body: memoryview) -> Any:
         octets = bytearray(body)
-        at = wire.HEADER_OCTETS
+        at = wire.HEADER_BYTES
         octets[at - 4 : at] = (at if kind in ALL_HEADER else len(octets)).to_bytes(4, "big")
         return read(kind, life, memoryview(octets[:at] if kind in ALL_HEADER else octets))
 
@@ -354,7 +354,7 @@ PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
      without(Ordering, "_forget", forget_all)),
     ("RNG-10", election.test_a_ring_is_created_by_invitation, without(Leading, "answer")),
     ("RNG-10", election.test_who_hears_no_invitation_waits_a_random_time_and_then_invites,
-     without(Entrance, "_arm", lambda self, out: self._core.arm(Timer.T_REFORM, 100_000, out))),
+     without(Membership, "_arm", lambda self, out: self._core.arm(Timer.T_REFORM, 100_000, out))),
     ("RNG-10", lambda: election.test_of_two_candidates_the_one_with_version_then_s_then_id_wins(
         "R1", 1), without_part(0)),
     ("RNG-10", lambda: election.test_of_two_candidates_the_one_with_version_then_s_then_id_wins(
@@ -374,11 +374,11 @@ PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
      without(Leading, "_size", lambda self, staying: len(staying))),
     ("RNG-13", election.test_a_user_may_let_a_minority_go_on, without(core, "GO_ON", "no_word")),
     ("RNG-14", membership.test_a_join_is_granted_by_the_coordinator_when_it_holds_the_token,
-     once_quiet(membership, without(Entrance, "_wake", at_once), "together")),
+     once_quiet(membership, without(Membership, "_wake", at_once), "together")),
     ("RNG-14", membership.test_a_request_to_join_that_is_lost_is_made_again,
-     once_quiet(membership, without(Entrance, "ask"), "together")),
+     once_quiet(membership, without(Membership, "ask"), "together")),
     ("RNG-15", membership.test_who_leaves_says_so_and_the_ring_closes_without_it,
-     without(Entrance, "note_quit")),
+     without(Membership, "note_quit")),
     ("RNG-15", membership.test_a_leave_that_is_missed_is_found_out_as_a_stop,
      without(TokenWork, "ping")),
     ("RNG-16", membership.test_first_all_are_invited_and_what_is_missing_is_sent_again,
@@ -403,7 +403,7 @@ PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
          self.version.number, self.sender, 0, self.local, self.s, self.k, length)))),
     ("RNG-18", machine.test_the_originator_of_what_is_sent_again_is_not_its_sender, no_originator),
     ("RNG-18", lambda: machine.test_a_packet_that_matches_nothing_is_counted_and_ignored("kind"),
-     without(Door, "drop")),
+     without(PacketCodec, "drop")),
     ("RNG-18", lambda: machine.test_a_packet_that_matches_nothing_is_counted_and_ignored("length"),
      no_length),
     ("RNG-18", packets.test_numbers_that_no_member_counts_to_are_nobodys,

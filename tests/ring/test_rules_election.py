@@ -100,11 +100,11 @@ def test_of_two_candidates_the_one_with_version_then_s_then_id_wins(rule: str, m
 def stand_as(room: Room, version: Version, s: int, name: str) -> None:
     """Make this one a candidate with such a past."""
     from unisono.parts.window import Window
-    from unisono.protocols.ring.ring import Link, Ring, Seat
+    from unisono.protocols.ring.ring import Ring, RingLink, Seat
 
     who = site(room, name)
     seats = (Seat(who.me), Seat(candidate(version, s, "other")))
-    who.ring = Ring(version, seats, (), 2, s, 0, (Link(version, s),), who.me)
+    who.ring = Ring(version, seats, (), 2, s, 0, (RingLink(version, s),), who.me)
     who.ordering.window = Window(s)
     who.memory = True
     who.seen = version.number
@@ -236,7 +236,7 @@ def test_a_suspect_that_answers_the_invitation_is_on_the_new_ring() -> None:
 def test_who_is_blocked_takes_nothing_more_from_its_application() -> None:
     """As docs/ARCHITECTURE.md has it: a minority that blocks has `room()` 0."""
     room = halved()
-    assert [site(room, name).room() for name in "abcd"] == [0, 0, 0, 0]
+    assert [site(room, name).send_credit() for name in "abcd"] == [0, 0, 0, 0]
 
 
 @pytest.mark.rule("RNG-12")

@@ -39,8 +39,8 @@ from unisono.core import Expired, Join, Multicast, Send
 from unisono.model import Address, Member, Service
 from unisono.protocols.ring import parameters
 from unisono.protocols.ring.codes import NEVER_SENT, Code, Timer
-from unisono.protocols.ring.packets import HEADER_OCTETS, PROTOCOL, TURN, Bits, Version, code_of
-from unisono.wire import ENVELOPE_OCTETS, FRONT_OCTETS, SUM_OCTETS, note_in, seal, unseal
+from unisono.protocols.ring.packets import HEADER_BYTES, PROTOCOL, TURN, Bits, Version, code_of
+from unisono.wire import ENVELOPE_BYTES, FRONT_BYTES, SUM_BYTES, note_in, seal, unseal
 
 # -- RNG-18 packet ------------------------------------------------------------------------------
 
@@ -48,7 +48,7 @@ from unisono.wire import ENVELOPE_OCTETS, FRONT_OCTETS, SUM_OCTETS, note_in, sea
 def fields_of(packet: bytes) -> dict[str, int]:
     """The paper's header, read by hand: some of it stands in the envelope of all protocols."""
     front = struct.unpack_from("!HBBBBQQ", packet)
-    rest = struct.unpack_from("!IQQQQQI", packet, FRONT_OCTETS)
+    rest = struct.unpack_from("!IQQQQQI", packet, FRONT_BYTES)
     names = ("version", "sender", "sid", "ls", "s", "k", "len")
     return {
         "protocolID": front[2],
@@ -76,7 +76,7 @@ def test_a_packet_has_the_papers_header() -> None:
         "s": s + 1,
         "k": said.packet.header.k,
         "code": Code.TOKEN_BC,
-        "len": len(said.sealed) - ENVELOPE_OCTETS,
+        "len": len(said.sealed) - ENVELOPE_BYTES,
         "coordinator": site(room, ring_order(room)[0]).key,
     }
     assert 0 < said.packet.header.k <= s
@@ -109,9 +109,9 @@ def test_there_are_control_data_and_ring_packets() -> None:
     plain = {Code.FAST_ACK, Code.RESUME, Code.NEWTR_ACK, Code.TS_ALIVE_RQU, Code.TS_ALIVE_RSP}
     assert {sent.code for sent in room.sent} >= plain | {Code.TOKEN_BC, Code.NEWTR_BC}
     for sent in room.sent:
-        octets = len(sent.sealed) - ENVELOPE_OCTETS
+        octets = len(sent.sealed) - ENVELOPE_BYTES
         assert fields_of(sent.sealed)["len"] == octets
-        assert (octets == HEADER_OCTETS) == (sent.code in plain)
+        assert (octets == HEADER_BYTES) == (sent.code in plain)
         assert fields_of(sent.sealed)["code"] == sent.code
         assert sent.code not in NEVER_SENT
 
@@ -120,7 +120,7 @@ def strange(room: Room) -> dict[str, bytes]:
     """Packets that match nothing, by the reason they are counted under."""
     header = header_of(room, "b")
     good = sealed(Code.TS_ALIVE_RQU, header)
-    body = good[FRONT_OCTETS:-SUM_OCTETS]
+    body = good[FRONT_BYTES:-SUM_BYTES]
     life = header.version.leader
     return {
         "short": good[:9],

@@ -33,7 +33,7 @@ from unisono.model import Service
 from unisono.protocols.ring.codes import Code
 from unisono.protocols.ring.ordering import HISTORY_ROUNDS
 from unisono.protocols.ring.packets import TURN, WHOLE, Flag
-from unisono.protocols.ring.turn import Run, write_runs
+from unisono.protocols.ring.turn import OriginRun, write_runs
 from unisono.wire import Writer
 
 NORMAL = {Code.TOKEN_BC, Code.FAST_ACK, Code.DATA_BC_RQU}
@@ -441,6 +441,6 @@ def test_a_turn_of_our_making_is_as_one_of_theirs() -> None:
     s = at_rest(room)
     holder = holder_of(room, s)
     ((_, said),) = packets_in(step(room, holder, Multicast([b"word"], Service.AGREED)))
-    mine = write_runs([Run.of(site(room, holder).key, 1, [4], [b"word"])])
+    mine = write_runs([OriginRun.of(site(room, holder).key, 1, [4], [b"word"])])
     assert bytes(said.pieces[0]) == mine
     assert turns_of(room) == []

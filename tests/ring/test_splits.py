@@ -24,9 +24,9 @@ from tests.ring.theatre import (
     together,
 )
 from unisono.protocols.ring.codes import Code
-from unisono.protocols.ring.packets import Bits, Person
+from unisono.protocols.ring.packets import Bits, MemberRecord
 from unisono.protocols.ring.ring import read_record
-from unisono.protocols.ring.states import Coordinator
+from unisono.protocols.ring.states import CoordinatorState
 from unisono.wire import Writer
 
 
@@ -94,7 +94,7 @@ def half_formed(alone: str) -> tuple[Room, str, str]:
 
     def leaders() -> list[str]:
         states = {name: site(room, name).coordinator.state for name in (left, right)}
-        return [name for name, state in states.items() if state is Coordinator.W_REF]
+        return [name for name, state in states.items() if state is CoordinatorState.W_REF]
 
     room.until(leaders)
     (leader,) = leaders()
@@ -155,7 +155,7 @@ def test_who_leads_instead_does_not_tell_that_the_ring_goes_on() -> None:
     me.token.tries = 1
     packet = invitation(site(room, "b").me, me.ring.version, s, me.seen + 5, 0)
     effects = step(room, "a", handed(room, "b", packet))
-    said = [person for _, person in packets_in(effects) if isinstance(person, Person)]
+    said = [person for _, person in packets_in(effects) if isinstance(person, MemberRecord)]
     assert [person.code for person in said] == [Code.RSP_NEG, Code.REF_INV_BC]
     assert not said[0].has(Bits.IN_FORCE) and said[0].has(Bits.MEMORY)
 
@@ -174,7 +174,7 @@ def test_a_promise_is_not_forgotten_when_a_higher_one_is_called_off() -> None:
         site(room, "a").token.tries = 1  # The holder is silent, or a would have no reason to stop.
         packet = invitation(site(room, by).me, version, s, attempt, Bits.MEMORY)
         effects = step(room, "a", handed(room, by, packet))
-        return [said.code for _, said in packets_in(effects) if isinstance(said, Person)]
+        return [said.code for _, said in packets_in(effects) if isinstance(said, MemberRecord)]
 
     assert invited("b", 10) == invited("c", 12) == [Code.RSP_POS]
     given_up = sealed(Code.ABORT_BC_RQU, header_of(room, "c"), Writer().u32(12).done())

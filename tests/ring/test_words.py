@@ -6,25 +6,25 @@ from random import Random
 
 import pytest
 
-from unisono.draw.words import DATA, JOIN, NAK, QUIET, REFUSAL, REPAIR, STATE, TOKEN, category
+from unisono.draw.labels import DATA, JOIN, NAK, QUIET, REFUSAL, REPAIR, STATE, TOKEN, category
 from unisono.model import Address, Member
 from unisono.protocols import offers
 from unisono.protocols.ring import packets
 from unisono.protocols.ring.codes import KINDS, Code
+from unisono.protocols.ring.labels import label
 from unisono.protocols.ring.packets import (
-    HEADER_OCTETS,
+    HEADER_BYTES,
     PROTOCOL,
     TURN,
     WHOLE,
     Bits,
     Header,
-    Person,
+    MemberRecord,
     Version,
     key_of,
 )
-from unisono.protocols.ring.turn import MORE, Run, write_runs
-from unisono.protocols.ring.words import label
-from unisono.wire import FRONT_OCTETS, SUM_OCTETS, Writer, seal
+from unisono.protocols.ring.turn import MORE, OriginRun, write_runs
+from unisono.wire import FRONT_BYTES, SUM_BYTES, Writer, seal
 
 A = Member("a", Address("10.0.0.1", 7000), 1)
 KEY = key_of(A)
@@ -33,7 +33,7 @@ HEADER = Header(VERSION, KEY, KEY, 0, 12, 11)
 
 
 def person(code: Code) -> bytes:
-    return Person(code, HEADER, 6, Bits.MEMORY, A, 6, A).body()
+    return MemberRecord(code, HEADER, 6, Bits.MEMORY, A, 6, A).body()
 
 
 def turn(at: int, of: int, piece: bytes) -> bytes:
@@ -45,7 +45,7 @@ def ranges(*asked: tuple[int, int, int]) -> bytes:
 
 
 def run(first: int, *marks: int) -> bytes:
-    return write_runs([Run.of(KEY, first, marks, [b"x"] * len(marks))])
+    return write_runs([OriginRun.of(KEY, first, marks, [b"x"] * len(marks))])
 
 
 def told(reason: str) -> bytes:
@@ -94,7 +94,7 @@ PACKETS = {
 
 def body(words: str) -> bytes:
     rest = PACKETS[words][1]
-    return HEADER.octets(HEADER_OCTETS + len(rest)) + rest
+    return HEADER.octets(HEADER_BYTES + len(rest)) + rest
 
 
 def packet(words: str) -> bytes:
@@ -149,7 +149,7 @@ def test_what_is_no_packet_has_no_words() -> None:
     assert label(b"") == label(good[:20]) == label(good[:-1]) == label(b"\0" * 60) == ""
     for kind in (0, Code.E_ACK, Code.RB_DATA_RQU, 99):
         assert label(seal(PROTOCOL, kind, 77, 1, body("alive"))) == "", "no such kind on the wire"
-    assert label(seal(PROTOCOL + 1, Code.RESUME, 77, 1, good[FRONT_OCTETS:-SUM_OCTETS])) == ""
+    assert label(seal(PROTOCOL + 1, Code.RESUME, 77, 1, good[FRONT_BYTES:-SUM_BYTES])) == ""
     for words, (code, _) in PACKETS.items():
         for _ in range(100):
             rest = bytearray(PACKETS[words][1])
@@ -157,5 +157,5 @@ def test_what_is_no_packet_has_no_words() -> None:
                 if rest:
                     rest[dice.randrange(len(rest))] ^= 1 << dice.randrange(8)
             rest = rest[: dice.randrange(len(rest) + 1)]
-            whole = HEADER.octets(HEADER_OCTETS + len(rest)) + bytes(rest)
+            whole = HEADER.octets(HEADER_BYTES + len(rest)) + bytes(rest)
             label(seal(PROTOCOL, code, 77, VERSION.leader, whole))

@@ -12,20 +12,20 @@ from unisono.model import Buffer, Member, Message, Service
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.core import Site
 from unisono.protocols.ring.packets import (
-    HEADER_OCTETS,
+    HEADER_BYTES,
     PROTOCOL,
     TURN,
-    TURN_OCTETS,
+    TURN_BYTES,
     Header,
+    MemberRecord,
     Packet,
-    Person,
-    Token,
+    TurnPacket,
     Version,
     code_of,
     key_of,
     read,
 )
-from unisono.protocols.ring.turn import Run, write_runs
+from unisono.protocols.ring.turn import OriginRun, write_runs
 from unisono.wire import note_in, seal, tag_of, unseal
 
 GROUP = tag_of("stage")
@@ -72,7 +72,7 @@ class Room(Stage):
     def born(self, actor: Actor) -> None:
         """Packets of our making name the group and say nothing of its terms."""
         if not self.has_terms:
-            actor.inner.door.group = GROUP
+            actor.inner.codec.group = GROUP
 
     def _carry(self, actor: Actor, to: Any, packets: list[bytes]) -> None:
         for sealed in packets:
@@ -271,7 +271,7 @@ def armed_in(effects: list[Effect]) -> dict[Any, int]:
 
 
 def sealed(code: Code, header: Header, tail: bytes = b"") -> bytes:
-    body = header.octets(HEADER_OCTETS + len(tail)) + tail
+    body = header.octets(HEADER_BYTES + len(tail)) + tail
     return seal(PROTOCOL, code, GROUP, header.version.leader, body)
 
 
@@ -306,7 +306,7 @@ def turn(
     who = site(room, name)
     speaker = site(room, origin or name).key
     pieces = [word.encode() for word in words]
-    runs = [Run.of(speaker, first, [int(service)] * len(words), pieces)] if words else []
+    runs = [OriginRun.of(speaker, first, [int(service)] * len(words), pieces)] if words else []
     content = write_runs(runs)
     header = Header(who.ring.version, who.key, speaker, 0, s, k)
     return sealed(Code.TOKEN_BC, header, TURN.pack(1, flags, 0) + content)
@@ -316,14 +316,14 @@ def invitation(
     member: Member, version: Version, s: int, attempt: int, bits: int, code: Code = Code.REF_INV_BC
 ) -> bytes:
     header = Header(version, key_of(member), key_of(member), 0, s, 0)
-    person = Person(code, header, attempt, bits, member, attempt)
+    person = MemberRecord(code, header, attempt, bits, member, attempt)
     return sealed(code, header, person.body())
 
 
-def turns_of(room: Room, by: str = "") -> list[Token]:
+def turns_of(room: Room, by: str = "") -> list[TurnPacket]:
     """The turns that were said, each once."""
     found = {sent.packet.header.s: sent.packet for sent in room.of(Code.TOKEN_BC, by=by)}
     return [found[s] for s in sorted(found)]
 
 
-__all__ = ["EVERYONE", "TURN_OCTETS", "Timer"]
+__all__ = ["EVERYONE", "TURN_BYTES", "Timer"]

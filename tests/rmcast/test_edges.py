@@ -8,22 +8,22 @@ from tests.rmcast.theatre import GROUP, beat, core, packets_in, step, together
 from tests.scenarios.stage import Stage
 from unisono.core import Congested, Deliver, Expired, Multicast, Received, Send
 from unisono.model import Address, Member
-from unisono.protocols.rmcast import entrance, ordering
+from unisono.protocols.rmcast import membership, ordering
 from unisono.protocols.rmcast.control import Add, read_control
 from unisono.protocols.rmcast.figure import Timer
 from unisono.protocols.rmcast.packets import (
     PROTOCOL,
+    AckEntry,
     Beat,
-    Chunk,
     Data,
-    Entry,
     Header,
-    Kind,
-    Status,
+    MessagePart,
+    PacketKind,
+    StreamStatus,
     write_header,
 )
 from unisono.protocols.rmcast.parameters import Parameters
-from unisono.protocols.rmcast.roster import Peer
+from unisono.protocols.rmcast.roster import PeerState
 from unisono.wire import Writer, seal
 
 
@@ -31,9 +31,9 @@ def data_from(stage: Stage, sender: str, origin: str, number: int, payload: byte
     """A packet of `sender` that carries chunk `number` of the stream of `origin`."""
     who = core(stage, sender)
     header = write_header(who.roster.header(who.ordering.sent))
-    chunk = Chunk(3, 3, payload, number, ())
+    chunk = MessagePart(3, 3, payload, number, ())
     body = Data.body(header, core(stage, origin).roster.key, number, [chunk])
-    packet = seal(PROTOCOL, Kind.DATA, GROUP, who.door.life, body)
+    packet = seal(PROTOCOL, PacketKind.DATA, GROUP, who.codec.life, body)
     return Received(stage.actors[sender].address, [packet])
 
 
@@ -64,8 +64,8 @@ def test_many_newcomers_take_the_state_and_nothing_of_it_is_kept() -> None:
     assert len(core(stage, "a").roster.group()) == 13
     assert all(stage.actors[name].log[0] == "x" * 100_000 for name in names)
     stage.obey("advance 500ms")
-    assert core(stage, "a").entrance._givers == {}
-    assert core(stage, "a").entrance._welcomes == {}
+    assert core(stage, "a").membership._givers == {}
+    assert core(stage, "a").membership._welcomes == {}
 
 
 def test_packets_fit_the_path_with_many_members_and_state() -> None:
@@ -92,7 +92,7 @@ def test_packets_fit_the_path_with_many_members_and_state() -> None:
 def test_a_state_over_the_limit_stops_the_newcomer_with_a_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(entrance, "STATE_OCTETS_MAX", 1_000)
+    monkeypatch.setattr(membership, "STATE_BYTES_MAX", 1_000)
     stage = together("a", state=1)
     stage.actors["a"].log = ["x" * 2_000]
     said = stage.obey("start rmcast b\njoin b\nadvance 300ms")
@@ -117,13 +117,13 @@ def test_of_the_failed_only_what_somebody_delivered_is_delivered() -> None:
     stage = together("a", "b", "c", "d")
     a, b, c_key = core(stage, "a"), core(stage, "b"), core(stage, "c").roster.key
     entries = dict(b.roster.header(b.ordering.sent).entries)
-    entries[c_key] = Entry(0, 1, Status.FAILED)
+    entries[c_key] = AckEntry(0, 1, StreamStatus.FAILED)
     step(stage, "a", beat(stage, "b", "a", Header(b.roster.key, entries)))
-    assert a.roster.peers[c_key].status is Status.FAILED
+    assert a.roster.peers[c_key].status is StreamStatus.FAILED
     out = step(stage, "a", data_from(stage, "b", "c", 1, b"unheard"))
     assert a.roster.peers[c_key].window.received == 1, "it is here"
     assert not any(isinstance(effect, Deliver) for effect in out)
-    entries[c_key] = Entry(1, 1, Status.FAILED)
+    entries[c_key] = AckEntry(1, 1, StreamStatus.FAILED)
     out = step(stage, "a", beat(stage, "b", "a", Header(b.roster.key, entries)))
     assert [e.messages[0].payload for e in out if isinstance(e, Deliver)] == [b"unheard"]
 
@@ -133,8 +133,8 @@ def test_an_old_header_that_comes_late_is_not_believed() -> None:
     a, b = core(stage, "a"), core(stage, "b")
     c_key = core(stage, "c").roster.key
     now = dict(a.roster.header(a.ordering.sent).entries)
-    newer = Header(a.roster.key, now | {c_key: Entry(1, 1, Status.FAILED)})
-    older = Header(a.roster.key, now | {c_key: Entry(0, 0, Status.FAILED)})
+    newer = Header(a.roster.key, now | {c_key: AckEntry(1, 1, StreamStatus.FAILED)})
+    older = Header(a.roster.key, now | {c_key: AckEntry(0, 0, StreamStatus.FAILED)})
     step(stage, "b", beat(stage, "a", "b", newer))
     step(stage, "b", beat(stage, "a", "b", older))
     assert b.roster.peers[a.roster.key].row[c_key].delivered == 1
@@ -142,8 +142,8 @@ def test_an_old_header_that_comes_late_is_not_believed() -> None:
 
 def test_a_header_counts_only_when_all_its_sender_had_said_is_delivered() -> None:
     """Else an addition that it knew of, and we do not, could be overlooked."""
-    peer = Peer(Member("s", Address("10.0.0.9", 1), 1), 0, 5, 5, 0)
-    ahead = {peer.key: Entry(6, 6, Status.MEMBER), 77: Entry(9, 9, Status.MEMBER)}
+    peer = PeerState(Member("s", Address("10.0.0.9", 1), 1), 0, 5, 5, 0)
+    ahead = {peer.key: AckEntry(6, 6, StreamStatus.MEMBER), 77: AckEntry(9, 9, StreamStatus.MEMBER)}
     peer.report(ahead)
     assert not peer.promote()
     assert peer.trusted == {}
@@ -182,11 +182,11 @@ def test_what_lies_too_far_ahead_is_not_taken() -> None:
 @pytest.mark.rule("RMC-8")
 def test_an_application_that_cannot_take_more_cannot_say_more() -> None:
     stage = together("a")
-    assert core(stage, "a").room() > 0
+    assert core(stage, "a").send_credit() > 0
     step(stage, "a", Congested(True))
-    assert core(stage, "a").room() == 0
+    assert core(stage, "a").send_credit() == 0
     step(stage, "a", Congested(False))
-    assert core(stage, "a").room() > 0
+    assert core(stage, "a").send_credit() > 0
 
 
 def test_own_words_are_sent_once_to_each() -> None:
@@ -227,7 +227,7 @@ def test_who_seeks_while_the_oldest_is_dead_founds_no_second_group() -> None:
     """b does not admit before it has found a failed, and n waits no longer than half of that."""
     stage = together("a", "b")
     stage.obey("crash a\nstart rmcast n\njoin n\nadvance 3000ms")
-    assert core(stage, "n").door.life == core(stage, "b").door.life
+    assert core(stage, "n").codec.life == core(stage, "b").codec.life
     assert len(core(stage, "b").roster.group()) == 2
 
 

@@ -10,11 +10,11 @@ import pytest
 from tests.rmcast.theatre import together
 from unisono.core import Effect
 from unisono.protocols.rmcast.core import Rmcast
-from unisono.protocols.rmcast.entrance import Entrance
 from unisono.protocols.rmcast.failure import Failures
+from unisono.protocols.rmcast.membership import Membership
 from unisono.protocols.rmcast.merging import Merging
 from unisono.protocols.rmcast.ordering import Ordering
-from unisono.protocols.rmcast.packets import FIRST, Status
+from unisono.protocols.rmcast.packets import FIRST, StreamStatus
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
 
@@ -36,7 +36,7 @@ def laws_broken(faults: str, until: str, first: int = 0) -> set[str]:
 @pytest.mark.catches("causal")
 def test_delivering_without_what_comes_before(monkeypatch: pytest.MonkeyPatch) -> None:
     def due(self: Any, peer: Any, last: int) -> bool:
-        return peer.status is Status.MEMBER or last <= self.needed(peer)
+        return peer.status is StreamStatus.MEMBER or last <= self.needed(peer)
 
     monkeypatch.setattr(Ordering, "_due", due)
     assert "causal" in laws_broken("mild", "causal")
@@ -98,7 +98,7 @@ def test_not_delivering_to_oneself(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.catches("agreement")
 def test_leaving_without_handing_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Entrance, "handed_over", lambda self: True)
+    monkeypatch.setattr(Membership, "handed_over", lambda self: True)
     assert "agreement" in laws_broken("mild", "agreement")
 
 

@@ -20,31 +20,31 @@ from unisono.protocols.rmcast.figure import Timer
 from unisono.protocols.rmcast.packets import (
     KINDS,
     PROTOCOL,
+    AckEntry,
     Announce,
     Beat,
-    Chunk,
     Data,
-    Entry,
     Header,
-    Kind,
-    Line,
+    MessagePart,
+    PacketKind,
     Refuse,
     Seek,
-    State,
-    StateAsk,
-    Status,
+    StatePiece,
+    StateRequest,
+    StreamStatus,
     Welcome,
+    WelcomeEntry,
     WelcomePart,
     read,
     welcome_parts,
     write_header,
 )
-from unisono.wire import FRONT_OCTETS, SUM_OCTETS, Reader, seal
+from unisono.wire import FRONT_BYTES, SUM_BYTES, Reader, seal
 
 HOSTILE_COUNT = 20_000
 keys = st.integers(0, 2**32 - 1)
 numbers = st.integers(0, 2**62)
-statuses = st.sampled_from(Status)
+statuses = st.sampled_from(StreamStatus)
 
 
 @st.composite
@@ -54,12 +54,12 @@ def headers(draw: st.DrawFn) -> Header:
     for key in draw(st.lists(keys, max_size=8, unique=True)):
         delivered, apart = draw(numbers), draw(st.integers(0, 2**30 - 1))
         received = max(0, delivered - apart) if key == sender else delivered + apart
-        entries[key] = Entry(delivered, received, draw(statuses))
+        entries[key] = AckEntry(delivered, received, draw(statuses))
     return Header(sender, entries)
 
 
 @st.composite
-def chunk_runs(draw: st.DrawFn) -> tuple[Chunk, ...]:
+def chunk_runs(draw: st.DrawFn) -> tuple[MessagePart, ...]:
     deps = tuple(v for _ in range(draw(st.integers(0, 4))) for v in (draw(keys), draw(numbers)))
     message = draw(st.integers(0, 2**40))
     chunks = []
@@ -68,25 +68,25 @@ def chunk_runs(draw: st.DrawFn) -> tuple[Chunk, ...]:
         if index and flags & 1 and not flags & 4:
             message += 1
         payload = draw(st.binary(max_size=40))
-        chunks.append(Chunk(flags, draw(st.integers(0, 5)), payload, message, deps))
+        chunks.append(MessagePart(flags, draw(st.integers(0, 5)), payload, message, deps))
     return tuple(chunks)
 
 
-def again(kind: Kind, body: bytes) -> object:
+def again(kind: PacketKind, body: bytes) -> object:
     return read(kind, memoryview(body))
 
 
 @given(headers(), st.lists(st.tuples(keys, st.integers(1, 99), st.integers(99, 2**40)), max_size=5))
 def test_beats_round_trip(header: Header, asks: list[tuple[int, int, int]]) -> None:
     beat = Beat(header, tuple(asks), 3, expels=7, probes=True)
-    assert again(Kind.BEAT, beat.body(write_header(header))) == beat
+    assert again(PacketKind.BEAT, beat.body(write_header(header))) == beat
 
 
 @given(headers(), keys, st.integers(1, 2**40), chunk_runs())
 def test_data_round_trips(
-    header: Header, origin: int, first: int, chunks: tuple[Chunk, ...]
+    header: Header, origin: int, first: int, chunks: tuple[MessagePart, ...]
 ) -> None:
-    packet = again(Kind.DATA, Data.body(write_header(header), origin, first, chunks))
+    packet = again(PacketKind.DATA, Data.body(write_header(header), origin, first, chunks))
     assert isinstance(packet, Data)
     assert (packet.header, packet.origin, packet.first) == (header, origin, first)
     assert [c._replace(payload=bytes(c.payload)) for c in packet.chunks] == list(chunks)
@@ -98,15 +98,15 @@ def test_the_other_packets_round_trip(
 ) -> None:
     front = write_header(header)
     seek = Seek(member, flag, not flag)  # type: ignore[arg-type]
-    assert again(Kind.SEEK, seek.body()) == seek
+    assert again(PacketKind.SEEK, seek.body()) == seek
     announce = Announce(member, 7, number, 9, number, 3)  # type: ignore[arg-type]
-    assert again(Kind.ANNOUNCE, announce.body()) == announce
+    assert again(PacketKind.ANNOUNCE, announce.body()) == announce
     refuse = Refuse(3, words, flag, 1 << 62)
-    assert again(Kind.REFUSE, refuse.body()) == refuse
-    ask = StateAsk(header, number, 9)
-    assert again(Kind.STATE_ASK, ask.body(front)) == ask
-    state = State(header, 8, number, number, memoryview(piece))
-    assert again(Kind.STATE, state.body(front)) == state
+    assert again(PacketKind.REFUSE, refuse.body()) == refuse
+    ask = StateRequest(header, number, 9)
+    assert again(PacketKind.STATE_ASK, ask.body(front)) == ask
+    state = StatePiece(header, 8, number, number, memoryview(piece))
+    assert again(PacketKind.STATE, state.body(front)) == state
     add = Add(member, 5)  # type: ignore[arg-type]
     assert read_control(add.payload()) == add
     assert read_control(Bye().payload()) == Bye()
@@ -114,13 +114,13 @@ def test_the_other_packets_round_trip(
 
 @given(st.lists(st.tuples(members, statuses, numbers, numbers), max_size=12), st.integers(20, 400))
 def test_a_welcome_round_trips_in_parts(
-    rows: list[tuple[object, Status, int, int]], octets: int
+    rows: list[tuple[object, StreamStatus, int, int]], octets: int
 ) -> None:
-    lines = tuple(Line(m, s, 4, d, n) for m, s, d, n in rows)  # type: ignore[arg-type]
+    lines = tuple(WelcomeEntry(m, s, 4, d, n) for m, s, d, n in rows)  # type: ignore[arg-type]
     welcome = Welcome(1, 2, 3, True, lines, (7, 8, 9, 10))
     pieces = []
     for body in welcome_parts(welcome, octets):
-        part = again(Kind.WELCOME, body)
+        part = again(PacketKind.WELCOME, body)
         assert isinstance(part, WelcomePart)
         assert (part.joiner, part.part) == (1, len(pieces))
         pieces.append(bytes(part.piece))
@@ -175,7 +175,7 @@ def mangled(dice: Random, packets: list[bytes], life: int) -> bytes:
             at = dice.randrange(len(packet))
             packet[at:] = other[at:]
         case 4:
-            body = bytearray(packet[FRONT_OCTETS:-SUM_OCTETS])
+            body = bytearray(packet[FRONT_BYTES:-SUM_BYTES])
             for _ in range(dice.randint(1, 6)):
                 if body:
                     body[dice.randrange(len(body))] = dice.randrange(256)
@@ -189,9 +189,9 @@ def mangled(dice: Random, packets: list[bytes], life: int) -> bytes:
 @pytest.mark.slow
 def test_hostile_packets_are_counted_and_hurt_nobody() -> None:
     stage, packets = real_packets()
-    assert set(KINDS) <= {p[4] for p in packets} | {Kind.REFUSE}
+    assert set(KINDS) <= {p[4] for p in packets} | {PacketKind.REFUSE}
     member = core(stage, "b")
-    life, dice = member.door.life, Random(7)
+    life, dice = member.codec.life, Random(7)
     source = stage.actors["a"].address
     dropped = Counter[str]()
     for count in range(HOSTILE_COUNT):
@@ -199,7 +199,7 @@ def test_hostile_packets_are_counted_and_hurt_nobody() -> None:
             # A forged header may make it stop, with a reason: that is what the paper asks.
             stage, _ = real_packets()
             member = core(stage, "b")
-            life = member.door.life
+            life = member.codec.life
         before = dict(member.counts)
         effects = member.step(
             stage.now_us + count, Received(source, [mangled(dice, packets, life)])
@@ -223,7 +223,7 @@ def test_hostile_packets_do_not_hurt_a_seeker() -> None:
     """The welcome is the most powerful packet: whoever forges it is let in, and crashes nothing."""
     _, packets = real_packets()
     dice = Random(113)
-    welcomes = [p for p in packets if p[4] == Kind.WELCOME]
+    welcomes = [p for p in packets if p[4] == PacketKind.WELCOME]
     for _ in range(2_000):
         stage = Stage()
         stage.obey("start rmcast a b c state=1\njoin c")
@@ -239,19 +239,24 @@ def test_a_packet_of_another_life_or_group_is_counted() -> None:
     stage, packets = real_packets()
     b = core(stage, "b")
     source = Address("10.0.0.1", 7000)
-    beat = next(p for p in packets if p[4] == Kind.BEAT)
-    b.step(
-        stage.now_us,
-        Received(source, [seal(PROTOCOL, Kind.BEAT, GROUP, 12345, beat[FRONT_OCTETS:-SUM_OCTETS])]),
-    )
+    beat = next(p for p in packets if p[4] == PacketKind.BEAT)
     b.step(
         stage.now_us,
         Received(
-            source, [seal(PROTOCOL, Kind.BEAT, 99, b.door.life, beat[FRONT_OCTETS:-SUM_OCTETS])]
+            source, [seal(PROTOCOL, PacketKind.BEAT, GROUP, 12345, beat[FRONT_BYTES:-SUM_BYTES])]
         ),
     )
     b.step(
         stage.now_us,
-        Received(source, [seal(2, Kind.BEAT, GROUP, b.door.life, beat[FRONT_OCTETS:-SUM_OCTETS])]),
+        Received(
+            source,
+            [seal(PROTOCOL, PacketKind.BEAT, 99, b.codec.life, beat[FRONT_BYTES:-SUM_BYTES])],
+        ),
+    )
+    b.step(
+        stage.now_us,
+        Received(
+            source, [seal(2, PacketKind.BEAT, GROUP, b.codec.life, beat[FRONT_BYTES:-SUM_BYTES])]
+        ),
     )
     assert b.counts["drop.life"] == b.counts["drop.group"] == b.counts["drop.protocol"] == 1

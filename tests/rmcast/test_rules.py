@@ -8,7 +8,7 @@ from tests.rmcast.theatre import beat, core, packets_in, step, together
 from unisono.core import Cause, Deliver, Expired, Fail, Multicast, Received, Send
 from unisono.model import Address, Member
 from unisono.protocols.rmcast.figure import Timer
-from unisono.protocols.rmcast.packets import Beat, Data, Entry, Header, Status
+from unisono.protocols.rmcast.packets import AckEntry, Beat, Data, Header, StreamStatus
 from unisono.protocols.rmcast.roster import Roster
 
 
@@ -214,7 +214,7 @@ def test_a_member_held_for_failed_stops_with_a_reason() -> None:
     stage = together("a", "b", "c")
     a, c = core(stage, "a"), core(stage, "c")
     entries = dict(a.roster.header(a.ordering.sent).entries)
-    entries[c.roster.key] = entries[c.roster.key]._replace(status=Status.FAILED)
+    entries[c.roster.key] = entries[c.roster.key]._replace(status=StreamStatus.FAILED)
     effects = step(stage, "c", beat(stage, "a", "c", Header(a.roster.key, entries)))
     assert Fail("a#1 holds this member for failed", Cause.EXCLUDED) in effects
 
@@ -226,7 +226,7 @@ def test_a_member_that_delivered_more_of_the_failed_than_the_others_will_stops()
     a, b, c_key = core(stage, "a"), core(stage, "b"), core(stage, "c").roster.key
     assert b.roster.peers[c_key].delivered == 1
     entries = dict(a.roster.header(a.ordering.sent).entries)
-    entries[c_key] = Entry(0, 0, Status.CLOSED)
+    entries[c_key] = AckEntry(0, 0, StreamStatus.CLOSED)
     effects = step(stage, "b", beat(stage, "a", "b", Header(a.roster.key, entries)))
     reasons = [e.reason for e in effects if isinstance(e, Fail)]
     assert reasons == ["delivered more from c#1 (1) than a#1 will (0)"]
@@ -238,9 +238,9 @@ def test_one_that_delivered_more_of_an_ended_stream_is_removed() -> None:
     a, b = core(stage, "a"), core(stage, "b")
     a.roster.tombs[77] = 3
     entries = dict(b.roster.header(b.ordering.sent).entries)
-    entries[77] = Entry(4, 4, Status.FAILED)
+    entries[77] = AckEntry(4, 4, StreamStatus.FAILED)
     step(stage, "a", beat(stage, "b", "a", Header(b.roster.key, entries)))
-    assert a.roster.peers[b.roster.key].status in (Status.FAILED, Status.CLOSED)
+    assert a.roster.peers[b.roster.key].status in (StreamStatus.FAILED, StreamStatus.CLOSED)
 
 
 @pytest.mark.rule("RMC-7")
@@ -267,16 +267,16 @@ def test_what_one_lacks_is_kept_and_the_window_bounds_it() -> None:
     stage = together("a", "b", "c")
     a = core(stage, "a")
     stage.obey("cut a > c")
-    full = a.room()
+    full = a.send_credit()
     said = 0
-    while a.room() > 0 and said < 200:
+    while a.send_credit() > 0 and said < 200:
         stage.obey("shout a 60000\nadvance 1ms")
         said += 1
     assert said <= full // 60_000 + 1, "at the bound the application waits"
     held = sum(len(p.window) for p in a.roster.peers.values())
     assert held > 0
     stage.obey("heal\nadvance 3000ms")
-    assert a.room() == full
+    assert a.send_credit() == full
 
 
 @pytest.mark.rule("RMC-8")

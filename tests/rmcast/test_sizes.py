@@ -7,12 +7,12 @@ from collections.abc import Iterable
 import pytest
 
 from tests.rmcast.theatre import core, step, together
-from unisono.core import Deliver, Effect, Multicast, Received, Send, Setting
+from unisono.core import CoreConfig, Deliver, Effect, Multicast, Received, Send
 from unisono.model import Address, Member, Service
 from unisono.parts.admission import Terms
-from unisono.parts.door import Door
+from unisono.parts.codec import PacketCodec
 from unisono.protocols.rmcast.ordering import Ordering, entries_max
-from unisono.protocols.rmcast.packets import KINDS, PROTOCOL, Data, Status, read
+from unisono.protocols.rmcast.packets import KINDS, PROTOCOL, Data, StreamStatus, read
 from unisono.protocols.rmcast.roster import Roster
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
@@ -25,11 +25,11 @@ def member(n: int, incarnation: int = 1) -> Member:
     return Member(f"n{n}", Address("10.0.0.1", 7000 + n), incarnation)
 
 
-def room_of(count: int, packet_octets: int) -> tuple[Roster, Ordering]:
+def room_of(count: int, packet_bytes: int) -> tuple[Roster, Ordering]:
     """A member with so many others, of each of which it has delivered something."""
-    roster = Roster(member(0), entries_max(packet_octets))
-    setting = Setting(member(0), "g", 1, packet_octets_max=packet_octets)
-    ordering = Ordering(setting, roster, Door(PROTOCOL, KINDS, TERMS))
+    roster = Roster(member(0), entries_max(packet_bytes))
+    setting = CoreConfig(member(0), "g", 1, packet_bytes_max=packet_bytes)
+    ordering = Ordering(setting, roster, PacketCodec(PROTOCOL, KINDS, TERMS))
     for n in range(count):
         roster.add(member(n), n, 0, delivered=n * 1000)
     return roster, ordering
@@ -40,16 +40,16 @@ def decoded(packets: Iterable[bytes]) -> list[object]:
     return [read(envelope.kind, envelope.body) for envelope in envelopes]
 
 
-@pytest.mark.parametrize("packet_octets", [512, 600, 1400])
-def test_data_fits_whatever_the_group_and_whoever_came_since(packet_octets: int) -> None:
-    for count in range(1, entries_max(packet_octets) + 1):
-        roster, ordering = room_of(count, packet_octets)
+@pytest.mark.parametrize("packet_bytes", [512, 600, 1400])
+def test_data_fits_whatever_the_group_and_whoever_came_since(packet_bytes: int) -> None:
+    for count in range(1, entries_max(packet_bytes) + 1):
+        roster, ordering = room_of(count, packet_bytes)
         ordering.say([b"x" * 3000, b"", b"y" * 70], Service.CAUSAL)
-        for n in range(count, entries_max(packet_octets)):
+        for n in range(count, entries_max(packet_bytes)):
             roster.add(member(n), n, 0, delivered=1)
         mine = roster.mine()
         packets = ordering._packets(mine, 1, mine.delivered)
-        assert max(map(len, packets)) <= packet_octets, count
+        assert max(map(len, packets)) <= packet_bytes, count
         found = decoded(packets)
         data = [each for each in found if isinstance(each, Data)]
         payload = b"".join(bytes(c.payload) for each in data for c in each.chunks if c.message)
@@ -62,7 +62,7 @@ def test_what_has_no_room_beside_a_message_goes_before_it() -> None:
     """Streams that ended, and are not settled by all, are told of too."""
     roster, ordering = room_of(28, 512)
     for n in range(28, 90):
-        roster.mark(roster.add(member(n), n, 0, delivered=5), Status.CLOSED)
+        roster.mark(roster.add(member(n), n, 0, delivered=5), StreamStatus.CLOSED)
     ordering.say([b"z" * 600], Service.CAUSAL)
     mine = roster.mine()
     packets = ordering._packets(mine, 1, mine.delivered)
@@ -75,7 +75,7 @@ def test_what_has_no_room_beside_a_message_goes_before_it() -> None:
 def test_a_header_leaves_out_ended_streams_in_turns() -> None:
     roster, _ = room_of(20, 512)
     for n in range(20, 60):
-        roster.mark(roster.add(member(n), n, 0), Status.CLOSED)
+        roster.mark(roster.add(member(n), n, 0), StreamStatus.CLOSED)
     seen: set[int] = set()
     for _ in range(60):
         entries = roster.header(0).entries
@@ -90,7 +90,7 @@ def test_a_full_group_says_which_limit_was_reached() -> None:
     core(stage, "a").roster.entries_max = 2
     stage.obey("start rmcast c")
     said = stage.obey("join c\nadvance 3000ms")
-    assert "c stops: the group is full (packet_octets_max=1400 is enough for 2 members)" in said
+    assert "c stops: the group is full (packet_bytes_max=1400 is enough for 2 members)" in said
 
 
 def test_who_has_smaller_packets_than_the_group_needs_stops_and_says_so() -> None:
@@ -105,7 +105,7 @@ def test_a_header_without_lines_is_no_report() -> None:
     stage = together("a", "b")
     a, b = core(stage, "a"), core(stage, "b")
     before = b.roster.peers[a.roster.key].row
-    a.ordering._packet_octets = 130
+    a.ordering._packet_bytes = 130
     effects: list[Effect] = step(stage, "a", Multicast([b"p" * 60]))
     packets = next(effect.packets for effect in effects if isinstance(effect, Send))
     *data, report = packets

@@ -14,8 +14,8 @@ from unisono.protocols.rmcast.packets import (
     Beat,
     Data,
     Header,
-    Kind,
     Packet,
+    PacketKind,
     read,
     write_header,
 )
@@ -29,7 +29,7 @@ class Room(Stage):
 
     def born(self, actor: Actor) -> None:
         """Packets of our making name the group and say nothing of its terms."""
-        actor.inner.door.group = GROUP
+        actor.inner.codec.group = GROUP
 
 
 def together(*names: str, **options: int) -> Stage:
@@ -66,9 +66,9 @@ def packets_in(effects: list[Effect]) -> list[tuple[tuple[Address, ...], Packet]
 
 def beat(stage: Stage, sender: str, to: str, header: Header) -> Received:
     """A heartbeat with a header of our making."""
-    life = core(stage, to).door.life
+    life = core(stage, to).codec.life
     body = Beat(header).body(write_header(header))
-    packet = seal(PROTOCOL, Kind.BEAT, GROUP, life, body)
+    packet = seal(PROTOCOL, PacketKind.BEAT, GROUP, life, body)
     return Received(stage.actors[sender].address, [packet])
 
 

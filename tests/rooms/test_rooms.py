@@ -226,3 +226,21 @@ def test_marks_and_list_of_deviations_that_differ_are_told(source: str) -> None:
 def test_a_machine_or_a_registry_is_told(text: str) -> None:
     assert tidy.banned(text, "a.txt")
     assert not tidy.banned("../network/x and net/works/ and pip install", "a.txt")
+
+
+def test_a_class_name_means_one_thing() -> None:
+    """Across all rooms; inside a protocol's folder the same role has the same name."""
+    sources = [(tidy.module_of(path, SRC), path.read_text()) for path in FILES]
+    sources += [(tidy.module_of(path, ROOT), path.read_text()) for path in BENCHMARKS]
+    assert not tidy.names_twice(sources)
+
+
+def test_a_second_meaning_of_a_class_name_is_noticed() -> None:
+    twice = [("unisono.net.a", "class Stream: ..."), ("unisono.sim.b", "class Stream: ...")]
+    assert tidy.names_twice(twice) == ["Stream: unisono.net.a, unisono.sim.b"]
+    alike = [
+        ("unisono.protocols.ring.packets", "class Header: ..."),
+        ("unisono.protocols.mtp.packets", "class Header: ..."),
+    ]
+    assert not tidy.names_twice(alike)
+    assert tidy.names_twice([*alike, ("unisono.wire", "class Header: ...")])

@@ -6,7 +6,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 PURE = ("model", "core", "fsa", "wire", "parts", "protocols", "draw")
@@ -42,8 +42,8 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "sim": frozenset(("model", "core", "wire", "errors", "protocols", "trace", "laws")),
     "net": frozenset(("model", "core", "wire", "errors", "parts")),
     "config": frozenset(("net", "core", "model", "errors")),
-    "chronicle": frozenset(("wire", "model", "errors")),
-    "group": frozenset("config chronicle net protocols trace core model errors".split()),
+    "replay_history": frozenset(("wire", "model", "errors")),
+    "group": frozenset("config replay_history net protocols trace core model errors".split()),
     "client": frozenset(("group", "config", "net", "core", "wire", "model", "errors")),
     "daemon": frozenset(
         """unisono client group config net protocols core wire model errors""".split()
@@ -228,3 +228,30 @@ def banned(text: str, name: str) -> list[str]:
         for pattern, what in BANNED.items()
         if re.search(pattern, line)
     ]
+
+
+SAME_ROLE = frozenset(
+    """Data Header MemberState Membership Ordering PacketKind Parameters Refuse Repair SendQueue
+    StatePiece StateRequest Timer""".split()
+)
+"""What each protocol has a class for, under the same name."""
+
+
+def names_twice(sources: Iterable[tuple[str, str]]) -> list[str]:
+    """Class names with more than one meaning, given modules and their sources."""
+    homes: dict[str, list[str]] = {}
+    for module, source in sources:
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(module)
+    return [
+        f"{name}: {', '.join(modules)}"
+        for name, modules in sorted(homes.items())
+        if len(modules) > 1 and not _is_same_role(name, modules)
+    ]
+
+
+def _is_same_role(name: str, modules: list[str]) -> bool:
+    folders = {room_of(module) for module in modules}
+    in_protocols = all(folder.startswith("protocols.") for folder in folders)
+    return name in SAME_ROLE and in_protocols and len(folders) == len(modules)

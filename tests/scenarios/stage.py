@@ -17,6 +17,7 @@ from unisono.core import (
     Checkpoint,
     Congested,
     Core,
+    CoreConfig,
     Deliver,
     Depart,
     Disarm,
@@ -34,7 +35,6 @@ from unisono.core import (
     Request,
     Restart,
     Send,
-    Setting,
     Unreachable,
     Warn,
 )
@@ -159,14 +159,14 @@ class Stage:
             its = offer(actor.protocol) if actor.protocol else self._offer
             options = {k: v for k, v in given.items() if its is self._offer or k in its.options}
             actor.inner = its.make(
-                Setting(
+                CoreConfig(
                     member,
                     "stage",
                     seed=len(self.actors) * 100 + actor.incarnation + ord(name[0]),
-                    packet_octets_max=octets,
-                    message_octets_max=message,
+                    packet_bytes_max=octets,
+                    message_bytes_max=message,
                     with_state=bool(state),
-                    options=its.appoint(actor.index, len(self.actors), options),
+                    options=its.assign_roles(actor.index, len(self.actors), options),
                     durable=actor.durable,
                     terms=terms,
                 )
@@ -324,7 +324,7 @@ class Stage:
         found: dict[str, int] = {}
         for actor in self.actors.values():
             for life in actor.lives:
-                for arrow, count in life.walked().items():
+                for arrow, count in life.transition_counts().items():
                     if words in arrow:
                         found[arrow] = found.get(arrow, 0) + count
         for arrow in sorted(found):
@@ -352,7 +352,7 @@ class Stage:
         """How many chunks, messages, or turns, the member still holds for others."""
         inner = self.actors[name].inner
         if self._offer.name == "mtp":
-            held = len(inner.outlet.held)
+            held = len(inner.outbound.held)
         elif self._offer.name == "ring":
             held = len(inner.ordering.window)
         else:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.scenarios import stage as stages
 from tests.scenarios.stage import Stage
-from unisono.core import Core, Setting
+from unisono.core import Core, CoreConfig
 from unisono.protocols import offer
 
 HERE = Path(__file__).parent
@@ -52,14 +52,14 @@ def test_a_history_that_happens_otherwise_fails() -> None:
 def test_roles_go_by_the_order_of_start(monkeypatch: pytest.MonkeyPatch) -> None:
     rmcast, told = offer("rmcast"), list[tuple[str, Mapping[str, int]]]()
 
-    def make(setting: Setting) -> Core:
+    def make(setting: CoreConfig) -> Core:
         told.append((str(setting.me), setting.options))
-        return rmcast.make(Setting(setting.me, setting.group, setting.seed))
+        return rmcast.make(CoreConfig(setting.me, setting.group, setting.seed))
 
     def ranked(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, int]:
         return {**options, "rank": index}
 
-    ranks = replace(rmcast, make=make, appoint=ranked)
+    ranks = replace(rmcast, make=make, assign_roles=ranked)
     monkeypatch.setattr(stages, "offer", lambda name: ranks)
     Stage().obey("start ranks b a tokens=3 state=1\nmake a b\nmake a")
     assert told == [

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from examples.bank import Accounts
 from unisono.model import Message, Service, ServiceLevel, View
 from unisono.services.commit import (
-    Ask,
     Begun,
+    CommitRequest,
     Committed,
     Decided,
     Duty,
@@ -18,7 +18,7 @@ from unisono.services.commit import (
     Say,
     written,
 )
-from unisono.sim.acting import Lived, Play, Scene
+from unisono.sim.applications import ApplicationContext, ApplicationEnd, ApplicationSpec
 
 COINS = 100
 
@@ -28,7 +28,7 @@ class Teller:
 
     replica_of: type[Replica] = Replica
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: ApplicationContext) -> None:
         self.scene = scene
         self.forgot = not scene.records and scene.me.incarnation > 1
         """An earlier life wrote something, and it is gone."""
@@ -66,7 +66,7 @@ class Teller:
             operations[giver] += 1
         self.asked.append(f"{scene.me}/{len(self.asked)}")
         moves = {name: b"%d" % each for name, each in operations.items()}
-        return [written(Ask(self.asked[-1], moves))]
+        return [written(CommitRequest(self.asked[-1], moves))]
 
     def state(self) -> bytes:
         return self.replica.state()
@@ -98,7 +98,7 @@ class Teller:
         return said
 
 
-def judge(lives: Sequence[Lived], services: Sequence[ServiceLevel]) -> Iterable[str]:
+def judge(lives: Sequence[ApplicationEnd], services: Sequence[ServiceLevel]) -> Iterable[str]:
     """The total is what it was, all hold the same, nothing hangs, nothing ended both ways.
 
     With safe delivery that binds the dead too. With a weaker order they may have seen more; and
@@ -129,8 +129,8 @@ def judge(lives: Sequence[Lived], services: Sequence[ServiceLevel]) -> Iterable[
         yield f"{len(states)} different tables are held by {len(alive)} members"
 
 
-def teller(scene: Scene) -> Teller:
+def teller(scene: ApplicationContext) -> Teller:
     return Teller(scene)
 
 
-BANK = Play(teller, judge)
+BANK = ApplicationSpec(teller, judge)

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from unisono.model import Address, Member, Message, View
 from unisono.services.commit import (
     Action,
-    Ask,
+    ActionLimits,
+    CommitRequest,
     Committed,
     Decided,
     Duty,
     Last,
-    Limits,
     Outcome,
     Participant,
     Prepare,
@@ -106,7 +106,7 @@ class Order:
     """One total order, its members, and all that ever lived."""
 
     def __init__(
-        self, names: str, replica_of: type[Replica] = Replica, limits: Limits | None = None
+        self, names: str, replica_of: type[Replica] = Replica, limits: ActionLimits | None = None
     ) -> None:
         self.items: list[Item] = []
         self._replica_of, self._limits = replica_of, limits
@@ -150,7 +150,7 @@ class Order:
     def ask(self, name: str, key: str, *names: str, no: bool = False) -> None:
         operation = b"no" if no else b"do"
         self.asked[key] = names
-        self.say(name, written(Ask(key, dict.fromkeys(names, operation))))
+        self.say(name, written(CommitRequest(key, dict.fromkeys(names, operation))))
 
     def read(self, name: str, count: int = 1) -> None:
         life = self.alive[name]

@@ -16,10 +16,10 @@ from tests.net.ear import free_port
 from unisono.services.actions import (
     Aborted,
     Action,
+    ActionLimits,
     Actions,
     Committed,
     Last,
-    Limits,
     Participant,
     Uncertain,
 )
@@ -259,7 +259,7 @@ def test_an_outcome_that_is_forgotten_is_an_error(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("unisono.group.rejoining.PAUSE_S", 2.0)
 
     async def story(port: int) -> None:
-        async with members(port, "abc", limits=Limits(outcomes_count_max=2)) as some:
+        async with members(port, "abc", limits=ActionLimits(outcomes_count_max=2)) as some:
             a, b = some.actions["a"], some.actions["b"]
             session = session_of(b.group)
             lost = asyncio.create_task(b.run(both("b"), "lost"))

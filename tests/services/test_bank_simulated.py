@@ -21,7 +21,7 @@ from unisono.services.commit import (
 )
 from unisono.services.commit.table import Step
 from unisono.sim import FaultEvent, Plan, Weather, campaign, run
-from unisono.sim.acting import Lived, Play, Scene
+from unisono.sim.applications import ApplicationContext, ApplicationEnd, ApplicationSpec
 from unisono.sim.campaign import Summary
 
 PROTOCOL = "ring"
@@ -62,7 +62,7 @@ def test_the_bank_survives_a_thousand_seeds_of_chaos() -> None:
     assert not summary.failures, lines(summary)
 
 
-def counted(lives: Sequence[Lived], services: Sequence[ServiceLevel]) -> Iterable[str]:
+def counted(lives: Sequence[ApplicationEnd], services: Sequence[ServiceLevel]) -> Iterable[str]:
     """The judge, and what there was to judge."""
     yield from judge(lives, services)
     tellers: list[Teller] = [each.application for each in lives]
@@ -76,7 +76,7 @@ def counted(lives: Sequence[Lived], services: Sequence[ServiceLevel]) -> Iterabl
     yield f"handed over: {sum(teller.adopted for teller in tellers)}"
 
 
-def teller(scene: Scene) -> Teller:
+def teller(scene: ApplicationContext) -> Teller:
     return Teller(scene)
 
 
@@ -84,7 +84,9 @@ def teller(scene: Scene) -> Teller:
 def test_over_some_seeds_everything_happens() -> None:
     sums: dict[str, int] = {}
     for seed in range(8):
-        outcome = run(replace(COMMON, seed=seed, messages=80, application=Play(teller, counted)))
+        outcome = run(
+            replace(COMMON, seed=seed, messages=80, application=ApplicationSpec(teller, counted))
+        )
         for each in outcome.violations:
             what, _, count = each.detail.rpartition(": ")
             sums[what] = sums.get(what, 0) + int(count)
@@ -124,7 +126,7 @@ class Eager(Table):
         return found
 
 
-def forgiving(scene: Scene) -> Teller:
+def forgiving(scene: ApplicationContext) -> Teller:
     found = Teller(scene)
     found.replica.table = Forgiving()
     return found
@@ -134,16 +136,16 @@ class ApartTeller(Teller):
     replica_of = Apart
 
 
-def eager(scene: Scene) -> Teller:
+def eager(scene: ApplicationContext) -> Teller:
     found = Teller(scene)
     found.replica.table = Eager()
     return found
 
 
 @pytest.mark.parametrize("make", [eager, ApartTeller])
-def test_a_planted_bug_is_found(make: Callable[[Scene], Teller]) -> None:
+def test_a_planted_bug_is_found(make: Callable[[ApplicationContext], Teller]) -> None:
     for seed in range(20):
-        plan = replace(COMMON, seed=seed, faults="crash", application=Play(make, judge))
+        plan = replace(COMMON, seed=seed, faults="crash", application=ApplicationSpec(make, judge))
         if "application" in run(plan).broken:
             return
     raise AssertionError("twenty seeds did not show it")
@@ -152,20 +154,22 @@ def test_a_planted_bug_is_found(make: Callable[[Scene], Teller]) -> None:
 # -- how long --------------------------------------------------------------------------------------
 
 DOWN_US = 5_000_000
-LIVES: list[Lived] = []
+LIVES: list[ApplicationEnd] = []
 
 
-def noted(lives: Sequence[Lived], services: Sequence[ServiceLevel]) -> Iterable[str]:
+def noted(lives: Sequence[ApplicationEnd], services: Sequence[ServiceLevel]) -> Iterable[str]:
     LIVES[:] = lives
     return judge(lives, services)
 
 
-def times_s(make: Callable[[Scene], Teller], seed: int) -> tuple[float, float]:
+def times_s(make: Callable[[ApplicationContext], Teller], seed: int) -> tuple[float, float]:
     """A holder is killed amid transfers and stays down: the longest that an action took, and the
     reformation."""
     crash = FaultEvent("crash", 2_000_000 + seed * 7_777, DOWN_US, (seed % 4 + 1,))
     weather = Weather(fault_us=8_000_000, schedule=(crash,))
-    plan = replace(COMMON, seed=seed, messages=400, weather=weather, application=Play(make, noted))
+    plan = replace(
+        COMMON, seed=seed, messages=400, weather=weather, application=ApplicationSpec(make, noted)
+    )
     outcome = run(plan)
     assert not outcome.violations, outcome.violations
     (gone,) = [each.me for each in LIVES if not each.alive]

@@ -15,24 +15,24 @@ from unisono.errors import Misuse
 from unisono.model import Member, Message, View
 from unisono.services.commit import (
     Aborted,
-    Ask,
-    Asked,
+    ActionLimits,
     Begun,
+    CommitRequest,
     Committed,
     Decided,
     Duty,
-    Limits,
     Notice,
     Participant,
     Replica,
+    Requested,
     Say,
     Table,
     Vote,
     read,
     written,
 )
+from unisono.services.commit.messages import Word
 from unisono.services.commit.table import Step
-from unisono.services.commit.words import Word
 
 NAMES = "abcd"
 A, B, C = map(someone, "abc")
@@ -44,13 +44,13 @@ def told(table: Table, *messages: Message) -> list[tuple[str, str]]:
     for message in messages:
         for step in table.hear(message):
             how = type(step.outcome).__name__ if isinstance(step, Decided) else "Begun"
-            if not isinstance(step, Asked):
+            if not isinstance(step, Requested):
                 found.append((step.action.key, how))
     return found
 
 
 def ask(who: Member, key: str, *names: str) -> Message:
-    return Message(who, written(Ask(key, dict.fromkeys(names, b"do"))), 1)
+    return Message(who, written(CommitRequest(key, dict.fromkeys(names, b"do"))), 1)
 
 
 def vote(who: Member, key: str, objection: str = "") -> Message:
@@ -206,7 +206,7 @@ def test_a_request_that_comes_twice_counts_once() -> None:
 
 
 def test_bounds() -> None:
-    here = Table(Limits(open_count_max=2, outcomes_count_max=3, names_count_max=1))
+    here = Table(ActionLimits(open_count_max=2, outcomes_count_max=3, names_count_max=1))
     assert told(here, ask(A, "x", "a"), ask(A, "y", "a"), ask(A, "z", "a"))[-1] == ("z", "Aborted")
     assert here.outcomes["z"] == Aborted("2 actions are open already")
     told(here, vote(A, "x"), vote(A, "y"), ask(A, "u", "b"), vote(B, "u"))
@@ -225,7 +225,7 @@ def test_what_is_not_ours_is_passed_over_and_counted() -> None:
 
 
 def test_a_table_is_handed_over_whole() -> None:
-    here = Table(Limits(open_count_max=7))
+    here = Table(ActionLimits(open_count_max=7))
     told(here, ask(A, "x", "a", "b"), vote(A, "x"), ask(A, "y", "b"), ask(A, "z", "q"))
     told(here, ask(C, "u", "c"), vote(C, "u"))
     there = Table()
@@ -482,7 +482,7 @@ class Forgetful(Table):
 
 def with_table(kind: type[Table]) -> type[Replica]:
     class Planted(Replica):
-        def __init__(self, participant: Participant, limits: Limits | None = None) -> None:
+        def __init__(self, participant: Participant, limits: ActionLimits | None = None) -> None:
             super().__init__(participant, limits)
             self.table = kind(limits)
 

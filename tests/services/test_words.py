@@ -9,27 +9,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unisono.errors import Misuse
-from unisono.services.commit import Ask, BadWord, Notice, Vote, read, written
-from unisono.services.commit.words import MARK, OPERATIONS_OCTETS_MAX, PAYLOAD_OCTETS_MAX
+from unisono.services.commit import BadCommitMessage, CommitRequest, Notice, Vote, read, written
+from unisono.services.commit.messages import MARK, OPERATIONS_BYTES_MAX, PAYLOAD_BYTES_MAX
 
 NAMES = st.text("abcXYZ019._@+-", min_size=1, max_size=64)
 KEYS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=96)
 ASKS = st.builds(
-    Ask, KEYS, st.dictionaries(NAMES, st.binary(max_size=200), min_size=1, max_size=64)
+    CommitRequest, KEYS, st.dictionaries(NAMES, st.binary(max_size=200), min_size=1, max_size=64)
 )
 VOTES = st.builds(Vote, KEYS, st.text(max_size=200))
 NOTICES = st.builds(Notice, KEYS, NAMES, st.text(max_size=200))
 
 
 @given(st.one_of(ASKS, VOTES, NOTICES))
-def test_words_round_trip(word: Ask | Vote | Notice) -> None:
+def test_words_round_trip(word: CommitRequest | Vote | Notice) -> None:
     payload = written(word)
-    assert read(payload) == word and len(payload) <= PAYLOAD_OCTETS_MAX
+    assert read(payload) == word and len(payload) <= PAYLOAD_BYTES_MAX
 
 
 def test_the_largest_request_fits() -> None:
     names = [f"{number:064}" for number in range(64)]
-    word = Ask("k" * 96, dict.fromkeys(names, b"x" * (OPERATIONS_OCTETS_MAX // 64)))
+    word = CommitRequest("k" * 96, dict.fromkeys(names, b"x" * (OPERATIONS_BYTES_MAX // 64)))
     assert read(written(word)) == word
 
 
@@ -37,7 +37,7 @@ def test_the_largest_request_fits() -> None:
 @given(st.binary(max_size=60))
 def test_hostile_bytes_are_a_bad_word(tail: bytes) -> None:
     assert read(b"x" + tail) is None
-    with pytest.raises(BadWord):
+    with pytest.raises(BadCommitMessage):
         read(MARK + tail)
 
 
@@ -56,7 +56,7 @@ def test_hostile_json_is_a_word_or_a_bad_one(
     payload = MARK + json.dumps({names[0]: one, names[1]: two}).encode()
     try:
         word = read(payload)
-    except BadWord:
+    except BadCommitMessage:
         return
     assert word is not None and read(written(word)) == word
 
@@ -76,25 +76,25 @@ def test_hostile_json_is_a_word_or_a_bad_one(
         b'{"gone":"a","from":"k"}',
         b'{"vote":"k","no":"' + b"x" * 201 + b'"}',
         b"[" * 50_000,
-        b" " * PAYLOAD_OCTETS_MAX,
+        b" " * PAYLOAD_BYTES_MAX,
     ],
 )
 def test_bad_words(text: bytes) -> None:
-    with pytest.raises(BadWord):
+    with pytest.raises(BadCommitMessage):
         read(MARK + text)
 
 
 @pytest.mark.parametrize(
     ("ask", "says"),
     [
-        (Ask("", {"a": b""}), "1 to 96 printable"),
-        (Ask("k", {}), "1 to 64 participants"),
-        (Ask("k", {f"n{n}": b"" for n in range(65)}), "1 to 64 participants, not 65"),
-        (Ask("k", {"a b": b""}), "write a member's name"),
-        (Ask("k", {"a": "text"}), "must be bytes, not str"),  # type: ignore[dict-item]
-        (Ask("k", {"a": b"x" * (OPERATIONS_OCTETS_MAX + 1)}), "over 16384"),
+        (CommitRequest("", {"a": b""}), "1 to 96 printable"),
+        (CommitRequest("k", {}), "1 to 64 participants"),
+        (CommitRequest("k", {f"n{n}": b"" for n in range(65)}), "1 to 64 participants, not 65"),
+        (CommitRequest("k", {"a b": b""}), "write a member's name"),
+        (CommitRequest("k", {"a": "text"}), "must be bytes, not str"),  # type: ignore[dict-item]
+        (CommitRequest("k", {"a": b"x" * (OPERATIONS_BYTES_MAX + 1)}), "over 16384"),
     ],
 )
-def test_a_request_over_the_bounds_is_refused(ask: Ask, says: str) -> None:
+def test_a_request_over_the_bounds_is_refused(ask: CommitRequest, says: str) -> None:
     with pytest.raises(Misuse, match=says):
         written(ask)

@@ -16,6 +16,7 @@ from unisono.core import (
     Capture,
     Congested,
     Core,
+    CoreConfig,
     Deliver,
     Depart,
     Effect,
@@ -26,12 +27,11 @@ from unisono.core import (
     Join,
     Leave,
     Multicast,
-    Offer,
     Persist,
+    ProtocolSpec,
     Received,
     Restart,
     Send,
-    Setting,
 )
 from unisono.model import Address, Member, Message, Service, View
 
@@ -53,14 +53,14 @@ class Peer:
 
 
 class Flood:
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: CoreConfig) -> None:
         self.me = setting.me
         self.counts: dict[str, int] = {}
         self.now_us = 0
         self._bug = setting.options.get("bug", 0)
         self._fragile = setting.options.get("fragile", 0)
-        self._chunk = setting.packet_octets_max - 160
-        self._window = setting.window_octets_max
+        self._chunk = setting.packet_bytes_max - 160
+        self._window = setting.window_bytes_max
         self._peers: dict[str, Peer] = {}
         self._said: list[bytes] = []
         self._held: list[Message] = []
@@ -70,13 +70,13 @@ class Flood:
         self._inside = False
         self._due_us = 0
 
-    def room(self) -> int:
+    def send_credit(self) -> int:
         return self._window if self._view else 0
 
     def held(self) -> Mapping[Member, int]:
         return {}
 
-    def walked(self) -> Mapping[str, int]:
+    def transition_counts(self) -> Mapping[str, int]:
         return {}
 
     def step(self, now_us: int, event: Event) -> list[Effect]:
@@ -225,11 +225,11 @@ class Flood:
                 out.append(Capture("state"))
 
 
-def make(setting: Setting) -> Core:
+def make(setting: CoreConfig) -> Core:
     return Flood(setting)
 
 
-FLOOD = Offer(
+FLOOD = ProtocolSpec(
     name="flood",
     make=make,
     title="flooding with heartbeats",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.laws.test_protocol_mutants import Buggy, gives_up
-from unisono.core import Setting
+from unisono.core import CoreConfig
 from unisono.laws import judge_all
 from unisono.protocols import offer
 from unisono.sim import Plan
@@ -20,7 +20,7 @@ from unisono.trace.files import read_trace
 def buggy(protocol: str, seed: int, faults: str, **more: Any) -> Plan:
     sound = offer(protocol)
 
-    def make(setting: Setting) -> Any:
+    def make(setting: CoreConfig) -> Any:
         core = sound.make(setting)
         return Buggy(core, gives_up) if setting.me.name == "b" else core
 
@@ -57,13 +57,13 @@ def test_the_files_alone_show_a_false_exclusion(tmp_path: Path) -> None:
     """In process, and on the columns of files as on Spark."""
     pytest.importorskip("pyspark")
     from tests.spark.steps import judged_here
-    from unisono.spark.laws import Limits
+    from unisono.spark.laws import ShardLimits
 
     for seed in range(3):
         run(buggy("ring", seed, "none", trace=tmp_path))
     claims = {"ring": ["exclusion", "accuracy"]}
     plain = judge_all(read_trace(tmp_path).histories(), lambda protocol: claims[protocol])
-    rows = judged_here(tmp_path, claims, Limits(), set(plain))
+    rows = judged_here(tmp_path, claims, ShardLimits(), set(plain))
     broken = {(row["run"], row["law"]) for row in rows if row.get("verdict") == "broken"}
     assert broken == {
         (name, law)

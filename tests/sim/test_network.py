@@ -8,15 +8,15 @@ import pytest
 
 from unisono.sim.network import Network
 from unisono.sim.pipe import corrupted, drawn_delay_us
-from unisono.sim.plan import Link, Weather, dice
+from unisono.sim.plan import LinkPlan, Weather, dice
 
-STEADY = Link(delay="constant", delay_us=100, spread_us=0)
+STEADY = LinkPlan(delay="constant", delay_us=100, spread_us=0)
 
 
 class Far:
     """The far ends: remembers every burst that arrives, in order of time."""
 
-    def __init__(self, link: Link, nodes: int = 3, **weather: object) -> None:
+    def __init__(self, link: LinkPlan, nodes: int = 3, **weather: object) -> None:
         self.bursts: list[tuple[int, int, int, list[bytes]]] = []
         full = Weather(link=link, **weather)  # type: ignore[arg-type]
         self.network = Network(nodes, 7, full, self.arrive, self.post)
@@ -40,7 +40,7 @@ class Far:
 
 
 def test_a_calm_link_keeps_bursts_and_order() -> None:
-    far = Far(Link())
+    far = Far(LinkPlan())
     far.send(200, packets=5)
     assert len(far.bursts) == 200
     assert all(len(packets) == 5 for *_, packets in far.bursts)
@@ -50,13 +50,15 @@ def test_a_calm_link_keeps_bursts_and_order() -> None:
 @pytest.mark.parametrize(
     "link, least, middle, most",
     [
-        (Link("constant", 100, 50), 100, 100, 100),
-        (Link("uniform", 100, 1000), 100, 600, 1100),
-        (Link("exponential", 100, 1000), 100, 100 + 693, 100 + 17_000),
-        (Link("lognormal", 100, 1000), 225, 1100, 8200),
+        (LinkPlan("constant", 100, 50), 100, 100, 100),
+        (LinkPlan("uniform", 100, 1000), 100, 600, 1100),
+        (LinkPlan("exponential", 100, 1000), 100, 100 + 693, 100 + 17_000),
+        (LinkPlan("lognormal", 100, 1000), 225, 1100, 8200),
     ],
 )
-def test_delays_follow_their_distribution(link: Link, least: int, middle: int, most: int) -> None:
+def test_delays_follow_their_distribution(
+    link: LinkPlan, least: int, middle: int, most: int
+) -> None:
     roll = dice(1, "delays")
     drawn = [drawn_delay_us(link, roll) for _ in range(4000)]
     assert least <= min(drawn) and max(drawn) <= most
@@ -66,7 +68,7 @@ def test_delays_follow_their_distribution(link: Link, least: int, middle: int, m
 
 
 def test_loss_takes_its_share() -> None:
-    far = Far(Link(loss_ppm=200_000))
+    far = Far(LinkPlan(loss_ppm=200_000))
     sent = far.send(2000)
     lost = far.network.counts["lost"]
     assert lost == sent - len(far.arrived)
@@ -74,7 +76,7 @@ def test_loss_takes_its_share() -> None:
 
 
 def test_burst_loss_comes_in_runs() -> None:
-    far = Far(Link(burst_ppm=5_000, burst_end_ppm=50_000, burst_loss_ppm=1_000_000))
+    far = Far(LinkPlan(burst_ppm=5_000, burst_end_ppm=50_000, burst_loss_ppm=1_000_000))
     sent = far.send(5000)
     there = {int.from_bytes(packet[:4], "big") for packet in far.arrived}
     lost = [turn for turn in range(sent) if turn not in there]
@@ -84,13 +86,13 @@ def test_burst_loss_comes_in_runs() -> None:
 
 
 def test_duplicates_arrive_besides() -> None:
-    far = Far(Link(duplicate_ppm=100_000))
+    far = Far(LinkPlan(duplicate_ppm=100_000))
     sent = far.send(2000)
     assert len(far.arrived) == sent + far.network.counts["duplicated"] > sent + 100
 
 
 def test_reordering_overtakes_and_nothing_else_does() -> None:
-    far = Far(Link(reorder_ppm=100_000, reorder_us=5_000))
+    far = Far(LinkPlan(reorder_ppm=100_000, reorder_us=5_000))
     sent = far.send(2000)
     assert len(far.arrived) == sent
     assert far.network.counts["reordered"] > 100
@@ -106,13 +108,13 @@ def test_corruption_flips_cuts_and_stretches() -> None:
     flipped = [each for each in damaged if len(each) == 100]
     assert {sum(byte.bit_count() for byte in each) for each in flipped} == set(range(1, 9))
     assert corrupted(b"", roll)
-    far = Far(Link(corrupt_ppm=100_000))
+    far = Far(LinkPlan(corrupt_ppm=100_000))
     far.send(1000)
     assert far.network.counts["corrupted"] > 50
 
 
 def test_bandwidth_queues_and_then_overflows() -> None:
-    far = Far(Link("constant", 0, 0, octets_per_s=1_000_000, queue_octets=1000))
+    far = Far(LinkPlan("constant", 0, 0, bytes_per_s=1_000_000, queue_bytes=1000))
     far.send(1, packets=20, size=100)
     ((at_us, _, _, packets),) = far.bursts
     assert (at_us, len(packets)) == (1000, 10)
@@ -139,7 +141,7 @@ def test_a_block_is_one_way_and_overlaps_are_counted() -> None:
 
 
 def test_links_may_differ_by_direction() -> None:
-    far = Far(STEADY, links=((0, 1, Link("constant", 9000, 0)),))
+    far = Far(STEADY, links=((0, 1, LinkPlan("constant", 9000, 0)),))
     far.network.carry(0, 0, 1, [b"slow"])
     far.network.carry(0, 1, 0, [b"fast"])
     assert sorted((at, source) for at, source, _, _ in far.bursts) == [(100, 1), (9000, 0)]

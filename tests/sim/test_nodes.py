@@ -15,6 +15,7 @@ from unisono.core import (
     Capture,
     Captured,
     Congested,
+    CoreConfig,
     Deliver,
     Effect,
     Event,
@@ -26,18 +27,17 @@ from unisono.core import (
     Received,
     Restart,
     Send,
-    Setting,
 )
 from unisono.model import Address, Member, Message, Service, View
 from unisono.sim.application import Memory
-from unisono.sim.clocks import Watch
-from unisono.sim.plan import Clock, FaultEvent, Link, Plan, Weather
+from unisono.sim.clocks import NodeClock
+from unisono.sim.plan import Clock, FaultEvent, LinkPlan, Plan, Weather
 from unisono.sim.run import verdict_on
 from unisono.sim.world import World
 from unisono.trace.history import History
 
 SECOND = 1_000_000
-STEADY = Link("constant", 100, 0)
+STEADY = LinkPlan("constant", 100, 0)
 
 
 class Diary:
@@ -45,19 +45,19 @@ class Diary:
 
     lives: list[Diary] = []
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: CoreConfig) -> None:
         self.me = setting.me
         self.counts: dict[str, int] = {}
         self.seen: list[tuple[int, Event]] = []
         Diary.lives.append(self)
 
-    def room(self) -> int:
+    def send_credit(self) -> int:
         return 0
 
     def held(self) -> Mapping[Member, int]:
         return {}
 
-    def walked(self) -> Mapping[str, int]:
+    def transition_counts(self) -> Mapping[str, int]:
         return {}
 
     def step(self, now_us: int, event: Event) -> list[Effect]:
@@ -177,7 +177,7 @@ def test_clocks_drift_in_what_a_core_sees_and_in_its_timers(lives: list[Diary]) 
 
 def test_a_clock_has_reached_what_it_was_asked_for() -> None:
     for ppm in (-20_000, -1, 0, 3, 999, 20_000):
-        watch = Watch(Clock(ppm, 12_345))
+        watch = NodeClock(Clock(ppm, 12_345))
         for local in range(20_000, 3_000_000, 77_777):
             at = watch.world(local)
             assert watch.local(at) >= local > watch.local(at - 1)
@@ -231,7 +231,7 @@ def test_each_node_is_told_its_role_and_keeps_it(lives: list[Diary]) -> None:
     told: list[tuple[str, Mapping[str, int]]] = []
 
     class Told(Diary):
-        def __init__(self, setting: Setting) -> None:
+        def __init__(self, setting: CoreConfig) -> None:
             super().__init__(setting)
             told.append((str(setting.me), setting.options))
 
@@ -239,7 +239,7 @@ def test_each_node_is_told_its_role_and_keeps_it(lives: list[Diary]) -> None:
         return {**options, "master": int(index == 0)}
 
     weather = Weather(fault_us=SECOND, schedule=(FaultEvent("crash", 500_000, 100_000, (0,)),))
-    offer = replace(FLOOD, make=Told, laws=(), appoint=first_is_master)
+    offer = replace(FLOOD, make=Told, laws=(), assign_roles=first_is_master)
     plan = Plan(protocol="x", offer=offer, nodes=2, messages=0, options={"tokens": 3})
     World(replace(plan, progress_us=1000), weather, offer, (Service.FIFO,)).run()
     assert told == [

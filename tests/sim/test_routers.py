@@ -11,11 +11,11 @@ import pytest
 
 from tests.sim.flood import DOUBLE, FLOOD
 from tests.sim.test_runs import fingerprint
-from unisono.core import EVERYONE, Effect, Event, Expired, Join, Received, Send, Setting
+from unisono.core import EVERYONE, CoreConfig, Effect, Event, Expired, Join, Received, Send
 from unisono.errors import Misuse
 from unisono.model import Address, Member, Service
 from unisono.sim import (
-    Link,
+    LinkPlan,
     Plan,
     Router,
     Weather,
@@ -28,14 +28,14 @@ from unisono.sim.network import Network
 from unisono.sim.shrink import _without_node
 from unisono.sim.world import World
 
-STEADY = Link("constant", 100, 0)
-NAK_OCTETS = 100
+STEADY = LinkPlan("constant", 100, 0)
+NAK_BYTES = 100
 
 
 class Nodes:
     """The nodes of a network with routers, and a queue that runs dry."""
 
-    def __init__(self, nodes: int, *routers: Router, link: Link = STEADY) -> None:
+    def __init__(self, nodes: int, *routers: Router, link: LinkPlan = STEADY) -> None:
         self.heard: dict[int, list[bytes]] = {node: [] for node in range(nodes)}
         self.when_us: dict[int, list[int]] = {node: [] for node in range(nodes)}
         self._queue: list[tuple[int, int, Callable[[Any, Any], None], Any, Any]] = []
@@ -141,7 +141,7 @@ def test_between_two_routers_both_are_crossed_once_each() -> None:
 
 # -- bandwidth -------------------------------------------------------------------------------------
 
-NARROW = replace(STEADY, octets_per_s=100_000, queue_octets=1_000)
+NARROW = replace(STEADY, bytes_per_s=100_000, queue_bytes=1_000)
 
 
 def test_the_bandwidth_inward_is_shared_and_a_multicast_takes_it_once() -> None:
@@ -160,7 +160,7 @@ def test_the_bandwidth_inward_is_shared_and_a_multicast_takes_it_once() -> None:
 def test_a_storm_of_naks_overflows_the_way_out_and_not_the_way_in() -> None:
     nodes = Nodes(31, Router(tuple(range(1, 31)), NARROW))
     for node in range(1, 31):
-        nodes.cast(0, node, [0], node.to_bytes(1, "big") * NAK_OCTETS)
+        nodes.cast(0, node, [0], node.to_bytes(1, "big") * NAK_BYTES)
     nodes.cast(1, 0, [1], bytes(500))
     nodes.run()
     assert len(nodes.heard[0]) == 10
@@ -184,7 +184,7 @@ class Shouter:
 
     heard: dict[str, list[bytes]] = {}
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: CoreConfig) -> None:
         self.me = setting.me
         self.counts: dict[str, int] = {}
         Shouter.heard[self.me.name] = []
@@ -198,13 +198,13 @@ class Shouter:
             return [Send(EVERYONE, [b"all"]), Send(listed, [b"list"]), *singly]
         return []
 
-    def room(self) -> int:
+    def send_credit(self) -> int:
         return 0
 
     def held(self) -> Mapping[Member, int]:
         return {}
 
-    def walked(self) -> Mapping[str, int]:
+    def transition_counts(self) -> Mapping[str, int]:
         return {}
 
 
@@ -220,8 +220,8 @@ def test_a_multicast_and_a_list_cross_once_and_single_sends_each() -> None:
 
 ROUTED = Weather(
     routers=(
-        Router((1, 2), Link(loss_ppm=50_000, octets_per_s=200_000, queue_octets=4_000)),
-        Router((3,), Link(duplicate_ppm=50_000)),
+        Router((1, 2), LinkPlan(loss_ppm=50_000, bytes_per_s=200_000, queue_bytes=4_000)),
+        Router((3,), LinkPlan(duplicate_ppm=50_000)),
     )
 )
 PLAN = Plan(protocol="flood", offer=FLOOD, nodes=5, messages=60, weather=ROUTED)
@@ -274,14 +274,14 @@ def test_a_node_less_is_a_node_less_behind_its_router() -> None:
 
 
 def test_shrinking_keeps_the_router_that_matters_and_no_other() -> None:
-    bad = Router((1, 2), Link(duplicate_ppm=300_000, loss_ppm=20_000))
-    weather = Weather(routers=(bad, Router((3,), Link(loss_ppm=1_000))))
+    bad = Router((1, 2), LinkPlan(duplicate_ppm=300_000, loss_ppm=20_000))
+    weather = Weather(routers=(bad, Router((3,), LinkPlan(loss_ppm=1_000))))
     plan = replace(PLAN, weather=weather, nodes=4, options={"bug": DOUBLE})
     small = shrunk(plan, attempts_max=150)
     assert small.law == "no_duplication" and small.attempts < 150
     assert small.plan.weather is not None
     (kept,) = small.plan.weather.routers
     assert kept.link.duplicate_ppm and not kept.link.loss_ppm
-    irrelevant = replace(weather, link=Link(duplicate_ppm=1_000_000))
+    irrelevant = replace(weather, link=LinkPlan(duplicate_ppm=1_000_000))
     small = shrunk(replace(plan, weather=irrelevant), attempts_max=150)
     assert small.plan.weather is not None and not small.plan.weather.routers

@@ -19,7 +19,7 @@ from unisono.model import Resilient, Service, ServiceLevel
 from unisono.sim import (
     PROFILES,
     FaultEvent,
-    Link,
+    LinkPlan,
     Outcome,
     Plan,
     Weather,
@@ -146,7 +146,7 @@ def test_who_stops_joins_again_as_a_new_incarnation() -> None:
 
 
 def test_a_run_sends_small_and_large_messages() -> None:
-    weather = Weather(large_ppm=300_000, large_packets=4, packet_octets_max=600)
+    weather = Weather(large_ppm=300_000, large_packets=4, packet_bytes_max=600)
     outcome = run(plan(weather=weather))
     assert outcome.history is not None and not outcome.violations
     sizes = [r.size or 0 for r in outcome.history.rows if r.kind == "send"]
@@ -198,7 +198,7 @@ def test_the_seed_replays_the_drawn_options() -> None:
 
 @pytest.mark.catches("no_duplication")
 def test_a_planted_double_delivery_is_found() -> None:
-    weather = Weather(link=Link(duplicate_ppm=200_000))
+    weather = Weather(link=LinkPlan(duplicate_ppm=200_000))
     outcome = run(plan(options={"bug": DOUBLE}, weather=weather))
     assert outcome.broken == ("no_duplication",)
 
@@ -250,8 +250,8 @@ def test_the_outcome_has_what_the_command_prints() -> None:
         ({"service": Resilient(2)}, "does not offer resilient:2"),
         ({"offer": SMALL}, "nodes must be at most 3, the members_count_max of flood, not 4"),
         ({"offer": SMALL, "options": {"members_count_max": 2}}, "nodes must be at most 2"),
-        ({"weather": Weather(link=Link(delay="odd"))}, "unknown delay 'odd'"),
-        ({"weather": Weather(link=Link(loss_ppm=2_000_000))}, "loss_ppm must be at most"),
+        ({"weather": Weather(link=LinkPlan(delay="odd"))}, "unknown delay 'odd'"),
+        ({"weather": Weather(link=LinkPlan(loss_ppm=2_000_000))}, "loss_ppm must be at most"),
         ({"weather": Weather(schedule=(FaultEvent("rain", 1, 1, (0,)),))}, "unknown fault 'rain'"),
         ({"weather": Weather(schedule=(FaultEvent("crash", 1, 1, (9,)),))}, "node 9 is not one"),
         ({"weather": Weather(schedule=(FaultEvent("block", 1, 1, (0,)),))}, "the other side"),

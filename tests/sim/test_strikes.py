@@ -28,7 +28,7 @@ from tests.sim.toys import (
 from unisono.errors import Misuse
 from unisono.model import Service
 from unisono.sim import Outcome, Plan, plan_from_json, plan_to_json, run
-from unisono.sim.plan import FaultEvent, Link, Weather
+from unisono.sim.plan import FaultEvent, LinkPlan, Weather
 
 SECOND = 1_000_000
 CRASHES = tuple(
@@ -48,7 +48,7 @@ Case = tuple[type[Toy], str, Weather, Weather]
 
 
 def weather(*faults: FaultEvent, **more: object) -> Weather:
-    calm = Weather(link=Link("constant", 200, 0), schedule=faults, with_state=False)
+    calm = Weather(link=LinkPlan("constant", 200, 0), schedule=faults, with_state=False)
     return replace(calm, **more)  # type: ignore[arg-type]
 
 
@@ -82,8 +82,9 @@ CASES: dict[str, Case] = {
     ),
     "a packet from another time": (
         Prompt, "no_crash",
-        weather(*SPLITS, link=Link(reorder_ppm=300_000, reorder_us=100_000, duplicate_ppm=50_000)),
-        weather(link=Link(hold_ppm=100_000, hold_us=8 * SECOND)),
+        weather(*SPLITS, link=LinkPlan(
+            reorder_ppm=300_000, reorder_us=100_000, duplicate_ppm=50_000)),
+        weather(link=LinkPlan(hold_ppm=100_000, hold_us=8 * SECOND)),
     ),
     "at an arrow": (
         Working, "no_crash", weather(*CRASHES),

@@ -12,6 +12,7 @@ from typing import Any
 from unisono.core import (
     EVERYONE,
     Arm,
+    CoreConfig,
     Deliver,
     Effect,
     Event,
@@ -19,13 +20,12 @@ from unisono.core import (
     Install,
     Join,
     Multicast,
-    Offer,
     Persist,
+    ProtocolSpec,
     Received,
     Request,
     Restart,
     Send,
-    Setting,
 )
 from unisono.model import Address, Member, Message, Service, View
 
@@ -35,7 +35,7 @@ BEAT_US = 50_000
 class Toy:
     """Tells the others that it is there, and is alone in its view."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: CoreConfig) -> None:
         self.me = setting.me
         self.setting = setting
         self.counts: dict[str, int] = {}
@@ -43,13 +43,13 @@ class Toy:
         self.now_us = 0
         self.beats = 0
 
-    def room(self) -> int:
+    def send_credit(self) -> int:
         return 1 << 16
 
     def held(self) -> Mapping[Member, int]:
         return {}
 
-    def walked(self) -> Mapping[str, int]:
+    def transition_counts(self) -> Mapping[str, int]:
         return self.arrows
 
     def step(self, now_us: int, event: Event) -> list[Effect]:
@@ -106,7 +106,7 @@ class TwoRecords(Toy):
 class Hasty(Toy):
     """Tells what it has written before it is written."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: CoreConfig) -> None:
         super().__init__(setting)
         self.written = 0
         self.told: dict[str, int] = {}
@@ -173,7 +173,7 @@ class Growing(Toy):
 class Suspicious(Toy):
     """Has a table for twenty suspicions, and no bound."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: CoreConfig) -> None:
         super().__init__(setting)
         self.heard: dict[str, int] = {}
         self.suspicions = 0
@@ -192,7 +192,7 @@ class Suspicious(Toy):
 class Transitive(Toy):
     """Takes for granted that whoever its neighbours hear it hears, too."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: CoreConfig) -> None:
         super().__init__(setting)
         self.heard: dict[str, int] = {}
         self.strange = 0
@@ -213,7 +213,7 @@ class Transitive(Toy):
 class Punctual(Toy):
     """Takes for granted that all clocks run alike."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: CoreConfig) -> None:
         super().__init__(setting)
         self.since: dict[str, tuple[int, int]] = {}
         self.due_us = 0
@@ -232,7 +232,7 @@ class Punctual(Toy):
 class Rising(Toy):
     """Takes for granted that lives of one name count upwards."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: CoreConfig) -> None:
         super().__init__(setting)
         self.highest: dict[str, int] = {}
 
@@ -244,7 +244,7 @@ class Rising(Toy):
 class Open(Toy):
     """Lets everybody in."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: CoreConfig) -> None:
         super().__init__(setting)
         self.members: dict[Address, Member] = {self.me.address: self.me}
 
@@ -267,7 +267,7 @@ class Expelling(Open):
 class ByLevel(Toy):
     """Counts the messages of each level apart."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: CoreConfig) -> None:
         super().__init__(setting)
         self.said: dict[Any, int] = {}
 
@@ -316,8 +316,8 @@ class Deaf(Toy):
         raise KeyError(event.what)
 
 
-def offer_of(toy: type[Toy], *laws: str) -> Offer:
-    return Offer(
+def offer_of(toy: type[Toy], *laws: str) -> ProtocolSpec:
+    return ProtocolSpec(
         name=toy.__name__.lower(),
         make=toy,
         title="a toy",

@@ -21,7 +21,7 @@ from unisono.protocols import offers
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
 from unisono.spark.measures import CURVE
-from unisono.spark.report import About, Curves, Findings
+from unisono.spark.report import Curves, Findings, RunAbout
 from unisono.spark.report.broken import SHOWN_MAX
 from unisono.spark.report.pictures import Pictures
 from unisono.trace.files import read_trace
@@ -125,7 +125,7 @@ def found_in(directory: Path) -> tuple[Findings, Curves]:
     for history in histories:
         note = directory / f"run={history.run}" / "replay.txt"
         replay = note.read_text().strip() if note.exists() else None
-        about[history.run] = About(history.protocol, True, replay)
+        about[history.run] = RunAbout(history.protocol, True, replay)
     found = Findings(
         verdicts=dict(sorted(verdicts.items())),
         measures=measures,
@@ -172,7 +172,7 @@ def many(few: Findings, count: int) -> Findings:
     for number in range(count):
         name = f"{PROTOCOLS[number % 3]}-chaos-5-{number:04}"
         verdicts[name] = kept if number % 9 else broken
-        about[name] = About(PROTOCOLS[number % 3], True, f"unisono sim --seed {number}")
+        about[name] = RunAbout(PROTOCOLS[number % 3], True, f"unisono sim --seed {number}")
     return replace(few, verdicts=verdicts, about=about)
 
 
@@ -182,7 +182,7 @@ def hostile(few: Findings) -> Findings:
     bad = [v._replace(life=HOSTILE, message=HOSTILE, other=HOSTILE, detail=HOSTILE)
            for v in broken.violations[:2]]  # fmt: skip
     verdicts = {**few.verdicts, HOSTILE: Verdict(broken.laws, bad)}
-    about = {**few.about, HOSTILE: About(HOSTILE, False, f"unisono sim --x '{HOSTILE}'")}
+    about = {**few.about, HOSTILE: RunAbout(HOSTILE, False, f"unisono sim --x '{HOSTILE}'")}
     measures = [*few.measures, {**few.measures[0], "run": HOSTILE, "protocol": HOSTILE}]
     summary = [*few.summary, {**few.summary[0], "protocol": HOSTILE}]
     return replace(

@@ -199,7 +199,7 @@ def repeated_of(payloads: list[bytes]) -> list[bytes]:
     return [payload for payload, count in Counter(payloads).items() if count > 1]
 
 
-def rss_octets(pid: int) -> int:
+def rss_bytes(pid: int) -> int:
     """What a process has in memory."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")

@@ -13,19 +13,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from unisono.spark.laws import Claims, Limits
+    from unisono.spark.laws import Claims, ShardLimits
 
 
 def judged_here(
-    trace_dir: Path, claimed: Claims, limits: Limits | None = None, runs: set[str] | None = None
+    trace_dir: Path,
+    claimed: Claims,
+    limits: ShardLimits | None = None,
+    runs: set[str] | None = None,
 ) -> list[dict[str, Any]]:
     """The rows of the judge's one wide table: each run whole, or (where it is giant by the limits)
     in shards, with every summary packed and unpacked between the steps."""
     from unisono.spark.laws import _sorted_out, tasks
-    from unisono.spark.laws.plan import Limits
+    from unisono.spark.laws.plan import ShardLimits
     from unisono.trace.files import trace_files
 
-    cut = limits or Limits()
+    cut = limits or ShardLimits()
     small, giant = _sorted_out(trace_files(trace_dir), runs, cut)
     rows: list[dict[str, Any]] = []
     for sized in small:
@@ -34,7 +37,7 @@ def judged_here(
         chains: dict[int, list[Any]] = {}
         for file in sized.run.files:
             chains.setdefault(file.chain, []).append(file)
-        named = [tasks.packed([tasks.Run(sized.run.name, files)]) for files in chains.values()]
+        named = [tasks.packed([tasks.RunFiles(sized.run.name, files)]) for files in chains.values()]
         surveyed = tasks.survey_chains(iter([_batch(named)]), cut)
         planned = tasks.plan_runs(surveyed, claimed, cut)
         rows += _rows(tasks.fold_runs(tasks.judge_shards(planned), claimed))
@@ -63,11 +66,14 @@ def _measure(where: Path) -> None:
 
     from tests.spark.yardstick.synthetic import PROTOCOL
     from unisono.laws import LAWS
-    from unisono.spark.laws.plan import Limits
+    from unisono.spark.laws.plan import ShardLimits
 
     if not where.exists():
         write_million(where)
-    for limits in (Limits(giant_octets=1 << 40), Limits(giant_octets=0, shard_rows=300_000)):
+    for limits in (
+        ShardLimits(giant_bytes=1 << 40),
+        ShardLimits(giant_bytes=0, shard_rows=300_000),
+    ):
         begun = time.process_time()
         rows = judged_here(where, {PROTOCOL: list(LAWS)}, limits)
         broken = [row["law"] for row in rows if row["verdict"] == "broken"]

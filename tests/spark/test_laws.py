@@ -20,14 +20,14 @@ from tests.spark.yardstick.synthetic import FAULTS, stories, write
 from tests.trace.test_files import BAD_ROWS
 from unisono.errors import BadTrace, Misuse
 from unisono.laws import LAWS, VIOLATIONS_MAX, Violation, judge_all
-from unisono.trace.files import Found, TraceFile, read_trace, trace_files
+from unisono.trace.files import TraceFile, TraceFiles, read_trace, trace_files
 from unisono.trace.history import History
 from unisono.trace.parquet import batch_of, writer_to
 from unisono.trace.record import Row
 
 pytest.importorskip("pyspark", reason="needs pip install 'unisono[spark]'")
 
-from unisono.spark.laws import Limits, judged, tasks
+from unisono.spark.laws import ShardLimits, judged, tasks
 from unisono.spark.laws.judging import added, counted
 from unisono.spark.laws.measuring import quantiles
 from unisono.spark.laws.plan import merged, planned, shards_of
@@ -37,7 +37,7 @@ from unisono.spark.laws.sequence import (
     LEFT_SHORT,
     Beside,
     Pair,
-    Part,
+    SequencePart,
     Sequences,
     first_differing,
     reaching,
@@ -45,30 +45,34 @@ from unisono.spark.laws.sequence import (
 from unisono.spark.laws.survey import File, Survey
 
 ANYTHING: dict[str, list[str]] = {name: list(LAWS) for name in ("story", "p", "synthetic")}
-WHOLE = Limits()
-PIECES = Limits(shard_rows=60, piece_rows=7)
+WHOLE = ShardLimits()
+PIECES = ShardLimits(shard_rows=60, piece_rows=7)
 
 
-def runs_in(directory: Path) -> list[tasks.Run]:
+def runs_in(directory: Path) -> list[tasks.RunFiles]:
     runs: dict[str, list[File]] = {}
     chains: dict[Path, int] = {}
     for found in trace_files(directory):
         chain = chains.setdefault(found.chain, len(chains))
         file = File(os.fsencode(found.path), found.name, chain, found.gap)
         runs.setdefault(found.run, []).append(file)
-    return [tasks.Run(run, files) for run, files in runs.items()]
+    return [tasks.RunFiles(run, files) for run, files in runs.items()]
 
 
 Said = tuple[dict[str, list[Violation]], list[tuple[str, int, str]], int]
 
 
-def in_steps(run: tasks.Run, limits: Limits) -> list[pa.RecordBatch]:
+def in_steps(run: tasks.RunFiles, limits: ShardLimits) -> list[pa.RecordBatch]:
     """A run judged as a giant one is, in the steps of the tasks, without Spark between them."""
     by_chain: dict[int, list[File]] = {}
     for file in run.files:
         by_chain.setdefault(file.chain, []).append(file)
     named = pa.record_batch(
-        [pa.array([tasks.packed([tasks.Run(run.name, files)]) for files in by_chain.values()])],
+        [
+            pa.array(
+                [tasks.packed([tasks.RunFiles(run.name, files)]) for files in by_chain.values()]
+            )
+        ],
         names=["runs"],
     )
     surveys = list(tasks.survey_chains(iter([named]), limits))
@@ -79,7 +83,7 @@ def in_steps(run: tasks.Run, limits: Limits) -> list[pa.RecordBatch]:
     return list(tasks.fold_runs(iter(found), ANYTHING))
 
 
-def said(directory: Path, limits: Limits, giant: bool) -> Said:
+def said(directory: Path, limits: ShardLimits, giant: bool) -> Said:
     violations: dict[str, list[Violation]] = {}
     quarantine, events = [], 0
     for run in runs_in(directory):
@@ -98,7 +102,7 @@ def said(directory: Path, limits: Limits, giant: bool) -> Said:
     return {run: sorted(told) for run, told in violations.items()}, sorted(quarantine), events
 
 
-def agree(directory: Path, pieces: Limits = PIECES) -> dict[str, list[Violation]]:
+def agree(directory: Path, pieces: ShardLimits = PIECES) -> dict[str, list[Violation]]:
     """The same by both ways as by the plain laws, which is given back."""
     trace = read_trace(directory)
     verdicts = judge_all(trace.histories(), lambda protocol: ANYTHING[protocol])
@@ -231,7 +235,7 @@ def test_a_bug_is_told_alike_wherever_shards_meet(
 ) -> None:
     for seed in range(2):
         long_run(tmp_path, seed, lambda rows, s=seed: mutant(rows, random.Random(s)))  # type: ignore[misc]
-    plain = agree(tmp_path, Limits(shard_rows=90, piece_rows=10))
+    plain = agree(tmp_path, ShardLimits(shard_rows=90, piece_rows=10))
     for told in plain.values():
         assert set(laws) <= {violation.law for violation in told}
 
@@ -246,13 +250,13 @@ def test_a_late_message_makes_shards_be_judged_as_one(tmp_path: Path) -> None:
         rows.append(rows[mine[21]]._replace(step=last + 3))
 
     long_run(tmp_path, 1, delay)
-    plain = agree(tmp_path, Limits(shard_rows=90, piece_rows=10))
+    plain = agree(tmp_path, ShardLimits(shard_rows=90, piece_rows=10))
     assert {"total_order", "prefix", "no_duplication"} <= {each.law for each in plain["r1"]}
 
 
 def test_synthetic_faults_are_found_in_shards(tmp_path: Path) -> None:
     write(tmp_path, stories(500 * 6 * len(FAULTS), len(FAULTS), 5, faulty=True))
-    plain = agree(tmp_path, Limits(shard_rows=1000, piece_rows=150))
+    plain = agree(tmp_path, ShardLimits(shard_rows=1000, piece_rows=150))
     broken = [{each.law for each in plain[run]} for run in sorted(plain)]
     assert broken[0] == {"sending_view"}, "they speak while their view changes"
     for name, laws in zip(list(FAULTS)[1:], broken[1:], strict=True):
@@ -271,7 +275,7 @@ def test_shards_are_no_larger_than_they_should_be(tmp_path: Path) -> None:
     (run,) = runs_in(tmp_path)
     survey = Survey(run.files, piece_rows=10, keep=False).run()
     (plan,) = planned(run.name, [survey])
-    shards = shards_of(plan, Limits(shard_rows=60, piece_rows=10))
+    shards = shards_of(plan, ShardLimits(shard_rows=60, piece_rows=10))
     assert len(shards) >= 9
     sizes = [
         sum(piece.count for life in shard.stretches for part in life for piece in part.pieces)
@@ -284,12 +288,12 @@ def test_shards_are_no_larger_than_they_should_be(tmp_path: Path) -> None:
         assert [piece.first_pos for part in life for piece in part.pieces] == [
             piece.first_pos for piece in plain.pieces
         ]
-    agree(tmp_path, Limits(shard_rows=60, piece_rows=10))
+    agree(tmp_path, ShardLimits(shard_rows=60, piece_rows=10))
 
 
 def test_parts_that_reach_into_each_other_are_found() -> None:
     def shard(*spans: tuple[int, int]) -> Sequences:
-        return Sequences([Part(low, high, "m") for low, high in spans])
+        return Sequences([SequencePart(low, high, "m") for low, high in spans])
 
     apart = [shard((0, 4), (0, 9)), shard((5, 8), (-1, -1)), shard((9, 9), (10, 12))]
     assert reaching(apart) == []
@@ -301,9 +305,11 @@ def test_parts_that_reach_into_each_other_are_found() -> None:
 
 def test_who_goes_on_after_a_gap_at_the_end_of_a_shard_is_told() -> None:
     short = Beside(LEFT_SHORT, right="m")
-    one = Sequences([Part(0, 4, "k"), Part(0, 5, "k")], {(0, 1): Pair(short, short, short)})
-    two = Sequences([Part(5, 9, "n"), Part(6, 9, "n")])
-    none = Sequences([Part(-1, -1, ""), Part(6, 9, "n")])
+    one = Sequences(
+        [SequencePart(0, 4, "k"), SequencePart(0, 5, "k")], {(0, 1): Pair(short, short, short)}
+    )
+    two = Sequences([SequencePart(5, 9, "n"), SequencePart(6, 9, "n")])
+    none = Sequences([SequencePart(-1, -1, ""), SequencePart(6, 9, "n")])
     assert first_differing(0, 1, (0, 0), [one, two]) == Beside(APART, "n", "m")
     assert first_differing(0, 1, (0, 0), [one, none]) == Beside(EQUAL)
 
@@ -313,7 +319,7 @@ def test_a_law_broken_everywhere_is_told_a_hundred_times(tmp_path: Path) -> None
     rows = [row._replace(digest=1) if row.node == "c" and row.kind == "deliver" else row
             for row in rows if (row.node, row.kind) != ("d", "deliver")]  # fmt: skip
     write_trace(History("r", "story", "g", tuple(rows)), tmp_path)
-    plain = agree(tmp_path, Limits(shard_rows=200, piece_rows=20))
+    plain = agree(tmp_path, ShardLimits(shard_rows=200, piece_rows=20))
     for law in ("no_creation", "agreement", "safe", "validity"):
         told = [each for each in plain["r"] if each.law == law]
         assert len(told) == (VIOLATIONS_MAX if law != "validity" else len(told)) > 50, law
@@ -354,11 +360,11 @@ def test_small_and_giant_runs_some_of_them_and_files_by_name(spark: Any, tmp_pat
     item = DOCTORED[0]
     write_trace(item.history, tmp_path)
     long_run(tmp_path, 6, None)
-    files: list[Found] = trace_files(tmp_path)
+    files: list[TraceFiles] = trace_files(tmp_path)
     sizes = {
         run.name: sum(os.path.getsize(file.at) for file in run.files) for run in runs_in(tmp_path)
     }
-    border = Limits(shard_rows=100, giant_octets=max(sizes.values()), tasks_max=2)
+    border = ShardLimits(shard_rows=100, giant_bytes=max(sizes.values()), tasks_max=2)
     found = judged(spark, files, ANYTHING, limits=border)
     verdicts = {(row.run, row.law): row.verdict for row in found.verdicts.collect()}
     assert {run for run, _ in verdicts} == {item.history.run, "r6"}

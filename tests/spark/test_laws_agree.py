@@ -156,7 +156,7 @@ class Both(NamedTuple):
 def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
     """All histories as runs of one directory, judged on both roads."""
     pytest.importorskip("pyspark")
-    from unisono.spark.laws import Limits
+    from unisono.spark.laws import ShardLimits
 
     trace_dir: Path = tmp_path_factory.mktemp("trace")
     told = all_histories()
@@ -165,7 +165,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
     for item in FILES:
         item.write(trace_dir)
     trace = read_trace(trace_dir)
-    small = Limits(shard_rows=25, piece_rows=6, giant_octets=0)
+    small = ShardLimits(shard_rows=25, piece_rows=6, giant_bytes=0)
     whole_only = {each.history.run for each in told if each.once}
     shards = judged_here(trace_dir, CLAIMED, small, set(trace.runs) - whole_only)
     return Both(
@@ -211,7 +211,7 @@ def test_every_law_has_a_road_of_its_own() -> None:
 
 def test_spark_says_what_its_steps_say(spark: Any, both: Both, tmp_path: Path) -> None:
     """Of some runs, the larger half of which are cut into shards."""
-    from unisono.spark.laws import Limits, judged
+    from unisono.spark.laws import ShardLimits, judged
 
     told = [each.history for each in both.told[::9]]
     for history in told:
@@ -220,7 +220,7 @@ def test_spark_says_what_its_steps_say(spark: Any, both: Both, tmp_path: Path) -
         item.write(tmp_path)
     sizes = sorted(sum(path.stat().st_size for path in run.iterdir()) for run in tmp_path.iterdir())
     middle = sizes[len(sizes) // 2]
-    limits = Limits(shard_rows=25, piece_rows=6, giant_octets=middle, tasks_max=2)
+    limits = ShardLimits(shard_rows=25, piece_rows=6, giant_bytes=middle, tasks_max=2)
     found = judged(spark, tmp_path, CLAIMED, limits=limits)
     spoken = said([row.asDict() for row in found.found.collect()])
     found.forget()

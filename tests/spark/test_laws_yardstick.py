@@ -40,9 +40,9 @@ def told_by_both(
 
 
 def test_one_run_with_every_fault_judged_in_shards(spark: Any, tmp_path: Path) -> None:
-    from unisono.spark.laws import Limits
+    from unisono.spark.laws import ShardLimits
 
-    shards = Limits(shard_rows=50_000, piece_rows=10_000, giant_octets=0, tasks_max=4)
+    shards = ShardLimits(shard_rows=50_000, piece_rows=10_000, giant_bytes=0, tasks_max=4)
     told = stories(200_000, 1, 5, faulty=True)
     broken, measured = told_by_both(spark, tmp_path, told, shards)
     from tests.spark.yardstick.sql import LAWS as IN_SQL

@@ -22,8 +22,8 @@ from unisono.protocols import offers
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
 from unisono.spark.gold import BINS
+from unisono.spark.layout import NO_RUN, SUMMARY, TABLES, run_of
 from unisono.spark.measures import CURVE, QUANTILES, WORK
-from unisono.spark.places import NO_RUN, SUMMARY, TABLES, run_of
 from unisono.trace.files import read_trace
 from unisono.trace.history import life_of, message_of, number_of, sender_of
 from unisono.trace.record import WORK_KINDS
@@ -265,7 +265,7 @@ def test_curves_and_summary_follow_from_the_runs(made: tuple[Path, Any, Any]) ->
 
 
 def test_a_killed_pipeline_is_cleared_away_and_one_at_work_is_not(tmp_path: Path) -> None:
-    from unisono.spark.places import MARK, places
+    from unisono.spark.layout import MARK, places
 
     old, foreign = tmp_path / ".pipeline-killed", tmp_path / ".pipeline-of-theirs"
     (old / "events").mkdir(parents=True)
@@ -282,8 +282,8 @@ def test_a_killed_pipeline_is_cleared_away_and_one_at_work_is_not(tmp_path: Path
 
 
 def test_mistakes_get_one_clear_line(spark: Any, tmp_path: Path) -> None:
+    from unisono.spark.layout import MARK
     from unisono.spark.pipeline import run_pipeline
-    from unisono.spark.places import MARK
 
     write_trace(story("a: view 1 a"), tmp_path / "trace")
     (tmp_path / "file").write_text("")

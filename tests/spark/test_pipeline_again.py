@@ -16,14 +16,14 @@ from unisono.errors import BadTrace, Misuse
 from unisono.spark import pipeline
 from unisono.spark import runs as batching
 from unisono.spark.findings import summary_in
-from unisono.spark.places import (
+from unisono.spark.layout import (
     GOLD,
     MARK,
     NO_RUN,
     RUNS,
     SUMMARY,
     TABLES,
-    Places,
+    ResultLayout,
     folders_in,
     places,
     run_folder,
@@ -119,16 +119,16 @@ def test_only_what_is_new_or_has_changed_is_done(
     tell(tmp_path, "x", LOST)
     (tmp_path / "trace" / "run=one").rename(tmp_path / "away")
     monkeypatch.setattr(batching, "BATCH_RUNS", 2)
-    whole = Places._replace
+    whole = ResultLayout._replace
 
-    def killed(self: Places, new: Path, place: Path) -> None:
+    def killed(self: ResultLayout, new: Path, place: Path) -> None:
         if place == out.resolve() / "gold" / "verdicts" / "run=x":
             raise KeyboardInterrupt
         whole(self, new, place)
 
     said.clear()
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(Places, "_replace", killed)
+        patch.setattr(ResultLayout, "_replace", killed)
         do(spark, tmp_path, progress=said.append)
     assert said[0] == "3 of 4 runs are new or have changed", "junk has no events to write"
     assert "judging (part 2 of 2)" in said
@@ -193,7 +193,7 @@ def test_a_long_name_is_cut_and_stays_its_own() -> None:
 
 
 def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batching, "BATCH_OCTETS", 10)
+    monkeypatch.setattr(batching, "BATCH_BYTES", 10)
     monkeypatch.setattr(batching, "BATCH_RUNS", 3)
     sizes = [4, 6, 1, 50, 1, 1, 1, 1]
     inputs = [batching.Input(str(n), (), size, "") for n, size in enumerate(sizes)]

@@ -13,7 +13,7 @@ from tests.laws.stories import story, write_trace
 from unisono.errors import BadTrace
 from unisono.spark import follow
 from unisono.spark.findings import runs_in
-from unisono.spark.follow import Stream
+from unisono.spark.follow import VerdictStream
 from unisono.spark.pipeline import run_pipeline
 from unisono.spark.runs import changed, inputs_in
 from unisono.trace.files import TraceFile
@@ -80,7 +80,7 @@ class World:
 
 def test_a_run_is_judged_as_it_grows(spark: Any, tmp_path: Path) -> None:
     world = World(spark, tmp_path)
-    stream = Stream(
+    stream = VerdictStream(
         spark,
         tmp_path / "trace",
         tmp_path / "out",
@@ -120,7 +120,7 @@ def test_a_run_that_goes_away_is_let_go(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(follow, "run_pipeline", late)
     times = iter(range(100))
-    stream = Stream(
+    stream = VerdictStream(
         None,  # type: ignore[arg-type]
         tmp_path / "trace",
         tmp_path / "out",
@@ -137,7 +137,7 @@ def test_a_run_that_goes_away_is_let_go(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_what_is_not_there_is_not_waited_for(spark: Any, tmp_path: Path) -> None:
-    stream = Stream(spark, tmp_path / "nowhere", tmp_path / "out", CLAIMED)
+    stream = VerdictStream(spark, tmp_path / "nowhere", tmp_path / "out", CLAIMED)
     with pytest.raises(BadTrace, match="no such directory"):
         next(iter(stream))
     assert not (tmp_path / "out").exists()

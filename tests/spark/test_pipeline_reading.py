@@ -149,10 +149,10 @@ def test_each_bad_thing_is_named_and_the_rest_is_judged(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from unisono.spark import pipeline
-    from unisono.spark.shelves import read_table
+    from unisono.spark.partitioned import read_table
 
     # As if it were much: the work is shared among tasks.
-    monkeypatch.setattr(pipeline, "ALONE_OCTETS", 0)
+    monkeypatch.setattr(pipeline, "ALONE_BYTES", 0)
     top, laws = tmp_path / "trace", ["fifo", "no_creation"]
     hostile_directory(top)
     whole = (top / "run=story" / "a-1.parquet").read_bytes()

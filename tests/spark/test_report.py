@@ -13,10 +13,10 @@ from tests.laws.stories import DOCTORED, story, write_trace
 from tests.spark import pages
 from unisono.laws import LAWS, Verdict, Violation, judge
 from unisono.spark.report import (
-    About,
     Curves,
     Findings,
     Picture,
+    RunAbout,
     charts,
     page,
     pictures,
@@ -121,12 +121,12 @@ def test_a_law_that_is_not_judged_yet_is_not_said_to_be_kept() -> None:
 
 def test_what_was_not_judged_or_is_not_over_is_said_at_the_top() -> None:
     found = findings({"a": verdict()}, quarantined=3, quarantine=[("f", None, "torn")],
-                     about={"a": About("ring", whole=False)})  # fmt: skip
+                     about={"a": RunAbout("ring", whole=False)})  # fmt: skip
     text = Seen(page(found, NOTHING)).text
     assert "3 rows or files could not be judged" in text
     assert "1 run has files without an end" in text
     assert "so far" in text
-    calm = Seen(page(findings({"a": verdict()}, about={"a": About("ring")}), NOTHING)).text
+    calm = Seen(page(findings({"a": verdict()}, about={"a": RunAbout("ring")}), NOTHING)).text
     assert "could not be judged" not in calm and "so far" not in calm
 
 
@@ -183,7 +183,7 @@ def test_broken_runs_beyond_the_bound_are_named_and_then_counted() -> None:
 def test_the_first_of_each_kind_is_told_before_the_second_of_any() -> None:
     verdicts = {f"a{n:02}": verdict("fifo") for n in range(30)}
     verdicts |= {f"z{n}": verdict("causal", "fifo") for n in range(2)}
-    about = {run: About("ring" if run != "a29" else "mtp") for run in verdicts}
+    about = {run: RunAbout("ring" if run != "a29" else "mtp") for run in verdicts}
     assert findings(verdicts, about=about).broken[:4] == ["a00", "a29", "z0", "a01"]
 
 
@@ -315,12 +315,12 @@ def test_a_trace_that_is_gone_damaged_or_too_long_says_so(
     stranger = [violations[0]._replace(life="z#9", message="z#9:1", other="", detail="?")]
     assert Pictures(str(tmp_path)).of("one two", stranger).svg
     with monkeypatch.context() as patch:
-        patch.setattr(pictures, "RUN_OCTETS_MAX", 10)
+        patch.setattr(pictures, "RUN_BYTES_MAX", 10)
         long = Pictures(str(tmp_path)).of("one two", violations)
         assert "is long" in long.told and long.svg == ""
         assert long.command == (f"unisono draw {tmp_path} --run 'one two' --from-ms 0 --to-ms 1000")
     with monkeypatch.context() as patch:
-        patch.setattr(pictures, "ALL_OCTETS_MAX", 10)
+        patch.setattr(pictures, "ALL_BYTES_MAX", 10)
         assert "all that may be read" in Pictures(str(tmp_path)).of("one two", violations).told
     for path in (tmp_path / "run=one%20two").iterdir():
         path.write_bytes(path.read_bytes()[:40])
@@ -379,8 +379,8 @@ def test_the_docs_tell_the_bounds_as_they_are() -> None:
         f"of the first {places.LOOKED_AT_MAX} that are told",
         f"more than {pictures.COLUMNS_MAX} nodes",
         f"no more than {places.NEAR_MAX:,} rows",
-        f"more than {pictures.RUN_OCTETS_MAX >> 20} MiB of trace",
-        f"more than {pictures.ALL_OCTETS_MAX >> 20} MiB for one page",
+        f"more than {pictures.RUN_BYTES_MAX >> 20} MiB of trace",
+        f"more than {pictures.ALL_BYTES_MAX >> 20} MiB for one page",
         f"cut at {words.TEXT_MAX} characters",
     ):
         assert told in text, told

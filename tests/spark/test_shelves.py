@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from unisono.spark import shelves
-from unisono.spark.places import RUNS, places
+from unisono.spark import partitioned
+from unisono.spark.layout import RUNS, places
 
 SURE = pa.struct([pa.field("life", pa.string(), nullable=False), pa.field("us", pa.int64())])
 UNSURE = pa.struct([pa.field("life", pa.string()), pa.field("us", pa.int64())])
@@ -33,10 +33,10 @@ def test_what_may_be_null_within_a_column_keeps_no_tables_apart(
     with places(tmp_path) as where:
         # In tasks, and in the driver.
         told = "array(named_struct('life', 'a#1', 'us', 1L)) AS told"
-        shelves.stage(where, RUNS, spark.sql(f"SELECT 'u' AS run, {told}"), ())
+        partitioned.stage(where, RUNS, spark.sql(f"SELECT 'u' AS run, {told}"), ())
         where.put_in_place(["u"])
         for run, sure in (("x", first_sure), ("y", not first_sure)):
-            shelves.stage_little(where, RUNS, rows_of(run, kinds[sure], sure), ())
+            partitioned.stage_little(where, RUNS, rows_of(run, kinds[sure], sure), ())
             where.put_in_place([run])
     # As an earlier version wrote it: what is within a column stays as it was.
     for run, sure in (("v", True), ("w", False)):
@@ -46,8 +46,8 @@ def test_what_may_be_null_within_a_column_keeps_no_tables_apart(
     wanted = [{"run": run, "told": [{"life": "a#1", "us": 1}]} for run in "uvwxy"]
     for most in (5, 4):
         # More than that are read in tasks.
-        monkeypatch.setattr(shelves, "FOLDERS_A_TASK", most)
-        read = shelves.read_table(spark, tmp_path, RUNS)
+        monkeypatch.setattr(partitioned, "FOLDERS_A_TASK", most)
+        read = partitioned.read_table(spark, tmp_path, RUNS)
         assert sorted(read.to_pylist(), key=lambda row: row["run"]) == wanted
     assert pq.read_schema(tmp_path / RUNS / "run=x" / "part.parquet").equals(
         pq.read_schema(tmp_path / RUNS / "run=y" / "part.parquet")

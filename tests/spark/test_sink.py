@@ -18,13 +18,13 @@ from pyspark.sql import functions as F
 
 from tests.harness import ROOT
 from tests.laws.stories import story, write_trace
-from tests.spark.sinkstage import Stage, repeated_of, rss_octets, staged
-from unisono.feed.site import IN_FLIGHT_OCTETS_MAX
+from tests.spark.sinkstage import Stage, repeated_of, rss_bytes, staged
+from unisono.feed.site import IN_FLIGHT_BYTES_MAX
 from unisono.spark import register
 from unisono.spark.session import in_words
 from unisono.spark.source.batch import MODES, PARTITIONS_MAX
 from unisono.spark.source.sink import BATCH_OPTIONS, SAY_ROWS
-from unisono.spark.source.sorting import MEMORY_OCTETS
+from unisono.spark.source.sorting import MEMORY_BYTES
 
 pytestmark = pytest.mark.real
 
@@ -170,7 +170,7 @@ def test_a_member_that_does_not_listen_holds_the_sink(session: Any, stage: Stage
     def watch() -> None:
         try:
             pid = stage.feed_process.pid
-            least, still, told = rss_octets(pid), 0, -1
+            least, still, told = rss_bytes(pid), 0, -1
             stage.until(before + 1, all_of_them=False)
             while still < 10:
                 time.sleep(0.1)
@@ -178,8 +178,8 @@ def test_a_member_that_does_not_listen_holds_the_sink(session: Any, stage: Stage
                 still = still + 1 if now == told else 0
                 told = now
             assert told - before < count * 3 // 4, "nothing holds the sink"
-            assert stage.status()["in_flight_octets"] <= IN_FLIGHT_OCTETS_MAX
-            assert rss_octets(pid) - least < 100 << 20
+            assert stage.status()["in_flight_octets"] <= IN_FLIGHT_BYTES_MAX
+            assert rss_bytes(pid) - least < 100 << 20
         finally:
             stage.members.write("go")
 
@@ -249,5 +249,5 @@ def test_what_the_page_shows_runs(
 def test_every_option_is_on_the_page() -> None:
     for option in (*BATCH_OPTIONS, *MODES):
         assert f"`{option}`" in PAGE, option
-    for words in (f"{SAY_ROWS:,} rows", f"{PARTITIONS_MAX:,} files", f"{MEMORY_OCTETS >> 20} MB"):
+    for words in (f"{SAY_ROWS:,} rows", f"{PARTITIONS_MAX:,} files", f"{MEMORY_BYTES >> 20} MB"):
         assert words in PAGE, words

@@ -140,12 +140,10 @@ ROWS = [
 ]
 
 
-def in_order(
-    rows: list[tuple[Any, ...]], *order_by: str, memory_octets: int = 1 << 20
-) -> list[str]:
+def in_order(rows: list[tuple[Any, ...]], *order_by: str, memory_bytes: int = 1 << 20) -> list[str]:
     schema, batch = made(*rows, columns="n x payload")
     payloads = Payloads(schema, order_by)
-    with Sorting(memory_octets) as sorting:
+    with Sorting(memory_bytes) as sorting:
         for at in range(batch.num_rows):
             sorting.add(payloads.entries(batch.slice(at, 1), at))
         return [payload.decode() for payload in sorting]
@@ -162,7 +160,7 @@ def test_rows_come_in_one_order_however_they_arrived() -> None:
 def test_what_is_too_much_for_memory_is_sorted_on_disk() -> None:
     rng = random.Random(3)
     entries = [(((1, rng.randrange(50)),), b"%05d" % rng.randrange(1000)) for _ in range(5000)]
-    with Sorting(memory_octets=50_000) as sorting:
+    with Sorting(memory_bytes=50_000) as sorting:
         for start in range(0, len(entries), 77):
             sorting.add(entries[start : start + 77])
         assert sorting.runs_count > 20
@@ -249,7 +247,7 @@ def test_rows_are_numbered_through_and_said_in_parts(
         for order in ("sorted", "arrival"):
             asked = saying({"feed": feed.at, "rowOrder": order}, ONE)
             assert say(asked, order, 2, 9, iter([batch.slice(0, 4), batch.slice(4)])).rows == 7
-        assert say(asked, "none", 0, 0, iter([])) == sink.Said(0, 0)
+        assert say(asked, "none", 0, 0, iter([])) == sink.PartitionWritten(0, 0)
         assert feed.taken == [
             ("sorted", 2, 9, 0, [b"1", b"2", b"3"]),
             ("sorted", 2, 9, 3, [b"4", b"5", b"6"]),

@@ -28,13 +28,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.feed.stage import Served, filled, message, messages, put, view
 from unisono.errors import Misuse
 from unisono.feed import rows
+from unisono.feed.epochs import Counting, stretches_of
 from unisono.feed.keeper import Keeper
-from unisono.feed.stretch import Counting, stretches_of
 from unisono.log import Log
 from unisono.spark import register
 from unisono.spark.source.asking import feed_options
 from unisono.spark.source.offsets import resumed
-from unisono.spark.source.origin import DataLoss, Origin, Places
+from unisono.spark.source.origin import DataLoss, OffsetRange, Origin
 from unisono.spark.source.stream import FeedReader, FeedStreamReader, behind_latest, narrowed
 
 SPELLED = from_arrow_schema(rows.SCHEMA)
@@ -170,7 +170,7 @@ def test_retention_is_data_loss(session: Any, tmp_path: Path) -> None:
     with served(tmp_path / "log") as door:
         for first in range(1, 301, 50):
             door.say(messages(first, first + 49))
-        dropped = door.log.trim(octets_max=1)
+        dropped = door.log.trim(bytes_max=1)
         assert dropped is not None and dropped.last == 300
         door.say(messages(301, 310))
         with pytest.raises(Exception, match="places 101 to 300 were dropped") as error:
@@ -339,11 +339,11 @@ def test_a_log_that_has_become_shorter_is_data_loss(tmp_path: Path) -> None:
         put(log, keeper.hear(messages(13, 15), 1))
     strict = Origin(feed_options({"path": str(tmp_path)}, True))
     with pytest.raises(DataLoss, match="places 16 to 20 were to be read"):
-        list(strict.rows(Places(12, 20, Counting())))
+        list(strict.rows(OffsetRange(12, 20, Counting())))
     with pytest.raises(DataLoss, match="places 11 to 12 were to be read"):
-        list(strict.rows(Places(0, 15, Counting())))
+        list(strict.rows(OffsetRange(0, 15, Counting())))
     lax = Origin(feed_options({"path": str(tmp_path), "failOnDataLoss": "false"}, True))
-    told = [row for b in lax.rows(Places(8, 20, Counting())) for row in rows_in(b)]
+    told = [row for b in lax.rows(OffsetRange(8, 20, Counting())) for row in rows_in(b)]
     gaps = [each for each in told if isinstance(each, tuple)]
     assert [each for each in told if each not in gaps] == [b"m9", b"m10", b"m13", b"m14", b"m15"]
     assert [place for place, _ in gaps] == [12, 20]
@@ -443,7 +443,7 @@ def test_a_limit_counts_places_that_are_there(tmp_path: Path) -> None:
     with served(tmp_path) as door:
         for first in (1, 11, 21):
             door.say(messages(first, first + 9))
-        door.log.trim(octets_max=door.log.octets - 1)
+        door.log.trim(bytes_max=door.log.octets - 1)
         one = reader(door.at, maxOffsetsPerTrigger="4", failOnDataLoss="false")
         assert one.latestOffset({"place": 0}, one.getDefaultReadLimit()) == at(14)
         assert one.latestOffset({"place": 14}, one.getDefaultReadLimit()) == at(18)
@@ -467,7 +467,7 @@ def test_partitions_are_the_range(
         assert len(parts) == count
         at = after
         for part in parts:
-            assert isinstance(part, Places)
+            assert isinstance(part, OffsetRange)
             assert part.after == at < part.upto
             at = part.upto
         assert at == upto

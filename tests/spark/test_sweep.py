@@ -22,7 +22,7 @@ from unisono.cli import sweep as command
 from unisono.cli.verify import claims
 from unisono.errors import Misuse
 from unisono.laws import judge_all
-from unisono.spark.sweep import Standing, Sweep, sweep, tasks
+from unisono.spark.sweep import Sweep, SweepProgress, sweep, tasks
 from unisono.spark.sweep.runs import MANIFEST, MARK, _files, code_version
 from unisono.trace.files import read_trace
 
@@ -122,7 +122,7 @@ def test_a_sweep_that_is_stopped_goes_on_where_it_was(
 ) -> None:
     monkeypatch.setattr(tasks, "TASK_RUNS", 1)
     ask = Sweep(protocols=("rmcast",), first=0, last=24, faults="loss", nodes=(3, 3), messages=10)
-    told: list[Standing] = []
+    told: list[SweepProgress] = []
     traces = tmp_path / "traces"
 
     def stop() -> None:

@@ -20,13 +20,13 @@ from unisono.sim.campaign import plans_of
 from unisono.sim.plan import Plan
 from unisono.spark.shipping import packed
 from unisono.spark.sweep import Sweep, runs
-from unisono.spark.sweep.runs import MANIFEST, REPLAY, Told, code_version, perform
+from unisono.spark.sweep.runs import MANIFEST, REPLAY, TaskResult, code_version, perform
 
 PLAN = Plan(protocol="ring", nodes=3, seed=7, faults="loss", messages=12)
 CODE = "this code"
 
 
-def done(traces: Path, plan: Plan = PLAN, code: str = CODE, drops: bool = False) -> Told:
+def done(traces: Path, plan: Plan = PLAN, code: str = CODE, drops: bool = False) -> TaskResult:
     traces.mkdir(exist_ok=True)
     return perform(plan, traces, code, drops)
 
@@ -128,7 +128,7 @@ def test_tries_of_one_run_at_the_same_time_leave_one(tmp_path: Path) -> None:
     assert done(tmp_path).there
 
 
-def hashable(told: Told) -> Told:
+def hashable(told: TaskResult) -> TaskResult:
     return told._replace(broken=tuple(told.broken))  # type: ignore[arg-type]
 
 

@@ -81,13 +81,13 @@ class Scripted:
             self.arrows["IDLE --x--> BUSY"] = 1
         return self.answer
 
-    def room(self) -> int:
+    def send_credit(self) -> int:
         return 77
 
     def held(self) -> Mapping[Member, int]:
         return self.marks
 
-    def walked(self) -> Mapping[str, int]:
+    def transition_counts(self) -> Mapping[str, int]:
         return self.arrows
 
 
@@ -104,7 +104,7 @@ def tapped(detail: bool = False) -> tuple[Tap, Scripted, Listed]:
 def test_a_tap_is_a_core() -> None:
     tap, core, _ = tapped()
     as_core: Core = tap
-    assert (as_core.me, as_core.room(), as_core.walked()) == (A, 77, core.arrows)
+    assert (as_core.me, as_core.send_credit(), as_core.transition_counts()) == (A, 77, core.arrows)
     assert as_core.counts is core.counts
     core.answer = [Arm("x", 1)]
     assert tap.step(1, Join()) is core.answer

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.laws.telling import story, write_trace
 from unisono.trace import torn
-from unisono.trace.compact import Malformed, Reader, encoded
+from unisono.trace.compact import CompactReader, Malformed, encoded
 from unisono.trace.files import SCHEMA, TraceFile, read_trace
 from unisono.trace.parquet import FORMER, LISTS, ParquetPart, batch_of, writer_to
 from unisono.trace.record import Row
@@ -49,7 +49,7 @@ def test_a_file_cut_anywhere_has_its_whole_groups(tmp_path: Path) -> None:
     nested = tuple(name in LISTS for name in SCHEMA.names)
     with path.open("rb") as file:
         for length in range(path.stat().st_size):
-            groups = torn.whole_groups(torn.Octets(file.fileno(), length), nested)
+            groups = torn.whole_groups(torn.FileBytes(file.fileno(), length), nested)
             assert [group.end for group in groups] == [end for end in ends[1:] if end <= length]
             assert all(group.rows == 4 for group in groups)
 
@@ -127,24 +127,24 @@ def test_any_bytes_are_quarantined(tmp_path_factory: pytest.TempPathFactory, dat
 @settings(max_examples=500)
 def test_any_bytes_are_a_struct_or_malformed(data: bytes) -> None:
     try:
-        fields = Reader(data).struct()
+        fields = CompactReader(data).struct()
     except Malformed:
         return
-    assert Reader(encoded(fields)).struct().keys() == fields.keys()
+    assert CompactReader(encoded(fields)).struct().keys() == fields.keys()
 
 
 def test_a_promise_of_gigabytes_is_not_believed(tmp_path: Path) -> None:
     """The header of the first page is changed to one that promises two gigabytes."""
     path, ends = written(tmp_path, 12, 4)
     data = path.read_bytes()
-    reader = Reader(data, 4)
+    reader = CompactReader(data, 4)
     head = reader.struct()
     head[2] = (head[2][0], 2**31 - 1)
     path.write_bytes(data[:4] + encoded(head) + data[reader.at : ends[-1]])
     part = ParquetPart(path)
     assert list(part.tables()) == []
     assert part.lost
-    assert torn.PAGE_OCTETS_MAX < 2**31 - 1
+    assert torn.PAGE_BYTES_MAX < 2**31 - 1
 
 
 KILLED = """

@@ -14,10 +14,10 @@ from unisono.trace.parquet import _NAMES, LISTS, SCHEMA, _model
 from unisono.trace.usual import page_head, usual_of
 
 
-def octets_of(tmp_path: Path, count: int, each: int) -> torn.Octets:
+def size_of(tmp_path: Path, count: int, each: int) -> torn.FileBytes:
     path, _ = written(tmp_path, count, each)
     with path.open("rb") as file:
-        return torn.Octets(file.fileno(), path.stat().st_size)
+        return torn.FileBytes(file.fileno(), path.stat().st_size)
 
 
 def flipped(data: bytes, dice: random.Random) -> bytes:
@@ -27,13 +27,13 @@ def flipped(data: bytes, dice: random.Random) -> bytes:
     return bytes(bad[: dice.choice((len(bad), len(bad), dice.randrange(len(bad))))])
 
 
-def pages_of(file: torn.Octets) -> list[int]:
+def pages_of(file: torn.FileBytes) -> list[int]:
     groups = torn.whole_groups(file, tuple(name in LISTS for name in SCHEMA.names))
     return [page.offset for group in groups for chunk in group.chunks for page in chunk.pages]
 
 
 def test_our_own_headers_are_usual(tmp_path: Path) -> None:
-    file = octets_of(tmp_path, 90, 5)
+    file = size_of(tmp_path, 90, 5)
     found = usual_of(_model()).groups(torn.footer_of(file))
     assert found is not None
     rows, groups = found
@@ -47,7 +47,7 @@ def test_our_own_headers_are_usual(tmp_path: Path) -> None:
 
 
 def test_a_footer_read_by_pattern_is_read_alike_by_the_grammar(tmp_path: Path) -> None:
-    footer = torn.footer_of(octets_of(tmp_path, 4, 2))
+    footer = torn.footer_of(size_of(tmp_path, 4, 2))
     dice = random.Random(3)
     usual = usual_of(_model())
     alike = 0
@@ -61,7 +61,7 @@ def test_a_footer_read_by_pattern_is_read_alike_by_the_grammar(tmp_path: Path) -
 
 
 def test_a_page_read_by_pattern_is_read_alike_by_the_grammar(tmp_path: Path) -> None:
-    file = octets_of(tmp_path, 4, 2)
+    file = size_of(tmp_path, 4, 2)
     heads = [file.at(offset, 40) for offset in pages_of(file)]
     dice = random.Random(5)
     seen = {True: 0, False: 0}

@@ -10,23 +10,22 @@ from hypothesis import strategies as st
 
 from unisono.errors import BadPacket
 from unisono.model import Address, Burst, Member
-from unisono.parts import door
 from unisono.parts.admission import Terms
-from unisono.parts.door import FRONTS_MAX, ROW_COUNT, Alike, Door
+from unisono.parts.codec import FRONTS_MAX, ROW_COUNT, PacketCodec, PacketTrain
 from unisono.wire import (
-    ENVELOPE_OCTETS,
-    FRONT_OCTETS,
-    SUM_OCTETS,
+    ENVELOPE_BYTES,
+    FRONT_BYTES,
+    SUM_BYTES,
     Envelope,
-    Layout,
+    FieldLayout,
     Reader,
     Writer,
     are_sound,
     crc32,
     cut,
-    open_alike,
+    open_batch,
     seal,
-    seal_alike,
+    seal_batch,
     tag_of,
     unseal,
 )
@@ -46,7 +45,7 @@ G = Terms("g")
 @given(st.integers(0, 255), st.integers(0, 2**64 - 1), st.binary(max_size=300))
 def test_what_is_sealed_opens(kind: int, life: int, body: bytes) -> None:
     packet = seal(4, kind, tag_of("g"), life, body)
-    assert len(packet) == ENVELOPE_OCTETS + len(body)
+    assert len(packet) == ENVELOPE_BYTES + len(body)
     envelope = unseal(packet, 4, tag_of("g"))
     assert (envelope.kind, envelope.life, bytes(envelope.body)) == (kind, life, body)
 
@@ -70,7 +69,7 @@ def test_what_is_sealed_together_is_sealed_alike(
     head: bytes, length: int, count: int, first: int
 ) -> None:
     pieces = [bytes([n]) * length for n in range(count)]
-    packets = seal_alike(4, 5, tag_of("g"), 9, head, pieces, first)
+    packets = seal_batch(4, 5, tag_of("g"), 9, head, pieces, first)
     singly = [
         seal(4, 5, tag_of("g"), 9, head + (first + n).to_bytes(2, "big") + piece)
         for n, piece in enumerate(pieces)
@@ -104,12 +103,12 @@ def test_what_comes_together_is_opened_as_each_alone_would_be(
     if packets and data.draw(st.booleans(), label="the last is cut short"):
         packets[-1] = packets[-1][: data.draw(st.integers(1, len(packets[-1])))]
     size = len(packets[0]) if packets else 1
-    one, many = Door(4, {5: "five", 6: "six"}, G), Door(4, {5: "five", 6: "six"}, G)
+    one, many = PacketCodec(4, {5: "five", 6: "six"}, G), PacketCodec(4, {5: "five", 6: "six"}, G)
     alone = list(one.admit(packets))
     burst = Burst(memoryview(b"".join(packets)), size)
     together: list[Envelope] = []
-    for opened in many.admit_alike(burst, octets):
-        if isinstance(opened, Alike):
+    for opened in many.admit_batch(burst, octets):
+        if isinstance(opened, PacketTrain):
             found = list(opened.envelopes())
             assert len({(kind, life, bytes(body[:octets])) for kind, life, body in found}) == 1
             together += found
@@ -120,18 +119,18 @@ def test_what_comes_together_is_opened_as_each_alone_would_be(
 
 
 def test_who_was_let_in_before_is_looked_at_again() -> None:
-    door = Door(4, {5: "five"}, G)
+    codec = PacketCodec(4, {5: "five"}, G)
     good = seal(4, 5, G.tag, 9, b"body")
-    assert [bytes(each.body) for each in door.admit([good, good])] == [b"body", b"body"]
+    assert [bytes(each.body) for each in codec.admit([good, good])] == [b"body", b"body"]
     broken = bytearray(good)
     broken[-1] ^= 1
-    front = good[:FRONT_OCTETS]
+    front = good[:FRONT_BYTES]
     for packet in (broken, front, front + bytes(3), front + bytes(4), good[1:]):
-        assert not list(door.admit([packet]))
-    assert door.counts == {"in.five": 2, "drop.corrupt": 2, "drop.short": 2, "drop.foreign": 1}
+        assert not list(codec.admit([packet]))
+    assert codec.counts == {"in.five": 2, "drop.corrupt": 2, "drop.short": 2, "drop.foreign": 1}
     for life in range(3 * FRONTS_MAX):
-        assert [each.life for each in door.admit([seal(4, 5, tag_of("g"), life, b"")])] == [life]
-    assert len(door._fronts) <= FRONTS_MAX
+        assert [each.life for each in codec.admit([seal(4, 5, tag_of("g"), life, b"")])] == [life]
+    assert len(codec._fronts) <= FRONTS_MAX
 
 
 @given(st.lists(st.binary(max_size=60), min_size=1, max_size=12), st.data())
@@ -152,9 +151,9 @@ def test_packets_that_are_cut_apart_in_the_wrong_place_are_not_taken(lengths: li
     one, is where it seems to be."""
     packets = [seal(4, 5, G.tag, 9, b"head\0\0" + bytes(length)) for length in lengths]
     burst = Burst(memoryview(b"".join(packets)), len(packets[0]))
-    known = {bytes(packet[FRONT_OCTETS:-SUM_OCTETS]) for packet in packets}
-    for opened in Door(4, {5: "five"}, G).admit_alike(burst, 4):
-        for _, _, body in opened.envelopes() if isinstance(opened, Alike) else (opened,):
+    known = {bytes(packet[FRONT_BYTES:-SUM_BYTES]) for packet in packets}
+    for opened in PacketCodec(4, {5: "five"}, G).admit_batch(burst, 4):
+        for _, _, body in opened.envelopes() if isinstance(opened, PacketTrain) else (opened,):
             assert bytes(body) in known
 
 
@@ -165,17 +164,17 @@ def test_packets_of_which_none_is_like_its_neighbour_cost_no_more_than_alone(
 
     def counted(packets: memoryview, size: int, octets: int) -> object:
         looked_at.append(len(packets) // size)
-        return open_alike(packets, size, octets)
+        return open_batch(packets, size, octets)
 
-    monkeypatch.setattr(door, "open_alike", counted)
+    monkeypatch.setattr("unisono.parts.codec.open_batch", counted)
     bodies = [bytes([n % 7, n % 3]) + bytes(20) for n in range(600)]
     packets = b"".join(seal(4, 5, G.tag, 9, body) for body in bodies)
     burst = Burst(memoryview(packets), len(packets) // 600)
-    assert len(list(Door(4, {5: "five"}, G).admit_alike(burst, 2))) == 600
+    assert len(list(PacketCodec(4, {5: "five"}, G).admit_batch(burst, 2))) == 600
     assert not looked_at
-    alike = seal_alike(4, 5, G.tag, 9, b"head", [bytes(9)] * 600)
+    alike = seal_batch(4, 5, G.tag, 9, b"head", [bytes(9)] * 600)
     burst = Burst(memoryview(alike), len(alike) // 600)
-    found = list(Door(4, {5: "five"}, G).admit_alike(burst, 4))
+    found = list(PacketCodec(4, {5: "five"}, G).admit_batch(burst, 4))
     assert len(found) == -(-600 // ROW_COUNT) and max(looked_at) == ROW_COUNT
 
 
@@ -258,7 +257,7 @@ def test_reading_anything_from_anything_raises_only_bad_packet(
     st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), st.integers(0, 255), st.binary(max_size=9)
 )
 def test_a_layout_is_its_fields_side_by_side(u64: int, u32: int, u8: int, rest: bytes) -> None:
-    layout = Layout("QIB")
+    layout = FieldLayout("QIB")
     octets = layout.pack(u64, u32, u8)
     assert octets == Writer().u64(u64).u32(u32).u8(u8).done()
     assert len(octets) == layout.octets == 13
@@ -267,7 +266,7 @@ def test_a_layout_is_its_fields_side_by_side(u64: int, u32: int, u8: int, rest: 
 
 @given(st.binary(max_size=20))
 def test_a_layout_reads_any_bytes_or_says_that_they_are_malformed(body: bytes) -> None:
-    layout = Layout("QIB")
+    layout = FieldLayout("QIB")
     if len(body) >= layout.octets:
         assert len(layout.read(memoryview(body))) == 3
     else:

@@ -43,7 +43,7 @@ class BenchPlan:
     rounds: int = 3
     recovery: bool = False
     """For ours, also measure the cost of a killed member and of one that joins with state."""
-    state_octets: int = 1_000_000
+    state_bytes: int = 1_000_000
 
 
 class Variant(NamedTuple):
@@ -223,15 +223,15 @@ class BenchRun:
                 "recovery needs three members: one of two is no majority",
             )
             return
-        state_octets, rounds = self._plan.state_octets, self._plan.rounds
+        state_bytes, rounds = self._plan.state_bytes, self._plan.rounds
         found = RecoveryRow(
-            system.name, workload.service, workload.via, workload.members, state_octets
+            system.name, workload.service, workload.via, workload.members, state_bytes
         )
         for turn in range(rounds):
             self._progress(f"round {turn + 1}/{rounds}: {system.name}, one is killed, one joins")
             try:
                 found.recovery_ms.append(recovery_ms(system, hosts, workload))
-                found.join_ms.append(joining_ms(system, hosts, workload, state_octets))
+                found.join_ms.append(joining_ms(system, hosts, workload, state_bytes))
             except (RunFailed, OSError) as failure:
                 self._trouble(f"{system.name}, recovery, round {turn + 1}: {failure}")
         self.found.recovery.append(found)

@@ -33,7 +33,7 @@ from unisono.bench.line_protocol import (
     until_ns,
 )
 from unisono.errors import UnisonoError
-from unisono.group import Batch, Group
+from unisono.group import Group, StreamBatch
 from unisono.model import Message, View
 from unisono.net.stream import Item
 from unisono.processes import rss_peak_kb
@@ -58,7 +58,7 @@ class Measurement:
         self._marks = 0
         self._mark = payload(END, command.round)
 
-    def received(self, now_ns: int, batch: Batch, payloads: list[bytes]) -> None:
+    def received(self, now_ns: int, batch: StreamBatch, payloads: list[bytes]) -> None:
         """A batch of the stream, and the payloads of its messages."""
         raise NotImplementedError
 
@@ -83,7 +83,7 @@ class Loading(Measurement):
         self._head = head(DATA, command.round)
         self._count = self._first_ns = self._last_ns = 0
 
-    def received(self, now_ns: int, batch: Batch, payloads: list[bytes]) -> None:
+    def received(self, now_ns: int, batch: StreamBatch, payloads: list[bytes]) -> None:
         if self.command.size <= COMPARED_BYTES_MAX:
             found = payloads.count(self._data)
         else:
@@ -119,7 +119,7 @@ class Probing(Measurement):
         self._count = 0
         self._samples_us: list[float] = []
 
-    def received(self, now_ns: int, batch: Batch, payloads: list[bytes]) -> None:
+    def received(self, now_ns: int, batch: StreamBatch, payloads: list[bytes]) -> None:
         for each in islice(payloads, self._skip, None, self._stride):
             if each.startswith(self._head) and each[:STAMP_END] not in self.own:
                 self._samples_us.append((now_ns - stamp_ns(each)) / 1000)
@@ -137,7 +137,7 @@ class Crashing(Measurement):
         super().__init__(command)
         self._view_ns = self._first_ns = 0
 
-    def received(self, now_ns: int, batch: Batch, payloads: list[bytes]) -> None:
+    def received(self, now_ns: int, batch: StreamBatch, payloads: list[bytes]) -> None:
         for item in batch:
             if isinstance(item, View):
                 # Not one from before: the group may have formed through views of this size.
@@ -167,7 +167,7 @@ class BenchMember:
         self._service = service
         self._measurement: Measurement | None = None
         self._fallen = ""
-        self._early: list[tuple[int, Batch, list[bytes]]] = []
+        self._early: list[tuple[int, StreamBatch, list[bytes]]] = []
         self.together = asyncio.Event()
 
     async def listen(self) -> None:

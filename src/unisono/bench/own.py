@@ -80,7 +80,7 @@ class UnisonoSystem:
 
     def role(self, host: Host, count: int) -> dict[str, int]:
         """The options of the member on this host."""
-        return dict(self._offer.appoint(host.index, count, self._options))
+        return dict(self._offer.assign_roles(host.index, count, self._options))
 
 
 class Launcher:
@@ -97,13 +97,13 @@ class Launcher:
         self.daemons: list[Process] = []
 
     def member(
-        self, host: Host, count: int, state_octets: int = 0, newcomer: bool = False
+        self, host: Host, count: int, state_bytes: int = 0, newcomer: bool = False
     ) -> Process:
         """A member that is ready when it sees so many; a newcomer also awaits the state."""
         how = {
             "count": count,
             "service": self._workload.service,
-            "state_octets": state_octets,
+            "state_octets": state_bytes,
             "newcomer": newcomer,
             "join": self._join_arguments(host),
         }

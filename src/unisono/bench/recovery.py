@@ -24,7 +24,7 @@ class RecoveryRow:
     service: str
     via: str
     members: int
-    state_octets: int
+    state_bytes: int
     recovery_ms: list[float] = field(default_factory=list)
     join_ms: list[float] = field(default_factory=list)
 
@@ -37,7 +37,7 @@ class RecoveryRow:
             "recovery_ms": _summary(self.recovery_ms),
         }
         if self.join_ms:
-            told |= {"state_octets": self.state_octets, "join_ms": _summary(self.join_ms)}
+            told |= {"state_octets": self.state_bytes, "join_ms": _summary(self.join_ms)}
         return told
 
 
@@ -54,16 +54,16 @@ def recovery_ms(system: UnisonoSystem, hosts: Hosts, workload: Workload) -> floa
         return float(max(each["first_ns"] for each in answers) - killed_ns) / 1e6
 
 
-def joining_ms(system: UnisonoSystem, hosts: Hosts, workload: Workload, state_octets: int) -> float:
+def joining_ms(system: UnisonoSystem, hosts: Hosts, workload: Workload, state_bytes: int) -> float:
     """From the call of `join` to a view of all with the group's state, for one that takes the place
     of a member that has left: some groups begin only once all have joined."""
     count = len(hosts.members)
     *first, last = hosts.members
     with system.launcher(hosts, workload) as launcher:
-        present = [launcher.member(host, len(first), state_octets) for host in first]
-        present.append(launcher.member(last, count, state_octets))
+        present = [launcher.member(host, len(first), state_bytes) for host in first]
+        present.append(launcher.member(last, count, state_bytes))
         cluster = Cluster(present)
         cluster.wait_ready()
         cluster.leave(len(first))
-        newcomer = Cluster([launcher.member(last, count, state_octets, newcomer=True)])
+        newcomer = Cluster([launcher.member(last, count, state_bytes, newcomer=True)])
         return float(newcomer.wait_ready()[0]["took_ns"]) / 1e6

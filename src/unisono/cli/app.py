@@ -94,7 +94,7 @@ def demo(
 ) -> None:
     """Five real members on this machine, one killed and back; traced, verified, measured."""
     from unisono.cli.demo import show
-    from unisono.cli.words import options_of
+    from unisono.cli.numbers import options_of
 
     options = options_of(option or ())
     raise typer.Exit(show(protocol, options, out, members, seconds, spark, stable, as_json))
@@ -152,7 +152,7 @@ def cat(
 ) -> None:
     """Lines of stdin go to the group; its messages and views come to stdout."""
     from unisono.cli.cat import cat as run_cat
-    from unisono.cli.words import options_of
+    from unisono.cli.numbers import options_of
 
     options = given(
         name=name,
@@ -375,11 +375,11 @@ def daemon(
     clients: Annotated[
         int | None, typer.Option(min=1, max=60_000, help="How many at most; by default 1024.")
     ] = None,
-    queue_octets: Annotated[
+    queue_bytes: Annotated[
         int | None,
         typer.Option(min=1, metavar="N", help="Bytes that wait for a client before it is cut off."),
     ] = None,
-    submit_octets: Annotated[
+    submit_bytes: Annotated[
         int | None,
         typer.Option(min=1, metavar="N", help="Bytes of a client that wait before it must."),
     ] = None,
@@ -392,7 +392,7 @@ def daemon(
 ) -> None:
     """The member of its machine: local applications join groups through it."""
     from unisono.cli.daemon import daemon as run_daemon
-    from unisono.cli.words import options_of
+    from unisono.cli.numbers import options_of
 
     options = given(
         name=name,
@@ -410,8 +410,8 @@ def daemon(
     )
     bounds = given(
         clients_count_max=clients,
-        queue_octets_max=queue_octets,
-        submit_octets_max=submit_octets,
+        queue_bytes_max=queue_bytes,
+        submit_bytes_max=submit_bytes,
     )
     raise typer.Exit(run_daemon(listen or (), ring, options, bounds, mode, as_json))
 

@@ -12,7 +12,7 @@ from unisono.errors import Misuse
 
 OF_ALL = tuple(
     """net members size senders protocol option service via peer seconds warm rounds recovery
-    state_octets out""".split()
+    state_bytes out""".split()
 )
 OF_RAW = ("seconds", "rounds")
 OF_PAPER = ("protocol", "option", "out", "quick")
@@ -41,7 +41,7 @@ def bench(what: str, given: Mapping[str, Any], as_json: bool) -> int:
 
 def _paper(given: Mapping[str, Any], as_json: bool) -> int:
     from unisono.bench.checkout import extras
-    from unisono.cli.words import options_of
+    from unisono.cli.numbers import options_of
 
     protocols: Sequence[str] = given.get("protocol", ("ring",))
     if len(protocols) > 1:
@@ -68,11 +68,11 @@ def raw(seconds: float, rounds: int, as_json: bool) -> int:
         table.add_column(head, justify="right" if head else "left")
     for name, key in (("bare sockets", "bare_packets_s"), ("our driver", "driver_packets_s")):
         rate = found[key]
-        table.add_row(name, f"{rate:,}", f"{rate * found['packet_octets'] / 1e6:,.0f}")
+        table.add_row(name, f"{rate:,}", f"{rate * found['packet_bytes'] / 1e6:,.0f}")
     screen = out()
     screen.print(
         f"[bold]raw[/]  one sender, {found['receivers']} receivers, packets of"
-        f" {found['packet_octets']} bytes; each receiver got, as median of {found['rounds']} rounds"
+        f" {found['packet_bytes']} bytes; each receiver got, as median of {found['rounds']} rounds"
     )
     screen.print(table)
     screen.print(f"the driver keeps {found['ratio']:.0%} of what bare sockets do")

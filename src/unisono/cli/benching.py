@@ -77,7 +77,7 @@ def bench(
             "--recovery", help="Also measure the crash of a member and the join of a new one."
         ),
     ] = False,
-    state_octets: Annotated[
+    state_bytes: Annotated[
         int | None,
         typer.Option(
             min=1,
@@ -114,7 +114,7 @@ def bench(
         warm=warm,
         rounds=rounds,
         recovery=recovery or None,
-        state_octets=state_octets,
+        state_bytes=state_bytes,
         out=out,
         quick=quick or None,
     )

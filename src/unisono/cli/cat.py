@@ -11,7 +11,7 @@ from typing import Any
 import unisono
 from unisono.cli import INTERRUPTED, OK, PIPE_CLOSED, STOPPED, refuse
 from unisono.cli.printing import printer
-from unisono.cli.stdio import Ears, Mouth
+from unisono.cli.stdio import StdinReader, StdoutWriter
 from unisono.errors import Misuse, Stopped, UnisonoError
 from unisono.group import Group
 from unisono.model import Message, View
@@ -56,7 +56,7 @@ class Cat:
         self._changed = asyncio.Event()
         """A view came."""
         self._render = printer(as_json)
-        self._mouth = Mouth()
+        self._mouth = StdoutWriter()
         self._moved = asyncio.Event()
         self._asked = asyncio.Event()
         """Somebody wants us to go."""
@@ -153,7 +153,7 @@ class Cat:
 
     async def _say(self, group: Group) -> None:
         await self._settled()
-        async for lines in Ears(group.config.message_octets_max):
+        async for lines in StdinReader(group.config.message_bytes_max):
             self._said = await group.multicast_many(lines)
 
     async def _enough(self, saying: asyncio.Task[None]) -> None:

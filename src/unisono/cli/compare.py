@@ -21,8 +21,8 @@ from unisono.bench.own import PREFIX, VIAS, UnisonoSystem, ordered_protocols
 from unisono.bench.results import PERCENTILES, RowKey, figure
 from unisono.bench.system import System
 from unisono.cli import OK, STOPPED, refuse, terminable
+from unisono.cli.numbers import options_of, whole
 from unisono.cli.show import err, out, print_json, status
-from unisono.cli.words import options_of, whole
 from unisono.errors import Misuse
 from unisono.model import level_named
 
@@ -97,12 +97,12 @@ def plan_of(given: Mapping[str, Any]) -> BenchPlan:
         asked["vias"] = tuple(map(_via, _each(given["via"])))
     if "warm" in given:
         asked["warm_s"] = given["warm"]
-    for name in ("net", "seconds", "rounds", "recovery", "state_octets"):
+    for name in ("net", "seconds", "rounds", "recovery", "state_bytes"):
         if name in given:
             asked[name] = given[name]
-    if "state_octets" in asked and not asked.get("recovery"):
+    if "state_bytes" in asked and not asked.get("recovery"):
         raise Misuse(
-            "--state-octets goes with --recovery: it is the state that a new member is given"
+            "--state-bytes goes with --recovery: it is the state that a new member is given"
         )
     plan = BenchPlan(**asked)
     if min(plan.senders, default=ALL) > max(plan.members):

@@ -14,7 +14,7 @@ from typing import Any
 
 from unisono.cli import STOPPED, refuse
 from unisono.cli.serving import Serving
-from unisono.daemon import Bounds, Daemon
+from unisono.daemon import Daemon, SessionLimits
 from unisono.errors import Misuse, Stopped, UnisonoError
 from unisono.model import View
 
@@ -35,8 +35,8 @@ def daemon(
     if not listen:
         raise Misuse("the daemon listens nowhere: write --listen unix:/path or tcp:127.0.0.1:7401")
     logging.basicConfig(format="unisono: %(message)s")
-    made = Daemon(listen, ring, bounds=Bounds(**bounds), mode=_mode(mode), **options)
-    return asyncio.run(_Run(made, as_json).run())
+    made = Daemon(listen, ring, bounds=SessionLimits(**bounds), mode=_mode(mode), **options)
+    return asyncio.run(_DaemonRun(made, as_json).run())
 
 
 def _mode(text: str) -> int:
@@ -59,7 +59,7 @@ def _allow_files(clients: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-class _Run(Serving):
+class _DaemonRun(Serving):
     """From the start to a signal, or to the end of the ring."""
 
     def __init__(self, daemon: Daemon, as_json: bool) -> None:

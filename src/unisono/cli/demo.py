@@ -19,7 +19,7 @@ from unisono.cli.members import DemoCluster
 from unisono.cli.pipeline import claimed_in, measured, measures
 from unisono.cli.show import out, print_json, print_violations, verdicts
 from unisono.cli.verify import as_object, claims
-from unisono.core import Offer
+from unisono.core import ProtocolSpec
 from unisono.errors import Misuse
 from unisono.laws import LAWS, judge_all
 from unisono.processes import RunFailed, wait_for
@@ -28,7 +28,7 @@ from unisono.sim.plan import node_name
 from unisono.trace.files import read_trace
 
 if TYPE_CHECKING:
-    from unisono.spark.pipeline import Result
+    from unisono.spark.pipeline import PipelineResult
 
 LINES_A_ROUND, ROUND_S = 10, 0.1
 """Each member sends so many lines, so often: 100 a second."""
@@ -50,7 +50,7 @@ def show(
     check_options(chosen, options)
     trace = prepare(directory)
     names = [node_name(index) for index in range(members)]
-    told = Told(Console(quiet=True) if as_json else out())
+    told = Narration(Console(quiet=True) if as_json else out())
     told.say(
         f"[bold]unisono demo[/]  {members} members of a group, protocol [bold]{protocol}[/],"
         " on this machine"
@@ -87,7 +87,7 @@ def prepare(directory: Path) -> Path:
 
 
 @dataclass
-class Told:
+class Narration:
     """The story so far: one line a step, with the time it took."""
 
     console: Console
@@ -119,13 +119,13 @@ class Told:
 
 
 def play(
-    chosen: Offer,
+    chosen: ProtocolSpec,
     options: Mapping[str, int],
     names: list[str],
     seconds: float,
     trace: Path,
     stable: bool,
-    told: Told,
+    told: Narration,
 ) -> dict[str, Any]:
     victim, others = names[-1], names[:-1]
     with DemoCluster(chosen, options, names, trace, stable) as cluster:
@@ -230,7 +230,7 @@ def leave(cluster: DemoCluster) -> None:
 # -- afterwards ----------------------------------------------------------------------------------
 
 
-def verify(trace_dir: Path, told: Told) -> tuple[dict[str, Any], bool]:
+def verify(trace_dir: Path, told: Narration) -> tuple[dict[str, Any], bool]:
     with told.step("the laws are checked") as becomes:
         trace = read_trace(trace_dir)
         verdict_of = judge_all(trace.histories(), claims)
@@ -243,7 +243,7 @@ def verify(trace_dir: Path, told: Told) -> tuple[dict[str, Any], bool]:
     return found, all(verdict.kept for verdict in verdict_of.values())
 
 
-def with_spark(trace_dir: Path, directory: Path, told: Told) -> Result | None:
+def with_spark(trace_dir: Path, directory: Path, told: Narration) -> PipelineResult | None:
     try:
         with told.step("Spark starts") as becomes:
             asked = claimed_in(trace_dir)
@@ -257,6 +257,6 @@ def with_spark(trace_dir: Path, directory: Path, told: Told) -> Result | None:
     return result
 
 
-def _counted(result: Result) -> str:
+def _counted(result: PipelineResult) -> str:
     count = Counter(how for verdict in result.verdicts.values() for how in verdict.laws.values())
     return f"{count['kept']} kept, {count['broken']} broken"

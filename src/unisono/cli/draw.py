@@ -10,8 +10,8 @@ from typing import Any, Final
 from unisono.cli import OK
 from unisono.cli.show import err, out, print_json, status
 from unisono.cli.verify import check_some
-from unisono.draw import Ask, Drawing, draw
-from unisono.draw.words import counted
+from unisono.draw import Drawing, DrawRequest, draw
+from unisono.draw.labels import counted
 from unisono.errors import BadTrace, Misuse
 from unisono.trace.files import read_trace, safe_name
 from unisono.trace.history import History
@@ -24,7 +24,12 @@ HINT: Final = "to see packets, trace with --detail; in a program, join(…, deta
 
 
 def show(
-    source: Path, run: str | None, group: str | None, ask: Ask, file: Path | None, as_json: bool
+    source: Path,
+    run: str | None,
+    group: str | None,
+    ask: DrawRequest,
+    file: Path | None,
+    as_json: bool,
 ) -> int:
     if as_json and file == STDOUT:
         raise Misuse("--json and --out - would both print: leave one of them out")
@@ -88,11 +93,11 @@ def ask_for(
     every: bool,
     packets_max: int,
     title: str,
-) -> Ask:
+) -> DrawRequest:
     for value in (from_ms, to_ms or 0.0):
         if not 0 <= value <= MS_MAX:
             raise Misuse(f"{value} is not a number of milliseconds")
-    return Ask(
+    return DrawRequest(
         from_us=round(from_ms * 1000),
         to_us=None if to_ms is None else round(to_ms * 1000),
         nodes=_names(nodes, "--nodes"),

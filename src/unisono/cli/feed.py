@@ -33,10 +33,10 @@ def feed(
         name = missing.name or "pyarrow"
         raise Misuse(f"a feed needs {name}: pip install 'unisono[feed]'") from None
     logging.basicConfig(format="unisono: %(message)s", level=logging.WARNING)
-    return asyncio.run(_Run(Feed(group, directory, **retain, **options), as_json).run())
+    return asyncio.run(_FeedRun(Feed(group, directory, **retain, **options), as_json).run())
 
 
-class _Run(Serving):
+class _FeedRun(Serving):
     """From the start to a signal, or to what the feed cannot go on from."""
 
     def __init__(self, feed: Any, as_json: bool) -> None:

@@ -66,7 +66,7 @@ def feed(
 ) -> None:
     """A member that keeps what its group says in a log, and serves it to readers."""
     from unisono.cli.feed import feed as run_feed
-    from unisono.cli.words import options_of
+    from unisono.cli.numbers import options_of
 
     options = given(
         name=name,
@@ -84,7 +84,7 @@ def feed(
     )
     retain = {
         "listen": listen,
-        "retain_octets": retain_mb << 20,
+        "retain_bytes": retain_mb << 20,
         "retain_s": retain_hours * 3600,
     }
     raise typer.Exit(run_feed(group, log, options, retain, as_json))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from unisono.bench.hosts import LOCALHOST, free_ports, has_multicast
-from unisono.core import Offer
+from unisono.core import ProtocolSpec
 from unisono.processes import Process, Processes, RunFailed, wait_for
 
 
@@ -53,7 +53,7 @@ class DemoCluster:
 
     def __init__(
         self,
-        offer: Offer,
+        offer: ProtocolSpec,
         options: Mapping[str, int],
         names: Sequence[str],
         trace: Path,
@@ -61,7 +61,7 @@ class DemoCluster:
     ) -> None:
         self._protocol = offer.name
         self._roles = {
-            name: offer.appoint(at, len(names), options) for at, name in enumerate(names)
+            name: offer.assign_roles(at, len(names), options) for at, name in enumerate(names)
         }
         """The options of each, the same in every incarnation."""
         self._names = names

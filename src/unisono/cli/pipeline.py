@@ -23,7 +23,7 @@ from unisono.trace.files import trace_files
 
 if TYPE_CHECKING:
     from unisono.spark.follow import News
-    from unisono.spark.pipeline import Result
+    from unisono.spark.pipeline import PipelineResult
 
 APP: Final = "unisono pipeline"
 QUANTILES: Final = ("p50", "p90", "p99", "max")
@@ -39,7 +39,7 @@ BROKEN_SHOWN_MAX: Final = 20
 
 
 @dataclass(frozen=True)
-class Ask:
+class PipelineRequest:
     """What of the trace is to be done, and what is to be written."""
 
     everything: bool = False
@@ -61,7 +61,7 @@ def ask_for(
     until_idle: float | None,
     allow_quarantined: bool,
     conf: Sequence[str],
-) -> Ask:
+) -> PipelineRequest:
     if tables not in TABLES:
         raise Misuse(f"--tables {tables!r}: write {' or '.join(TABLES)}")
     if everything and runs:
@@ -71,7 +71,7 @@ def ask_for(
     if not follow and (every is not None or until_idle is not None):
         raise Misuse("--every and --until-idle are of --follow: give that too")
     every_s = 5.0 if every is None else _seconds(every)
-    return Ask(
+    return PipelineRequest(
         everything=everything,
         runs=tuple(runs),
         silver=tables == "all",
@@ -92,7 +92,9 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-def pipeline(directory: Path, out_dir: Path, master: str, ask: Ask, as_json: bool) -> int:
+def pipeline(
+    directory: Path, out_dir: Path, master: str, ask: PipelineRequest, as_json: bool
+) -> int:
     asked = claimed_in(directory, ask)
     # A call into Java that Ctrl-C cuts short is told at length, and is of no use to anyone.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
@@ -116,7 +118,7 @@ def pipeline(directory: Path, out_dir: Path, master: str, ask: Ask, as_json: boo
     return exit_code(result.kept, result.unjudged, ask.allow_quarantined)
 
 
-def claimed_in(directory: Path, ask: Ask | None = None) -> dict[str, tuple[str, ...]]:
+def claimed_in(directory: Path, ask: PipelineRequest | None = None) -> dict[str, tuple[str, ...]]:
     """What is asked of each protocol of the catalogue. A small trace that holds nothing to judge is
     told at once."""
     if ask is None or not ask.follow or not directory.is_dir():
@@ -134,10 +136,10 @@ def measured(
     claimed: dict[str, tuple[str, ...]],
     master: str,
     tell: Callable[[str], None],
-    ask: Ask | None = None,
-) -> Result:
+    ask: PipelineRequest | None = None,
+) -> PipelineResult:
     """What the pipeline found; the session is opened for it and stopped after it."""
-    ask = ask or Ask()
+    ask = ask or PipelineRequest()
     paths = [found.path for found in trace_files(directory)]
     octets = sum(path.stat().st_size for path in paths if path.is_file())
     with session_on(master, APP, ask.conf, octets) as session:
@@ -161,16 +163,16 @@ def followed(
     out_dir: Path,
     claimed: dict[str, tuple[str, ...]],
     master: str,
-    ask: Ask,
+    ask: PipelineRequest,
     as_json: bool,
     tell: Callable[[str], None],
 ) -> int:
     """Each run judged as it grows: a line a run when its verdict changes. Ends on Ctrl-C, or when
     nothing has changed for as long as was asked."""
     with session_on(master, APP, ask.conf, 0) as session:
-        from unisono.spark.follow import Stream
+        from unisono.spark.follow import VerdictStream
 
-        stream = Stream(
+        stream = VerdictStream(
             session,
             directory,
             out_dir,
@@ -207,7 +209,7 @@ def print_news(news: News, as_json: bool) -> None:
     print_violations(console, news.verdict.violations)
 
 
-def show(result: Result) -> None:
+def show(result: PipelineResult) -> None:
     console = out()
     few = len(result.verdicts) <= EACH_SHOWN_MAX
     broken = {run: each for run, each in result.verdicts.items() if not each.kept}

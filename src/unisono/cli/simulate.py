@@ -14,6 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from unisono.cli import BROKEN, OK
+from unisono.cli.numbers import options_of, whole
 from unisono.cli.show import (
     err,
     out,
@@ -22,7 +23,6 @@ from unisono.cli.show import (
     status,
     verdicts,
 )
-from unisono.cli.words import options_of, whole
 from unisono.config import PROTOCOL
 from unisono.errors import Misuse
 from unisono.laws import LAWS

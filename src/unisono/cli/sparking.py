@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MASTER: Final = re.compile(
     r"local(\[(\*|[1-9]\d{0,3})(,\d+)?\])?|local-cluster\[.+\]|spark://.+:\d+|yarn|k8s://.+"
 )
-SMALL_OCTETS: Final = 64 << 20
+SMALL_BYTES: Final = 64 << 20
 JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
 """To compile quickly comes with a small cache, which `--follow` and a sweep would fill: then
 nothing more would be compiled."""
@@ -69,7 +69,7 @@ def session_on(
 
     check_master(master)
     check_reachable(master)
-    ours = QUICK if octets < SMALL_OCTETS else {}
+    ours = QUICK if octets < SMALL_BYTES else {}
     try:
         session = open_session(master, app, **{**ours, **conf})
     except UnisonoError:

@@ -16,11 +16,11 @@ from typing import Any
 
 from unisono.errors import TooLarge
 
-BLOCK_OCTETS = 1 << 16
+BLOCK_BYTES = 1 << 16
 STDIN, STDOUT = 0, 1
 
 
-class Mouth:
+class StdoutWriter:
     """Writes to standard output, in order; `say` waits until it is written."""
 
     def __init__(self) -> None:
@@ -48,13 +48,13 @@ class Mouth:
             _tell(written, error)
 
 
-class Ears:
+class StdinReader:
     """The lines of standard input, in blocks. The next block is read when the last was taken."""
 
-    def __init__(self, line_octets_max: int) -> None:
-        self._line_octets_max = line_octets_max
+    def __init__(self, line_bytes_max: int) -> None:
+        self._line_bytes_max = line_bytes_max
         self._part: list[bytes] = []
-        self._part_octets = 0
+        self._part_bytes = 0
         self._line_count = 0
 
     async def __aiter__(self) -> AsyncIterator[list[bytes]]:
@@ -72,10 +72,10 @@ class Ears:
             if too_long:
                 raise TooLarge(
                     f"line {self._line_count + 1} is over the group's limit"
-                    f" message_octets_max={self._line_octets_max}: split it, or raise the limit"
+                    f" message_bytes_max={self._line_bytes_max}: split it, or raise the limit"
                     " with --config"
                 )
-        if self._part_octets:
+        if self._part_bytes:
             yield [b"".join(self._part)]
 
     def _cut(self, block: bytes) -> tuple[list[bytes], bool]:
@@ -84,15 +84,15 @@ class Ears:
         lines: list[bytes] = []
         for piece in pieces[:-1]:
             line = b"".join((*self._part, piece)) if self._part else piece
-            self._part, self._part_octets = [], 0
-            if len(line) > self._line_octets_max:
+            self._part, self._part_bytes = [], 0
+            if len(line) > self._line_bytes_max:
                 return lines, True
             lines.append(line)
             self._line_count += 1
         if pieces[-1]:
             self._part.append(pieces[-1])
-            self._part_octets += len(pieces[-1])
-        return lines, self._part_octets > self._line_octets_max
+            self._part_bytes += len(pieces[-1])
+        return lines, self._part_bytes > self._line_bytes_max
 
 
 def _read(asks: SimpleQueue[asyncio.Future[bytes]]) -> None:
@@ -100,7 +100,7 @@ def _read(asks: SimpleQueue[asyncio.Future[bytes]]) -> None:
     while block:
         arrived = asks.get()
         try:
-            block = os.read(STDIN, BLOCK_OCTETS)
+            block = os.read(STDIN, BLOCK_BYTES)
         except OSError:  # closed, or a terminal that is not ours: nothing comes
             block = b""
         _tell(arrived, None, block)

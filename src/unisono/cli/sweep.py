@@ -15,19 +15,19 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from unisono.cli import BROKEN, OK
+from unisono.cli.numbers import options_of
 from unisono.cli.show import err, out, print_json
 from unisono.cli.sparking import check_master, conf_of, session_on
-from unisono.cli.words import options_of
 from unisono.errors import Misuse
 from unisono.protocols import offers
 from unisono.sim.plan import service_of
 
 if TYPE_CHECKING:
-    from unisono.spark.sweep import Standing, Sweep, Swept
+    from unisono.spark.sweep import Sweep, SweepProgress, Swept
 
 ALL: Final = "all"
 SHOWN_MAX: Final = 20
-RUN_OCTETS: Final = 120_000
+RUN_BYTES: Final = 120_000
 """What the trace of a run takes, about, with two hundred messages."""
 SAY_EVERY_S: Final = 10
 """How often a line says how far it is, where there is no terminal to move a bar on."""
@@ -46,7 +46,7 @@ def sweep(
     ask = asked(words)
     if keep not in KEEPS:
         raise Misuse(f"--keep {keep!r}: write one of {', '.join(KEEPS)}")
-    octets = ask.count * RUN_OCTETS
+    octets = ask.count * RUN_BYTES
     with (
         told(ask.count, as_json) as tell,
         session_on(master, "unisono sweep", settings, octets) as session,
@@ -114,7 +114,7 @@ def told(total: int, quiet: bool) -> Iterator[Any]:
         with Progress(*columns, words, console=console, transient=True) as bar:
             task = bar.add_task("", total=total, told="Spark starts")
 
-            def tell(standing: Standing) -> None:
+            def tell(standing: SweepProgress) -> None:
                 bar.update(task, completed=standing.done, told=in_short(standing))
 
             yield tell
@@ -127,7 +127,7 @@ class Lines:
         self._console = console
         self._doing, self._told_s = "", 0.0
 
-    def tell(self, standing: Standing) -> None:
+    def tell(self, standing: SweepProgress) -> None:
         now = time.monotonic()
         if standing.doing != self._doing or now - self._told_s >= SAY_EVERY_S:
             self._doing, self._told_s = standing.doing, now
@@ -136,7 +136,7 @@ class Lines:
             )
 
 
-def in_short(standing: Standing) -> str:
+def in_short(standing: SweepProgress) -> str:
     failed = f"{standing.failed} failed"
     return f"{standing.doing}, {standing.rate:.1f} runs a second, {failed}"
 

@@ -10,7 +10,7 @@ from unisono import config as configs
 from unisono.client.connection import Connecting, Connection, connect
 from unisono.client.factory import DaemonFactory
 from unisono.config import JoinOptions
-from unisono.core import Offer
+from unisono.core import ProtocolSpec
 from unisono.errors import Misuse
 from unisono.group import Group, Joining, as_member
 
@@ -24,7 +24,7 @@ def join(
     config: str | Path | None = None,
     snapshot: Callable[[], bytes] | None = None,
     restore: Callable[[bytes], None] | None = None,
-    offer: Offer | None = None,
+    offer: ProtocolSpec | None = None,
     **options: Unpack[JoinOptions],
 ) -> Joining:
     """Join a group: `async with join("orders") as group` or `group = await join("orders")`.

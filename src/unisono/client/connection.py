@@ -7,15 +7,15 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from unisono.client.listen_address import Door, door
 from unisono.client.offered import Offered, group_names
 from unisono.client.session import DaemonSession
-from unisono.client.where import Door, door
 from unisono.config import NAME
 from unisono.errors import Misuse, Stopped, TooLarge
 from unisono.group.joining import Opening
 from unisono.model import Buffer, Member, Message, ServiceLevel, View
 from unisono.net.identity import default_name, new_incarnation
-from unisono.net.speaker import Speaker
+from unisono.net.send_buffer import SendBuffer
 from unisono.net.stream import Entry
 
 WINDOW_BYTES_MAX: Final = 1 << 20
@@ -52,7 +52,7 @@ class Connection:
         self._closing = False
         self._done: asyncio.Future[None] | None = None
         self._ready: asyncio.Future[None] | None = None
-        self._send_buffer = Speaker()
+        self._send_buffer = SendBuffer()
         self._session = DaemonSession(
             at,
             _SendOnly(self._opened, self._send_buffer.stepped, self._session_ended),
@@ -116,7 +116,7 @@ class Connection:
         if len(payload) > limit:
             raise TooLarge(
                 f"the message has {len(payload)} bytes, over the daemon's limit"
-                f" message_octets_max={limit}: split it or raise the limit"
+                f" message_bytes_max={limit}: split it or raise the limit"
             )
         return bytes(payload)
 

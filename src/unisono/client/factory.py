@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from unisono.client import frames
+from unisono.client.listen_address import door
 from unisono.client.offered import Offered, check_own, group_names
 from unisono.client.session import DaemonSession
-from unisono.client.where import door
 from unisono.config import Config
-from unisono.core import Offer
+from unisono.core import ProtocolSpec
 from unisono.errors import Misuse
 from unisono.group.session import SessionEvents
 from unisono.model import ServiceLevel
@@ -31,7 +31,7 @@ class DaemonFactory:
         self._offered = Offered()
 
     @property
-    def offer(self) -> Offer:
+    def offer(self) -> ProtocolSpec:
         return self._offered.offer
 
     @property
@@ -62,7 +62,7 @@ class DaemonFactory:
             self._offered.welcomed,
             self.name,
             new_incarnation(),
-            config.window_octets_max,
+            config.window_bytes_max,
             config.group,
             frames.join(config.group, self._with_state, config.slow == "shed", config.fed),
         )

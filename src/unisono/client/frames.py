@@ -15,40 +15,40 @@ from unisono.model import (
     Address,
     Buffer,
     Change,
+    ChangeKind,
+    ChangeScope,
     Member,
     Message,
     Resilient,
     Service,
     ServiceLevel,
     View,
-    What,
-    Where,
 )
-from unisono.wire import Layout, Reader, Writer
+from unisono.wire import FieldLayout, Reader, Writer
 
 MAGIC: Final = b"USOC"
 VERSION: Final = 2
-NAME_OCTETS_MAX: Final = 64
+NAME_BYTES_MAX: Final = 64
 GROUPS_COUNT_MAX: Final = 64
 """Groups that one message may be for."""
-BUNDLE_OCTETS: Final = 64 << 10
+BUNDLE_BYTES: Final = 64 << 10
 """A bundle is closed when it has so much; a larger message is a bundle of its own."""
 BUNDLE_COUNT_MAX: Final = 4096
-SLACK_OCTETS: Final = 64 << 10
+SLACK_BYTES: Final = 64 << 10
 """What a frame may have besides payload: the groups, the lengths of the messages."""
-HELLO_OCTETS_MAX: Final = 1024
-VIEW_OCTETS_MAX: Final = 4 << 20
+HELLO_BYTES_MAX: Final = 1024
+VIEW_BYTES_MAX: Final = 4 << 20
 REASON_COUNT_MAX: Final = 1000
 SENDERS_COUNT_MAX: Final = 4096
 
-_FRONT: Final = Layout("IB")
-FRONT_OCTETS: Final = _FRONT.octets
-_HEARD: Final = Layout("QQBI")
+_FRONT: Final = FieldLayout("IB")
+FRONT_BYTES: Final = _FRONT.octets
+_HEARD: Final = FieldLayout("QQBI")
 _RESILIENT: Final = 6
 """The code of `Resilient(k)`, after those of the plain levels; k is written with 2 added."""
 
 
-class Kind(IntEnum):
+class FrameKind(IntEnum):
     """What a frame is. Below 16 a client says it, above the daemon."""
 
     HELLO = 1
@@ -68,15 +68,15 @@ class Kind(IntEnum):
     BLOCKED = 26
 
 
-def frame(kind: Kind, *parts: Buffer) -> bytes:
+def frame(kind: FrameKind, *parts: Buffer) -> bytes:
     return b"".join((_FRONT.pack(sum(map(len, parts)) + 1, kind), *parts))
 
 
-class Cutter:
+class FrameSplitter:
     """A stream of bytes into frames. What is longer than the bound is no frame of ours."""
 
-    def __init__(self, octets_max: int) -> None:
-        self.octets_max = octets_max
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
         self._rest = bytearray()
         self._needed = 0
 
@@ -94,7 +94,7 @@ class Cutter:
         at, end = 0, len(whole)
         while end - at >= _FRONT.octets:
             length, kind = _FRONT.read(whole[at : at + _FRONT.octets])
-            if not 1 <= length <= self.octets_max:
+            if not 1 <= length <= self.bytes_max:
                 raise BadPacket("frame_length")
             after = at + 4 + length
             if after > end:
@@ -154,7 +154,7 @@ def _groups(reader: Reader) -> tuple[str, ...]:
 
 def _name(reader: Reader) -> str:
     text = reader.text()
-    if not 1 <= len(text) <= NAME_OCTETS_MAX:
+    if not 1 <= len(text) <= NAME_BYTES_MAX:
         raise BadPacket("name")
     return text
 
@@ -162,28 +162,28 @@ def _name(reader: Reader) -> str:
 # -- a client says ------------------------------------------------------------------------------
 
 
-class Hello(NamedTuple):
+class HelloFrame(NamedTuple):
     name: str
     incarnation: int
 
 
 def hello(name: str, incarnation: int) -> bytes:
     body = Writer().raw(MAGIC).u16(VERSION).text(name).incarnation(incarnation).done()
-    return frame(Kind.HELLO, body)
+    return frame(FrameKind.HELLO, body)
 
 
-def read_hello(body: memoryview) -> Hello:
+def read_hello(body: memoryview) -> HelloFrame:
     reader = Reader(body)
     if bytes(reader.raw(len(MAGIC))) != MAGIC:
         raise BadPacket("foreign")
     if reader.u16() != VERSION:
         raise BadPacket("version")
-    found = Hello(_name(reader), reader.incarnation())
+    found = HelloFrame(_name(reader), reader.incarnation())
     reader.done()
     return found
 
 
-class Join(NamedTuple):
+class JoinFrame(NamedTuple):
     group: str
     with_state: bool
     sheds: bool
@@ -192,19 +192,19 @@ class Join(NamedTuple):
 
 def join(group: str, with_state: bool, sheds: bool, fed: bool = False) -> bytes:
     flags = with_state | sheds << 1 | fed << 2
-    return frame(Kind.JOIN, Writer().text(group).u8(flags).done())
+    return frame(FrameKind.JOIN, Writer().text(group).u8(flags).done())
 
 
-def read_join(body: memoryview) -> Join:
+def read_join(body: memoryview) -> JoinFrame:
     reader = Reader(body)
     group, flags = _name(reader), reader.u8()
     if flags > 7:
         raise BadPacket("malformed")
     reader.done()
-    return Join(group, bool(flags & 1), bool(flags & 2), bool(flags & 4))
+    return JoinFrame(group, bool(flags & 1), bool(flags & 2), bool(flags & 4))
 
 
-class Submit(NamedTuple):
+class SubmitFrame(NamedTuple):
     level: ServiceLevel
     groups: tuple[str, ...]
     bundle: memoryview
@@ -220,18 +220,18 @@ def submit_head(level: ServiceLevel, groups: Sequence[str]) -> bytes:
 
 
 def submit(head: bytes, messages: Sequence[Buffer]) -> bytes:
-    return frame(Kind.SUBMIT, head, bundle_of(messages))
+    return frame(FrameKind.SUBMIT, head, bundle_of(messages))
 
 
-def read_submit(body: memoryview) -> Submit:
+def read_submit(body: memoryview) -> SubmitFrame:
     """Head and bundle; whether the bundle is sound is asked with `lengths_of`."""
     reader = Reader(body)
     level = level_of(reader.u8(), reader.u32())
     groups = _groups(reader)
-    return Submit(level, groups, reader.raw(reader.left()))
+    return SubmitFrame(level, groups, reader.raw(reader.left()))
 
 
-class State(NamedTuple):
+class StateFrame(NamedTuple):
     key: bytes
     state: memoryview
     failed: bool
@@ -239,19 +239,19 @@ class State(NamedTuple):
 
 
 def state(key: Buffer, octets: Buffer, failed: bool = False) -> bytes:
-    return frame(Kind.STATE, Writer().u8(failed).blob(key).done(), octets)
+    return frame(FrameKind.STATE, Writer().u8(failed).blob(key).done(), octets)
 
 
-def read_state(body: memoryview) -> State:
+def read_state(body: memoryview) -> StateFrame:
     reader = Reader(body)
     failed, key = reader.u8(), bytes(reader.blob())
-    return State(key, reader.raw(reader.left()), bool(failed))
+    return StateFrame(key, reader.raw(reader.left()), bool(failed))
 
 
 # -- the daemon says ----------------------------------------------------------------------------
 
 
-class Welcome(NamedTuple):
+class WelcomeFrame(NamedTuple):
     daemon: str
     """The daemon's name in the ring."""
     address: Address
@@ -260,31 +260,31 @@ class Welcome(NamedTuple):
     default: ServiceLevel
     services: tuple[Service, ...]
     resilient: bool
-    message_octets_max: int
+    message_bytes_max: int
 
 
-def welcome(told: Welcome) -> bytes:
+def welcome(told: WelcomeFrame) -> bytes:
     writer = Writer().text(told.daemon).text(told.address.host).u16(told.address.port)
     code, k = level_code(told.default)
     writer.text(told.protocol).u8(code).u32(k).u8(told.resilient)
-    writer.rows("B", 1, [int(level) for level in told.services]).u64(told.message_octets_max)
-    return frame(Kind.WELCOME, writer.done())
+    writer.rows("B", 1, [int(level) for level in told.services]).u64(told.message_bytes_max)
+    return frame(FrameKind.WELCOME, writer.done())
 
 
-def read_welcome(body: memoryview) -> Welcome:
+def read_welcome(body: memoryview) -> WelcomeFrame:
     reader = Reader(body)
     daemon, address = reader.text(), Address(reader.text(), reader.u16())
     protocol, default = reader.text(), level_of(reader.u8(), reader.u32())
     resilient, codes = bool(reader.u8()), reader.rows("B")
     levels = (level_of(code, 0) for code in codes)
     services = tuple(level for level in levels if isinstance(level, Service))
-    octets_max = reader.u64()
+    bytes_max = reader.u64()
     reader.done()
-    return Welcome(daemon, address, protocol, default, services, resilient, octets_max)
+    return WelcomeFrame(daemon, address, protocol, default, services, resilient, bytes_max)
 
 
 def bye(reason: str) -> bytes:
-    return frame(Kind.BYE, reason[:REASON_COUNT_MAX].encode())
+    return frame(FrameKind.BYE, reason[:REASON_COUNT_MAX].encode())
 
 
 def read_bye(body: memoryview) -> str:
@@ -293,7 +293,7 @@ def read_bye(body: memoryview) -> str:
 
 def blocked(why: str) -> bytes:
     """Why the daemon waits though it is in the ring; empty when it does no longer."""
-    return frame(Kind.BLOCKED, why[:REASON_COUNT_MAX].encode())
+    return frame(FrameKind.BLOCKED, why[:REASON_COUNT_MAX].encode())
 
 
 def view(told: View, whole: bool) -> bytes:
@@ -307,7 +307,7 @@ def view(told: View, whole: bool) -> bytes:
         writer.u16(len(members))
         for member in members:
             writer.member(member)
-    return frame(Kind.VIEW, writer.done())
+    return frame(FrameKind.VIEW, writer.done())
 
 
 def read_view(body: memoryview, before: View | None) -> View:
@@ -320,7 +320,9 @@ def read_view(body: memoryview, before: View | None) -> View:
 
     members, joined, left, stayed = (listed() for _ in range(4))
     try:
-        changes = tuple(Change(What(what), listed(), Where(where)) for what, where in words)
+        changes = tuple(
+            Change(ChangeKind(what), listed(), ChangeScope(where)) for what, where in words
+        )
     except ValueError:
         raise BadPacket("view") from None
     reader.done()
@@ -332,12 +334,12 @@ def read_view(body: memoryview, before: View | None) -> View:
     return View(members, id_, joined, left, seq or None, (), detail, passing, stayed, changes)
 
 
-def member_octets(member: Member) -> bytes:
+def member_bytes(member: Member) -> bytes:
     return Writer().member(member).done()
 
 
 def deliver(
-    kind: Kind, sender: bytes, number: int, seq: int, code: int, k: int, bundle: Buffer
+    kind: FrameKind, sender: bytes, number: int, seq: int, code: int, k: int, bundle: Buffer
 ) -> bytes:
     """A bundle at its place: as heard, or as a notice that it is stable. `sender` is a member's
     bytes; `seq` of the first message, or 0 where there is no order."""
@@ -345,7 +347,7 @@ def deliver(
     return frame(kind, head, len(sender).to_bytes(2, "big"), sender, bundle)
 
 
-class Hearing:
+class BundleReader:
     """Bundles back into messages. Remembers senders, so that each is read once."""
 
     def __init__(self) -> None:
@@ -379,15 +381,15 @@ class Hearing:
 
 
 def capture(key: bytes) -> bytes:
-    return frame(Kind.CAPTURE, key)
+    return frame(FrameKind.CAPTURE, key)
 
 
 def adopt(octets: Buffer) -> bytes:
-    return frame(Kind.ADOPT, octets)
+    return frame(FrameKind.ADOPT, octets)
 
 
 def shed(count: int) -> bytes:
-    return frame(Kind.SHED, Writer().u64(count).done())
+    return frame(FrameKind.SHED, Writer().u64(count).done())
 
 
 def read_shed(body: memoryview) -> int:
@@ -401,7 +403,7 @@ def cut_into_bundles(messages: Sequence[bytes], close: Callable[[Sequence[bytes]
     """Hand the messages to `close`, a bundle at a time."""
     start = octets = 0
     for at, message in enumerate(messages):
-        full = octets and octets + len(message) > BUNDLE_OCTETS
+        full = octets and octets + len(message) > BUNDLE_BYTES
         if full or at - start >= BUNDLE_COUNT_MAX:
             close(messages[start:at])
             start, octets = at, 0

@@ -7,24 +7,24 @@ from dataclasses import fields, replace
 from typing import Final
 
 from unisono import config as configs
-from unisono.client.frames import GROUPS_COUNT_MAX, Welcome
+from unisono.client.frames import GROUPS_COUNT_MAX, WelcomeFrame
 from unisono.config import NAME, Config
-from unisono.core import Core, Offer, Setting
+from unisono.core import Core, CoreConfig, ProtocolSpec
 from unisono.errors import Misuse
 from unisono.model import Resilient, Service, ServiceLevel
 
 OWN: Final = frozenset(
-    """group name service daemon slow queue_count_max queue_octets_max message_octets_max
-    window_octets_max join_s leave_s rejoin fed retain_octets""".split()
+    """group name service daemon slow queue_count_max queue_bytes_max message_bytes_max
+    window_bytes_max join_s leave_s rejoin fed retain_bytes""".split()
 )
 """The options that a client may set. All else is for the daemon."""
 
 
-def _no_core(setting: Setting) -> Core:
+def _no_core(setting: CoreConfig) -> Core:
     raise AssertionError("a client has no core of its own")
 
 
-UNKNOWN: Final = Offer(
+UNKNOWN: Final = ProtocolSpec(
     name="daemon",
     make=_no_core,
     title="whatever the daemon's protocol is",
@@ -45,7 +45,7 @@ class Offered:
         self.message_bytes_max = 0
         """0 before the welcome: nothing can be sent yet."""
 
-    def welcomed(self, welcome: Welcome) -> None:
+    def welcomed(self, welcome: WelcomeFrame) -> None:
         self.offer = replace(
             UNKNOWN,
             name=welcome.protocol,
@@ -53,7 +53,7 @@ class Offered:
             resilient=welcome.resilient,
         )
         self.default_level = welcome.default
-        self.message_bytes_max = welcome.message_octets_max
+        self.message_bytes_max = welcome.message_bytes_max
 
     def level(self, asked: ServiceLevel | str) -> ServiceLevel:
         level = configs.service_level(asked)

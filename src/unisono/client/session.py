@@ -10,15 +10,15 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final
 
 from unisono.client import frames
-from unisono.client.frames import SLACK_OCTETS, Cutter, Hearing, Kind, Welcome
-from unisono.client.where import Door, Unix
+from unisono.client.frames import SLACK_BYTES, BundleReader, FrameKind, FrameSplitter, WelcomeFrame
+from unisono.client.listen_address import Door, Unix
 from unisono.core import Cause
 from unisono.errors import BadPacket, Misuse
 from unisono.group.session import SessionEvents
 from unisono.model import Member, Message, ServiceLevel, View
 from unisono.net.stream import CaptureMark, Shed, Stable
 
-HELLO_REPLY_OCTETS_MAX = 64 << 10
+HELLO_REPLY_BYTES_MAX = 64 << 10
 
 log = logging.getLogger("unisono.client")
 
@@ -33,7 +33,7 @@ class DaemonSession(asyncio.Protocol):
         self,
         door: Door,
         events: SessionEvents,
-        welcomed: Callable[[Welcome], None],
+        welcomed: Callable[[WelcomeFrame], None],
         name: str,
         incarnation: int,
         window_bytes_max: int,
@@ -42,14 +42,14 @@ class DaemonSession(asyncio.Protocol):
     ) -> None:
         """`welcomed` comes before the first event; `join` is the frame that asks for the group."""
         self.finished = False
-        self.welcome: Welcome | None = None
+        self.welcome: WelcomeFrame | None = None
         self.warning = ""
         self._door, self._events, self._welcomed = door, events, welcomed
         self._name, self._incarnation = name, incarnation
         self._window_bytes_max = window_bytes_max
         self._group, self._join = group, join
-        self._cutter = Cutter(HELLO_REPLY_OCTETS_MAX)
-        self._hearing = Hearing()
+        self._cutter = FrameSplitter(HELLO_REPLY_BYTES_MAX)
+        self._hearing = BundleReader()
         self._messages: list[Message] = []
         """Of the frames at hand, those not yet delivered."""
         self._view: View | None = None
@@ -136,13 +136,13 @@ class DaemonSession(asyncio.Protocol):
     # -- what the daemon reports ----------------------------------------------------------------
 
     def _take(self, kind: int, body: memoryview) -> None:
-        if kind == Kind.DELIVER:
+        if kind == FrameKind.DELIVER:
             if self._view is None:
                 raise BadPacket("no_view")
             found = self._hearing.messages(body, self._view.id)
             self._counts["in.message"] += len(found)
             self._messages += found
-        elif kind == Kind.BLOCKED:
+        elif kind == FrameKind.BLOCKED:
             self.warning = frames.read_bye(body)
         else:
             self._deliver()
@@ -155,32 +155,32 @@ class DaemonSession(asyncio.Protocol):
 
     def _take_notice(self, kind: int, body: memoryview) -> None:
         """What is no message, in its place among them."""
-        if kind == Kind.VIEW:
+        if kind == FrameKind.VIEW:
             self._view = frames.read_view(body, self._view)
             self._events.install(self._view)
             self._events.stepped()
-        elif kind == Kind.STABLE:
+        elif kind == FrameKind.STABLE:
             id_ = self._view.id if self._view else ""
             self._events.put(Stable(tuple(self._hearing.messages(body, id_))))
-        elif kind == Kind.SHED:
+        elif kind == FrameKind.SHED:
             self._events.put(Shed(frames.read_shed(body)))
-        elif kind == Kind.CAPTURE:
+        elif kind == FrameKind.CAPTURE:
             self._events.put(CaptureMark(bytes(body), self._captured))
-        elif kind == Kind.ADOPT:
+        elif kind == FrameKind.ADOPT:
             self._events.adopt(bytes(body))
-        elif kind == Kind.WELCOME:
+        elif kind == FrameKind.WELCOME:
             self._take_welcome(frames.read_welcome(body))
-        elif kind == Kind.BYE:
+        elif kind == FrameKind.BYE:
             self._end(frames.read_bye(body))
-        elif kind == Kind.LEFT:
+        elif kind == FrameKind.LEFT:
             self._end(None)
         else:
             raise BadPacket("kind")
 
-    def _take_welcome(self, welcome: Welcome) -> None:
+    def _take_welcome(self, welcome: WelcomeFrame) -> None:
         self.welcome = welcome
-        longest = welcome.message_octets_max + SLACK_OCTETS
-        self._cutter.octets_max = max(longest, frames.VIEW_OCTETS_MAX)
+        longest = welcome.message_bytes_max + SLACK_BYTES
+        self._cutter.bytes_max = max(longest, frames.VIEW_BYTES_MAX)
         self._welcomed(welcome)
         self._events.opened(Member(self._name, welcome.address, self._incarnation))
         self._events.stepped()
@@ -214,7 +214,7 @@ class DaemonSession(asyncio.Protocol):
         self._hold_back()
 
     def fail(self, reason: str) -> None:
-        self._write(frames.frame(Kind.LEAVE))
+        self._write(frames.frame(FrameKind.LEAVE))
         self._end(reason)
 
     def _hold_back(self) -> None:
@@ -228,11 +228,11 @@ class DaemonSession(asyncio.Protocol):
 
     def _captured(self, key: Hashable, state: bytes) -> None:
         assert isinstance(key, bytes)
-        limit = self.welcome.message_octets_max if self.welcome else 0
+        limit = self.welcome.message_bytes_max if self.welcome else 0
         if len(state) <= limit:
             self._write(frames.state(key, state))
             return
-        why = f"the state of {self._name} has {len(state)} bytes, over message_octets_max={limit}"
+        why = f"the state of {self._name} has {len(state)} bytes, over message_bytes_max={limit}"
         log.warning("%s: whoever joins gets none", why)
         self._write(frames.state(key, why.encode(), failed=True))
 
@@ -241,7 +241,7 @@ class DaemonSession(asyncio.Protocol):
         if self.welcome is None:
             self._end(None)
         else:
-            self._write(frames.frame(Kind.LEAVE))
+            self._write(frames.frame(FrameKind.LEAVE))
 
     # -- the end --------------------------------------------------------------------------------
 

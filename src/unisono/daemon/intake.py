@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from unisono import config as configs
 from unisono.client import frames
-from unisono.client.frames import FRONT_OCTETS, Kind
+from unisono.client.frames import FRONT_BYTES, FrameKind
 from unisono.daemon import records
-from unisono.daemon.session import Session
+from unisono.daemon.session import ClientSession
 from unisono.errors import BadPacket, UnisonoError
 from unisono.group import Group
 from unisono.model import ServiceLevel
@@ -23,15 +23,15 @@ class Intake:
     """What clients say, checked and said in the ring."""
 
     def __init__(
-        self, ring: Group, control: ServiceLevel, message_octets_max: int, counts: Counter[str]
+        self, ring: Group, control: ServiceLevel, message_bytes_max: int, counts: Counter[str]
     ) -> None:
         """`control` is the level of all that is not a client's message."""
         self._ring = ring
         self._control = control
-        self._message_octets_max = message_octets_max
+        self._message_bytes_max = message_bytes_max
         self._counts = counts
 
-    async def pump(self, session: Session) -> None:
+    async def pump(self, session: ClientSession) -> None:
         """What the client said goes into the ring, in its order; its end is said last."""
         left = False
         try:
@@ -53,13 +53,13 @@ class Intake:
                 record = records.gone(session.number, session.ending or "its connection ended")
                 await self._ring.multicast(record, self._control)
 
-    async def _take(self, session: Session, found: Sequence[tuple[int, memoryview]]) -> bool:
+    async def _take(self, session: ClientSession, found: Sequence[tuple[int, memoryview]]) -> bool:
         """Say all these; whether the client leaves with them."""
         gathered: list[bytes] = []
         level: ServiceLevel = self._control
         octets = 0
         for kind, body in found:
-            if kind == Kind.SUBMIT:
+            if kind == FrameKind.SUBMIT:
                 its_level, record = self._said(session, body)
                 if gathered and its_level != level:
                     await self._say(session, gathered, level, octets)
@@ -71,8 +71,8 @@ class Intake:
                     gathered, octets = [], 0
                 level, record = self._control, self._asked(session, kind, body)
             gathered.append(record)
-            octets += len(body) + FRONT_OCTETS
-            if kind == Kind.LEAVE:
+            octets += len(body) + FRONT_BYTES
+            if kind == FrameKind.LEAVE:
                 if session.group:
                     await self._say(session, gathered, level, octets)
                 return True
@@ -80,15 +80,15 @@ class Intake:
         return False
 
     async def _say(
-        self, session: Session, gathered: list[bytes], level: ServiceLevel, octets: int
+        self, session: ClientSession, gathered: list[bytes], level: ServiceLevel, octets: int
     ) -> None:
         await self._ring.multicast_many(gathered, level)
         session.taken(octets)
 
-    def _said(self, session: Session, body: memoryview) -> tuple[ServiceLevel, bytes]:
+    def _said(self, session: ClientSession, body: memoryview) -> tuple[ServiceLevel, bytes]:
         submit = frames.read_submit(body)
         lengths = frames.lengths_of(submit.bundle)
-        if max(lengths) > self._message_octets_max:
+        if max(lengths) > self._message_bytes_max:
             raise BadPacket("too_large")
         hello = session.hello
         assert hello is not None
@@ -98,8 +98,8 @@ class Intake:
         self._counts["submitted"] += len(lengths)
         return submit.level, record
 
-    def _asked(self, session: Session, kind: int, body: memoryview) -> bytes:
-        if kind == Kind.JOIN:
+    def _asked(self, session: ClientSession, kind: int, body: memoryview) -> bytes:
+        if kind == FrameKind.JOIN:
             asked = frames.read_join(body)
             if session.group or not configs.NAME.fullmatch(asked.group):
                 raise BadPacket("join")
@@ -114,9 +114,9 @@ class Intake:
                 asked.with_state,
                 asked.fed,
             )
-        if kind == Kind.LEAVE:
+        if kind == FrameKind.LEAVE:
             return records.left(session.number)
-        if kind == Kind.STATE:
+        if kind == FrameKind.STATE:
             told = frames.read_state(body)
             if told.key not in session.asked:
                 raise BadPacket("state")

@@ -9,14 +9,14 @@ import socket
 import stat
 from collections.abc import Callable, Sequence
 
-from unisono.client.where import Door, Tcp, Unix
+from unisono.client.listen_address import Door, Tcp, Unix
 from unisono.errors import Misuse
 
 BACKLOG = 1024
 PROBE_S = 1.0
 
 
-class Doors:
+class Listeners:
     """All of them. Closing takes the paths away that it made."""
 
     def __init__(self) -> None:

@@ -6,19 +6,19 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple, TypeAlias
 
-from unisono.client.frames import Submit, lengths_of, read_submit
+from unisono.client.frames import SubmitFrame, lengths_of, read_submit
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Member
-from unisono.wire import Layout, Reader, Writer
+from unisono.wire import FieldLayout, Reader, Writer
 
 VERSION: Final = 2
-_FRONT: Final = Layout("BBQ")
-_SAID: Final = Layout("BBQQB")
-HEAD_OCTETS_MAX: Final = 1024
+_FRONT: Final = FieldLayout("BBQ")
+_SAID: Final = FieldLayout("BBQQB")
+HEAD_BYTES_MAX: Final = 1024
 """What a record may have before a client's frame."""
 
 
-class Kind(IntEnum):
+class RecordKind(IntEnum):
     JOIN = 1
     LEAVE = 2
     GONE = 3
@@ -27,14 +27,14 @@ class Kind(IntEnum):
     LOST = 6
 
 
-class Key(NamedTuple):
+class ClientKey(NamedTuple):
     """A client for as long as it is connected: its daemon's life, and its number there."""
 
     daemon: Member
     number: int
 
 
-class Joined(NamedTuple):
+class ClientJoined(NamedTuple):
     number: int
     group: str
     name: str
@@ -43,37 +43,37 @@ class Joined(NamedTuple):
     fed: bool
 
 
-class Left(NamedTuple):
+class ClientLeft(NamedTuple):
     number: int
 
 
-class Gone(NamedTuple):
+class ClientDied(NamedTuple):
     number: int
     why: str
 
 
-class Said(NamedTuple):
+class ClientMulticast(NamedTuple):
     number: int
     """Of the client."""
     before: int
     """How many messages it had said before these."""
     stranger: tuple[str, int] | None
     """Name and incarnation of a client that is in no group."""
-    submit: Submit
+    submit: SubmitFrame
     messages: int
     """How many these are."""
 
 
-class Given(NamedTuple):
+class ClientState(NamedTuple):
     """The state for a client that waits for it, as it was at the place where it was asked for."""
 
-    to: Key
+    to: ClientKey
     asked: int
     state: memoryview
     failed: bool
 
 
-class Lost(NamedTuple):
+class DaemonLost(NamedTuple):
     """A daemon is not in the ring's view any more, and neither are its clients up to this number.
     Those that it has when it comes back have higher ones."""
 
@@ -81,56 +81,58 @@ class Lost(NamedTuple):
     last: int
 
 
-Record: TypeAlias = Joined | Left | Gone | Said | Given | Lost
+Record: TypeAlias = (
+    ClientJoined | ClientLeft | ClientDied | ClientMulticast | ClientState | DaemonLost
+)
 
 
-def _front(kind: Kind, number: int) -> bytes:
+def _front(kind: RecordKind, number: int) -> bytes:
     return _FRONT.pack(VERSION, kind, number)
 
 
 def joined(
     number: int, group: str, name: str, incarnation: int, with_state: bool, fed: bool = False
 ) -> bytes:
-    writer = Writer().raw(_front(Kind.JOIN, number)).text(group).text(name)
+    writer = Writer().raw(_front(RecordKind.JOIN, number)).text(group).text(name)
     return writer.incarnation(incarnation).u8(with_state).u8(fed).done()
 
 
 def left(number: int) -> bytes:
-    return _front(Kind.LEAVE, number)
+    return _front(RecordKind.LEAVE, number)
 
 
 def gone(number: int, why: str) -> bytes:
-    return Writer().raw(_front(Kind.GONE, number)).text(why[:200]).done()
+    return Writer().raw(_front(RecordKind.GONE, number)).text(why[:200]).done()
 
 
 def said(number: int, before: int, stranger: tuple[str, int] | None, submit: Buffer) -> bytes:
     """`submit` is the body of the client's frame, as it came."""
-    head = _SAID.pack(VERSION, Kind.SAID, number, before, stranger is not None)
+    head = _SAID.pack(VERSION, RecordKind.SAID, number, before, stranger is not None)
     if stranger is None:
         return head + submit
     name, incarnation = stranger
     return Writer().raw(head).text(name).incarnation(incarnation).raw(submit).done()
 
 
-def state_key(to: Key, asked: int) -> bytes:
+def state_key(to: ClientKey, asked: int) -> bytes:
     """Whom a state is for: what a daemon asks its client with, and the client answers with."""
     return Writer().member(to.daemon).u64(to.number).u64(asked).done()
 
 
 def given(key: bytes, state: Buffer, failed: bool) -> bytes:
-    writer = Writer().raw(_front(Kind.STATE, 0)).u8(failed).blob(key)
+    writer = Writer().raw(_front(RecordKind.STATE, 0)).u8(failed).blob(key)
     return writer.raw(state).done()
 
 
 def lost(daemon: Member, last: int) -> bytes:
-    return Writer().raw(_front(Kind.LOST, last)).member(daemon).done()
+    return Writer().raw(_front(RecordKind.LOST, last)).member(daemon).done()
 
 
-def _read_given(reader: Reader) -> Given:
+def _read_given(reader: Reader) -> ClientState:
     failed, inner = bool(reader.u8()), Reader(reader.blob())
-    to, asked = Key(inner.member(), inner.u64()), inner.u64()
+    to, asked = ClientKey(inner.member(), inner.u64()), inner.u64()
     inner.done()
-    return Given(to, asked, reader.raw(reader.left()), failed)
+    return ClientState(to, asked, reader.raw(reader.left()), failed)
 
 
 def _named(reader: Reader) -> tuple[str, int]:
@@ -146,24 +148,24 @@ def read(octets: Buffer) -> Record:
     version, kind, number = _FRONT.read(body)
     if version != VERSION:
         raise BadPacket("version")
-    if kind == Kind.SAID:
+    if kind == RecordKind.SAID:
         _, _, _, before, strange = _SAID.read(body)
         reader = Reader(body[_SAID.octets :])
         stranger = _named(reader) if strange else None
         submit = read_submit(reader.raw(reader.left()))
-        return Said(number, before, stranger, submit, len(lengths_of(submit.bundle)))
+        return ClientMulticast(number, before, stranger, submit, len(lengths_of(submit.bundle)))
     reader = Reader(body[_FRONT.octets :])
     found: Record
-    if kind == Kind.JOIN:
+    if kind == RecordKind.JOIN:
         group = reader.text()
-        found = Joined(number, group, *_named(reader), bool(reader.u8()), bool(reader.u8()))
-    elif kind == Kind.LEAVE:
-        found = Left(number)
-    elif kind == Kind.GONE:
-        found = Gone(number, reader.text())
-    elif kind == Kind.LOST:
-        found = Lost(reader.member(), number)
-    elif kind == Kind.STATE:
+        found = ClientJoined(number, group, *_named(reader), bool(reader.u8()), bool(reader.u8()))
+    elif kind == RecordKind.LEAVE:
+        found = ClientLeft(number)
+    elif kind == RecordKind.GONE:
+        found = ClientDied(number, reader.text())
+    elif kind == RecordKind.LOST:
+        found = DaemonLost(reader.member(), number)
+    elif kind == RecordKind.STATE:
         return _read_given(reader)
     else:
         raise BadPacket("kind")

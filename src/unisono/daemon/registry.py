@@ -16,11 +16,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from unisono.client.frames import level_code, member_octets
+from unisono.client.frames import level_code, member_bytes
 from unisono.daemon import records
-from unisono.daemon.records import Given, Gone, Joined, Key, Left, Lost, Said
+from unisono.daemon.records import (
+    ClientDied,
+    ClientJoined,
+    ClientKey,
+    ClientLeft,
+    ClientMulticast,
+    ClientState,
+    DaemonLost,
+)
 from unisono.errors import BadPacket, Misuse
-from unisono.model import Buffer, Change, Member, Service, ServiceLevel, View, What
+from unisono.model import Buffer, Change, ChangeKind, Member, Service, ServiceLevel, View
 from unisono.wire import Reader, Writer, tag_of
 
 SNAPSHOT_VERSION: Final = 2
@@ -29,7 +37,7 @@ MEMBERS_COUNT_MAX: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RegistryLimits:
     """Bounds that all daemons must have alike: those of the first one hold, and are handed on."""
 
     groups_count_max: int = 4096
@@ -48,7 +56,7 @@ class Limits:
 class Client:
     """A member of a lightweight group."""
 
-    key: Key
+    key: ClientKey
     member: Member
     group: str
     with_state: bool
@@ -57,7 +65,7 @@ class Client:
     fed: bool = False
     ready: bool = True
     """It has the group's state, or does not want it."""
-    giver: Key | None = None
+    giver: ClientKey | None = None
     asked: int = 0
     """The place of the state that it waits for."""
 
@@ -65,7 +73,7 @@ class Client:
 # -- what a daemon is to do for its own clients -------------------------------------------------
 
 
-class Deliver(NamedTuple):
+class DeliverBundle(NamedTuple):
     """Hand this bundle to these clients."""
 
     to: tuple[int, ...]
@@ -78,7 +86,7 @@ class Deliver(NamedTuple):
     messages: int
 
 
-class Install(NamedTuple):
+class InstallView(NamedTuple):
     """Put the view into the streams of these clients; who is new among them needs all of it."""
 
     to: tuple[int, ...]
@@ -86,21 +94,21 @@ class Install(NamedTuple):
     new: tuple[int, ...]
 
 
-class Ask(NamedTuple):
+class CaptureState(NamedTuple):
     """This client is to give its state as it is here."""
 
     giver: int
     key: bytes
 
 
-class Await(NamedTuple):
+class HoldBack(NamedTuple):
     """Hold back what comes for this client, from here on, until its state is there. What was held
     before will be in that state."""
 
     number: int
 
 
-class Adopt(NamedTuple):
+class AdoptState(NamedTuple):
     """The state is there: it goes before what was held back."""
 
     number: int
@@ -113,43 +121,52 @@ class Release(NamedTuple):
     number: int
 
 
-class Cut(NamedTuple):
+class Disconnect(NamedTuple):
     """The client is not in a group, or not any more: it is told why."""
 
     number: int
     reason: str
 
 
-class Part(NamedTuple):
+class Parted(NamedTuple):
     """The client is out, as it asked."""
 
     number: int
 
 
-Effect: TypeAlias = Deliver | Install | Ask | Await | Adopt | Release | Cut | Part
+Effect: TypeAlias = (
+    DeliverBundle
+    | InstallView
+    | CaptureState
+    | HoldBack
+    | AdoptState
+    | Release
+    | Disconnect
+    | Parted
+)
 
 
 class Registry:
     """Ordered input in, effects for the clients of one daemon out."""
 
-    def __init__(self, me: Member, limits: Limits | None = None) -> None:
+    def __init__(self, me: Member, limits: RegistryLimits | None = None) -> None:
         self.me = me
-        self.limits = limits or Limits()
+        self.limits = limits or RegistryLimits()
         self.life = ""
         """Of the ring: a name that no other life of it has."""
         self.place = 0
         self.counts: Counter[str] = Counter()
-        self._clients: dict[Key, Client] = {}
-        self._groups: dict[str, dict[Key, Client]] = {}
+        self._clients: dict[ClientKey, Client] = {}
+        self._groups: dict[str, dict[ClientKey, Client]] = {}
         self._here: dict[str, tuple[int, ...]] = {}
         """Our own clients, by group."""
         self._apply: dict[type, Callable[..., list[Effect]]] = {
-            Said: self._said,
-            Joined: self._joined,
-            Left: self._left,
-            Gone: self._gone,
-            Given: self._given,
-            Lost: self._lost,
+            ClientMulticast: self._said,
+            ClientJoined: self._joined,
+            ClientLeft: self._left,
+            ClientDied: self._gone,
+            ClientState: self._given,
+            DaemonLost: self._lost,
         }
 
     def members(self, group: str) -> tuple[Member, ...]:
@@ -182,13 +199,13 @@ class Registry:
             return []
         return self._apply[type(record)](daemon, record)
 
-    def _said(self, daemon: Member, said: Said) -> list[Effect]:
+    def _said(self, daemon: Member, said: ClientMulticast) -> list[Effect]:
         level, groups, bundle = said.submit
         if said.stranger is not None:
             name, incarnation = said.stranger
-            sender = member_octets(Member(name, daemon.address, incarnation))
+            sender = member_bytes(Member(name, daemon.address, incarnation))
         else:
-            client = self._clients.get(Key(daemon, said.number))
+            client = self._clients.get(ClientKey(daemon, said.number))
             if client is None:
                 # Said in a former life of its daemon, and so by nobody who is in a group.
                 self.counts["drop.unknown_client"] += 1
@@ -205,26 +222,28 @@ class Registry:
         if not to:
             return []
         return [
-            Deliver(to, sender, said.before + 1, seq, *level_code(level), bundle, said.messages)
+            DeliverBundle(
+                to, sender, said.before + 1, seq, *level_code(level), bundle, said.messages
+            )
         ]
 
-    def _joined(self, daemon: Member, joined: Joined) -> list[Effect]:
-        key = Key(daemon, joined.number)
+    def _joined(self, daemon: Member, joined: ClientJoined) -> list[Effect]:
+        key = ClientKey(daemon, joined.number)
         if why := self._why_not(key, joined):
             self.counts["refused"] += 1
-            return [Cut(key.number, why)] if daemon == self.me else []
+            return [Disconnect(key.number, why)] if daemon == self.me else []
         if not self.life:
             self.life = f"{tag_of(f'{daemon} {daemon.address} {joined.number}') >> 32:08x}"
         member = Member(joined.name, daemon.address, joined.incarnation)
-        client = Client(key, member, joined.group, joined.with_state, member_octets(member))
+        client = Client(key, member, joined.group, joined.with_state, member_bytes(member))
         client.ready, client.fed = not joined.with_state, joined.fed
         self._clients[key] = client
         self._groups.setdefault(joined.group, {})[key] = client
         view = self._next_view(joined.group, (member,), (), f"{member.name} joined")
         new = (key.number,) if daemon == self.me else ()
-        return [*self._pair(joined.group), Install(self._here[joined.group], view, new)]
+        return [*self._pair(joined.group), InstallView(self._here[joined.group], view, new)]
 
-    def _why_not(self, key: Key, joined: Joined) -> str:
+    def _why_not(self, key: ClientKey, joined: ClientJoined) -> str:
         inside, limits = self._groups.get(joined.group), self.limits
         if key in self._clients:
             return f"this client is in group {self._clients[key].group} already"
@@ -246,16 +265,16 @@ class Registry:
             )
         return ""
 
-    def _left(self, daemon: Member, left: Left) -> list[Effect]:
-        client = self._clients.get(Key(daemon, left.number))
+    def _left(self, daemon: Member, left: ClientLeft) -> list[Effect]:
+        client = self._clients.get(ClientKey(daemon, left.number))
         effects = self._remove([client], f"{client.member.name} left") if client else []
-        return [*effects, Part(left.number)] if daemon == self.me else effects
+        return [*effects, Parted(left.number)] if daemon == self.me else effects
 
-    def _gone(self, daemon: Member, gone: Gone) -> list[Effect]:
-        client = self._clients.get(Key(daemon, gone.number))
+    def _gone(self, daemon: Member, gone: ClientDied) -> list[Effect]:
+        client = self._clients.get(ClientKey(daemon, gone.number))
         return self._remove([client], f"{client.member.name}: {gone.why}") if client else []
 
-    def _lost(self, daemon: Member, lost: Lost) -> list[Effect]:
+    def _lost(self, daemon: Member, lost: DaemonLost) -> list[Effect]:
         """All of them at this one place. Who says it again changes nothing."""
         gone = [
             client
@@ -265,10 +284,10 @@ class Registry:
         effects = self._remove(gone, f"daemon {lost.daemon.name} is gone")
         if lost.daemon == self.me:
             why = "the daemon was apart from the ring, which went on without it: join again"
-            effects = [*(Cut(client.key.number, why) for client in gone), *effects]
+            effects = [*(Disconnect(client.key.number, why) for client in gone), *effects]
         return effects
 
-    def _given(self, daemon: Member, given: Given) -> list[Effect]:
+    def _given(self, daemon: Member, given: ClientState) -> list[Effect]:
         client = self._clients.get(given.to)
         asked = client and client.giver and (client.giver.daemon, client.asked)
         if client is None or asked != (daemon, given.asked):
@@ -277,10 +296,10 @@ class Registry:
         here = client.key.daemon == self.me
         if given.failed:
             why = bytes(given.state).decode("utf-8", "replace")
-            refusal: list[Effect] = [Cut(client.key.number, why)] if here else []
+            refusal: list[Effect] = [Disconnect(client.key.number, why)] if here else []
             return [*refusal, *self._remove([client], f"{client.member.name} got no state: {why}")]
         client.ready, client.giver = True, None
-        return [Adopt(client.key.number, given.state)] if here else []
+        return [AdoptState(client.key.number, given.state)] if here else []
 
     # -- what follows ---------------------------------------------------------------------------
 
@@ -300,7 +319,7 @@ class Registry:
                 continue
             effects += self._pair(group)
             if self._here[group]:
-                effects.append(Install(self._here[group], view, ()))
+                effects.append(InstallView(self._here[group], view, ()))
         return effects
 
     def _next_view(
@@ -311,7 +330,7 @@ class Registry:
         self._here[group] = tuple(key.number for key in inside if key.daemon == self.me)
         members = tuple(client.member for client in inside.values())
         name, here = f"{self.life}.{self.place}", self.place
-        changes = (Change(What.JOINED, joined), Change(What.LEFT, left))
+        changes = (Change(ChangeKind.JOINED, joined), Change(ChangeKind.LEFT, left))
         told = tuple(change for change in changes if change.who)
         return View(members, name, joined, left, here, detail=why, changes=told)
 
@@ -332,10 +351,10 @@ class Registry:
                 continue
             client.giver, client.asked = giver.key, self.place
             if here:
-                effects.append(Await(client.key.number))
+                effects.append(HoldBack(client.key.number))
             if giver.key.daemon == self.me:
                 key = records.state_key(client.key, client.asked)
-                effects.append(Ask(giver.key.number, key))
+                effects.append(CaptureState(giver.key.number, key))
         return effects
 
     # -- for a daemon that comes later ----------------------------------------------------------
@@ -362,13 +381,13 @@ class Registry:
         if reader.u16() != SNAPSHOT_VERSION:
             raise BadPacket("version")
         life, place = reader.text(), reader.u64()
-        found = cls(me, Limits(reader.u32(), reader.u32(), reader.u32()))
+        found = cls(me, RegistryLimits(reader.u32(), reader.u32(), reader.u32()))
         found.life, found.place = life, place
         for _ in range(reader.u32()):
-            key, member = Key(reader.member(), reader.u64()), reader.member()
+            key, member = ClientKey(reader.member(), reader.u64()), reader.member()
             group, flags, asked = reader.text(), reader.u8(), reader.u64()
-            giver = Key(reader.member(), reader.u64()) if reader.u8() else None
-            client = Client(key, member, group, bool(flags & 1), member_octets(member))
+            giver = ClientKey(reader.member(), reader.u64()) if reader.u8() else None
+            client = Client(key, member, group, bool(flags & 1), member_bytes(member))
             client.ready, client.giver, client.asked = bool(flags & 2), giver, asked
             client.fed = bool(flags & 4)
             found._clients[key] = found._groups.setdefault(group, {}).setdefault(key, client)

@@ -13,11 +13,18 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, cast
 
 from unisono.client import frames
-from unisono.client.frames import FRONT_OCTETS, HELLO_OCTETS_MAX, SLACK_OCTETS, Cutter, Hello, Kind
+from unisono.client.frames import (
+    FRONT_BYTES,
+    HELLO_BYTES_MAX,
+    SLACK_BYTES,
+    FrameKind,
+    FrameSplitter,
+    HelloFrame,
+)
 from unisono.daemon.registry import check_positive
 from unisono.errors import BadPacket
 
-WRITE_OCTETS = 256 << 10
+WRITE_BYTES = 256 << 10
 """So much is handed to the system at once."""
 BYE_S = 60.0
 """So long a client may take to read why it was cut off."""
@@ -27,74 +34,74 @@ NEAR = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
-    """Of one client; `clients` and `all_octets` of all of them together."""
+class SessionLimits:
+    """Of one client; `clients` and `all_bytes` of all of them together."""
 
     clients_count_max: int = 1024
-    submit_octets_max: int = 1 << 20
+    submit_bytes_max: int = 1 << 20
     """QSUB; one message may be larger."""
-    queue_octets_max: int = 64 << 20
+    queue_bytes_max: int = 64 << 20
     """QCMT; one message may be larger."""
     queue_count_max: int = 65_536
     """Frames in QCMT."""
-    all_octets_max: int = 1 << 30
+    all_bytes_max: int = 1 << 30
     """All QCMTs: beyond it, the client with the longest is cut off."""
 
     def __post_init__(self) -> None:
         check_positive(self)
 
 
-class Entry(NamedTuple):
+class Submission(NamedTuple):
     frame: bytes
     messages: int
     """How many it has: 0 for what must not be shed."""
     shed: int = 0
 
 
-HERE = Entry(b"", 0)
+HERE = Submission(b"", 0)
 """The place, among what is held back, of a state that was asked for again."""
 
 
-class Site(Protocol):
+class SessionHost(Protocol):
     """What a session needs of its daemon."""
 
-    bounds: Bounds
-    message_octets_max: int
+    bounds: SessionLimits
+    message_bytes_max: int
     counts: Counter[str]
     octets: int
     """In all QCMTs."""
 
-    def opened(self, session: Session) -> int:
+    def opened(self, session: ClientSession) -> int:
         """Its number, or an error that says why not."""
 
-    def hailed(self, session: Session, hello: Hello) -> None: ...
+    def hailed(self, session: ClientSession, hello: HelloFrame) -> None: ...
 
-    def closed(self, session: Session) -> None: ...
+    def closed(self, session: ClientSession) -> None: ...
 
-    async def pump(self, session: Session) -> None:
+    async def pump(self, session: ClientSession) -> None:
         """Take from QSUB until the client is gone."""
 
 
-class Session(asyncio.Protocol):
+class ClientSession(asyncio.Protocol):
     """One connection. It ends in one of three ways: the client goes, dies, or is cut off."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: SessionHost) -> None:
         self._site = site
-        self._cutter = Cutter(HELLO_OCTETS_MAX)
+        self._cutter = FrameSplitter(HELLO_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
         self._late: asyncio.TimerHandle | None = None
         self._pumping: asyncio.Task[None] | None = None
         self._submitted: deque[tuple[int, memoryview]] = deque()
-        self._submitted_octets = 0
+        self._submitted_bytes = 0
         self._reading = True
         self._more = asyncio.Event()
-        self._queue: deque[Entry] = deque()
-        self._queue_octets = 0
-        self._held: deque[Entry] | None = None
+        self._queue: deque[Submission] = deque()
+        self._queue_bytes = 0
+        self._held: deque[Submission] | None = None
         """What waits for the state that goes before it."""
         self._writing = True
         self.number = 0
-        self.hello: Hello | None = None
+        self.hello: HelloFrame | None = None
         self.group = ""
         self.sheds = False
         self.said_count = 0
@@ -113,7 +120,7 @@ class Session(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=WRITE_OCTETS, low=WRITE_OCTETS // 4)
+        self._transport.set_write_buffer_limits(high=WRITE_BYTES, low=WRITE_BYTES // 4)
         try:
             self.number = self._site.opened(self)
         except Exception as error:  # whatever is wrong, this one client is told
@@ -146,23 +153,23 @@ class Session(asyncio.Protocol):
                     self._hail(kind, body)
                 else:
                     self._submitted.append((kind, body))
-                    self._submitted_octets += len(body) + FRONT_OCTETS
+                    self._submitted_bytes += len(body) + FRONT_BYTES
         except BadPacket as error:
             self.bad(error.reason)
             return
-        if self._submitted_octets >= self._site.bounds.submit_octets_max and self._reading:
+        if self._submitted_bytes >= self._site.bounds.submit_bytes_max and self._reading:
             self._reading = False
             self._site.counts["submit.full"] += 1
             self._tell().pause_reading()
         self._more.set()
 
     def _hail(self, kind: int, body: memoryview) -> None:
-        if kind != Kind.HELLO:
+        if kind != FrameKind.HELLO:
             raise BadPacket("foreign")
         self.hello = frames.read_hello(body)
         if self._late is not None:
             self._late.cancel()
-        self._cutter.octets_max = self._site.message_octets_max + SLACK_OCTETS
+        self._cutter.bytes_max = self._site.message_bytes_max + SLACK_BYTES
         self._site.hailed(self, self.hello)
         if not self.ending:
             self._pumping = asyncio.get_running_loop().create_task(self._pump())
@@ -192,37 +199,37 @@ class Session(asyncio.Protocol):
 
     def taken(self, octets: int) -> None:
         """The ring has taken so much of it: there is room again."""
-        self._submitted_octets -= octets
-        bound = self._site.bounds.submit_octets_max
-        if not self._reading and self._submitted_octets * NEAR <= bound and not self.lost:
+        self._submitted_bytes -= octets
+        bound = self._site.bounds.submit_bytes_max
+        if not self._reading and self._submitted_bytes * NEAR <= bound and not self.lost:
             self._reading = True
             self._tell().resume_reading()
 
     # -- QCMT -----------------------------------------------------------------------------------
 
     @property
-    def queue_octets(self) -> int:
-        return self._queue_octets
+    def queue_bytes(self) -> int:
+        return self._queue_bytes
 
     def put(self, frame: bytes, messages: int = 0) -> None:
         """At the end of QCMT; `flush` when all that happened at once is there."""
         if self.ending:
             return
-        entry = Entry(frame, messages)
+        entry = Submission(frame, messages)
         (self._queue if self._held is None else self._held).append(entry)
         self._add(len(frame))
         if self._is_over():
             self._overflow()
 
     def _add(self, octets: int) -> None:
-        self._queue_octets += octets
+        self._queue_bytes += octets
         self._site.octets += octets
 
     def _is_over(self) -> bool:
         bounds, count = self._site.bounds, len(self._queue) + len(self._held or ())
         if count > bounds.queue_count_max:
             return True
-        return self._queue_octets > bounds.queue_octets_max and count > 1
+        return self._queue_bytes > bounds.queue_bytes_max and count > 1
 
     def _overflow(self) -> None:
         self.flush()
@@ -232,17 +239,17 @@ class Session(asyncio.Protocol):
             bounds, count = self._site.bounds, len(self._queue) + len(self._held or ())
             what = "waits for its state" if self._held is not None else "reads too slowly"
             self.cut(
-                f"the client {what}: {count} frames with {self._queue_octets} bytes wait for it"
+                f"the client {what}: {count} frames with {self._queue_bytes} bytes wait for it"
                 f" (queue_count_max={bounds.queue_count_max},"
-                f" queue_octets_max={bounds.queue_octets_max})"
+                f" queue_bytes_max={bounds.queue_bytes_max})"
             )
 
     def _shed(self) -> None:
         """The oldest messages go; a notice stands where they stood. All else stays."""
-        kept: list[Entry] = []
+        kept: list[Submission] = []
         bounds = self._site.bounds
         while self._queue and (
-            NEAR * self._queue_octets > bounds.queue_octets_max
+            NEAR * self._queue_bytes > bounds.queue_bytes_max
             or NEAR * (len(self._queue) + len(kept)) > bounds.queue_count_max
         ):
             entry = self._queue.popleft()
@@ -254,7 +261,7 @@ class Session(asyncio.Protocol):
             self._site.counts["shed"] += entry.messages
             if kept and kept[-1].shed:
                 shed += kept.pop().shed
-            kept.append(Entry(frames.shed(shed), 0, shed))
+            kept.append(Submission(frames.shed(shed), 0, shed))
         self._queue.extendleft(reversed(kept))
         self._add(sum(len(entry.frame) for entry in kept))
 
@@ -292,7 +299,7 @@ class Session(asyncio.Protocol):
         while self._queue and self._writing and transport is not None and not self.lost:
             batch: list[bytes] = []
             octets = 0
-            while self._queue and (octets < WRITE_OCTETS or not batch):
+            while self._queue and (octets < WRITE_BYTES or not batch):
                 entry = self._queue.popleft()
                 batch.append(entry.frame)
                 octets += len(entry.frame)
@@ -326,11 +333,11 @@ class Session(asyncio.Protocol):
     def part(self) -> None:
         """The client is out, as it asked: all it was to hear goes before the last word."""
         if not self.ending:
-            self._last(frames.frame(Kind.LEFT), "left")
+            self._last(frames.frame(FrameKind.LEFT), "left")
 
     def _last(self, frame: bytes, why: str) -> None:
         self._held = None
-        self._queue.append(Entry(frame, 0))
+        self._queue.append(Submission(frame, 0))
         self._add(len(frame))
         self.flush()
         self.ending = why
@@ -353,4 +360,4 @@ class Session(asyncio.Protocol):
     def _forget(self) -> None:
         self._queue.clear()
         self._held = None
-        self._add(-self._queue_octets)
+        self._add(-self._queue_bytes)

@@ -9,7 +9,7 @@ from typing import Any
 
 from unisono import config as configs
 from unisono.config import Config
-from unisono.core import Offer
+from unisono.core import ProtocolSpec
 from unisono.errors import Misuse
 from unisono.model import Service, ServiceLevel
 
@@ -44,7 +44,7 @@ def given(config: Config) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value != getattr(usual, name)}
 
 
-def offer_of(protocol: str) -> Offer:
+def offer_of(protocol: str) -> ProtocolSpec:
     """The protocol of the ring, which must have one order for all."""
     from unisono import protocols
 
@@ -58,6 +58,6 @@ def offer_of(protocol: str) -> Offer:
     return offer
 
 
-def control_level(offer: Offer) -> ServiceLevel:
+def control_level(offer: ProtocolSpec) -> ServiceLevel:
     """Comings and goings are in the total order, whatever the clients ask for their messages."""
     return min(level for level in offer.services if level >= Service.AGREED)

@@ -16,26 +16,26 @@ from typing import Unpack
 import unisono
 from unisono import config as configs
 from unisono.client import frames
-from unisono.client.frames import SLACK_OCTETS, Hello, Kind, Welcome
-from unisono.client.where import Door, door
+from unisono.client.frames import SLACK_BYTES, FrameKind, HelloFrame, WelcomeFrame
+from unisono.client.listen_address import Door, door
 from unisono.config import JoinOptions
 from unisono.daemon import records
 from unisono.daemon.intake import Intake
-from unisono.daemon.listening import Doors, check_free
+from unisono.daemon.listening import Listeners, check_free
 from unisono.daemon.registry import (
-    Adopt,
-    Ask,
-    Await,
-    Cut,
-    Deliver,
+    AdoptState,
+    CaptureState,
+    DeliverBundle,
+    Disconnect,
     Effect,
-    Install,
-    Limits,
-    Part,
+    HoldBack,
+    InstallView,
+    Parted,
     Registry,
+    RegistryLimits,
     Release,
 )
-from unisono.daemon.session import Bounds, Session
+from unisono.daemon.session import ClientSession, SessionLimits
 from unisono.daemon.settings import control_level, given, offer_of, ring_config
 from unisono.errors import BadPacket, Misuse, Stopped, UnisonoError
 from unisono.group import Group
@@ -46,7 +46,7 @@ NOBODY = Member("nobody", Address("0.0.0.0", 0), 0)
 """Until the ring has let us in."""
 BATCH_COUNT_MAX = 512
 """Records that are worked through before the clients are written to."""
-TURN_OCTETS = 256 << 10
+TURN_BYTES = 256 << 10
 """So much is routed before the sockets have their turn."""
 CLOSE_S = 5.0
 WATCH_S = 0.25
@@ -63,8 +63,8 @@ class Daemon:
         ring: str | None = None,
         *,
         config: str | Path | None = None,
-        bounds: Bounds | None = None,
-        limits: Limits | None = None,
+        bounds: SessionLimits | None = None,
+        limits: RegistryLimits | None = None,
         mode: int = 0o600,
         **options: Unpack[JoinOptions],
     ) -> None:
@@ -78,8 +78,8 @@ class Daemon:
             if asked
             else configs.default_service(self._offer)
         )
-        self.bounds = bounds or Bounds()
-        self.message_octets_max = self._config.message_octets_max
+        self.bounds = bounds or SessionLimits()
+        self.message_bytes_max = self._config.message_bytes_max
         self.counts: Counter[str] = Counter()
         self.octets = 0
         texts = [listen] if isinstance(listen, str) else listen
@@ -87,12 +87,12 @@ class Daemon:
         if not self._asked_doors:
             raise Misuse("the daemon listens nowhere: write listen='unix:/path'")
         self._mode = mode
-        self._limits = limits or Limits()
+        self._limits = limits or RegistryLimits()
         self._registry = Registry(NOBODY, self._limits)
-        self._doors = Doors()
+        self._doors = Listeners()
         self._numbers = itertools.count(1)
-        self._sessions: dict[int, Session] = {}
-        self._dirty: dict[int, Session] = {}
+        self._sessions: dict[int, ClientSession] = {}
+        self._dirty: dict[int, ClientSession] = {}
         self._reader: asyncio.Task[None] | None = None
         self._saying: asyncio.Task[None] | None = None
         self._unsaid: Sequence[bytes] = ()
@@ -107,14 +107,14 @@ class Daemon:
         for each in self._asked_doors:
             check_free(each)  # before the ring is troubled
         try:
-            limit = self.message_octets_max + SLACK_OCTETS + records.HEAD_OCTETS_MAX
-            values = given(replace(self._config, message_octets_max=limit))
+            limit = self.message_bytes_max + SLACK_BYTES + records.HEAD_BYTES_MAX
+            values = given(replace(self._config, message_bytes_max=limit))
             self._group = await unisono.join(
                 values.pop("group"), **values, snapshot=self._snapshot, restore=self._restore
             )
             self._registry.me = self._group.me
-            self._intake = Intake(self._group, self._control, self.message_octets_max, self.counts)
-            await self._doors.open(self._asked_doors, lambda: Session(self), self._mode)
+            self._intake = Intake(self._group, self._control, self.message_bytes_max, self.counts)
+            await self._doors.open(self._asked_doors, lambda: ClientSession(self), self._mode)
         except BaseException:
             await self.close("the daemon did not start")
             raise
@@ -182,7 +182,7 @@ class Daemon:
 
     # -- what sessions ask ----------------------------------------------------------------------
 
-    def opened(self, session: Session) -> int:
+    def opened(self, session: ClientSession) -> int:
         if len(self._sessions) >= self.bounds.clients_count_max:
             self.counts["refused"] += 1
             raise Misuse(
@@ -193,29 +193,29 @@ class Daemon:
         self._sessions[number] = session
         return number
 
-    def hailed(self, session: Session, hello: Hello) -> None:
+    def hailed(self, session: ClientSession, hello: HelloFrame) -> None:
         if not configs.NAME.fullmatch(hello.name):
             raise BadPacket("name")
-        told = Welcome(
+        told = WelcomeFrame(
             self._registry.me.name,
             self._registry.me.address,
             self._offer.name,
             self._default,
             self._offer.services,
             self._offer.resilient,
-            self.message_octets_max,
+            self.message_bytes_max,
         )
         session.put(frames.welcome(told))
         if self._blocked:
             session.put(frames.blocked(self._blocked))
         session.flush()
 
-    def closed(self, session: Session) -> None:
+    def closed(self, session: ClientSession) -> None:
         self._sessions.pop(session.number, None)
         self._dirty.pop(session.number, None)
         self._changed.set()
 
-    async def pump(self, session: Session) -> None:
+    async def pump(self, session: ClientSession) -> None:
         await self._intake.pump(session)
 
     # -- what the ring brings -------------------------------------------------------------------
@@ -226,7 +226,7 @@ class Daemon:
                 octets = self.counts["delivered.octets"]
                 for item in batch:
                     self._hear(item)
-                    if self.counts["delivered.octets"] - octets >= TURN_OCTETS:
+                    if self.counts["delivered.octets"] - octets >= TURN_BYTES:
                         octets = self.counts["delivered.octets"]
                         self._flush()
                         await asyncio.sleep(0)
@@ -279,29 +279,29 @@ class Daemon:
 
     def _perform(self, effect: Effect) -> None:
         match effect:
-            case Deliver(to, sender, number, seq, code, k, bundle, count):
-                frame = frames.deliver(Kind.DELIVER, sender, number, seq, code, k, bundle)
+            case DeliverBundle(to, sender, number, seq, code, k, bundle, count):
+                frame = frames.deliver(FrameKind.DELIVER, sender, number, seq, code, k, bundle)
                 for each in to:
                     self._put(each, frame, count)
                 self.counts["delivered"] += count * len(to)
                 self.counts["delivered.octets"] += len(frame)
-            case Install(to, view, new):
+            case InstallView(to, view, new):
                 self._install(to, view, new)
-            case Ask(giver, key):
+            case CaptureState(giver, key):
                 if session := self._sessions.get(giver):
                     session.asked.add(key)
                     self._put(giver, frames.capture(key))
-            case Await(number):
+            case HoldBack(number):
                 if session := self._sessions.get(number):
                     session.hold()
-            case Adopt(number, state):
+            case AdoptState(number, state):
                 self._release(number, state)
             case Release(number):
                 self._release(number, None)
-            case Cut(number, reason):
+            case Disconnect(number, reason):
                 if session := self._sessions.get(number):
                     session.cut(reason)
-            case Part(number):
+            case Parted(number):
                 if session := self._sessions.get(number):
                     session.part()
 
@@ -333,28 +333,36 @@ class Daemon:
             record = records.read(message.payload)
         except BadPacket:
             return
-        session = self._sessions.get(record.number) if isinstance(record, records.Said) else None
-        if session is None or session.hello is None or not isinstance(record, records.Said):
+        session = (
+            self._sessions.get(record.number)
+            if isinstance(record, records.ClientMulticast)
+            else None
+        )
+        if (
+            session is None
+            or session.hello is None
+            or not isinstance(record, records.ClientMulticast)
+        ):
             return
         me = Member(session.hello.name, self._registry.me.address, session.hello.incarnation)
         code, k = frames.level_code(record.submit.level)
-        sender, bundle = frames.member_octets(me), record.submit.bundle
+        sender, bundle = frames.member_bytes(me), record.submit.bundle
         self._put(
             session.number,
-            frames.deliver(Kind.STABLE, sender, record.before + 1, 0, code, k, bundle),
+            frames.deliver(FrameKind.STABLE, sender, record.before + 1, 0, code, k, bundle),
         )
 
     def _flush(self) -> None:
         for session in self._dirty.values():
             session.flush()
         self._dirty.clear()
-        while self.octets > self.bounds.all_octets_max:
-            longest = max(self._sessions.values(), key=lambda each: each.queue_octets)
-            if not longest.queue_octets:
+        while self.octets > self.bounds.all_bytes_max:
+            longest = max(self._sessions.values(), key=lambda each: each.queue_bytes)
+            if not longest.queue_bytes:
                 return
             longest.cut(
-                f"the client has the longest of all queues, {longest.queue_octets} bytes, and"
-                f" together they have {self.octets} (all_octets_max={self.bounds.all_octets_max})"
+                f"the client has the longest of all queues, {longest.queue_bytes} bytes, and"
+                f" together they have {self.octets} (all_bytes_max={self.bounds.all_bytes_max})"
             )
 
     # -- for daemons that come later ------------------------------------------------------------

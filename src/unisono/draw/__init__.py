@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from unisono.draw.flights import DAMAGED, LOST
+from unisono.draw.labels import REPAIR
 from unisono.draw.layout import layout_of
 from unisono.draw.picture import picture
-from unisono.draw.story import PACKETS_MAX, Ask, story_of
-from unisono.draw.words import REPAIR
+from unisono.draw.story import PACKETS_MAX, DrawRequest, story_of
 from unisono.trace.history import History
 
-__all__ = ["PACKETS_MAX", "Ask", "Drawing", "draw"]
+__all__ = ["PACKETS_MAX", "DrawRequest", "Drawing", "draw"]
 
 
 class Drawing(NamedTuple):
@@ -31,9 +31,9 @@ class Drawing(NamedTuple):
     notes: list[str]
 
 
-def draw(history: History, ask: Ask | None = None) -> Drawing:
+def draw(history: History, ask: DrawRequest | None = None) -> Drawing:
     """The same history and the same wishes always make the same bytes."""
-    ask = ask or Ask()
+    ask = ask or DrawRequest()
     story = story_of(history, ask)
     title = ask.title or f"{history.run}: {history.protocol}, group {history.group}"
     packets = story.packets

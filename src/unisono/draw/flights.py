@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from statistics import median_low
 from typing import Final, NamedTuple
 
-from unisono.draw.words import DATA, REPAIR, category, named, owners, said
+from unisono.draw.labels import DATA, REPAIR, category, named, owners, said
 from unisono.trace.history import ALIVE, History, life_of, message_of, sender_of
 from unisono.trace.record import Row
 
@@ -33,7 +33,7 @@ DELAY_US: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class Lifeline:
     """A life as a line: from where to where, and how it ended."""
 
     key: str
@@ -85,7 +85,7 @@ class Stray(NamedTuple):
 
 @dataclass(slots=True)
 class Traffic:
-    lives: dict[str, Life]
+    lives: dict[str, Lifeline]
     """In the order of nodes, and of their lives."""
     packets: list[Packet]
     """In the order of time."""
@@ -108,7 +108,7 @@ def traffic_of(history: History) -> Traffic:
 # -- lives ---------------------------------------------------------------------------------------
 
 
-def lives_of(history: History, ordered: Sequence[Row]) -> dict[str, Life]:
+def lives_of(history: History, ordered: Sequence[Row]) -> dict[str, Lifeline]:
     """In the order of nodes, and of their lives."""
     spans: dict[str, tuple[int, int]] = {}
     ends: dict[str, int] = {}
@@ -117,14 +117,14 @@ def lives_of(history: History, ordered: Sequence[Row]) -> dict[str, Life]:
         spans[key] = (spans.get(key, (row.t_us, 0))[0], row.t_us)
         if row.kind in ("leave", "crash"):
             ends.setdefault(key, row.t_us)
-    found: dict[str, Life] = {}
+    found: dict[str, Lifeline] = {}
     counts: dict[str, int] = {}
     for told in sorted(history.lives.values(), key=lambda life: (life.node, life.incarnation)):
         key, node = told.key, told.node
         before = counts[node] = counts.get(node, -1) + 1
         name = node + ("′" * before if before < 4 else f"′{before}")
         start_us, last_us = spans[key]
-        found[key] = Life(key, node, name, start_us, ends.get(key, last_us), told.end)
+        found[key] = Lifeline(key, node, name, start_us, ends.get(key, last_us), told.end)
     return found
 
 
@@ -134,7 +134,7 @@ def lives_of(history: History, ordered: Sequence[Row]) -> dict[str, Life]:
 class _Matching:
     """Sendings first, then each arrival to the sending it is of, then who is left waiting."""
 
-    def __init__(self, ordered: Sequence[Row], lives: dict[str, Life]) -> None:
+    def __init__(self, ordered: Sequence[Row], lives: dict[str, Lifeline]) -> None:
         self._lives = lives
         self._end_us = ordered[-1].t_us
         self._addresses: dict[str, str] = {}
@@ -255,7 +255,7 @@ class _Matching:
                 how = UNDER_WAY
             packet.fates.append(Fate(life.key, due_us, how))
 
-    def _audience(self, packet: Packet) -> list[Life]:
+    def _audience(self, packet: Packet) -> list[Lifeline]:
         """The lives that were there to hear it when it was sent."""
         there = [
             life
@@ -323,7 +323,7 @@ def _was_told(earlier: list[tuple[int, set[str]]], t_us: int, to: set[str]) -> b
     return any(before_us < t_us and to & others for before_us, others in earlier)
 
 
-def _messages(ordered: Sequence[Row], lives: Mapping[str, Life]) -> list[Packet]:
+def _messages(ordered: Sequence[Row], lives: Mapping[str, Lifeline]) -> list[Packet]:
     """Each message as if it were a packet from who sent it to who delivered it."""
     sent: dict[str, Packet] = {}
     for row in ordered:

@@ -15,9 +15,9 @@ from statistics import median_low
 from typing import Final
 
 from unisono.draw.flights import AGAIN, ARRIVED, DAMAGED, DELAY_US, Stray
+from unisono.draw.labels import QUIET
 from unisono.draw.marks import SENT, VIEWED, Mark
 from unisono.draw.story import Shot, Story
-from unisono.draw.words import QUIET
 
 FONT_PX: Final = 12
 LANE_PX_MAX: Final = 190

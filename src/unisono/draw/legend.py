@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from unisono.draw.flights import ABSENT, AGAIN, DAMAGED, LOST, UNDER_WAY
+from unisono.draw.labels import CATEGORIES, DATA, OTHER
 from unisono.draw.layout import Layout, width_of
 from unisono.draw.marks import MARKS
 from unisono.draw.shapes import arrow, cross, sample
 from unisono.draw.svg import group, path, words
-from unisono.draw.words import CATEGORIES, DATA, OTHER
 
 SAMPLE_PX = 34
 LINE_PX = 22

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from unisono.draw.flights import Life
-from unisono.draw.words import runs
+from unisono.draw.flights import Lifeline
+from unisono.draw.labels import runs
 from unisono.trace.checks import VIEWS
 from unisono.trace.history import VANISHED, life_of, message_of, sender_of
 from unisono.trace.record import LEFT, Row
@@ -55,7 +55,7 @@ class Mark:
 
 def marks_of(
     rows: Iterable[Row],
-    lives: Mapping[str, Life],
+    lives: Mapping[str, Lifeline],
     heard_us: Mapping[str, Sequence[int]],
     together_us: int,
 ) -> list[Mark]:
@@ -74,7 +74,7 @@ def marks_of(
 
 
 def _of_life(
-    rows: Sequence[Row], lives: Mapping[str, Life], heard_us: Sequence[int], together_us: int
+    rows: Sequence[Row], lives: Mapping[str, Lifeline], heard_us: Sequence[int], together_us: int
 ) -> list[Mark]:
     found: list[Mark] = []
     run: list[Row] = []
@@ -107,7 +107,7 @@ def _of_life(
     return found
 
 
-def _of_row(row: Row, lives: Mapping[str, Life]) -> Mark | None:
+def _of_row(row: Row, lives: Mapping[str, Lifeline]) -> Mark | None:
     life = lives[life_of(row)]
     kind, text, told = row.kind, "", f"{life.key} {row.kind}"
     if row.kind in ("join", "restart"):
@@ -133,7 +133,7 @@ def _of_row(row: Row, lives: Mapping[str, Life]) -> Mark | None:
     return Mark(life.key, row.step, row.t_us, kind, text, [told])
 
 
-def _of_messages(rows: Sequence[Row], lives: Mapping[str, Life]) -> Mark:
+def _of_messages(rows: Sequence[Row], lives: Mapping[str, Lifeline]) -> Mark:
     first = rows[0]
     kind = _PLAIN[first.kind]
     told = [
@@ -149,7 +149,7 @@ def _of_messages(rows: Sequence[Row], lives: Mapping[str, Life]) -> Mark:
     return Mark(life_of(first), first.step, first.t_us, kind, text, told)
 
 
-def _heard(rows: Sequence[Row], lives: Mapping[str, Life]) -> str:
+def _heard(rows: Sequence[Row], lives: Mapping[str, Lifeline]) -> str:
     """Messages in the order of their delivery, and their places in the total order behind them."""
     parts: list[list[Row]] = []
     for row in rows:

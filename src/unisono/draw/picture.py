@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from unisono.draw.flights import ABSENT, AGAIN, ARRIVED, DAMAGED, UNDER_WAY, Fate, Life, Stray
+from unisono.draw.flights import ABSENT, AGAIN, ARRIVED, DAMAGED, UNDER_WAY, Fate, Lifeline, Stray
+from unisono.draw.labels import CATEGORIES, counted
 from unisono.draw.layout import (
     AXIS_PX,
     LEFT,
@@ -21,7 +22,6 @@ from unisono.draw.marks import ENDS, JOINED, VIEWED, Mark
 from unisono.draw.shapes import Point, arrow, capsule, cross, glyph
 from unisono.draw.story import Shot
 from unisono.draw.svg import group, path, style, tag, text_of, words
-from unisono.draw.words import CATEGORIES, counted
 
 HEAD_PX: Final = 122
 """Above the body: the title and the names."""
@@ -153,7 +153,7 @@ class _Picture:
             line = [path((x, top), (x, end), kind="life"), *(slashes(x, y) for y in cuts)]
             yield group("line", f"{key}: {life.end}", line)
 
-    def _span_of(self, life: Life, bottom: float) -> tuple[float, float]:
+    def _span_of(self, life: Lifeline, bottom: float) -> tuple[float, float]:
         story, layout = self.story, self.layout
         top = -float(ABOVE_PX)
         if life.start_us >= story.from_us:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from unisono.draw.clocks import aligned
-from unisono.draw.flights import ARRIVED, Fate, Life, Packet, Stray, traffic_of
+from unisono.draw.flights import ARRIVED, Fate, Lifeline, Packet, Stray, traffic_of
+from unisono.draw.labels import QUIET, counted, said, together
 from unisono.draw.marks import VIEWED, Mark, marks_of
-from unisono.draw.words import QUIET, counted, said, together
 from unisono.errors import Misuse
 from unisono.trace.history import ALIVE, History
 
@@ -25,7 +25,7 @@ TOGETHER: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class DrawRequest:
     """What to draw. Times count from the first row of the history."""
 
     from_us: int | None = None
@@ -62,7 +62,7 @@ class Shot:
 @dataclass(slots=True)
 class Story:
     columns: tuple[str, ...]
-    lives: dict[str, Life]
+    lives: dict[str, Lifeline]
     marks: list[Mark]
     shots: list[Shot]
     strays: list[Stray]
@@ -84,7 +84,7 @@ class Story:
         return [packet for shot in self.shots for packet in shot.packets]
 
 
-def story_of(told: History, ask: Ask) -> Story:
+def story_of(told: History, ask: DrawRequest) -> Story:
     history, moved = aligned(told)
     traffic = traffic_of(history)
     zero_us, from_us, to_us = _stretch(history, ask)
@@ -122,7 +122,7 @@ def story_of(told: History, ask: Ask) -> Story:
     return story
 
 
-def _stretch(history: History, ask: Ask) -> tuple[int, int, int]:
+def _stretch(history: History, ask: DrawRequest) -> tuple[int, int, int]:
     """Where the history begins, and where the drawing begins and ends."""
     zero_us = min(row.t_us for row in history.rows)
     last_us = max(row.t_us for row in history.rows)
@@ -148,7 +148,7 @@ def _heard(packets: Iterable[Packet]) -> dict[str, list[int]]:
     return {life: sorted(times) for life, times in found.items()}
 
 
-def _columns(lives: Iterable[Life], asked: tuple[str, ...]) -> tuple[str, ...]:
+def _columns(lives: Iterable[Lifeline], asked: tuple[str, ...]) -> tuple[str, ...]:
     known = sorted({life.node for life in lives}, key=_natural)
     for node in asked:
         if node not in known:
@@ -165,7 +165,7 @@ def _natural(name: str) -> tuple[tuple[int, str], ...]:
     )
 
 
-def _meets(life: Life, from_us: int, to_us: int) -> bool:
+def _meets(life: Lifeline, from_us: int, to_us: int) -> bool:
     return life.start_us <= to_us and (life.end_us >= from_us or life.end == ALIVE)
 
 
@@ -176,7 +176,7 @@ def _views_at(marks: Iterable[Mark], from_us: int) -> dict[str, str]:
 # -- which packets -------------------------------------------------------------------------------
 
 
-def _chosen(packets: Iterable[Packet], story: Story, ask: Ask) -> list[Packet]:
+def _chosen(packets: Iterable[Packet], story: Story, ask: DrawRequest) -> list[Packet]:
     """Those that are sent, or arrive, in the stretch, between nodes that are drawn."""
     found, unwanted, elsewhere = [], 0, 0
     for packet in packets:
@@ -262,7 +262,7 @@ def _bounded(packets: list[Packet], story: Story, packets_max: int) -> list[Pack
 # -- packets that are one to the eye -------------------------------------------------------------
 
 
-def _shots(packets: Iterable[Packet], lives: dict[str, Life], together_us: int) -> list[Shot]:
+def _shots(packets: Iterable[Packet], lives: dict[str, Lifeline], together_us: int) -> list[Shot]:
     found: list[Shot] = []
     open_shots: dict[tuple[str, str, str, str, str], list[Shot]] = {}
     for packet in packets:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Final
 
-from unisono.draw.words import (
+from unisono.draw.labels import (
     CATEGORIES,
     DATA,
     JOIN,

@@ -12,9 +12,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 import pyarrow as pa
 
 from unisono.errors import BadPacket, Misuse, UnisonoError
-from unisono.feed import rows, talk
-from unisono.feed.stretch import Counting, stretches_of
-from unisono.feed.talk import Kind, Why
+from unisono.feed import protocol, rows
+from unisono.feed.epochs import Counting, stretches_of
+from unisono.feed.protocol import FeedFrameKind, Refusal
 from unisono.log.record import Trimmed
 
 PATIENCE_S: Final = 60.0
@@ -32,7 +32,7 @@ class FeedGone(UnisonoError):
     """No feed answered within the patience one has."""
 
 
-class Known(NamedTuple):
+class FeedStatus(NamedTuple):
     """What a feed has: the log's bounds, and how it counts."""
 
     first: int
@@ -64,7 +64,7 @@ class FeedClient:
         """`counting` is that of another feed of the group: one that counts otherwise is refused."""
         self.where = where
         self.patience_s = patience_s
-        self._addresses = talk.addresses(where)
+        self._addresses = protocol.addresses(where)
         self._at = 0
         self._socket: socket.socket | None = None
         self._counting = counting or Counting()
@@ -88,7 +88,7 @@ class FeedClient:
 
     # -- asking -----------------------------------------------------------------------------------
 
-    def bounds(self) -> Known:
+    def bounds(self) -> FeedStatus:
         """What the feed has now."""
         return self._patiently(self._bounds_once)
 
@@ -105,7 +105,7 @@ class FeedClient:
             try:
                 if upto > self._counting.end:
                     self._bounds_once()  # so that we know how this one counts when it is gone
-                self._send(talk.told(Kind.ASK, do="read", after=at, upto=upto))
+                self._send(protocol.told(FeedFrameKind.ASK, do="read", after=at, upto=upto))
                 while (batch := self._next_rows()) is not None:
                     if batch.num_rows:
                         at = batch.column(0)[-1].as_py()
@@ -117,9 +117,9 @@ class FeedClient:
 
     def _next_rows(self) -> pa.RecordBatch | None:
         kind, body = self._receive()
-        if kind is Kind.ROWS:
+        if kind is FeedFrameKind.ROWS:
             return rows.decoded(body)
-        self._check(kind, body, Kind.END)
+        self._check(kind, body, FeedFrameKind.END)
         return None
 
     def write(
@@ -129,7 +129,7 @@ class FeedClient:
         them in its log, with a place at or after the last of them."""
         place = 0
         for start, part in _parts(payloads):
-            batch = pa.record_batch([pa.array(part, pa.binary())], schema=talk.INTAKE)
+            batch = pa.record_batch([pa.array(part, pa.binary())], schema=protocol.INTAKE)
             asked = {
                 "do": "rows",
                 "query": query,
@@ -142,27 +142,29 @@ class FeedClient:
         return place
 
     def _write_once(self, asked: dict[str, Any], body: bytes) -> int:
-        self._send(talk.told(Kind.ASK, **asked) + talk.frame(Kind.ROWS, body))
+        self._send(
+            protocol.told(FeedFrameKind.ASK, **asked) + protocol.frame(FeedFrameKind.ROWS, body)
+        )
         assert self._socket is not None
         self._socket.settimeout(TAKE_S)
         return _number(self._answer(), "place")
 
-    def _bounds_once(self) -> Known:
+    def _bounds_once(self) -> FeedStatus:
         known = _known(self._asked({"do": "bounds"}))
         self._compare(known)
         return known
 
     def _asked(self, asked: dict[str, Any]) -> dict[str, Any]:
-        self._send(talk.told(Kind.ASK, **asked))
+        self._send(protocol.told(FeedFrameKind.ASK, **asked))
         return self._answer()
 
     def _answer(self) -> dict[str, Any]:
         kind, body = self._receive()
-        return self._check(kind, body, Kind.ANSWER)
+        return self._check(kind, body, FeedFrameKind.ANSWER)
 
-    def _check(self, kind: Kind, body: bytes, wanted: Kind) -> dict[str, Any]:
-        told = talk.said(body)
-        if kind is Kind.REFUSED:
+    def _check(self, kind: FeedFrameKind, body: bytes, wanted: FeedFrameKind) -> dict[str, Any]:
+        told = protocol.said(body)
+        if kind is FeedFrameKind.REFUSED:
             raise _Refused(told)
         if kind is not wanted:
             raise BadPacket("kind")
@@ -184,12 +186,12 @@ class FeedClient:
     def _again(self, error: Exception, deadline: float, pause_s: float) -> float:
         """Wait before the next try, at the next feed; or raise what it comes to."""
         if isinstance(error, _Refused):
-            if error.why == Why.TRIMMED:
+            if error.why == Refusal.TRIMMED:
                 first, begins = (_number(error.told, key) for key in ("first", "begins"))
                 raise Trimmed(first, begins) from None
-            if error.why == Why.MISUSE:
+            if error.why == Refusal.MISUSE:
                 raise Misuse(str(error)) from None
-            if error.why not in talk.PASSING:
+            if error.why not in protocol.PASSING:
                 raise UnisonoError(f"the feed at {self._here()}: {error}") from None
         here = self._here()
         self.close()
@@ -215,12 +217,12 @@ class FeedClient:
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket = made
             made.settimeout(ANSWER_S)
-            made.sendall(talk.HELLO)
+            made.sendall(protocol.HELLO)
             self._bounds_once()
         self._socket.settimeout(ANSWER_S)
         self._socket.sendall(octets)
 
-    def _compare(self, known: Known) -> None:
+    def _compare(self, known: FeedStatus) -> None:
         """Feeds of one group may stand for each other only where they count alike."""
         if self._group not in (None, known.group):
             self.close()
@@ -238,11 +240,11 @@ class FeedClient:
         if known.end >= self._counting.end:
             self._counting = known.counting
 
-    def _receive(self) -> tuple[Kind, bytes]:
-        kind, length = talk.front_read(self._octets(talk.FRONT_OCTETS))
-        return kind, self._octets(length)
+    def _receive(self) -> tuple[FeedFrameKind, bytes]:
+        kind, length = protocol.front_read(self._bytes(protocol.FRONT_BYTES))
+        return kind, self._bytes(length)
 
-    def _octets(self, count: int) -> bytes:
+    def _bytes(self, count: int) -> bytes:
         assert self._socket is not None
         whole = bytearray(count)
         view = memoryview(whole)
@@ -257,12 +259,12 @@ class FeedClient:
 def _number(told: dict[str, Any], key: str) -> int:
     """A feed may be anybody: what it tells is looked at."""
     try:
-        return talk.number(told, key)
+        return protocol.number(told, key)
     except Misuse:
         raise BadPacket("answer") from None
 
 
-def _known(told: dict[str, Any]) -> Known:
+def _known(told: dict[str, Any]) -> FeedStatus:
     first, end, last = (_number(told, key) for key in ("first", "end", "last"))
     opening = _number({"opening": 0, **told}, "opening")
     try:
@@ -270,7 +272,7 @@ def _known(told: dict[str, Any]) -> Known:
         group, life = str(told["group"]), str(told["life"])
     except (KeyError, TypeError, ValueError, OverflowError):
         raise BadPacket("answer") from None
-    return Known(first, end, last, group, life, Counting(stretches, end), opening)
+    return FeedStatus(first, end, last, group, life, Counting(stretches, end), opening)
 
 
 def _parts(payloads: Sequence[bytes]) -> Iterator[tuple[int, list[bytes]]]:
@@ -278,7 +280,7 @@ def _parts(payloads: Sequence[bytes]) -> Iterator[tuple[int, list[bytes]]]:
     part: list[bytes] = []
     start = octets = 0
     for at, payload in enumerate(payloads):
-        full = octets + len(payload) > talk.ROWS_OCTETS or len(part) >= talk.ROWS_COUNT_MAX
+        full = octets + len(payload) > protocol.ROWS_BYTES or len(part) >= protocol.ROWS_COUNT_MAX
         if part and full:
             yield start, part
             part, start, octets = [], at, 0

@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from unisono.errors import Misuse
 from unisono.feed import rows
-from unisono.feed.stretch import Books, Stretch, books_of
-from unisono.log import BadLog, Batch, Log
+from unisono.feed.epochs import Books, LogEpoch, books_of
+from unisono.log import BadLog, Log, LogBatch
 from unisono.model import Message, View
 
 STRETCHES_COUNT_MAX: Final = 256
@@ -31,7 +31,7 @@ KEY, VIEWS, ALONE = "feed", "views", "alone"
 class Append:
     """What is to be made durable together."""
 
-    batches: list[Batch] = field(default_factory=list)
+    batches: list[LogBatch] = field(default_factory=list)
     meta: dict[str, str | None] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
@@ -45,7 +45,7 @@ class Keeper:
         self._log = log
         self.group = group
         self.life = ""
-        self.stretches: list[Stretch] = []
+        self.stretches: list[LogEpoch] = []
         self._lost = 0
         """The last place of this stretch that is lost: what is before it is told to nobody."""
         self._heard = 0
@@ -209,7 +209,7 @@ class Keeper:
     def _begin_anew(self, made: Append, t_us: int) -> None:
         if not self.stretches:
             self._is_open = True
-            self.stretches = [Stretch(self.life, 0, 1)]
+            self.stretches = [LogEpoch(self.life, 0, 1)]
             self._keep(made)
             self._late_views(t_us)
             return
@@ -246,7 +246,7 @@ class Keeper:
         made.meta[VIEWS] = None
         gap_row = self._gap(place, told, lost, t_us)
         made.batches.append(self._batch([gap_row], place, place))
-        self.stretches.append(Stretch(self.life, place - reached, place + 1))
+        self.stretches.append(LogEpoch(self.life, place - reached, place + 1))
         del self.stretches[:-STRETCHES_COUNT_MAX]
         self._is_open = True
         self._keep(made)
@@ -282,9 +282,9 @@ class Keeper:
         holes = self._log.holes()
         return place > self._log.last or any(first <= place <= last for first, last in holes)
 
-    def _batches(self, run: Sequence[Message], t_us: int, after: int) -> list[Batch]:
+    def _batches(self, run: Sequence[Message], t_us: int, after: int) -> list[LogBatch]:
         """Messages in order as batches without holes; those not after this place are left out."""
-        base, made = self.base, list[Batch]()
+        base, made = self.base, list[LogBatch]()
         fresh = [m for m in run if base + (m.seq or 0) > after]
         start = 0
         for at in range(1, len(fresh) + 1):
@@ -293,7 +293,7 @@ class Keeper:
                 start = at
         return made
 
-    def _of_messages(self, run: Sequence[Message], t_us: int) -> Batch:
+    def _of_messages(self, run: Sequence[Message], t_us: int) -> LogBatch:
         base, parts, start = self.base, list[pa.RecordBatch](), 0
         first, last = base + (run[0].seq or 0), base + (run[-1].seq or 0)
         while start < len(run):
@@ -319,9 +319,9 @@ class Keeper:
             t_us=t_us,
         )
 
-    def _batch(self, parts: list[pa.RecordBatch], first: int, last: int) -> Batch:
+    def _batch(self, parts: list[pa.RecordBatch], first: int, last: int) -> LogBatch:
         whole = rows.together(parts)
-        return Batch(first, last, rows.encoded(whole), whole.num_rows)
+        return LogBatch(first, last, rows.encoded(whole), whole.num_rows)
 
     @staticmethod
     def _end_of(made: Append) -> int:

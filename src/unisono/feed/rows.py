@@ -33,18 +33,18 @@ FORMER: Final = SCHEMA.set(5, pa.field("sender_incarnation", pa.int32()))
 """The schema of rows without a mark: incarnations had 32 bits once."""
 MARK: Final = b"unirows2"
 """Stands before rows of this schema; eight octets, to which Arrow aligns what follows."""
-COMPRESSED_OCTETS_MIN: Final = 4096
+COMPRESSED_BYTES_MIN: Final = 4096
 """Smaller batches are not worth the codec's own words."""
-UNPACKED_OCTETS_MAX: Final = 1 << 30
+UNPACKED_BYTES_MAX: Final = 1 << 30
 """Of a batch that somebody sends or wrote down: no more memory is taken for it."""
-ROWS_MAX, OCTETS_MAX = 65_536, 32 << 20
+ROWS_MAX, BYTES_MAX = 65_536, 32 << 20
 """Of a batch that is put together for a reader."""
 NOWHERE: Final = Address("0.0.0.0", 0)
 """A log does not say where a member was."""
 
 _LZ4: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 _PLAIN: Final = pa.ipc.IpcWriteOptions()
-_SCHEMA_OCTETS: Final = SCHEMA.serialize().size
+_SCHEMA_BYTES: Final = SCHEMA.serialize().size
 """With which a stream begins."""
 
 
@@ -116,20 +116,20 @@ def service_text(level: ServiceLevel) -> str:
 
 def encoded(rows: pa.RecordBatch) -> bytes:
     """As one message of Arrow's stream format; the schema is known."""
-    options = _LZ4 if rows.nbytes >= COMPRESSED_OCTETS_MIN else _PLAIN
+    options = _LZ4 if rows.nbytes >= COMPRESSED_BYTES_MIN else _PLAIN
     writer = pa.BufferOutputStream()
     with pa.ipc.new_stream(writer, SCHEMA, options=options) as stream:
         stream.write_batch(rows)
         end = writer.tell()
-    return MARK + memoryview(writer.getvalue())[_SCHEMA_OCTETS:end]
+    return MARK + memoryview(writer.getvalue())[_SCHEMA_BYTES:end]
 
 
 def decoded(blob: bytes | memoryview) -> pa.RecordBatch:
     """What `encoded` made, or a former version of it; checked, since a feed or a disk may be
     anybody's."""
     if blob[: len(MARK)] == MARK:
-        return _placed(read_batch(memoryview(blob)[len(MARK) :], SCHEMA, UNPACKED_OCTETS_MAX, True))
-    former = _placed(read_batch(blob, FORMER, UNPACKED_OCTETS_MAX, True))
+        return _placed(read_batch(memoryview(blob)[len(MARK) :], SCHEMA, UNPACKED_BYTES_MAX, True))
+    former = _placed(read_batch(blob, FORMER, UNPACKED_BYTES_MAX, True))
     wide = former.column(5).cast(pa.int64())
     return pa.record_batch([*former.columns[:5], wide, *former.columns[6:]], schema=SCHEMA)
 
@@ -152,7 +152,7 @@ def cut(rows: pa.RecordBatch, after: int, upto: int) -> pa.RecordBatch:
 
 
 def gathered(
-    batches: Iterable[pa.RecordBatch], rows_max: int = ROWS_MAX, octets_max: int = OCTETS_MAX
+    batches: Iterable[pa.RecordBatch], rows_max: int = ROWS_MAX, bytes_max: int = BYTES_MAX
 ) -> Iterator[pa.RecordBatch]:
     """Small batches put together into larger ones, in order; empty ones are left out."""
     waiting: list[pa.RecordBatch] = []
@@ -160,7 +160,7 @@ def gathered(
     for batch in batches:
         if not batch.num_rows:
             continue
-        if waiting and (rows + batch.num_rows > rows_max or octets + batch.nbytes > octets_max):
+        if waiting and (rows + batch.num_rows > rows_max or octets + batch.nbytes > bytes_max):
             yield together(waiting)
             waiting, rows, octets = [], 0, 0
         waiting.append(batch)

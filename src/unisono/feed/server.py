@@ -15,10 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from unisono.errors import BadPacket, Misuse, Stopped, UnisonoError
-from unisono.feed import rows, talk
+from unisono.feed import protocol, rows
+from unisono.feed.protocol import FeedFrameKind, Refusal
 from unisono.feed.sound import BadRows, read_batch
-from unisono.feed.talk import Kind, Why
-from unisono.log import Bounds, LogReader, Trimmed
+from unisono.log import LogBounds, LogReader, Trimmed
 
 READERS_COUNT_MAX: Final = 256
 """Connections; one more is told to come later."""
@@ -44,7 +44,7 @@ class Server:
     def __init__(
         self,
         directory: str,
-        bounds: Callable[[], Bounds],
+        bounds: Callable[[], LogBounds],
         status: Callable[[], dict[str, Any]],
         take: Take,
     ) -> None:
@@ -111,12 +111,12 @@ class Server:
         """Say why, and hang up when it has hung up or its time is over: hanging up on what it is
         still asking would break the connection before it has read the answer."""
         self.counts["drop.busy"] += 1
-        writer.write(talk.refusal(Why.BUSY, "too many readers: come again"))
+        writer.write(protocol.refusal(Refusal.BUSY, "too many readers: come again"))
         writer.write_eof()
         if len(self._talks) <= 2 * READERS_COUNT_MAX:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GOODBYE_S):
-                    while await reader.read(talk.ASK_OCTETS_MAX):
+                    while await reader.read(protocol.ASK_BYTES_MAX):
                         pass
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -140,32 +140,34 @@ class _Talk:
 
     async def run(self) -> None:
         async with asyncio.timeout(ASKING_S):
-            if await self._reader.readexactly(len(talk.HELLO)) != talk.HELLO:
+            if await self._reader.readexactly(len(protocol.HELLO)) != protocol.HELLO:
                 raise BadPacket("foreign")
         while True:
             try:
                 async with asyncio.timeout(IDLE_S):
-                    start = await self._reader.readexactly(talk.FRONT_OCTETS)
+                    start = await self._reader.readexactly(protocol.FRONT_BYTES)
             except (asyncio.IncompleteReadError, TimeoutError):
                 return
-            asked = talk.said(await self._body(start, Kind.ASK, talk.ASK_OCTETS_MAX))
+            asked = protocol.said(
+                await self._body(start, FeedFrameKind.ASK, protocol.ASK_BYTES_MAX)
+            )
             try:
                 await self._answer(asked)
             except BadPacket:
                 raise
             except Misuse as error:
-                await self._say(talk.refusal(Why.MISUSE, str(error)))
+                await self._say(protocol.refusal(Refusal.MISUSE, str(error)))
             except Trimmed as gone:
                 more = {"first": gone.first, "begins": gone.begins}
-                await self._say(talk.refusal(Why.TRIMMED, str(gone), **more))
+                await self._say(protocol.refusal(Refusal.TRIMMED, str(gone), **more))
             except Stopped as stop:
-                await self._say(talk.refusal(Why.AWAY, stop.reason))
+                await self._say(protocol.refusal(Refusal.AWAY, stop.reason))
             except UnisonoError as error:
                 log.error("%s", error)
-                await self._say(talk.refusal(Why.BROKEN, str(error)))
+                await self._say(protocol.refusal(Refusal.BROKEN, str(error)))
 
-    async def _body(self, start: bytes, kind: Kind, octets_max: int) -> bytes:
-        its_kind, length = talk.front_read(start, octets_max)
+    async def _body(self, start: bytes, kind: FeedFrameKind, bytes_max: int) -> bytes:
+        its_kind, length = protocol.front_read(start, bytes_max)
         if its_kind is not kind:
             raise BadPacket("kind")
         async with asyncio.timeout(ASKING_S):
@@ -179,11 +181,11 @@ class _Talk:
     async def _answer(self, asked: dict[str, Any]) -> None:
         what = asked.get("do")
         if what == "bounds":
-            await self._say(talk.told(Kind.ANSWER, **self._known()))
+            await self._say(protocol.told(FeedFrameKind.ANSWER, **self._known()))
         elif what == "status":
-            await self._say(talk.told(Kind.ANSWER, **self._server._status()))
+            await self._say(protocol.told(FeedFrameKind.ANSWER, **self._server._status()))
         elif what == "read":
-            await self._range(talk.number(asked, "after"), talk.number(asked, "upto"))
+            await self._range(protocol.number(asked, "after"), protocol.number(asked, "upto"))
         elif what == "rows":
             await self._rows(asked)
         else:
@@ -201,7 +203,7 @@ class _Talk:
         end = self._server._bounds().end
         if upto > end:
             text = f"the feed has come to place {end}, not to {upto} yet"
-            await self._say(talk.refusal(Why.AHEAD, text, end=end))
+            await self._say(protocol.refusal(Refusal.AHEAD, text, end=end))
             return
         if self._log is None:
             self._log = await self._server._in_thread(LogReader, self._server._directory)
@@ -210,31 +212,31 @@ class _Talk:
             frames, at = await self._server._in_thread(page, self._log, at, upto)
             await self._say(*frames)
             self._server.counts["batches_sent"] += len(frames) // 2
-        await self._say(talk.told(Kind.END, upto=upto))
+        await self._say(protocol.told(FeedFrameKind.END, upto=upto))
 
     # -- intake -----------------------------------------------------------------------------------
 
     async def _rows(self, asked: dict[str, Any]) -> None:
         """Rows for the group, said once whatever is repeated."""
-        start = await self._reader.readexactly(talk.FRONT_OCTETS)
-        body = await self._body(start, Kind.ROWS, talk.ROWS_OCTETS_MAX)
+        start = await self._reader.readexactly(protocol.FRONT_BYTES)
+        body = await self._body(start, FeedFrameKind.ROWS, protocol.ROWS_BYTES_MAX)
         query = asked.get("query")
         if not isinstance(query, str) or not 0 < len(query) <= QUERY_MAX or not query.isprintable():
             raise Misuse(f"a writer names its query, in at most {QUERY_MAX} characters")
-        partition = talk.number(asked, "partition", most=(1 << 32) - 1)
-        epoch, first_row = talk.number(asked, "epoch"), talk.number(asked, "first_row")
+        partition = protocol.number(asked, "partition", most=(1 << 32) - 1)
+        epoch, first_row = protocol.number(asked, "epoch"), protocol.number(asked, "first_row")
         try:
-            batch = read_batch(body, talk.INTAKE, talk.ROWS_OCTETS_MAX)
+            batch = read_batch(body, protocol.INTAKE, protocol.ROWS_BYTES_MAX)
         except BadRows as error:
             self._server.counts["drop.rows"] += 1
             raise Misuse(str(error)) from None
-        if batch.num_rows > talk.ROWS_COUNT_MAX or batch.column(0).null_count:
+        if batch.num_rows > protocol.ROWS_COUNT_MAX or batch.column(0).null_count:
             self._server.counts["drop.rows"] += 1
-            raise Misuse(f"at most {talk.ROWS_COUNT_MAX} rows at once, and none of them null")
+            raise Misuse(f"at most {protocol.ROWS_COUNT_MAX} rows at once, and none of them null")
         payloads = batch.column(0).to_pylist()
         place = await self._server._take(query, partition, epoch, first_row, payloads)
         with contextlib.suppress(ConnectionError):
-            await self._say(talk.told(Kind.ANSWER, place=place, rows=len(payloads)))
+            await self._say(protocol.told(FeedFrameKind.ANSWER, place=place, rows=len(payloads)))
 
 
 def page(log: LogReader, at: int, upto: int) -> tuple[list[bytes], int]:
@@ -244,7 +246,7 @@ def page(log: LogReader, at: int, upto: int) -> tuple[list[bytes], int]:
         blob = batch.blob
         if batch.first < at or batch.last > upto:
             blob = rows.encoded(rows.cut(rows.decoded(blob), at - 1, upto))
-        frames += (talk.front(Kind.ROWS, len(blob)), blob)
+        frames += (protocol.front(FeedFrameKind.ROWS, len(blob)), blob)
         at = batch.last + 1
     if not frames:
         raise BadRows(f"the log lacks place {at}, which it should have")

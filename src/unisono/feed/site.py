@@ -16,7 +16,7 @@ from typing import Any, Final
 import unisono
 from unisono import config as configs
 from unisono.errors import Forgotten, Misuse, Stopped, UnisonoError
-from unisono.feed import rows, talk
+from unisono.feed import protocol, rows
 from unisono.feed.keeper import Append, Keeper
 from unisono.feed.server import Server
 from unisono.group import Group
@@ -24,7 +24,7 @@ from unisono.log import Log, LogReader, Trimmed
 from unisono.model import Message, View
 from unisono.net.stream import Item, Rejoined
 
-RETAIN_OCTETS: Final = 1 << 30
+RETAIN_BYTES: Final = 1 << 30
 RETAIN_S: Final = 86_400.0
 TRIM_EVERY_S: Final = 5.0
 PAUSE_S, PAUSE_MAX_S = 0.3, 10.0
@@ -34,7 +34,7 @@ FORGOTTEN_TRIES: Final = 3
 """So often when all answer that they have nothing: another feed may be on its way."""
 COMPARED_COUNT: Final = 512
 """So many of the last messages in the log are compared with the group's when the feed returns."""
-IN_FLIGHT_OCTETS_MAX: Final = 8 << 20
+IN_FLIGHT_BYTES_MAX: Final = 8 << 20
 """Rows of writers on their way through the group; more have to wait."""
 ALONE_S: Final = 2.0
 """So long a feed that is alone says no rows: those that start together may found their group twice,
@@ -57,20 +57,20 @@ class Feed:
         group: str | None,
         directory: Path | str,
         *,
-        listen: str = f"127.0.0.1:{talk.PORT}",
-        retain_octets: int | None = RETAIN_OCTETS,
+        listen: str = f"127.0.0.1:{protocol.PORT}",
+        retain_bytes: int | None = RETAIN_BYTES,
         retain_s: float | None = RETAIN_S,
         durable: bool = True,
         **options: Any,
     ) -> None:
         """`options` are those of `join`. What is retained is bounded by size, by age, or both."""
-        if (retain_octets is not None and retain_octets <= 0) or (
+        if (retain_bytes is not None and retain_bytes <= 0) or (
             retain_s is not None and not retain_s > 0
         ):
             raise Misuse("a feed retains something: give a size and an age above 0")
         if options.get("rejoin"):
             raise Misuse("a feed comes back by itself: leave rejoin= out")
-        ((self._host, self._port),) = _one(talk.addresses(listen), listen)
+        ((self._host, self._port),) = _one(protocol.addresses(listen), listen)
         plain = {key: value for key, value in options.items() if key != "config"}
         read = configs.read(group, options.get("config"), plain)
         self._name = read.group
@@ -78,7 +78,7 @@ class Feed:
         self._asked = (group, {**options, "fed": True, "rejoin": False})
         unisono.join(group, **self._asked[1])  # says what is wrong with them
         self._directory = Path(directory)
-        self._retain = (retain_octets, retain_s)
+        self._retain = (retain_bytes, retain_s)
         self._durable = durable
         self._group: Group | None = None
         self._tasks: list[asyncio.Task[Any]] = []
@@ -323,7 +323,7 @@ class Feed:
     ) -> int:
         """Say a writer's rows, and return when they are ordered and in the log."""
         octets = sum(map(len, payloads)) + 64 * len(payloads)
-        while self._in_flight and self._in_flight + octets > IN_FLIGHT_OCTETS_MAX:
+        while self._in_flight and self._in_flight + octets > IN_FLIGHT_BYTES_MAX:
             await self._next_move()
         self._in_flight += octets
         try:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from unisono.errors import UnisonoError
 
 CONTINUATION: Final = 0xFFFFFFFF
-METADATA_OCTETS_MAX: Final = 64 << 10
+METADATA_BYTES_MAX: Final = 64 << 10
 VERSION: Final = 4
 """V5 of Arrow's metadata."""
 RECORD_BATCH: Final = 3
@@ -41,13 +41,13 @@ class _Front(NamedTuple):
 
 
 def read_batch(
-    blob: bytes | memoryview, schema: pa.Schema, octets_max: int, compressed: bool = False
+    blob: bytes | memoryview, schema: pa.Schema, bytes_max: int, compressed: bool = False
 ) -> pa.RecordBatch:
     """One message of Arrow's stream format that has this schema, all of it checked. It takes at
     most so many octets unpacked; only where `compressed` says so it may be that."""
     view = memoryview(blob)
     try:
-        _check(_front(view), schema, octets_max, compressed)
+        _check(_front(view), schema, bytes_max, compressed)
         batch = pa.ipc.read_record_batch(pa.py_buffer(view), schema)
         batch.validate(full=True)
         for column in batch.columns:
@@ -59,7 +59,7 @@ def read_batch(
     return batch
 
 
-def _check(front: _Front, schema: pa.Schema, octets_max: int, compressed: bool) -> None:
+def _check(front: _Front, schema: pa.Schema, bytes_max: int, compressed: bool) -> None:
     nodes, buffers = _shape(schema)
     if len(front.nodes) != nodes or len(front.buffers) != buffers:
         raise BadRows("rows of another schema than a feed's")
@@ -73,10 +73,10 @@ def _check(front: _Front, schema: pa.Schema, octets_max: int, compressed: bool) 
             raise BadRows("bytes that are no rows of a feed: a buffer outside the body")
         end = at + length
         whole += _unpacked(front, at, length)
-    if whole > octets_max:
-        raise BadRows(f"rows of {whole} octets: at most {octets_max} at once")
+    if whole > bytes_max:
+        raise BadRows(f"rows of {whole} octets: at most {bytes_max} at once")
     for rows, nulls in front.nodes:
-        if not 0 <= nulls <= rows or rows > octets_max:
+        if not 0 <= nulls <= rows or rows > bytes_max:
             raise BadRows("bytes that are no rows of a feed: a count that is none")
     if front.rows < 0 or any(front.rows != rows for rows, _ in _top(front, schema)):
         raise BadRows("bytes that are no rows of a feed: columns of unlike lengths")
@@ -126,16 +126,16 @@ class _Table:
     """A flatbuffer's table: where it lies, and where the list of its fields does."""
 
     def __init__(self, octets: memoryview, at: int) -> None:
-        self._octets, self._at = octets, at
+        self._bytes, self._at = octets, at
         self._fields = at - _number(octets, at, 4)
-        self._fields_octets = _number(octets, self._fields, 2, signed=False)
+        self._fields_bytes = _number(octets, self._fields, 2, signed=False)
 
     def _place(self, field: int) -> int:
         """Where the field lies; 0 when it is not there."""
         slot = 4 + 2 * field
-        if slot + 2 > self._fields_octets:
+        if slot + 2 > self._fields_bytes:
             return 0
-        offset = _number(self._octets, self._fields + slot, 2, signed=False)
+        offset = _number(self._bytes, self._fields + slot, 2, signed=False)
         return self._at + offset if offset else 0
 
     def has(self, field: int) -> bool:
@@ -143,17 +143,17 @@ class _Table:
 
     def number(self, field: int, size: int) -> int:
         at = self._place(field)
-        return _number(self._octets, at, size) if at else 0
+        return _number(self._bytes, at, size) if at else 0
 
     def pointed(self, field: int) -> int:
         at = self._place(field)
-        return at + _number(self._octets, at, 4, signed=False) if at else -1
+        return at + _number(self._bytes, at, 4, signed=False) if at else -1
 
     def pairs(self, field: int) -> list[tuple[int, int]]:
         """A vector of structs of two 64-bit numbers."""
         if not self.has(field):
             return []
-        at, octets = self.pointed(field), self._octets
+        at, octets = self.pointed(field), self._bytes
         count = _number(octets, at, 4, signed=False)
         _number(octets, at + 4 + 16 * count, 0)  # All of it is inside.
         places = range(at + 4, at + 4 + 16 * count, 16)
@@ -164,7 +164,7 @@ def _front(blob: memoryview) -> _Front:
     octets = _number(blob, 4, 4)
     if _number(blob, 0, 4, signed=False) != CONTINUATION or octets % 8:
         raise BadRows("bytes that are no rows of a feed: no message of Arrow")
-    if not 0 < octets <= METADATA_OCTETS_MAX:
+    if not 0 < octets <= METADATA_BYTES_MAX:
         raise BadRows("bytes that are no rows of a feed: metadata of no length")
     metadata, body = blob[8 : 8 + octets], blob[8 + octets :]
     message = _Table(metadata, _number(metadata, 0, 4, signed=False))

@@ -8,15 +8,25 @@ from typing import Unpack
 
 from unisono import config as configs
 from unisono.config import Config, JoinOptions
-from unisono.core import Offer
+from unisono.core import ProtocolSpec
 from unisono.errors import Misuse
 from unisono.group.group import Group
 from unisono.group.joining import Joining, Opening
 from unisono.group.member import MemberFactory
-from unisono.net.speaker import Full
-from unisono.net.stream import Batch, Rejoined, Shed, Stable
+from unisono.net.send_buffer import Full
+from unisono.net.stream import Rejoined, Shed, Stable, StreamBatch
 
-__all__ = ["Batch", "Full", "Group", "Joining", "Opening", "Rejoined", "Shed", "Stable", "join"]
+__all__ = [
+    "Full",
+    "Group",
+    "Joining",
+    "Opening",
+    "Rejoined",
+    "Shed",
+    "Stable",
+    "StreamBatch",
+    "join",
+]
 
 
 def join(
@@ -26,7 +36,7 @@ def join(
     config: str | Path | None = None,
     snapshot: Callable[[], bytes] | None = None,
     restore: Callable[[bytes], None] | None = None,
-    offer: Offer | None = None,
+    offer: ProtocolSpec | None = None,
     **options: Unpack[JoinOptions],
 ) -> Joining:
     """Join a group as a member: as `unisono.join` without `daemon=`."""
@@ -40,7 +50,7 @@ def as_member(
     config: Config,
     snapshot: Callable[[], bytes] | None,
     restore: Callable[[bytes], None] | None,
-    offer: Offer | None,
+    offer: ProtocolSpec | None,
 ) -> Joining:
     if offer is None:
         from unisono import protocols

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Final
 
-from unisono.chronicle import HEADER_OCTETS_MAX, Rows
 from unisono.config import Config
 from unisono.errors import Misuse, Stopped, TooLarge
 from unisono.group.incarnations import Incarnations
@@ -15,8 +14,9 @@ from unisono.group.rejoining import RejoinPolicy
 from unisono.group.replay import Replay
 from unisono.group.session import SessionFactory
 from unisono.model import Buffer, Member, Message, Service, ServiceLevel, View
-from unisono.net.speaker import Speaker
-from unisono.net.stream import Batch, Item, Stream
+from unisono.net.send_buffer import SendBuffer
+from unisono.net.stream import Item, Stream, StreamBatch
+from unisono.replay_history import HEADER_BYTES_MAX, SinkRows
 
 BATCH_COUNT_MAX: Final = 4096
 
@@ -36,15 +36,15 @@ class Group:
     ) -> None:
         self.config = config
         self._sessions = sessions
-        self._bytes_max = config.message_octets_max
+        self._bytes_max = config.message_bytes_max
         """Of a payload."""
         self._levels = Levels(sessions, config.service, config.fed)
         rejoin_policy = RejoinPolicy(sessions.name, config.rejoin, sessions.founds)
-        self._send_buffer = Speaker(rejoin_policy.unheard)
+        self._send_buffer = SendBuffer(rejoin_policy.unheard)
         self._stream = Stream(
             config.slow,
             config.queue_count_max,
-            config.queue_octets_max,
+            config.queue_bytes_max,
             self._congested,
             self._overflowed,
             snapshot,
@@ -53,7 +53,7 @@ class Group:
         self._replay: Replay | None = None
         if config.fed:
             self._replay = Replay(
-                config.retain_octets,
+                config.retain_bytes,
                 snapshot is not None,
                 self._send,
                 lambda: (self.me, self.view),
@@ -170,11 +170,11 @@ class Group:
 
     def _sealed(self, payload: Buffer) -> bytes:
         """The payload as the session takes it."""
-        message = payload if type(payload) is bytes else _octets(payload)
+        message = payload if type(payload) is bytes else _bytes(payload)
         if len(message) > self._bytes_max:
             raise TooLarge(
                 f"the message has {len(message)} bytes, over the group's limit"
-                f" message_octets_max={self._bytes_max}: split it or raise the limit"
+                f" message_bytes_max={self._bytes_max}: split it or raise the limit"
             )
         return self._replay.sealed(message) if self._replay is not None else message
 
@@ -210,7 +210,7 @@ class Group:
     async def __anext__(self) -> Item:
         return await self._stream.next()
 
-    async def batches(self, count_max: int = BATCH_COUNT_MAX) -> AsyncIterator[Batch]:
+    async def batches(self, count_max: int = BATCH_COUNT_MAX) -> AsyncIterator[StreamBatch]:
         """The same stream, all that waits at once: the fastest way to read."""
         while True:
             try:
@@ -244,7 +244,7 @@ class Group:
         given = [bytes(payload) for payload in payloads]
         for payload in given:
             self._sealed(payload)
-        messages = replay.rows(Rows(query, partition, epoch), first_row, given)
+        messages = replay.rows(SinkRows(query, partition, epoch), first_row, given)
         if service is None and Service.SAFE in self._sessions.offer.services:
             service = Service.SAFE
         return await self._send(messages, service) if messages else 0
@@ -296,13 +296,13 @@ class Group:
 
     def _opened(self) -> None:
         """A session is open: its protocol may be another than the last one's."""
-        headers = HEADER_OCTETS_MAX if self._replay is not None else 0
+        headers = HEADER_BYTES_MAX if self._replay is not None else 0
         most = max(0, self._sessions.message_bytes_max - headers)
-        self._bytes_max = min(self.config.message_octets_max, most)
+        self._bytes_max = min(self.config.message_bytes_max, most)
         self._levels.renew()
 
 
-def _octets(payload: object) -> bytes:
+def _bytes(payload: object) -> bytes:
     if not isinstance(payload, bytes | bytearray | memoryview):
         kind = type(payload).__name__
         raise Misuse(f"a message is bytes, not {kind}: encode it first, as text.encode()")

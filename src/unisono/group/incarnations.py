@@ -12,12 +12,12 @@ from typing import Final
 
 from unisono.core import Cause
 from unisono.errors import Misuse, Stopped, UnisonoError
-from unisono.group.receiving import ReceivePath
+from unisono.group.receiving import DeliveryPath
 from unisono.group.rejoining import RejoinPolicy
 from unisono.group.replay import Replay
 from unisono.group.session import Session, SessionFactory
 from unisono.model import Member, View
-from unisono.net.speaker import Speaker
+from unisono.net.send_buffer import SendBuffer
 from unisono.net.stream import Stream
 
 REOPEN_COUNT_MAX: Final = 8
@@ -34,7 +34,7 @@ class Incarnations:
         join_s: float,
         leave_s: float,
         rejoin_policy: RejoinPolicy,
-        send_buffer: Speaker,
+        send_buffer: SendBuffer,
         stream: Stream,
         replay: Replay | None,
         opened: Callable[[], None],
@@ -61,7 +61,7 @@ class Incarnations:
         self._rejoining: asyncio.Task[None] | None = None
         self._past: Counter[str] = Counter()
         """The counts of former sessions."""
-        self._receive_path = ReceivePath(
+        self._receive_path = DeliveryPath(
             stream,
             replay,
             rejoin_policy,

@@ -11,7 +11,6 @@ from itertools import chain
 from typing import Final
 
 from unisono import config as configs
-from unisono.chronicle import HEADER_OCTETS_MAX
 from unisono.config import Config
 from unisono.core import (
     Answer,
@@ -19,24 +18,25 @@ from unisono.core import (
     Cause,
     Congested,
     Core,
+    CoreConfig,
     Join,
     Leave,
     Multicast,
-    Offer,
+    ProtocolSpec,
     Request,
-    Setting,
 )
 from unisono.errors import Misuse
 from unisono.group.records import RECORDS_COUNT_MAX, RecordStore
 from unisono.group.session import SessionEvents
 from unisono.group.traced import Traced
 from unisono.model import Member, Message, ServiceLevel, View
-from unisono.net import where
+from unisono.net import addresses
 from unisono.net.driver import Driver
 from unisono.net.identity import believed, default_name, new_incarnation
 from unisono.net.stable import StableFile
 from unisono.net.stream import CaptureMark, Stable
 from unisono.net.udp import Endpoint
+from unisono.replay_history import HEADER_BYTES_MAX
 
 
 class MemberFactory:
@@ -45,13 +45,13 @@ class MemberFactory:
 
     founds: Final = True
 
-    def __init__(self, config: Config, offer: Offer, with_state: bool) -> None:
+    def __init__(self, config: Config, offer: ProtocolSpec, with_state: bool) -> None:
         self.name = config.name or default_name()
         self.offer = offer
         self.default_level = configs.default_service(offer)
-        self.message_bytes_max = config.message_octets_max
+        self.message_bytes_max = config.message_bytes_max
         if config.fed:
-            self.message_bytes_max += HEADER_OCTETS_MAX
+            self.message_bytes_max += HEADER_BYTES_MAX
         self._config = config
         self._options = configs.check_options(config, offer)
         self._with_state = with_state
@@ -84,7 +84,7 @@ class MemberFactory:
 
     async def open(self, events: SessionEvents) -> MemberSession:
         config = self._config
-        if all(where.in_numbers(where.host_and_port(p, "peer")[0]) for p in config.peers):
+        if all(addresses.in_numbers(addresses.host_and_port(p, "peer")[0]) for p in config.peers):
             at = configs.place(config)
         else:
             at = await asyncio.get_running_loop().run_in_executor(None, configs.place, config)
@@ -93,8 +93,8 @@ class MemberFactory:
         with ExitStack() as opened:
             endpoint = Endpoint(
                 at,
-                buffer_octets=config.buffer_octets,
-                send_queue_octets_max=config.send_queue_octets_max,
+                buffer_bytes=config.buffer_bytes,
+                send_queue_bytes_max=config.send_queue_bytes_max,
                 offloads=config.offload,
                 group=config.group,
             )
@@ -118,15 +118,15 @@ class MemberFactory:
     def _know(self, incarnation: int) -> None:
         self._incarnation = max(self._incarnation, incarnation)
 
-    def _setting(self, me: Member, endpoint: Endpoint) -> Setting:
+    def _setting(self, me: Member, endpoint: Endpoint) -> CoreConfig:
         config = self._config
-        return Setting(
+        return CoreConfig(
             me=me,
             group=config.group,
             seed=int.from_bytes(os.urandom(8), "big") >> 1,
-            packet_octets_max=min(config.packet_octets_max, endpoint.packet_octets_max),
-            message_octets_max=self.message_bytes_max,
-            window_octets_max=config.window_octets_max,
+            packet_bytes_max=min(config.packet_bytes_max, endpoint.packet_bytes_max),
+            message_bytes_max=self.message_bytes_max,
+            window_bytes_max=config.window_bytes_max,
             with_state=self._with_state,
             durable=bool(config.stable),
             options=self._options,
@@ -158,7 +158,7 @@ class MemberSession:
         self._records = records
         self._trace = trace
         # These run for every burst: the driver and the send buffer call their ends directly.
-        self.send_credit = core.room
+        self.send_credit = core.send_credit
         self.deliver, self.stepped = events.deliver, events.stepped
         self.driver = Driver(core, endpoint, self, records.append, records.replace)
 

@@ -12,10 +12,18 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol
 
-from unisono import chronicle as words
-from unisono.chronicle import FILL_OCTETS, Asked, Chronicle, Control, Filled, Had, Wanted
+from unisono import replay_history as words
 from unisono.errors import Forgotten, Misuse, UnisonoError
 from unisono.model import Member, Message, Service, ServiceLevel, View
+from unisono.replay_history import (
+    FILL_BYTES,
+    Control,
+    RecallChoice,
+    RecallOffer,
+    RecallPart,
+    RecallRequest,
+    ReplayHistory,
+)
 
 ANSWER_S: Final = 2.0
 """How long members are given to say what they have."""
@@ -50,7 +58,7 @@ class _Ask:
 
     def __init__(self, first: int, last: int) -> None:
         self.first, self.last = first, last
-        self.had: dict[Member, Had] = {}
+        self.had: dict[Member, RecallOffer] = {}
         self.told: asyncio.Queue[tuple[Message, ...]] = asyncio.Queue(FILLS_WAITING_MAX)
         self.holder: Member | None = None
         self.heard = asyncio.Event()
@@ -61,7 +69,7 @@ class Recalls:
 
     def __init__(
         self,
-        history: Chronicle,
+        history: ReplayHistory,
         send: Callable[[Sequence[bytes], ServiceLevel], Awaitable[int]],
         where: Callable[[], tuple[Member, View]],
         bytes_max: Callable[[], int],
@@ -129,7 +137,7 @@ class Recalls:
         others = set(self._view().members) - {self._me()}
         return others <= ask.had.keys()
 
-    def _best(self, ask: _Ask) -> Had:
+    def _best(self, ask: _Ask) -> RecallOffer:
         """Of those that have something, who reaches back furthest, and on furthest."""
         having = [had for had in ask.had.values() if had.first]
         if not having:
@@ -153,19 +161,19 @@ class Recalls:
     def hear(self, control: Control) -> None:
         """What members tell each other, at its place in the stream."""
         ask = self._asks.get(control.ask)
-        if isinstance(control, Asked):
+        if isinstance(control, RecallRequest):
             if control.who != self._me():
                 self._start(self._answer(control))
-        elif isinstance(control, Wanted):
+        elif isinstance(control, RecallChoice):
             if control.holder == str(self._me()):
                 self._wanted[control.who] = control.ask
                 self._start(self._fill(control))
         elif ask is None:
             return
-        elif isinstance(control, Had):
+        elif isinstance(control, RecallOffer):
             ask.had[control.who] = control
             ask.heard.set()
-        elif isinstance(control, Filled):
+        elif isinstance(control, RecallPart):
             try:
                 ask.told.put_nowait(control.messages)
             except asyncio.QueueFull:
@@ -187,7 +195,7 @@ class Recalls:
         except UnisonoError as error:
             log.info("a recall was not answered: %s", error)
 
-    async def _answer(self, asked: Asked) -> None:
+    async def _answer(self, asked: RecallRequest) -> None:
         _, first, last = self._source(asked.first)
         first, last = max(first, asked.first), min(last, asked.last)
         if not first or first > last:
@@ -204,7 +212,7 @@ class Recalls:
         first, last = own.first, own.last
         return own, first, last if first else 0
 
-    async def _fill(self, wanted: Wanted) -> None:
+    async def _fill(self, wanted: RecallChoice) -> None:
         at = wanted.first
         while at <= wanted.last and self._is_awaited(wanted):
             source, _, _ = self._source(at)
@@ -217,13 +225,13 @@ class Recalls:
                 return  # forgotten meanwhile
             if max(len(message.payload) for message in found) > self._bytes_max():
                 return  # archived when the group's limit was higher
-            for part in _parts(found, min(FILL_OCTETS, self._bytes_max())):
+            for part in _parts(found, min(FILL_BYTES, self._bytes_max())):
                 if not self._is_awaited(wanted):
                     break
                 await self._tell(words.fill(wanted.ask, part))
             at += len(found)
 
-    def _is_awaited(self, wanted: Wanted) -> bool:
+    def _is_awaited(self, wanted: RecallChoice) -> bool:
         """Whether who asked is there, and still asks that."""
         members = self._view().members
         self._wanted = {who: ask for who, ask in self._wanted.items() if who in members}

@@ -11,7 +11,7 @@ from unisono.model import Member, Message, View
 from unisono.net.stream import AdoptMark, Entry, Stream
 
 
-class ReceivePath:
+class DeliveryPath:
     """Takes the events of the current session. `Rejoined` and the group's state come before the
     first view of an incarnation."""
 

@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from unisono.core import Cause
 from unisono.model import Member, View
+from unisono.net.outstanding import Outstanding
 from unisono.net.stream import Rejoined
-from unisono.net.unheard import Unheard
 
 PAUSE_S: Final = 0.2
 PAUSE_MAX_S: Final = 10.0
@@ -39,7 +39,7 @@ class RejoinPolicy:
     ends."""
 
     def __init__(self, name: str, rejoin: bool, founds: bool) -> None:
-        self.unheard = Unheard()
+        self.unheard = Outstanding()
         self._name = name
         self._rejoin = self.asked_for = rejoin
         """The application wants to come back after any stop that is not final."""

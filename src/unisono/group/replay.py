@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
-from unisono import chronicle as words
-from unisono.chronicle import Chronicle, Rows, is_ordered
+from unisono import replay_history as words
 from unisono.errors import Misuse
 from unisono.group.recall import Recalls
 from unisono.model import Member, Message, Service, ServiceLevel, View
 from unisono.net.stream import AdoptMark, CaptureMark, Entry, Rejoined, Stable
+from unisono.replay_history import ReplayHistory, SinkRows, is_ordered
 
 
 def check_ordered(level: ServiceLevel, protocol: str) -> None:
@@ -40,13 +40,13 @@ class Replay:
         fail: Callable[[str], None],
     ) -> None:
         """`has_state`: the application hands over a state of its own."""
-        self.history = Chronicle(retain_bytes)
+        self.history = ReplayHistory(retain_bytes)
         self.recalls = Recalls(self.history, send, where, bytes_max)
         self.sealed = words.plain
         self._has_state = has_state
         self._fail = fail
 
-    def rows(self, whose: Rows, first_row: int, payloads: list[bytes]) -> list[bytes]:
+    def rows(self, whose: SinkRows, first_row: int, payloads: list[bytes]) -> list[bytes]:
         """A sink's rows as messages of the group."""
         return words.rows(whose, first_row, payloads)
 

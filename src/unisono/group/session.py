@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from unisono.core import Cause, Offer
+from unisono.core import Cause, ProtocolSpec
 from unisono.model import Member, Message, ServiceLevel, View
 from unisono.net.stream import Entry
 
@@ -89,7 +89,7 @@ class SessionFactory(Protocol):
         """The member's own."""
 
     @property
-    def offer(self) -> Offer:
+    def offer(self) -> ProtocolSpec:
         """What the protocol offers, as far as it is known before the first session."""
 
     @property

@@ -7,7 +7,7 @@ import time
 from typing import Final
 
 from unisono.config import Config
-from unisono.core import Core, Offer
+from unisono.core import Core, ProtocolSpec
 from unisono.errors import Misuse
 
 FLUSH_S: Final = 0.25
@@ -17,7 +17,7 @@ FLUSH_S: Final = 0.25
 class Traced:
     """The trace of one incarnation."""
 
-    def __init__(self, core: Core, offer: Offer, config: Config) -> None:
+    def __init__(self, core: Core, offer: ProtocolSpec, config: Config) -> None:
         try:
             from unisono.trace.files import TraceFile
             from unisono.trace.parquet import warm_up

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from unisono.laws.order import numbers_known
 from unisono.laws.verdict import Violation
 from unisono.trace.checks import LEVELS
-from unisono.trace.history import VANISHED, History, Life, cut_of, number_of, sender_of
+from unisono.trace.history import VANISHED, History, IncarnationTrace, cut_of, number_of, sender_of
 from unisono.trace.record import Row
 
 RELIABLE = LEVELS["reliable"]
@@ -46,7 +46,7 @@ def cut(history: History) -> list[Violation]:
     return cuts_told(history, heard, last, floor)
 
 
-def _heard_at_views(life: Life) -> Iterator[dict[str, int]]:
+def _heard_at_views(life: IncarnationTrace) -> Iterator[dict[str, int]]:
     """Before each view, by sender, the largest number delivered."""
     heard: dict[str, int] = {}
     for row in life.told:

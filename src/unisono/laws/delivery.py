@@ -14,7 +14,7 @@ from unisono.trace.history import (
     DEPARTED,
     VANISHED,
     History,
-    Life,
+    IncarnationTrace,
     message_of,
     number_of,
     sender_of,
@@ -145,7 +145,7 @@ def agreement(history: History) -> list[Violation]:
     return sorted(witness.values())
 
 
-def _owed(p: Life, q: Life) -> tuple[Row, ...]:
+def _owed(p: IncarnationTrace, q: IncarnationTrace) -> tuple[Row, ...]:
     """The deliveries of p that q must match, before q's base is looked at."""
     if q.end == ALIVE and p.end == ALIVE:
         return p.deliveries if q.key in p.final and p.key in q.final else ()
@@ -159,7 +159,7 @@ def _owed(p: Life, q: Life) -> tuple[Row, ...]:
     return tuple(row for row in p.deliveries if row.step < parting)
 
 
-def _apart(p: Life, q: Life) -> list[tuple[int, int]]:
+def _apart(p: IncarnationTrace, q: IncarnationTrace) -> list[tuple[int, int]]:
     """From which step of p on to which it had parted from q."""
     spans: list[tuple[int, int]] = []
     later = {row.view: row.step for row in q.views}
@@ -183,7 +183,7 @@ def _is_in(step: int, spans: list[tuple[int, int]]) -> bool:
     return any(start <= step < end for start, end in spans)
 
 
-def _parting(p: Life, q: Life) -> int | None:
+def _parting(p: IncarnationTrace, q: IncarnationTrace) -> int | None:
     """The step of p's first view without q after one with q, when q alone is gone."""
     before: set[str] = set()
     for row in p.views:
@@ -272,6 +272,6 @@ def progress(history: History) -> list[Violation]:
 
 
 def _missing(
-    law: str, history: History, life: Life, row: Row, other: str, detail: str
+    law: str, history: History, life: IncarnationTrace, row: Row, other: str, detail: str
 ) -> Violation:
     return Violation(law, history.run, life.key, message_of(row), other, detail)

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from unisono.laws.verdict import Violation
-from unisono.trace.history import ALIVE, EXCLUDED, STOPPED, VANISHED, History, Life
+from unisono.trace.history import ALIVE, EXCLUDED, STOPPED, VANISHED, History, IncarnationTrace
 from unisono.trace.record import HEALED, LEAVING, NAMESAKE, NOTHING, Row
 
 AFTER_US: Final = 2_000_000
@@ -90,7 +90,7 @@ class Ailments:
     def _namesakes(self) -> set[str]:
         return {key for key, at_us in self._spared_us.items() if at_us < 0}
 
-    def _take(self, life: Life, row: Row) -> None:
+    def _take(self, life: IncarnationTrace, row: Row) -> None:
         if row.detail == LEAVING:
             self._spared_us.setdefault(life.key, row.t_us)
         elif row.detail == NAMESAKE:
@@ -116,7 +116,7 @@ class Ailments:
         over = end is not None and end.t_us <= now_us and not _excluded(life)
         return self._spared_us.get(key, EVER) <= now_us or over or not self.is_known(life)
 
-    def is_known(self, life: Life) -> bool:
+    def is_known(self, life: IncarnationTrace) -> bool:
         """Whether its end is known. A world that tells its faults tells who crashed, too: who has
         no end lives, unless its file is torn, or a later incarnation follows."""
         lost = life.key in self._torn or self._last[life.node] > life.incarnation
@@ -143,11 +143,11 @@ class Ailments:
                 yield LeftOut(end.t_us, key, "", "")
 
 
-def _end(life: Life) -> Row | None:
+def _end(life: IncarnationTrace) -> Row | None:
     return next((row for row in life.rows if row.kind in ("leave", "crash")), None)
 
 
-def _excluded(life: Life) -> bool:
+def _excluded(life: IncarnationTrace) -> bool:
     return life.end == STOPPED and life.cause == EXCLUDED
 
 

@@ -12,7 +12,7 @@ from unisono.trace.history import (
     CRASHED,
     VANISHED,
     History,
-    Life,
+    IncarnationTrace,
     message_of,
     number_of,
     sender_of,
@@ -38,7 +38,7 @@ class Holdings:
         for key, life in self._lives.items():
             self.marks[key] = self._of(life)
 
-    def _of(self, life: Life) -> dict[str, dict[str, int]]:
+    def _of(self, life: IncarnationTrace) -> dict[str, dict[str, int]]:
         ended: dict[str, dict[str, int]] = {}
         view, marks = "", dict[str, int]()
         for row in life.rows:
@@ -172,7 +172,7 @@ def received(history: History) -> list[Violation]:
     return sorted(found.values())
 
 
-def crash_us(life: Life) -> int:
+def crash_us(life: IncarnationTrace) -> int:
     """When it crashed, by its own clock; before all time when it did not."""
     crash = next((row for row in life.rows if row.kind == "crash"), None)
     return crash.t_us if crash is not None and life.end == CRASHED else -1

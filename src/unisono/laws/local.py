@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from unisono.laws.verdict import Violation
-from unisono.trace.history import History, Life, message_of
+from unisono.trace.history import History, IncarnationTrace, message_of
 from unisono.trace.record import Row
 
 ACTS = frozenset(("send", "deliver", "view", "transitional", "stable"))
@@ -37,7 +37,7 @@ def local_order(history: History) -> list[Violation]:
     )
 
 
-def _ends(life: Life) -> Iterator[tuple[str, str]]:
+def _ends(life: IncarnationTrace) -> Iterator[tuple[str, str]]:
     sent: dict[str, int] = {}
     for row in life.sends:
         sent.setdefault(message_of(row), row.step)
@@ -55,7 +55,7 @@ def _ends(life: Life) -> Iterator[tuple[str, str]]:
                 yield message, "delivered before it was sent"
 
 
-def _places(life: Life) -> Iterator[tuple[str, str]]:
+def _places(life: IncarnationTrace) -> Iterator[tuple[str, str]]:
     most: int | None = None
     view: Row | None = None
     placed = False

@@ -9,7 +9,7 @@ from unisono.laws.verdict import Violation
 from unisono.trace.checks import LEVELS, level_of
 from unisono.trace.history import (
     History,
-    Life,
+    IncarnationTrace,
     message_of,
     sender_of,
 )
@@ -18,7 +18,7 @@ from unisono.trace.record import Row
 RELIABLE = LEVELS["reliable"]
 
 
-def _in_views(life: Life) -> Iterator[tuple[Row, Row]]:
+def _in_views(life: IncarnationTrace) -> Iterator[tuple[Row, Row]]:
     """Its sends and deliveries, each with its last regular view before; none before the first."""
     view: Row | None = None
     for row in life.told:

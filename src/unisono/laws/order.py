@@ -9,7 +9,14 @@ from itertools import pairwise
 from unisono.laws.cycles import shortest_cycle
 from unisono.laws.verdict import Violation
 from unisono.trace.checks import LEVELS, level_of
-from unisono.trace.history import History, Life, cut_of, message_of, number_of, sender_of
+from unisono.trace.history import (
+    History,
+    IncarnationTrace,
+    cut_of,
+    message_of,
+    number_of,
+    sender_of,
+)
 from unisono.trace.record import Row
 
 FIFO, CAUSAL, AGREED = LEVELS["fifo"], LEVELS["causal"], LEVELS["agreed"]
@@ -85,7 +92,7 @@ def causal(history: History) -> list[Violation]:
     found: set[Violation] = set()
     for life in history.lives.values():
         largest: dict[str, int] = {}
-        gone = Gone()
+        gone = Departed()
         for row in life.told:
             if row.kind == "view":
                 gone.see(row.members or ())
@@ -111,7 +118,7 @@ def causal(history: History) -> list[Violation]:
     return sorted(found)
 
 
-class Gone:
+class Departed:
     """Of whom nothing is needed any more, since components merged without them."""
 
     def __init__(self) -> None:
@@ -129,7 +136,7 @@ class Gone:
 
 
 def _gather_needs(
-    life: Life, needs: dict[str, dict[str, int]], known: dict[str, list[int]]
+    life: IncarnationTrace, needs: dict[str, dict[str, int]], known: dict[str, list[int]]
 ) -> None:
     """Needs are shared between sends until something new is delivered, and copied only then."""
     current: dict[str, int] = {}
@@ -155,7 +162,7 @@ def _gather_needs(
             own = max(own, number_of(row))
 
 
-def _ordered(life: Life) -> dict[str, Row]:
+def _ordered(life: IncarnationTrace) -> dict[str, Row]:
     """Its deliveries of level agreed or above in its order, each message once."""
     rows: dict[str, Row] = {}
     for row in life.deliveries:
@@ -252,5 +259,5 @@ def prefix(history: History) -> list[Violation]:
     return sorted(found)
 
 
-def _same_start(p: Life, q: Life) -> bool:
+def _same_start(p: IncarnationTrace, q: IncarnationTrace) -> bool:
     return p.inside and q.inside and p.views[0].view == q.views[0].view

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from unisono.laws.succession import Succession, lineages
 from unisono.laws.verdict import Violation
 from unisono.trace.checks import LEVELS, VIEWS, level_of
-from unisono.trace.history import History, Life, cut_of, message_of
+from unisono.trace.history import History, IncarnationTrace, cut_of, message_of
 from unisono.trace.record import Row
 
 AGREED = LEVELS["agreed"]
@@ -37,7 +37,7 @@ def one_place(history: History) -> list[Violation]:
       installed V.
     """
 
-    def counts(life: Life, row: Row) -> bool:
+    def counts(life: IncarnationTrace, row: Row) -> bool:
         return row.service == "safe" or (life.correct and level_of(row.service) >= AGREED)
 
     return _placed("one_place", history, counts)
@@ -48,7 +48,9 @@ def uniform_order(history: History) -> list[Violation]:
     return _placed("uniform_order", history, lambda _, row: level_of(row.service) >= AGREED)
 
 
-def _placed(law: str, history: History, counts: Callable[[Life, Row], bool]) -> list[Violation]:
+def _placed(
+    law: str, history: History, counts: Callable[[IncarnationTrace, Row], bool]
+) -> list[Violation]:
     views = Succession(history)
     lineage = views.lineage
     holds: dict[tuple[str, int], tuple[str, str]] = {}
@@ -81,7 +83,7 @@ class Highest(NamedTuple):
 
 
 def _highest(
-    history: History, views: Succession, counts: Callable[[Life, Row], bool]
+    history: History, views: Succession, counts: Callable[[IncarnationTrace, Row], bool]
 ) -> dict[str, Highest]:
     """By view, of the messages that count."""
     found: dict[str, Highest] = {}
@@ -150,7 +152,7 @@ def _ends_of_runs(places: set[int]) -> list[int]:
     return sorted(place for place in places if place + 1 not in places)
 
 
-def _jumps(life: Life) -> Iterator[tuple[Row, int]]:
+def _jumps(life: IncarnationTrace) -> Iterator[tuple[Row, int]]:
     """Deliveries and views at a place, with the largest place before; not those with a cut."""
     before: int | None = None
     for row in life.told:
@@ -191,7 +193,7 @@ def gap_free(history: History) -> list[Violation]:
     return sorted(found)
 
 
-def _holes(life: Life, places: list[int]) -> Iterator[tuple[Row, int]]:
+def _holes(life: IncarnationTrace, places: list[int]) -> Iterator[tuple[Row, int]]:
     """Deliveries and views with the first place that was passed over just before them."""
     own = {row.seq for row in life.deliveries}
     for row, before in _jumps(life):

@@ -21,11 +21,11 @@ from unisono.laws.succession import (
     tells,
 )
 from unisono.laws.verdict import Violation
-from unisono.trace.history import ALIVE, EXCLUDED, STOPPED, VANISHED, History, Life
+from unisono.trace.history import ALIVE, EXCLUDED, STOPPED, VANISHED, History, IncarnationTrace
 from unisono.trace.record import Row
 
 
-def promised(life: Life) -> int:
+def promised(life: IncarnationTrace) -> int:
     """The least size of its views, as its `join` row says; 0 when any part may go on."""
     return next((row.number or 0 for row in life.rows if row.kind == "join"), 0)
 
@@ -54,7 +54,7 @@ def quorum(history: History) -> list[Violation]:
     return sorted(found)
 
 
-def _since_parting(life: Life) -> Iterator[Row]:
+def _since_parting(life: IncarnationTrace) -> Iterator[Row]:
     return dropwhile(lambda row: not tells(row, PARTED), life.views)
 
 
@@ -114,7 +114,7 @@ def begun(history: History) -> list[Violation]:
     told = beginnings(history, group, FOUNDED) | beginnings(history, group, PARTED)
     inside = [life for life in history.lives.values() if life.inside]
     times = Counter(life.node for life in inside)
-    together: dict[str, list[Life]] = {}
+    together: dict[str, list[IncarnationTrace]] = {}
     for life in inside:
         together.setdefault(group[life.key], []).append(life)
     found: list[Violation] = []
@@ -174,7 +174,7 @@ def one_founding(history: History) -> list[Violation]:
     return sorted(found)
 
 
-def _met(one: Life, two: Life) -> bool:
+def _met(one: IncarnationTrace, two: IncarnationTrace) -> bool:
     """Whether they have a view in common."""
     return not {row.view for row in one.views}.isdisjoint(row.view for row in two.views)
 
@@ -184,7 +184,7 @@ def _later_lineages(
 ) -> dict[str, list[str]]:
     """By lineage, lives of others, of those that were founded, that are later incarnations of its
     nodes, sorted."""
-    by_node: dict[str, list[Life]] = {}
+    by_node: dict[str, list[IncarnationTrace]] = {}
     listed: dict[str, dict[str, list[int]]] = {}
     for life in history.lives.values():
         if life.inside:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import cached_property
 
 from unisono.laws.cycles import knots
-from unisono.trace.history import History, Life
+from unisono.trace.history import History, IncarnationTrace
 from unisono.trace.record import Row
 
 FOUNDED, PARTED = "founded", "parted"
@@ -17,7 +17,7 @@ def tells(row: Row, what: str) -> bool:
     return any(change.partition(" ")[0] == what for change in row.changes or ())
 
 
-def own_views(life: Life) -> tuple[Row, ...]:
+def own_views(life: IncarnationTrace) -> tuple[Row, ...]:
     """The views of a life from the last on that has the change `parted`; else all."""
     starts = [at for at, row in enumerate(life.views) if tells(row, PARTED)]
     return life.views[starts[-1] :] if starts else life.views

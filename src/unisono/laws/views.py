@@ -8,7 +8,7 @@ from typing import NamedTuple
 from unisono.laws.order import inversions
 from unisono.laws.verdict import Violation
 from unisono.trace.checks import LEVELS, level_of
-from unisono.trace.history import History, Life, message_of, number_of, sender_of
+from unisono.trace.history import History, IncarnationTrace, message_of, number_of, sender_of
 from unisono.trace.record import Row
 
 
@@ -75,7 +75,7 @@ def virtual_synchrony(history: History) -> list[Violation]:
     other is the smallest that did and goes together with it. Of a pair that a life installs twice
     only the first time counts.
     """
-    passages: dict[tuple[str, str], dict[str, Passage]] = {}
+    passages: dict[tuple[str, str], dict[str, ViewTransition]] = {}
     for key, life in history.lives.items():
         for pair, passage in _passages(life).items():
             passages.setdefault(pair, {})[key] = passage
@@ -104,7 +104,7 @@ def virtual_synchrony(history: History) -> list[Violation]:
     return sorted(found)
 
 
-class Passage(NamedTuple):
+class ViewTransition(NamedTuple):
     """A life's way from a view to the next."""
 
     rows: dict[str, Row]
@@ -116,15 +116,15 @@ class Passage(NamedTuple):
         return self.stayed is None or other in self.stayed
 
 
-def _passages(life: Life) -> dict[tuple[str, str], Passage]:
+def _passages(life: IncarnationTrace) -> dict[tuple[str, str], ViewTransition]:
     """By consecutive views, the first time that they are installed so."""
-    passages: dict[tuple[str, str], Passage] = {}
+    passages: dict[tuple[str, str], ViewTransition] = {}
     view: str | None = None
     between: dict[str, Row] = {}
     for row in life.told:
         if row.kind == "view":
             if view is not None:
-                passages.setdefault((view, row.view), Passage(between, row.stayed))
+                passages.setdefault((view, row.view), ViewTransition(between, row.stayed))
             view, between = row.view, {}
         elif row.kind == "deliver" and level_of(row.service) >= LEVELS["reliable"]:
             between.setdefault(message_of(row), row)

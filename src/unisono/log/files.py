@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import quote
 
 from unisono.errors import Misuse
-from unisono.log.record import BadLog, Batch, checksum
+from unisono.log.record import BadLog, LogBatch, checksum
 
 FILE: Final = "log.sqlite"
 LOCK: Final = "lock"
@@ -37,15 +37,15 @@ SET: Final = "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET val
 log = logging.getLogger("unisono.log")
 
 
-def row_of(batch: Batch) -> tuple[int, int, int, int, int, int, bytes]:
+def row_of(batch: LogBatch) -> tuple[int, int, int, int, int, int, bytes]:
     octets = len(batch.blob)
     return (*batch[:2], batch.rows, octets, batch.t_us, checksum(batch), batch.blob)
 
 
-def batch_of(row: tuple[int, int, int, int, int, bytes], path: Path) -> Batch:
+def batch_of(row: tuple[int, int, int, int, int, bytes], path: Path) -> LogBatch:
     """From first, last, rows, t_us, crc, blob; what does not fit its checksum is refused."""
     first, last, rows, t_us, crc, blob = row
-    batch = Batch(first, last, blob, rows, t_us)
+    batch = LogBatch(first, last, blob, rows, t_us)
     if not isinstance(blob, bytes) or checksum(batch) != crc:
         raise BadLog(f"{path}: the batch of places {first} to {last} does not fit its checksum")
     return batch
@@ -205,7 +205,7 @@ def salvage(path: Path) -> int:
     return kept
 
 
-def _until_damage(source: sqlite3.Connection, path: Path) -> Iterator[Batch]:
+def _until_damage(source: sqlite3.Connection, path: Path) -> Iterator[LogBatch]:
     rows = "SELECT first, last, rows, t_us, crc, blob FROM batch NOT INDEXED ORDER BY first"
     before = 0
     try:

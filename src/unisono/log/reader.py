@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from unisono.log import files
-from unisono.log.record import Batch, Bounds, Trimmed
+from unisono.log.record import LogBatch, LogBounds, Trimmed
 
-PAGE_OCTETS = 4 << 20
+PAGE_BYTES = 4 << 20
 PAGE_COUNT_MAX = 1024
 
 _META = "SELECT key, value FROM meta WHERE key IN ('first', 'end', 'last')"
@@ -33,7 +33,7 @@ class LogReader:
         with self._lock:
             self._connection.close()
 
-    def bounds(self) -> Bounds:
+    def bounds(self) -> LogBounds:
         with self._lock, self._at_one_time():
             return self._bounds()
 
@@ -43,26 +43,26 @@ class LogReader:
             return dict(self._connection.execute("SELECT key, value FROM meta"))
 
     def page(
-        self, first: int, last: int, octets_max: int = PAGE_OCTETS, count_max: int = PAGE_COUNT_MAX
-    ) -> list[Batch]:
+        self, first: int, last: int, bytes_max: int = PAGE_BYTES, count_max: int = PAGE_COUNT_MAX
+    ) -> list[LogBatch]:
         """The first batches that hold any of these places, as many as the bounds let through but
         at least one. The outer ones may hold more than was asked for."""
         with self._lock, self._at_one_time():
             begins = self._bounds().first
             if first < begins and last >= first:
                 raise Trimmed(first, begins)
-            found: list[Batch] = []
+            found: list[LogBatch] = []
             octets = 0
             for row in self._connection.execute(_PAGE, (first, last, count_max + 1)):
                 if row[1] < first:
                     continue
                 found.append(files.batch_of(row, self._path))
                 octets += len(found[-1].blob)
-                if octets >= octets_max or len(found) >= count_max:
+                if octets >= bytes_max or len(found) >= count_max:
                     break
             return found
 
-    def read(self, first: int, last: int) -> Iterator[Batch]:
+    def read(self, first: int, last: int) -> Iterator[LogBatch]:
         """All batches that hold any of these places, in order, a page at a time: nothing is held
         between two pages, so what is trimmed meanwhile raises `Trimmed`."""
         while first <= last:
@@ -72,11 +72,11 @@ class LogReader:
             yield from page
             first = page[-1].last + 1
 
-    def _bounds(self) -> Bounds:
+    def _bounds(self) -> LogBounds:
         known = dict(self._connection.execute(_META).fetchall())
         first = int(known.get("first", 1))
         end = int(known.get("end", first - 1))
-        return Bounds(first, end, int(known.get("last", end)))
+        return LogBounds(first, end, int(known.get("last", end)))
 
     def _at_one_time(self) -> _Snapshot:
         return _Snapshot(self._connection, self._path)

@@ -24,7 +24,7 @@ class Trimmed(UnisonoError):
         self.begins = begins
 
 
-class Batch(NamedTuple):
+class LogBatch(NamedTuple):
     """Something for the places `first` to `last`, each of them."""
 
     first: int
@@ -36,7 +36,7 @@ class Batch(NamedTuple):
     """When it was appended, in unix time; the log sets it where it is 0."""
 
 
-class Bounds(NamedTuple):
+class LogBounds(NamedTuple):
     """What a log holds. It is empty while `end` is before `first`."""
 
     first: int
@@ -60,6 +60,6 @@ class Dropped:
         return f"places {self.first} to {self.last}, {self.octets} bytes: {self.reason}"
 
 
-def checksum(batch: Batch) -> int:
+def checksum(batch: LogBatch) -> int:
     """Of the blob and of the places it is for."""
     return crc32(batch.blob, crc32(f"{batch.first} {batch.last} {batch.rows}".encode()))

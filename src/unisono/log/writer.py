@@ -13,8 +13,8 @@ from types import TracebackType
 
 from unisono.errors import Misuse
 from unisono.log import files
-from unisono.log.record import BadLog, Batch, Bounds, Dropped
-from unisono.log.spans import Spans, spans_of
+from unisono.log.ranges import RangeSet, spans_of
+from unisono.log.record import BadLog, Dropped, LogBatch, LogBounds
 
 PLACE_MAX = (1 << 62) - 1
 TAIL_COUNT = 64
@@ -28,7 +28,7 @@ log = logging.getLogger("unisono.log")
 class _Waiting:
     """An append that waits for its turn, or has had it."""
 
-    def __init__(self, batches: Sequence[Batch], meta: Mapping[str, str | None]) -> None:
+    def __init__(self, batches: Sequence[LogBatch], meta: Mapping[str, str | None]) -> None:
         self.batches = batches
         self.meta = meta
         self.done = False
@@ -96,14 +96,14 @@ class Log:
         return self._spans.last
 
     @property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> LogBounds:
         spans = self._spans
-        return Bounds(spans.first, spans.end, spans.last)
+        return LogBounds(spans.first, spans.end, spans.last)
 
     @property
     def octets(self) -> int:
         """Of all blobs."""
-        return self._octets
+        return self._bytes
 
     def holes(self) -> list[tuple[int, int]]:
         """Places that are missing before `last`, first and last of each hole."""
@@ -129,8 +129,8 @@ class Log:
         if spans is None:
             raise BadLog(f"{self.path}: two batches hold the same place; move the log away")
         self._spans = spans
-        self._octets: int = sum(row[2] for row in held)
-        said = Bounds(spans.first, int(self._meta.get("end", 0)), int(self._meta.get("last", 0)))
+        self._bytes: int = sum(row[2] for row in held)
+        said = LogBounds(spans.first, int(self._meta.get("end", 0)), int(self._meta.get("last", 0)))
         if "end" in self._meta and said != self.bounds:
             self._transact([], {}, spans)
 
@@ -158,7 +158,7 @@ class Log:
     # -- appending ------------------------------------------------------------------------------
 
     def append(
-        self, batches: Iterable[Batch] = (), meta: Mapping[str, str | None] | None = None
+        self, batches: Iterable[LogBatch] = (), meta: Mapping[str, str | None] | None = None
     ) -> None:
         """Make these batches and this knowledge durable, all or nothing; a value of nothing
         forgets its key. Appends that wait while another is written share one transaction."""
@@ -186,7 +186,7 @@ class Log:
             taken, self._waiting = self._waiting, []
         spans = self._spans.copy()
         now_us = time.time_ns() // 1000
-        batches: list[Batch] = []
+        batches: list[LogBatch] = []
         meta: dict[str, str | None] = {}
         joined = []
         for each in taken:
@@ -212,7 +212,7 @@ class Log:
                 each.error = error
 
     def _transact(
-        self, batches: Sequence[Batch], meta: Mapping[str, str | None], spans: Spans
+        self, batches: Sequence[LogBatch], meta: Mapping[str, str | None], spans: RangeSet
     ) -> None:
         own = {"first": str(spans.first), "end": str(spans.end), "last": str(spans.last)}
         connection = self._connection
@@ -238,20 +238,20 @@ class Log:
             else:
                 self._meta[key] = value
         self._spans = spans
-        self._octets += sum(len(batch.blob) for batch in batches)
+        self._bytes += sum(len(batch.blob) for batch in batches)
 
     # -- retention ------------------------------------------------------------------------------
 
     def trim(
         self,
-        octets_max: int | None = None,
+        bytes_max: int | None = None,
         age_s: float | None = None,
         now_us: int | None = None,
     ) -> Dropped | None:
         """Drop the oldest batches while there is more than this, or while they are older. Says
         what was dropped, to the caller and to the operator; the log's first place remembers it."""
         with self._writing:
-            return self._trim(octets_max, age_s, now_us or time.time_ns() // 1000)
+            return self._trim(bytes_max, age_s, now_us or time.time_ns() // 1000)
 
     def _oldest(self) -> Iterator[tuple[int, int, int]]:
         """Last place, bytes and time of the oldest batches, read as far as they are looked at."""
@@ -263,17 +263,17 @@ class Log:
         except sqlite3.Error as error:
             raise files.bad(self.path, error) from None
 
-    def _trim(self, octets_max: int | None, age_s: float | None, now_us: int) -> Dropped | None:
+    def _trim(self, bytes_max: int | None, age_s: float | None, now_us: int) -> Dropped | None:
         oldest_us = None if age_s is None else now_us - int(age_s * 1e6)
         octets, reason, last = 0, "", 0
-        for row_last, row_octets, t_us in self._oldest():
-            if octets_max is not None and self._octets - octets > octets_max:
-                reason = f"the log had more than {octets_max} bytes"
+        for row_last, row_bytes, t_us in self._oldest():
+            if bytes_max is not None and self._bytes - octets > bytes_max:
+                reason = f"the log had more than {bytes_max} bytes"
             elif oldest_us is not None and t_us < oldest_us:
                 reason = f"they were older than {age_s:g} s"
             else:
                 break
-            octets, last = octets + row_octets, row_last
+            octets, last = octets + row_bytes, row_last
         if not last:
             return None
         dropped = Dropped(self.first, last, octets, reason)
@@ -290,10 +290,10 @@ class Log:
                 self._connection.execute("ROLLBACK")
             raise files.bad(self.path, error) from None
         self._spans = spans
-        self._octets -= octets
+        self._bytes -= octets
         log.info("%s: dropped %s", self.directory, dropped)
         return dropped
 
 
-def _bounds_of(spans: Spans) -> Bounds:
-    return Bounds(spans.first, spans.end, spans.last)
+def _bounds_of(spans: RangeSet) -> LogBounds:
+    return LogBounds(spans.first, spans.end, spans.last)

@@ -21,13 +21,13 @@ from typing import Any
 from unisono.core import EVERYONE, Answer, Arm, Effect, Event, Expired, Join, Received, Send
 from unisono.model import Address, Member, Message, View
 from unisono.net import offload
+from unisono.net.addresses import Addresses
 from unisono.net.driver import Driver
 from unisono.net.udp import Endpoint
-from unisono.net.where import Where
 
 GROUP, INTERFACE = "239.192.77.99", "127.0.0.1"
-PACKET_OCTETS, BURST_COUNT, BURSTS_A_STEP = 1400, 40, 16
-BUFFER_OCTETS = 16 << 20
+PACKET_BYTES, BURST_COUNT, BURSTS_A_STEP = 1400, 40, 16
+BUFFER_BYTES = 16 << 20
 IDLE_S = 0.5
 RECEIVER_COUNT = 2
 
@@ -42,7 +42,7 @@ class Pour:
         self.first_us = self.last_us = 0
         # Distinct buffers, as a protocol's packets are.
         count = BURST_COUNT * BURSTS_A_STEP
-        self._burst = [bytes(PACKET_OCTETS) for _ in range(count)] if speaks else []
+        self._burst = [bytes(PACKET_BYTES) for _ in range(count)] if speaks else []
 
     def step(self, now_us: int, event: Event) -> list[Effect]:
         if isinstance(event, Received):
@@ -53,13 +53,13 @@ class Pour:
             return [Send(EVERYONE, self._burst), Arm("again", 0)]
         return []
 
-    def room(self) -> int:
+    def send_credit(self) -> int:
         return 0
 
     def held(self) -> Mapping[Member, int]:
         return {}
 
-    def walked(self) -> Mapping[str, int]:
+    def transition_counts(self) -> Mapping[str, int]:
         return {}
 
 
@@ -115,8 +115,8 @@ def driven_sender(port: int, seconds: float) -> None:
 
 
 def _driver(core: Pour, port: int) -> Driver:
-    at = Where(multicast=Address(GROUP, port), interface=INTERFACE)
-    return Driver(core, Endpoint(at, buffer_octets=BUFFER_OCTETS), Nobody())
+    at = Addresses(multicast=Address(GROUP, port), interface=INTERFACE)
+    return Driver(core, Endpoint(at, buffer_bytes=BUFFER_BYTES), Nobody())
 
 
 # -- on bare sockets -----------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def _driver(core: Pour, port: int) -> Driver:
 def bare_receiver(port: int, ready: Any, results: Any) -> None:
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    offload.enlarge(sock, BUFFER_OCTETS, receive=True)
+    offload.enlarge(sock, BUFFER_BYTES, receive=True)
     sock.bind((GROUP, port))
     membership = socket.inet_aton(GROUP) + socket.inet_aton(INTERFACE)
     sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
@@ -149,12 +149,12 @@ def bare_receiver(port: int, ready: Any, results: Any) -> None:
 
 def bare_sender(port: int, seconds: float) -> None:
     sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    offload.enlarge(sock, BUFFER_OCTETS, receive=False)
+    offload.enlarge(sock, BUFFER_BYTES, receive=False)
     sock.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(INTERFACE))
     sock.connect((GROUP, port))
     count = BURST_COUNT if offload.can_segment(sock) else 1
-    data = bytes(PACKET_OCTETS * count)
-    option = [(offload.SOL_UDP, offload.UDP_SEGMENT, struct.pack("H", PACKET_OCTETS))]
+    data = bytes(PACKET_BYTES * count)
+    option = [(offload.SOL_UDP, offload.UDP_SEGMENT, struct.pack("H", PACKET_BYTES))]
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         for _ in range(16):
@@ -210,7 +210,7 @@ def raw(
         if told is not None:
             told(f"round {place + 1}/{rounds}: bare {bare[-1]:,.0f}, driver {driven[-1]:,.0f}")
     return {
-        "packet_octets": PACKET_OCTETS,
+        "packet_bytes": PACKET_BYTES,
         "burst_count": BURST_COUNT,
         "receivers": RECEIVER_COUNT,
         "rounds": rounds,

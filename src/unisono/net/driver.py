@@ -65,7 +65,7 @@ class Application(Protocol):
     def adopt(self, state: bytes) -> None: ...
 
     def stepped(self) -> None:
-        """A step is done: `core.room()` may have changed."""
+        """A step is done: `core.send_credit()` may have changed."""
 
     def ended(self, reason: str | None) -> None:
         """The core is finished: departed cleanly, or stopped for this reason."""

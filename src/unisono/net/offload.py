@@ -18,7 +18,7 @@ SOL_UDP, UDP_SEGMENT, UDP_GRO = 17, 103, 104
 SO_SNDBUFFORCE, SO_RCVBUFFORCE, SO_ATTACH_FILTER = 32, 33, 26
 LINUX = sys.platform.startswith("linux")
 
-MEMORY_KEPT_OCTETS = 4 << 20
+MEMORY_KEPT_BYTES = 4 << 20
 """Blocks of up to so much are no longer fetched one by one; twice as much may lie idle."""
 
 REFUSALS = frozenset(
@@ -34,7 +34,7 @@ def keep_memory() -> None:
     """Let the allocator keep what bursts and turns are made in, instead of giving it back to the
     kernel and having it cleared anew: glibc learns that from one large block that comes and goes.
     Whoever has set its thresholds by hand is not overruled, and elsewhere it does nothing."""
-    bytes(MEMORY_KEPT_OCTETS)
+    bytes(MEMORY_KEPT_BYTES)
 
 
 def segmenting(size: int) -> list[tuple[int, int, bytes]]:

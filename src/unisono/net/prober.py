@@ -22,8 +22,8 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from unisono.model import Address
-from unisono.net.outbox import SockAddr
-from unisono.net.where import is_wildcard
+from unisono.net.addresses import is_wildcard
+from unisono.net.send_path import SockAddr
 
 SOCKETS_MAX: Final = 32
 """Addresses in doubt at a time; beyond it the oldest makes place."""
@@ -35,7 +35,7 @@ OCTET: Final = b"?"
 """Too short to be a packet of anything: whoever listens drops it."""
 
 
-class Open(NamedTuple):
+class OpenProbe(NamedTuple):
     """A socket that probes one address."""
 
     sock: socket.socket
@@ -51,7 +51,7 @@ class Prober:
         self._counts = counts
         self._loop: asyncio.AbstractEventLoop | None = None
         self._refused: Callable[[Address], None] = lambda address: None
-        self._open: dict[Address, Open] = {}
+        self._open: dict[Address, OpenProbe] = {}
         self._last_us: dict[Address, int] = {}
         self._awaited: set[Address] = set()
         """Probed, and not refused yet: each probe has one answer at most."""
@@ -93,7 +93,7 @@ class Prober:
             sock.close()
             return None
         loop.add_reader(sock.fileno(), self._read, address, sock)
-        self._open[address] = Open(sock, loop.call_later(KEEP_S, self._close, address))
+        self._open[address] = OpenProbe(sock, loop.call_later(KEEP_S, self._close, address))
         return sock
 
     def _read(self, address: Address, sock: socket.socket) -> None:

@@ -20,9 +20,9 @@ from zlib import crc32
 from unisono.errors import Misuse, StorageFailed
 
 MAGIC: Final = b"UNISTAB2"
-OCTETS_MAX: Final = 64 << 20
+BYTES_MAX: Final = 64 << 20
 """A protocol that persists without checkpoints comes to its end here."""
-PIECE_OCTETS: Final = 1 << 20
+PIECE_BYTES: Final = 1 << 20
 """Records are replayed in pieces of about this much."""
 
 _HEAD: Final = Struct("<IIB")
@@ -60,15 +60,15 @@ class StableFile:
     time has the file."""
 
     def __init__(
-        self, path: str | Path, octets_max: int = OCTETS_MAX, disk: Disk | None = None
+        self, path: str | Path, bytes_max: int = BYTES_MAX, disk: Disk | None = None
     ) -> None:
         self._path = Path(os.path.realpath(path))
         """Where a link leads: a checkpoint puts a new file there, not in place of the link."""
         self._beside = self._path.with_name(self._path.name + ".new")
-        self._octets_max = octets_max
+        self._bytes_max = bytes_max
         self._disk = disk or Disk()
         self._handle = self._lock = -1
-        self._octets = 0
+        self._bytes = 0
         """How long the file is: whole entries."""
         self._removed = False
         """It has been here before, as its lock shows."""
@@ -118,7 +118,7 @@ class StableFile:
         if end < os.fstat(self._handle).st_size:
             os.ftruncate(self._handle, end)
             self._disk.sync(self._handle)
-        self._octets = end
+        self._bytes = end
         for entry in self._entries():
             if entry.kind == _INCARNATION:
                 (self.incarnation,) = _NUMBER.unpack(entry.octets)
@@ -129,9 +129,9 @@ class StableFile:
     def _entries(self) -> Iterator[_Entry]:
         with self._reading() as file:
             file.seek(len(MAGIC))
-            yield from _sound_entries(file, self._octets)
+            yield from _sound_entries(file, self._bytes)
 
-    def pieces(self, octets: int = PIECE_OCTETS) -> Iterator[tuple[bytes, ...]]:
+    def pieces(self, octets: int = PIECE_BYTES) -> Iterator[tuple[bytes, ...]]:
         """The records, some at a time."""
         piece: list[bytes] = []
         held = 0
@@ -159,21 +159,21 @@ class StableFile:
 
     def _append(self, kind: int, octets: bytes) -> None:
         entry = _written(kind, octets)
-        self._check(self._octets + len(entry))
+        self._check(self._bytes + len(entry))
         try:
             self._disk.write(self._handle, entry)
             self._disk.sync(self._handle)
         except OSError as error:
             raise self._failed(error) from None
-        self._octets += len(entry)
+        self._bytes += len(entry)
 
     def _check(self, octets: int) -> None:
         if self._failure is not None:
             raise self._failure
-        if octets > self._octets_max:
+        if octets > self._bytes_max:
             raise StorageFailed(
                 f"stable file {str(self._path)!r} would have {octets} octets, over its bound of"
-                f" {self._octets_max}: the protocol must make checkpoints, and small ones"
+                f" {self._bytes_max}: the protocol must make checkpoints, and small ones"
             )
 
     def replace(self, record: bytes) -> None:
@@ -198,7 +198,7 @@ class StableFile:
             raise self._failed(error) from None
         if self._handle >= 0:
             os.close(self._handle)
-        self._handle, self._octets = fresh, len(octets)
+        self._handle, self._bytes = fresh, len(octets)
 
     def _sync_directory(self) -> None:
         """A new name is safe when its directory is."""
@@ -225,7 +225,7 @@ class StableFile:
         self._handle = self._lock = -1
 
 
-SEARCHED_OCTETS_MAX: Final = 64 << 20
+SEARCHED_BYTES_MAX: Final = 64 << 20
 """So much is searched for sound records after one that is not: a second or so."""
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
@@ -281,7 +281,7 @@ def _sound_end(file: BinaryIO, former: bool, path: str) -> int:
 def _has_sound_entry(octets: bytes) -> bool:
     """Whether there is a whole entry of any version in what follows one that is not. What takes too
     long to search is taken for damaged: better refused than cut off."""
-    rest, left = memoryview(octets), SEARCHED_OCTETS_MAX
+    rest, left = memoryview(octets), SEARCHED_BYTES_MAX
     for at in range(1, len(rest) - _FORMER_HEAD.size):
         length, check = _FORMER_HEAD.unpack_from(rest, at)
         start = at + _FORMER_HEAD.size

@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias, overload
 from unisono.core import Answer, Cause
 from unisono.errors import Misuse, Stopped
 from unisono.model import Member, Message, View
-from unisono.parts.spans import Spans
+from unisono.parts.message_runs import MessageRuns
 
 TURN_S = 0.005
 """A reader that is always given something lets the loop turn after so long."""
@@ -81,7 +81,7 @@ class AdoptMark:
 Entry: TypeAlias = Item | CaptureMark | AdoptMark
 
 
-class Batch(Sequence[Item]):
+class StreamBatch(Sequence[Item]):
     """All that waited in the stream, in its order.
 
     Messages are made when somebody looks at them. Who wants no more than what they say asks for
@@ -101,11 +101,11 @@ class Batch(Sequence[Item]):
 
     def payloads(self) -> list[bytes]:
         """What its messages say, in order."""
-        if len(self._parts) == 1 and isinstance(self._parts[0], Spans):
+        if len(self._parts) == 1 and isinstance(self._parts[0], MessageRuns):
             return self._parts[0].payloads()
         found: list[bytes] = []
         for part in self._parts:
-            if isinstance(part, Spans):
+            if isinstance(part, MessageRuns):
                 found += part.payloads()
             else:
                 found += [item.payload for item in part if isinstance(item, Message)]
@@ -116,7 +116,7 @@ class Batch(Sequence[Item]):
         return [
             item
             for part in self._parts
-            if not isinstance(part, Spans)
+            if not isinstance(part, MessageRuns)
             for item in part
             if not isinstance(item, Message)
         ]
@@ -145,7 +145,7 @@ class Batch(Sequence[Item]):
         return f"Batch({self._all()!r})"
 
 
-class Chunk:
+class MessageChunk:
     """Messages that were delivered together, of which the first few may have been read."""
 
     __slots__ = ("at", "messages", "octets")
@@ -153,7 +153,7 @@ class Chunk:
     def __init__(self, messages: Sequence[Message]) -> None:
         self.messages = messages
         self.at = 0
-        self.octets = octets_of(messages)
+        self.octets = size_of(messages)
         """Of those that were not read."""
 
     def __len__(self) -> int:
@@ -170,12 +170,12 @@ class Chunk:
         taken: Sequence[Message]
         if not self.at and len(self.messages) <= count_max:
             taken, self.messages = self.messages, ()
-        elif not self.at and isinstance(self.messages, Spans):
+        elif not self.at and isinstance(self.messages, MessageRuns):
             taken, self.messages = self.messages.parted(count_max)
         else:
             taken = self.messages[self.at : self.at + count_max]
             self.at += len(taken)
-        self.octets -= octets_of(taken)
+        self.octets -= size_of(taken)
         return taken
 
 
@@ -186,7 +186,7 @@ class Stream:
         self,
         slow: Slow,
         queue_count_max: int,
-        queue_octets_max: int,
+        queue_bytes_max: int,
         congested: Callable[[bool], None],
         overflowed: Callable[[str], None],
         snapshot: Callable[[], bytes] | None = None,
@@ -194,14 +194,14 @@ class Stream:
     ) -> None:
         self._slow = slow
         self._count_max = queue_count_max
-        self._octets_max = queue_octets_max
+        self._bytes_max = queue_bytes_max
         self._congested = congested
         self._overflowed = overflowed
         self._snapshot = snapshot
         self._restore = restore
-        self._queue: deque[Entry | Chunk] = deque()
+        self._queue: deque[Entry | MessageChunk] = deque()
         self._count = 0
-        self._octets = 0
+        self._bytes = 0
         """Of the messages that wait."""
         self._turn_s = 0.0
         """When the loop last had its turn, as far as the reader let it."""
@@ -221,26 +221,26 @@ class Stream:
     def extend(self, entries: Sequence[Entry]) -> None:
         if self._end is not None:
             return
-        if isinstance(entries, Spans):
+        if isinstance(entries, MessageRuns):
             if not entries:
                 return
-            self._add(Chunk(entries))
+            self._add(MessageChunk(entries))
         elif set(map(type, entries)) == {Message}:
             # Messages that come together are not looked at one by one.
-            self._add(Chunk(list(entries)))  # type: ignore[arg-type]
+            self._add(MessageChunk(list(entries)))  # type: ignore[arg-type]
         else:
             for entry in entries:
-                self._add(Chunk([entry]) if isinstance(entry, Message) else entry)
-        if self._count >= self._count_max or self._octets >= self._octets_max:
+                self._add(MessageChunk([entry]) if isinstance(entry, Message) else entry)
+        if self._count >= self._count_max or self._bytes >= self._bytes_max:
             self._at_bound()
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
-    def _add(self, entry: Entry | Chunk) -> None:
+    def _add(self, entry: Entry | MessageChunk) -> None:
         self._queue.append(entry)
-        if isinstance(entry, Chunk):
+        if isinstance(entry, MessageChunk):
             self._count += len(entry)
-            self._octets += entry.octets
+            self._bytes += entry.octets
         else:
             self._count += 1
 
@@ -254,15 +254,15 @@ class Stream:
                 self._shed()
             if self._is_over():  # policy `leave`, or nothing left to shed
                 self._overflowed(
-                    f"the reader is too slow: {self._count} events with {self._octets} bytes"
+                    f"the reader is too slow: {self._count} events with {self._bytes} bytes"
                     f" wait (queue_count_max={self._count_max},"
-                    f" queue_octets_max={self._octets_max}, slow={self._slow!r})"
+                    f" queue_bytes_max={self._bytes_max}, slow={self._slow!r})"
                 )
 
     def _is_over(self, kept: int = 0) -> bool:
         """Beyond the bounds. One message alone may be larger than all that may wait."""
         count = self._count + kept
-        return count > self._count_max or (self._octets > self._octets_max and count > 1)
+        return count > self._count_max or (self._bytes > self._bytes_max and count > 1)
 
     def _shed(self) -> None:
         """Drop the oldest messages; a notice stands where they stood. All else stays."""
@@ -283,21 +283,21 @@ class Stream:
         """The first that waits."""
         head = self._queue[0]
         self._count -= 1
-        if not isinstance(head, Chunk):
+        if not isinstance(head, MessageChunk):
             self._queue.popleft()
             return head
         message = head.next()
-        self._octets -= len(message.payload)
+        self._bytes -= len(message.payload)
         if not head:
             self._queue.popleft()
         return message
 
-    def _pop_many(self, head: Chunk, count_max: int) -> Sequence[Message]:
+    def _pop_many(self, head: MessageChunk, count_max: int) -> Sequence[Message]:
         """Of the messages that stand first and came together, so many."""
         octets = head.octets
         taken = head.take(count_max)
         self._count -= len(taken)
-        self._octets -= octets - head.octets
+        self._bytes -= octets - head.octets
         if not head:
             self._queue.popleft()
         return taken
@@ -305,7 +305,7 @@ class Stream:
     def renew(self) -> None:
         """A new life begins with an application that is not congested, or is told so again."""
         self._is_congested = False
-        full = self._count >= self._count_max or self._octets >= self._octets_max
+        full = self._count >= self._count_max or self._bytes >= self._bytes_max
         if self._slow == "block" and full:
             self._at_bound()
 
@@ -336,17 +336,17 @@ class Stream:
         await asyncio.sleep(0)
         self._turn_s = monotonic()
 
-    async def next_batch(self, count_max: int) -> Batch:
+    async def next_batch(self, count_max: int) -> StreamBatch:
         """All that waits, up to a mark."""
         if count_max < 1:
             raise Misuse(f"a batch has at least one item, so count_max must not be {count_max}")
         if monotonic() - self._turn_s > TURN_S:
             await self._let_turn()
         while True:
-            batch = Batch()
+            batch = StreamBatch()
             while self._queue and len(batch) < count_max:
                 head = self._queue[0]
-                if isinstance(head, Chunk):
+                if isinstance(head, MessageChunk):
                     batch.add(self._pop_many(head, count_max - len(batch)))
                 elif not isinstance(head, CaptureMark | AdoptMark):
                     self._pop()
@@ -364,7 +364,7 @@ class Stream:
     def _relieved(self) -> None:
         if not self._is_congested or 2 * self._count > self._count_max:
             return
-        if 2 * self._octets <= self._octets_max or not self._queue:
+        if 2 * self._bytes <= self._bytes_max or not self._queue:
             self._is_congested = False
             self._congested(False)
 
@@ -396,8 +396,8 @@ class Stream:
             self._turn_s = monotonic()
 
 
-def octets_of(messages: Sequence[Message]) -> int:
+def size_of(messages: Sequence[Message]) -> int:
     """How much they carry."""
-    if isinstance(messages, Spans):
+    if isinstance(messages, MessageRuns):
         return messages.octets
     return sum(map(len, map(_PAYLOAD, messages)))

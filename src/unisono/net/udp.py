@@ -18,16 +18,16 @@ from typing import TypeAlias
 from unisono.core import Everyone, Target
 from unisono.errors import Misuse
 from unisono.model import Address, Packets
-from unisono.net import offload, where
-from unisono.net.audience import Audience
-from unisono.net.gate import Gate
-from unisono.net.inbox import Inbox
-from unisono.net.outbox import Outbox, SockAddr
+from unisono.net import addresses, offload
+from unisono.net.address_validation import AddressValidation
+from unisono.net.addresses import Addresses
+from unisono.net.destinations import Destinations
 from unisono.net.prober import Prober
-from unisono.net.where import Where
+from unisono.net.receive_path import ReceivePath
+from unisono.net.send_path import SendPath, SockAddr
 
-BUFFER_OCTETS = 4 << 20
-SEND_QUEUE_OCTETS_MAX = 8 << 20
+BUFFER_BYTES = 4 << 20
+SEND_QUEUE_BYTES_MAX = 8 << 20
 IP_MULTICAST_ALL, IPV6_MULTICAST_ALL = 49, 29
 TARGETS_KNOWN_MAX = 4096
 FIRST_ROUNDS_MAX = 4
@@ -45,10 +45,10 @@ class Endpoint:
 
     def __init__(
         self,
-        at: Where,
+        at: Addresses,
         *,
-        buffer_octets: int = BUFFER_OCTETS,
-        send_queue_octets_max: int = SEND_QUEUE_OCTETS_MAX,
+        buffer_bytes: int = BUFFER_BYTES,
+        send_queue_bytes_max: int = SEND_QUEUE_BYTES_MAX,
         offloads: bool = True,
         group: str = "",
     ) -> None:
@@ -60,7 +60,7 @@ class Endpoint:
         self._scope = 0
         self._known: dict[Address, SockAddr | None] = {}
         self._prober: Prober | None = None
-        where.check_one_family(at)
+        addresses.check_one_family(at)
         offload.keep_memory()
         try:
             if at.multicast:
@@ -72,22 +72,22 @@ class Endpoint:
             self._own, self.bound = own, _bound(own)
             self.address = self._advertised(at)
             for sock in self._sockets:
-                self._prepare(sock, buffer_octets, offloads)
+                self._prepare(sock, buffer_bytes, offloads)
         except BaseException:
             self.close()
             raise
-        self._audience = Audience(at.peers, self.address)
+        self._audience = Destinations(at.peers, self.address)
         self._audience.is_me(self.bound)
-        self._gate = Gate(self._audience, group, self._send_one, self.counts)
-        self._inbox = Inbox(self.counts, self.bound)
-        self._outbox = Outbox(own, self.counts, send_queue_octets_max, offloads)
-        self._group = (where.sockaddr(at.multicast, self._scope),) if at.multicast else None
+        self._gate = AddressValidation(self._audience, group, self._send_one, self.counts)
+        self._inbox = ReceivePath(self.counts, self.bound)
+        self._outbox = SendPath(own, self.counts, send_queue_bytes_max, offloads)
+        self._group = (addresses.sockaddr(at.multicast, self._scope),) if at.multicast else None
         self._prober = Prober(self.bound.host, self.counts)
 
     @property
-    def packet_octets_max(self) -> int:
+    def packet_bytes_max(self) -> int:
         """The largest datagram that leaves here unfragmented."""
-        return self.path_mtu - where.IP_AND_UDP_OCTETS[self._own.family]
+        return self.path_mtu - addresses.IP_AND_UDP_BYTES[self._own.family]
 
     @property
     def segments(self) -> bool:
@@ -96,13 +96,13 @@ class Endpoint:
 
     # -- opening --------------------------------------------------------------------------------
 
-    def _open_multicast(self, at: Where, group: Address) -> tuple[socket.socket, int]:
-        family = where.family_of(group.host)
+    def _open_multicast(self, at: Addresses, group: Address) -> tuple[socket.socket, int]:
+        family = addresses.family_of(group.host)
         default = "127.0.0.1" if family == socket.AF_INET else "::1"
         interface = at.interface or group.host.partition("%")[2] or default
-        host = where.local_address(interface, family)
+        host = addresses.local_address(interface, family)
         if family == socket.AF_INET6:
-            self._scope = where.index_of(interface, host)
+            self._scope = addresses.index_of(interface, host)
         ears = self._socket(family)
         ears.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if not offload.LINUX and hasattr(socket, "SO_REUSEPORT"):
@@ -111,19 +111,19 @@ class Endpoint:
             ears.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         # Windows binds to no multicast address.
         listened = Address("", group.port) if sys.platform == "win32" else group
-        _bind(ears, where.sockaddr(listened, self._scope), group, "port")
+        _bind(ears, addresses.sockaddr(listened, self._scope), group, "port")
         self._take_part(ears, group, host, interface)
         own = self._socket(family)
         _speak_through(own, host, self._scope)
         mine = at.bind or Address(host, 0)
         mine = Address(mine.host or host, mine.port)
-        _bind(own, where.sockaddr(mine, self._scope), mine, "bind")
-        if not where.is_wildcard(mine.host):
+        _bind(own, addresses.sockaddr(mine, self._scope), mine, "bind")
+        if not addresses.is_wildcard(mine.host):
             offload.deafen(ears, _bound(own))
         return own, self._multicast_mtu(group, host, interface)
 
     def _take_part(self, ears: socket.socket, group: Address, host: str, interface: str) -> None:
-        address = socket.inet_pton(ears.family, where.without_scope(group.host))
+        address = socket.inet_pton(ears.family, addresses.without_scope(group.host))
         try:
             if ears.family == socket.AF_INET6:
                 level, all_groups = socket.IPPROTO_IPV6, IPV6_MULTICAST_ALL
@@ -145,45 +145,45 @@ class Endpoint:
 
     def _multicast_mtu(self, group: Address, host: str, interface: str) -> int:
         """The path's MTU, found by a trial that also shows whether there is a route at all."""
-        with socket.socket(where.family_of(group.host), socket.SOCK_DGRAM) as probe:
+        with socket.socket(addresses.family_of(group.host), socket.SOCK_DGRAM) as probe:
             try:
                 _speak_through(probe, host, self._scope)
-                probe.connect(where.sockaddr(group, self._scope))
+                probe.connect(addresses.sockaddr(group, self._scope))
             except OSError as error:
                 raise Misuse(
                     f"no multicast route to {group.host} on interface {interface!r}"
                     f" ({_name(error)}): give interface= one that carries multicast, or use peers="
                 ) from None
-            return where.mtu_of(probe)
+            return addresses.mtu_of(probe)
 
-    def _open_peers(self, at: Where) -> tuple[socket.socket, int]:
+    def _open_peers(self, at: Addresses) -> tuple[socket.socket, int]:
         first = at.peers[0] if at.peers else None
         bind = at.bind or Address("", 0)
-        family = where.family_of((first or bind).host)
-        odd = [peer for peer in at.peers if where.family_of(peer.host) != family]
+        family = addresses.family_of((first or bind).host)
+        odd = [peer for peer in at.peers if addresses.family_of(peer.host) != family]
         if odd:
             raise Misuse(f"peers mix IPv4 and IPv6 ({first} and {odd[0]}): give one family")
         interface = at.interface
         if family == socket.AF_INET6 and (interface or "%" in (bind.host + (first or bind).host)):
-            self._scope = where.index_of(interface, (first or bind).host)
-        host, mtu = where.routed_from(first, self._scope) if first else (bind.host, 65535)
+            self._scope = addresses.index_of(interface, (first or bind).host)
+        host, mtu = addresses.routed_from(first, self._scope) if first else (bind.host, 65535)
         if interface:
-            host = where.local_address(interface, family)
+            host = addresses.local_address(interface, family)
         mine_listed = [peer for peer in at.peers if not interface or peer.host == host]
         if not at.bind and (sock := self._one_of(mine_listed)):
             return sock, mtu
         own = self._socket(family)
         mine = Address(bind.host or host, bind.port)
-        _bind(own, where.sockaddr(mine, self._scope), mine, "bind" if bind.host else "port")
+        _bind(own, addresses.sockaddr(mine, self._scope), mine, "bind" if bind.host else "port")
         return own, mtu
 
     def _one_of(self, peers: Sequence[Address]) -> socket.socket | None:
         """A socket on the first entry of the list that is ours and free, so that the same list
         serves every member."""
         for peer in peers:
-            sock = self._socket(where.family_of(peer.host))
+            sock = self._socket(addresses.family_of(peer.host))
             try:
-                sock.bind(where.sockaddr(peer, self._scope))
+                sock.bind(addresses.sockaddr(peer, self._scope))
                 return sock
             except OSError:
                 self._sockets.remove(sock)
@@ -202,20 +202,20 @@ class Endpoint:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         return sock
 
-    def _prepare(self, sock: socket.socket, buffer_octets: int, offloads: bool) -> None:
-        offload.enlarge(sock, buffer_octets, receive=True)
+    def _prepare(self, sock: socket.socket, buffer_bytes: int, offloads: bool) -> None:
+        offload.enlarge(sock, buffer_bytes, receive=True)
         if sock is self._own:
-            offload.enlarge(sock, buffer_octets, receive=False)
+            offload.enlarge(sock, buffer_bytes, receive=False)
         if offloads:
             offload.coalesce(sock)
 
-    def _advertised(self, at: Where) -> Address:
+    def _advertised(self, at: Addresses) -> Address:
         host, port = self.bound
         if at.advertise:
             return Address(at.advertise.host, at.advertise.port or port)
-        if where.is_wildcard(host) and at.peers:
-            host = where.routed_from(at.peers[0], self._scope)[0]
-        elif where.is_wildcard(host):
+        if addresses.is_wildcard(host) and at.peers:
+            host = addresses.routed_from(at.peers[0], self._scope)[0]
+        elif addresses.is_wildcard(host):
             raise Misuse(f"bound to {host}: say with advertise= at which address others reach us")
         return Address(host, port)
 
@@ -322,9 +322,11 @@ class Endpoint:
         """Addresses come from packets, so from anyone: only numbers of our family will do."""
         if len(self._known) >= TARGETS_KNOWN_MAX:
             self._known.clear()
-        host = where.in_numbers(address.host)
-        good = host and where.family_of(host) == self._own.family and 0 < address.port < 65536
-        found = where.sockaddr(Address(host, address.port), self._scope) if good and host else None
+        host = addresses.in_numbers(address.host)
+        good = host and addresses.family_of(host) == self._own.family and 0 < address.port < 65536
+        found = (
+            addresses.sockaddr(Address(host, address.port), self._scope) if good and host else None
+        )
         self._known[address] = found
         return found
 
@@ -337,9 +339,9 @@ class Endpoint:
                 self._gate.ask(who, now_us)
 
     @property
-    def send_queue_octets(self) -> int:
+    def send_queue_bytes(self) -> int:
         """What waits for the socket to take it."""
-        return self._outbox.waiting_octets
+        return self._outbox.waiting_bytes
 
     def reach(self, hops: int) -> None:
         """How many routers our multicasts may cross; 1 stays on the link."""
@@ -368,7 +370,7 @@ def _now_us() -> int:
 
 def _bound(sock: socket.socket) -> Address:
     host, port = sock.getsockname()[:2]
-    return Address(where.without_scope(host), port)
+    return Address(addresses.without_scope(host), port)
 
 
 def _name(error: OSError) -> str:

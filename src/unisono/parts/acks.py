@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 
-class Acks(Generic[K]):
+class AckMatrix(Generic[K]):
     """By holder and sender, the number up to which all messages are known to be there."""
 
     def __init__(self, members: Iterable[K] = ()) -> None:

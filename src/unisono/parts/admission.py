@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from unisono.core import Effect, Send, Setting, Warn
+from unisono.core import CoreConfig, Effect, Send, Warn
 from unisono.errors import BadPacket
 from unisono.model import Address
 from unisono.wire import Reader, Writer, seal_note, tag_of
 
 if TYPE_CHECKING:
-    from unisono.parts.door import Door
+    from unisono.parts.codec import PacketCodec
 
 FORMAT: Final = 1
 FIELDS_MAX: Final = 64
@@ -44,13 +44,13 @@ class Terms(NamedTuple):
     fields: tuple[tuple[str, str], ...] = ()
 
     @staticmethod
-    def of(setting: Setting, protocol: str, options: Mapping[str, int]) -> Terms:
+    def of(setting: CoreConfig, protocol: str, options: Mapping[str, int]) -> Terms:
         """`options` are the protocol's, without those in which members may differ."""
         fields = {
             "protocol": protocol,
             "fed": "false",
             "state": "true" if setting.with_state else "false",
-            "message_octets_max": str(setting.message_octets_max),
+            "message_bytes_max": str(setting.message_bytes_max),
         }
         fields |= {name: str(value) for name, value in sorted(options.items())}
         fields |= {name: str(value) for name, value in setting.terms.items()}
@@ -127,8 +127,8 @@ class Note(NamedTuple):
 class Admission:
     """One member's side of it: tells those who do not fit, and hears when it is the one."""
 
-    def __init__(self, door: Door, terms: Terms) -> None:
-        self._door = door
+    def __init__(self, codec: PacketCodec, terms: Terms) -> None:
+        self._codec = codec
         self._terms = terms
         self._noted: dict[Address, int] = {}
         self._since_us: int | None = None
@@ -137,9 +137,9 @@ class Admission:
     def look(self, source: Address, now_us: int, size: int, out: list[Effect]) -> str:
         """After a burst in which something was odd; `size` is that of our view, 0 outside. Says why
         we must stop, if we must."""
-        door = self._door
-        notes, unlike = door.notes, door.unlike
-        door.notes, door.unlike, door.odd = [], False, False
+        codec = self._codec
+        notes, unlike = codec.notes, codec.unlike
+        codec.notes, codec.unlike, codec.odd = [], False, False
         if size and self._since_us is None:
             self._since_us = now_us
         if unlike:
@@ -156,7 +156,7 @@ class Admission:
         if source in self._noted or len(self._noted) >= NOTED_MAX:
             return
         self._noted[source] = now_us
-        self._door.count("out.note")
+        self._codec.count("out.note")
         note = Note(self._terms.tag >> 32, size, self._age_ms(now_us), self._terms.fields)
         out.append(Send((source,), [note.sealed()]))
 
@@ -170,12 +170,12 @@ class Admission:
         try:
             note = Note.read(body)
         except BadPacket as bad:
-            self._door.drop(bad.reason)
+            self._codec.drop(bad.reason)
             return ""
         mine = self._terms
         if note.group != mine.tag >> 32 or note.fields == mine.fields:
             return ""
-        self._door.count("in.note")
+        self._codec.count("in.note")
         reason = mine.why_not(dict(note.fields))
         if size == 0 and note.size == 0:
             if reason != self._warned:

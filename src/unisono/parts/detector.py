@@ -55,7 +55,7 @@ class Longest:
 
 
 @dataclass(slots=True)
-class Peer:
+class WatchedPeer:
     """One that is, or was, watched. Times are of listening."""
 
     heard_us: int
@@ -80,7 +80,7 @@ class Detector(Generic[Key]):
         self.detect_us = detect_us
         self._look_us = max(1, look_us)
         self._peers_max = peers_max
-        self._peers: dict[Key, Peer] = {}
+        self._peers: dict[Key, WatchedPeer] = {}
         self._watched = 0
         self._now_us = 0
         self.listened_us = 0
@@ -123,7 +123,7 @@ class Detector(Generic[Key]):
         if peer is None:
             if len(self._peers) >= self._peers_max:
                 self._drop_one()
-            self._peers[key] = Peer(self.listened_us, Longest())
+            self._peers[key] = WatchedPeer(self.listened_us, Longest())
         elif not peer.watched:
             peer.watched, peer.fresh, peer.heard_us = True, True, self.listened_us
         else:

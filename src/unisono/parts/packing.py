@@ -29,17 +29,17 @@ def joined(pieces: Sequence[Buffer]) -> bytes:
     return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
 
 
-def packed(items: Iterable[tuple[T, int]], octets_max: int) -> Iterator[list[T]]:
-    """Group items, each with its size, into loads of at most `octets_max`; order is kept.
+def packed(items: Iterable[tuple[T, int]], bytes_max: int) -> Iterator[list[T]]:
+    """Group items, each with its size, into loads of at most `bytes_max`; order is kept.
 
     An item larger than a load travels alone.
     """
     load: list[T] = []
-    room = octets_max
+    room = bytes_max
     for item, octets in items:
         if load and octets > room:
             yield load
-            load, room = [], octets_max
+            load, room = [], bytes_max
         load.append(item)
         room -= octets
     if load:

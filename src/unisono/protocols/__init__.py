@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from unisono.core import Offer
+from unisono.core import ProtocolSpec
 from unisono.errors import Misuse
 from unisono.protocols.mtp import OFFER as MTP
 from unisono.protocols.ring import OFFER as RING
@@ -13,12 +13,12 @@ from unisono.protocols.rmcast import OFFER as RMCAST
 _CATALOGUE = {offer.name: offer for offer in (RMCAST, MTP, RING)}
 
 
-def offers() -> dict[str, Offer]:
+def offers() -> dict[str, ProtocolSpec]:
     """Every protocol by name."""
     return dict(_CATALOGUE)
 
 
-def offer(name: str) -> Offer:
+def offer(name: str) -> ProtocolSpec:
     """The protocol of this name."""
     found = _CATALOGUE.get(name)
     if found is None:
@@ -26,7 +26,7 @@ def offer(name: str) -> Offer:
     return found
 
 
-def check_options(chosen: Offer, options: Mapping[str, int]) -> None:
+def check_options(chosen: ProtocolSpec, options: Mapping[str, int]) -> None:
     """`Misuse` if the protocol does not take one of these."""
     for name in sorted(options.keys() - chosen.options.keys()):
         known = ", ".join(sorted(chosen.options)) or "none"

@@ -24,13 +24,13 @@ from unisono.model import Message, Service, View
 from unisono.services.commit import (
     Aborted,
     Action,
-    Ask,
+    ActionLimits,
     Begun,
+    CommitRequest,
     Committed,
     Decided,
     Duty,
     Last,
-    Limits,
     Outcome,
     Participant,
     Prepare,
@@ -38,15 +38,15 @@ from unisono.services.commit import (
     Say,
     written,
 )
-from unisono.services.commit.words import checked
+from unisono.services.commit.messages import checked
 
 __all__ = [
     "Aborted",
     "Action",
+    "ActionLimits",
     "Actions",
     "Committed",
     "Last",
-    "Limits",
     "Outcome",
     "Participant",
     "Uncertain",
@@ -62,7 +62,7 @@ class Uncertain(UnisonoError):
 
 @dataclass(slots=True, eq=False)
 class _Awaited:
-    ask: Ask
+    ask: CommitRequest
     outcome: asyncio.Future[Outcome]
     decided_count: int
     """Of the table, when it was asked."""
@@ -76,7 +76,11 @@ class Actions:
     """
 
     def __init__(
-        self, participant: Participant, *, prepare_s: float = 10.0, limits: Limits | None = None
+        self,
+        participant: Participant,
+        *,
+        prepare_s: float = 10.0,
+        limits: ActionLimits | None = None,
     ) -> None:
         self._replica = Replica(participant, limits)
         self._prepare_s = prepare_s
@@ -259,7 +263,7 @@ class Actions:
         group = self.group
         if key is None:
             key = f"{group.config.name or 'action'}-{secrets.token_hex(8)}"
-        ask = checked(Ask(key, dict(operations)))
+        ask = checked(CommitRequest(key, dict(operations)))
         if self._ended is not None:
             raise Stopped(self._ended)
         if key in self._awaited:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from unisono.sim.acting import Application, Lived, Play, Scene
+from unisono.sim.applications import (
+    ApplicationContext,
+    ApplicationEnd,
+    ApplicationSpec,
+    SimApplication,
+)
 from unisono.sim.campaign import Summary, campaign
-from unisono.sim.plan import KINDS, PROFILES, Clock, FaultEvent, Link, Plan, Router, Weather
+from unisono.sim.plan import KINDS, PROFILES, Clock, FaultEvent, LinkPlan, Plan, Router, Weather
 from unisono.sim.planfile import plan_from_json, plan_to_json, read_plan, write_plan
 from unisono.sim.run import Outcome, outcome_json, run
 from unisono.sim.shrink import Shrunk, shrink, shrunk
@@ -13,17 +18,17 @@ from unisono.sim.swarm import drawn
 __all__ = [
     "KINDS",
     "PROFILES",
-    "Application",
+    "ApplicationContext",
+    "ApplicationEnd",
+    "ApplicationSpec",
     "Clock",
     "FaultEvent",
-    "Link",
-    "Lived",
+    "LinkPlan",
     "Outcome",
     "Plan",
-    "Play",
     "Router",
-    "Scene",
     "Shrunk",
+    "SimApplication",
     "Summary",
     "Weather",
     "campaign",

@@ -11,14 +11,14 @@ from unisono.core import Effect, Install
 from unisono.sim.plan import FaultEvent
 
 if TYPE_CHECKING:
-    from unisono.sim.lives import Life
+    from unisono.sim.incarnations import SimIncarnation
 
 Strike = Callable[[FaultEvent, None], None]
 """Let a fault strike now."""
 
 
 @dataclass(slots=True, eq=False)
-class Aim:
+class AimedFault:
     """A fault that waits, and how far it is."""
 
     event: FaultEvent
@@ -33,24 +33,24 @@ class Aim:
         return self.met >= limit
 
 
-class Aims:
+class AimedFaults:
     """The aimed faults that wait at one node."""
 
     def __init__(self, index: int, strike: Strike) -> None:
         self._index = index
         self._strike_now = strike
-        self.waiting: list[Aim] = []
-        self._life: Life | None = None
-        self._walks: dict[Aim, int] = {}
+        self.waiting: list[AimedFault] = []
+        self._life: SimIncarnation | None = None
+        self._walks: dict[AimedFault, int] = {}
         """By aim, how often its arrows had been walked by this life before the step at hand."""
 
-    def wait(self, aim: Aim) -> None:
+    def wait(self, aim: AimedFault) -> None:
         self.waiting.append(aim)
 
     def clear(self) -> None:
         self.waiting.clear()
 
-    def look(self, life: Life) -> None:
+    def look(self, life: SimIncarnation) -> None:
         """A step begins."""
         self.waiting = [aim for aim in self.waiting if not aim.struck]
         for aim in self.waiting:
@@ -61,7 +61,7 @@ class Aims:
             if aim.event.at_arrow and aim not in self._walks:
                 self._walks[aim] = _walks(life, aim.event.at_arrow)
 
-    def walked(self, life: Life) -> None:
+    def walked(self, life: SimIncarnation) -> None:
         """A step was taken, and none of its effects performed: which arrows were walked?"""
         for aim in self.waiting:
             event = aim.event
@@ -96,7 +96,7 @@ class Aims:
             struck = (due and self._strike(aim)) or struck
         return struck
 
-    def _strike(self, aim: Aim) -> bool:
+    def _strike(self, aim: AimedFault) -> bool:
         """Whoever of its nodes is first is struck, and the others are not."""
         if aim in self.waiting:
             self.waiting.remove(aim)
@@ -108,6 +108,6 @@ class Aims:
         return True
 
 
-def _walks(life: Life, text: str) -> int:
+def _walks(life: SimIncarnation, text: str) -> int:
     """How often arrows were walked whose names hold the text."""
-    return sum(count for name, count in life.tap.walked().items() if text in name)
+    return sum(count for name, count in life.tap.transition_counts().items() if text in name)

@@ -17,7 +17,7 @@ _POOL: Final = Random(0).randbytes(1 << 16)
 
 def drawn_sizes(weather: Weather, count: int, roll: Random) -> list[int]:
     """Sizes of a burst of messages: mostly small, now and then several packets long."""
-    largest = min(weather.packet_octets_max * weather.large_packets, weather.window_octets_max // 2)
+    largest = min(weather.packet_bytes_max * weather.large_packets, weather.window_bytes_max // 2)
     sizes = []
     for _ in range(count):
         if roll.random() * 1_000_000 < weather.large_ppm:

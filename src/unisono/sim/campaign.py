@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
-from unisono.core import Offer
+from unisono.core import ProtocolSpec
 from unisono.errors import Misuse
 from unisono.sim.checking import check_plan
 from unisono.sim.plan import Plan, dice
@@ -20,7 +20,7 @@ CHUNK: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class RunResult:
     """What a campaign keeps of one run."""
 
     seed: int
@@ -44,7 +44,7 @@ class Summary:
     """What a campaign found so far."""
 
     runs: int = 0
-    failures: list[Result] = field(default_factory=list)
+    failures: list[RunResult] = field(default_factory=list)
     sent: int = 0
     delivered: int = 0
     steps: int = 0
@@ -59,7 +59,7 @@ class Summary:
         """Simulated seconds per wall second, all workers together."""
         return self.virtual_s / self.wall_s if self.wall_s > 0 else 0.0
 
-    def add(self, result: Result) -> None:
+    def add(self, result: RunResult) -> None:
         self.runs += 1
         self.sent += result.sent
         self.delivered += result.delivered
@@ -72,10 +72,14 @@ class Summary:
 
 
 def plans_of(
-    protocol: str | Offer, seeds: Iterable[int], faults: str, nodes: tuple[int, int], messages: int
+    protocol: str | ProtocolSpec,
+    seeds: Iterable[int],
+    faults: str,
+    nodes: tuple[int, int],
+    messages: int,
 ) -> Iterator[Plan]:
     """A plan a seed; how many nodes it has is drawn from the seed too."""
-    offer = protocol if isinstance(protocol, Offer) else None
+    offer = protocol if isinstance(protocol, ProtocolSpec) else None
     name = offer.name if offer else str(protocol)
     for seed in seeds:
         count = dice(seed, "nodes").randint(*nodes)
@@ -85,7 +89,7 @@ def plans_of(
 
 
 def campaign(
-    protocol: str | Offer,
+    protocol: str | ProtocolSpec,
     seeds: Iterable[int],
     faults: str = "chaos",
     nodes: tuple[int, int] = (3, 7),
@@ -127,7 +131,7 @@ def campaign(
     return summary
 
 
-def _results(plans: Iterator[Plan], jobs: int) -> Iterator[Result]:
+def _results(plans: Iterator[Plan], jobs: int) -> Iterator[RunResult]:
     """Results in the order of the plans, whatever worker was first."""
     first = next(plans, None)
     if first is None:
@@ -149,16 +153,16 @@ def _results(plans: Iterator[Plan], jobs: int) -> Iterator[Result]:
             yield from waiting.pop(0).get()
 
 
-def several(plans: list[Plan]) -> list[Result]:
+def several(plans: list[Plan]) -> list[RunResult]:
     return [one(plan) for plan in plans]
 
 
-def one(plan: Plan) -> Result:
+def one(plan: Plan) -> RunResult:
     """Run one plan and keep what a summary needs. Importable, so that a fresh worker finds it."""
     from unisono.laws import sentence
 
     outcome = run(plan, time.perf_counter)
-    return Result(
+    return RunResult(
         seed=outcome.seed,
         broken=outcome.broken,
         replay=outcome.replay,

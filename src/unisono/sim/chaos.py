@@ -10,7 +10,7 @@ from dataclasses import replace
 from random import Random
 from typing import Final, TypeAlias
 
-from unisono.core import Offer, Process
+from unisono.core import ProcessRole, ProtocolSpec
 from unisono.model import Resilient, Service, ServiceLevel
 from unisono.sim.plan import (
     AIMED,
@@ -18,7 +18,7 @@ from unisono.sim.plan import (
     SECOND_US,
     WRITES,
     FaultEvent,
-    Link,
+    LinkPlan,
     Plan,
     Weather,
     dice,
@@ -54,14 +54,14 @@ AIMS: Final = tuple(kind for kind in AIMED if kind not in ("torn", "setback"))
 Drawn: TypeAlias = list[FaultEvent]
 
 
-def stirred(plan: Plan, weather: Weather, offer: Offer | None) -> Plan:
+def stirred(plan: Plan, weather: Weather, offer: ProtocolSpec | None) -> Plan:
     """The plan with more in its weather."""
     on = {kind for kind, chance in CHANCES.items() if _roll(plan, kind, "on").random() < chance}
     alone = _roll(plan, "alone", "on")
     chance, few = alone.random(), alone.sample(sorted(CHANCES), 2)
     if chance < ALONE or "handover" in on:
         on = {*(few if "handover" not in on else ("handover",)), *({"services"} & on)}
-        weather = replace(weather, link=Link(), links=(), schedule=(), clocks=())
+        weather = replace(weather, link=LinkPlan(), links=(), schedule=(), clocks=())
     events: Drawn = []
     for kind, draw in EVENTS.items():
         if kind in on:
@@ -98,7 +98,7 @@ def _order(event: FaultEvent) -> tuple[int, str, tuple[int, ...]]:
     return event.at_us, event.kind, event.nodes
 
 
-def _services(plan: Plan, offer: Offer, roll: Random) -> tuple[ServiceLevel, ...]:
+def _services(plan: Plan, offer: ProtocolSpec, roll: Random) -> tuple[ServiceLevel, ...]:
     """Some of the levels on offer. A plan's application needs a total order, where there is one."""
     levels: list[ServiceLevel] = list(offer.services)
     if offer.resilient:
@@ -111,7 +111,9 @@ def _services(plan: Plan, offer: Offer, roll: Random) -> tuple[ServiceLevel, ...
     return tuple(each for each in levels if each in some)
 
 
-def _parts(plan: Plan, weather: Weather, offer: Offer, roll: Random) -> tuple[tuple[int, ...], ...]:
+def _parts(
+    plan: Plan, weather: Weather, offer: ProtocolSpec, roll: Random
+) -> tuple[tuple[int, ...], ...]:
     """Two sides, of which at least one is to go on; none if that is not found soon."""
     for _ in range(8):
         order = list(range(plan.nodes))
@@ -119,8 +121,8 @@ def _parts(plan: Plan, weather: Weather, offer: Offer, roll: Random) -> tuple[tu
         border = roll.randrange(1, plan.nodes)
         parts = tuple(sorted(order[:border])), tuple(sorted(order[border:]))
         for part in parts:
-            options = [offer.appoint(index, plan.nodes, plan.options) for index in part]
-            if offer.goes_on(list(map(Process, options)), weather.forgetful):
+            options = [offer.assign_roles(index, plan.nodes, plan.options) for index in part]
+            if offer.may_continue(list(map(ProcessRole, options)), weather.forgetful):
                 return parts
     return ()
 
@@ -137,7 +139,7 @@ def _for_us(fault_us: int, roll: Random) -> int:
     return wild(roll, 10_000, max(fault_us // 2, 10_001))
 
 
-def _at_effect(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Drawn:
+def _at_effect(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
     events = []
     for _ in range(wild(roll, 1, 8)):
         effect = roll.choice((*EFFECTS, "Checkpoint"))
@@ -152,7 +154,7 @@ def _at_effect(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> 
     return events
 
 
-def _at_view(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Drawn:
+def _at_view(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
     events = []
     for _ in range(wild(roll, 1, 4)):
         at_us, for_us = roll.randrange(fault_us) // 2, _for_us(fault_us, roll)
@@ -161,7 +163,7 @@ def _at_view(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Dr
     return events
 
 
-def _at_arrow(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Drawn:
+def _at_arrow(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
     """Arrows, or the states they lead to; those of the change of membership are rare in a run, and
     as likely here as any other."""
     if offer is None or not offer.arrows:
@@ -180,7 +182,7 @@ def _at_arrow(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> D
     return events
 
 
-def _flap(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Drawn:
+def _flap(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
     if plan.nodes < 2:
         return []
     events = []
@@ -198,14 +200,14 @@ def _flap(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Drawn
     return events
 
 
-def _rotate(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Drawn:
+def _rotate(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
     if plan.nodes < 3:
         return []
     everyone, every_us = tuple(range(plan.nodes)), wild(roll, 20_000, 2 * SECOND_US)
     return [FaultEvent("rotate", roll.randrange(fault_us), fault_us, everyone, every_us=every_us)]
 
 
-def _isolate(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Drawn:
+def _isolate(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
     return [
         FaultEvent(
             "isolate",
@@ -217,7 +219,7 @@ def _isolate(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Dr
     ]
 
 
-def _handover(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Drawn:
+def _handover(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
     """A majority goes on without the others; then most of it dies, and the rest is cut off, as the
     others come back: those that are then together are a majority, and have to remember."""
     if plan.nodes < 3:
@@ -240,7 +242,7 @@ def _handover(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> D
     ]
 
 
-def _request(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Drawn:
+def _request(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
     if offer is None or not offer.requests:
         return []
     return [
@@ -255,7 +257,7 @@ def _request(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Dr
     ]
 
 
-def _clock(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Drawn:
+def _clock(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
     events = []
     for _ in range(wild(roll, 1, 4)):
         kind = roll.choice(("drift", "jump", "stand"))
@@ -265,8 +267,8 @@ def _clock(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Draw
     return events
 
 
-def _one_each(kind: str) -> Callable[[Plan, int, Offer | None, Random], Drawn]:
-    def draw(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Drawn:
+def _one_each(kind: str) -> Callable[[Plan, int, ProtocolSpec | None, Random], Drawn]:
+    def draw(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
         return [
             FaultEvent(
                 kind,
@@ -280,14 +282,14 @@ def _one_each(kind: str) -> Callable[[Plan, int, Offer | None, Random], Drawn]:
     return draw
 
 
-def _slow(plan: Plan, fault_us: int, offer: Offer | None, roll: Random) -> Drawn:
+def _slow(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
     """Many readers, for long."""
     who = tuple(sorted(roll.sample(range(plan.nodes), roll.randint(1, plan.nodes))))
     at_us = roll.randrange(fault_us)
     return [FaultEvent("slow", at_us, fault_us, who)]
 
 
-EVENTS: Final[dict[str, Callable[[Plan, int, Offer | None, Random], Drawn]]] = {
+EVENTS: Final[dict[str, Callable[[Plan, int, ProtocolSpec | None, Random], Drawn]]] = {
     "at_effect": _at_effect,
     "at_view": _at_view,
     "at_arrow": _at_arrow,

@@ -14,7 +14,7 @@ from unisono.sim.plan import (
     SECOND_US,
     WRITES,
     FaultEvent,
-    Link,
+    LinkPlan,
     Plan,
     Router,
     Weather,
@@ -43,7 +43,7 @@ def check_plan(plan: Plan) -> None:
 def _check_weather(weather: Weather, nodes: int) -> None:
     if not 0 <= weather.fault_us <= 3600 * SECOND_US:
         raise Misuse("weather: fault_us must be 0 to an hour")
-    for name in ("packet_octets_max", "window_octets_max", "burst_max", "large_packets"):
+    for name in ("packet_bytes_max", "window_bytes_max", "burst_max", "large_packets"):
         if getattr(weather, name) <= 0:
             raise Misuse(f"weather: {name} must be above 0")
     for link in (
@@ -114,10 +114,10 @@ def _check_nodes(where: str, indices: tuple[int, ...], nodes: int) -> None:
             raise Misuse(f"{where}: node {index} is not one of 0 to {nodes - 1}")
 
 
-def check_link(link: Link) -> None:
+def check_link(link: LinkPlan) -> None:
     if link.delay not in DELAYS:
         raise Misuse(f"unknown delay {link.delay!r}: write one of {', '.join(DELAYS)}")
-    for name in Link.__dataclass_fields__:
+    for name in LinkPlan.__dataclass_fields__:
         value = getattr(link, name)
         if name != "delay" and value < 0:
             raise Misuse(f"link: {name} must not be negative, not {value}")

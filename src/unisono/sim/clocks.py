@@ -9,7 +9,7 @@ from unisono.model import Member
 from unisono.sim.plan import Clock
 
 
-class Watch:
+class NodeClock:
     """What a node's clock shows. It never goes back."""
 
     def __init__(self, clock: Clock) -> None:
@@ -57,7 +57,7 @@ class Watch:
 class Skewed:
     """A core that lives by its node's clock, inside the tap: the rows keep the world's time."""
 
-    def __init__(self, core: Core, watch: Watch) -> None:
+    def __init__(self, core: Core, watch: NodeClock) -> None:
         self.inner = core
         self.me: Member = core.me
         self.counts: dict[str, int] = core.counts
@@ -66,11 +66,11 @@ class Skewed:
     def step(self, now_us: int, event: Event) -> list[Effect]:
         return self.inner.step(self._watch.local(now_us), event)
 
-    def room(self) -> int:
-        return self.inner.room()
+    def send_credit(self) -> int:
+        return self.inner.send_credit()
 
     def held(self) -> Mapping[Member, int]:
         return self.inner.held()
 
-    def walked(self) -> Mapping[str, int]:
-        return self.inner.walked()
+    def transition_counts(self) -> Mapping[str, int]:
+        return self.inner.transition_counts()

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from unisono.core import Congested, Join, Leave, Received, Request, Restart, Setting
+from unisono.core import Congested, CoreConfig, Join, Leave, Received, Request, Restart
 from unisono.model import Address, Member, coalesced
-from unisono.sim.aims import Aims
-from unisono.sim.clocks import Watch
-from unisono.sim.lives import Life
+from unisono.sim.aims import AimedFaults
+from unisono.sim.clocks import NodeClock
+from unisono.sim.incarnations import SimIncarnation
 from unisono.sim.plan import TRUE, dice, node_name
 from unisono.trace.record import LEAVING
 
@@ -30,7 +30,7 @@ TAKING_NAMES: Final = ("setback", "namesake")
 """Faults that need an incarnation below one that was."""
 
 
-class Disk:
+class SimDisk:
     """Stable storage: records, oldest first."""
 
     def __init__(self, durable: bool) -> None:
@@ -69,15 +69,15 @@ class Node:
         self.address = Address(f"10.0.{index >> 8}.{(index & 255) + 1}", 7000)
         clock = weather.clocks[index] if index < len(weather.clocks) else TRUE
         mine = [event.kind for event in weather.schedule if index in event.nodes]
-        self.watch = Watch(clock)
+        self.watch = NodeClock(clock)
         self.skewed = clock != TRUE or any(kind in CLOCK_KINDS for kind in mine)
         self.dice = dice(plan.seed, "node", index)
         durable = weather.durable[index] if index < len(weather.durable) else True
-        self.disk = Disk(durable)
-        self.aims = Aims(index, world.strike)
+        self.disk = SimDisk(durable)
+        self.aims = AimedFaults(index, world.strike)
         self.records: list[bytes] = []
         """What a plan's application has made safe, beside what its core has."""
-        self.life: Life | None = None
+        self.life: SimIncarnation | None = None
         self.paused = False
         self._unused = list(range(1, 1 + sum(kind in TAKING_NAMES for kind in mine)))
         """Incarnations below the first, for those who come back with one."""
@@ -101,17 +101,17 @@ class Node:
             return
         world = self.world
         member = Member(self.name, self.address, self._next_incarnation())
-        setting = Setting(
+        setting = CoreConfig(
             me=member,
             group=world.group,
             seed=dice(world.plan.seed, "core", self.name, member.incarnation).getrandbits(63),
-            packet_octets_max=world.weather.packet_octets_max,
-            window_octets_max=world.weather.window_octets_max,
+            packet_bytes_max=world.weather.packet_bytes_max,
+            window_bytes_max=world.weather.window_bytes_max,
             with_state=world.with_state,
             durable=self.disk.durable,
             options=world.options_of(self.index),
         )
-        life = Life(world, self, member, world.tapped(setting, self))
+        life = SimIncarnation(world, self, member, world.tapped(setting, self))
         self.life = world.born(life)
         self._lives += 1
         if self._lives > 1:
@@ -163,7 +163,7 @@ class Node:
         self._bury(life)
         self.plan_return(down_us)
 
-    def finished(self, life: Life, clean: bool) -> None:
+    def finished(self, life: SimIncarnation, clean: bool) -> None:
         """The core is done, by leaving or by failing; the node always joins again. Who was stopped
         does so in the same process, which has its records without a disk too."""
         self.world.counts["departed" if clean else "stopped"] += 1
@@ -183,7 +183,7 @@ class Node:
             self.life.tap.note(self.world.now_us, "crash", "crash")
             self._bury(self.life)
 
-    def _bury(self, life: Life) -> None:
+    def _bury(self, life: SimIncarnation) -> None:
         life.end()
         self.life = None
         # What ailed this life does not ail the next.
@@ -202,7 +202,7 @@ class Node:
         self._pause_end_us = max(self._pause_end_us, self.world.now_us + for_us)
         self.world.post(self._pause_end_us, self.resume, self.life, None)
 
-    def resume(self, life: Life | None, _: object = None) -> None:
+    def resume(self, life: SimIncarnation | None, _: object = None) -> None:
         """Wake: packets and timers that are overdue come first, in either order."""
         if not self.paused or life is not self.life or life is None:
             return
@@ -242,7 +242,7 @@ class Node:
             life.congested = True
             life.feed(Congested(True))
 
-    def read_on(self, life: Life | None, _: object = None) -> None:
+    def read_on(self, life: SimIncarnation | None, _: object = None) -> None:
         if life is None or life is not self.life or not life.congested:
             return
         if self.world.now_us < self._slow_end_us and not self.world.healing:
@@ -265,7 +265,7 @@ class Node:
     def _free_disk(self, _: None, __: None) -> None:
         self.disk.full = False
 
-    def bend_clock(self, bend: Callable[[Watch, int], None]) -> None:
+    def bend_clock(self, bend: Callable[[NodeClock, int], None]) -> None:
         """Change the clock; what waits for a time that it shows goes on waiting for that."""
         waiting = self.life.local_deadlines() if self.life is not None else {}
         bend(self.watch, self.world.now_us)
@@ -277,7 +277,7 @@ class Node:
         self.aims.clear()
         self.disk.full = False
         if self.skewed:
-            self.bend_clock(Watch.heal)
+            self.bend_clock(NodeClock.heal)
         if self.life is None and self.host is None:
             self.plan_return(self.dice.randint(0, 300_000))
         self.resume(self.life)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Final, TypeAlias
 
-from unisono.sim.plan import Link
+from unisono.sim.plan import LinkPlan
 
 Land: TypeAlias = Callable[[int, Any, Any, list[bytes]], None]
 """Called with (when, a, b, packets) for what comes out at the far end; `a` and `b` are whatever
@@ -18,7 +18,7 @@ _LN2: Final = 45_426
 """The natural logarithm of 2, in 65536ths."""
 
 
-def drawn_delay_us(link: Link, roll: Random) -> int:
+def drawn_delay_us(link: LinkPlan, roll: Random) -> int:
     """A delay, in whole microseconds from whole random bits: the same on every machine."""
     spread = link.spread_us
     if link.delay == "constant" or not spread:
@@ -41,11 +41,11 @@ class Pipe:
 
     __slots__ = ("bad", "dice", "free_us", "last_us", "link", "lossy", "odd")
 
-    def __init__(self, link: Link, roll: Random) -> None:
+    def __init__(self, link: LinkPlan, roll: Random) -> None:
         self.dice = roll
         self.become(link)
 
-    def become(self, link: Link) -> None:
+    def become(self, link: LinkPlan) -> None:
         """Be like this from now on; what is under way still arrives late, even out of order."""
         self.link = link
         self.lossy = bool(link.loss_ppm or link.burst_ppm)
@@ -76,9 +76,9 @@ class Pipe:
         """When the last of them has left, and those for which the queue had a place."""
         link, kept = self.link, []
         free_us = max(self.free_us, now_us)
-        longest_us = link.queue_octets * _MILLION // link.octets_per_s
+        longest_us = link.queue_bytes * _MILLION // link.bytes_per_s
         for packet in packets:
-            takes_us = len(packet) * _MILLION // link.octets_per_s
+            takes_us = len(packet) * _MILLION // link.bytes_per_s
             if free_us + takes_us - now_us > longest_us:
                 counts["overflowed"] += 1
                 continue
@@ -101,7 +101,7 @@ class Pipe:
         link, left_us = self.link, now_us
         if self.lossy:
             packets = self.survivors(packets, counts)
-        if link.octets_per_s:
+        if link.bytes_per_s:
             left_us, packets = self.serialised(now_us, packets, counts)
         if not packets:
             return

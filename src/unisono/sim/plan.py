@@ -8,10 +8,10 @@ from pathlib import Path
 from random import Random
 from typing import Final, TypeAlias
 
-from unisono.core import Offer
+from unisono.core import ProtocolSpec
 from unisono.errors import Misuse
 from unisono.model import Member, Resilient, Service, ServiceLevel, level_named
-from unisono.sim.acting import Play
+from unisono.sim.applications import ApplicationSpec
 from unisono.trace.record import Sink
 
 SECOND_US: Final = 1_000_000
@@ -60,7 +60,7 @@ def dice(seed: int, *words: object) -> Random:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class LinkPlan:
     """How one direction between two nodes behaves. Rates are in parts per million packets."""
 
     delay: str = "uniform"
@@ -85,13 +85,13 @@ class Link:
     """The most that it is held back; the least is a tenth of this."""
     corrupt_ppm: int = 0
     """One to eight bits flipped, or the packet cut short, or made longer."""
-    octets_per_s: int = 0
+    bytes_per_s: int = 0
     """Bandwidth; 0 is without limit."""
-    queue_octets: int = 65_536
+    queue_bytes: int = 65_536
     """What may wait for the bandwidth; packets beyond it are dropped and counted."""
 
 
-CALM: Final = Link()
+CALM: Final = LinkPlan()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Router:
     way out. A burst for several of them crosses it once; then each one's own link follows."""
 
     behind: tuple[int, ...]
-    link: Link = CALM
+    link: LinkPlan = CALM
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,16 +171,16 @@ class Weather:
 
     fault_us: int = 3 * SECOND_US
     """How long the faults last; then all heals."""
-    link: Link = CALM
-    links: tuple[tuple[int, int, Link], ...] = ()
+    link: LinkPlan = CALM
+    links: tuple[tuple[int, int, LinkPlan], ...] = ()
     """Directed pairs that behave unlike the rest."""
     schedule: tuple[FaultEvent, ...] = ()
     clocks: tuple[Clock, ...] = ()
     """By node; who is not named has a true clock."""
     starts_us: tuple[int, ...] = ()
     """When each node first joins; who is not named joins at once."""
-    packet_octets_max: int = 1400
-    window_octets_max: int = 1 << 18
+    packet_bytes_max: int = 1400
+    window_bytes_max: int = 1 << 18
     burst_max: int = 4
     """The application multicasts one to this many messages at a time."""
     large_ppm: int = 50_000
@@ -226,7 +226,7 @@ class Plan:
     """More events than this, per node and virtual second, is a livelock."""
     weather: Weather | None = None
     """Drawn from the seed and the profile unless given."""
-    offer: Offer | None = None
+    offer: ProtocolSpec | None = None
     """The protocol itself, where it is not in the catalogue."""
     trace: str | Path | None = None
     """The directory that gets the trace files."""
@@ -234,7 +234,7 @@ class Plan:
     """Gets the rows of each life as well."""
     detail: bool = False
     """Trace protocol work too."""
-    application: Play | None = None
+    application: ApplicationSpec | None = None
     """What the nodes do instead of the usual talk. Brought from Python: no plan file names it."""
 
     @property

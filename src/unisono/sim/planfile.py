@@ -13,7 +13,7 @@ from unisono.sim.checking import check_plan
 from unisono.sim.plan import (
     Clock,
     FaultEvent,
-    Link,
+    LinkPlan,
     Plan,
     Router,
     Weather,
@@ -33,7 +33,7 @@ _SIMPLE: Final = (
 )
 """The fields of a plan that are written as they are."""
 
-_Part = TypeVar("_Part", Link, FaultEvent, Clock)
+_Part = TypeVar("_Part", LinkPlan, FaultEvent, Clock)
 
 
 def plan_to_json(plan: Plan) -> str:
@@ -160,7 +160,7 @@ def _weather(told: Any) -> Weather:
         if name not in Weather.__dataclass_fields__:
             raise Misuse(f"weather: unknown field {name!r}")
         if name == "link":
-            kept[name] = _part(Link, value)
+            kept[name] = _part(LinkPlan, value)
         elif name == "links":
             kept[name] = tuple(_unlike(each) for each in _list(where, value))
         elif name == "routers":
@@ -184,11 +184,11 @@ def _weather(told: Any) -> Weather:
     return Weather(**kept)
 
 
-def _unlike(told: Any) -> tuple[int, int, Link]:
+def _unlike(told: Any) -> tuple[int, int, LinkPlan]:
     if not isinstance(told, list) or len(told) != 3:
         raise Misuse("weather: each of links must be [from, to, link]")
     source, target, link = told
-    return _whole("link: from", source), _whole("link: to", target), _part(Link, link)
+    return _whole("link: from", source), _whole("link: to", target), _part(LinkPlan, link)
 
 
 def _router(told: Any) -> Router:
@@ -197,7 +197,7 @@ def _router(told: Any) -> Router:
     behind = _list("router: behind", told["behind"])
     return Router(
         tuple(_whole("router: behind", each) for each in behind),
-        _part(Link, told.get("link", {})),
+        _part(LinkPlan, told.get("link", {})),
     )
 
 

@@ -14,7 +14,7 @@ from unisono.model import Address
 from unisono.sim.plan import dice
 
 if TYPE_CHECKING:
-    from unisono.sim.lives import Life
+    from unisono.sim.incarnations import SimIncarnation
     from unisono.sim.nodes import Node
     from unisono.sim.world import World
 
@@ -34,7 +34,7 @@ class Probes:
         self._world = world
         self._dice = dice(world.plan.seed, "probes")
 
-    def send(self, life: Life, to: Sequence[Address]) -> None:
+    def send(self, life: SimIncarnation, to: Sequence[Address]) -> None:
         world, here = self._world, life.node.index
         for address in to:
             there = world.places.get(address)
@@ -43,7 +43,7 @@ class Probes:
                 at_us = world.now_us + self._dice.randint(1, WAY_US)
                 world.post(at_us, self._arrive, life, world.everywhere[there])
 
-    def _arrive(self, life: Life, node: Node) -> None:
+    def _arrive(self, life: SimIncarnation, node: Node) -> None:
         world, roll = self._world, self._dice
         if node.life is not None:
             return
@@ -53,7 +53,7 @@ class Probes:
         way_us = LATE_US if roll.random() < LATE else WAY_US
         world.post(world.now_us + roll.randint(1, way_us), self._refuse, life, node.address)
 
-    def _refuse(self, life: Life, address: Address) -> None:
+    def _refuse(self, life: SimIncarnation, address: Address) -> None:
         if not life.over:
             self._world.counts["refused"] += 1
             life.feed(Unreachable(address))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from unisono.model import Member, Message, Service
 
 if TYPE_CHECKING:
-    from unisono.sim.lives import Life
+    from unisono.sim.incarnations import SimIncarnation
     from unisono.sim.world import World
 
 
@@ -22,12 +22,12 @@ class Receipts:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._lacking: dict[Life, list[tuple[Member, str]]] = {}
+        self._lacking: dict[SimIncarnation, list[tuple[Member, str]]] = {}
         """By life, members that lacked what it delivered in its present view."""
-        self._marks: dict[Life, dict[Member, int]] = {}
+        self._marks: dict[SimIncarnation, dict[Member, int]] = {}
         """By life and sender, up to which number it is known to hold all."""
 
-    def delivered(self, life: Life, messages: Sequence[Message]) -> None:
+    def delivered(self, life: SimIncarnation, messages: Sequence[Message]) -> None:
         """Those that a life delivered count as held, whatever its core still has."""
         mine = self._marks.setdefault(life, {})
         highest: dict[Member, int] = {}
@@ -40,7 +40,7 @@ class Receipts:
             for member in life.audience:
                 self._ask(life, member, highest)
 
-    def installed(self, life: Life) -> None:
+    def installed(self, life: SimIncarnation) -> None:
         """The life's view is over: who stays must have had all when it was delivered."""
         for member, text in self._lacking.pop(life, ()):
             if member in life.audience:
@@ -52,7 +52,7 @@ class Receipts:
             if not life.over:
                 self.installed(life)
 
-    def _ask(self, life: Life, member: Member, highest: dict[Member, int]) -> None:
+    def _ask(self, life: SimIncarnation, member: Member, highest: dict[Member, int]) -> None:
         other = self._world.life_of.get(member)
         # Who stopped or left has told the others so, and no longer counts.
         if other is None or other is life or other.stopped:

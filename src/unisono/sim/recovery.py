@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from unisono.core import Process
+from unisono.core import ProcessRole
 from unisono.model import Member, Message, View
 from unisono.sim.application import payload_of
 from unisono.sim.plan import Weather
 from unisono.trace.record import PROBE
 
 if TYPE_CHECKING:
-    from unisono.sim.lives import Life
+    from unisono.sim.incarnations import SimIncarnation
     from unisono.sim.nodes import Node
     from unisono.sim.world import World
 
@@ -63,7 +63,7 @@ class Recovery:
             self._known.update(member.name for member in view.members)
         self.changed()
 
-    def excluded(self, life: Life) -> None:
+    def excluded(self, life: SimIncarnation) -> None:
         """It was excluded, for what had ailed it: perhaps before the cut, and heard of only now."""
         if self._inside.pop(life.me, None) is not None:
             self._narrow()
@@ -75,9 +75,9 @@ class Recovery:
         self.going_on = [
             part
             for part in self.going_on
-            if world.offer.goes_on(
+            if world.offer.may_continue(
                 [
-                    Process(
+                    ProcessRole(
                         world.options_of(node.index), node.index in inside, node.name in self._known
                     )
                     for node in part
@@ -127,13 +127,13 @@ class Recovery:
                 if node.life is not None:
                     self._probe(node.life, PROBES)
 
-    def _probe(self, life: Life, left: int) -> None:
+    def _probe(self, life: SimIncarnation, left: int) -> None:
         """Multicast a probe, now or as soon as there is room; all of its part shall deliver it."""
         if life.over or not self.settled:
             return
         world = self._world
         payload = payload_of(life.me, life.said + 1, 40)
-        if life.tap.room() < len(payload):
+        if life.tap.send_credit() < len(payload):
             world.post(world.now_us + 10_000, self._probe, life, left)
             return
         for awaited in self._awaited.values():
@@ -149,7 +149,7 @@ class Recovery:
         if left > 1:
             self._probe(life, left - 1)
 
-    def delivered(self, life: Life, messages: Sequence[Message]) -> None:
+    def delivered(self, life: SimIncarnation, messages: Sequence[Message]) -> None:
         mine = self._awaited.get(life.node.name)
         if mine:
             for message in messages:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from unisono.core import Offer
+from unisono.core import ProtocolSpec
 from unisono.errors import Misuse
 from unisono.model import Resilient, ServiceLevel
-from unisono.sim.acting import APPLICATION, judged
+from unisono.sim.applications import APPLICATION, judged
 from unisono.sim.checking import check_plan
 from unisono.sim.plan import Plan, service_name
 from unisono.sim.swarm import drawn
@@ -113,7 +113,7 @@ def verdict_on(world: World, history: History) -> tuple[dict[str, str], tuple[Vi
     return laws, (*seen, *verdict.violations)
 
 
-def offered(plan: Plan) -> Offer:
+def offered(plan: Plan) -> ProtocolSpec:
     """The protocol of a plan: the one it brings, or the catalogue's of that name. It must know
     the plan's options, and take that many nodes."""
     if plan.offer is None:
@@ -135,7 +135,7 @@ def offered(plan: Plan) -> Offer:
     return found
 
 
-def services_for(plan: Plan, offer: Offer) -> tuple[ServiceLevel, ...]:
+def services_for(plan: Plan, offer: ProtocolSpec) -> tuple[ServiceLevel, ...]:
     """What the messages ask for: as the plan says, or its weather, or the strongest on offer."""
     weather = plan.weather.services if plan.weather is not None else ()
     services = weather if plan.service is None else (plan.service,)

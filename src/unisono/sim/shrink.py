@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from unisono.core import Process
+from unisono.core import ProcessRole
 from unisono.errors import Misuse
 from unisono.sim.plan import (
     CALM,
     SECOND_US,
     FaultEvent,
-    Link,
+    LinkPlan,
     Plan,
     Router,
     Weather,
@@ -37,7 +37,7 @@ _RATES: Final = (
     "reorder_ppm",
     "corrupt_ppm",
     "hold_ppm",
-    "octets_per_s",
+    "bytes_per_s",
 )
 
 
@@ -98,8 +98,9 @@ def _weather(plan: Plan) -> Weather:
 
 def _fewer_nodes(plan: Plan) -> Steps:
     offer, fewer = offered(plan), plan.nodes - 1
-    if fewer < 1 or not offer.goes_on(
-        [Process(offer.appoint(index, fewer, plan.options)) for index in range(fewer)], False
+    if fewer < 1 or not offer.may_continue(
+        [ProcessRole(offer.assign_roles(index, fewer, plan.options)) for index in range(fewer)],
+        False,
     ):
         return  # So few never are a group.
     for gone in range(fewer, -1, -1):
@@ -149,7 +150,7 @@ def _calmer_links(plan: Plan) -> Steps:
         yield what, replace(plan, weather=replace(weather, link=calmer))
 
 
-def _calmer(link: Link) -> Iterator[tuple[str, Link]]:
+def _calmer(link: LinkPlan) -> Iterator[tuple[str, LinkPlan]]:
     """Each step is closer to `STILL`, so that they cannot go round in a circle."""
     if link != STILL:
         yield "still links", STILL
@@ -233,7 +234,7 @@ def _without_node(weather: Weather, gone: int) -> Weather:
         here, there = moved(event.nodes), moved(event.to)
         if here and (there or not event.to):
             schedule.append(replace(event, nodes=here, to=there))
-    links: list[tuple[int, int, Link]] = []
+    links: list[tuple[int, int, LinkPlan]] = []
     for source, target, link in weather.links:
         if gone not in (source, target):
             links.append((source - (source > gone), target - (target > gone), link))

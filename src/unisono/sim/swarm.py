@@ -8,9 +8,9 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from unisono.core import Offer
+from unisono.core import ProtocolSpec
 from unisono.sim.chaos import stirred, wild
-from unisono.sim.plan import SECOND_US, Clock, FaultEvent, Link, Plan, Weather, dice
+from unisono.sim.plan import SECOND_US, Clock, FaultEvent, LinkPlan, Plan, Weather, dice
 
 RATES: Final = ("loss", "burst", "duplicate", "reorder", "corrupt", "bandwidth", "unlike")
 """Kinds that act on packets all the time; `unlike` gives some links a weather of their own."""
@@ -59,8 +59,8 @@ def drawn(plan: Plan) -> Plan:
         starts_us=tuple(
             start_of(late, fault_us, dice(plan.seed, "start", index)) for index in range(plan.nodes)
         ),
-        packet_octets_max=roll.choice((600, 1400)),
-        window_octets_max=1 << roll.randint(15, 20),
+        packet_bytes_max=roll.choice((600, 1400)),
+        window_bytes_max=1 << roll.randint(15, 20),
         burst_max=roll.choice((1, 3, 10)),
         large_ppm=wild(roll, 1_000, 200_000),
         large_packets=roll.randint(2, 8),
@@ -75,7 +75,7 @@ def drawn(plan: Plan) -> Plan:
     return stirred(plan, weather, offer) if plan.faults == "chaos" else plan
 
 
-def offer_of(plan: Plan) -> Offer | None:
+def offer_of(plan: Plan) -> ProtocolSpec | None:
     """The protocol that the plan brings or the catalogue has; none when nobody knows it."""
     if plan.offer is not None:
         return plan.offer
@@ -84,7 +84,7 @@ def offer_of(plan: Plan) -> Offer | None:
     return offers().get(plan.protocol)
 
 
-def options_of(plan: Plan, offer: Offer | None) -> Mapping[str, int]:
+def options_of(plan: Plan, offer: ProtocolSpec | None) -> Mapping[str, int]:
     """The plan's options, and those that the protocol wants varied. Each has dice of its own, so
     that setting one leaves the others as drawn."""
     if offer is None or plan.faults == "none":
@@ -105,7 +105,7 @@ def kinds_of(profile: str, roll: Random) -> tuple[str, ...]:
     return tuple(kinds)
 
 
-def link_of(kinds: tuple[str, ...], roll: Random, calm: bool = False) -> Link:
+def link_of(kinds: tuple[str, ...], roll: Random, calm: bool = False) -> LinkPlan:
     """A link with the kinds that are on, each at its own rate. Always the same number of draws."""
     loss, burst = wild(roll, 1_000, 300_000), wild(roll, 500, 50_000)
     burst_end, burst_loss = wild(roll, 20_000, 500_000), roll.randint(500, 1000) * 1000
@@ -115,8 +115,8 @@ def link_of(kinds: tuple[str, ...], roll: Random, calm: bool = False) -> Link:
     delay = roll.choice(("constant", "uniform", "exponential", "lognormal"))
     delay_us, spread_us = wild(roll, 50, 5_000), wild(roll, 50, 20_000)
     if calm:
-        return Link()
-    return Link(
+        return LinkPlan()
+    return LinkPlan(
         delay=delay,
         delay_us=delay_us,
         spread_us=spread_us,
@@ -128,14 +128,14 @@ def link_of(kinds: tuple[str, ...], roll: Random, calm: bool = False) -> Link:
         reorder_ppm=reorder if "reorder" in kinds else 0,
         reorder_us=reorder_us,
         corrupt_ppm=corrupt if "corrupt" in kinds else 0,
-        octets_per_s=bandwidth if "bandwidth" in kinds else 0,
-        queue_octets=queue,
+        bytes_per_s=bandwidth if "bandwidth" in kinds else 0,
+        queue_bytes=queue,
     )
 
 
 def unlike_links(
     kinds: tuple[str, ...], nodes: int, roll: Random
-) -> tuple[tuple[int, int, Link], ...]:
+) -> tuple[tuple[int, int, LinkPlan], ...]:
     """A few directed links with rates of their own."""
     pairs = [(a, b) for a in range(nodes) for b in range(nodes) if a != b]
     some = roll.sample(pairs, roll.randint(0, min(len(pairs), nodes)))

@@ -11,20 +11,20 @@ from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from unisono.core import Core, Event, Fail, Offer, Setting
+from unisono.core import Core, CoreConfig, Event, Fail, ProtocolSpec
 from unisono.model import Member, Message, ServiceLevel, View
-from unisono.sim.acting import where_raised
-from unisono.sim.ailing import Ailing
 from unisono.sim.application import drawn_sizes, payload_of
+from unisono.sim.applications import where_raised
 from unisono.sim.clocks import Skewed
-from unisono.sim.lives import Life
+from unisono.sim.exclusions import Exclusions
+from unisono.sim.incarnations import SimIncarnation
+from unisono.sim.injection import FaultInjector
 from unisono.sim.network import Network
 from unisono.sim.nodes import Node
 from unisono.sim.plan import SECOND_US, FaultEvent, Plan, Weather, dice
 from unisono.sim.probes import Probes
 from unisono.sim.receipts import Receipts
 from unisono.sim.recovery import Recovery, apart
-from unisono.sim.striking import Striker
 from unisono.trace.record import APART, Row, Sink
 from unisono.trace.tap import Tap
 from unisono.wire import Datagram
@@ -38,7 +38,7 @@ LINGER_US: Final = 300_000
 """The run goes on this long after the last probe, so that a late duplicate is seen."""
 
 
-class Found(NamedTuple):
+class WorldViolation(NamedTuple):
     """What the world itself saw break, as opposed to what the laws find in the trace."""
 
     law: str
@@ -47,7 +47,7 @@ class Found(NamedTuple):
     t_us: int
 
 
-class Rows:
+class RowBuffer:
     """Keeps every row in memory, and passes it on to those who want it too."""
 
     def __init__(self, rows: list[Row], others: Sequence[Sink]) -> None:
@@ -71,7 +71,7 @@ class World:
     """What packets travel as: read once, however many they reach."""
 
     def __init__(
-        self, plan: Plan, weather: Weather, offer: Offer, services: Sequence[ServiceLevel]
+        self, plan: Plan, weather: Weather, offer: ProtocolSpec, services: Sequence[ServiceLevel]
     ) -> None:
         self.plan = plan
         self.weather = weather
@@ -80,7 +80,7 @@ class World:
         """What bursts of messages ask for: each for one of these."""
         self.group = "sim"
         self.with_state = weather.with_state or plan.application is not None
-        self.life_of: dict[Member, Life] = {}
+        self.life_of: dict[Member, SimIncarnation] = {}
         """All that there were."""
         self.forgot = False
         """A node has lost its records."""
@@ -89,7 +89,7 @@ class World:
         self.sent = 0
         self.delivered = 0
         self.counts: Counter[str] = Counter()
-        self.found: list[Found] = []
+        self.found: list[WorldViolation] = []
         self.rows: list[Row] = []
         self.healing = False
         self._queue: list[tuple[int, int, Act, Any, Any]] = []
@@ -99,10 +99,10 @@ class World:
         self._stopped = False
         self._orders: dict[int, int] = {}
         self._sinks: list[Sink] = []
-        self.ailing = Ailing(self)
+        self.ailing = Exclusions(self)
         self.receipts = Receipts(self)
         self.probes = Probes(self)
-        self._striker = Striker(self)
+        self._striker = FaultInjector(self)
         self.nodes = [Node(self, index) for index in range(plan.nodes)]
         self.everywhere = [*self.nodes, *self._namesakes()]
         """All nodes, and those who only want the name of one."""
@@ -203,12 +203,12 @@ class World:
 
     # -- cores ----------------------------------------------------------------------------------
 
-    def born(self, life: Life) -> Life:
+    def born(self, life: SimIncarnation) -> SimIncarnation:
         self.life_of[life.me] = life
         self.ailing.born(life)
         return life
 
-    def tapped(self, setting: Setting, node: Node) -> Tap:
+    def tapped(self, setting: CoreConfig, node: Node) -> Tap:
         """A new core behind its tap."""
         core: Core = self.offer.make(setting)
         if node.skewed:
@@ -222,22 +222,22 @@ class World:
         if plan.sink is not None:
             others.append(plan.sink(setting.me))
         self._sinks.extend(others)
-        sink = Rows(self.rows, others)
+        sink = RowBuffer(self.rows, others)
         offer = self.offer
         least = offer.quorum(setting.options)
         return Tap(core, offer.name, self.group, sink, plan.detail, offer.label, least)
 
-    def crashed(self, life: Life, event: Event, error: Exception) -> None:
+    def crashed(self, life: SimIncarnation, event: Event, error: Exception) -> None:
         """A core must never raise: the run ends here."""
         text = f"on {type(event).__name__}: {where_raised(error)}"
         self.broken("no_crash", text, life)
         self._stopped = True
 
-    def broken(self, law: str, text: str, life: Life | None) -> None:
+    def broken(self, law: str, text: str, life: SimIncarnation | None) -> None:
         if len(self.found) < 100:
-            self.found.append(Found(law, text, str(life.me) if life else "", self.now_us))
+            self.found.append(WorldViolation(law, text, str(life.me) if life else "", self.now_us))
 
-    def judge_state(self, life: Life, wrong: str) -> None:
+    def judge_state(self, life: SimIncarnation, wrong: str) -> None:
         """Report a bad adopted state; where the order is total, compare order with set."""
         if wrong:
             self.broken("state", wrong, life)
@@ -272,7 +272,7 @@ class World:
             if life.acting is not None:
                 life.acting.prompt(len(sizes))
                 return
-            room = life.tap.room()
+            room = life.tap.send_credit()
             while fit < len(sizes) and room >= sizes[fit] + 32:
                 room -= sizes[fit] + 32
                 fit += 1
@@ -287,7 +287,7 @@ class World:
             later_us = self.now_us + node.dice.randint(20_000, 200_000)
             self.post(later_us, self._talk, (node, tried + 1, service), sizes[fit:])
 
-    def delivered_here(self, life: Life, messages: Sequence[Message]) -> None:
+    def delivered_here(self, life: SimIncarnation, messages: Sequence[Message]) -> None:
         self.delivered += len(messages)
         if "safe" in self.offer.laws:
             self.receipts.delivered(life, messages)
@@ -324,9 +324,9 @@ class World:
 
     def options_of(self, index: int) -> Mapping[str, int]:
         """What the process of a node is told, all its lives the same."""
-        return self.offer.appoint(index, self.plan.nodes, self.plan.options)
+        return self.offer.assign_roles(index, self.plan.nodes, self.plan.options)
 
-    def installed(self, life: Life, before: View | None) -> None:
+    def installed(self, life: SimIncarnation, before: View | None) -> None:
         view = life.view
         assert view is not None
         self.ailing.installed(life, before)
@@ -337,11 +337,11 @@ class World:
             self.broken("one_name", f"view {view.id} has two living members named {name}", life)
         self.recovery.installed(view)
 
-    def failed(self, life: Life, fail: Fail) -> None:
+    def failed(self, life: SimIncarnation, fail: Fail) -> None:
         self.counts[f"stopped_{fail.cause.value}"] += 1
         self.ailing.failed(life, fail)
 
-    def lost(self, life: Life) -> None:
+    def lost(self, life: SimIncarnation) -> None:
         """A life ended."""
         if life.node.host is None:
             self.ailing.away(life.node.index)

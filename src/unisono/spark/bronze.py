@@ -17,13 +17,13 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 
 from unisono.trace.checks import AFTER_TORN, ROW_CHECKS, TOLD_TWICE
-from unisono.trace.files import SCHEMA, Found, trace_files
+from unisono.trace.files import SCHEMA, TraceFiles, trace_files
 from unisono.trace.parquet import ParquetPart
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-FILE_OCTETS_A_TASK: Final = 32 << 20
+FILE_BYTES_A_TASK: Final = 32 << 20
 """A task reads files until it has about this much."""
 
 _WORDS: Final = {
@@ -70,7 +70,7 @@ class Bronze(NamedTuple):
 
 def read_bronze(
     session: SparkSession,
-    trace: str | os.PathLike[str] | Sequence[Found],
+    trace: str | os.PathLike[str] | Sequence[TraceFiles],
     alone: bool = False,
 ) -> Bronze:
     """Everything a trace directory holds, or these files of one, in their order. `BadTrace` when it
@@ -100,13 +100,13 @@ def read_bronze(
     return Bronze(events_of(checked), quarantine_of(checked, places), checked)
 
 
-def _task_count(session: SparkSession, files: list[Found], chain_count: int) -> int:
-    octets = sum(octets_of(found.path) for found in files)
+def _task_count(session: SparkSession, files: list[TraceFiles], chain_count: int) -> int:
+    octets = sum(size_of(found.path) for found in files)
     cores = session.sparkContext.defaultParallelism
-    return max(1, min(chain_count, max(cores, octets // FILE_OCTETS_A_TASK)))
+    return max(1, min(chain_count, max(cores, octets // FILE_BYTES_A_TASK)))
 
 
-def octets_of(path: Path) -> int:
+def size_of(path: Path) -> int:
     """How long a file is; none where there is no file, or no longer."""
     try:
         return path.stat().st_size

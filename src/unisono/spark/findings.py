@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from unisono.laws import LAWS, Verdict, Violation
-from unisono.spark.places import CURVES, NO_RUN, RUNS, SUMMARY, folders_in
+from unisono.spark.layout import CURVES, NO_RUN, RUNS, SUMMARY, folders_in
+from unisono.spark.partitioned import read_table
 from unisono.spark.report import Curves, Findings
-from unisono.spark.shelves import read_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

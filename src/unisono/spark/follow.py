@@ -45,7 +45,7 @@ class News(NamedTuple):
 
 
 @dataclass
-class Stream:
+class VerdictStream:
     """Follows a trace directory; iterate over it for the news.
 
     It ends when nothing has changed for `idle_s` seconds, with a verdict for good on each run, or

@@ -25,7 +25,7 @@ SUITABLE = (17, 21, 25)
 NEEDS = "Spark 4.3 needs 17, 21 or 25"
 REMEDY = "run: pip install 'unisono[java]'"
 PROBE_TIMEOUT_S = 30
-ANSWER_OCTETS_MAX = 1 << 18
+ANSWER_BYTES_MAX = 1 << 18
 """What is read of an answer; no Java says so much."""
 
 # Spark's launcher always asks for this module. Small runtimes come without it and refuse to
@@ -152,7 +152,7 @@ def _answer(command: list[str]) -> str | None:
     try:
         assert process.stdout is not None
         with process.stdout as answer:
-            said = answer.read(ANSWER_OCTETS_MAX)
+            said = answer.read(ANSWER_BYTES_MAX)
         # Who has more to say finds nobody who listens.
         well = process.wait() == 0
     finally:

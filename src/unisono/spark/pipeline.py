@@ -24,8 +24,9 @@ from unisono.spark import gold
 from unisono.spark.bronze import SOUND, Bronze, read_bronze
 from unisono.spark.findings import findings_in, runs_in, summary_in
 from unisono.spark.laws import Claims, check_claims, judged
+from unisono.spark.layout import CURVES, REPORT, RUNS, SUMMARY, ResultLayout, folders_in, places
 from unisono.spark.measures import with_work
-from unisono.spark.places import CURVES, REPORT, RUNS, SUMMARY, Places, folders_in, places
+from unisono.spark.partitioned import frame_in, stage, stage_little, stage_whole
 from unisono.spark.report.gather import report_of
 from unisono.spark.runs import (
     OPEN,
@@ -36,7 +37,6 @@ from unisono.spark.runs import (
     inputs_in,
     word_of,
 )
-from unisono.spark.shelves import frame_in, stage, stage_little, stage_whole
 from unisono.spark.tables import silver_of, with_parents
 from unisono.trace.parquet import TORN
 
@@ -45,11 +45,11 @@ if TYPE_CHECKING:
 
     from unisono.spark.tables import Silver
 
-ALONE_OCTETS: Final = 4 << 20
+ALONE_BYTES: Final = 4 << 20
 """Of a smaller trace each step is one task: without exchanges all laws are a single stage."""
-SMALL_OCTETS: Final = 64 << 20
+SMALL_BYTES: Final = 64 << 20
 """A smaller trace is work for few tasks."""
-PART_OCTETS: Final = 8 << 20
+PART_BYTES: Final = 8 << 20
 """Of a larger one, so much is one task's."""
 EVENTUAL: Final = (
     *("gap_free", "every_place", "agreement", "validity", "safe", "received", "stable"),
@@ -64,7 +64,7 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Result:
+class PipelineResult:
     """What the pipeline found of the runs asked for; the rest is in the tables."""
 
     out: Path
@@ -126,7 +126,7 @@ def run_pipeline(
     runs: Sequence[str] | None = None,
     silver: bool = True,
     going_on: bool = False,
-) -> Result:
+) -> PipelineResult:
     """Reads, tables, judges, measures and reports what is new or has changed. `claimed` are the
     laws of each protocol, `others` those of a protocol that is not named there; `progress` is told
     what comes next, in a few words.
@@ -188,7 +188,7 @@ class _Work:
     def __init__(
         self,
         session: SparkSession,
-        where: Places,
+        where: ResultLayout,
         say: Progress,
         part: str,
         batch: Sequence[Input],
@@ -199,7 +199,7 @@ class _Work:
         self.batch = batch
         self.files = [found for each in batch for found in each.files]
         self.octets = sum(each.octets for each in batch)
-        self.alone = self.octets < ALONE_OCTETS
+        self.alone = self.octets < ALONE_BYTES
         self._held: dict[int, tuple[DataFrame, pa.Table]] = {}
         """What is kept in memory."""
 
@@ -358,7 +358,7 @@ def _counts(bronze: Bronze) -> DataFrame:
     )
 
 
-def _put_together(session: SparkSession, where: Places) -> None:
+def _put_together(session: SparkSession, where: ResultLayout) -> None:
     """What is about many runs together, from the tables of the runs."""
     latencies, rates, measures, recoveries, runs = (
         frame_in(session, where.out, f"gold/{name}")
@@ -374,11 +374,11 @@ def _put_together(session: SparkSession, where: Places) -> None:
 
 def _result(
     session: SparkSession, out: Path, inputs: dict[str, Input], todo: Sequence[Input]
-) -> Result:
+) -> PipelineResult:
     found = findings_in(session, out, list(inputs))
     known = runs_in(session, out, list(inputs))
     done = tuple(each.run for each in todo)
-    return Result(
+    return PipelineResult(
         out=out,
         report=out / REPORT,
         events=found.events,
@@ -402,13 +402,13 @@ def _suited(session: SparkSession, octets: int) -> Iterator[None]:
     settings = {"spark.sql.session.timeZone": "UTC"}
     cores = session.sparkContext.defaultParallelism
     shuffled = int(session.conf.get("spark.sql.shuffle.partitions") or 200)
-    if octets < SMALL_OCTETS:
+    if octets < SMALL_BYTES:
         shuffled = max(1, min(cores, 8))
-    elif octets < shuffled * PART_OCTETS:
+    elif octets < shuffled * PART_BYTES:
         # What is kept is not put together by Spark: tasks with next to nothing to do add up.
-        shuffled = max(2 * cores, octets // PART_OCTETS)
+        shuffled = max(2 * cores, octets // PART_BYTES)
     settings["spark.sql.shuffle.partitions"] = str(shuffled)
-    if octets < ALONE_OCTETS:
+    if octets < ALONE_BYTES:
         # Compiling takes longer than it saves; so do sending tables about, and planning anew
         # after every stage.
         settings["spark.sql.shuffle.partitions"] = "1"

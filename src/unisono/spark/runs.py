@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Final
 
 from unisono.errors import BadTrace
 from unisono.spark.code import JUDGES, JUDGES_NOT, digest_of
-from unisono.spark.places import BRONZE, RUNS, folders_in, run_folder
-from unisono.spark.shelves import read_table
-from unisono.trace.files import REPLAY, Found, trace_files
+from unisono.spark.layout import BRONZE, RUNS, folders_in, run_folder
+from unisono.spark.partitioned import read_table
+from unisono.trace.files import REPLAY, TraceFiles, trace_files
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 OPEN: Final = "open "
 """Before the fingerprint of a run that was judged while it went on."""
-BATCH_OCTETS: Final = 1 << 30
+BATCH_BYTES: Final = 1 << 30
 BATCH_RUNS: Final = 20_000
 """A batch is so much of trace files and so many runs, or one run that is larger."""
-REPLAY_OCTETS_MAX: Final = 4096
+REPLAY_BYTES_MAX: Final = 4096
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Input:
     """The files of one run, as they lie there now."""
 
     run: str
-    files: tuple[Found, ...]
+    files: tuple[TraceFiles, ...]
     octets: int
     fingerprint: str
 
@@ -45,7 +45,7 @@ class Input:
         """The command that makes this run again, where whoever made it left word of it."""
         try:
             with (self.files[0].path.parent / REPLAY).open("rb") as file:
-                text = file.read(REPLAY_OCTETS_MAX).decode("utf-8", "replace")
+                text = file.read(REPLAY_BYTES_MAX).decode("utf-8", "replace")
         except OSError:
             return None
         return next((line.strip() for line in text.splitlines() if line.strip()), None)
@@ -56,7 +56,7 @@ def inputs_in(
 ) -> dict[str, Input]:
     """What a trace directory holds, by run; of all runs, or of those named. `BadTrace` when that is
     nothing, or one of them is not there."""
-    files: dict[str, list[Found]] = {}
+    files: dict[str, list[TraceFiles]] = {}
     for found in trace_files(directory):
         files.setdefault(found.run, []).append(found)
     if runs:
@@ -73,7 +73,7 @@ def judge_version() -> str:
     return digest_of(JUDGES, JUDGES_NOT)
 
 
-def _input(run: str, files: list[Found]) -> Input:
+def _input(run: str, files: list[TraceFiles]) -> Input:
     octets, digest = 0, blake2b(judge_version().encode(), digest_size=12)
     for found in files:
         try:
@@ -135,7 +135,7 @@ def batches_of(inputs: Sequence[Input]) -> Iterator[list[Input]]:
     batch: list[Input] = []
     octets = 0
     for each in inputs:
-        if batch and (octets + each.octets > BATCH_OCTETS or len(batch) >= BATCH_RUNS):
+        if batch and (octets + each.octets > BATCH_BYTES or len(batch) >= BATCH_RUNS):
             yield batch
             batch, octets = [], 0
         batch.append(each)

@@ -30,7 +30,7 @@ class Malformed(ValueError):
     """Not the compact protocol, or cut short."""
 
 
-class Reader:
+class CompactReader:
     """Reads values from `data`, moving `at`."""
 
     def __init__(self, data: bytes, at: int = 0) -> None:

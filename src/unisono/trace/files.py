@@ -30,10 +30,10 @@ from unisono.trace.retold import Name, contradicted
 __all__ = [
     "REPLAY",
     "SCHEMA",
-    "Found",
     "Quarantined",
     "Trace",
     "TraceFile",
+    "TraceFiles",
     "clear_run",
     "note_replay",
     "read_trace",
@@ -43,7 +43,7 @@ __all__ = [
 
 SEGMENT_GROUPS_MAX: Final = 500
 """Row groups in one file, at some 16 KB of the writer's memory each; then comes the next file."""
-NAME_OCTETS_MAX: Final = 150
+NAME_BYTES_MAX: Final = 150
 """A longer node name is cut in the file's name, with a hash in place of the rest."""
 
 REPLAY: Final = "replay.txt"
@@ -60,15 +60,15 @@ def safe_name(name: str) -> str:
     encoded = quote(name, safe="")
     if encoded[:1] in (".", "_"):
         encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}"
-    if len(encoded) > NAME_OCTETS_MAX:
+    if len(encoded) > NAME_BYTES_MAX:
         digest = blake2b(name.encode(), digest_size=8).hexdigest()
         encoded = f"{encoded[:100]}~{digest}"
     return encoded
 
 
 def run_folder(directory: str | os.PathLike[str], run: str) -> Path:
-    if not run or len(quote(run, safe="")) > NAME_OCTETS_MAX:
-        raise Misuse(f"a run is named with 1 to {NAME_OCTETS_MAX} bytes, not {run[:20]!r}")
+    if not run or len(quote(run, safe="")) > NAME_BYTES_MAX:
+        raise Misuse(f"a run is named with 1 to {NAME_BYTES_MAX} bytes, not {run[:20]!r}")
     return Path(directory) / f"run={safe_name(run)}"
 
 
@@ -216,7 +216,7 @@ class Trace(NamedTuple):
         ]
 
 
-class Found(NamedTuple):
+class TraceFiles(NamedTuple):
     run: str
     path: Path
     name: str
@@ -227,7 +227,7 @@ class Found(NamedTuple):
     """The part that should come before this one is not there."""
 
 
-def trace_files(directory: str | os.PathLike[str]) -> list[Found]:
+def trace_files(directory: str | os.PathLike[str]) -> list[TraceFiles]:
     """The files of a trace directory, or of one `run=…` folder of it, in order of their names."""
     top = Path(directory)
     try:
@@ -263,7 +263,7 @@ def trace_files(directory: str | os.PathLike[str]) -> list[Found]:
     return sorted(found, key=lambda file: (file.name, file.path))
 
 
-def _files_of(folder: Path, top: Path, names: set[str]) -> Iterator[Found]:
+def _files_of(folder: Path, top: Path, names: set[str]) -> Iterator[TraceFiles]:
     run = _printable(unquote(folder.name[4:]))
     for name in names:
         path, parts = folder / name, _parts(name)
@@ -271,7 +271,9 @@ def _files_of(folder: Path, top: Path, names: set[str]) -> Iterator[Found]:
         stem, segment = parts["stem"], int(parts["segment"] or 0)
         before = f"{stem}.s{segment - 1:06}.parquet" if segment > 1 else f"{stem}.parquet"
         gap = segment > 0 and before not in names
-        yield Found(run, path, _printable(path.relative_to(top).as_posix()), folder / stem, gap)
+        yield TraceFiles(
+            run, path, _printable(path.relative_to(top).as_posix()), folder / stem, gap
+        )
 
 
 def _printable(name: str) -> str:
@@ -334,7 +336,7 @@ class _Reading:
         self._twice: dict[str, set[Name]] = {}
         """By run, the lives that a later file tells once more."""
 
-    def read(self, found: Found) -> None:
+    def read(self, found: TraceFiles) -> None:
         if found.gap:
             self._broken.add(found.chain)
         after = found.chain in self._broken

@@ -32,7 +32,7 @@ CUT: Final = r"[^ ]+#[0-9]{1,19}:[0-9]{1,18}"
 _cut = re.compile(f"{CUT}(?: {CUT})*").fullmatch
 
 
-class Cut(NamedTuple):
+class ViewCut(NamedTuple):
     """What a view says of one sender: its messages above `after`, up to `upto`, were before our
     time together."""
 
@@ -44,7 +44,7 @@ class Cut(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Life:
+class IncarnationTrace:
     """One member's life, as its own rows tell it, each kind in the order of steps."""
 
     key: str
@@ -87,9 +87,9 @@ class Life:
         return frozenset(self.views[-1].members or ()) if self.views else frozenset()
 
     @cached_property
-    def cuts(self) -> Mapping[str, tuple[Cut, ...]]:
+    def cuts(self) -> Mapping[str, tuple[ViewCut, ...]]:
         """By sender's life, what the views say of it, in their order."""
-        found: dict[str, tuple[Cut, ...]] = {}
+        found: dict[str, tuple[ViewCut, ...]] = {}
         if not any(map(cut_of, (row.detail for row in self.views))):
             return found
         had: dict[str, int] = {}
@@ -100,7 +100,7 @@ class Life:
                 for sender, upto in cut_of(row.detail).items():
                     after = had.get(sender, 0)
                     had[sender] = max(upto, after)
-                    found[sender] = (*found.get(sender, ()), Cut(row.step, after, upto))
+                    found[sender] = (*found.get(sender, ()), ViewCut(row.step, after, upto))
         return found
 
     def base(self, sender: str, step: int = -1) -> int | None:
@@ -140,7 +140,7 @@ class History:
     """Lives whose file is torn: what they did last is not known."""
 
     @cached_property
-    def lives(self) -> dict[str, Life]:
+    def lives(self) -> dict[str, IncarnationTrace]:
         """By key, in the order of keys."""
         return _lives_of(self.rows, self.torn)
 
@@ -186,7 +186,7 @@ def cut_of(detail: str | None) -> dict[str, int]:
     return {life.replace("%20", " ").replace("%25", "%"): int(number) for life, _, number in pairs}
 
 
-def _lives_of(rows: Iterable[Row], torn: frozenset[str]) -> dict[str, Life]:
+def _lives_of(rows: Iterable[Row], torn: frozenset[str]) -> dict[str, IncarnationTrace]:
     parts: dict[str, list[Row]] = {}
     for row in rows:
         parts.setdefault(life_of(row), []).append(row)
@@ -202,10 +202,10 @@ def _lives_of(rows: Iterable[Row], torn: frozenset[str]) -> dict[str, Life]:
     }
 
 
-def _life_of(key: str, rows: list[Row]) -> Life:
+def _life_of(key: str, rows: list[Row]) -> IncarnationTrace:
     told = tuple(row for row in rows if row.kind in ("send", "deliver", "view"))
     views = tuple(row for row in told if row.kind == "view")
-    return Life(
+    return IncarnationTrace(
         key=key,
         node=rows[0].node,
         incarnation=rows[0].incarnation,
@@ -228,7 +228,7 @@ def _end_of(rows: list[Row]) -> str:
     return ALIVE
 
 
-def _is_gone(life: Life, others: Iterable[Life]) -> bool:
+def _is_gone(life: IncarnationTrace, others: Iterable[IncarnationTrace]) -> bool:
     """Whether a life without an end of its own has ended all the same.
 
     So it is when its node has a later incarnation; or when some life that has no end of its own, or

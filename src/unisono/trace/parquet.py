@@ -64,7 +64,7 @@ FORMER: Final = pa.schema(
     for name in _FORMER_NAMES
 )
 """Of version 1. A file with a footer says itself what it has; one that is torn does not."""
-_WORD_OCTETS: Final = 8
+_WORD_BYTES: Final = 8
 """Of an incarnation."""
 FLOAT_EXACT_MAX: Final = 1 << 53
 LISTS: Final = frozenset(field.name for field in SCHEMA if pa.types.is_list(field.type))
@@ -120,7 +120,7 @@ class ParquetPart:
             handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
             about = os.fstat(handle)
             if stat.S_ISREG(about.st_mode):
-                yield from self._tables(torn.Octets(handle, about.st_size))
+                yield from self._tables(torn.FileBytes(handle, about.st_size))
             else:
                 self._lose("not a regular file")
         except Exception as error:  # pyarrow raises many kinds; all mean the same here
@@ -133,7 +133,7 @@ class ParquetPart:
         self.torn = True
         self.lost = self.lost or reason
 
-    def _tables(self, octets: torn.Octets) -> Iterator[pa.Table]:
+    def _tables(self, octets: torn.FileBytes) -> Iterator[pa.Table]:
         opened = self._opened(octets) or self._recovered(octets)
         if opened is None:
             return
@@ -154,7 +154,7 @@ class ParquetPart:
         """One row group; nothing when there is nothing in it to give."""
         return _canonical(file.read_row_group(index, columns=SCHEMA.names, use_threads=False))
 
-    def _opened(self, octets: torn.Octets) -> tuple[pq.ParquetFile, int] | None:
+    def _opened(self, octets: torn.FileBytes) -> tuple[pq.ParquetFile, int] | None:
         """The file by its own footer, with the number of its row groups, when all is in order.
 
         The footer is looked through first: some that are damaged make pyarrow end the process."""
@@ -167,7 +167,7 @@ class ParquetPart:
             return None
 
     def _open(
-        self, octets: torn.Octets, metadata: Any, words: Sequence[str] | None = None
+        self, octets: torn.FileBytes, metadata: Any, words: Sequence[str] | None = None
     ) -> pq.ParquetFile:
         """The file, with the columns `words` as dictionaries."""
         # By the handle: pyarrow opens no file whose name is not text.
@@ -180,10 +180,10 @@ class ParquetPart:
             pre_buffer=False,
         )
 
-    def _recovered(self, octets: torn.Octets) -> tuple[pq.ParquetFile, int] | None:
+    def _recovered(self, octets: torn.FileBytes) -> tuple[pq.ParquetFile, int] | None:
         """The file by a footer that is made anew for the row groups that are whole."""
         self.torn = True
-        wide = torn.word_octets(octets, SCHEMA.get_field_index("incarnation")) == _WORD_OCTETS
+        wide = torn.word_bytes(octets, SCHEMA.get_field_index("incarnation")) == _WORD_BYTES
         schema = SCHEMA if wide else FORMER
         nested = tuple(pa.types.is_list(kind) for kind in schema.types)
         groups = torn.whole_groups(octets, nested)

@@ -23,7 +23,7 @@ from unisono.core import (
     Send,
     Stabilize,
     Timer,
-    unlabelled,
+    no_label,
 )
 from unisono.model import Buffer, Member, Message, Packets, Resilient, ServiceLevel, View
 from unisono.trace.record import LEFT, Row, Sink, digest_of
@@ -49,7 +49,7 @@ class Tap:
         group: str,
         sink: Sink,
         detail: bool = False,
-        label: Callable[[Buffer], str] = unlabelled,
+        label: Callable[[Buffer], str] = no_label,
         quorum: int = 0,
     ) -> None:
         self.core = core
@@ -62,7 +62,7 @@ class Tap:
         self._sink = sink
         self._detail = detail
         self._label = label
-        """The protocol's words for a packet, as its `Offer` has them."""
+        """The protocol's words for a packet, as its `ProtocolSpec` labels them."""
         self._quorum = quorum
         """The least size of a view, as the protocol promises; 0 where any part may go on."""
         self._rows = 0
@@ -70,14 +70,14 @@ class Tap:
         self._view = ""
         self._over = False
 
-    def room(self) -> int:
-        return self.core.room()
+    def send_credit(self) -> int:
+        return self.core.send_credit()
 
     def held(self) -> Mapping[Member, int]:
         return self.core.held()
 
-    def walked(self) -> Mapping[str, int]:
-        return self.core.walked()
+    def transition_counts(self) -> Mapping[str, int]:
+        return self.core.transition_counts()
 
     def step(self, now_us: int, event: Event) -> list[Effect]:
         effects = self.take(now_us, event)
@@ -209,7 +209,7 @@ class Tap:
 
     def _take_in_detail(self, now_us: int, event: Event) -> list[Effect]:
         work = dict(self.counts)
-        arrows = dict(self.core.walked())
+        arrows = dict(self.core.transition_counts())
         effects = self.core.step(now_us, event)
         self._tell_event(now_us, event)
         if isinstance(event, Received):
@@ -226,7 +226,7 @@ class Tap:
             risen = self.counts[name] - work.get(name, 0)
             if risen and kind in ("drop", "nak", "repair"):
                 self._write(now_us, kind, number=risen, detail=reason or None)
-        for arrow, count in sorted(self.core.walked().items()):
+        for arrow, count in sorted(self.core.transition_counts().items()):
             risen = count - arrows.get(arrow, 0)
             if risen:
                 self._write(now_us, "arrow", number=risen, detail=arrow)

@@ -15,30 +15,30 @@ from __future__ import annotations
 import os
 from typing import Final, NamedTuple
 
-from unisono.trace.compact import I32, I64, LIST, STRUCT, Malformed, Reader, Struct, encoded
-from unisono.trace.usual import About, Column, Head, page_head, usual_of
+from unisono.trace.compact import I32, I64, LIST, STRUCT, CompactReader, Malformed, Struct, encoded
+from unisono.trace.usual import Column, Head, RowGroupFooter, page_head, usual_of
 
 MAGIC: Final = b"PAR1"
-PAGE_OCTETS_MAX: Final = 256 << 20
+PAGE_BYTES_MAX: Final = 256 << 20
 """A larger page is taken for damage."""
 ROWS_MAX: Final = 10_000_000
 """A larger row group is taken for damage."""
 
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
-_HEAD_OCTETS: Final = (512, 1 << 16)
+_HEAD_BYTES: Final = (512, 1 << 16)
 """A header is first looked for in few bytes, then in more: long statistics may be in it."""
-_HELD_OCTETS_MAX: Final = 1 << 20
+_HELD_BYTES_MAX: Final = 1 << 20
 """A smaller file is read at once: asking for each page takes longer."""
 
 
-class Octets:
+class FileBytes:
     """A file, or the first of its octets: a small one in memory, a large one as it is asked for."""
 
     def __init__(self, handle: int, size: int) -> None:
         self.handle = handle
         self.size = size
         self.held: bytes | None = None
-        if size <= _HELD_OCTETS_MAX:
+        if size <= _HELD_BYTES_MAX:
             self.held = os.pread(handle, size, 0)
             # It may have been cut since it was asked how long it is.
             self.size = len(self.held)
@@ -63,7 +63,7 @@ class Page(NamedTuple):
     """Uncompressed, without it."""
 
 
-class Chunk(NamedTuple):
+class ColumnChunk(NamedTuple):
     pages: list[Page]
 
     @property
@@ -71,8 +71,8 @@ class Chunk(NamedTuple):
         return sum(page.values for page in self.pages if page.kind != _DICTIONARY)
 
 
-class Group(NamedTuple):
-    chunks: list[Chunk]
+class TornRowGroup(NamedTuple):
+    chunks: list[ColumnChunk]
     rows: int
 
     @property
@@ -80,21 +80,21 @@ class Group(NamedTuple):
         return self.chunks[-1].pages[-1].end
 
 
-def page_at(file: Octets, offset: int) -> Page:
+def page_at(file: FileBytes, offset: int) -> Page:
     """The page that begins at `offset`, or `Malformed` when there is no whole one."""
-    for octets in _HEAD_OCTETS:
+    for octets in _HEAD_BYTES:
         head = file.at(offset, octets)
         try:
             return _page(page_head(head) or _any_head(head), offset, file.size)
         except Malformed:
-            if len(head) < octets or octets == _HEAD_OCTETS[-1]:
+            if len(head) < octets or octets == _HEAD_BYTES[-1]:
                 raise
     raise Malformed("no page")
 
 
 def _any_head(data: bytes) -> Head:
     """Any header that is well formed."""
-    reader = Reader(data)
+    reader = CompactReader(data)
     fields = reader.struct()
     kind, plain, packed = (_integer(fields, field) for field in (1, 2, 3))
     field = {_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}.get(kind)
@@ -108,9 +108,9 @@ def _any_head(data: bytes) -> Head:
 def _page(head: Head, offset: int, size: int) -> Page:
     octets, kind, plain, packed, values, encoding = head
     end = offset + octets + packed
-    if packed < 0 or plain < 0 or plain > PAGE_OCTETS_MAX or end > size:
+    if packed < 0 or plain < 0 or plain > PAGE_BYTES_MAX or end > size:
         raise Malformed("a page longer than the file")
-    if not 0 <= values <= PAGE_OCTETS_MAX:
+    if not 0 <= values <= PAGE_BYTES_MAX:
         raise Malformed("a page of too many values")
     return Page(offset, end, kind, values, encoding, octets + plain, plain)
 
@@ -122,7 +122,7 @@ def _integer(fields: Struct, number: int, wanted: int = I32) -> int:
     return value
 
 
-def word_octets(file: Octets, column: int) -> int:
+def word_bytes(file: FileBytes, column: int) -> int:
     """How long the words in this column's first dictionary are: tells 32-bit numbers from 64-bit
     ones in a file without a footer. 0 when there is no such dictionary."""
     offset = len(MAGIC)
@@ -139,12 +139,12 @@ def word_octets(file: Octets, column: int) -> int:
         return 0
 
 
-def whole_groups(file: Octets, nested: tuple[bool, ...]) -> list[Group]:
+def whole_groups(file: FileBytes, nested: tuple[bool, ...]) -> list[TornRowGroup]:
     """The whole row groups from the front; `nested` says of each column whether it is a list."""
-    groups: list[Group] = []
+    groups: list[TornRowGroup] = []
     if file.at(0, len(MAGIC)) != MAGIC:
         return groups
-    chunks: list[Chunk] = []
+    chunks: list[ColumnChunk] = []
     offset = len(MAGIC)
     while True:
         try:
@@ -153,7 +153,7 @@ def whole_groups(file: Octets, nested: tuple[bool, ...]) -> list[Group]:
             return groups
         offset = page.end
         if page.kind == _DICTIONARY:
-            chunks.append(Chunk([]))
+            chunks.append(ColumnChunk([]))
         elif not chunks:
             return groups
         chunks[-1].pages.append(page)
@@ -162,13 +162,13 @@ def whole_groups(file: Octets, nested: tuple[bool, ...]) -> list[Group]:
         if done:
             if not _even(chunks, rows, nested):
                 return groups
-            groups.append(Group(chunks, rows))
+            groups.append(TornRowGroup(chunks, rows))
             chunks = []
         elif len(chunks) > len(nested):
             return groups
 
 
-def _even(chunks: list[Chunk], rows: int, nested: tuple[bool, ...]) -> bool:
+def _even(chunks: list[ColumnChunk], rows: int, nested: tuple[bool, ...]) -> bool:
     """Every flat column has a value a row; a list has at least one."""
     return rows <= ROWS_MAX and all(
         chunk.values >= rows if deep else chunk.values == rows
@@ -176,10 +176,10 @@ def _even(chunks: list[Chunk], rows: int, nested: tuple[bool, ...]) -> bool:
     )
 
 
-def rebuilt_footer(groups: list[Group], model: bytes) -> bytes:
+def rebuilt_footer(groups: list[TornRowGroup], model: bytes) -> bytes:
     """The footer for these row groups. `model` is that of a file of the same schema with one row
     group: it has all that the pages do not tell."""
-    footer = Reader(model).struct()
+    footer = CompactReader(model).struct()
     columns = [column[3][1] for column in footer[4][1][1][0][1][1][1]]
     footer[3] = (I64, sum(group.rows for group in groups))
     footer[4] = (LIST, (STRUCT, [_group_fields(group, columns) for group in groups]))
@@ -187,7 +187,7 @@ def rebuilt_footer(groups: list[Group], model: bytes) -> bytes:
     return body + len(body).to_bytes(4, "little") + MAGIC
 
 
-def _group_fields(group: Group, columns: list[Struct]) -> Struct:
+def _group_fields(group: TornRowGroup, columns: list[Struct]) -> Struct:
     fields: list[Struct] = []
     for chunk, column in zip(group.chunks, columns, strict=True):
         first, second = chunk.pages[0], chunk.pages[1]
@@ -219,7 +219,7 @@ def _group_fields(group: Group, columns: list[Struct]) -> Struct:
 # -- the footer that is there ----------------------------------------------------------------------
 
 
-def footer_of(file: Octets) -> bytes:
+def footer_of(file: FileBytes) -> bytes:
     """A file's own footer; `Malformed` when it has none."""
     tail = file.at(file.size - 8, 8) if file.size >= 12 else b""
     length = int.from_bytes(tail[:4], "little")
@@ -228,7 +228,7 @@ def footer_of(file: Octets) -> bytes:
     return file.at(file.size - 8 - length, length)
 
 
-def footer_groups(footer: bytes, names: frozenset[str], model: bytes) -> list[About]:
+def footer_groups(footer: bytes, names: frozenset[str], model: bytes) -> list[RowGroupFooter]:
     """What a footer says of row groups and of the columns named, which are among the model's."""
     rows, groups = usual_of(model).groups(footer) or _any_groups(footer, names)
     if rows != sum(group.rows for group in groups):
@@ -236,11 +236,12 @@ def footer_groups(footer: bytes, names: frozenset[str], model: bytes) -> list[Ab
     return groups
 
 
-def _any_groups(footer: bytes, names: frozenset[str]) -> tuple[int, list[About]]:
+def _any_groups(footer: bytes, names: frozenset[str]) -> tuple[int, list[RowGroupFooter]]:
     """The same of any footer that is well formed."""
-    fields = Reader(footer).struct()
+    fields = CompactReader(footer).struct()
     groups = [
-        About(_integer(group, 3, I64), _columns(group, names)) for group in _structs(fields, 4)
+        RowGroupFooter(_integer(group, 3, I64), _columns(group, names))
+        for group in _structs(fields, 4)
     ]
     return _integer(fields, 3, I64), groups
 
@@ -261,7 +262,7 @@ def _columns(group: Struct, names: frozenset[str]) -> list[Column]:
     return columns
 
 
-def check_group(file: Octets, group: About) -> None:
+def check_group(file: FileBytes, group: RowGroupFooter) -> None:
     """Walk all pages of the columns: they are as many and as long as the footer says."""
     if not 0 <= group.rows <= ROWS_MAX:
         raise Malformed("a row group too large")
@@ -278,7 +279,7 @@ def _structs(fields: Struct, number: int) -> list[Struct]:
     return list(value[1])
 
 
-def _walk_chunk(file: Octets, start: int, octets: int) -> int:
+def _walk_chunk(file: FileBytes, start: int, octets: int) -> int:
     """How many values the pages of a chunk hold; `Malformed` when they do not fill it exactly."""
     values = 0
     offset, end = start, start + octets

@@ -11,7 +11,7 @@ import re
 from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
-from unisono.trace.compact import LIST, STRUCT, Reader, Struct, encoded
+from unisono.trace.compact import LIST, STRUCT, CompactReader, Struct, encoded
 
 _N: Final = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
 """A number: at most ten octets, as in `compact`."""
@@ -84,7 +84,7 @@ class Column(NamedTuple):
     values: int
 
 
-class About(NamedTuple):
+class RowGroupFooter(NamedTuple):
     """What a footer says of a row group."""
 
     rows: int
@@ -102,7 +102,7 @@ class Usual:
     """The footer of a file that differs from the model's only in its row groups."""
 
     def __init__(self, model: bytes) -> None:
-        footer = Reader(model).struct()
+        footer = CompactReader(model).struct()
         empty: Struct = {4: (LIST, (STRUCT, []))}
         rest = {field: value for field, value in footer.items() if field > 4}
         self._front = encoded({field: footer[field] for field in (1, 2)})[:-1]
@@ -118,7 +118,7 @@ class Usual:
         }
         self._column = _column_pattern(paths)
 
-    def groups(self, footer: bytes) -> tuple[int, list[About]] | None:
+    def groups(self, footer: bytes) -> tuple[int, list[RowGroupFooter]] | None:
         """How many rows there are, and what is said of each row group."""
         start = _START.match(footer, len(self._front))
         if start is None or not footer.startswith(self._front):
@@ -134,7 +134,7 @@ class Usual:
             return None
         return _number(rows), groups
 
-    def _group(self, footer: bytes, at: int) -> tuple[int, About] | None:
+    def _group(self, footer: bytes, at: int) -> tuple[int, RowGroupFooter] | None:
         if not footer.startswith(self._head, at):
             return None
         at += len(self._head)
@@ -148,7 +148,7 @@ class Usual:
             name, nested = self._names[found[1]]
             columns.append(Column(name, nested, min(data, words) or data, octets, values))
         end = _END.match(footer, at)
-        return None if end is None else (end.end(), About(_number(end[1]), columns))
+        return None if end is None else (end.end(), RowGroupFooter(_number(end[1]), columns))
 
 
 @cache

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from unisono.core import Offer, Process
+from unisono.core import ProcessRole, ProtocolSpec
 from unisono.model import Service
 from unisono.protocols.mtp.core import Mtp
 from unisono.protocols.mtp.figure import FIGURE
+from unisono.protocols.mtp.labels import label
 from unisono.protocols.mtp.parameters import DEFAULTS, PRESETS
-from unisono.protocols.mtp.words import label
 
 
-def appoint(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, int]:
+def assign_roles(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, int]:
     """The first processes are the masters."""
     masters = options.get("masters", DEFAULTS["masters"])
     return {**options, "master": index + 1 if index < masters else 0}
 
 
-def goes_on(part: Sequence[Process], forgetful: bool) -> bool:
+def may_continue(part: Sequence[ProcessRole], forgetful: bool) -> bool:
     """Those with a majority of the masters. One of several masters that was not in when the others
     were cut off remembers nothing, and only a majority that does can tell it."""
     masters = max(each.options.get("masters", DEFAULTS["masters"]) for each in part)
@@ -43,7 +43,7 @@ def advice(options: Mapping[str, int]) -> str:
     return f"too few of masters={masters} are heard: start at least {needed} of {others}"
 
 
-OFFER: Final = Offer(
+OFFER: Final = ProtocolSpec(
     name="mtp",
     make=Mtp,
     title="tokens from a master, negative acknowledgments, one total order",
@@ -83,11 +83,11 @@ OFFER: Final = Offer(
     options=DEFAULTS,
     presets=PRESETS,
     on_split="those with the master go on",
-    appoint=appoint,
+    assign_roles=assign_roles,
     quorum=quorum,
     advice=advice,
     label=label,
-    goes_on=goes_on,
+    may_continue=may_continue,
     arrows=tuple(FIGURE.names()),
     swarm={
         "tokens": (1, 2, 3, 4, 5),

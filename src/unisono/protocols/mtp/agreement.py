@@ -21,7 +21,7 @@ H = TypeVar("H")
 B = TypeVar("B")
 
 
-class Status(IntEnum):
+class MessageStatus(IntEnum):
     """What the master has decided of a message. Once settled it never changes."""
 
     PENDING = 0
@@ -29,14 +29,14 @@ class Status(IntEnum):
     REJECTED = 2
 
 
-PENDING, ACCEPTED, REJECTED = Status.PENDING, Status.ACCEPTED, Status.REJECTED
+PENDING, ACCEPTED, REJECTED = MessageStatus.PENDING, MessageStatus.ACCEPTED, MessageStatus.REJECTED
 
 
-class Token(NamedTuple):
+class SendToken(NamedTuple):
     """The right to send one message: its number, and the statuses of the t messages before it."""
 
     number: int
-    last: tuple[Status, ...]
+    last: tuple[MessageStatus, ...]
 
 
 class Master(Generic[H]):
@@ -51,13 +51,13 @@ class Master(Generic[H]):
         """[MTP 5.1] Tokens that may be out now, from 1 to `t_max`."""
         self.next = first
         """The number of the next token."""
-        self.status: dict[int, Status] = {}
+        self.status: dict[int, MessageStatus] = {}
         """Of the last messages, at least `t_max`; what was before is settled."""
         self.memory = max(memory, t_max)
         self.holder: dict[int, H] = {}
         """Who was granted the messages that are pending."""
 
-    def last(self, count: int = 0) -> tuple[Status, ...]:
+    def last(self, count: int = 0) -> tuple[MessageStatus, ...]:
         """The statuses of the t (or `count`) messages before `next`, the latest first."""
         status, number = self.status, self.next
         return tuple(status.get(number - k, REJECTED) for k in range(1, (count or self.t_max) + 1))
@@ -66,11 +66,11 @@ class Master(Generic[H]):
         """`status(t - 1) ≠ pending`: the message t before the next one is settled."""
         return not self.holder or min(self.holder) > self.next - self.t_cur
 
-    def grant(self, holder: H) -> Token:
+    def grant(self, holder: H) -> SendToken:
         """`status(1..t) := pending, status(1..t-1); next := next + 1`"""
         # Deviates [MTP Figure 1]: the figure grants the number after the one it marks pending, and
         # lets t - 1 tokens out; the text and its claim of t failures ask for t.
-        token = Token(self.next, self.last())
+        token = SendToken(self.next, self.last())
         self.status[self.next] = PENDING
         self.holder[self.next] = holder
         self.next += 1
@@ -85,7 +85,7 @@ class Master(Generic[H]):
         """`failure(s) and next - s ≤ t and status(next - s) = pending → … := rejected`"""
         return self._settle(number, REJECTED)
 
-    def _settle(self, number: int, status: Status) -> bool:
+    def _settle(self, number: int, status: MessageStatus) -> bool:
         if self.holder.pop(number, None) is None:
             return False
         self.status[number] = status
@@ -110,12 +110,12 @@ class Producer(Generic[B]):
         self.request += 1
         return self.request
 
-    def granted(self, token: Token, batch: B) -> None:
+    def granted(self, token: SendToken, batch: B) -> None:
         """`receive Master ["token_grant", s, last, members]`, and the message is on its way."""
         self.asking = False
         self.flights.append((token.number, batch))
 
-    def settled(self, status: Callable[[int], Status]) -> tuple[list[B], list[B]]:
+    def settled(self, status: Callable[[int], MessageStatus]) -> tuple[list[B], list[B]]:
         """What of ours was accepted since, and what was rejected and must be said again.
 
         The master accepts a producer's messages in the producer's order, so what follows a
@@ -132,7 +132,7 @@ class Producer(Generic[B]):
         return accepted, rejected
 
 
-class Data(Enum):
+class DataStatus(Enum):
     """How it stands with a message's data at a consumer."""
 
     HERE = "here"
@@ -162,10 +162,10 @@ class Consumer:
         """The statuses of the t messages before this number have been heard of."""
         self.next_out = first
         """The next message to deliver."""
-        self.status: dict[int, Status] = {}
+        self.status: dict[int, MessageStatus] = {}
         """Of messages from `next_out` on, those known to be settled."""
 
-    def learn(self, number: int, last: tuple[Status, ...]) -> bool:
+    def learn(self, number: int, last: tuple[MessageStatus, ...]) -> bool:
         """`status(s - k) := last(k)`, and `nextIn := max s, nextIn`. True when it was news."""
         # Deviates [MTP Figure 3]: k counts from 1, and a settled status is never overwritten: a
         # late packet may still say pending. The figure assigns whatever comes.
@@ -178,7 +178,7 @@ class Consumer:
             self.next_in = number
         return news
 
-    def due(self, data: Callable[[int], Data]) -> Next:
+    def due(self, data: Callable[[int], DataStatus]) -> Next:
         """The guards of Figure 3, for the message `nextOut`."""
         status = self.status.get(self.next_out, PENDING)
         if status is REJECTED:
@@ -186,9 +186,9 @@ class Consumer:
         if status is PENDING:
             return Next.REJOIN if self.next_in - self.next_out > self.t else Next.WAIT
         here = data(self.next_out)
-        if here is Data.LOST:
+        if here is DataStatus.LOST:
             return Next.REJOIN
-        return Next.DELIVER if here is Data.HERE else Next.WAIT
+        return Next.DELIVER if here is DataStatus.HERE else Next.WAIT
 
     def step_on(self) -> None:
         """`nextOut := nextOut + 1`"""

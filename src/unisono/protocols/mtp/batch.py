@@ -12,17 +12,17 @@ from typing import Final, NamedTuple
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Member, Service
 from unisono.parts.packing import pour, sliced
-from unisono.parts.queued import VARIED
+from unisono.parts.pending import VARIED
 from unisono.wire import Reader, Writer
 
-BATCH_OCTETS_MAX: Final = 1 << 20
+BATCH_BYTES_MAX: Final = 1 << 20
 """So much that was said travels under one token, or one message that is larger."""
 BATCH_COUNT_MAX: Final = 4096
-SMALL_OCTETS_MAX: Final = 16 << 10
+SMALL_BYTES_MAX: Final = 16 << 10
 """Larger payloads are never copied on their way out."""
 TABLE_AT: Final = 1 + 8
-ROW_OCTETS: Final = 2 + 4 + 1
-JOIN_OCTETS_MAX: Final = 2 << 20
+ROW_BYTES: Final = 2 + 4 + 1
+JOIN_BYTES_MAX: Final = 2 << 20
 """Up to here a message is put together before it is cut up: faster, but a copy."""
 
 
@@ -32,7 +32,7 @@ class Form(IntEnum):
     MIXED = 2
 
 
-class Group(NamedTuple):
+class BatchRow(NamedTuple):
     """Messages of one length and service side by side: one row of a batch's table."""
 
     times: int
@@ -43,20 +43,20 @@ class Group(NamedTuple):
     """Where in the octets the first of them begins."""
 
     @staticmethod
-    def of(messages: Sequence[bytes], length: int, service: int) -> list[Group]:
+    def of(messages: Sequence[bytes], length: int, service: int) -> list[BatchRow]:
         """Small ones are laid side by side; large ones stay where they are."""
-        if length > SMALL_OCTETS_MAX:
-            return [Group(1, length, service, message) for message in messages]
-        return [Group(len(messages), length, service, b"".join(messages))]
+        if length > SMALL_BYTES_MAX:
+            return [BatchRow(1, length, service, message) for message in messages]
+        return [BatchRow(len(messages), length, service, b"".join(messages))]
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class MessageBatch:
     """Messages of one member, numbered from `first` on. Without any, a token that was not needed
     is given back."""
 
     first: int
-    groups: tuple[Group, ...] = ()
+    groups: tuple[BatchRow, ...] = ()
 
     @property
     def count(self) -> int:
@@ -79,7 +79,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Mixed:
+class MixedBatch:
     """The same where most differ in length from those beside them: each has a row of its own."""
 
     first: int
@@ -102,7 +102,7 @@ class Mixed:
         return _sliced(head.rows("IB", 2, flat).done(), self.payloads, size)
 
 
-Said = Batch | Mixed
+Said = MessageBatch | MixedBatch
 
 
 def said_as(first: int, parts: Sequence[tuple[list[bytes], int, int]]) -> Said:
@@ -110,17 +110,17 @@ def said_as(first: int, parts: Sequence[tuple[list[bytes], int, int]]) -> Said:
     unless that is VARIED."""
     count = sum([len(messages) for messages, _, _ in parts])
     rows = sum([len(messages) if length == VARIED else 1 for messages, length, _ in parts])
-    if rows * ROW_OCTETS > count * (ROW_OCTETS - 2):
+    if rows * ROW_BYTES > count * (ROW_BYTES - 2):
         payloads = tuple(chain.from_iterable(messages for messages, _, _ in parts))
         services = b"".join(bytes([service]) * len(messages) for messages, _, service in parts)
-        return Mixed(first, payloads, services)
-    groups: list[Group] = []
+        return MixedBatch(first, payloads, services)
+    groups: list[BatchRow] = []
     for messages, length, service in parts:
         if length == VARIED:
-            groups += [Group(1, len(each), service, each) for each in messages]
+            groups += [BatchRow(1, len(each), service, each) for each in messages]
         else:
-            groups += Group.of(messages, length, service)
-    return Batch(first, tuple(groups))
+            groups += BatchRow.of(messages, length, service)
+    return MessageBatch(first, tuple(groups))
 
 
 def _sliced(head: bytes, chunks: Sequence[Buffer], size: int) -> list[Buffer]:
@@ -128,7 +128,7 @@ def _sliced(head: bytes, chunks: Sequence[Buffer], size: int) -> list[Buffer]:
     runs: list[Buffer] = []
     run: list[Buffer] = [head]
     for chunk in chunks:
-        if len(chunk) > SMALL_OCTETS_MAX:
+        if len(chunk) > SMALL_BYTES_MAX:
             runs += [b"".join(run), chunk]
             run = []
         else:
@@ -138,7 +138,7 @@ def _sliced(head: bytes, chunks: Sequence[Buffer], size: int) -> list[Buffer]:
     return sliced(runs, size)
 
 
-class Gone(NamedTuple):
+class RemovedMember(NamedTuple):
     """A member that is listed no more, and why."""
 
     key: int
@@ -147,12 +147,12 @@ class Gone(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MembershipChange:
     """[MTP 5.3] Who comes and who goes, at this place of the order."""
 
     joined: tuple[tuple[Member, bool], ...] = ()
     """With each, whether it waits for the state."""
-    gone: tuple[Gone, ...] = ()
+    gone: tuple[RemovedMember, ...] = ()
     ends: bool = False
     """The master ends the web."""
 
@@ -164,7 +164,7 @@ class Change:
         return sliced([out.done()], size)
 
 
-Content = Said | Change
+Content = Said | MembershipChange
 
 
 def head_of(slices: Sequence[Buffer]) -> tuple[int, int] | None:
@@ -194,7 +194,7 @@ def _front(slices: Sequence[Buffer]) -> Front | None:
         raise BadPacket("malformed")
     mixed = form == Form.MIXED
     first, count = reader.u64(), reader.u16()
-    start = TABLE_AT + 2 + (ROW_OCTETS - 2 if mixed else ROW_OCTETS) * count
+    start = TABLE_AT + 2 + (ROW_BYTES - 2 if mixed else ROW_BYTES) * count
     front, index = bytes(slices[0]), 1
     while len(front) < start and index < len(slices):
         front += bytes(slices[index])
@@ -219,7 +219,7 @@ def read_content(slices: list[Buffer]) -> Content:
         return _change(slices)
     form, first, times, lengths, services, start = found
     sizes = list(map(mul, times, lengths))
-    joins = sum(sizes) <= JOIN_OCTETS_MAX
+    joins = sum(sizes) <= JOIN_BYTES_MAX
     if joins:
         whole = bytes(slices[0]) if len(slices) == 1 else b"".join(slices)
         ends = list(accumulate(sizes, initial=start))
@@ -228,20 +228,20 @@ def read_content(slices: list[Buffer]) -> Content:
     if form == Form.MIXED:
         if joins:
             poured = [whole[at:end] for at, end in pairwise(ends)]
-        return Mixed(first, tuple(poured), bytes(services))
+        return MixedBatch(first, tuple(poured), bytes(services))
     places = (
         zip(repeat(whole), ends, strict=False) if joins else zip(poured, repeat(0), strict=False)
     )
     table = zip(times, lengths, services, places, strict=False)
-    return Batch(first, tuple([Group(n, length, s, *at) for n, length, s, at in table]))
+    return MessageBatch(first, tuple([BatchRow(n, length, s, *at) for n, length, s, at in table]))
 
 
-def _change(slices: Sequence[Buffer]) -> Change:
+def _change(slices: Sequence[Buffer]) -> MembershipChange:
     reader = Reader(b"".join(slices))
     reader.u8()
     ends = bool(reader.u8())
     joined = tuple((reader.member(), bool(reader.u8())) for _ in range(reader.u16()))
     flat = reader.rows("QB")
     reader.done()
-    gone = tuple(Gone(flat[i], bool(flat[i + 1])) for i in range(0, len(flat), 2))
-    return Change(joined, gone, ends)
+    gone = tuple(RemovedMember(flat[i], bool(flat[i + 1])) for i in range(0, len(flat), 2))
+    return MembershipChange(joined, gone, ends)

@@ -33,11 +33,11 @@ from unisono.protocols.mtp.packets import (
     Nak,
     Propose,
     Refuse,
+    ReplicaSeat,
     Report,
-    Seat,
     Stand,
-    StateAsk,
     StatePiece,
+    StateRequest,
     Support,
     TokenRequest,
 )
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from unisono.protocols.mtp.core import Mtp
 
 
-class Life(Named):
+class MemberState(Named):
     OUTSIDE = auto()
     """Not asked to join yet."""
     JOINING = auto()
@@ -75,7 +75,7 @@ class Timer(Named):
     """Deliver what one step was not to deliver at once."""
 
 
-OUTSIDE, JOINING, CATCHING_UP, MEMBER, LEAVING, DONE = Life
+OUTSIDE, JOINING, CATCHING_UP, MEMBER, LEAVING, DONE = MemberState
 INSIDE: Final = (CATCHING_UP, MEMBER, LEAVING)
 
 # -- when -----------------------------------------------------------------------------------------
@@ -86,7 +86,7 @@ def it_is_for_me(me: Mtp, packet: Confirm) -> bool:
 
 
 def i_was_refused_enough(me: Mtp, packet: Refuse) -> bool:
-    return me.entrance.refused_enough(packet)
+    return me.membership.refused_enough(packet)
 
 
 def i_am_doomed(me: Mtp, event: object) -> bool:
@@ -94,34 +94,34 @@ def i_am_doomed(me: Mtp, event: object) -> bool:
 
 
 def the_web_is_founded(me: Mtp, event: object) -> bool:
-    return me.council.leads and me.council.committed > 0
+    return me.replicas.leads and me.replicas.committed > 0
 
 
 def all_is_here(me: Mtp, event: object) -> bool:
-    return me.entrance.all_is_here()
+    return me.membership.all_is_here()
 
 
 def i_am_out(me: Mtp, event: object) -> bool:
-    return me.entrance.out
+    return me.membership.out
 
 
 # -- do -------------------------------------------------------------------------------------------
 
 
 def ask_to_join(me: Mtp, event: Join | Expired, out: list[Effect]) -> None:
-    me.entrance.ask(out, first=isinstance(event, Join))
+    me.membership.ask(out, first=isinstance(event, Join))
 
 
 def remember(me: Mtp, event: Restart, out: list[Effect]) -> None:
-    me.entrance.remember(event.stable)
+    me.membership.remember(event.stable)
 
 
 def open_web(me: Mtp, event: object, out: list[Effect]) -> None:
-    me.entrance.open_web(out)
+    me.membership.open_web(out)
 
 
 def enter(me: Mtp, packet: Confirm, out: list[Effect]) -> None:
-    me.entrance.enter(packet, out)
+    me.membership.enter(packet, out)
 
 
 def give_up(me: Mtp, packet: Refuse, out: list[Effect]) -> None:
@@ -130,59 +130,59 @@ def give_up(me: Mtp, packet: Refuse, out: list[Effect]) -> None:
 
 
 def pull(me: Mtp, event: Expired, out: list[Effect]) -> None:
-    me.entrance.pull(out)
+    me.membership.pull(out)
 
 
 def take_piece(me: Mtp, packet: StatePiece, out: list[Effect]) -> None:
-    me.entrance.take(packet, out)
+    me.membership.take(packet, out)
 
 
 def begin(me: Mtp, event: object, out: list[Effect]) -> None:
-    me.entrance.begin(out)
+    me.membership.begin(out)
 
 
 def multicast(me: Mtp, event: Multicast, out: list[Effect]) -> None:
-    me.speech.say(event)
+    me.send_queue.say(event)
 
 
 def take_data(me: Mtp, packet: Data, out: list[Effect]) -> None:
-    me.hearing.take(packet)
+    me.receiver.take(packet)
 
 
 def hear_empty(me: Mtp, packet: Empty, out: list[Effect]) -> None:
-    me.hearing.hear_empty(packet)
+    me.receiver.hear_empty(packet)
 
 
 def use_token(me: Mtp, packet: Grant, out: list[Effect]) -> None:
-    me.speech.use(packet, out)
+    me.send_queue.use(packet, out)
 
 
 def line_up(me: Mtp, packet: TokenRequest, out: list[Effect]) -> None:
     if me.leads:
-        me.chair.request(packet.header.sender, packet, out)
+        me.coordinator.request(packet.header.sender, packet, out)
 
 
 def repair(me: Mtp, packet: Nak, out: list[Effect]) -> None:
-    me.mending.repair(packet, out)
+    me.repair.repair(packet, out)
 
 
 def hear_denial(me: Mtp, packet: Deny, out: list[Effect]) -> None:
-    me.mending.denied(packet)
+    me.repair.denied(packet)
 
 
 def hear_report(me: Mtp, packet: Report, out: list[Effect]) -> None:
     if me.leads:
-        me.chair.report(packet.header.sender, packet)
+        me.coordinator.report(packet.header.sender, packet)
 
 
 def let_out(me: Mtp, packet: LeaveRequest, out: list[Effect]) -> None:
     if me.leads and packet.header.sender in me.web.members:
-        me.chair.usher.leavers.add(packet.header.sender)
+        me.coordinator.admission.leavers.add(packet.header.sender)
 
 
 def let_in(me: Mtp, packet: JoinRequest, out: list[Effect]) -> None:
     if me.leads:
-        me.chair.usher.join(packet, out)
+        me.coordinator.admission.join(packet, out)
 
 
 def hear_expulsion(me: Mtp, packet: Expel, out: list[Effect]) -> None:
@@ -191,32 +191,32 @@ def hear_expulsion(me: Mtp, packet: Expel, out: list[Effect]) -> None:
         me.doom("the master does not count this member in the web any more", Cause.EXCLUDED)
 
 
-def give_piece(me: Mtp, packet: StateAsk, out: list[Effect]) -> None:
-    me.entrance.give(packet, out)
+def give_piece(me: Mtp, packet: StateRequest, out: list[Effect]) -> None:
+    me.membership.give(packet, out)
 
 
 def keep_state(me: Mtp, event: Captured, out: list[Effect]) -> None:
-    me.entrance.keep(event)
+    me.membership.keep(event)
 
 
 def hold_back(me: Mtp, event: Congested, out: list[Effect]) -> None:
     me.congested = event.on
 
 
-def hear_seat(me: Mtp, packet: Seat, out: list[Effect]) -> None:
-    me.council.hear(packet, out)
+def hear_seat(me: Mtp, packet: ReplicaSeat, out: list[Effect]) -> None:
+    me.replicas.hear(packet, out)
 
 
 def hold_proposal(me: Mtp, packet: Propose, out: list[Effect]) -> None:
-    me.council.proposed(packet, me.incoming_life, me.source, out)
+    me.replicas.proposed(packet, me.incoming_life, me.source, out)
 
 
 def count_ack(me: Mtp, packet: Ack, out: list[Effect]) -> None:
-    me.council.acknowledged(packet)
+    me.replicas.acknowledged(packet)
 
 
 def support(me: Mtp, packet: Stand, out: list[Effect]) -> None:
-    me.council.stood(packet, me.source, out)
+    me.replicas.stood(packet, me.source, out)
 
 
 def be_supported(me: Mtp, packet: Support, out: list[Effect]) -> None:
@@ -233,21 +233,21 @@ def beat(me: Mtp, event: Expired, out: list[Effect]) -> None:
 
 def doubt(me: Mtp, event: Unreachable, out: list[Effect]) -> None:
     if me.leads:
-        me.chair.refuse(event.address)
+        me.coordinator.refuse(event.address)
     else:
         me.refuse(event.address)
 
 
 def say_goodbye(me: Mtp, event: Leave, out: list[Effect]) -> None:
-    me.entrance.leave(out)
+    me.membership.leave(out)
 
 
 def go_unanswered(me: Mtp, event: Expired, out: list[Effect]) -> None:
-    me.entrance.go_unanswered(out)
+    me.membership.go_unanswered(out)
 
 
 def withdraw(me: Mtp, event: Leave, out: list[Effect]) -> None:
-    me.entrance.withdraw(out)
+    me.membership.withdraw(out)
     me.depart(out)
 
 
@@ -262,7 +262,7 @@ def stop(me: Mtp, event: object, out: list[Effect]) -> None:
 
 PACKETS: Final = (
     Data, Empty, Grant, TokenRequest, Nak, Deny, Report, LeaveRequest, JoinRequest, Expel,
-    Confirm, Refuse, StateAsk, StatePiece, Seat, Propose, Ack, Stand, Support,
+    Confirm, Refuse, StateRequest, StatePiece, ReplicaSeat, Propose, Ack, Stand, Support,
 )  # fmt: skip
 CALLS: Final = (Join, Restart, Leave, Multicast, Congested, Captured, Unreachable)
 
@@ -305,14 +305,14 @@ FIGURE: Final = Figure("mtp", start=OUTSIDE, arrows=(
     Arrow(INSIDE,            LeaveRequest,    always,               let_out,        None),
     Arrow(INSIDE,            JoinRequest,     always,               let_in,         None),
     Arrow(INSIDE,            Expel,           always,               hear_expulsion, None),
-    Arrow(INSIDE,            StateAsk,        always,               give_piece,     None),
+    Arrow(INSIDE,            StateRequest,        always,               give_piece,     None),
     Arrow(INSIDE,            Captured,        always,               keep_state,     None),
     Arrow(INSIDE,            Congested,       always,               hold_back,      None),
     Arrow(INSIDE,            Timer.HEARTBEAT, always,               heartbeat,      None),
     Arrow(INSIDE,            Timer.MORE,      always,               stay,           None),
     Arrow(INSIDE,            Unreachable,     always,               doubt,          None),
     Arrow((JOINING, *INSIDE), Timer.BEAT,     always,               beat,           None),
-    Arrow((JOINING, *INSIDE), Seat,           always,               hear_seat,      None),
+    Arrow((JOINING, *INSIDE), ReplicaSeat,           always,               hear_seat,      None),
     Arrow((JOINING, *INSIDE), Propose,        always,               hold_proposal,  None),
     Arrow((JOINING, *INSIDE), Ack,            always,               count_ack,      None),
     Arrow((JOINING, *INSIDE), Stand,          always,               support,        None),
@@ -328,7 +328,7 @@ FIGURE: Final = Figure("mtp", start=OUTSIDE, arrows=(
         Confirm, Refuse, Join, Restart, Timer.JOIN)),
     *(Arrow(JOINING, on, always, stay, None) for on in (
         Data, Empty, Grant, TokenRequest, Nak, Deny, Report, LeaveRequest, JoinRequest, Expel,
-        StateAsk, StatePiece, Support, Captured, Congested, Join, Restart, Unreachable,
+        StateRequest, StatePiece, Support, Captured, Congested, Join, Restart, Unreachable,
         Timer.STATE, Timer.HEARTBEAT, Timer.LEAVE, Timer.MORE)),
     *(Arrow(OUTSIDE, on, always, stay, None) for on in (
         *PACKETS, Captured, Congested, Unreachable, *Timer)),

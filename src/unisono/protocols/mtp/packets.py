@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 from unisono.errors import BadPacket
 from unisono.model import Address, Buffer, Member
-from unisono.protocols.mtp.agreement import Status
-from unisono.wire import Layout, Writer, tag_of
+from unisono.protocols.mtp.agreement import MessageStatus
+from unisono.wire import FieldLayout, Writer, tag_of
 
 PROTOCOL: Final = 1
 WHOLE: Final = 0xFFFFFFFF
@@ -23,7 +23,7 @@ COUNT_MAX: Final = 1 << 31
 """Nobody counts so far. What is reckoned from smaller numbers still has room in a packet."""
 
 
-class Kind(IntEnum):
+class PacketKind(IntEnum):
     DATA = 1
     EMPTY = 2
     REQUEST = 3
@@ -45,7 +45,7 @@ class Kind(IntEnum):
     SUPPORT = 19
 
 
-KINDS: Final = {kind.value: kind.name.lower() for kind in Kind}
+KINDS: Final = {kind.value: kind.name.lower() for kind in PacketKind}
 
 
 def key_of(member: Member) -> int:
@@ -70,27 +70,27 @@ class Header(NamedTuple):
     t: int
 
     @property
-    def last(self) -> tuple[Status, ...]:
+    def last(self) -> tuple[MessageStatus, ...]:
         return statuses_of(self.bits, self.t)
 
 
-HEADER: Final = Layout("QQQQQIHBB")
-HEADER_OCTETS: Final = HEADER.octets
+HEADER: Final = FieldLayout("QQQQQIHBB")
+HEADER_BYTES: Final = HEADER.octets
 #                          origin number end, and the packet's upper and lower half
-DATA: Final = Layout("QQBHH")
-DATA_OCTETS: Final = DATA.octets
-ALIKE_OCTETS: Final = HEADER_OCTETS + DATA_OCTETS - 2
+DATA: Final = FieldLayout("QQBHH")
+DATA_BYTES: Final = DATA.octets
+ALIKE_BYTES: Final = HEADER_BYTES + DATA_BYTES - 2
 """What packets of a message begin with that leave together, but its last; the lower half of their
 number follows."""
-STATE: Final = Layout("BQQ")
-STATE_OCTETS: Final = STATE.octets
-RANGE_OCTETS: Final = 8 + 4 + 4
+STATE: Final = FieldLayout("BQQ")
+STATE_BYTES: Final = STATE.octets
+RANGE_BYTES: Final = 8 + 4 + 4
 
-_statuses: dict[tuple[int, int], tuple[Status, ...]] = {}
-_STATUS: Final = (Status.PENDING, Status.ACCEPTED, Status.REJECTED)
+_statuses: dict[tuple[int, int], tuple[MessageStatus, ...]] = {}
+_STATUS: Final = (MessageStatus.PENDING, MessageStatus.ACCEPTED, MessageStatus.REJECTED)
 
 
-def statuses_of(bits: int, t: int) -> tuple[Status, ...]:
+def statuses_of(bits: int, t: int) -> tuple[MessageStatus, ...]:
     known = _statuses.get((bits, t))
     if known is None:
         if any(bits >> 2 * k & 3 == 3 for k in range(t)) or bits >> 2 * t:
@@ -101,7 +101,7 @@ def statuses_of(bits: int, t: int) -> tuple[Status, ...]:
     return known
 
 
-def bits_of(last: tuple[Status, ...]) -> int:
+def bits_of(last: tuple[MessageStatus, ...]) -> int:
     bits = 0
     for status in reversed(last):
         bits = bits << 2 | status
@@ -287,7 +287,7 @@ class Refuse(NamedTuple):
         return front.incarnation(self.known).done()
 
 
-class StateAsk(NamedTuple):
+class StateRequest(NamedTuple):
     header: Header
     what: int
     offset: int
@@ -314,7 +314,7 @@ FORGOTTEN_MAX: Final = (1 << FORGOTTEN_BITS) - 1
 """How often one incarnation of a replica is known to forget."""
 
 
-class Seat(NamedTuple):
+class ReplicaSeat(NamedTuple):
     """A master replica to the others: who sits where, in which web, under which ballot."""
 
     rank: int
@@ -402,15 +402,15 @@ InWeb = (
     | LeaveRequest
     | Expel
     | Confirm
-    | StateAsk
+    | StateRequest
     | StatePiece
     | Propose
     | Ack
     | Stand
     | Support
 )
-Packet = InWeb | JoinRequest | Refuse | Seat
-FROM_OUTSIDE: Final = (JoinRequest, Refuse, Seat)
+Packet = InWeb | JoinRequest | Refuse | ReplicaSeat
+FROM_OUTSIDE: Final = (JoinRequest, Refuse, ReplicaSeat)
 OF_COUNCIL: Final = (Propose, Ack, Stand, Support)
 
 

@@ -66,12 +66,12 @@ def model(
     )
 
 
-def from_round_trip(round_trip_us: int, octets_per_s: int, dally: int = 0) -> dict[str, int]:
+def from_round_trip(round_trip_us: int, bytes_per_s: int, dally: int = 0) -> dict[str, int]:
     """Options for a network of which the round trip was measured, and what a member can take."""
-    if round_trip_us <= 0 or octets_per_s <= 0:
+    if round_trip_us <= 0 or bytes_per_s <= 0:
         raise Misuse("a round trip and a rate are above 0")
     fault_us = max(round_trip_us, 1_250)  # A process is off its processor for so long at times.
-    made = model(fault_us, max(1, 1_400 * 1_000_000 // octets_per_s), 1, dally=dally)
+    made = model(fault_us, max(1, 1_400 * 1_000_000 // bytes_per_s), 1, dally=dally)
     return {
         "heartbeat_us": made.heartbeat_us,
         "window": min(WINDOW_MAX, max(WINDOW_MIN, made.window)),

@@ -7,17 +7,17 @@ from typing import Final
 
 from unisono.errors import BadPacket
 from unisono.model import Address
-from unisono.parts.door import Alike
+from unisono.parts.codec import PacketTrain
 from unisono.protocols.mtp.packets import (
     COUNT_MAX,
     DATA,
-    DATA_OCTETS,
+    DATA_BYTES,
     FORGOTTEN_BITS,
     HEADER,
-    HEADER_OCTETS,
+    HEADER_BYTES,
     NUMBER_MAX,
     STATE,
-    STATE_OCTETS,
+    STATE_BYTES,
     Ack,
     Confirm,
     Data,
@@ -28,18 +28,18 @@ from unisono.protocols.mtp.packets import (
     Header,
     InWeb,
     JoinRequest,
-    Kind,
     LeaveRequest,
     Nak,
     Packet,
+    PacketKind,
     Pressure,
     Propose,
     Refuse,
+    ReplicaSeat,
     Report,
-    Seat,
     Stand,
-    StateAsk,
     StatePiece,
+    StateRequest,
     Support,
     TokenRequest,
     statuses_of,
@@ -52,7 +52,7 @@ def _read_header(body: memoryview) -> tuple[Header, memoryview]:
     if not 1 <= header.t <= 32 or header.base | header.next | header.taken >= NUMBER_MAX:
         raise BadPacket("malformed")
     statuses_of(header.bits, header.t)
-    return header, body[HEADER_OCTETS:]
+    return header, body[HEADER_BYTES:]
 
 
 def _number(reader: Reader) -> int:
@@ -82,7 +82,7 @@ def _data(body: memoryview) -> Data:
     packet = upper << 16 | lower
     if end > 1 or not 0 < number < NUMBER_MAX or packet >= COUNT_MAX:
         raise BadPacket("malformed")
-    return Data(header, origin, number, packet, bool(end), [rest[DATA_OCTETS:]])
+    return Data(header, origin, number, packet, bool(end), [rest[DATA_BYTES:]])
 
 
 def _empty(h: Header, r: Reader) -> Empty:
@@ -120,14 +120,14 @@ def _confirm(h: Header, r: Reader) -> Confirm:
     return Confirm(h, r.u64(), _number(r), _flag(r), _count(r), r.member())
 
 
-def _state_ask(h: Header, r: Reader) -> StateAsk:
-    return StateAsk(h, r.u8(), r.u64(), r.u16())
+def _state_ask(h: Header, r: Reader) -> StateRequest:
+    return StateRequest(h, r.u8(), r.u64(), r.u16())
 
 
 def _state(body: memoryview) -> StatePiece:
     header, rest = _read_header(body)
     what, total, offset = STATE.read(rest)
-    return StatePiece(header, what, total, offset, rest[STATE_OCTETS:])
+    return StatePiece(header, what, total, offset, rest[STATE_BYTES:])
 
 
 def _propose(h: Header, r: Reader) -> Propose:
@@ -155,33 +155,33 @@ def _life(incarnation: int, forgotten: int) -> int:
 
 
 _IN_WEB: Final[dict[int, Callable[[Header, Reader], InWeb]]] = {
-    Kind.EMPTY: _empty,
-    Kind.REQUEST: _request,
-    Kind.GRANT: _grant,
-    Kind.NAK: _nak,
-    Kind.DENY: lambda h, r: Deny(h, r.rows("Q")),
-    Kind.REPORT: _report,
-    Kind.LEAVE: lambda h, r: LeaveRequest(h),
-    Kind.EXPEL: lambda h, r: Expel(h, r.u64(), _flag(r)),
-    Kind.CONFIRM: _confirm,
-    Kind.STATE_ASK: _state_ask,
-    Kind.PROPOSE: _propose,
-    Kind.ACK: _ack,
-    Kind.STAND: _stand,
-    Kind.SUPPORT: _support,
+    PacketKind.EMPTY: _empty,
+    PacketKind.REQUEST: _request,
+    PacketKind.GRANT: _grant,
+    PacketKind.NAK: _nak,
+    PacketKind.DENY: lambda h, r: Deny(h, r.rows("Q")),
+    PacketKind.REPORT: _report,
+    PacketKind.LEAVE: lambda h, r: LeaveRequest(h),
+    PacketKind.EXPEL: lambda h, r: Expel(h, r.u64(), _flag(r)),
+    PacketKind.CONFIRM: _confirm,
+    PacketKind.STATE_ASK: _state_ask,
+    PacketKind.PROPOSE: _propose,
+    PacketKind.ACK: _ack,
+    PacketKind.STAND: _stand,
+    PacketKind.SUPPORT: _support,
 }
 
 
-_DATA: Final = Kind.DATA.value
-_STATE: Final = Kind.STATE.value
+_DATA: Final = PacketKind.DATA.value
+_STATE: Final = PacketKind.STATE.value
 
 
-def heard(opened: Envelope | Alike, drop: Callable[[str], None]) -> Sequence[Packet]:
+def heard(opened: Envelope | PacketTrain, drop: Callable[[str], None]) -> Sequence[Packet]:
     """A packet, or some that begin alike: those of a message that follow each other are one."""
-    if isinstance(opened, Alike) and (rows := _rows(opened)):
+    if isinstance(opened, PacketTrain) and (rows := _rows(opened)):
         return rows
     found: list[Packet] = []
-    for kind, _, body in opened.envelopes() if isinstance(opened, Alike) else (opened,):
+    for kind, _, body in opened.envelopes() if isinstance(opened, PacketTrain) else (opened,):
         try:
             found.append(read_once(read, kind, body))
         except BadPacket as bad:
@@ -189,10 +189,10 @@ def heard(opened: Envelope | Alike, drop: Callable[[str], None]) -> Sequence[Pac
     return found
 
 
-def _rows(alike: Alike) -> Sequence[Data]:
+def _rows(alike: PacketTrain) -> Sequence[Data]:
     """Packets of a message, row by row; none where they are of another kind, or say that it ends,
     and are looked at one by one."""
-    if alike.first.kind != Kind.DATA:
+    if alike.first.kind != PacketKind.DATA:
         return []
     try:
         data = _data(alike.first.body)
@@ -216,12 +216,12 @@ def read(kind: int, body: memoryview) -> Packet:
         packet = _IN_WEB[kind](header, reader)
     else:
         reader = Reader(body)
-        if kind == Kind.JOIN:
+        if kind == PacketKind.JOIN:
             packet = JoinRequest(reader.member(), _flag(reader), _flag(reader))
-        elif kind == Kind.REFUSE:
+        elif kind == PacketKind.REFUSE:
             packet = Refuse(reader.u64(), _flag(reader), reader.text(), reader.incarnation())
         else:
-            packet = Seat(
+            packet = ReplicaSeat(
                 reader.u8(),
                 reader.u8(),
                 reader.member(),

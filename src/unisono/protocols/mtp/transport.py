@@ -12,31 +12,36 @@ from typing import Final, NamedTuple
 
 from unisono.core import EVERYONE, Effect, Send
 from unisono.model import Address, Buffer, Burst, Bursts
-from unisono.parts.door import Door
+from unisono.parts.codec import PacketCodec
 from unisono.parts.window import Window
 from unisono.protocols.mtp.batch import Content
-from unisono.protocols.mtp.packets import DATA_OCTETS, WHOLE, Data, Header, Kind, Pressure, Range
-from unisono.wire import ENVELOPE_OCTETS
+from unisono.protocols.mtp.packets import (
+    DATA_BYTES,
+    WHOLE,
+    Data,
+    Header,
+    PacketKind,
+    Pressure,
+    Range,
+)
+from unisono.wire import ENVELOPE_BYTES
 
 AHEAD_COUNT_MAX: Final = 65_536
 """A message numbered further ahead than this is not taken."""
 NAK_RANGES_MAX: Final = 80
 """Ranges of one message that are asked for at once, the rest in the next heartbeat."""
 BURST: Final = 44
-"""Packets that are sealed at once: as many as leave by one call, where they are as long as most
-networks let them be."""
+"""Packets sealed at once: as many full-sized ones as one system call sends."""
 REPAIRS_MAX: Final = 16_384
-"""Packets that wait to be sent again; what is asked for beyond is dropped and asked for again."""
+"""Repairs pending at once; NAKs beyond are dropped, and repeated by their senders."""
 AT_ONCE_MAX: Final = 1536
-"""Packets in a heartbeat of a producer that has more tokens than one: more may not find room in a
-socket of 4 MiB. A window that is larger was chosen so."""
+"""Packets per heartbeat of a producer with several tokens: more may overflow a 4 MiB socket."""
 LOSING: Final = 8
-"""A consumer that misses more than one packet of so many wants them slower. Fewer are repaired:
-where packets are lost by chance, to slow down would not help."""
-LARGE_OCTETS: Final = 2 << 20
-"""A message that is larger is set apart,"""
+"""A consumer that loses more than one packet in this many asks for a slower rate."""
+LARGE_BYTES: Final = 2 << 20
+"""Larger messages are assembled in a memory map of their own,"""
 APART_PACKETS: Final = 1024
-"""so many packets at once."""
+"""this many packets at a time."""
 PRIVATE: Final[dict[str, int]] = (
     {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
 )
@@ -80,7 +85,7 @@ class Held:
 
 
 @dataclass(slots=True)
-class Incoming:
+class IncomingMessage:
     """A message on its way here. Packet p has the place p + 1 in the window."""
 
     number: int
@@ -127,7 +132,7 @@ class Incoming:
 
 
 @dataclass(slots=True)
-class Pace:
+class Pacing:
     """What the web has agreed on: see `Header`."""
 
     heartbeat_us: int
@@ -141,11 +146,13 @@ class Pace:
         self.retention = max(1, header.retention)
 
 
-class Outlet:
+class MessageSender:
     """The sending side: repairs first, then what is new, at most a window a heartbeat and token."""
 
-    def __init__(self, door: Door, pace: Pace, dally: int, header: Callable[[int], bytes]) -> None:
-        self._door = door
+    def __init__(
+        self, codec: PacketCodec, pace: Pacing, dally: int, header: Callable[[int], bytes]
+    ) -> None:
+        self._codec = codec
         self._pace = pace
         self._few = 0 if dally else FEW
         self._header = header
@@ -174,7 +181,7 @@ class Outlet:
         held = self.held.get(number)
         return held is not None and held.sent < len(held.slices)
 
-    def goes_on(self, number: int) -> bool:
+    def is_sending(self, number: int) -> bool:
         """Whether it is this message's turn, and more of it leaves when the window opens."""
         return bool(self._fresh) and self._fresh[0].number == number
 
@@ -195,9 +202,9 @@ class Outlet:
                 if asker not in askers:
                     askers.append(asker)
             elif lately is not None and (not lately.to or asker in lately.to):
-                self._door.drop("repaired")
+                self._codec.drop("repaired")
             elif len(self._repairs) >= REPAIRS_MAX:
-                self._door.drop("repairs")
+                self._codec.drop("repairs")
                 return
             else:
                 self._repairs[key] = [asker]
@@ -261,32 +268,33 @@ class Outlet:
             to = target
             load.append(self._packet(held, key[1]))
             self._left -= 1
-            self._door.count("repair")
+            self._codec.count("repair")
         if load:
             out.append(Send(to or EVERYONE, load))
 
     def _packets(self, held: Held, row: range) -> Bursts:
         """These of its packets, sealed as they leave."""
-        self._door.sent(Kind.DATA, len(row))
+        self._codec.sent(PacketKind.DATA, len(row))
         return Bursts(
-            len(row), self._sealing(held, row, self._header(held.number), self._door.life)
+            len(row), self._sealing(held, row, self._header(held.number), self._codec.life)
         )
 
     def _sealing(self, held: Held, row: range, header: bytes, life: int) -> Iterator[Burst]:
         slices, whose = held.slices, (held.origin, held.number)
         last, at = len(slices) - 1, row.start
-        size = ENVELOPE_OCTETS + len(header) + DATA_OCTETS + len(slices[at])
+        size = ENVELOPE_BYTES + len(header) + DATA_BYTES + len(slices[at])
         while at < row.stop:
             packets = bytearray()
             end = min(at + BURST, row.stop, last, (at | 0xFFFF) + 1)
             if at < end:
                 head = Data.head(header, *whose, at, False)
                 pieces = list(map(bytes, slices[at:end]))
-                packets += self._door.seal_alike(Kind.DATA, head, pieces, life, at & 0xFFFF)
+                packets += self._codec.seal_batch(PacketKind.DATA, head, pieces, life, at & 0xFFFF)
             # The last does not begin as the others do, and may be shorter.
             if end == last < row.stop and end - at < BURST:
                 head, piece = Data.head(header, *whose, last, True), bytes(slices[last])
-                packets += self._door.seal_alike(Kind.DATA, head, [piece], life, last & 0xFFFF)
+                tail = self._codec.seal_batch(PacketKind.DATA, head, [piece], life, last & 0xFFFF)
+                packets += tail
                 end += 1
             yield Burst(memoryview(packets), size)
             at = end
@@ -296,18 +304,18 @@ class Outlet:
         end = packet == len(held.slices) - 1
         header = self._header(held.number)
         body = Data.body(header, held.origin, held.number, packet, end, held.slices[packet])
-        return self._door.seal(Kind.DATA, body)
+        return self._codec.seal(PacketKind.DATA, body)
 
 
-class Inlet:
+class MessageReceiver:
     """The receiving side: messages on their way, and what is missing of them."""
 
-    def __init__(self, door: Door, pace: Pace, dally: int, dice: Random) -> None:
-        self._door = door
+    def __init__(self, codec: PacketCodec, pace: Pacing, dally: int, dice: Random) -> None:
+        self._codec = codec
         self._pace = pace
         self._dally = dally
         self._dice = dice
-        self.incoming: dict[int, Incoming] = {}
+        self.incoming: dict[int, IncomingMessage] = {}
         self.octets = 0
         self._answer_us = 0
         """How long it takes until an answer comes, about."""
@@ -315,10 +323,10 @@ class Inlet:
         """Packets that were seen to be missing, since somebody last asked."""
         self._taken = 0
 
-    def at(self, number: int) -> Incoming:
+    def at(self, number: int) -> IncomingMessage:
         found = self.incoming.get(number)
         if found is None:
-            found = self.incoming[number] = Incoming(number)
+            found = self.incoming[number] = IncomingMessage(number)
         return found
 
     def pressure(self, congested: bool) -> Pressure:
@@ -329,7 +337,7 @@ class Inlet:
             return Pressure.FULL
         return Pressure.LOSING if lost * LOSING > taken + lost else Pressure.CALM
 
-    def take(self, data: Data, now_us: int) -> Incoming | None:
+    def take(self, data: Data, now_us: int) -> IncomingMessage | None:
         """Take a packet, or a row of them; the message when it is whole by it."""
         message = self.incoming.get(data.number) or self.at(data.number)
         message.origin = message.origin or data.origin
@@ -342,16 +350,16 @@ class Inlet:
             or first > ending
             or (data.end and message.packets > first)
         ):
-            self._door.count("drop.contrary", count)
+            self._codec.count("drop.contrary", count)
             return None
         if first > message.window.highest:
             message.window.put_row(first, data.pieces)
         elif not message.window.put(first, data.piece):
-            self._door.drop("duplicate")
+            self._codec.drop("duplicate")
             return None
         octets = sum(map(len, data.pieces))
         message.octets += octets
-        if message.octets > LARGE_OCTETS:
+        if message.octets > LARGE_BYTES:
             message.set_apart()
         self.octets += octets
         self._taken += count
@@ -372,7 +380,7 @@ class Inlet:
             message.due_us = -1
         return None
 
-    def _take_each(self, data: Data, now_us: int) -> Incoming | None:
+    def _take_each(self, data: Data, now_us: int) -> IncomingMessage | None:
         """Some of them are here already, or beyond the end."""
         whole = None
         for packet, piece in enumerate(data.pieces, data.packet):
@@ -392,7 +400,7 @@ class Inlet:
         if message.window.received < message.packets:
             self.notice(message, now_us, 1)
 
-    def notice(self, message: Incoming, now_us: int, beats: int) -> None:
+    def notice(self, message: IncomingMessage, now_us: int, beats: int) -> None:
         """[MTP 4] Something is missing: ask after a random 0 to f heartbeats, and not before
         `beats` have passed."""
         if message.due_us < 0:
@@ -404,26 +412,26 @@ class Inlet:
         """A member that is busy, or far away, is heard later than in a heartbeat."""
         return min(self._answer_us, SLOW_BEATS * self._pace.heartbeat_us)
 
-    def _flows_until_us(self, message: Incoming) -> int:
+    def _flows_until_us(self, message: IncomingMessage) -> int:
         """Some of it came lately: what follows may wait in a socket, behind what told us that it
         must be there."""
         return message.heard_us + max(self._pace.heartbeat_us, self._delay_us())
 
-    def is_coming(self, message: Incoming, now_us: int) -> bool:
+    def is_coming(self, message: IncomingMessage, now_us: int) -> bool:
         """Nothing is missing between what came, and it flows."""
         if message.window.received < message.window.highest:
             return False
         message.due_us = max(message.due_us, self._flows_until_us(message))
         return message.due_us > now_us
 
-    def asked(self, message: Incoming, now_us: int) -> None:
+    def asked(self, message: IncomingMessage, now_us: int) -> None:
         message.tries += 1
         message.asked_us, message.asked_packets = now_us, message.packets or 1
         wait = 1 + min(message.tries, 6)
         wait += self._dice.randint(0, self._dally) if self._dally else 0
         message.due_us = now_us + max(wait * self._pace.heartbeat_us, 2 * self._delay_us())
 
-    def missing(self, message: Incoming, accepted: bool, now_us: int) -> list[Range]:
+    def missing(self, message: IncomingMessage, accepted: bool, now_us: int) -> list[Range]:
         """What to ask for: gaps, and where the end is not known but must be there, all that
         follows."""
         number, window = message.number, message.window

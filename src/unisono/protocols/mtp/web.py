@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from unisono.errors import BadPacket
 from unisono.model import Member, View, changes_of
-from unisono.protocols.mtp.batch import Change, Gone
+from unisono.protocols.mtp.batch import MembershipChange, RemovedMember
 from unisono.protocols.mtp.packets import NUMBER_MAX, key_of
 from unisono.wire import Reader, Writer
 
@@ -29,7 +29,7 @@ class Web:
         self.members = {key_of(me): me}
         return self._view(web, 0, (me,), (), (), detail)
 
-    def apply(self, web: int, number: int, change: Change) -> View:
+    def apply(self, web: int, number: int, change: MembershipChange) -> View:
         """The view after the change; a change that says nothing new still has its place."""
         before = set(self.members.values())
         joined = [member for member, _ in change.joined if key_of(member) not in self.members]
@@ -109,6 +109,6 @@ class Web:
         )
 
 
-def _how(gone: Gone, web: Web, left: list[Member]) -> str:
+def _how(gone: RemovedMember, web: Web, left: list[Member]) -> str:
     names = [str(member) for member in left if key_of(member) == gone.key]
     return f"{names[0]} {'left' if gone.left else 'failed'}" if names else ""

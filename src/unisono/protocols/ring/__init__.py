@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from unisono.core import Offer, Process
+from unisono.core import ProcessRole, ProtocolSpec
 from unisono.model import Service
 from unisono.protocols.ring.core import GO_ON, Site
 from unisono.protocols.ring.figures import COORDINATOR, RECEIVE, REFORMATION, SEND
+from unisono.protocols.ring.labels import label
 from unisono.protocols.ring.parameters import DEFAULTS, PRESETS
 from unisono.protocols.ring.ring import Ring
-from unisono.protocols.ring.words import label
 
 
-def appoint(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, int]:
+def assign_roles(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, int]:
     """Who is started as one of so many knows how many there are."""
     return {"sites": count, **options}
 
@@ -25,7 +25,7 @@ def quorum(options: Mapping[str, int]) -> int:
     return sites // 2 + 1 if sites else 0
 
 
-def goes_on(part: Sequence[Process], forgetful: bool) -> bool:
+def may_continue(part: Sequence[ProcessRole], forgetful: bool) -> bool:
     """Where some forgot, a majority may have to wait for those that remember. Where the size is not
     known, what a majority is depends on who had come. Once a group has begun, a name that it does
     not know has no vote: on the other side another may take the free place."""
@@ -47,7 +47,7 @@ def advice(options: Mapping[str, int]) -> str:
     )
 
 
-OFFER: Final = Offer(
+OFFER: Final = ProtocolSpec(
     name="ring",
     make=Site,
     title="a virtual token on a logical ring, safe delivery, a majority goes on",
@@ -85,13 +85,13 @@ OFFER: Final = Offer(
     on_split="the majority goes on, the rest block and merge back",
     requests=(GO_ON,),
     label=label,
-    goes_on=goes_on,
+    may_continue=may_continue,
     arrows=tuple(
         f"{figure.name}: {name}"
         for figure in (SEND, RECEIVE, COORDINATOR, REFORMATION)
         for name in figure.names()
     ),
-    appoint=appoint,
+    assign_roles=assign_roles,
     quorum=quorum,
     advice=advice,
 )

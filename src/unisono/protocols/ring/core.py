@@ -13,6 +13,7 @@ from unisono.core import (
     Captured,
     Cause,
     Congested,
+    CoreConfig,
     Depart,
     Disarm,
     Effect,
@@ -25,38 +26,37 @@ from unisono.core import (
     Received,
     Request,
     Restart,
-    Setting,
     Unreachable,
 )
 from unisono.fsa import Machine
 from unisono.model import Member
 from unisono.protocols.ring.codes import E_ACK, OF_SEND, OF_SEVERAL, T_RT, T_SEND, Code, Timer
-from unisono.protocols.ring.desk import Desk
-from unisono.protocols.ring.entrance import Entrance
+from unisono.protocols.ring.delivery import DeliveryQueue
 from unisono.protocols.ring.figures import COORDINATOR, RECEIVE, REFORMATION, SEND
 from unisono.protocols.ring.leading import Leading
+from unisono.protocols.ring.membership import Membership
+from unisono.protocols.ring.packet_builder import PacketBuilder
 from unisono.protocols.ring.packets import (
-    ALIKE_OCTETS,
+    ALIKE_BYTES,
     NO_VERSION,
     Delegate,
     Flag,
     Header,
+    MemberRecord,
     Packet,
-    Person,
+    Rejection,
     RingPart,
-    StateAsk,
     StatePiece,
-    Token,
-    Told,
+    StateRequest,
+    TurnPacket,
     code_of,
     count_of,
     heard,
 )
 from unisono.protocols.ring.repair import Repair
 from unisono.protocols.ring.ring import Ring
-from unisono.protocols.ring.speech import Speech
-from unisono.protocols.ring.states import Coordinator, Receive, Reformation
-from unisono.protocols.ring.stream import Stream
+from unisono.protocols.ring.send_queue import SendQueue
+from unisono.protocols.ring.states import CoordinatorState, ReceiveState, ReformationState
 from unisono.protocols.ring.token import TokenWork
 from unisono.protocols.ring.turn import Turn
 
@@ -66,17 +66,17 @@ BEFORE_MAX: Final = 8
 GO_ON: Final = "go_on"
 
 
-class Site(Desk):
+class Site(PacketBuilder):
     """A member of a ring: see the README beside this file for the paper."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: CoreConfig) -> None:
         super().__init__(setting)
-        self.speech = Speech(setting, self.key, self.parameters.turn_packets)
-        self.stream = Stream(setting.me)
+        self.send_queue = SendQueue(setting, self.key, self.parameters.turn_packets)
+        self.delivery = DeliveryQueue(setting.me)
         self.token = TokenWork(self)
         self.repair = Repair(self)
         self.reform = Leading(self)
-        self.entrance = Entrance(self, setting.seed, setting.with_state)
+        self.membership = Membership(self, setting.seed, setting.with_state)
         self.send = Machine(SEND, self)
         self.receive = Machine(RECEIVE, self)
         self.coordinator = Machine(COORDINATOR, self)
@@ -103,19 +103,19 @@ class Site(Desk):
 
     @property
     def counts(self) -> dict[str, int]:
-        return self.door.counts
+        return self.codec.counts
 
-    def room(self) -> int:
+    def send_credit(self) -> int:
         """While the application cannot take more, it may not say more: it would hear it too. Nor
         while there is no ring: nobody knows whether one will come that we are on."""
         if self.leaving or self.congested or not self.memory or not self.in_force:
             return 0
-        return self.speech.room()
+        return self.send_queue.send_credit()
 
     def held(self) -> Mapping[Member, int]:
-        return self.stream.marks() | self.ring.marks(self.ordering.locals)
+        return self.delivery.marks() | self.ring.marks(self.ordering.locals)
 
-    def walked(self) -> Mapping[str, int]:
+    def transition_counts(self) -> Mapping[str, int]:
         found: dict[str, int] = {}
         for machine in (self.send, self.receive, self.coordinator, self.reformation):
             for name, count in machine.walked.items():
@@ -130,16 +130,16 @@ class Site(Desk):
         if isinstance(event, Received):
             due_us = min(self.deadlines.values(), default=now_us + 1)
             news = due_us <= now_us and self._expire_overdue(out)
-            for opened in self.door.admit_alike(event.packets, ALIKE_OCTETS):
-                for packet in heard(opened, self.door.drop):
+            for opened in self.codec.admit_batch(event.packets, ALIKE_BYTES):
+                for packet in heard(opened, self.codec.drop):
                     if self._taking is None or not self._goes_on(packet):
                         news = True
                         self._hear(packet, out)
                         if self._internal:
                             self._settle(out)
-            if self.door.odd:
+            if self.codec.odd:
                 news = True
-                self.entrance.look(event.source, out)
+                self.membership.look(event.source, out)
             if not news:
                 return out
         elif isinstance(event, Expired):
@@ -155,8 +155,8 @@ class Site(Desk):
         """What the application wants."""
         if isinstance(event, Multicast):
             # Behind what waits on a busy ring it waits too, and nobody needs to be told.
-            waits = self.in_force and self.speech.has_own() and not self.token.wait_us()
-            self.speech.say(event.messages, event.service)
+            waits = self.in_force and self.send_queue.has_own() and not self.token.wait_us()
+            self.send_queue.say(event.messages, event.service)
             if not waits:
                 self.push(Code.RB_DATA_RQU)
         elif isinstance(event, Join) and not self._joined:
@@ -165,11 +165,11 @@ class Site(Desk):
         elif isinstance(event, Restart):
             self.remember(event.stable)
         elif isinstance(event, Leave) and not self.leaving:
-            self.entrance.leave(out)
+            self.membership.leave(out)
         elif isinstance(event, Congested):
             self.congested = event.on
         elif isinstance(event, Captured):
-            self.entrance.keep_state(event)
+            self.membership.keep_state(event)
         elif isinstance(event, Unreachable):
             self.doubt(event.address)
         elif isinstance(event, Request) and event.what == GO_ON:
@@ -229,8 +229,8 @@ class Site(Desk):
         return self.in_force and self.receive.state is not _DEAF
 
     def reformation_waits(self) -> bool:
-        quiet = self.coordinator.state is Coordinator.INIT and not self.is_normal()
-        return quiet and self.reformation.state is Reformation.INIT
+        quiet = self.coordinator.state is CoordinatorState.INIT and not self.is_normal()
+        return quiet and self.reformation.state is ReformationState.INIT
 
     def _expire_overdue(self, out: list[Effect]) -> bool:
         """[RNG-20] Timers before packets. Whether there were any."""
@@ -246,9 +246,9 @@ class Site(Desk):
         if timer is T_SEND:
             self.send.take(timer, None, out)
         elif timer is Timer.LEAVE:
-            self.entrance.insist(out)
-        elif timer is Timer.REPAIR and self.entrance.waits_for_state():
-            self.entrance.ask_state(out)
+            self.membership.insist(out)
+        elif timer is Timer.REPAIR and self.membership.waits_for_state():
+            self.membership.ask_state(out)
             self.repair.ask(out)
         elif timer is T_RT or (timer is Timer.REPAIR and self.in_force):
             self.receive.take(timer, None, out)
@@ -262,10 +262,10 @@ class Site(Desk):
         carry: nothing that a machine asks for has changed. They are kept, and that is all."""
         return (
             packet.header is self._taking
-            and isinstance(packet, Token)
+            and isinstance(packet, TurnPacket)
             and self.in_force
             and not self.token.tries
-            and self.ordering.goes_on(packet)
+            and self.ordering.extends_turn(packet)
         )
 
     def _hear(self, packet: Packet, out: list[Effect]) -> None:
@@ -274,16 +274,16 @@ class Site(Desk):
             return
         header = packet.header
         if header.sender == self.key:
-            self.door.drop("own", count_of(packet))
+            self.codec.drop("own", count_of(packet))
             return
         if header.version.number > self.seen:
             self.seen = header.version.number
-        if isinstance(packet, Person):
+        if isinstance(packet, MemberRecord):
             self.seen = max(self.seen, packet.attempt, packet.seen)
             if self.is_former(packet.member):
-                self.door.drop("former")
+                self.codec.drop("former")
                 return
-        elif isinstance(packet, Told):
+        elif isinstance(packet, Rejection):
             self.reform.told(packet)
             return
         if header.version == self.ring.version and self.in_force:
@@ -292,10 +292,10 @@ class Site(Desk):
             self.detector.hear(header.sender, self.now_us)
         if isinstance(packet, RingPart):
             self.reform.gather(packet)
-        if isinstance(packet, StateAsk):
-            self.entrance.give_state(packet, out)
+        if isinstance(packet, StateRequest):
+            self.membership.give_state(packet, out)
         elif isinstance(packet, StatePiece):
-            self.entrance.take_state(packet, out)
+            self.membership.take_state(packet, out)
         elif isinstance(packet, Delegate):
             self.send.take(Code.DATA_BC_RQU, packet, out)
         else:
@@ -303,13 +303,13 @@ class Site(Desk):
 
     # -- turns -------------------------------------------------------------------------------------
 
-    def take(self, packet: Token, out: list[Effect]) -> None:
+    def take(self, packet: TurnPacket, out: list[Effect]) -> None:
         """Packets of a turn, from its holder or again from another."""
         ring, s = self.ring, packet.header.s
         at = s % len(ring.seats)
         holder = ring.keys[at] if packet.again else packet.header.sender
         if not packet.again and ring.index.get(holder) != at:
-            self.door.drop("turn", count_of(packet))
+            self.codec.drop("turn", count_of(packet))
             return
         if s > self.ordering.highest and not packet.flags & Flag.EARLY:
             self.repair.reveal(packet.header.sender)
@@ -339,8 +339,8 @@ class Site(Desk):
                 self._read(turn)
             if turn.holder != self.key:
                 ours = False
-                self.speech.pace.heard(turn.count)
-                mine = self.speech.heard(ordering.locals.get(self.key, 0), turn.s)
+                self.send_queue.pace.heard(turn.count)
+                mine = self.send_queue.heard(ordering.locals.get(self.key, 0), turn.s)
                 if self.in_force and (mine or turn.flags & Flag.ACK):
                     self.token.acknowledge(turn, mine, out)
         if self.in_force and (not ours or len(self.ring.seats) == 1):
@@ -350,10 +350,10 @@ class Site(Desk):
         """What it says goes to the application."""
         told = self.ordering.hear(turn)
         if self.ordering.is_broken:
-            self.doom("a message is larger than message_octets_max allows here")
+            self.doom("a message is larger than message_bytes_max allows here")
         if told.spans:
             self.token.spoke(told.spans[-1].sender)
-            self.stream.hear(told)
+            self.delivery.hear(told)
 
     def restart_reading(self) -> None:
         self.taken = self.ordering.S
@@ -372,14 +372,14 @@ class Site(Desk):
         self.keep(out, version=ring.version, names=tuple(sorted(names)), trunk=ring.trunk)
         if not self.memory:
             self.ordering.start_anew()
-        if not self.memory or not self.stream.has_view:
-            self.stream.begin_again()
+        if not self.memory or not self.delivery.has_view:
+            self.delivery.begin_again()
         self.ordering.enter(ring)
         self.taken = self.ordering.S
-        self.speech.new_ring(len(ring.seats))
+        self.send_queue.new_ring(len(ring.seats))
         self.token.new_ring()
         self.repair.forget()
-        self.entrance.forget_state()
+        self.membership.forget_state()
         self.memory = self.memory or founding
 
     def forget_ring(self) -> None:
@@ -389,7 +389,7 @@ class Site(Desk):
         self.memory = self.was_in_force = False
         self.ordering.start_anew()
         self.restart_reading()
-        self.stream.begin_again()
+        self.delivery.begin_again()
 
     def install(self, out: list[Effect]) -> None:
         """[RESUME] The ring is in force: the application hears of it."""
@@ -406,7 +406,7 @@ class Site(Desk):
             self.in_force = False
             self.released = True
             return
-        self.entrance.new_ring(out)
+        self.membership.new_ring(out)
 
     def _show_ring(self) -> None:
         """[RNG-16] What was said before is committed, and the application hears of the ring."""
@@ -418,7 +418,7 @@ class Site(Desk):
         self.memory = self.memory or seat is None or not seat.waits
         self.ordering.safe = max(self.ordering.safe, self.ring.base)
         if seat is not None:
-            self.stream.change(self.ring, self.entrance.is_giver(), before)
+            self.delivery.change(self.ring, self.membership.is_giver(), before)
 
     # -- what follows from a burst -----------------------------------------------------------------
 
@@ -426,11 +426,11 @@ class Site(Desk):
         ordering = self.ordering
         if self.in_force:
             ordering.settle()
-        self.speech.settle(ordering.safe)
-        if not self.congested and self.memory and self.stream.has_view:
-            self.stream.pump(ordering, out)
+        self.send_queue.settle(ordering.safe)
+        if not self.congested and self.memory and self.delivery.has_view:
+            self.delivery.pump(ordering, out)
         if self.leaving and not self.released:
-            self.entrance.quit(out)
+            self.membership.quit(out)
         if self.verdict is not None:
             self._end(self.verdict, out)
         elif self.released and not self.congested:
@@ -445,5 +445,5 @@ class Site(Desk):
         out.append(effect)
 
 
-_AT_REST: Final = Coordinator.INIT
-_DEAF: Final = Receive.INIT
+_AT_REST: Final = CoordinatorState.INIT
+_DEAF: Final = ReceiveState.INIT

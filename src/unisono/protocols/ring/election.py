@@ -17,7 +17,7 @@ from unisono.protocols.ring.packets import (
     NO_VERSION,
     Bits,
     CoordRequest,
-    Person,
+    MemberRecord,
     Rank,
     Version,
 )
@@ -57,24 +57,24 @@ class Election:
         return core.rank, core.memory, core.ordering.S if core.memory else 0, core.me
 
     @staticmethod
-    def key(packet: Person) -> Key:
+    def key(packet: MemberRecord) -> Key:
         """[RNG-10] R1: the higher version; R2: then the higher S; R3: then the higher site id.
         Between R1 and R2: who has the messages of a version before who has forgotten them."""
         # Deviates [RNG R2]: in the paper nobody comes back without its memory.
         memory = packet.has(Bits.MEMORY)
         return packet.rank, memory, packet.header.s if memory else 0, packet.member
 
-    def is_better(self, packet: Person) -> bool:
+    def is_better(self, packet: MemberRecord) -> bool:
         return self.key(packet) > self.my_key()
 
-    def should_win(self, packet: Person) -> bool:
+    def should_win(self, packet: MemberRecord) -> bool:
         """One that denies and has what it speaks of. Who only has heard of more is not waited for:
         it is the majority that must agree."""
         core = self._core
         equal = packet.header.version == core.version or not core.memory
         return (equal or packet.has(Bits.MEMORY)) and self.is_better(packet)
 
-    def knows_enough(self, packet: Person) -> bool:
+    def knows_enough(self, packet: MemberRecord) -> bool:
         """R1 and R2: it has all that we have. R3 is for two that both invite."""
         # Deviates [RNG R3]: in the paper it decides here too, so that only the highest site id of
         # those that know the same could ever coordinate.
@@ -82,7 +82,7 @@ class Election:
 
     # -- somebody invites --------------------------------------------------------------------------
 
-    def is_worthy(self, packet: Person) -> bool:
+    def is_worthy(self, packet: MemberRecord) -> bool:
         """Whether an invitation may be answered with a promise."""
         attempt = Version(packet.attempt, packet.header.sender)
         if attempt == self.promised:
@@ -108,11 +108,11 @@ class Election:
         """What was promised will not be; but nothing below it either."""
         self.promised, self.leader = self._core.ring.version, None
 
-    def is_worthier(self, packet: Person) -> bool:
+    def is_worthier(self, packet: MemberRecord) -> bool:
         """Whether we, who invite, yield to another who does."""
         return self.is_worthy(packet) and self.is_better(packet)
 
-    def agrees(self, packet: Person) -> bool:
+    def agrees(self, packet: MemberRecord) -> bool:
         """In normal operation: only if there is a reason to stop."""
         core = self._core
         if not self.is_worthy(packet):
@@ -126,7 +126,7 @@ class Election:
         by_holder = packet.has(Bits.AT_TOKEN) and core.ring.holder(packet.header.s) == at
         return by_holder or core.token.tries > 0
 
-    def should_lead(self, packet: Person) -> bool:
+    def should_lead(self, packet: MemberRecord) -> bool:
         """The inviter is right that something is wrong, and knows less than we do."""
         core = self._core
         if packet.header.version != core.version or self.knows_enough(packet):
@@ -134,9 +134,9 @@ class Election:
         attempt = Version(packet.attempt, packet.header.sender)
         if core.is_normal():
             return core.token.tries > 0
-        return attempt > core.record.pledged and not core.entrance.target
+        return attempt > core.record.pledged and not core.membership.target
 
-    def deny(self, packet: Person, out: list[Effect], leads: bool = False) -> None:
+    def deny(self, packet: MemberRecord, out: list[Effect], leads: bool = False) -> None:
         """[RSP_NEG] With what we know better. Who is about to invite itself does not tell that the
         ring goes on, or the other would return to it and deny in turn."""
         core = self._core
@@ -148,7 +148,7 @@ class Election:
 
     # -- somebody comes along ----------------------------------------------------------------------
 
-    def can_go_on(self, packet: Person) -> bool:
+    def can_go_on(self, packet: MemberRecord) -> bool:
         """Whether all it has is in our order, and all it lacks is here and of its own ring."""
         # Deviates [RNG Merge]: the paper sends again whatever a returning process lacks, and does
         # not ask whether it has what the others never had.

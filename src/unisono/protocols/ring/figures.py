@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from unisono.fsa import Arrow, Figure, always, stay
-from unisono.protocols.ring.codes import Code, Timer
-from unisono.protocols.ring.deeds import (
+from unisono.protocols.ring.actions import (
     abort,
     accept,
     acknowledge_again,
@@ -68,8 +67,8 @@ from unisono.protocols.ring.deeds import (
     yield_as_coordinator,
     yield_to_it,
 )
-from unisono.protocols.ring.states import Coordinator, Receive, Reformation, Send
-from unisono.protocols.ring.whens import (
+from unisono.protocols.ring.codes import Code, Timer
+from unisono.protocols.ring.guards import (
     a_later_ring_goes_on,
     a_ring_is_known,
     all_accepted,
@@ -103,9 +102,15 @@ from unisono.protocols.ring.whens import (
     there_is_a_gap,
     too_few_would_remain,
 )
+from unisono.protocols.ring.states import (
+    CoordinatorState,
+    ReceiveState,
+    ReformationState,
+    SendState,
+)
 
 # fmt: off
-S, R, C, F = Send, Receive, Coordinator, Reformation
+S, R, C, F = SendState, ReceiveState, CoordinatorState, ReformationState
 SENDING: Final = (S.NORMAL, S.WAITACK)
 RECEIVING: Final = (R.NORMAL, R.RESEND)
 

@@ -15,10 +15,10 @@ from unisono.protocols.ring.packets import (
     Bits,
     Control,
     Flag,
-    Person,
+    MemberRecord,
+    Rejection,
     RingPart,
-    Token,
-    Told,
+    TurnPacket,
     Version,
 )
 from unisono.protocols.ring.ring import Ring, read_ring
@@ -45,7 +45,7 @@ class Following(Election):
 
     # -- phase 1: a promise ------------------------------------------------------------------------
 
-    def promise(self, packet: Person, out: list[Effect]) -> None:
+    def promise(self, packet: MemberRecord, out: list[Effect]) -> None:
         """[RSP_POS] From now on nothing of the old ring is taken, but what the coordinator sends
         again, so that what we say of our S stays true."""
         core = self._core
@@ -56,7 +56,7 @@ class Following(Election):
         if core.memory:
             core.ordering.expect(packet.header.s)
         self.rounds = 0
-        core.entrance.settled(out)
+        core.membership.settled(out)
         core.arm(Timer.T_REF_RT, core.parameters.t_ref_rt_us, out)
         self.answer(out)
         if core.memory and core.ordering.has_gap():
@@ -67,20 +67,20 @@ class Following(Election):
         if self.leader is not None:
             core.to(self.leader, Code.RSP_POS, self.standing().body(), out)
 
-    def standing(self) -> Person:
+    def standing(self) -> MemberRecord:
         """[RSP_POS] What we say of ourselves to one who leads."""
         core = self._core
-        bits = Bits.MEMORY * core.memory | Bits.STATE * core.entrance.wants_state
-        bits |= Bits.LEAVING * core.entrance.has_quit | Bits.OVERRIDE * self.override
+        bits = Bits.MEMORY * core.memory | Bits.STATE * core.membership.wants_state
+        bits |= Bits.LEAVING * core.membership.has_quit | Bits.OVERRIDE * self.override
         bits |= Bits.VOTES * core.record.votes | Bits.IN_FORCE * core.was_in_force
-        bits |= Bits.INSIDE * (core.stream.has_view and core.memory)
+        bits |= Bits.INSIDE * (core.delivery.has_view and core.memory)
         return core.person(Code.RSP_POS, self.promised.number, bits)
 
-    def take_repair(self, packet: Token, out: list[Effect]) -> None:
+    def take_repair(self, packet: TurnPacket, out: list[Effect]) -> None:
         """[RNG Phase-1] The coordinator sends what we lack."""
         core = self._core
         if packet.header.sender != self.promised.leader or not core.memory:
-            core.door.drop("repair")
+            core.codec.drop("repair")
             return
         before = core.ordering.S
         core.take(packet, out)
@@ -100,7 +100,7 @@ class Following(Election):
         attempt = Version(packet.attempt, packet.header.sender)
         return attempt == self.promised and self._core.was_in_force
 
-    def may_return(self, packet: Token) -> bool:
+    def may_return(self, packet: TurnPacket) -> bool:
         """Our ring goes on, and we have promised nothing beyond it."""
         core = self._core
         return (
@@ -115,7 +115,7 @@ class Following(Election):
         self.free()
         self.override = False
         self.suspects.clear()
-        core.entrance.settled(out)
+        core.membership.settled(out)
         core.disarm(Timer.T_REF_RT, out)
         core.in_force = True
 
@@ -135,7 +135,7 @@ class Following(Election):
             pieces = [self._parts[index].piece for index in range(packet.of)]
             self._offered = read_ring(version, b"".join(pieces))
         except (BadPacket, KeyError):
-            self._core.door.drop("malformed")
+            self._core.codec.drop("malformed")
             self._parts = {}
 
     def offered(self, packet: RingPart) -> Ring | None:
@@ -152,7 +152,7 @@ class Following(Election):
         if core.key in ring.index:
             seat = ring.seats[ring.index[core.key]]
             return seat.old == core.memory and (not core.memory or ring.base == core.ordering.S)
-        return core.entrance.has_quit and ring.base == core.ordering.S
+        return core.membership.has_quit and ring.base == core.ordering.S
 
     def leaves_out(self, packet: RingPart) -> bool:
         ring = self.offered(packet)
@@ -182,14 +182,14 @@ class Following(Election):
     def say_resume(self, packet: Control, out: list[Effect]) -> None:
         core = self._core
         if packet.header.version == core.ring.version:
-            member = core.ring.member(packet.header.sender) or core.entrance.leaver(packet)
+            member = core.ring.member(packet.header.sender) or core.membership.leaver(packet)
             if member is not None:
                 core.to(member, Code.RESUME, b"", out)
 
-    def is_in_force_elsewhere(self, packet: Person | Token | Control) -> bool:
+    def is_in_force_elsewhere(self, packet: MemberRecord | TurnPacket | Control) -> bool:
         """We accepted this ring, and were never told that it is in force: it is."""
         core = self._core
-        told = not isinstance(packet, Person) or packet.has(Bits.IN_FORCE)
+        told = not isinstance(packet, MemberRecord) or packet.has(Bits.IN_FORCE)
         return (
             told
             and packet.header.version == core.ring.version
@@ -198,30 +198,30 @@ class Following(Election):
             and self.promised <= core.ring.version
         )
 
-    def is_later(self, packet: Token | Person) -> bool:
+    def is_later(self, packet: TurnPacket | MemberRecord) -> bool:
         """Another ring is in force, and goes before ours. What was let go on without a majority
         does not say from where: a ring that works does not look, and who is blocked asks it."""
         core = self._core
         version = packet.header.version
-        if isinstance(packet, Person):
+        if isinstance(packet, MemberRecord):
             return packet.rank > core.rank
         if packet.flags & Flag.PARTED:
             return version > core.version and (core.ring.trunk > NO_VERSION or not core.in_force)
         return (version, version) > core.rank
 
-    def is_beyond_promise(self, packet: Token) -> bool:
+    def is_beyond_promise(self, packet: TurnPacket) -> bool:
         """What was promised will not come: that ring, or a later one, goes on. A turn of an earlier
         one is only late: whoever has yet to join would run from the ring that lets it in."""
         return self.is_later(packet) and packet.header.version >= self.promised
 
-    def told(self, packet: Told) -> None:
+    def told(self, packet: Rejection) -> None:
         core = self._core
         if packet.member != core.me:
             return
-        if packet.known and not core.stream.has_view:
+        if packet.known and not core.delivery.has_view:
             core.doom(packet.reason, Cause.SUPERSEDED, packet.known)
             return
-        refused = packet.code is Code.REFUSE and not core.stream.has_view
+        refused = packet.code is Code.REFUSE and not core.delivery.has_view
         if refused or (packet.code is Code.STALE and not core.is_normal()):
             lost = Cause.MEMORY_LOST if packet.reason == LOST_REASON else Cause.EXCLUDED
             core.doom(packet.reason, Cause.REFUSED if refused else lost)

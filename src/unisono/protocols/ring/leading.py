@@ -15,20 +15,20 @@ from unisono.protocols.ring.packets import (
     ROUND_MAX,
     STALE_REASON,
     Bits,
-    Person,
+    MemberRecord,
     ResendRequest,
     Version,
     key_of,
 )
 from unisono.protocols.ring.parameters import SITES_MAX
-from unisono.protocols.ring.ring import CHAIN_MAX, Link, Ring, Seat
-from unisono.protocols.ring.votes import Quorums
-from unisono.wire import ENVELOPE_OCTETS, Writer
+from unisono.protocols.ring.quorum import Quorums
+from unisono.protocols.ring.ring import CHAIN_MAX, Ring, RingLink, Seat
+from unisono.wire import ENVELOPE_BYTES, Writer
 
 if TYPE_CHECKING:
     from unisono.protocols.ring.core import Site
 
-PART_OCTETS_MIN: Final = 200
+PART_BYTES_MIN: Final = 200
 BLOCKED_ROUNDS: Final = 8
 """After so many invitations in vain the operator is told."""
 
@@ -38,11 +38,11 @@ class Leading(Following):
 
     def __init__(self, core: Site) -> None:
         super().__init__(core)
-        self.answers: dict[str, Person] = {}
-        self._stale: dict[str, Person] = {}
+        self.answers: dict[str, MemberRecord] = {}
+        self._stale: dict[str, MemberRecord] = {}
         """Those who answered, and cannot go on from where they are."""
         self.accepted: set[int] = set()
-        self._voters: dict[str, Person] = {}
+        self._voters: dict[str, MemberRecord] = {}
         """Those who had answered when the ring was formed."""
         self._denials: dict[str, Version] = {}
         self._quorums = Quorums((), NO_VERSION)
@@ -87,10 +87,10 @@ class Leading(Following):
                 rings += (core.founding(),) * (not core.memory and core.parameters.sites > 0)
                 quorums = Quorums(rings, core.ring.version)
                 self._quorums = quorums.without(self._unborn, core.founding())
-        core.entrance.settled(out)
+        core.membership.settled(out)
         self.rounds += 1
         if self.rounds > BLOCKED_ROUNDS and not core.parameters.sites and core.ring.seats:
-            if not core.stream.has_view and self._is_blocked():
+            if not core.delivery.has_view and self._is_blocked():
                 self._forget_ring()  # Of no known size, never begun: whoever is there begins it.
         bits = Bits.MEMORY * core.memory | Bits.AT_TOKEN * self.at_token
         packet = core.person(Code.REF_INV_BC, self.promised.number, bits)
@@ -98,7 +98,7 @@ class Leading(Following):
         wait_us = core.parameters.t_ts_us << min(self.rounds - 1, 6)
         wait_us = min(wait_us, core.parameters.t_ref_rt_us // 2)
         if self.rounds > 1:
-            wait_us = core.entrance.jitter(wait_us)
+            wait_us = core.membership.jitter(wait_us)
             core.probe((s.member for s in core.ring.seats if self._is_awaited(s)), out)
         core.arm(Timer.T_TS, wait_us, out)
         if self.rounds >= BLOCKED_ROUNDS and not self._warned and self._is_blocked():
@@ -119,7 +119,7 @@ class Leading(Following):
                 for each in heard.values():
                     if each.has(Bits.INSIDE) and each.member != core.me:
                         core.tell(each.member, Code.STALE, LOST_REASON, out)
-                if core.stream.has_view:
+                if core.delivery.has_view:
                     core.doom(LOST_REASON, Cause.MEMORY_LOST)
             return
         # Who could remember more than those who remember something has forgotten it.
@@ -146,7 +146,7 @@ class Leading(Following):
         self._core.forget_ring()
         self._quorums = Quorums((self._core.founding(),), NO_VERSION)
 
-    def count_in(self, packet: Person, out: list[Effect]) -> None:
+    def count_in(self, packet: MemberRecord, out: list[Effect]) -> None:
         """[RSP_POS] It comes along. What it lacks is sent to it; if that cannot be, it is told."""
         core = self._core
         if Version(packet.attempt, core.key) != self.promised:
@@ -157,7 +157,7 @@ class Leading(Following):
             core.refuse(packet.member, f"the name {name} is taken", out)
             return
         if known is None and len(self.answers) + len(self._stale) >= SITES_MAX:
-            core.door.drop("crowd")
+            core.codec.drop("crowd")
             return
         if packet.has(Bits.MEMORY) and not self.can_go_on(packet):
             self.answers.pop(name, None)
@@ -173,7 +173,7 @@ class Leading(Following):
             core.repair.help(packet.member, packet.header.sender, packet.header.s, out)
 
     @staticmethod
-    def _is_namesake(known: Person, packet: Person) -> bool:
+    def _is_namesake(known: MemberRecord, packet: MemberRecord) -> bool:
         """Another of the same name has answered: elsewhere, or a later life of the same."""
         mine, its = known.member, packet.member
         return mine.address.host != its.address.host or mine.incarnation > its.incarnation
@@ -187,20 +187,20 @@ class Leading(Following):
 
     # -- who comes along ---------------------------------------------------------------------------
 
-    def _is_complete(self, packet: Person) -> bool:
+    def _is_complete(self, packet: MemberRecord) -> bool:
         return not packet.has(Bits.MEMORY) or packet.header.s == self._core.ordering.S
 
-    def _complete(self) -> dict[str, Person]:
+    def _complete(self) -> dict[str, MemberRecord]:
         """Those who can be on the new ring, and we."""
         found = {name: each for name, each in self.answers.items() if self._is_complete(each)}
         found[self._core.me.name] = self.standing()
         return found
 
-    def _heard(self) -> dict[str, Person]:
+    def _heard(self) -> dict[str, MemberRecord]:
         """All who answered, whether or not they can be on the new ring."""
         return self._complete() | self.answers | self._stale
 
-    def _may_go_on(self, people: Mapping[str, Person]) -> bool:
+    def _may_go_on(self, people: Mapping[str, MemberRecord]) -> bool:
         """[RNG-12] And, for one that remembers a ring but nothing of what was said on it: all of
         that ring are here, and none remembers more."""
         core = self._core
@@ -221,7 +221,7 @@ class Leading(Following):
         expected = {
             seat.member.name for seat in core.ring.seats if key_of(seat.member) not in self.suspects
         }
-        expected |= core.entrance.expected()
+        expected |= core.membership.expected()
         if not core.ring.seats and not core.parameters.sites:
             return False  # Nobody knows who there is: wait and see.
         if len(expected) < core.parameters.sites and not core.ring.seats:
@@ -266,7 +266,7 @@ class Leading(Following):
         for each in self._complete().values():
             if each.has(Bits.LEAVING):
                 if each.member == core.me:
-                    core.entrance.depart()
+                    core.membership.depart()
                 else:
                     core.to(each.member, Code.RELEASE, b"", out)
         if not core.released:
@@ -288,7 +288,7 @@ class Leading(Following):
     def _absent(self, staying: set[str]) -> tuple[Seat, ...]:
         core = self._core
         gone = {name for name, each in self._complete().items() if each.has(Bits.LEAVING)}
-        gone |= core.entrance.left_names() | core.entrance.forgotten()
+        gone |= core.membership.left_names() | core.membership.forgotten()
         absent = [
             Seat(seat.member, core.ordering.locals.get(key_of(seat.member), 0), seat.old)
             for seat in (*core.ring.seats, *core.ring.absent)
@@ -341,7 +341,7 @@ class Leading(Following):
             self._size(staying),
             base,
             place,
-            (*chain, Link(version, base))[-CHAIN_MAX:],
+            (*chain, RingLink(version, base))[-CHAIN_MAX:],
             core.me,
             self._trunk(staying, parted),
             parted,
@@ -358,7 +358,7 @@ class Leading(Following):
         core = self._core
         self.rounds += 1
         octets = core.ring.octets()
-        room = max(PART_OCTETS_MIN, core.packet_octets_max - ENVELOPE_OCTETS - 64)
+        room = max(PART_BYTES_MIN, core.packet_bytes_max - ENVELOPE_BYTES - 64)
         count = -(-len(octets) // room)
         packets = []
         for index in range(count):
@@ -410,7 +410,7 @@ class Leading(Following):
             self.free()
         self.answers.clear()
 
-    def tells_of_my_ring(self, packet: Person) -> bool:
+    def tells_of_my_ring(self, packet: MemberRecord) -> bool:
         core = self._core
         return (
             packet.has(Bits.IN_FORCE)
@@ -419,7 +419,7 @@ class Leading(Following):
             and core.ring.member(packet.header.sender) is not None
         )
 
-    def tells_of_another(self, packet: Person) -> bool:
+    def tells_of_another(self, packet: MemberRecord) -> bool:
         core = self._core
         return (
             packet.has(Bits.IN_FORCE)
@@ -427,7 +427,7 @@ class Leading(Following):
             and packet.rank > core.rank
         )
 
-    def note_denial(self, packet: Person) -> None:
+    def note_denial(self, packet: MemberRecord) -> None:
         """A ring of a lower version is in force: if it has the majority, ours was forgotten."""
         core = self._core
         if Version(packet.attempt, core.key) != self.promised:

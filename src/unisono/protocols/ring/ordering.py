@@ -12,23 +12,23 @@ from typing import Final
 
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Member, Service
+from unisono.parts.message_runs import MessageRun
 from unisono.parts.packing import joined
-from unisono.parts.spans import Span
 from unisono.parts.window import Window
-from unisono.protocols.ring.packets import WHOLE, Flag, Range, Token, key_of
+from unisono.protocols.ring.packets import WHOLE, Flag, Range, TurnPacket, key_of
 from unisono.protocols.ring.ring import Ring
 from unisono.protocols.ring.turn import (
     DIFFER,
     GOES_ON,
     IN_PIECES,
-    LENGTH_OCTETS,
+    LENGTH_BYTES,
     MORE,
     SERVICE,
-    Incoming,
-    Run,
+    IncomingTurn,
+    OriginRun,
     Turn,
-    octets_of,
     read_runs,
+    size_of,
 )
 from unisono.wire import read_numbers
 
@@ -40,7 +40,7 @@ RANGES_MAX: Final = 64
 # before all have it.
 HISTORY_ROUNDS: Final = 2
 """So many rounds of turns are kept that everyone has: for one that was away for a moment."""
-HISTORY_OCTETS: Final = 1 << 20
+HISTORY_BYTES: Final = 1 << 20
 """But not beyond this."""
 
 _SERVICES: Final = tuple(Service)
@@ -51,7 +51,7 @@ class Heard:
     """What a turn says to the application, once it may be delivered."""
 
     s: int
-    spans: list[Span]
+    spans: list[MessageRun]
     count: int
     """Of messages."""
     octets: int
@@ -74,12 +74,12 @@ class Growing:
 class Ordering:
     """S, K and the turns of one member."""
 
-    def __init__(self, key: int, message_octets_max: int, drop: Callable[[str], None]) -> None:
+    def __init__(self, key: int, message_bytes_max: int, drop: Callable[[str], None]) -> None:
         self.key = key
-        self._message_octets_max = message_octets_max
+        self._message_bytes_max = message_bytes_max
         self.window: Window[Turn] = Window()
-        self._incoming: dict[int, Incoming] = {}
-        self._history_octets = 0
+        self._incoming: dict[int, IncomingTurn] = {}
+        self._history_bytes = 0
         self.ring = Ring()
         self._view = str(self.ring.version)
         self.K: list[int] = []
@@ -110,7 +110,7 @@ class Ordering:
         nobody, and large messages begin anew."""
         if ring.base > self.S:  # A newcomer: what was before is not for it.
             self.window = Window(ring.base)
-            self._history_octets = 0
+            self._history_bytes = 0
         self._cut(ring.base)
         self._incoming.clear()
         self._growing.clear()
@@ -125,7 +125,7 @@ class Ordering:
     def start_anew(self) -> None:
         """Nothing is left of what was: a new group begins."""
         self.window = Window()
-        self._history_octets = 0
+        self._history_bytes = 0
         self.place = self.safe = self.highest = self.reached = 0
         self.locals = {}
         self._growing.clear()
@@ -139,7 +139,7 @@ class Ordering:
 
     def _cut(self, after: int) -> None:
         for turn in self.window.cut(after):
-            self._history_octets -= len(turn.content)
+            self._history_bytes -= len(turn.content)
 
     def expect(self, s: int) -> None:
         """The one who leads has the turns up to here."""
@@ -147,7 +147,7 @@ class Ordering:
 
     # -- turns -----------------------------------------------------------------------------------
 
-    def take(self, packet: Token, holder: int) -> bool:
+    def take(self, packet: TurnPacket, holder: int) -> bool:
         """Packets of a turn. They may complete it; whether it is still coming in."""
         s, count = packet.header.s, packet.of
         if s > self.highest:
@@ -164,7 +164,7 @@ class Ordering:
                 content = bytes(packet.pieces[0])
                 self._put(s, Turn(s, holder, packet.flags, content, len(content) or 1))
                 return False
-            found = Incoming(holder, packet.flags, [None] * count, count)
+            found = IncomingTurn(holder, packet.flags, [None] * count, count)
             self._incoming[s] = found
         if len(found.pieces) != count:
             return False
@@ -179,7 +179,7 @@ class Ordering:
             self._put(s, turn)
         return False
 
-    def goes_on(self, packet: Token) -> bool:
+    def extends_turn(self, packet: TurnPacket) -> bool:
         """Take packets from the middle of a turn that is coming in, if that is what they are: after
         them its last packet, or another, is still to come."""
         found, end = self._incoming.get(packet.header.s), packet.at + len(packet.pieces)
@@ -192,7 +192,7 @@ class Ordering:
 
     def _put(self, s: int, turn: Turn) -> None:
         self.window.put(s, turn)
-        self._history_octets += len(turn.content)
+        self._history_bytes += len(turn.content)
 
     def say(self, turn: Turn) -> None:
         """Our own turn is in order at once."""
@@ -202,7 +202,7 @@ class Ordering:
     def hear(self, turn: Turn) -> Heard:
         """The turn that comes next, read: what it brings is the same at everyone, for the same
         turns came before it everywhere."""
-        spans: list[Span] = []
+        spans: list[MessageRun] = []
         content = turn.content
         try:
             runs = read_runs(content)
@@ -222,7 +222,7 @@ class Ordering:
         others = tuple(run.origin for run in runs if run.origin != turn.holder)
         return Heard(turn.s, spans, count, octets, bool(turn.flags & Flag.SAFE), others)
 
-    def _hear_run(self, run: Run, content: bytes, at: int, spans: list[Span]) -> None:
+    def _hear_run(self, run: OriginRun, content: bytes, at: int, spans: list[MessageRun]) -> None:
         """The messages of a run, whose octets begin at this place.
 
         [RNG-4] A delegate's run may come twice, or after a gap: whatever is not its originator's
@@ -243,7 +243,7 @@ class Ordering:
                 if sum(lengths) != size:
                     self._drop("malformed")
                     new = 0
-                start = at + times * LENGTH_OCTETS + sum(lengths[:past])
+                start = at + times * LENGTH_BYTES + sum(lengths[:past])
                 lengths = lengths[past:]
                 length = sum(lengths)
                 self._growing.pop(run.origin, None)
@@ -260,13 +260,15 @@ class Ordering:
             if new:
                 level, first = _SERVICES[service], have + 1
                 place = self.place + 1
-                span = Span(member, octets, start, length, new, first, view, place, level, lengths)
+                span = MessageRun(
+                    member, octets, start, length, new, first, view, place, level, lengths
+                )
                 spans.append(span)
                 self.place += new
                 have += new
             if not mark & MORE:
                 number += times
-            at += octets_of(times, size, mark)
+            at += size_of(times, size, mark)
         self.locals[run.origin] = have
 
     def _grow(self, origin: int, number: int, mark: int, piece: Buffer) -> Growing | None:
@@ -280,7 +282,7 @@ class Ordering:
             return None
         found.pieces.append(piece)
         found.octets += len(piece)
-        if found.octets > self._message_octets_max:
+        if found.octets > self._message_bytes_max:
             self._drop("too_large")
             self.is_broken = True
             return None
@@ -330,10 +332,10 @@ class Ordering:
             return
         keep = HISTORY_ROUNDS * max(1, len(self.ring.seats))
         while window.floor < limit and (
-            window.floor < limit - keep or self._history_octets > HISTORY_OCTETS
+            window.floor < limit - keep or self._history_bytes > HISTORY_BYTES
         ):
             for turn in window.forget(window.floor + 1):
-                self._history_octets -= len(turn.content)
+                self._history_bytes -= len(turn.content)
 
     # -- repair ----------------------------------------------------------------------------------
 

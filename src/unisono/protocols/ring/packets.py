@@ -12,9 +12,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Member
-from unisono.parts.door import Alike
+from unisono.parts.codec import PacketTrain
 from unisono.protocols.ring.codes import RESEND_DATA, TOKEN_BC, Code
-from unisono.wire import Envelope, Layout, Reader, Writer, read_once, tag_of
+from unisono.wire import Envelope, FieldLayout, Reader, Writer, read_once, tag_of
 
 PROTOCOL: Final = 3
 STALE_REASON: Final = "the ring has gone on without this member"
@@ -29,19 +29,19 @@ WHOLE: Final = 0xFFFF
 """As the last packet of a range: up to the end of the turn."""
 
 #                         version sender origin local  s    k   len
-HEADER: Final = Layout("IQQQQQI")
-HEADER_OCTETS: Final = HEADER.octets
+HEADER: Final = FieldLayout("IQQQQQI")
+HEADER_BYTES: Final = HEADER.octets
 #                          of flags index
-TURN: Final = Layout("HBH")
-TURN_OCTETS: Final = TURN.octets
-PIECE_AT: Final = HEADER_OCTETS + TURN_OCTETS
+TURN: Final = FieldLayout("HBH")
+TURN_BYTES: Final = TURN.octets
+PIECE_AT: Final = HEADER_BYTES + TURN_BYTES
 """Where a packet's piece of the turn begins."""
-ALIKE_OCTETS: Final = PIECE_AT - 2
+ALIKE_BYTES: Final = PIECE_AT - 2
 """What packets of a turn begin with that are of one length; their index follows."""
-INDEX: Final = Layout("H")
-RANGE_OCTETS: Final = 8 + 2 + 2
-STATE: Final = Layout("QQ")
-STATE_OCTETS: Final = STATE.octets
+INDEX: Final = FieldLayout("H")
+RANGE_BYTES: Final = 8 + 2 + 2
+STATE: Final = FieldLayout("QQ")
+STATE_BYTES: Final = STATE.octets
 
 
 def key_of(member: Member) -> int:
@@ -110,7 +110,7 @@ class Flag:
     """Said after a silence, and all its speaker had to say: nobody waits for the token."""
 
 
-class Token(NamedTuple):
+class TurnPacket(NamedTuple):
     """Packets of turn `header.s` from number `at` on, of `of`: TOKEN_BC, or again as RESEND_DATA.
     Those of one burst that follow each other are heard as one."""
 
@@ -149,7 +149,7 @@ class Bits:
     """It has shown its application a view: what it delivered is not to be lost."""
 
 
-class Person(NamedTuple):
+class MemberRecord(NamedTuple):
     """A process presents itself: MEMBER_JOIN, REF_INV_BC, RSP_POS, RSP_NEG, QUIT, RING_INFO."""
 
     code: Code
@@ -214,7 +214,7 @@ class ResendRequest(NamedTuple):
     ranges: tuple[Range, ...]
 
 
-class Told(NamedTuple):
+class Rejection(NamedTuple):
     """STALE and REFUSE: with the reason."""
 
     code: Code
@@ -225,7 +225,7 @@ class Told(NamedTuple):
     """Where it is for its number: the incarnation of its name that is known."""
 
 
-class StateAsk(NamedTuple):
+class StateRequest(NamedTuple):
     header: Header
     offset: int
     pieces: int
@@ -239,16 +239,16 @@ class StatePiece(NamedTuple):
 
 
 Packet: TypeAlias = (
-    Token
+    TurnPacket
     | Control
-    | Person
+    | MemberRecord
     | Abort
     | CoordRequest
     | RingPart
     | Delegate
     | ResendRequest
-    | Told
-    | StateAsk
+    | Rejection
+    | StateRequest
     | StatePiece
 )
 
@@ -266,13 +266,13 @@ PERSONS: Final = frozenset(
 
 def count_of(packet: Packet) -> int:
     """How many it stands for."""
-    return len(packet.pieces) if isinstance(packet, Token) else 1
+    return len(packet.pieces) if isinstance(packet, TurnPacket) else 1
 
 
 def code_of(packet: Packet) -> Code:
-    if isinstance(packet, Token):
+    if isinstance(packet, TurnPacket):
         return RESEND_DATA if packet.again else TOKEN_BC
-    if isinstance(packet, (Control, Person, Told)):
+    if isinstance(packet, (Control, MemberRecord, Rejection)):
         return packet.code
     return _CODES[type(packet)]
 
@@ -285,17 +285,17 @@ _CODES: Final[dict[type, Code]] = {
     RingPart: Code.NEWTR_BC,
     Delegate: Code.DATA_BC_RQU,
     ResendRequest: Code.RESEND_RQU,
-    StateAsk: Code.STATE_ASK,
+    StateRequest: Code.STATE_ASK,
     StatePiece: Code.STATE,
 }
 
 
-def heard(opened: Envelope | Alike, drop: Callable[[str, int], None]) -> Sequence[Packet]:
+def heard(opened: Envelope | PacketTrain, drop: Callable[[str, int], None]) -> Sequence[Packet]:
     """A packet, or some that begin alike: those of a turn that follow each other are one."""
-    if isinstance(opened, Alike) and opened.first.kind in (TOKEN_BC, RESEND_DATA):
+    if isinstance(opened, PacketTrain) and opened.first.kind in (TOKEN_BC, RESEND_DATA):
         return _tokens(opened, drop)
     found: list[Packet] = []
-    for kind, life, body in opened.envelopes() if isinstance(opened, Alike) else (opened,):
+    for kind, life, body in opened.envelopes() if isinstance(opened, PacketTrain) else (opened,):
         try:
             found.append(read_once(read, kind, life, body))
         except BadPacket as bad:
@@ -303,31 +303,31 @@ def heard(opened: Envelope | Alike, drop: Callable[[str, int], None]) -> Sequenc
     return found
 
 
-def _tokens(alike: Alike, drop: Callable[[str, int], None]) -> list[Token]:
+def _tokens(alike: PacketTrain, drop: Callable[[str, int], None]) -> list[TurnPacket]:
     kind, life, body = alike.first
     try:
-        header, _, of, flags, _, again = _begun(kind, life, bytes(body[:ALIKE_OCTETS]), len(body))
+        header, _, of, flags, _, again = _begun(kind, life, bytes(body[:ALIKE_BYTES]), len(body))
     except BadPacket as bad:
         drop(bad.reason, len(alike.indices))
         return []
-    found: list[Token] = []
+    found: list[TurnPacket] = []
     for first, pieces in alike.rows():
         if first + len(pieces) <= of:
-            found.append(Token(header, first, of, flags, pieces, again))
+            found.append(TurnPacket(header, first, of, flags, pieces, again))
         else:
             drop("malformed", len(pieces))
     return found
 
 
 @lru_cache(maxsize=16)
-def _begun(kind: int, life: int, head: bytes, octets: int) -> Token:
+def _begun(kind: int, life: int, head: bytes, octets: int) -> TurnPacket:
     """What packets of a turn that begin so, and are so long, have in common: read once for all."""
     front = memoryview(head + bytes(2))
-    count, flags, _ = TURN.read(front, HEADER_OCTETS)
+    count, flags, _ = TURN.read(front, HEADER_BYTES)
     header = _header(life, front, octets)
     if not 0 < count <= TURN_PACKETS_MAX:
         raise BadPacket("malformed")
-    return Token(header, 0, count, flags, (), kind == RESEND_DATA)
+    return TurnPacket(header, 0, count, flags, (), kind == RESEND_DATA)
 
 
 def _header(life: int, body: memoryview, octets: int) -> Header:
@@ -344,18 +344,18 @@ def read(kind: int, life: int, body: memoryview) -> Packet:
     """The packet, or `BadPacket`."""
     code = _CODE[kind]
     if code is TOKEN_BC or code is RESEND_DATA:
-        header, _, of, flags, _, again = _begun(kind, life, bytes(body[:ALIKE_OCTETS]), len(body))
-        (index,) = INDEX.read(body, ALIKE_OCTETS)
+        header, _, of, flags, _, again = _begun(kind, life, bytes(body[:ALIKE_BYTES]), len(body))
+        (index,) = INDEX.read(body, ALIKE_BYTES)
         if index >= of:
             raise BadPacket("malformed")
-        return Token(header, index, of, flags, [body[PIECE_AT:]], again)
+        return TurnPacket(header, index, of, flags, [body[PIECE_AT:]], again)
     header = _header(life, body, len(body))
-    rest = body[HEADER_OCTETS:]
+    rest = body[HEADER_BYTES:]
     if code is Code.DATA_BC_RQU:
         return Delegate(header, rest)
     if code is Code.STATE:
         total, offset = STATE.read(rest)
-        return StatePiece(header, total, offset, rest[STATE_OCTETS:])
+        return StatePiece(header, total, offset, rest[STATE_BYTES:])
     return _read_small(code, header, Reader(rest))
 
 
@@ -370,7 +370,7 @@ def _read_small(code: Code, header: Header, reader: Reader) -> Packet:
         other = reader.member() if reader.u8() else None
         if key_of(member) != header.sender:
             raise BadPacket("malformed")
-        packet = Person(code, header, attempt, bits, member, seen, other, trunk)
+        packet = MemberRecord(code, header, attempt, bits, member, seen, other, trunk)
     elif code is Code.ABORT_BC_RQU:
         packet = Abort(header, reader.u32())
     elif code is Code.COORD_RQU:
@@ -385,9 +385,9 @@ def _read_small(code: Code, header: Header, reader: Reader) -> Packet:
         ranges = tuple((flat[i], flat[i + 1], flat[i + 2]) for i in range(0, len(flat), 3))
         packet = ResendRequest(header, ranges)
     elif code is Code.STALE or code is Code.REFUSE:
-        packet = Told(code, header, reader.text(), reader.member(), reader.incarnation())
+        packet = Rejection(code, header, reader.text(), reader.member(), reader.incarnation())
     elif code is Code.STATE_ASK:
-        packet = StateAsk(header, reader.u64(), reader.u16())
+        packet = StateRequest(header, reader.u64(), reader.u16())
     else:
         packet = Control(code, header)
     reader.done()

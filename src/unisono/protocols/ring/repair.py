@@ -9,7 +9,7 @@ from unisono.core import Effect, Send
 from unisono.model import Member
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.packets import (
-    RANGE_OCTETS,
+    RANGE_BYTES,
     WHOLE,
     Control,
     Header,
@@ -98,8 +98,8 @@ class Repair:
 
     def ask_of(self, target: Member, out: list[Effect]) -> None:
         core = self._core
-        core.door.count("nak")
-        most = (core.speech.piece_octets - 2) // RANGE_OCTETS
+        core.codec.count("nak")
+        most = (core.send_queue.piece_bytes - 2) // RANGE_BYTES
         flat = [value for each in core.ordering.gaps()[:most] for value in each]
         core.to(target, Code.RESEND_RQU, Writer().rows("QHH", 3, flat).done(), out)
 
@@ -124,7 +124,7 @@ class Repair:
         core = self._core
         member = core.ring.member(packet.header.sender)
         if packet.header.version != core.ring.version or member is None:
-            core.door.drop("version")
+            core.codec.drop("version")
             return
         self.send_ranges(member, packet.ranges, out)
 
@@ -134,7 +134,7 @@ class Repair:
         mine = {turn.s for turn, _ in found if turn.holder == core.key and turn.content}
         asked = next((each for each in ranges if each[0] in mine), None)
         if asked is not None and not self._is_late(key_of(to), asked):
-            core.speech.pace.lost()
+            core.send_queue.pace.lost()
         self.send(to, found, out)
 
     def _is_late(self, key: int, asked: Range) -> bool:
@@ -148,7 +148,7 @@ class Repair:
         core = self._core
         if not found:
             return
-        core.door.count("repair", sum(len(indices) for _, indices in found))
+        core.codec.count("repair", sum(len(indices) for _, indices in found))
         for turn, indices in found:
             header = Header(core.version, core.key, turn.holder, 0, turn.s, core.ordering.safe)
             packets = core.turn_packets(Code.RESEND_DATA, header, turn, indices)
@@ -173,7 +173,7 @@ class Repair:
         key = packet.header.sender
         member = core.ring.member(key)
         if packet.header.version != core.ring.version or member is None:
-            core.door.drop("version")
+            core.codec.drop("version")
             return
         if packet.header.s < core.ordering.S:
             self.help(member, key, packet.header.s, out)

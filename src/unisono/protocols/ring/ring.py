@@ -35,7 +35,7 @@ class Seat(NamedTuple):
     """It is to get the application's state."""
 
 
-class Link(NamedTuple):
+class RingLink(NamedTuple):
     """A version in the history of a ring, and the S with which it began."""
 
     version: Version
@@ -56,7 +56,7 @@ class Ring:
     """S when it was formed: all on it have the turns up to here."""
     place: int = 0
     """How many messages had been ordered by then."""
-    chain: tuple[Link, ...] = ()
+    chain: tuple[RingLink, ...] = ()
     """This version and those before it, the newest last."""
     leader: Member | None = None
     trunk: Version = NO_VERSION
@@ -152,14 +152,16 @@ def read_ring(version: Version, octets: Buffer) -> Ring:
     seats, absent = _read_seats(reader), _read_seats(reader)
     flat = reader.rows("IQQ")
     reader.done()
-    chain = tuple(Link(Version(flat[i], flat[i + 1]), flat[i + 2]) for i in range(0, len(flat), 3))
+    chain = tuple(
+        RingLink(Version(flat[i], flat[i + 1]), flat[i + 2]) for i in range(0, len(flat), 3)
+    )
     names = [seat.member.name for seat in seats]
     wrong = not seats or len(set(names)) != len(names) or max(base, place) > NUMBER_MAX
     wrong |= (
         any(seat.local > NUMBER_MAX for seat in (*seats, *absent))
         or key_of(leader) != version.leader
     )
-    wrong |= not chain or chain[-1] != Link(version, base) or len(chain) > CHAIN_MAX
+    wrong |= not chain or chain[-1] != RingLink(version, base) or len(chain) > CHAIN_MAX
     wrong |= trunk >= version or known > base
     wrong |= any(link.version.number > ROUND_MAX or link.base > NUMBER_MAX for link in chain)
     if wrong:

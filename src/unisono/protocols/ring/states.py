@@ -7,7 +7,7 @@ from enum import auto
 from unisono.fsa import Named
 
 
-class Send(Named):
+class SendState(Named):
     INIT = auto()
     """No ring, or it is being reformed."""
     NORMAL = auto()
@@ -16,14 +16,14 @@ class Send(Named):
     """Spoken; the next turn is expected."""
 
 
-class Receive(Named):
+class ReceiveState(Named):
     INIT = auto()
     NORMAL = auto()
     RESEND = auto()
     """A gap shows; what is missing was asked for."""
 
 
-class Coordinator(Named):
+class CoordinatorState(Named):
     INIT = auto()
     W_RSP = auto()
     """Invited; waits for responses."""
@@ -31,7 +31,7 @@ class Coordinator(Named):
     """Sent the new ring; waits for acknowledgments."""
 
 
-class Reformation(Named):
+class ReformationState(Named):
     INIT = auto()
     """Waits for an invitation."""
     W_TR = auto()

@@ -26,9 +26,9 @@ from unisono.protocols.ring.packets import (
     Delegate,
     Flag,
     Header,
+    MemberRecord,
     Packet,
-    Person,
-    Token,
+    TurnPacket,
 )
 from unisono.protocols.ring.turn import Turn
 
@@ -41,7 +41,7 @@ REST_STEPS: Final = 4
 """So often is T_SEND doubled for the one with whom the token rests, before the first round."""
 LONE_TIMES: Final = 2
 """So many times T_SEND must nobody have spoken before a lone message."""
-BACKLOG_OCTETS: Final = 4 << 20
+BACKLOG_BYTES: Final = 4 << 20
 """A member whose application is so far behind keeps the token until it has caught up."""
 
 
@@ -120,7 +120,7 @@ class TokenWork:
         self._heard()
         if self.is_here():
             core.disarm(T_RT, out)
-            if len(core.ring.seats) == 1 and core.speech.has_any():
+            if len(core.ring.seats) == 1 and core.send_queue.has_any():
                 core.arm(T_SEND, 0, out)  # Alone: one turn a step, and the world in between.
             else:
                 core.push(E_SENDABLE)
@@ -156,14 +156,14 @@ class TokenWork:
     def hear_from(self, packet: Packet, out: list[Effect]) -> None:
         """A packet of our ring: what its sender has, and that it lives."""
         core, header = self._core, packet.header
-        if not isinstance(packet, Token):
+        if not isinstance(packet, TurnPacket):
             core.ordering.note(header.sender, header.s, header.k)
         elif core.ring.index.get(header.sender) == header.s % len(core.ring.seats):
             if not packet.again:
                 early = packet.flags & Flag.EARLY
                 has = min(header.local, header.s) if early else header.s
                 core.ordering.note(header.sender, has, header.k)
-        if self.tries and not isinstance(packet, Person):
+        if self.tries and not isinstance(packet, MemberRecord):
             if self.holder_key() == header.sender:
                 self.tries = 0
                 core.detector.hear(header.sender, core.now_us)
@@ -201,7 +201,7 @@ class TokenWork:
         who leaves or has filled half of its window."""
         core = self._core
         silence_us = core.now_us - self._spoken_us
-        waits = core.leaving or 2 * core.speech.room() < core.speech.window_octets
+        waits = core.leaving or 2 * core.send_queue.send_credit() < core.send_queue.window_bytes
         return silence_us > LONE_TIMES * core.parameters.t_send_us and not waits
 
     def is_awaited(self) -> bool:
@@ -227,7 +227,7 @@ class TokenWork:
         # Deviates [RNG Ordered]: in the paper a site sends when it has all up to S. What says
         # nothing depends on nothing, so here a NULL may be early, if it tells so.
         core = self._core
-        quiet = not core.speech.has_any() and not core.entrance.has_changes()
+        quiet = not core.send_queue.has_any() and not core.membership.has_changes()
         return core.in_force and quiet and not self._is_far_behind() and self.comes_here()
 
     def was_passed(self) -> bool:
@@ -237,12 +237,12 @@ class TokenWork:
 
     def may_speak(self) -> bool:
         core = self._core
-        return self.is_here() and core.speech.has_any() and not self._is_far_behind()
+        return self.is_here() and core.send_queue.has_any() and not self._is_far_behind()
 
     def _is_far_behind(self) -> bool:
         """The application does not read: who holds the token stops all others by keeping it."""
         core = self._core
-        return core.stream.octets > BACKLOG_OCTETS and (core.congested or not core.memory)
+        return core.delivery.octets > BACKLOG_BYTES and (core.congested or not core.memory)
 
     def _awaits_acks(self) -> bool:
         """[RNG-8] Acks are on their way to us: what we say next will tell everyone k."""
@@ -284,15 +284,15 @@ class TokenWork:
         if self.was_passed():
             self._say(Flag.EARLY, b"", s, s - 1, out)
         else:
-            content, safe, more = core.speech.gather()
+            content, safe, more = core.send_queue.gather()
             flags = Flag.WANTED * (more or self._wanted) | Flag.SAFE * safe
             if safe and not more and len(core.ring.seats) > 2:
                 flags |= Flag.ACK
             if content and not flags and self._is_lone():
                 flags |= Flag.LONE
             self._wanted = False
-            self._say(flags, content, s, core.speech.ordered, out)
-            core.speech.said(s)
+            self._say(flags, content, s, core.send_queue.ordered, out)
+            core.send_queue.said(s)
         core.advance(out)
         if len(core.ring.seats) > 1:
             self._expect(out)
@@ -307,7 +307,7 @@ class TokenWork:
     def _say(self, flags: int, content: bytes, s: int, local: int, out: list[Effect]) -> None:
         core = self._core
         flags |= Flag.PARTED * (core.ring.trunk > NO_VERSION)
-        turn = Turn(s, core.key, flags, content, core.speech.piece_octets)
+        turn = Turn(s, core.key, flags, content, core.send_queue.piece_bytes)
         header = Header(core.ring.version, core.key, core.key, local, s, core.ordering.safe)
         packets = core.turn_packets(TOKEN_BC, header, turn, range(turn.count))
         out.append(Send(EVERYONE, packets))
@@ -328,21 +328,21 @@ class TokenWork:
         core = self._core
         if not core.in_force or self.is_here():
             return
-        wants = core.entrance.has_changes()
-        if (core.speech.has_own() or wants) and self.wait_us() > 0:
-            body = core.speech.delegate()
+        wants = core.membership.has_changes()
+        if (core.send_queue.has_own() or wants) and self.wait_us() > 0:
+            body = core.send_queue.delegate()
             core.to(self.holder(), Code.DATA_BC_RQU, body, out)
 
     def entrust(self, packet: Delegate) -> None:
         """Somebody asks the holder, us, to multicast; or only to pass the token on."""
         core = self._core
         if packet.header.version != core.ring.version:
-            core.door.drop("version")
+            core.codec.drop("version")
             return
         try:
-            core.speech.entrust(packet)
+            core.send_queue.entrust(packet)
         except BadPacket as bad:
-            core.door.drop(bad.reason)
+            core.codec.drop(bad.reason)
             return
         self._wanted = True
         core.push(E_SENDABLE)
@@ -377,6 +377,6 @@ class TokenWork:
         if self.tries % ASK_ALL == 2:
             asked = [member for member in core.ring.members if member != core.me]
         core.to_all(asked, Code.TS_ALIVE_RQU, b"", out)
-        if core.speech.has_own():
-            body = core.speech.delegate()
+        if core.send_queue.has_own():
+            body = core.send_queue.delegate()
             core.to(self.holder(), Code.DATA_BC_RQU, body, out)

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, cast
 
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Service
-from unisono.wire import Layout, cut
+from unisono.wire import FieldLayout, cut
 
 RUNS_MAX: Final = 256
 COUNT_MAX: Final = 16_384
@@ -28,17 +28,17 @@ IN_PIECES: Final = MORE | GOES_ON
 DIFFER: Final = 32
 """The messages of the group have lengths of their own, which stand before them."""
 MARK_MAX: Final = 63
-LENGTH_OCTETS: Final = 4
+LENGTH_BYTES: Final = 4
 #                     origin first groups
-RUN: Final = Layout("QQH")
-RUN_OCTETS: Final = RUN.octets
+RUN: Final = FieldLayout("QQH")
+RUN_BYTES: Final = RUN.octets
 #                     times length mark
-ROW: Final = Layout("HIB")
-ROW_OCTETS: Final = ROW.octets
-COUNT: Final = Layout("H")
+ROW: Final = FieldLayout("HIB")
+ROW_BYTES: Final = ROW.octets
+COUNT: Final = FieldLayout("H")
 
 
-class Group(NamedTuple):
+class MessageGroup(NamedTuple):
     """A message of this length, or so many side by side; or one piece of a message."""
 
     times: int
@@ -49,44 +49,44 @@ class Group(NamedTuple):
 
     @property
     def octets(self) -> int:
-        return octets_of(*self)
+        return size_of(*self)
 
 
-def octets_of(times: int, length: int, mark: int) -> int:
+def size_of(times: int, length: int, mark: int) -> int:
     """What a group takes, beside its row."""
-    return length + times * LENGTH_OCTETS if mark & DIFFER else times * length
+    return length + times * LENGTH_BYTES if mark & DIFFER else times * length
 
 
-class Run(NamedTuple):
+class OriginRun(NamedTuple):
     """Messages of one originator. The first of them is its message number `first`."""
 
     origin: int
     first: int
-    groups: Sequence[Group]
+    groups: Sequence[MessageGroup]
     chunks: Sequence[Buffer]
     """Their octets, one after the other, however they are cut."""
 
     @staticmethod
-    def of(origin: int, first: int, marks: Iterable[int], pieces: Sequence[Buffer]) -> Run:
+    def of(origin: int, first: int, marks: Iterable[int], pieces: Sequence[Buffer]) -> OriginRun:
         """The same from messages, each with its mark."""
         alike = groupby(zip(map(len, pieces), marks, strict=True))
-        groups: list[Group] = []
+        groups: list[MessageGroup] = []
         for (length, mark), many in alike:
             count = sum(1 for _ in many)
             groups += (
-                [Group(1, length, mark)] * count
+                [MessageGroup(1, length, mark)] * count
                 if mark & IN_PIECES
-                else [Group(count, length, mark)]
+                else [MessageGroup(count, length, mark)]
             )
-        return Run(origin, first, groups, pieces)
+        return OriginRun(origin, first, groups, pieces)
 
     @property
     def octets(self) -> int:
         payload = sum([group.octets for group in self.groups])
-        return RUN_OCTETS + ROW_OCTETS * len(self.groups) + payload
+        return RUN_BYTES + ROW_BYTES * len(self.groups) + payload
 
 
-def write_runs(runs: Sequence[Run]) -> bytes:
+def write_runs(runs: Sequence[OriginRun]) -> bytes:
     """The tables of all runs, then the octets of all. Nothing to say is no octets at all: NULL."""
     if not runs:
         return b""
@@ -99,7 +99,7 @@ def write_runs(runs: Sequence[Run]) -> bytes:
     return b"".join(parts)
 
 
-def read_runs(content: Buffer) -> list[Run]:
+def read_runs(content: Buffer) -> list[OriginRun]:
     """The runs again, each in one chunk, or `BadPacket`."""
     if not content:
         return []
@@ -108,25 +108,25 @@ def read_runs(content: Buffer) -> list[Run]:
     if count > RUNS_MAX:
         raise BadPacket("malformed")
     at = COUNT.octets
-    heads: list[tuple[int, int, list[Group], int]] = []
+    heads: list[tuple[int, int, list[MessageGroup], int]] = []
     for _ in range(count):
         origin, first, rows = RUN.read(view, at)
-        at += RUN_OCTETS
+        at += RUN_BYTES
         groups, octets = _groups(ROW.read_all(view, at, rows))
         heads.append((origin, first, groups, octets))
-        at += rows * ROW_OCTETS
+        at += rows * ROW_BYTES
     runs = []
     for origin, first, groups, octets in heads:
-        runs.append(Run(origin, first, groups, (view[at : at + octets],)))
+        runs.append(OriginRun(origin, first, groups, (view[at : at + octets],)))
         at += octets
     if at != len(view):
         raise BadPacket("malformed")
     return runs
 
 
-def _groups(rows: Iterable[tuple[int, ...]]) -> tuple[list[Group], int]:
+def _groups(rows: Iterable[tuple[int, ...]]) -> tuple[list[MessageGroup], int]:
     """And how many octets they speak of."""
-    groups: list[Group] = []
+    groups: list[MessageGroup] = []
     messages = octets = 0
     for times, length, mark in rows:
         if not times or mark & SERVICE > Service.SAFE or mark > MARK_MAX:
@@ -134,8 +134,8 @@ def _groups(rows: Iterable[tuple[int, ...]]) -> tuple[list[Group], int]:
         if mark & IN_PIECES and (times > 1 or mark & DIFFER):
             raise BadPacket("malformed")
         messages += times
-        octets += octets_of(times, length, mark)
-        groups.append(Group(times, length, mark))
+        octets += size_of(times, length, mark)
+        groups.append(MessageGroup(times, length, mark))
     if messages > COUNT_MAX:
         raise BadPacket("malformed")
     return groups, octets
@@ -149,17 +149,17 @@ class Turn:
     holder: int
     flags: int
     content: bytes
-    piece_octets: int
+    piece_bytes: int
     """Of each packet but the last, which may have less."""
 
     @property
     def count(self) -> int:
         """Of its packets. A turn that says nothing has one too."""
-        return -(-len(self.content) // self.piece_octets) or 1
+        return -(-len(self.content) // self.piece_bytes) or 1
 
     def pieces(self, indices: range) -> list[bytes]:
         """What these of its packets carry."""
-        start, size = indices.start * self.piece_octets, self.piece_octets
+        start, size = indices.start * self.piece_bytes, self.piece_bytes
         whole = min(len(indices), len(self.content) // size - indices.start)
         pieces = cut(self.content, start, size, max(whole, 0))
         if len(pieces) < len(indices):
@@ -168,7 +168,7 @@ class Turn:
 
 
 @dataclass(slots=True)
-class Incoming:
+class IncomingTurn:
     """A turn of which packets are missing."""
 
     holder: int

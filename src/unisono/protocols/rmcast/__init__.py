@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from unisono.core import Offer
+from unisono.core import ProtocolSpec
 from unisono.model import Service
 from unisono.protocols.rmcast.core import Rmcast
 from unisono.protocols.rmcast.figure import FIGURE
+from unisono.protocols.rmcast.labels import label
 from unisono.protocols.rmcast.parameters import DEFAULTS
-from unisono.protocols.rmcast.words import label
 
-OFFER: Final = Offer(
+OFFER: Final = ProtocolSpec(
     name="rmcast",
     make=Rmcast,
     title="causal multicast with vector timestamps, heartbeats and ack lists",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Member
 from unisono.parts.packing import joined
-from unisono.protocols.rmcast.packets import CONTROL, FIRST, LAST, Chunk, rank_of
+from unisono.protocols.rmcast.packets import CONTROL, FIRST, LAST, MessagePart, rank_of
 from unisono.wire import Reader, Writer
 
 
@@ -40,7 +40,7 @@ class After:
         return Writer().u8(3).done()
 
 
-def additions(chunks: Iterable[Chunk]) -> Iterator[Member]:
+def additions(chunks: Iterable[MessagePart]) -> Iterator[Member]:
     """Who is added by control messages among these chunks of a stream."""
     pieces: list[Buffer] = []
     for chunk in chunks:

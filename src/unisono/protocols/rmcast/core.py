@@ -8,6 +8,7 @@ from random import Random
 from unisono.core import (
     Arm,
     Cause,
+    CoreConfig,
     Deliver,
     Depart,
     Disarm,
@@ -20,36 +21,35 @@ from unisono.core import (
     Probe,
     Received,
     Send,
-    Setting,
 )
 from unisono.errors import BadPacket
 from unisono.fsa import Machine
 from unisono.model import Address, Member, Service
 from unisono.parts.admission import Admission, Terms
-from unisono.parts.door import Door
+from unisono.parts.codec import PacketCodec
 from unisono.protocols.rmcast.control import Add, Bye, additions, read_control
-from unisono.protocols.rmcast.entrance import Entrance
 from unisono.protocols.rmcast.failure import Failures
-from unisono.protocols.rmcast.figure import FIGURE, INSIDE, Life, Timer
+from unisono.protocols.rmcast.figure import FIGURE, INSIDE, MemberState, Timer
+from unisono.protocols.rmcast.membership import Membership
 from unisono.protocols.rmcast.merging import Merging
-from unisono.protocols.rmcast.ordering import REPORT_OCTETS, Ordering, entries_max
+from unisono.protocols.rmcast.ordering import REPORT_BYTES, Ordering, entries_max
 from unisono.protocols.rmcast.packets import (
-    ASK_OCTETS,
-    BEAT_OCTETS,
+    ASK_BYTES,
+    BEAT_BYTES,
     KINDS,
     NO_HEADER,
     PROTOCOL,
     Announce,
     Ask,
     Beat,
-    Chunk,
     FromMember,
     Header,
-    Kind,
+    MessagePart,
     Packet,
+    PacketKind,
     Refuse,
     Seek,
-    Status,
+    StreamStatus,
     Welcome,
     WelcomePart,
     key_of,
@@ -57,28 +57,28 @@ from unisono.protocols.rmcast.packets import (
     write_header,
 )
 from unisono.protocols.rmcast.parameters import DEFAULTS, Parameters
-from unisono.protocols.rmcast.roster import Peer, Roster
-from unisono.wire import ENVELOPE_OCTETS, Envelope, read_once
+from unisono.protocols.rmcast.roster import PeerState, Roster
+from unisono.wire import ENVELOPE_BYTES, Envelope, read_once
 
 _FROM_OUTSIDE = (Seek, Announce, Refuse)
-_GONE = (Status.FAILED, Status.CLOSED)
+_GONE = (StreamStatus.FAILED, StreamStatus.CLOSED)
 
 
 class Rmcast:
     """A member of an rmcast group: see the README beside this file for the paper."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: CoreConfig) -> None:
         self.me = setting.me
-        self.packet_octets_max = setting.packet_octets_max
+        self.packet_bytes_max = setting.packet_bytes_max
         self.parameters = Parameters.of(setting.options)
         terms = Terms.of(setting, "rmcast", {**DEFAULTS, **setting.options})
-        self.door = Door(PROTOCOL, KINDS, terms)
-        self.admission = Admission(self.door, terms)
-        self.roster = Roster(setting.me, entries_max(setting.packet_octets_max))
-        self.ordering = Ordering(setting, self.roster, self.door)
+        self.codec = PacketCodec(PROTOCOL, KINDS, terms)
+        self.admission = Admission(self.codec, terms)
+        self.roster = Roster(setting.me, entries_max(setting.packet_bytes_max))
+        self.ordering = Ordering(setting, self.roster, self.codec)
         self.detector = Failures(self.parameters, self.roster, self.ordering)
         self.random = Random(setting.seed)
-        self.entrance = Entrance(self, setting.with_state)
+        self.membership = Membership(self, setting.with_state)
         self.merging = Merging(self)
         self.machine = Machine(FIGURE, self)
         self.now_us = 0
@@ -96,18 +96,18 @@ class Rmcast:
 
     @property
     def counts(self) -> dict[str, int]:
-        return self.door.counts
+        return self.codec.counts
 
-    def room(self) -> int:
+    def send_credit(self) -> int:
         """While the application cannot take more, it may not say more: it would hear it too."""
-        if self.machine.state is not Life.MEMBER or self.congested:
+        if self.machine.state is not MemberState.MEMBER or self.congested:
             return 0
-        return self.ordering.room()
+        return self.ordering.send_credit()
 
     def held(self) -> Mapping[Member, int]:
         return self.ordering.held()
 
-    def walked(self) -> Mapping[str, int]:
+    def transition_counts(self) -> Mapping[str, int]:
         return self.machine.walked
 
     def step(self, now_us: int, event: Event) -> list[Effect]:
@@ -116,11 +116,11 @@ class Rmcast:
             self.detector.part(now_us)
         out: list[Effect] = []
         if isinstance(event, Received):
-            for envelope in self.door.admit(event.packets):
+            for envelope in self.codec.admit(event.packets):
                 packet = self._open(envelope, event.source, out)
                 if packet is not None:
                     self.machine.fire(packet, out)
-            if self.door.odd:
+            if self.codec.odd:
                 self._look_at_odd(event.source, out)
         else:
             self.machine.fire(event, out)
@@ -152,21 +152,21 @@ class Rmcast:
             packet = read_once(read, envelope.kind, envelope.body)
             if isinstance(packet, WelcomePart):
                 self.incoming_life = envelope.life
-                return self.entrance.assemble(packet, envelope.life)
+                return self.membership.assemble(packet, envelope.life)
         except BadPacket as bad:
-            self.door.drop(bad.reason)
+            self.codec.drop(bad.reason)
             return None
         if isinstance(packet, _FROM_OUTSIDE):
             if type(packet) is Seek and packet.member == self.me:
-                self.door.drop("own")
+                self.codec.drop("own")
                 return None
             return packet
-        if envelope.life != self.door.life:
-            self.door.drop("life")
+        if envelope.life != self.codec.life:
+            self.codec.drop("life")
             return None
         header = packet.header
         if header.sender == self.roster.key:
-            self.door.drop("own")
+            self.codec.drop("own")
             return None
         peer = self.roster.peers.get(header.sender)
         if peer is None or peer.status in _GONE:
@@ -174,7 +174,7 @@ class Rmcast:
             return None
         if isinstance(packet, Beat) and packet.expels:
             if packet.expels != self.roster.key:
-                self.door.drop("former")  # It is for one that lived here before.
+                self.codec.drop("former")  # It is for one that lived here before.
                 return None
             self.detector.stop(f"{peer.member} holds this member for failed")
         self.detector.hear(peer, header, self.now_us)
@@ -194,10 +194,10 @@ class Rmcast:
         """[RMC A3.12] Only members are listened to. One that was removed is told so."""
         key = packet.header.sender
         if key not in self.roster.peers and key not in self.roster.tombs:
-            self.door.drop("stranger")
+            self.codec.drop("stranger")
             return
-        self.door.drop("removed")
-        theirs = {k for k, e in packet.header.entries.items() if e.status is Status.MEMBER}
+        self.codec.drop("removed")
+        theirs = {k for k, e in packet.header.entries.items() if e.status is StreamStatus.MEMBER}
         ours = {peer.key for peer in self.roster.group()}
         if len(theirs - ours) > len(ours):
             # Perhaps it was we who were cut off, and those we removed go on and are more; perhaps
@@ -208,25 +208,25 @@ class Rmcast:
             return
         if not (isinstance(packet, Beat) and packet.expels):
             self.detector.expelled[key] = self.now_us
-            body = Beat(NO_HEADER, expels=key).body(self.header_octets())
-            out.append(Send((source,), [self.door.seal(Kind.BEAT, body)]))
+            body = Beat(NO_HEADER, expels=key).body(self.header_bytes())
+            out.append(Send((source,), [self.codec.seal(PacketKind.BEAT, body)]))
 
     # -- what follows from a burst ---------------------------------------------------------------
 
     def _conclude(self, event: Event, out: list[Effect]) -> None:
         """Once a burst: deliver, settle, clean up, ask, send."""
-        moved = self.congested or self.leaving or self.entrance.catching_up()
-        if not self.congested and not self.entrance.catching_up():
+        moved = self.congested or self.leaving or self.membership.catching_up()
+        if not self.congested and not self.membership.catching_up():
             moved = self._deliver(out) or moved
         audience = self.roster.audience()
         news = not audience
         for peer in audience:
             news |= peer.promote()
         if self.leaving:
-            self.entrance.note_answers()
+            self.membership.note_answers()
         self._removed |= self.detector.close()
         # One view for all who fail together: it waits for the last of them.
-        if self._removed and not self.roster.unsettled() and not self.entrance.catching_up():
+        if self._removed and not self.roster.unsettled() and not self.membership.catching_up():
             self.install(out)
         if news:
             self.ordering.clean_up(audience)
@@ -251,23 +251,23 @@ class Rmcast:
                 return moved
             self._obey(*control)
 
-    def _obey(self, peer: Peer, chunk: Chunk) -> None:
+    def _obey(self, peer: PeerState, chunk: MessagePart) -> None:
         """A control message, at its place in the causal order."""
         try:
             order = read_control(chunk.payload)
         except BadPacket as bad:
-            self.door.drop(bad.reason)
+            self.codec.drop(bad.reason)
             return
         if isinstance(order, Add):
             key = key_of(order.member)
             if key not in self.roster.peers and key not in self.roster.tombs:
                 self.roster.add(order.member, order.rank, self.now_us)
                 self._changed = True
-                self.entrance.check_size()
-        elif isinstance(order, Bye) and peer.status in (Status.MEMBER, Status.FAILED):
-            self.roster.mark(peer, Status.LEFT)
+                self.membership.check_size()
+        elif isinstance(order, Bye) and peer.status in (StreamStatus.MEMBER, StreamStatus.FAILED):
+            self.roster.mark(peer, StreamStatus.LEFT)
             self._changed = True
-            peer.unreported = REPORT_OCTETS  # It waits to hear that we know.
+            peer.unreported = REPORT_BYTES  # It waits to hear that we know.
 
     def install(self, out: list[Effect], cut: bool = False) -> None:
         """Show the application who is listening, if that has changed."""
@@ -280,7 +280,7 @@ class Rmcast:
 
     # -- what goes out ---------------------------------------------------------------------------
 
-    def header_octets(self) -> bytes:
+    def header_bytes(self) -> bytes:
         return write_header(self.roster.header(self.ordering.sent))
 
     def bare_header(self) -> bytes:
@@ -290,7 +290,7 @@ class Rmcast:
     def multicast(self, event: Multicast, out: list[Effect]) -> None:
         """Algorithm 1. Our own copies are delivered before anything leaves."""
         # Deviates [RMC A1.9]: messages said together share packets and one header, and at most
-        # FLIGHT_OCTETS are under way; the paper sends each by itself.
+        # FLIGHT_BYTES are under way; the paper sends each by itself.
         service = event.service if isinstance(event.service, Service) else Service.CAUSAL
         out.append(Deliver(self.ordering.say(event.messages, service)))
 
@@ -308,20 +308,20 @@ class Rmcast:
 
     def _report(self, out: list[Effect]) -> None:
         """Who sends much hears from us before the next heartbeat: it may be waiting for room."""
-        peers = [p for p in self.roster.peers.values() if p.unreported >= REPORT_OCTETS]
+        peers = [p for p in self.roster.peers.values() if p.unreported >= REPORT_BYTES]
         if peers:
             for peer in peers:
                 peer.unreported = 0
-            body = Beat(NO_HEADER).body(self.header_octets())
+            body = Beat(NO_HEADER).body(self.header_bytes())
             to = tuple(peer.member.address for peer in peers)
-            out.append(Send(to, [self.door.seal(Kind.BEAT, body)]))
+            out.append(Send(to, [self.codec.seal(PacketKind.BEAT, body)]))
 
     def answer(self, packet: Beat, out: list[Effect]) -> None:
         peer = self.roster.peers[packet.header.sender]
         packets = self.ordering.answer(packet.asks, packet.round)
         if packet.probes:
-            body = Beat(NO_HEADER).body(self.header_octets())
-            packets.append(self.door.seal(Kind.BEAT, body))
+            body = Beat(NO_HEADER).body(self.header_bytes())
+            packets.append(self.codec.seal(PacketKind.BEAT, body))
         if packets:
             out.append(Send((peer.member.address,), packets))
 
@@ -329,19 +329,19 @@ class Rmcast:
         """[RMC A3.47] Ask everyone who is known to have what we lack."""
         asks, rounds, holders = self.ordering.gaps(self.now_us, self.parameters.ask_us)
         if asks and holders:
-            self.door.count("nak", len(asks))
+            self.codec.count("nak", len(asks))
             body = self._beat_with(asks, rounds)
             to = tuple(peer.member.address for peer in holders)
-            out.append(Send(to, [self.door.seal(Kind.BEAT, body)]))
+            out.append(Send(to, [self.codec.seal(PacketKind.BEAT, body)]))
         if self.ordering.waiting and not self.asking:
             self.asking = True
             out.append(Arm(Timer.ASK, self.parameters.ask_us))
 
     def _beat_with(self, asks: tuple[Ask, ...], rounds: int) -> bytes:
         """A heartbeat with as many requests as fit; the others come with the next."""
-        header = self.header_octets()
-        room = self.packet_octets_max - ENVELOPE_OCTETS - len(header) - BEAT_OCTETS
-        return Beat(NO_HEADER, asks[: max(0, room // ASK_OCTETS)], rounds).body(header)
+        header = self.header_bytes()
+        room = self.packet_bytes_max - ENVELOPE_BYTES - len(header) - BEAT_BYTES
+        return Beat(NO_HEADER, asks[: max(0, room // ASK_BYTES)], rounds).body(header)
 
     def beat(self, out: list[Effect]) -> None:
         """Algorithm 2: remove the silent; to those not written to lately, a heartbeat, and with it
@@ -353,21 +353,21 @@ class Rmcast:
         leavers, coming = self.roster.leavers, self._coming()
         asks, rounds, _ = self.ordering.gaps(self.now_us, 0)
         if asks:
-            self.door.count("nak", len(asks))
+            self.codec.count("nak", len(asks))
         if peers or leavers or coming:
             for peer in peers:
                 peer.sent_us, peer.unreported = self.now_us, 0
             body = self._beat_with(asks, rounds)
             to = *(peer.member.address for peer in (*peers, *leavers)), *coming
-            out.append(Send(to, [self.door.seal(Kind.BEAT, body)]))
-        self.entrance.tick(out)
+            out.append(Send(to, [self.codec.seal(PacketKind.BEAT, body)]))
+        self.membership.tick(out)
         if not self.probing:
             self.probe(out)
 
     def _coming(self) -> list[Address]:
         """While nothing can be delivered, an addition waits in its stream, but the newcomer counts
         us in already: without a sign of life from us it would have us removed."""
-        if not (self.congested or self.entrance.catching_up()):
+        if not (self.congested or self.membership.catching_up()):
             return []
         peers, tombs = self.roster.peers, self.roster.tombs
         named = [member for peer in peers.values() for member in additions(peer.undelivered())]
@@ -381,38 +381,38 @@ class Rmcast:
         self.probing = bool(quiet)
         if quiet:
             out.append(Arm(Timer.PROBE, self.parameters.ask_us))
-            body = Beat(NO_HEADER, probes=True).body(self.header_octets())
+            body = Beat(NO_HEADER, probes=True).body(self.header_bytes())
             to = tuple(peer.member.address for peer in quiet)
             out.append(Probe(to))
-            out.append(Send(to, [self.door.seal(Kind.BEAT, body)]))
+            out.append(Send(to, [self.codec.seal(PacketKind.BEAT, body)]))
 
     # -- the end ---------------------------------------------------------------------------------
 
     def depart(self, out: list[Effect]) -> None:
-        self._tell_end(Status.LEFT, out)
+        self._tell_end(StreamStatus.LEFT, out)
         self._disarm(out)
         out.append(Depart())
 
     def abandon(self, out: list[Effect]) -> None:
         """Gone before it was really here."""
-        self._tell_end(Status.FAILED, out)
+        self._tell_end(StreamStatus.FAILED, out)
         self._disarm(out)
         out.append(Depart())
 
     def stop(self, reason: str, cause: Cause, out: list[Effect], known: int = 0) -> None:
         """[RMC A3.21] quit(), with a reason that the application sees."""
-        self._tell_end(Status.FAILED, out)
+        self._tell_end(StreamStatus.FAILED, out)
         self._disarm(out)
         out.append(Fail(reason, cause, known))
 
-    def _tell_end(self, how: Status, out: list[Effect]) -> None:
+    def _tell_end(self, how: StreamStatus, out: list[Effect]) -> None:
         """Our last header says of ourselves that we failed or left: nobody waits to find out."""
         if self.roster.key in self.roster.peers:
             to = tuple(peer.member.address for peer in self.roster.audience())
             self.roster.mark(self.roster.mine(), how)
-            body = Beat(NO_HEADER).body(self.header_octets())
+            body = Beat(NO_HEADER).body(self.header_bytes())
             if to:
-                out.append(Send(to, [self.door.seal(Kind.BEAT, body)]))
+                out.append(Send(to, [self.codec.seal(PacketKind.BEAT, body)]))
 
     def _disarm(self, out: list[Effect]) -> None:
         out.extend(Disarm(timer) for timer in Timer)

@@ -14,11 +14,11 @@ from unisono.protocols.rmcast.packets import (
     FAILED,
     LEFT,
     MEMBER,
-    Entry,
+    AckEntry,
     Header,
 )
 from unisono.protocols.rmcast.parameters import Parameters
-from unisono.protocols.rmcast.roster import UNKNOWN, Peer, Roster
+from unisono.protocols.rmcast.roster import UNKNOWN, PeerState, Roster
 
 QUIET_BEATS: Final = 3
 """Without a packet for so many heartbeats, a peer is asked for one."""
@@ -40,7 +40,7 @@ class Failures:
         self.expelled: dict[int, int] = {}
         """Removed members that still speak, and when they were last told."""
 
-    def hear(self, peer: Peer, header: Header, now_us: int) -> None:
+    def hear(self, peer: PeerState, header: Header, now_us: int) -> None:
         """[RMC A3.8-22] Any packet resets its sender's time-out and brings its lists."""
         if peer.heard_us != now_us:
             peer.heard_us = now_us
@@ -70,7 +70,7 @@ class Failures:
                 if entry.status is CLOSED:
                     self._heed_closing(peer, other, entry.delivered)
 
-    def _recall(self, peer: Peer, key: int, entry: Entry) -> None:
+    def _recall(self, peer: PeerState, key: int, entry: AckEntry) -> None:
         """Somebody still speaks of a stream that ended here."""
         final = self._roster.tombs.get(key)
         if final is None:
@@ -80,7 +80,7 @@ class Failures:
         elif entry.status is FAILED or entry.status is LEFT:
             self._roster.recalled.add(key)
 
-    def _heed_closing(self, peer: Peer, failed: Peer, final: int) -> None:
+    def _heed_closing(self, peer: PeerState, failed: PeerState, final: int) -> None:
         """[RMC A3.20] To have delivered more than the others will is to have to stop."""
         # Deviates [RMC A3.20]: we stop only when another member has closed the failed one's
         # stream below what we delivered; while it is open, the others fetch from us what they lack.
@@ -114,7 +114,7 @@ class Failures:
             return False
         return min(map(self._silence.silence_us, others)) > QUIET_BEATS * self._parameters.beat_us
 
-    def quiet(self, now_us: int) -> list[Peer]:
+    def quiet(self, now_us: int) -> list[PeerState]:
         """Those that have not been heard for some heartbeats."""
         since_us = now_us - QUIET_BEATS * self._parameters.beat_us
         return [peer for peer in self._roster.others() if peer.heard_us < since_us]
@@ -133,7 +133,7 @@ class Failures:
         """From here on silence counts."""
         self._silence.keep([peer.key for peer in self._roster.others()], now_us)
 
-    def suspect(self, peer: Peer) -> None:
+    def suspect(self, peer: PeerState) -> None:
         """Remove from G. What it said stays, for those who need it."""
         # Deviates [RMC A2.5]: it leaves G at once, but the application's view only when all agree
         # on its last message; so no message comes from one that the view does not hold.
@@ -165,7 +165,7 @@ class Failures:
         leavers = self._roster.leavers
         self._roster.leavers = [p for p in leavers if now_us - p.heard_us <= patience_us]
 
-    def _agreed(self, failed: Peer) -> bool:
+    def _agreed(self, failed: PeerState) -> bool:
         if failed.closed_by and failed.delivered >= self._ordering.needed(failed):
             return True
         for other in self._roster.audience():
@@ -179,7 +179,7 @@ class Failures:
                 return False
         return True
 
-    def _over(self, ended: Peer) -> bool:
+    def _over(self, ended: PeerState) -> bool:
         """Nobody will speak of it again: all that remain have ended it too, or forgotten it."""
         for other in self._roster.others():
             if other.key in ended.closed_by:

@@ -24,8 +24,8 @@ from unisono.protocols.rmcast.packets import (
     Data,
     Refuse,
     Seek,
-    State,
-    StateAsk,
+    StatePiece,
+    StateRequest,
     Welcome,
 )
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from unisono.protocols.rmcast.core import Rmcast
 
 
-class Life(Named):
+class MemberState(Named):
     OUTSIDE = auto()
     """Not asked to join yet."""
     SEEKING = auto()
@@ -64,22 +64,22 @@ class Timer(Named):
     """Ask those that are quiet for a sign of life."""
 
 
-OUTSIDE, SEEKING, CATCHING_UP, MEMBER, LEAVING, DONE = Life
+OUTSIDE, SEEKING, CATCHING_UP, MEMBER, LEAVING, DONE = MemberState
 INSIDE: Final = (CATCHING_UP, MEMBER, LEAVING)
 
 # -- when -----------------------------------------------------------------------------------------
 
 
 def with_state_for_me(me: Rmcast, packet: Welcome) -> bool:
-    return me.entrance.is_for_me(packet) and packet.with_state
+    return me.membership.is_for_me(packet) and packet.with_state
 
 
 def it_is_for_me(me: Rmcast, packet: Welcome) -> bool:
-    return me.entrance.is_for_me(packet)
+    return me.membership.is_for_me(packet)
 
 
 def i_was_refused_enough(me: Rmcast, packet: Refuse) -> bool:
-    return me.entrance.refused_enough(packet)
+    return me.membership.refused_enough(packet)
 
 
 def another_should_found(me: Rmcast, packet: Seek) -> bool:
@@ -91,34 +91,34 @@ def i_am_doomed(me: Rmcast, event: object) -> bool:
 
 
 def the_state_is_here(me: Rmcast, event: object) -> bool:
-    return me.entrance.state_is_here()
+    return me.membership.state_is_here()
 
 
 def they_are_taking_over(me: Rmcast, event: object) -> bool:
-    return me.entrance.progressed()
+    return me.membership.progressed()
 
 
 def all_is_handed_over(me: Rmcast, event: object) -> bool:
-    return me.entrance.handed_over()
+    return me.membership.handed_over()
 
 
 # -- do -------------------------------------------------------------------------------------------
 
 
 def seek(me: Rmcast, event: Join | Expired, out: list[Effect]) -> None:
-    me.entrance.seek(out, first=isinstance(event, Join))
+    me.membership.seek(out, first=isinstance(event, Join))
 
 
 def await_founder(me: Rmcast, packet: Seek | Announce, out: list[Effect]) -> None:
-    me.entrance.wait(packet, out)
+    me.membership.wait(packet, out)
 
 
 def found(me: Rmcast, event: Expired, out: list[Effect]) -> None:
-    me.entrance.found(out)
+    me.membership.found(out)
 
 
 def enter(me: Rmcast, packet: Welcome, out: list[Effect]) -> None:
-    me.entrance.enter(packet, out)
+    me.membership.enter(packet, out)
 
 
 def give_up(me: Rmcast, packet: Refuse, out: list[Effect]) -> None:
@@ -127,11 +127,11 @@ def give_up(me: Rmcast, packet: Refuse, out: list[Effect]) -> None:
 
 
 def adopt(me: Rmcast, event: object, out: list[Effect]) -> None:
-    me.entrance.adopt(out)
+    me.membership.adopt(out)
 
 
 def consider(me: Rmcast, packet: Seek, out: list[Effect]) -> None:
-    me.entrance.consider(packet, out)
+    me.membership.consider(packet, out)
 
 
 def weigh(me: Rmcast, packet: Announce, out: list[Effect]) -> None:
@@ -170,16 +170,16 @@ def ask(me: Rmcast, event: Expired, out: list[Effect]) -> None:
     me.asking = False
 
 
-def give_state(me: Rmcast, packet: StateAsk, out: list[Effect]) -> None:
-    me.entrance.give(packet, out)
+def give_state(me: Rmcast, packet: StateRequest, out: list[Effect]) -> None:
+    me.membership.give(packet, out)
 
 
 def keep_state(me: Rmcast, event: Captured, out: list[Effect]) -> None:
-    me.entrance.keep(event)
+    me.membership.keep(event)
 
 
-def take_state(me: Rmcast, packet: State, out: list[Effect]) -> None:
-    me.entrance.take(packet, out)
+def take_state(me: Rmcast, packet: StatePiece, out: list[Effect]) -> None:
+    me.membership.take(packet, out)
 
 
 def hold_back(me: Rmcast, event: Congested, out: list[Effect]) -> None:
@@ -187,7 +187,7 @@ def hold_back(me: Rmcast, event: Congested, out: list[Effect]) -> None:
 
 
 def say_goodbye(me: Rmcast, event: Leave, out: list[Effect]) -> None:
-    me.entrance.leave(out)
+    me.membership.leave(out)
 
 
 def depart(me: Rmcast, event: Event, out: list[Effect]) -> None:
@@ -195,7 +195,7 @@ def depart(me: Rmcast, event: Event, out: list[Effect]) -> None:
 
 
 def withdraw(me: Rmcast, event: Leave, out: list[Effect]) -> None:
-    me.entrance.withdraw(out)
+    me.membership.withdraw(out)
     me.depart(out)
 
 
@@ -204,7 +204,7 @@ def abandon(me: Rmcast, event: Leave, out: list[Effect]) -> None:
 
 
 def wait_on(me: Rmcast, event: Expired, out: list[Effect]) -> None:
-    me.entrance.wait_on(out)
+    me.membership.wait_on(out)
 
 
 def go_unanswered(me: Rmcast, event: Expired, out: list[Effect]) -> None:
@@ -234,7 +234,7 @@ FIGURE: Final = Figure("rmcast", start=OUTSIDE, arrows=(
 
     Arrow(INSIDE,        None,           i_am_doomed,          stop,          DONE),
 
-    Arrow(CATCHING_UP,   State,          always,               take_state,    CATCHING_UP),
+    Arrow(CATCHING_UP,   StatePiece,          always,               take_state,    CATCHING_UP),
     Arrow(CATCHING_UP,   None,           the_state_is_here,    adopt,         MEMBER),
     Arrow(CATCHING_UP,   Leave,          always,               abandon,       DONE),
 
@@ -255,14 +255,14 @@ FIGURE: Final = Figure("rmcast", start=OUTSIDE, arrows=(
     Arrow(INSIDE,        Timer.ANNOUNCE, always,               announce,      None),
     Arrow(INSIDE,        Seek,           always,               consider,      None),
     Arrow(INSIDE,        Announce,       always,               weigh,         None),
-    Arrow((MEMBER, LEAVING), StateAsk,       always,               give_state,    None),
+    Arrow((MEMBER, LEAVING), StateRequest,       always,               give_state,    None),
     Arrow((MEMBER, LEAVING), Captured,       always,               keep_state,    None),
     Arrow(INSIDE,        Congested,      always,               hold_back,     None),
 
     # What is late or not meant for us changes nothing.
-    Arrow(CATCHING_UP,   StateAsk,       always,               stay,          None),
+    Arrow(CATCHING_UP,   StateRequest,       always,               stay,          None),
     Arrow(CATCHING_UP,   Captured,       always,               stay,          None),
-    Arrow((MEMBER, LEAVING), State,          always,               stay,          None),
+    Arrow((MEMBER, LEAVING), StatePiece,          always,               stay,          None),
     Arrow(INSIDE,        Welcome,        always,               stay,          None),
     Arrow(INSIDE,        Refuse,         always,               stay,          None),
     Arrow(INSIDE,        Timer.SEEK,     always,               stay,          None),
@@ -272,17 +272,17 @@ FIGURE: Final = Figure("rmcast", start=OUTSIDE, arrows=(
     Arrow(INSIDE,        Restart,        always,               stay,          None),
     Arrow((CATCHING_UP, LEAVING), Multicast,      always,               impossible,    None),
     *(Arrow(SEEKING, on, always, stay, None) for on in (
-        Data, Beat, State, StateAsk, Captured, Congested, Join, Restart, Unreachable,
+        Data, Beat, StatePiece, StateRequest, Captured, Congested, Join, Restart, Unreachable,
         Timer.BEAT, Timer.ASK, Timer.ANNOUNCE, Timer.LEAVE, Timer.PROBE)),
     Arrow((OUTSIDE, SEEKING), Multicast,      always,               impossible,    None),
     *(Arrow(OUTSIDE, on, always, stay, None) for on in (
-        Seek, Announce, Welcome, Refuse, Data, Beat, State, StateAsk, Captured, Congested, Restart,
-        Unreachable,
+        Seek, Announce, Welcome, Refuse, Data, Beat, StatePiece, StateRequest, Captured, Congested,
+        Restart, Unreachable,
         Timer.SEEK, Timer.FOUND, Timer.BEAT, Timer.ASK, Timer.ANNOUNCE, Timer.LEAVE, Timer.PROBE)),
     Arrow(OUTSIDE,       Leave,          always,               depart,        DONE),
     *(Arrow(DONE, on, always, stay, None) for on in (
         Join, Leave, Multicast, Restart, Congested, Captured, Unreachable,
-        Seek, Announce, Welcome, Refuse, Data, Beat, State, StateAsk,
+        Seek, Announce, Welcome, Refuse, Data, Beat, StatePiece, StateRequest,
         Timer.SEEK, Timer.FOUND, Timer.BEAT, Timer.ASK, Timer.ANNOUNCE, Timer.LEAVE, Timer.PROBE)),
 ))
 # fmt: on

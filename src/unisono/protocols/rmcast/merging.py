@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from unisono.core import EVERYONE, Arm, Effect, Send
 from unisono.model import Member
 from unisono.protocols.rmcast.figure import Timer
-from unisono.protocols.rmcast.packets import Announce, Kind, Status, key_of
+from unisono.protocols.rmcast.packets import Announce, PacketKind, StreamStatus, key_of
 
 if TYPE_CHECKING:
     from unisono.protocols.rmcast.core import Rmcast
@@ -29,13 +29,13 @@ class Merging:
     def announcement(self, echo: int = 0) -> bytes:
         core = self._core
         stamp = max(core.now_us, 0)
-        body = Announce(core.me, self._size(), core.door.life, stamp=stamp, echo=echo).body()
-        return core.door.seal(Kind.ANNOUNCE, body)
+        body = Announce(core.me, self._size(), core.codec.life, stamp=stamp, echo=echo).body()
+        return core.codec.seal(PacketKind.ANNOUNCE, body)
 
     def pointer(self, sponsor: Member) -> bytes:
         """Tells a seeker that there is a group. Without a stamp it cannot be answered."""
-        body = Announce(sponsor, self._size(), self._core.door.life).body()
-        return self._core.door.seal(Kind.ANNOUNCE, body)
+        body = Announce(sponsor, self._size(), self._core.codec.life).body()
+        return self._core.codec.seal(PacketKind.ANNOUNCE, body)
 
     def _size(self) -> int:
         """Ourselves, and those heard lately: of a newcomer, its request or its welcome."""
@@ -51,9 +51,9 @@ class Merging:
         theirs = key_of(packet.sponsor)
         peer = core.roster.peers.get(theirs)
         ours_too = theirs in core.roster.farewells or (
-            peer is not None and peer.status in (Status.MEMBER, Status.LEFT)
+            peer is not None and peer.status in (StreamStatus.MEMBER, StreamStatus.LEFT)
         )
-        if theirs == core.roster.key or (packet.life == core.door.life and ours_too):
+        if theirs == core.roster.key or (packet.life == core.codec.life and ours_too):
             return
         ours = core.roster.sponsor()
         stronger = (-packet.size, packet.sponsor) < (-self._size(), ours.member)
@@ -78,4 +78,4 @@ class Merging:
         to = tuple(peer.member.address for peer in core.roster.others())
         if to and not packet.forwarder:
             body = replace(packet, forwarder=core.roster.key).body()
-            out.append(Send(to, [core.door.seal(Kind.ANNOUNCE, body)]))
+            out.append(Send(to, [core.codec.seal(PacketKind.ANNOUNCE, body)]))

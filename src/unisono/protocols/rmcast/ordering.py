@@ -7,45 +7,45 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Final
 
-from unisono.core import Setting
+from unisono.core import CoreConfig
 from unisono.model import Member, Message, Service
-from unisono.parts.door import Door
+from unisono.parts.codec import PacketCodec
 from unisono.parts.packing import fragments, joined, packed
 from unisono.protocols.rmcast.control import After
 from unisono.protocols.rmcast.packets import (
-    BEAT_OCTETS,
+    BEAT_BYTES,
     CLOSED,
     CONTROL,
-    DEP_OCTETS,
-    ENTRY_OCTETS,
+    DEP_BYTES,
+    ENTRY_BYTES,
     FAILED,
     FIRST,
-    HEADER_OCTETS,
+    HEADER_BYTES,
     LAST,
     MEMBER,
     NO_HEADER,
-    RECORD_OCTETS,
-    RUN_OCTETS,
+    RECORD_BYTES,
+    RUN_BYTES,
+    AckEntry,
     Ask,
     Beat,
-    Chunk,
     Data,
     Dep,
-    Entry,
     Header,
-    Kind,
+    MessagePart,
+    PacketKind,
     write_header,
 )
-from unisono.protocols.rmcast.roster import UNKNOWN, Peer, Roster
-from unisono.wire import ENVELOPE_OCTETS
+from unisono.protocols.rmcast.roster import UNKNOWN, PeerState, Roster
+from unisono.wire import ENVELOPE_BYTES
 
-FRONT_OCTETS: Final = ENVELOPE_OCTETS + HEADER_OCTETS + RUN_OCTETS + 2
+FRONT_BYTES: Final = ENVELOPE_BYTES + HEADER_BYTES + RUN_BYTES + 2
 """Of a packet of data, without the lines of its header."""
-PIECE_OCTETS_MIN: Final = 64
+PIECE_BYTES_MIN: Final = 64
 """What a message must come after is told so that there is room for a piece of it."""
-FLIGHT_OCTETS: Final = 256 << 10
+FLIGHT_BYTES: Final = 256 << 10
 """Of our own stream: sent, and not yet received by all."""
-REPORT_OCTETS: Final = FLIGHT_OCTETS // 4
+REPORT_BYTES: Final = FLIGHT_BYTES // 4
 """Received of one stream without a word from us: its sender is told, so that it can go on."""
 AHEAD_COUNT_MAX: Final = 1 << 16
 """A chunk so far beyond the unbroken row of its stream is not taken."""
@@ -53,30 +53,30 @@ ASK_RANGES_MAX: Final = 16
 """Ranges asked for of one stream at once."""
 TOLD_COUNT_MAX: Final = 1024
 """Streams of which is noted how far they go; then what members told last is looked at anew."""
-REPAIR_OCTETS_MAX: Final = 64 << 10
+REPAIR_BYTES_MAX: Final = 64 << 10
 """Sent again in answer to one request; the asker comes back for the rest."""
 
 
-def entries_max(packet_octets: int) -> int:
+def entries_max(packet_bytes: int) -> int:
     """How many lines of a header fit a packet: the group has so many members at most, those
     included that are lost and not settled."""
-    return (packet_octets - ENVELOPE_OCTETS - HEADER_OCTETS - BEAT_OCTETS) // ENTRY_OCTETS
+    return (packet_bytes - ENVELOPE_BYTES - HEADER_BYTES - BEAT_BYTES) // ENTRY_BYTES
 
 
-def deps_max(packet_octets: int) -> int:
+def deps_max(packet_bytes: int) -> int:
     """Of how many streams a packet can tell what a message must come after."""
-    return (packet_octets - FRONT_OCTETS - RECORD_OCTETS - PIECE_OCTETS_MIN) // DEP_OCTETS
+    return (packet_bytes - FRONT_BYTES - RECORD_BYTES - PIECE_BYTES_MIN) // DEP_BYTES
 
 
 class Ordering:
     """The streams of all members at this one."""
 
-    def __init__(self, setting: Setting, roster: Roster, door: Door) -> None:
+    def __init__(self, setting: CoreConfig, roster: Roster, codec: PacketCodec) -> None:
         self._roster = roster
-        self._door = door
-        self._packet_octets = setting.packet_octets_max
-        self._window_octets = setting.window_octets_max
-        self._deps_max = deps_max(setting.packet_octets_max)
+        self._codec = codec
+        self._packet_bytes = setting.packet_bytes_max
+        self._window_bytes = setting.window_bytes_max
+        self._deps_max = deps_max(setting.packet_bytes_max)
         self.sent = 0
         """Of our own stream: the last chunk that left."""
         self.view = ""
@@ -90,12 +90,12 @@ class Ordering:
         self._held = 0
         """Payload said and not yet known to be delivered by all."""
         self._flying: deque[tuple[int, int]] = deque()
-        self._flying_octets = 0
+        self._flying_bytes = 0
 
     # -- Algorithm 1: send ----------------------------------------------------------------------
 
-    def room(self) -> int:
-        return max(0, self._window_octets - self._held)
+    def send_credit(self) -> int:
+        return max(0, self._window_bytes - self._held)
 
     def say(self, payloads: Iterable[bytes], service: Service, flags: int = 0) -> list[Message]:
         """Number the messages, deliver them to ourselves at once, and line them up to be sent."""
@@ -105,7 +105,7 @@ class Ordering:
         deps = self._deps()
         while len(deps) > 2 * self._deps_max:
             number += 1
-            chunk = Chunk(
+            chunk = MessagePart(
                 FIRST | LAST | CONTROL,
                 service,
                 After().payload(),
@@ -113,10 +113,10 @@ class Ordering:
                 deps[: 2 * self._deps_max],
             )
             mine.window.put(number, chunk)
-            self._held += len(chunk.payload) + RECORD_OCTETS
+            self._held += len(chunk.payload) + RECORD_BYTES
             deps = deps[2 * self._deps_max :]
-        first_max = self.piece_octets(len(deps) // 2)
-        piece_max = self.piece_octets()
+        first_max = self.piece_bytes(len(deps) // 2)
+        piece_max = self.piece_bytes()
         messages = []
         for payload in payloads:
             if not flags & CONTROL:
@@ -127,8 +127,8 @@ class Ordering:
                 number += 1
                 mark = flags | (FIRST if index == 0 else 0) | (LAST if index == last else 0)
                 needs = () if index else deps
-                mine.window.put(number, Chunk(mark, service, piece, mine.message, needs))
-            self._held += len(payload) + RECORD_OCTETS
+                mine.window.put(number, MessagePart(mark, service, piece, mine.message, needs))
+            self._held += len(payload) + RECORD_BYTES
             if not flags & CONTROL:
                 messages.append(
                     Message(mine.member, payload, mine.message, self.view, service=service)
@@ -145,13 +145,13 @@ class Ordering:
             for value in (peer.key, peer.delivered)
         )
 
-    def piece_octets(self, deps: int = 0) -> int:
+    def piece_bytes(self, deps: int = 0) -> int:
         """How large a fragment may be that tells of so many deliveries before it: it must fit a
         packet also when it is sent again, behind a header that has grown by those who have joined
         since; where that leaves little, behind a header without lines."""
-        whole = self._packet_octets - FRONT_OCTETS - RECORD_OCTETS - deps * DEP_OCTETS
-        with_lines = whole - max(16, len(self._roster.peers) + 8) * ENTRY_OCTETS
-        return with_lines if with_lines >= self._packet_octets // 4 else whole
+        whole = self._packet_bytes - FRONT_BYTES - RECORD_BYTES - deps * DEP_BYTES
+        with_lines = whole - max(16, len(self._roster.peers) + 8) * ENTRY_BYTES
+        return with_lines if with_lines >= self._packet_bytes // 4 else whole
 
     def pump(self) -> list[bytes]:
         """The packets of our own stream that may leave now."""
@@ -163,41 +163,41 @@ class Ordering:
         if seen < 0:  # Nobody to send to.
             self.sent = mine.delivered
             self._flying.clear()
-            self._flying_octets = 0
+            self._flying_bytes = 0
             return []
         while self._flying and self._flying[0][0] <= seen:
-            self._flying_octets -= self._flying.popleft()[1]
+            self._flying_bytes -= self._flying.popleft()[1]
         first, last = self.sent + 1, self.sent
-        while last < mine.delivered and self._flying_octets < FLIGHT_OCTETS:
+        while last < mine.delivered and self._flying_bytes < FLIGHT_BYTES:
             last += 1
             chunk = mine.window.get(last)
-            octets = len(chunk.payload) + RECORD_OCTETS if chunk is not None else 0
+            octets = len(chunk.payload) + RECORD_BYTES if chunk is not None else 0
             self._flying.append((last, octets))
-            self._flying_octets += octets
+            self._flying_bytes += octets
         self.sent = last
         return self._packets(mine, first, last)
 
-    def _packets(self, peer: Peer, first: int, last: int) -> list[bytes]:
+    def _packets(self, peer: PeerState, first: int, last: int) -> list[bytes]:
         """Chunks `first` to `last` of a stream, as far as they are here, in few packets."""
         header = whole = write_header(self._roster.header(self.sent))
         bare = write_header(Header(self._roster.key, {}))
-        base = self._packet_octets - ENVELOPE_OCTETS - RUN_OCTETS - 2
+        base = self._packet_bytes - ENVELOPE_BYTES - RUN_BYTES - 2
         held = [(n, c) for n in range(first, last + 1) if (c := peer.window.get(n)) is not None]
         packets = []
         # A packet's chunks follow each other and were said after the same deliveries.
         runs = groupby(enumerate(held), key=lambda pair: (pair[1][0] - pair[0], pair[1][1].deps))
         for _, run in runs:
             chunks = [numbered for _, numbered in run]
-            sized = [(pair, len(pair[1].payload) + RECORD_OCTETS) for pair in chunks]
-            largest = base - len(chunks[0][1].deps) // 2 * DEP_OCTETS
+            sized = [(pair, len(pair[1].payload) + RECORD_BYTES) for pair in chunks]
+            largest = base - len(chunks[0][1].deps) // 2 * DEP_BYTES
             if largest - len(whole) < max(octets for _, octets in sized):
                 header = bare
             largest -= len(header)
             for load in packed(sized, largest):
                 body = Data.body(header, peer.key, load[0][0], [chunk for _, chunk in load])
-                packets.append(self._door.seal(Kind.DATA, body))
+                packets.append(self._codec.seal(PacketKind.DATA, body))
         if header is bare:
-            packets.append(self._door.seal(Kind.BEAT, Beat(NO_HEADER).body(whole)))
+            packets.append(self._codec.seal(PacketKind.BEAT, Beat(NO_HEADER).body(whole)))
         return packets
 
     # -- Algorithm 3: receive ----------------------------------------------------------------------
@@ -206,28 +206,28 @@ class Ordering:
         """M_self takes what is new."""
         peer = self._roster.peers.get(packet.origin)
         if peer is None:
-            self._door.drop("stranger" if packet.origin not in self._roster.tombs else "ended")
+            self._codec.drop("stranger" if packet.origin not in self._roster.tombs else "ended")
             return
         if peer.key == self._roster.key:
-            self._door.drop("own")
+            self._codec.drop("own")
             return
         if peer.status is not MEMBER and packet.header.sender == peer.key:
-            self._door.drop("removed")
+            self._codec.drop("removed")
             return
         if packet.first + len(packet.chunks) > peer.window.received + AHEAD_COUNT_MAX:
-            self._door.drop("window")
+            self._codec.drop("window")
             return
         fresh = 0
         for number, chunk in enumerate(packet.chunks, packet.first):
             if peer.window.put(number, chunk):
-                fresh += len(chunk.payload) + RECORD_OCTETS
+                fresh += len(chunk.payload) + RECORD_BYTES
         peer.unreported += fresh
         if fresh:
             self._roster.stir()
         else:
-            self._door.drop("duplicate")
+            self._codec.drop("duplicate")
 
-    def deliverable(self) -> tuple[list[Message], tuple[Peer, Chunk] | None]:
+    def deliverable(self) -> tuple[list[Message], tuple[PeerState, MessagePart] | None]:
         """What may be delivered, in causal order, up to the next control message, which comes
         beside it: what follows belongs to what it changes."""
         out: list[Message] = []
@@ -256,7 +256,7 @@ class Ordering:
                     break
         return marks
 
-    def _whole(self, peer: Peer) -> int:
+    def _whole(self, peer: PeerState) -> int:
         """The last chunk of the next message of this stream, or 0 while it is not all here."""
         number = max(peer.delivered, peer.scanned) + 1
         while number <= peer.window.received:
@@ -268,7 +268,7 @@ class Ordering:
             number += 1
         return 0
 
-    def _due(self, peer: Peer, last: int) -> bool:
+    def _due(self, peer: PeerState, last: int) -> bool:
         """[RMC A3.27-36] Its predecessors are delivered; of a failed one, somebody needs it."""
         # Deviates [RMC A3.28]: a message carries what it must come after, so there is no sorting
         # of M; a message that waits holds up its own stream and what depends on it, nothing else.
@@ -289,16 +289,16 @@ class Ordering:
             return True
         return peer.status is FAILED and last <= self.needed(peer)
 
-    def _knows_goodbye(self, chunk: Chunk) -> bool:
+    def _knows_goodbye(self, chunk: MessagePart) -> bool:
         mine, deps = self._roster.key, chunk.deps
         return any(deps[i] == mine and deps[i + 1] >= self.goodbye for i in range(0, len(deps), 2))
 
-    def is_over(self, peer: Peer) -> bool:
+    def is_over(self, peer: PeerState) -> bool:
         """Whether a leaver has heard of this stream all that it should."""
         chunk = peer.window.get(peer.delivered + 1)
         return chunk is not None and self._knows_goodbye(chunk)
 
-    def needed(self, peer: Peer) -> int:
+    def needed(self, peer: PeerState) -> int:
         """[RMC A3.33] How much of a failed member's stream agreement needs: what any member of the
         group has delivered of it, but no more than where one of them has closed it."""
         most, limit = peer.delivered, None
@@ -311,7 +311,7 @@ class Ordering:
             most = max(most, entry.delivered)
         return most if limit is None else min(most, limit)
 
-    def _deliver(self, peer: Peer, last: int, out: list[Message]) -> Chunk | None:
+    def _deliver(self, peer: PeerState, last: int, out: list[Message]) -> MessagePart | None:
         """Deliver the next message, which ends at `last`; a control message is returned instead."""
         window = peer.window
         chunks = [window.get(n) for n in range(peer.delivered + 1, last + 1)]
@@ -328,13 +328,13 @@ class Ordering:
 
     # -- asking and answering ----------------------------------------------------------------------
 
-    def gaps(self, now_us: int, patience_us: int) -> tuple[tuple[Ask, ...], int, list[Peer]]:
+    def gaps(self, now_us: int, patience_us: int) -> tuple[tuple[Ask, ...], int, list[PeerState]]:
         """[RMC A3.43-49] What is missing and was not asked for lately, how often the most wanted
         was asked for before, and every member known to have some of it."""
         asks: list[Ask] = []
         rounds = 0
         self.waiting = False
-        holders: dict[int, Peer] = {}
+        holders: dict[int, PeerState] = {}
         mine = self._roster.key
         audience = self._roster.audience()
         self._listen(audience)
@@ -366,7 +366,7 @@ class Ordering:
             holders.update((holder.key, holder) for holder in having)
         return tuple(asks), rounds, list(holders.values())
 
-    def _listen(self, audience: Sequence[Peer]) -> None:
+    def _listen(self, audience: Sequence[PeerState]) -> None:
         """Note from the headers that are new how far each stream was told to go at least. Who told
         it may be gone: more than this nobody has told, and who has it `_horizon` finds."""
         told = self._told
@@ -381,7 +381,9 @@ class Ordering:
                     if entry.received > told.get(key, 0):
                         told[key] = entry.received
 
-    def _horizon(self, peer: Peer, audience: Sequence[Peer]) -> tuple[int, list[Peer]]:
+    def _horizon(
+        self, peer: PeerState, audience: Sequence[PeerState]
+    ) -> tuple[int, list[PeerState]]:
         """How far a stream is known to go, and who has more of it than we."""
         failed = peer.status is FAILED
         key, here = peer.key, peer.window.received
@@ -402,7 +404,7 @@ class Ordering:
         """[RMC A3.2-6] Send again what is asked for and held here. At first only the originator
         answers; what it cannot repair, everyone who has it does."""
         packets: list[bytes] = []
-        budget = REPAIR_OCTETS_MAX
+        budget = REPAIR_BYTES_MAX
         for key, first, last in asks:
             peer = self._roster.peers.get(key)
             if peer is None:
@@ -420,12 +422,12 @@ class Ordering:
             if budget <= 0:
                 break
         if packets:
-            self._door.count("repair", len(packets))
+            self._codec.count("repair", len(packets))
         return packets
 
     # -- clean-up ---------------------------------------------------------------------------------
 
-    def clean_up(self, others: list[Peer]) -> None:
+    def clean_up(self, others: list[PeerState]) -> None:
         """[RMC A3.51] Forget what is known to be delivered by everyone: those that still hand over
         after their goodbye may need it too."""
         for peer in self._roster.peers.values():
@@ -434,10 +436,10 @@ class Ordering:
             key = peer.key
             everywhere = peer.delivered
             for other in others:
-                entry: Entry | None = other.trusted.get(key)
+                entry: AckEntry | None = other.trusted.get(key)
                 everywhere = min(everywhere, 0 if entry is None else entry.delivered)
             if everywhere > peer.window.floor:
                 gone = peer.window.forget(everywhere)
                 if key == self._roster.key:
                     self._held -= sum(len(chunk.payload) for chunk in gone)
-                    self._held -= RECORD_OCTETS * sum(bool(c.flags & FIRST) for c in gone)
+                    self._held -= RECORD_BYTES * sum(bool(c.flags & FIRST) for c in gone)

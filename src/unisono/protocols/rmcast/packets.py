@@ -17,20 +17,20 @@ from unisono.parts.packing import fragments
 from unisono.wire import Reader, Writer, tag_of
 
 PROTOCOL: Final = 4
-HEADER_OCTETS: Final = 4 + 2
-ENTRY_OCTETS: Final = 4 + 8 + 4
-RUN_OCTETS: Final = 4 + 8 + 8 + 2
-DEP_OCTETS: Final = 4 + 8
-RECORD_OCTETS: Final = 2 + 1 + 1
-BEAT_OCTETS: Final = 1 + 4 + 1 + 2
-ASK_OCTETS: Final = 4 + 8 + 8
-STATE_FRONT_OCTETS: Final = 4 + 8 + 8 + 2
+HEADER_BYTES: Final = 4 + 2
+ENTRY_BYTES: Final = 4 + 8 + 4
+RUN_BYTES: Final = 4 + 8 + 8 + 2
+DEP_BYTES: Final = 4 + 8
+RECORD_BYTES: Final = 2 + 1 + 1
+BEAT_BYTES: Final = 1 + 4 + 1 + 2
+ASK_BYTES: Final = 4 + 8 + 8
+STATE_FRONT_BYTES: Final = 4 + 8 + 8 + 2
 
 FIRST, LAST, CONTROL = 1, 2, 4
 """What a chunk is: begins a message, ends one, speaks to the protocol, not the application."""
 
 
-class Kind(IntEnum):
+class PacketKind(IntEnum):
     SEEK = 1
     WELCOME = 2
     REFUSE = 3
@@ -41,10 +41,10 @@ class Kind(IntEnum):
     STATE = 8
 
 
-KINDS: Final = {kind.value: kind.name.lower() for kind in Kind}
+KINDS: Final = {kind.value: kind.name.lower() for kind in PacketKind}
 
 
-class Status(IntEnum):
+class StreamStatus(IntEnum):
     """What a packet's sender holds of a member."""
 
     MEMBER = 0
@@ -54,7 +54,7 @@ class Status(IntEnum):
     """Failed, and its last message is settled."""
 
 
-MEMBER, FAILED, LEFT, CLOSED = Status
+MEMBER, FAILED, LEFT, CLOSED = StreamStatus
 """By themselves: to look one up in its class takes ten times as long."""
 
 
@@ -63,7 +63,7 @@ def key_of(member: Member) -> int:
     return tag_of(f"{member.name}|{member.address}|{member.incarnation}") & 0xFFFFFFFF
 
 
-class Entry(NamedTuple):
+class AckEntry(NamedTuple):
     """A line of T_G and D_G: what the packet's sender received and delivered from one member.
 
     In its own line `delivered` counts what it said and `received` what it has sent of that.
@@ -71,21 +71,21 @@ class Entry(NamedTuple):
 
     delivered: int
     received: int
-    status: Status
+    status: StreamStatus
 
 
 class Header(NamedTuple):
     """Carried by every packet of a member: timestamp, ack list and failed list in one table."""
 
     sender: int
-    entries: dict[int, Entry]
+    entries: dict[int, AckEntry]
     """None where the table would not have fitted: then it comes in a packet of its own."""
 
 
 Dep = tuple[int, ...]
 
 
-class Chunk(NamedTuple):
+class MessagePart(NamedTuple):
     """A message, or a fragment of one, with what it must come after."""
 
     flags: int
@@ -123,11 +123,11 @@ class Seek:
         return Seek(member, bool(flags & 1), bool(flags & 2), reader.u64(), bool(flags & 4))
 
 
-class Line(NamedTuple):
+class WelcomeEntry(NamedTuple):
     """A member as the welcome tells of it."""
 
     member: Member
-    status: Status
+    status: StreamStatus
     rank: int
     delivered: int
     message: int
@@ -142,7 +142,7 @@ class Welcome:
     sponsor: int
     changes: int
     with_state: bool
-    lines: tuple[Line, ...]
+    lines: tuple[WelcomeEntry, ...]
     tombs: tuple[int, ...]
     """Key and last chunk in turn: streams that have ended."""
 
@@ -161,7 +161,9 @@ class Welcome:
         lines = []
         for _ in range(count):
             member, status, rank = reader.member(), _status(reader.u8()), rank_of(reader.u32())
-            lines.append(Line(member, status, rank, _number(reader.u64()), _number(reader.u64())))
+            lines.append(
+                WelcomeEntry(member, status, rank, _number(reader.u64()), _number(reader.u64()))
+            )
         return Welcome(joiner, sponsor, changes, with_state, tuple(lines), reader.rows("IQ"))
 
 
@@ -188,9 +190,9 @@ class WelcomePart:
         return WelcomePart(joiner, stamp, part, parts, reader.raw(reader.left()))
 
 
-def welcome_parts(welcome: Welcome, octets_max: int) -> list[bytes]:
+def welcome_parts(welcome: Welcome, bytes_max: int) -> list[bytes]:
     """The bodies of the packets that carry the welcome."""
-    pieces = fragments(welcome.body(), octets_max, octets_max)
+    pieces = fragments(welcome.body(), bytes_max, bytes_max)
     return [
         WelcomePart(welcome.joiner, welcome.changes, part, len(pieces), piece).body()
         for part, piece in enumerate(pieces)
@@ -285,10 +287,10 @@ class Data:
     header: Header
     origin: int
     first: int
-    chunks: tuple[Chunk, ...]
+    chunks: tuple[MessagePart, ...]
 
     @staticmethod
-    def body(header: bytes, origin: int, first: int, chunks: Sequence[Chunk]) -> bytes:
+    def body(header: bytes, origin: int, first: int, chunks: Sequence[MessagePart]) -> bytes:
         """Chunks of one run have the same `deps` and follow each other."""
         head = chunks[0]
         writer = Writer().raw(header).u32(origin).u64(first)
@@ -315,12 +317,12 @@ class Data:
                 raise BadPacket("malformed")
             if index and flags & FIRST and not flags & CONTROL:
                 message += 1
-            chunks.append(Chunk(flags, service, reader.raw(octets), message, deps))
+            chunks.append(MessagePart(flags, service, reader.raw(octets), message, deps))
         return Data(header, origin, first, tuple(chunks))
 
 
 @dataclass(frozen=True, slots=True)
-class StateAsk:
+class StateRequest:
     """Send me the state, from this offset on."""
 
     header: Header
@@ -331,12 +333,12 @@ class StateAsk:
         return Writer().raw(header).u64(self.offset).u16(self.count).done()
 
     @staticmethod
-    def read(reader: Reader) -> StateAsk:
-        return StateAsk(read_header(reader), reader.u64(), reader.u16())
+    def read(reader: Reader) -> StateRequest:
+        return StateRequest(read_header(reader), reader.u64(), reader.u16())
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class StatePiece:
     """A piece of the state."""
 
     header: Header
@@ -351,24 +353,24 @@ class State:
         return front.blob(self.piece).done()
 
     @staticmethod
-    def read(reader: Reader) -> State:
+    def read(reader: Reader) -> StatePiece:
         header, joiner = read_header(reader), reader.u32()
-        return State(header, joiner, reader.u64(), reader.u64(), reader.blob())
+        return StatePiece(header, joiner, reader.u64(), reader.u64(), reader.blob())
 
 
-FromMember = Beat | Data | StateAsk | State
-Packet = Seek | WelcomePart | Refuse | Announce | Beat | Data | StateAsk | State
+FromMember = Beat | Data | StateRequest | StatePiece
+Packet = Seek | WelcomePart | Refuse | Announce | Beat | Data | StateRequest | StatePiece
 NO_HEADER: Final = Header(0, {})
 
 _READERS: Final[dict[int, Callable[[Reader], Packet]]] = {
-    Kind.SEEK: Seek.read,
-    Kind.WELCOME: WelcomePart.read,
-    Kind.REFUSE: Refuse.read,
-    Kind.ANNOUNCE: Announce.read,
-    Kind.BEAT: Beat.read,
-    Kind.DATA: Data.read,
-    Kind.STATE_ASK: StateAsk.read,
-    Kind.STATE: State.read,
+    PacketKind.SEEK: Seek.read,
+    PacketKind.WELCOME: WelcomePart.read,
+    PacketKind.REFUSE: Refuse.read,
+    PacketKind.ANNOUNCE: Announce.read,
+    PacketKind.BEAT: Beat.read,
+    PacketKind.DATA: Data.read,
+    PacketKind.STATE_ASK: StateRequest.read,
+    PacketKind.STATE: StatePiece.read,
 }
 
 
@@ -395,7 +397,7 @@ def read_header(reader: Reader) -> Header:
         _number(delivered)
         apart, status = both >> STATUS_BITS, _STATUSES[both & STATUS_MAX]
         received = max(delivered - apart, 0) if key == sender else delivered + apart
-        entries[key] = Entry(delivered, received, status)
+        entries[key] = AckEntry(delivered, received, status)
     return Header(sender, entries)
 
 
@@ -421,10 +423,10 @@ def _number(value: int) -> int:
     return value
 
 
-_STATUSES: Final = tuple(Status)
+_STATUSES: Final = tuple(StreamStatus)
 
 
-def _status(value: int) -> Status:
+def _status(value: int) -> StreamStatus:
     if value >= len(_STATUSES):
         raise BadPacket("malformed")
     return _STATUSES[value]

@@ -15,11 +15,11 @@ from unisono.protocols.rmcast.packets import (
     FAILED,
     LEFT,
     MEMBER,
-    Chunk,
-    Entry,
+    AckEntry,
     Header,
-    Line,
-    Status,
+    MessagePart,
+    StreamStatus,
+    WelcomeEntry,
     key_of,
 )
 from unisono.wire import tag_of
@@ -31,10 +31,10 @@ RECALLED_COUNT_MAX: Final = 4
 """Of these a header tells at once; the others have their turn after them."""
 
 ENDED: Final = (LEFT, CLOSED)
-UNKNOWN: Final = Entry(0, 0, MEMBER)
+UNKNOWN: Final = AckEntry(0, 0, MEMBER)
 
 
-class Peer:
+class PeerState:
     """One member, its stream here, and what it told of the others' streams."""
 
     __slots__ = (
@@ -68,7 +68,7 @@ class Peer:
         self.key = key_of(member)
         self.rank = rank
         self.status = MEMBER
-        self.window: Window[Chunk] = Window(delivered)
+        self.window: Window[MessagePart] = Window(delivered)
         self.delivered = delivered
         """a_i: the last chunk of the last whole message of this stream delivered here."""
         self.message = message
@@ -83,27 +83,27 @@ class Peer:
         """Since when something of its stream is known to be missing."""
         self.asked_us = -1
         self.rounds = 0
-        self.row: dict[int, Entry] = {}
+        self.row: dict[int, AckEntry] = {}
         """D_{G,i}: the last header it sent."""
         self.plain = False
         """It tells of members alone, all of them known here: told again, it says nothing."""
         self.listed: set[int] = set()
         """The streams of which its headers ever told, as long as we know them."""
-        self.looked: dict[int, Entry] | None = None
+        self.looked: dict[int, AckEntry] | None = None
         """The row that was last looked at for what others have received."""
-        self.pending: dict[int, Entry] = {}
-        self.trusted: dict[int, Entry] = {}
+        self.pending: dict[int, AckEntry] = {}
+        self.trusted: dict[int, AckEntry] = {}
         """A header of its that we have caught up with: what clean-up and closing may rely on."""
         self.closed_by: set[int] = set()
 
-    def undelivered(self) -> Iterator[Chunk]:
+    def undelivered(self) -> Iterator[MessagePart]:
         """What is here of its stream in a row, and not delivered."""
         for number in range(self.delivered + 1, self.window.received + 1):
             chunk = self.window.get(number)
             if chunk is not None:
                 yield chunk
 
-    def report(self, entries: dict[int, Entry]) -> None:
+    def report(self, entries: dict[int, AckEntry]) -> None:
         """Take its newest header; the one waited for stays until it can be trusted. Counts only
         rise: a header with a lower one is old, and came late."""
         held = self.row
@@ -128,7 +128,7 @@ class Peer:
             return True
         return False
 
-    def _caught_up(self, entries: dict[int, Entry]) -> bool:
+    def _caught_up(self, entries: dict[int, AckEntry]) -> bool:
         return entries.get(self.key, UNKNOWN).delivered <= self.delivered
 
 
@@ -140,7 +140,7 @@ class Roster:
         self.entries_max = entries_max
         """So many lines of a header fit a packet."""
         self.key = key_of(me)
-        self.peers: dict[int, Peer] = {}
+        self.peers: dict[int, PeerState] = {}
         self.tombs: dict[int, int] = {}
         """Streams that ended and where; a message that needs more of one never comes."""
         self.farewells: set[int] = set()
@@ -157,14 +157,14 @@ class Roster:
         self._turn = 0
         self._news = 0
         self._rested = -1
-        self._group: list[Peer] | None = None
-        self._others: list[Peer] = []
-        self.leavers: list[Peer] = []
+        self._group: list[PeerState] | None = None
+        self._others: list[PeerState] = []
+        self.leavers: list[PeerState] = []
         """Those that have said goodbye and still listen."""
 
     # -- who ------------------------------------------------------------------------------------
 
-    def group(self) -> list[Peer]:
+    def group(self) -> list[PeerState]:
         """G, oldest first, ourselves included."""
         if self._group is None:
             found = [p for p in self.peers.values() if p.status is MEMBER]
@@ -172,13 +172,13 @@ class Roster:
             self._others = [peer for peer in self._group if peer.key != self.key]
         return self._group
 
-    def others(self) -> list[Peer]:
+    def others(self) -> list[PeerState]:
         """G without ourselves."""
         if self._group is None:
             self.group()
         return self._others
 
-    def audience(self) -> list[Peer]:
+    def audience(self) -> list[PeerState]:
         """Those whose word counts: G, and those that still hand over after their goodbye."""
         return [*self.others(), *self.leavers] if self.leavers else self.others()
 
@@ -186,14 +186,14 @@ class Roster:
         """Somebody failed, and its last message is not agreed on yet."""
         return any(peer.status is FAILED for peer in self.peers.values())
 
-    def mine(self) -> Peer:
+    def mine(self) -> PeerState:
         return self.peers[self.key]
 
-    def sponsor(self) -> Peer:
+    def sponsor(self) -> PeerState:
         """The oldest member admits, announces and hands over the state."""
         return self.group()[0]
 
-    def find(self, name: str) -> Peer | None:
+    def find(self, name: str) -> PeerState | None:
         return next((p for p in self.group() if p.member.name == name), None)
 
     def namesake_lingers(self, member: Member) -> bool:
@@ -227,15 +227,15 @@ class Roster:
 
     def add(
         self, member: Member, rank: int, now_us: int, delivered: int = 0, message: int = 0
-    ) -> Peer:
-        peer = Peer(member, rank, delivered, message, now_us)
+    ) -> PeerState:
+        peer = PeerState(member, rank, delivered, message, now_us)
         self.peers[peer.key] = peer
         self.rank_last = max(self.rank_last, rank)
         self.changes += 1
         self._alter()
         return peer
 
-    def mark(self, peer: Peer, status: Status) -> None:
+    def mark(self, peer: PeerState, status: StreamStatus) -> None:
         if peer.status is MEMBER:
             self.changes += 1
         peer.status = status
@@ -243,7 +243,7 @@ class Roster:
             self.leavers = [*self.leavers, peer]
         self._alter()
 
-    def bury(self, peer: Peer) -> None:
+    def bury(self, peer: PeerState) -> None:
         """Forget the peer; its key and its last chunk are remembered for a while."""
         del self.peers[peer.key]
         for other in self.peers.values():
@@ -259,7 +259,7 @@ class Roster:
             other.plain = False
         self._alter()
 
-    def enter(self, lines: tuple[Line, ...], changes: int, now_us: int) -> None:
+    def enter(self, lines: tuple[WelcomeEntry, ...], changes: int, now_us: int) -> None:
         """Begin where the sponsor says."""
         self.peers.clear()
         for line in lines:
@@ -277,18 +277,18 @@ class Roster:
         entries = {}
         for peer in self.peers.values():
             received = sent if peer.key == self.key else peer.window.received
-            entries[peer.key] = Entry(peer.delivered, received, peer.status)
+            entries[peer.key] = AckEntry(peer.delivered, received, peer.status)
         if len(entries) > self.entries_max:
             self._leave_out(entries)
         room = self.entries_max - len(entries)
         for key in sorted(self.recalled)[: min(room, RECALLED_COUNT_MAX)]:
             if key in self.tombs and any(key in peer.row for peer in self.others()):
-                entries[key] = Entry(self.tombs[key], self.tombs[key], CLOSED)
+                entries[key] = AckEntry(self.tombs[key], self.tombs[key], CLOSED)
             else:
                 self.recalled.discard(key)
         return Header(self.key, entries)
 
-    def _leave_out(self, entries: dict[int, Entry]) -> None:
+    def _leave_out(self, entries: dict[int, AckEntry]) -> None:
         """Those that others still settle, and we have, may be left out, as if we had forgotten
         them; which of them, takes turns."""
         ended = [key for key, entry in entries.items() if entry.status in ENDED]
@@ -296,9 +296,10 @@ class Roster:
         for at in range(min(len(ended), len(entries) - self.entries_max)):
             del entries[ended[(self._turn + at) % len(ended)]]
 
-    def lines(self) -> tuple[Line, ...]:
+    def lines(self) -> tuple[WelcomeEntry, ...]:
         return tuple(
-            Line(p.member, p.status, p.rank, p.delivered, p.message) for p in self.peers.values()
+            WelcomeEntry(p.member, p.status, p.rank, p.delivered, p.message)
+            for p in self.peers.values()
         )
 
     def view(self, detail: str = "", cut: bool = False) -> View:

@@ -2,39 +2,46 @@
 
 from __future__ import annotations
 
+from unisono.services.commit.messages import (
+    BadCommitMessage,
+    CommitRequest,
+    Notice,
+    Vote,
+    read,
+    written,
+)
 from unisono.services.commit.participant import Participant
 from unisono.services.commit.replica import Duty, Prepare, Replica, Say
 from unisono.services.commit.table import (
     Aborted,
     Action,
-    Asked,
+    ActionLimits,
     Begun,
     Committed,
     Decided,
     Last,
-    Limits,
     Outcome,
+    Requested,
     Table,
 )
-from unisono.services.commit.words import Ask, BadWord, Notice, Vote, read, written
 
 __all__ = [
     "Aborted",
     "Action",
-    "Ask",
-    "Asked",
-    "BadWord",
+    "ActionLimits",
+    "BadCommitMessage",
     "Begun",
+    "CommitRequest",
     "Committed",
     "Decided",
     "Duty",
     "Last",
-    "Limits",
     "Notice",
     "Outcome",
     "Participant",
     "Prepare",
     "Replica",
+    "Requested",
     "Say",
     "Table",
     "Vote",

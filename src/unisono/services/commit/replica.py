@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from unisono.model import Member, Message, View
+from unisono.services.commit.messages import Notice, Vote, written
 from unisono.services.commit.participant import Participant
 from unisono.services.commit.table import (
     Action,
-    Asked,
+    ActionLimits,
     Begun,
     Committed,
     Decided,
-    Limits,
+    Requested,
     Step,
     Table,
 )
-from unisono.services.commit.words import Notice, Vote, written
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +34,14 @@ class Say:
     payload: bytes
 
 
-Duty: TypeAlias = Asked | Begun | Decided | Prepare | Say
+Duty: TypeAlias = Requested | Begun | Decided | Prepare | Say
 
 
 class Replica:
     """Hears the order, tells the participant of outcomes as they fall, and names what is to be
     prepared and said. The caller asks `prepare` of the participant and multicasts the vote."""
 
-    def __init__(self, participant: Participant, limits: Limits | None = None) -> None:
+    def __init__(self, participant: Participant, limits: ActionLimits | None = None) -> None:
         self.table = Table(limits)
         self.participant = participant
         self.me: Member | None = None
@@ -100,7 +100,7 @@ class Replica:
         duties: list[Duty] = []
         for step in steps:
             duties.append(step)
-            if isinstance(step, Asked):
+            if isinstance(step, Requested):
                 duties += self._notices(step.action, "is not in the group")
             elif isinstance(step, Begun):
                 if self.me is not None and self.me.name in step.action.operations:

@@ -20,14 +20,22 @@ from typing import Any, Final, TypeAlias
 
 from unisono.errors import Misuse
 from unisono.model import Member, Message
-from unisono.services.commit.words import Ask, BadWord, Notice, Vote, packed, read, unpacked
+from unisono.services.commit.messages import (
+    BadCommitMessage,
+    CommitRequest,
+    Notice,
+    Vote,
+    packed,
+    read,
+    unpacked,
+)
 
 FORM: Final = 1
 """Of the state that is handed over."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ActionLimits:
     """The same for all members: who joins takes them over from the group."""
 
     open_count_max: int = 256
@@ -64,7 +72,7 @@ Outcome: TypeAlias = Committed | Aborted
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Requested:
     """It has its place, and runs or waits."""
 
     action: Action
@@ -85,7 +93,7 @@ class Decided:
     outcome: Outcome
 
 
-Step: TypeAlias = Asked | Begun | Decided
+Step: TypeAlias = Requested | Begun | Decided
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +122,8 @@ class Open:
 class Table:
     """A member's copy. Give it every message, in the order of the stream."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
-        self.limits = limits or Limits()
+    def __init__(self, limits: ActionLimits | None = None) -> None:
+        self.limits = limits or ActionLimits()
         self.counts: Counter[str] = Counter()
         """What was passed over, by reason, and what was decided. Of this copy; not handed over."""
         self.open: dict[str, Open] = {}
@@ -134,20 +142,20 @@ class Table:
         """A message at its place: what begins and what is decided by it."""
         try:
             word = read(message.payload)
-        except BadWord:
+        except BadCommitMessage:
             self.counts["bad"] += 1
             return []
         if word is None:
             self.counts["foreign"] += 1
             return []
-        if isinstance(word, Ask):
+        if isinstance(word, CommitRequest):
             self.origin = self.origin or f"{message.sender}/{message.number}"
             return self._asked(word, message.sender)
         if isinstance(word, Vote):
             return self._voted(word, message.sender)
         return self._noticed(word)
 
-    def _asked(self, ask: Ask, sender: Member) -> list[Step]:
+    def _asked(self, ask: CommitRequest, sender: Member) -> list[Step]:
         if ask.key in self.open or ask.key in self.outcomes:
             self.counts["repeated"] += 1
             return []
@@ -155,7 +163,7 @@ class Table:
         if len(self.open) >= self.limits.open_count_max:
             return self._decide(entry, Aborted(f"{len(self.open)} actions are open already"))
         self.open[ask.key] = entry
-        return [Asked(entry.action), *self._begin()]
+        return [Requested(entry.action), *self._begin()]
 
     def _voted(self, vote: Vote, sender: Member) -> list[Step]:
         entry, name = self.open.get(vote.key), sender.name
@@ -236,7 +244,7 @@ class Table:
             told = json.loads(state)
             if told["form"] != FORM:
                 raise ValueError(f"its form is {told['form']}, ours {FORM}")
-            found = Table(Limits(**told["limits"]))
+            found = Table(ActionLimits(**told["limits"]))
             found.origin, found.decided_count = str(told["origin"]), int(told["decided"])
             found.open = {each["key"]: _open(each) for each in told["open"]}
             found.outcomes = {key: _outcome(each) for key, each in told["outcomes"]}

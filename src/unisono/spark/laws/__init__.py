@@ -19,21 +19,21 @@ from pyspark.sql import functions as F
 
 from unisono.spark.laws import tasks
 from unisono.spark.laws.claims import Claims, check_claims
-from unisono.spark.laws.plan import Limits
+from unisono.spark.laws.plan import ShardLimits
 from unisono.spark.laws.survey import File
-from unisono.spark.laws.tasks import FOUND_DDL, SMALL_DDL, STEP_DDL, Run, packed
-from unisono.trace.files import Found, trace_files
+from unisono.spark.laws.tasks import FOUND_DDL, SMALL_DDL, STEP_DDL, RunFiles, packed
+from unisono.trace.files import TraceFiles, trace_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Claims", "Judged", "Limits", "check_claims", "judged"]
+__all__ = ["Claims", "Judged", "ShardLimits", "check_claims", "judged"]
 
-Source: TypeAlias = "str | os.PathLike[str] | Sequence[Found]"
+Source: TypeAlias = "str | os.PathLike[str] | Sequence[TraceFiles]"
 
 RUNS_A_TASK = 2_000
-TASK_OCTETS_MIN = 128 << 10
+TASK_BYTES_MIN = 128 << 10
 """For less, sharing the work costs more than it saves."""
 
 
@@ -67,7 +67,7 @@ def judged(
     source: Source,
     claimed: Claims,
     runs: Collection[str] | None = None,
-    limits: Limits | None = None,
+    limits: ShardLimits | None = None,
 ) -> Judged:
     """The laws and the measures on a trace directory, or on files of one; with `runs`, on those
     runs alone. Nothing is computed before one of the DataFrames is asked for; then all are.
@@ -75,7 +75,7 @@ def judged(
     `BadTrace` when there is no trace, `Misuse` when a law is claimed that is none."""
     check_claims(claimed)
     laws = {protocol: list(mine) for protocol, mine in claimed.items()}
-    cut = limits or Limits()
+    cut = limits or ShardLimits()
     files = trace_files(source) if isinstance(source, str | os.PathLike) else source
     small, giant = _sorted_out(files, runs, cut)
     parts = []
@@ -108,12 +108,12 @@ def judged(
 
 @dataclass
 class _Sized:
-    run: Run
+    run: RunFiles
     octets: int
 
 
 def _sorted_out(
-    files: Sequence[Found], runs: Collection[str] | None, limits: Limits
+    files: Sequence[TraceFiles], runs: Collection[str] | None, limits: ShardLimits
 ) -> tuple[list[_Sized], list[_Sized]]:
     """Small runs and giant ones."""
     by_run: dict[str, _Sized] = {}
@@ -121,31 +121,31 @@ def _sorted_out(
     for found in files:
         if runs is not None and found.run not in runs:
             continue
-        sized = by_run.setdefault(found.run, _Sized(Run(found.run, []), 0))
+        sized = by_run.setdefault(found.run, _Sized(RunFiles(found.run, []), 0))
         chain = chains.setdefault(found.chain, len(chains))
         sized.run.files.append(File(os.fsencode(found.path), found.name, chain, found.gap))
         sized.octets += found.path.stat().st_size if found.path.is_file() else 0
-    giant = [sized for sized in by_run.values() if sized.octets >= limits.giant_octets]
-    small = [sized for sized in by_run.values() if sized.octets < limits.giant_octets]
+    giant = [sized for sized in by_run.values() if sized.octets >= limits.giant_bytes]
+    small = [sized for sized in by_run.values() if sized.octets < limits.giant_bytes]
     return small, giant
 
 
 def _small(
-    session: SparkSession, small: list[_Sized], laws: dict[str, list[str]], limits: Limits
+    session: SparkSession, small: list[_Sized], laws: dict[str, list[str]], limits: ShardLimits
 ) -> DataFrame:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return tasks.judge_small(batches, laws, limits)
 
-    bins = _bins(session, small, limits.task_octets)
+    bins = _bins(session, small, limits.task_bytes)
     return _named(session, bins).mapInArrow(work, FOUND_DDL)
 
 
-def _bins(session: SparkSession, sized: list[_Sized], octets_max: int) -> list[list[Run]]:
+def _bins(session: SparkSession, sized: list[_Sized], bytes_max: int) -> list[list[RunFiles]]:
     """What each task gets: about as much as any other, but not too much."""
     cores = session.sparkContext.defaultParallelism
-    share = max(TASK_OCTETS_MIN, sum(each.octets for each in sized) // (4 * cores))
-    most = min(octets_max, share)
-    bins: list[list[Run]] = []
+    share = max(TASK_BYTES_MIN, sum(each.octets for each in sized) // (4 * cores))
+    most = min(bytes_max, share)
+    bins: list[list[RunFiles]] = []
     full = most
     for each in sized:
         if full >= most or len(bins[-1]) >= RUNS_A_TASK:
@@ -156,13 +156,13 @@ def _bins(session: SparkSession, sized: list[_Sized], octets_max: int) -> list[l
     return bins
 
 
-def _named(session: SparkSession, bins: list[list[Run]]) -> DataFrame:
+def _named(session: SparkSession, bins: list[list[RunFiles]]) -> DataFrame:
     rows = [(bytearray(packed(mine)),) for mine in bins]
     return session.createDataFrame(rows, SMALL_DDL).repartition(max(1, len(bins)))
 
 
 def _giant(
-    session: SparkSession, giant: list[_Sized], laws: dict[str, list[str]], limits: Limits
+    session: SparkSession, giant: list[_Sized], laws: dict[str, list[str]], limits: ShardLimits
 ) -> DataFrame:
     chains: list[_Sized] = []
     for sized in giant:
@@ -171,11 +171,11 @@ def _giant(
             by_chain.setdefault(file.chain, []).append(file)
         for files in by_chain.values():
             octets = sum(os.path.getsize(file.at) for file in files if os.path.isfile(file.at))
-            chains.append(_Sized(Run(sized.run.name, files), octets))
+            chains.append(_Sized(RunFiles(sized.run.name, files), octets))
     # The longest first, so that nobody waits for one that began last.
     chains.sort(key=lambda chain: -chain.octets)
     octets = sum(sized.octets for sized in giant)
-    bins = _bins(session, chains, limits.task_octets)
+    bins = _bins(session, chains, limits.task_bytes)
     # A row takes some twenty bytes.
     shards = max(1, min(limits.tasks_max, octets // (20 * limits.shard_rows) + len(giant)))
 

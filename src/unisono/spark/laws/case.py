@@ -8,24 +8,24 @@ from functools import cached_property
 
 import numpy as np
 
-from unisono.spark.laws.columns import NUMBER_MAX, Array, Codes, Said, joined
-from unisono.spark.laws.plan import HistoryPlan, LifePlan, Shard, Stretch
+from unisono.spark.laws.columns import NUMBER_MAX, Array, Codes, EventColumns, joined
+from unisono.spark.laws.plan import HistoryPlan, LifePlan, LifeSegment, Shard
 from unisono.spark.laws.reading import groups_again, said_again
 from unisono.spark.laws.survey import Piece
 from unisono.trace.checks import LEVELS
-from unisono.trace.history import Cut, Life
+from unisono.trace.history import IncarnationTrace, ViewCut
 
 RELIABLE, AGREED = LEVELS["reliable"], LEVELS["agreed"]
 
 
 @dataclass
-class Told:
+class ShardEvents:
     """What one life said, as far as it is in the pieces of a shard."""
 
     plan: LifePlan
-    life: Life
-    said: Said
-    starts: list[tuple[int, Stretch]]
+    life: IncarnationTrace
+    said: EventColumns
+    starts: list[tuple[int, LifeSegment]]
     """Where in `said` a stretch begins."""
     message: Array
     """By row: its message's place in the table, -1 for one of another shard."""
@@ -33,7 +33,7 @@ class Told:
     """By source: whether a view of the life knows it."""
     base: Array
     """By source where it is known: its obligations begin above, until a cut says otherwise."""
-    cuts: dict[int, tuple[Cut, ...]]
+    cuts: dict[int, tuple[ViewCut, ...]]
     """By source."""
 
     @cached_property
@@ -69,7 +69,7 @@ class Told:
             base[mine] = self.base_at(code, self.said.pos[rows[mine]])
         return base
 
-    def stretches(self) -> Iterator[tuple[int, int, Stretch]]:
+    def stretches(self) -> Iterator[tuple[int, int, LifeSegment]]:
         """Each stretch with the rows where it begins and ends."""
         ends = [*(start for start, _ in self.starts[1:]), len(self.said)]
         for (start, stretch), end in zip(self.starts, ends, strict=False):
@@ -94,7 +94,7 @@ class Case:
 
     # -- messages --------------------------------------------------------------------------------
 
-    def _table(self, read: list[Said]) -> None:
+    def _table(self, read: list[EventColumns]) -> None:
         """The messages of the shard, by source and number. Where numbers lie close together every
         number between the smallest and the largest has a place, said or not."""
         size = len(self.codes.names)
@@ -137,7 +137,7 @@ class Case:
         """Its messages in the table."""
         return slice(int(self.starts[source]), int(self.starts[source + 1]))
 
-    def places(self, said: Said) -> Array:
+    def places(self, said: EventColumns) -> Array:
         """By row the place of its message in the table, -1 for one of another shard."""
         low, high = self.shard.low, self.shard.high
         shift = self.starts[:-1] - np.where(self._lows == NUMBER_MAX, 0, self._lows)
@@ -165,7 +165,13 @@ class Case:
         """`name#incarnation:number` of a message."""
         return f"{self.codes.key(int(self.source[place]))}:{int(self.number[place])}"
 
-    def _told(self, plan: LifePlan, life: Life, stretches: list[Stretch], said: Said) -> Told:
+    def _told(
+        self,
+        plan: LifePlan,
+        life: IncarnationTrace,
+        stretches: list[LifeSegment],
+        said: EventColumns,
+    ) -> ShardEvents:
         keys = [self.codes.key(code) for code in range(len(self.codes.names))]
         bases = [life.base(key) for key in keys]
         based = np.array([each is not None for each in bases], np.bool_)
@@ -176,7 +182,7 @@ class Case:
         for stretch in stretches:
             starts.append((at, stretch))
             at += sum(piece.count for piece in stretch.pieces)
-        return Told(plan, life, said, starts, self.places(said), based, base, cuts)
+        return ShardEvents(plan, life, said, starts, self.places(said), based, base, cuts)
 
     @cached_property
     def view_codes(self) -> dict[str, int]:
@@ -186,7 +192,7 @@ class Case:
 
     # -- what everyone had -----------------------------------------------------------------------
 
-    def first(self, told: Told, rows: Array) -> Array:
+    def first(self, told: ShardEvents, rows: Array) -> Array:
         """By message the position of the first of these rows about it, -1 for none."""
         first = np.full(self.count, -1, np.int64)
         backwards = rows[::-1]
@@ -207,7 +213,7 @@ class Case:
             for first in (had[told.message[told.deliveries]],)
         ]
 
-    def at_level(self, told: Told, level: int) -> Array:
+    def at_level(self, told: ShardEvents, level: int) -> Array:
         """Its deliveries of this level or above."""
         rows = told.deliveries
         enough = told.said.level[rows] >= level
@@ -235,26 +241,26 @@ class Case:
             for told, had in zip(self.told, self.had, strict=True)
         ]
 
-    def owed(self, told: Told, messages: Array) -> Array:
+    def owed(self, told: ShardEvents, messages: Array) -> Array:
         """Those of the messages that a life owes."""
         return messages[told.owes(self.source[messages], self.number[messages])]
 
 
-def _read(shard: Shard, ordered: bool) -> Iterator[Said]:
+def _read(shard: Shard, ordered: bool) -> Iterator[EventColumns]:
     for stretches in shard.stretches:
         pieces = [piece for stretch in stretches for piece in stretch.pieces]
         parts = said_of(shard.plan, pieces)
         yield joined(list(map(_only_ordered, parts) if ordered else parts))
 
 
-def _only_ordered(said: Said) -> Said:
+def _only_ordered(said: EventColumns) -> EventColumns:
     rows = said.take(~said.send & (said.level >= AGREED))
     nothing = np.zeros(len(rows), np.bool_)
     rows.size = rows.digest = rows.t_us = rows.service = rows.probe = nothing
     return rows
 
 
-def said_of(plan: HistoryPlan, pieces: list[Piece]) -> Iterator[Said]:
+def said_of(plan: HistoryPlan, pieces: list[Piece]) -> Iterator[EventColumns]:
     """The rows of pieces, in their order."""
     codes = plan.codes
     at = 0
@@ -277,7 +283,7 @@ def said_of(plan: HistoryPlan, pieces: list[Piece]) -> Iterator[Said]:
                     yield _cut_out(said, rows, piece)
 
 
-def _cut_out(said: Said, rows: Array, piece: Piece) -> Said:
+def _cut_out(said: EventColumns, rows: Array, piece: Piece) -> EventColumns:
     """The rows of one piece, of a row group; `rows` are their places in the group."""
     if piece.mask is None:
         first, last = np.searchsorted(rows, (piece.start, piece.stop))

@@ -63,7 +63,7 @@ class Codes:
 
 
 @dataclass(slots=True)
-class Said:
+class EventColumns:
     """Sends and deliveries of one life, in its order, as columns of one length."""
 
     pos: Array
@@ -93,9 +93,9 @@ class Said:
             self.view,
         )
 
-    def take(self, which: Any) -> Said:
+    def take(self, which: Any) -> EventColumns:
         """The rows of a mask, a slice or of places."""
-        return Said(*(column[which] for column in self.columns()))
+        return EventColumns(*(column[which] for column in self.columns()))
 
     def row(self, at: int, life: tuple[str, int], codes: Codes, history: tuple[str, str]) -> Row:
         """One of them as the plain laws read it."""
@@ -126,21 +126,21 @@ _TYPES: Final = (
 )
 
 
-def nothing_said() -> Said:
-    return Said(*(np.empty(0, kind) for kind in _TYPES))
+def nothing_said() -> EventColumns:
+    return EventColumns(*(np.empty(0, kind) for kind in _TYPES))
 
 
-def joined(parts: list[Said]) -> Said:
+def joined(parts: list[EventColumns]) -> EventColumns:
     """One after the other."""
     if len(parts) == 1:
         return parts[0]
     if not parts:
         return nothing_said()
     columns = zip(*(part.columns() for part in parts), strict=True)
-    return Said(*(np.concatenate(column) for column in columns))
+    return EventColumns(*(np.concatenate(column) for column in columns))
 
 
-def numbers_of(said: Said) -> tuple[Any, ...]:
+def numbers_of(said: EventColumns) -> tuple[Any, ...]:
     """By source: the smallest and largest number, the first and last delivered, and the largest
     delivered, as any, as fifo and as causal. The largest number sent as causal, and the largest
     place."""

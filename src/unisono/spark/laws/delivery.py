@@ -13,10 +13,10 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 
 from unisono.laws.delivery import _apart, _parting
-from unisono.spark.laws.case import RELIABLE, Case, Told
+from unisono.spark.laws.case import RELIABLE, Case, ShardEvents
 from unisono.spark.laws.columns import Array
 from unisono.trace.checks import VIEWS
-from unisono.trace.history import ALIVE, DEPARTED, VANISHED, Life
+from unisono.trace.history import ALIVE, DEPARTED, VANISHED, IncarnationTrace
 
 Suspects: TypeAlias = Mapping[int, Array]
 
@@ -121,7 +121,7 @@ def agreement(case: Case) -> Suspects:
 _ENDLESS: Final = 2**62
 
 
-def _until(p: Life, q: Life) -> int:
+def _until(p: IncarnationTrace, q: IncarnationTrace) -> int:
     """The step of p before which q must match its deliveries; both are correct."""
     if q.end != ALIVE and p.key in q.final:
         return _parting(p, q) or 0
@@ -177,11 +177,11 @@ def progress(case: Case) -> Suspects:
 
 
 def virtual_synchrony(case: Case) -> Suspects:
-    passages: dict[tuple[str, str], dict[int, Passage]] = {}
+    passages: dict[tuple[str, str], dict[int, ColumnTransition]] = {}
     for life, told in enumerate(case.told):
         for one, two in itertools.pairwise(told.life.views):
             mine = passages.setdefault((one.view, two.view), {})
-            mine.setdefault(life, Passage(one.step, two.step, two.stayed))
+            mine.setdefault(life, ColumnTransition(one.step, two.step, two.stayed))
     parts: dict[int, list[Array]] = {}
     for by_life in passages.values():
         if len(by_life) > 1:
@@ -190,7 +190,7 @@ def virtual_synchrony(case: Case) -> Suspects:
     return {life: np.concatenate(places) for life, places in parts.items()}
 
 
-class Passage(NamedTuple):
+class ColumnTransition(NamedTuple):
     """A life's way from a view to the next."""
 
     start: int
@@ -198,7 +198,7 @@ class Passage(NamedTuple):
     stayed: tuple[str, ...] | None
 
 
-def _not_between(case: Case, by_life: Mapping[int, Passage]) -> Suspects:
+def _not_between(case: Case, by_life: Mapping[int, ColumnTransition]) -> Suspects:
     """Of lives that went together from one view to the next, what some delivered between and one
     did not."""
     between = {
@@ -227,7 +227,7 @@ def _not_between(case: Case, by_life: Mapping[int, Passage]) -> Suspects:
     return suspects
 
 
-def _together(case: Case, by_life: Mapping[int, Passage], one: int, two: int) -> bool:
+def _together(case: Case, by_life: Mapping[int, ColumnTransition], one: int, two: int) -> bool:
     """Whether each is in the other's transitional set, where it is told."""
     return all(
         by_life[life].stayed is None or case.told[other].plan.key in (by_life[life].stayed or ())
@@ -235,7 +235,7 @@ def _together(case: Case, by_life: Mapping[int, Passage], one: int, two: int) ->
     )
 
 
-def _between(told: Told, start: int, end: int) -> Array:
+def _between(told: ShardEvents, start: int, end: int) -> Array:
     """The messages that it delivered reliably between two steps."""
     first, last = np.searchsorted(told.said.pos, (start, end))
     rows = slice(int(first), int(last))

@@ -19,8 +19,8 @@ from unisono.laws.succession import Succession, lineages
 from unisono.spark.laws import places
 from unisono.spark.laws.case import AGREED, Case, said_of
 from unisono.spark.laws.columns import NUMBER_MIN, Array
-from unisono.spark.laws.order import Known
-from unisono.spark.laws.places import Placed
+from unisono.spark.laws.order import KnownNumbers
+from unisono.spark.laws.places import PlaceSummary
 from unisono.spark.laws.plan import HistoryPlan, Shard, merged
 from unisono.spark.laws.sequence import (
     APART,
@@ -35,14 +35,14 @@ from unisono.trace.history import History, life_of, number_of
 from unisono.trace.record import Row
 
 
-class Part(NamedTuple):
+class ShardPart(NamedTuple):
     """A shard, and what it says of a law."""
 
     shard: Shard
     said: Any
 
 
-class Parts(list[Part]):
+class ShardParts(list[ShardPart]):
     """The shards of a history in order, with what they say of a law."""
 
     @cached_property
@@ -56,21 +56,21 @@ class Parts(list[Part]):
         return _apart(self)
 
 
-def together(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+def together(plan: HistoryPlan, parts: ShardParts) -> list[Violation]:
     """The violations of all shards."""
     return [violation for part in parts for violation in part.said]
 
 
-def gathered(law: str) -> Callable[[HistoryPlan, Parts], list[Violation]]:
+def gathered(law: str) -> Callable[[HistoryPlan, ShardParts], list[Violation]]:
     """The plain function, on what is told in few rows and those that the shards give."""
 
-    def fold(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+    def fold(plan: HistoryPlan, parts: ShardParts) -> list[Violation]:
         return LAWS[law].check(with_rows(plan, (row for part in parts for row in part.said)))
 
     return fold
 
 
-def local_order(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+def local_order(plan: HistoryPlan, parts: ShardParts) -> list[Violation]:
     """What is not about a message needs to know when a life last spoke, and of each view the
     largest place before it: rows are made up that say so, for the one and for the other."""
     spoke: list[Row] = []
@@ -98,7 +98,7 @@ def local_order(plan: HistoryPlan, parts: Parts) -> list[Violation]:
     return found
 
 
-def cut(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+def cut(plan: HistoryPlan, parts: ShardParts) -> list[Violation]:
     """The plain function, with what the plan knows of who had delivered what before a view."""
     history = plan.history
     last = {life_of(row): number_of(row) for row in plan.last_sends}
@@ -106,7 +106,7 @@ def cut(plan: HistoryPlan, parts: Parts) -> list[Violation]:
     return cuts_told(history, had, last, lambda sender, upto: plan.floors[RELIABLE, sender, upto])
 
 
-def receipts(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+def receipts(plan: HistoryPlan, parts: ShardParts) -> list[Violation]:
     """As with cuts."""
     last = {life_of(row): number_of(row) for row in plan.last_sends}
     had = {
@@ -121,7 +121,7 @@ def _heard(plan: HistoryPlan, at: Sequence[AtView]) -> list[dict[str, int]]:
     return [{plan.codes.key(code): n for code, n in each.heard.items()} for each in at]
 
 
-def progress(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+def progress(plan: HistoryPlan, parts: ShardParts) -> list[Violation]:
     """What the law of progress says that is not about a message stands in the plan."""
     history = plan.history
     rows = (*history.rows, *plan.probes)
@@ -130,11 +130,11 @@ def progress(plan: HistoryPlan, parts: Parts) -> list[Violation]:
     return together(plan, parts) + alone
 
 
-def fifo(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+def fifo(plan: HistoryPlan, parts: ShardParts) -> list[Violation]:
     """With answers to what shards asked about those before them."""
     asked = sorted({each for part in parts for each in part.said[1]})
     found: list[Violation] = [violation for part in parts for violation in part.said[0]]
-    known: dict[int, Known] = {}
+    known: dict[int, KnownNumbers] = {}
     for question in asked:
         source = question.source
         hole = 0
@@ -145,7 +145,7 @@ def fifo(plan: HistoryPlan, parts: Parts) -> list[Violation]:
             if shard.low[source] >= question.number or hole:
                 break
             if at not in known:
-                known[at] = Known(Case(shard))
+                known[at] = KnownNumbers(Case(shard))
             one = np.array([source]), np.array([question.before])
             above = int(known[at].above(*one)[0])
             hole = above if above < question.number else 0
@@ -169,7 +169,7 @@ class InOrder(NamedTuple):
     """The first and the last shard that are in each."""
 
 
-def _in_order(parts: Parts) -> InOrder:
+def _in_order(parts: ShardParts) -> InOrder:
     again = {which.start: which for which in reaching([part.said[1] for part in parts])}
     found = InOrder([], [], [])
     at = 0
@@ -186,11 +186,11 @@ def _in_order(parts: Parts) -> InOrder:
     return found
 
 
-def total_order(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+def total_order(plan: HistoryPlan, parts: ShardParts) -> list[Violation]:
     return parts.in_order.violations + _fallen(plan, parts) + _circle(plan, parts)
 
 
-def _circle(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+def _circle(plan: HistoryPlan, parts: ShardParts) -> list[Violation]:
     """Told where no two lives disagree."""
     sequences = parts.in_order.sequences
     if any(each.crossed for each in sequences):
@@ -203,7 +203,7 @@ def _circle(plan: HistoryPlan, parts: Parts) -> list[Violation]:
     return cycle_told(plan.history.run, lines)
 
 
-def _fallen(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+def _fallen(plan: HistoryPlan, parts: ShardParts) -> list[Violation]:
     """Places that are not above the place before."""
     run = plan.history.run
     found: set[Violation] = set()
@@ -222,7 +222,7 @@ def _fallen(plan: HistoryPlan, parts: Parts) -> list[Violation]:
     return nsmallest(VIOLATIONS_MAX, found)
 
 
-def _fallen_again(at: int, parts: Parts, again: Array) -> list[Fallen]:
+def _fallen_again(at: int, parts: ShardParts, again: Array) -> list[Fallen]:
     pieces: dict[tuple[int, int, int], Piece] = {}
     for shard, _ in parts:
         for stretch in shard.stretches[at]:
@@ -238,7 +238,7 @@ def _fallen_again(at: int, parts: Parts, again: Array) -> list[Fallen]:
     return fallen
 
 
-def prefix(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+def prefix(plan: HistoryPlan, parts: ShardParts) -> list[Violation]:
     """Of two lives' sequences one begins the other."""
     _, sequences, spans = parts.in_order
     history, found = plan.history, []
@@ -271,21 +271,21 @@ def prefix(plan: HistoryPlan, parts: Parts) -> list[Violation]:
 # -- places --------------------------------------------------------------------------------------
 
 
-def uniform_order(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+def uniform_order(plan: HistoryPlan, parts: ShardParts) -> list[Violation]:
     return parts.apart[0] + _gone_back("uniform_order", plan, parts, of_safe=False)
 
 
-def one_place(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+def one_place(plan: HistoryPlan, parts: ShardParts) -> list[Violation]:
     return parts.apart[1] + _gone_back("one_place", plan, parts, of_safe=True)
 
 
-def _gone_back(law: str, plan: HistoryPlan, parts: Parts, of_safe: bool) -> list[Violation]:
+def _gone_back(law: str, plan: HistoryPlan, parts: ShardParts, of_safe: bool) -> list[Violation]:
     views = Succession(plan.history)
     highest: dict[str, Highest] = {}
     for at, life in enumerate(plan.lives):
         tops: dict[str, places.Top] = {}
         for part in parts:
-            said: Placed = part.said
+            said: PlaceSummary = part.said
             for view, top in (said.safe_tops if of_safe else said.tops)[at].items():
                 tops[view] = max(top, tops.get(view, top), key=lambda top: (top.place, -top.pos))
         for view, top in tops.items():
@@ -296,7 +296,7 @@ def _gone_back(law: str, plan: HistoryPlan, parts: Parts, of_safe: bool) -> list
     return gone_back(law, plan.history, views, highest)
 
 
-def every_place(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+def every_place(plan: HistoryPlan, parts: ShardParts) -> list[Violation]:
     lineage = lineages(plan.history)
     held: dict[str, list[Array]] = {}
     for at, life in enumerate(plan.lives):
@@ -329,7 +329,7 @@ def _passed_over(plan: HistoryPlan, spans: Array, jumps: places.Jumps) -> list[t
     return found
 
 
-def _apart(parts: Parts) -> tuple[list[Violation], list[Violation]]:
+def _apart(parts: ShardParts) -> tuple[list[Violation], list[Violation]]:
     """A place that two shards have holds two messages: they are judged again as one."""
     uniform: list[Violation] = []
     safe: list[Violation] = []
@@ -352,11 +352,11 @@ def _apart(parts: Parts) -> tuple[list[Violation], list[Violation]]:
     return uniform, safe
 
 
-def _share_places(one: Placed, two: Placed) -> bool:
+def _share_places(one: PlaceSummary, two: PlaceSummary) -> bool:
     return any(places.meeting(one.known[name], two.known[name]) for name in one.known)
 
 
-def gap_free(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+def gap_free(plan: HistoryPlan, parts: ShardParts) -> list[Violation]:
     lineage = lineages(plan.history)
     known = {
         name: places.all_spans([part.said.known[name] for part in parts])

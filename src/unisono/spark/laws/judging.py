@@ -12,7 +12,7 @@ import numpy as np
 from unisono.laws import LAWS, VIOLATIONS_MAX, Violation
 from unisono.spark.laws.case import Case
 from unisono.spark.laws.columns import Array
-from unisono.spark.laws.folding import Part, Parts
+from unisono.spark.laws.folding import ShardPart, ShardParts
 from unisono.spark.laws.plan import HistoryPlan, Shard
 from unisono.spark.laws.roads import road_of
 
@@ -94,12 +94,13 @@ def judge_history(
     """The violations of one history, at most so many of a law, from what its shards say."""
     shards = sorted(found, key=lambda each: each.shard.index)
     said = {
-        look: Parts(Part(each.shard, each.said[look]) for each in shards) for look in found[0].said
+        look: ShardParts(ShardPart(each.shard, each.said[look]) for each in shards)
+        for look in found[0].said
     }
     told: list[Violation] = []
     for law in laws:
         look, fold = road_of(law)
-        parts = said[look.__name__] if look else Parts()
+        parts = said[look.__name__] if look else ShardParts()
         told += nsmallest(VIOLATIONS_MAX, set(fold(plan, parts)))
     return told
 

@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from unisono.laws import VIOLATIONS_MAX, Violation
-from unisono.laws.order import Gone
-from unisono.spark.laws.case import Case, Told
+from unisono.laws.order import Departed
+from unisono.spark.laws.case import Case, ShardEvents
 from unisono.spark.laws.columns import CAUSAL, FIFO, NUMBER_MAX, Array
-from unisono.trace.history import Life
+from unisono.trace.history import IncarnationTrace
 
 ROWS_AT_ONCE: Final = 50_000
 """Where a law is broken everywhere, so many violations are named before most are forgotten."""
@@ -31,7 +31,7 @@ def first_told(rows: Array, violation: Callable[[int], Violation]) -> list[Viola
 # -- fifo ----------------------------------------------------------------------------------------
 
 
-class Asked(NamedTuple):
+class CausalQuery(NamedTuple):
     """A delivery that may leave out a message of an earlier shard: one whose number is above
     `before` and below `number`. `hole` is the smallest in its own shard, 0 for none."""
 
@@ -42,17 +42,17 @@ class Asked(NamedTuple):
     hole: int
 
 
-def fifo(case: Case) -> tuple[list[Violation], list[Asked]]:
+def fifo(case: Case) -> tuple[list[Violation], list[CausalQuery]]:
     """Violations that the shard alone proves, and questions about shards before it."""
     found: list[Violation] = []
-    asked: list[Asked] = []
-    known = Known(case)
+    asked: list[CausalQuery] = []
+    known = KnownNumbers(case)
     for told in case.told:
         rows, earlier = _earlier(told)
         late = earlier > told.said.number[rows]
 
         def after(
-            at: int, told: Told = told, rows: Array = rows, had: Array = earlier
+            at: int, told: ShardEvents = told, rows: Array = rows, had: Array = earlier
         ) -> Violation:
             return _fifo(case, told, int(rows[at]), f"after {had[at]}")
 
@@ -66,14 +66,14 @@ def fifo(case: Case) -> tuple[list[Violation], list[Asked]]:
         holes[holes >= number[jumps]] = 0
         outside = before[jumps] < case.shard.low[source[jumps]]
         asked += [
-            Asked(told.plan.key, int(source[at]), int(number[at]), int(before[at]), int(hole))
+            CausalQuery(told.plan.key, int(source[at]), int(number[at]), int(before[at]), int(hole))
             for at, hole in zip(jumps[outside].tolist(), holes[outside].tolist(), strict=True)
         ]
         seen = ~outside & (holes > 0)
         jumps, holes = jumps[seen], holes[seen]
 
         def without(
-            at: int, told: Told = told, rows: Array = rows[jumps], holes: Array = holes
+            at: int, told: ShardEvents = told, rows: Array = rows[jumps], holes: Array = holes
         ) -> Violation:
             return _fifo(case, told, int(rows[at]), f"without {holes[at]}")
 
@@ -81,14 +81,14 @@ def fifo(case: Case) -> tuple[list[Violation], list[Asked]]:
     return nsmallest(VIOLATIONS_MAX, found), asked
 
 
-def _fifo(case: Case, told: Told, row: int, detail: str) -> Violation:
+def _fifo(case: Case, told: ShardEvents, row: int, detail: str) -> Violation:
     sender = case.codes.key(int(told.said.source[row]))
     message = f"{sender}:{int(told.said.number[row])}"
     run = case.plan.history.run
     return Violation("fifo", run, told.plan.key, message, sender, detail)
 
 
-def _earlier(told: Told) -> tuple[Array, Array]:
+def _earlier(told: ShardEvents) -> tuple[Array, Array]:
     """Deliveries of level fifo or above of the shard's messages; and the largest number of the same
     sender that the life delivered so before, 0 for none."""
     said = told.said
@@ -109,7 +109,7 @@ def _earlier(told: Told) -> tuple[Array, Array]:
     return rows, earlier[rows]
 
 
-class Known:
+class KnownNumbers:
     """By source, the rising numbers of the messages of level fifo or above."""
 
     def __init__(self, case: Case) -> None:
@@ -143,7 +143,7 @@ class Known:
 class _Hearing(NamedTuple):
     """What of a life the law of causality looks at."""
 
-    told: Told
+    told: ShardEvents
     heard: Array
     """By row the number delivered with level causal or above, 0 for any other row."""
     rows: Array
@@ -181,7 +181,7 @@ def causal(case: Case) -> list[Violation]:
     return nsmallest(VIOLATIONS_MAX, found)
 
 
-def _hearing(told: Told) -> _Hearing:
+def _hearing(told: ShardEvents) -> _Hearing:
     said = told.said
     enough = said.level >= CAUSAL
     heard = np.where(~said.send & enough, said.number, 0)
@@ -193,9 +193,9 @@ def _hearing(told: Told) -> _Hearing:
     return _Hearing(told, heard, rows, sends, _gone(told.life))
 
 
-def _gone(life: Life) -> dict[str, list[tuple[int, int]]]:
+def _gone(life: IncarnationTrace) -> dict[str, list[tuple[int, int]]]:
     spans: dict[str, list[tuple[int, int]]] = {}
-    gone = Gone()
+    gone = Departed()
     bounds = [*(row.step for row in life.views), NUMBER_MAX]
     for row, (_, end) in zip(life.views, itertools.pairwise(bounds), strict=True):
         gone.see(row.members or ())
@@ -227,7 +227,7 @@ def _adopted(case: Case, hearing: _Hearing, source: int, heard: Array) -> Array:
     return heard
 
 
-def _own(told: Told) -> Array:
+def _own(told: ShardEvents) -> Array:
     """By row, the largest number that the life had sent before, with level causal or above."""
     said = told.said
     mine = np.where(said.send & (said.level >= CAUSAL), said.number, 0)
@@ -240,7 +240,7 @@ def _own(told: Told) -> Array:
     return before
 
 
-def _early(case: Case, told: Told, source: int, rows: Array, need: Array) -> list[Violation]:
+def _early(case: Case, told: ShardEvents, source: int, rows: Array, need: Array) -> list[Violation]:
     key, run = case.codes.key(source), case.plan.history.run
 
     def violation(row: int) -> Violation:

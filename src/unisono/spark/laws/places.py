@@ -15,7 +15,7 @@ import numpy as np
 
 from unisono.laws import Violation
 from unisono.laws.succession import lineages
-from unisono.spark.laws.case import AGREED, Case, Told
+from unisono.spark.laws.case import AGREED, Case, ShardEvents
 from unisono.spark.laws.columns import NUMBER_MIN, Array
 from unisono.spark.laws.order import first_told
 from unisono.spark.laws.plan import HistoryPlan, LifePlan
@@ -44,7 +44,7 @@ class Top(NamedTuple):
 
 
 @dataclass
-class Placed:
+class PlaceSummary:
     """What a shard says of places."""
 
     uniform: list[Violation]
@@ -61,14 +61,14 @@ class Placed:
     """The same of what `one_place` is asked of."""
 
 
-def placed(case: Case) -> Placed:
+def placed(case: Case) -> PlaceSummary:
     lineage = lineages(case.plan.history)
     rows = [_rows(told) for told in case.told]
     known: dict[str, list[Array]] = {}
     for told, mine in zip(case.told, rows, strict=True):
         ordered = mine[told.said.level[mine] >= AGREED]
         known.setdefault(lineage[told.plan.key], []).append(spans_of(told.said.seq[ordered]))
-    return Placed(
+    return PlaceSummary(
         *apart(case),
         known={name: all_spans(parts) for name, parts in known.items()},
         own=[spans_of(told.said.seq[mine]) for told, mine in zip(case.told, rows, strict=True)],
@@ -81,7 +81,7 @@ def placed(case: Case) -> Placed:
     )
 
 
-def _tops(told: Told, rows: Array, level: int) -> dict[str, Top]:
+def _tops(told: ShardEvents, rows: Array, level: int) -> dict[str, Top]:
     """By view, of deliveries with a place; not of what is delivered in a transitional one."""
     said = told.said
     rows = rows[said.level[rows] >= level]
@@ -100,7 +100,7 @@ def _tops(told: Told, rows: Array, level: int) -> dict[str, Top]:
     return found
 
 
-def _rows(told: Told) -> Array:
+def _rows(told: ShardEvents) -> Array:
     """Its deliveries with a place."""
     rows = told.deliveries
     has = told.said.placed[rows]
@@ -176,7 +176,7 @@ def _coded(numbers: Array) -> tuple[Array, Array]:
 # -- places passed over --------------------------------------------------------------------------
 
 
-def _jumps(told: Told) -> Jumps:
+def _jumps(told: ShardEvents) -> Jumps:
     said = told.said
     heard = np.where(~said.send & said.placed, said.seq, NUMBER_MIN)
     before = np.empty_like(heard)

@@ -20,16 +20,16 @@ from unisono.trace.history import History
 from unisono.trace.record import Row
 
 
-class Limits(NamedTuple):
+class ShardLimits(NamedTuple):
     """How the work is cut; every default is meant for a gigabyte of memory a task."""
 
     shard_rows: int = 3_000_000
     """A history of more sends and deliveries is judged in parts of about this size."""
     piece_rows: int = 20_000
     """A row group is looked at in pieces of this many rows."""
-    giant_octets: int = 24 << 20
+    giant_bytes: int = 24 << 20
     """A run whose files have less is one task's work, and several runs may be."""
-    task_octets: int = 16 << 20
+    task_bytes: int = 16 << 20
     """A task takes small runs until their files have this much."""
     tasks_max: int = 4_000
     """More shards than this share tasks."""
@@ -87,7 +87,7 @@ class HistoryPlan:
         return self.history.protocol, self.history.group
 
 
-class Stretch(NamedTuple):
+class LifeSegment(NamedTuple):
     """Pieces of one life that follow each other, and what it had heard before them."""
 
     pieces: list[Piece]
@@ -109,7 +109,7 @@ class Shard:
     """By source: numbers above this one."""
     high: Array
     """And up to this one."""
-    stretches: list[list[Stretch]]
+    stretches: list[list[LifeSegment]]
     """By life."""
 
     @property
@@ -212,7 +212,7 @@ def _rows(life: LifePlan, strand: Strand) -> list[Row]:
 # -- shards --------------------------------------------------------------------------------------
 
 
-def shards_of(plan: HistoryPlan, limits: Limits) -> list[Shard]:
+def shards_of(plan: HistoryPlan, limits: ShardLimits) -> list[Shard]:
     """The parts in which a history is judged: one unless it is large."""
     rows = sum(piece.count for life in plan.lives for piece in life.pieces)
     count = max(1, -(-rows // limits.shard_rows))
@@ -293,16 +293,16 @@ def _heard_before(pieces: list[Piece], size: int) -> _Heard:
     return _Heard(*(np.maximum.accumulate(each, axis=0) for each in (fifo, causal, own, place)))
 
 
-def _stretches(pieces: list[Piece], before: _Heard, low: Array, high: Array) -> list[Stretch]:
+def _stretches(pieces: list[Piece], before: _Heard, low: Array, high: Array) -> list[LifeSegment]:
     """The pieces with messages of a shard."""
-    stretches: list[Stretch] = []
+    stretches: list[LifeSegment] = []
     last = -2
     for at, piece in enumerate(pieces):
         if not ((piece.high > low[piece.sources]) & (piece.low <= high[piece.sources])).any():
             continue
         if at != last + 1:
             heard = before.fifo[at], before.causal[at], int(before.own[at]), int(before.place[at])
-            stretches.append(Stretch([], *heard))
+            stretches.append(LifeSegment([], *heard))
         stretches[-1].pieces.append(piece)
         last = at
     return stretches
@@ -313,14 +313,14 @@ def merged(shards: Sequence[Shard]) -> Shard:
     first, last = shards[0], shards[-1]
     stretches = []
     for parts in zip(*(shard.stretches for shard in shards), strict=True):
-        by_place: dict[tuple[int, int, int], tuple[Piece, Stretch, bool]] = {}
+        by_place: dict[tuple[int, int, int], tuple[Piece, LifeSegment, bool]] = {}
         for stretch in (stretch for part in parts for stretch in part):
             for at, piece in enumerate(stretch.pieces):
                 place = (piece.file, piece.group, piece.start)
                 old = by_place.get(place)
                 if old is None or (at == 0 and not old[2]):
                     by_place[place] = (piece, stretch, at == 0)
-        joined: list[Stretch] = []
+        joined: list[LifeSegment] = []
         for _, (piece, stretch, begins) in sorted(by_place.items(), key=lambda item: item[0]):
             if begins:
                 joined.append(stretch._replace(pieces=[]))

@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from unisono.spark.laws.columns import DELIVER, FEW, KIND, SEND, Array, Codes, Said
+from unisono.spark.laws.columns import DELIVER, FEW, KIND, SEND, Array, Codes, EventColumns
 from unisono.trace.checks import SPOKEN, reason_against
 from unisono.trace.parquet import LISTS, SCHEMA, ParquetPart, _canonical, filled
 from unisono.trace.record import PROBE, Row
-from unisono.trace.torn import Octets
+from unisono.trace.torn import FileBytes
 
 WORDS: Final = tuple(field.name for field in SCHEMA if field.type == pa.string())
 """Columns that are read as dictionaries: of many rows each word comes once."""
@@ -59,12 +59,12 @@ class WordedPart(ParquetPart):
         super().__init__(path)
         self._together = together
 
-    def _recovered(self, octets: Octets) -> tuple[pq.ParquetFile, int] | None:
+    def _recovered(self, octets: FileBytes) -> tuple[pq.ParquetFile, int] | None:
         self.recovered = True
         return super()._recovered(octets)
 
     def _open(
-        self, octets: Octets, metadata: Any, words: Sequence[str] | None = WORDS
+        self, octets: FileBytes, metadata: Any, words: Sequence[str] | None = WORDS
     ) -> pq.ParquetFile:
         try:
             return super()._open(octets, metadata, words)
@@ -106,7 +106,7 @@ def groups_again(path: bytes, groups: Sequence[int], recovered: bool) -> Iterato
     part = WordedPart(Path(os.fsdecode(path)))
     handle = os.open(path, os.O_RDONLY)
     try:
-        octets = Octets(handle, os.fstat(handle).st_size)
+        octets = FileBytes(handle, os.fstat(handle).st_size)
         opened = part._recovered(octets) if recovered else None
         file = opened[0] if opened else part._open(octets, None)
         with file:
@@ -182,7 +182,7 @@ def _numbers(column: Any) -> tuple[Array, Array | None]:
 
 
 @dataclass(slots=True)
-class Group:
+class LoadedRowGroup:
     """A row group: sound rows by kind, and whose they are."""
 
     columns: Columns
@@ -193,7 +193,7 @@ class Group:
     """Places in `histories`, by row."""
     histories: list[tuple[str, str]]
     step: Array
-    said: Said
+    said: EventColumns
     """By row of the table; `pos` is left to whoever counts."""
     bad: Array | None
     """Rows that fail a check, or None when there are none."""
@@ -225,7 +225,7 @@ _SPOKEN: Final = np.array([*(name in SPOKEN for name in KIND), False])
 IS_FEW: Final = np.array([*(name in FEW for name in KIND), False])
 
 
-def _said_of(columns: Columns, kind: Array, codes: Codes) -> Said:
+def _said_of(columns: Columns, kind: Array, codes: Codes) -> EventColumns:
     """The columns about messages, whatever the rows are."""
     sender, names = columns.words("sender")
     incarnation = columns.ints("sender_incarnation", -1)
@@ -241,7 +241,7 @@ def _said_of(columns: Columns, kind: Array, codes: Codes) -> Said:
     levels = np.array([*codes.levels, -1], np.int8)
     view, views = columns.words("view")
     known = [-1 if word is None else codes.view(word) for word in views.to_pylist()]
-    return Said(
+    return EventColumns(
         pos=np.empty(0, np.int64),
         send=send,
         source=_life_codes(sender, names, incarnation, codes),
@@ -317,7 +317,7 @@ def _histories(columns: Columns) -> tuple[Array, list[tuple[str, str]], bool]:
     return back.astype(np.int32), [(p or "", g or "") for p, g in words], missing
 
 
-def read_group(table: pa.Table, codes: Codes) -> Group:
+def read_group(table: pa.Table, codes: Codes) -> LoadedRowGroup:
     """The columns of a row group, and which of its rows fail a check."""
     columns = Columns(table)
     kind = _kinds(columns)
@@ -342,10 +342,10 @@ def read_group(table: pa.Table, codes: Codes) -> Group:
     for at, row in few.items():
         bad[at] = reason_against(row) is not None
     some = bad if bad.any() else None
-    return Group(columns, kind, life, history, histories, step, said, some, few)
+    return LoadedRowGroup(columns, kind, life, history, histories, step, said, some, few)
 
 
-def said_again(table: pa.Table, codes: Codes) -> tuple[Said, Array]:
+def said_again(table: pa.Table, codes: Codes) -> tuple[EventColumns, Array]:
     """Sends and deliveries of a row group that was read before, and their places in it."""
     columns = Columns(table)
     kind = _kinds(columns)

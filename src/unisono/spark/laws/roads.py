@@ -15,7 +15,7 @@ from unisono.laws import LAWS, Violation
 from unisono.spark.laws import delivery, folding, order, places, sequence, viewing
 from unisono.spark.laws.case import Case
 from unisono.spark.laws.delivery import Suspects
-from unisono.spark.laws.folding import Parts
+from unisono.spark.laws.folding import ShardParts
 from unisono.spark.laws.plan import HistoryPlan, merged
 from unisono.spark.laws.telling import tell, whole
 
@@ -25,12 +25,12 @@ class Road(NamedTuple):
 
     look: Callable[[Case], Any] | None
     """What a shard says; laws with the same function share what it says."""
-    fold: Callable[[HistoryPlan, Parts], list[Violation]]
+    fold: Callable[[HistoryPlan, ShardParts], list[Violation]]
     """What all shards of a history say together, and the plan."""
 
 
 def _of_few(law: str) -> Road:
-    def fold(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+    def fold(plan: HistoryPlan, parts: ShardParts) -> list[Violation]:
         return LAWS[law].check(plan.history)
 
     return Road(None, fold)
@@ -42,7 +42,7 @@ def _whole(law: str) -> Road:
     def look(case: Case) -> None:
         return None
 
-    def fold(plan: HistoryPlan, parts: Parts) -> list[Violation]:
+    def fold(plan: HistoryPlan, parts: ShardParts) -> list[Violation]:
         case = Case(merged([part.shard for part in parts]))
         return LAWS[law].check(whole(case))
 
@@ -51,7 +51,7 @@ def _whole(law: str) -> Road:
 
 def _screened(
     screen: Callable[[Case], Suspects],
-    fold: Callable[[HistoryPlan, Parts], list[Violation]] = folding.together,
+    fold: Callable[[HistoryPlan, ShardParts], list[Violation]] = folding.together,
 ) -> Road:
     law = screen.__name__
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from unisono.laws import VIOLATIONS_MAX, Violation
-from unisono.spark.laws.case import AGREED, Case, Told
+from unisono.spark.laws.case import AGREED, Case, ShardEvents
 from unisono.spark.laws.circles import on_circles
 from unisono.spark.laws.columns import Array
 from unisono.spark.laws.order import first_told
@@ -44,7 +44,7 @@ SAME: Final = Pair(Beside(EQUAL), Beside(EQUAL), Beside(EQUAL))
 """What is not said of a pair: their parts are equal."""
 
 
-class Part(NamedTuple):
+class SequencePart(NamedTuple):
     """One life's part of its sequence."""
 
     low: int
@@ -57,7 +57,7 @@ class Part(NamedTuple):
 class Sequences:
     """What a shard says of the order."""
 
-    parts: list[Part]
+    parts: list[SequencePart]
     """By life."""
     pairs: dict[tuple[int, int], Pair] = field(default_factory=dict)
     """By places of lives, for those that are not the same."""
@@ -71,7 +71,7 @@ class Sequences:
 
 
 class _Items(NamedTuple):
-    told: Told
+    told: ShardEvents
     rows: Array
     """Ordered deliveries, each message at its first."""
     places: Array
@@ -122,12 +122,12 @@ def _circles(case: Case, items: Sequence[_Items], different: Sequence[int]) -> l
     ]
 
 
-def _part(case: Case, item: _Items) -> Part:
+def _part(case: Case, item: _Items) -> SequencePart:
     if not len(item.rows):
-        return Part(-1, -1, "")
+        return SequencePart(-1, -1, "")
     pos = item.told.said.pos
     first, last = int(item.rows[0]), int(item.rows[-1])
-    return Part(int(pos[first]), int(pos[last]), case.name(int(item.places[0])))
+    return SequencePart(int(pos[first]), int(pos[last]), case.name(int(item.places[0])))
 
 
 def _classes(items: Sequence[_Items]) -> list[int]:

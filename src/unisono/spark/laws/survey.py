@@ -16,8 +16,16 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from unisono.laws.holding import ENDS
-from unisono.spark.laws.columns import DELIVER, NUMBER_MIN, SEND, Array, Codes, Said, numbers_of
-from unisono.spark.laws.reading import IS_FEW, Group, WordedPart, read_group
+from unisono.spark.laws.columns import (
+    DELIVER,
+    NUMBER_MIN,
+    SEND,
+    Array,
+    Codes,
+    EventColumns,
+    numbers_of,
+)
+from unisono.spark.laws.reading import IS_FEW, LoadedRowGroup, WordedPart, read_group
 from unisono.trace.checks import AFTER_TORN, LEVELS, TOLD_TWICE
 from unisono.trace.history import cut_of
 from unisono.trace.record import Row
@@ -26,7 +34,7 @@ from unisono.trace.retold import contradicted
 RELIABLE, CAUSAL, AGREED = LEVELS["reliable"], LEVELS["causal"], LEVELS["agreed"]
 
 
-Heard: TypeAlias = dict[int, tuple[int, Said]]
+Heard: TypeAlias = dict[int, tuple[int, EventColumns]]
 """By source, the largest number delivered, and rows with its delivery."""
 
 
@@ -68,7 +76,7 @@ class Piece:
     """The largest number sent with level causal or above."""
     place: int
     """The largest place delivered at; the least of all numbers for none."""
-    said: Said | None = None
+    said: EventColumns | None = None
     """The rows themselves, when they are kept in memory."""
 
 
@@ -208,7 +216,7 @@ class Survey:
 
     def _take(
         self,
-        group: Group,
+        group: LoadedRowGroup,
         at: tuple[int, int],
         start: int,
         after: bool,
@@ -249,7 +257,7 @@ class Survey:
                 if here.any():
                     self._strand(group, at, life, history, here)
 
-    def _put_aside(self, group: Group, name: str, start: int) -> None:
+    def _put_aside(self, group: LoadedRowGroup, name: str, start: int) -> None:
         assert group.bad is not None
         reasons: dict[str, list[int]] = {}
         for row in np.flatnonzero(group.bad).tolist():
@@ -263,7 +271,7 @@ class Survey:
 
     def _strand(
         self,
-        group: Group,
+        group: LoadedRowGroup,
         at: tuple[int, int],
         life: int,
         history: tuple[str, str],
@@ -282,7 +290,7 @@ class Survey:
     def _piece(
         self,
         strand: Strand,
-        group: Group,
+        group: LoadedRowGroup,
         at: tuple[int, int],
         span: tuple[int, int],
         mine: Array | None,
@@ -331,7 +339,7 @@ class Survey:
                     strand.heard[source] = number, said
             self._measure(strand, said)
 
-    def _had(self, strand: Strand, said: Said, row: Row) -> tuple[AtView, Heard]:
+    def _had(self, strand: Strand, said: EventColumns, row: Row) -> tuple[AtView, Heard]:
         """What the life had delivered before this row."""
         before = said.take(~said.send & (said.pos < row.step))
         places = before.seq[before.placed]
@@ -344,7 +352,7 @@ class Survey:
         heard = {source: number for source, (number, _) in best.items()}
         return AtView(row.step, place, heard), best
 
-    def _note_view(self, strand: Strand, said: Said, view: Row) -> None:
+    def _note_view(self, strand: Strand, said: EventColumns, view: Row) -> None:
         """What the life had delivered before a view, as far as laws ask."""
         at_view, best = self._had(strand, said, view)
         strand.at_views.append(at_view)
@@ -357,7 +365,7 @@ class Survey:
                 at = np.flatnonzero(~rows.send & (rows.source == source) & (rows.number == number))
                 strand.marks.append(rows.row(int(at[0]), life, codes, strand.history))
 
-    def _measure(self, strand: Strand, said: Said) -> None:
+    def _measure(self, strand: Strand, said: EventColumns) -> None:
         codes, life = self.found.codes, self.found.codes.names[strand.life]
         sends = int(said.send.sum())
         strand.sent += sends
@@ -380,7 +388,7 @@ class Survey:
                 strand.probe = said.row(at, life, codes, strand.history)
         self._place(strand, said)
 
-    def _place(self, strand: Strand, said: Said) -> None:
+    def _place(self, strand: Strand, said: EventColumns) -> None:
         ordered = np.flatnonzero(~said.send & (said.level >= AGREED))
         if not len(ordered):
             return
@@ -391,7 +399,9 @@ class Survey:
         strand.fallen += fallen
 
 
-def places_fallen(said: Said, ordered: Array, last: int | None) -> tuple[int | None, list[Fallen]]:
+def places_fallen(
+    said: EventColumns, ordered: Array, last: int | None
+) -> tuple[int | None, list[Fallen]]:
     """Of ordered deliveries, those whose place is not above that of the one before, which for the
     first of them is `last`; and the last place."""
     placed = ordered[said.placed[ordered]]

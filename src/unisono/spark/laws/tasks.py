@@ -17,7 +17,7 @@ from unisono.spark.laws.claims import Claims
 from unisono.spark.laws.floors import floors_of
 from unisono.spark.laws.judging import ShardFound, judge_history, judge_shard, verdicts
 from unisono.spark.laws.measuring import measured
-from unisono.spark.laws.plan import HistoryPlan, Limits, overlapping, planned, shards_of
+from unisono.spark.laws.plan import HistoryPlan, ShardLimits, overlapping, planned, shards_of
 from unisono.spark.laws.survey import CAUSAL, RELIABLE, File, Survey, Surveyed
 
 ROWS_A_BATCH: Final = 50_000
@@ -46,7 +46,7 @@ _FOUND: Final = pa.schema(
 )
 
 
-class Run(NamedTuple):
+class RunFiles(NamedTuple):
     """A run and its files, in the order of their names."""
 
     name: str
@@ -81,7 +81,7 @@ def claimed_of(claimed: Claims, plan: HistoryPlan) -> list[str]:
 
 
 def judge_small(
-    batches: Iterator[pa.RecordBatch], claimed: Claims, limits: Limits
+    batches: Iterator[pa.RecordBatch], claimed: Claims, limits: ShardLimits
 ) -> Iterator[pa.RecordBatch]:
     """Runs that fit into memory, one after the other."""
     for batch in batches:
@@ -90,7 +90,7 @@ def judge_small(
                 yield from judge_run(run, claimed, limits)
 
 
-def judge_run(run: Run, claimed: Claims, limits: Limits) -> Iterator[pa.RecordBatch]:
+def judge_run(run: RunFiles, claimed: Claims, limits: ShardLimits) -> Iterator[pa.RecordBatch]:
     survey = Survey(run.files, limits.piece_rows, keep=True).run()
     plans = _planned(run.name, [survey], claimed)
     found = [
@@ -104,7 +104,9 @@ def judge_run(run: Run, claimed: Claims, limits: Limits) -> Iterator[pa.RecordBa
 # -- a giant run ---------------------------------------------------------------------------------
 
 
-def survey_chains(batches: Iterator[pa.RecordBatch], limits: Limits) -> Iterator[pa.RecordBatch]:
+def survey_chains(
+    batches: Iterator[pa.RecordBatch], limits: ShardLimits
+) -> Iterator[pa.RecordBatch]:
     """First step: a look at the files of one chain."""
     for batch in batches:
         for data in batch.column(0).to_pylist():
@@ -114,7 +116,7 @@ def survey_chains(batches: Iterator[pa.RecordBatch], limits: Limits) -> Iterator
 
 
 def plan_runs(
-    batches: Iterator[pa.RecordBatch], claimed: Claims, limits: Limits
+    batches: Iterator[pa.RecordBatch], claimed: Claims, limits: ShardLimits
 ) -> Iterator[pa.RecordBatch]:
     """Second step: all chains of a run together say how it is cut into shards."""
     surveys: dict[str, list[Surveyed]] = {}

@@ -9,7 +9,7 @@ import numpy as np
 
 from unisono.laws.holding import Holdings
 from unisono.laws.succession import parts_let_go_on
-from unisono.spark.laws.case import RELIABLE, Case, Told
+from unisono.spark.laws.case import RELIABLE, Case, ShardEvents
 from unisono.spark.laws.columns import NUMBER_MIN, Array
 from unisono.spark.laws.delivery import Suspects
 from unisono.spark.laws.telling import rows_about
@@ -17,13 +17,13 @@ from unisono.trace.checks import VIEWS
 from unisono.trace.record import Row
 
 
-def _epochs(told: Told, rows: Array) -> Array:
+def _epochs(told: ShardEvents, rows: Array) -> Array:
     """By row which of the life's regular views is the last before; -1 for none."""
     steps = [row.step for row in told.life.views]
     return np.searchsorted(steps, told.said.pos[rows]) - 1
 
 
-def _view_codes(case: Case, told: Told, rows: Array) -> Array:
+def _view_codes(case: Case, told: ShardEvents, rows: Array) -> Array:
     """By row the number of the regular view that it counts as of, the same for all lives; -1 for
     none."""
     epochs = _epochs(told, rows)

@@ -5,7 +5,7 @@ Every name in it comes from a trace, and a trace may hold anything: all text is 
 
 from __future__ import annotations
 
-from unisono.spark.report.found import About, Curves, Findings, Picture
+from unisono.spark.report.found import Curves, Findings, Picture, RunAbout
 from unisono.spark.report.page import page
 
-__all__ = ["About", "Curves", "Findings", "Picture", "page"]
+__all__ = ["Curves", "Findings", "Picture", "RunAbout", "page"]

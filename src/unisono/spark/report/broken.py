@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Final
 
 from unisono.laws import VIOLATIONS_MAX, Violation
-from unisono.spark.report.found import About, Findings, Picture
+from unisono.spark.report.found import Findings, Picture, RunAbout
 from unisono.spark.report.words import (
     anchor_of,
     clean,
@@ -41,7 +41,7 @@ def broken_section(findings: Findings) -> str:
 
 def _told(findings: Findings, run: str) -> str:
     anchor, verdict = anchor_of(run), findings.verdicts[run]
-    about = findings.about.get(run, About(""))
+    about = findings.about.get(run, RunAbout(""))
     laws = [law.replace("_", " ") for law, word in verdict.laws.items() if word == "broken"]
     facts = [about.protocol] if about.protocol else []
     facts += [f"broken: {', '.join(laws)}"] + ([] if about.whole else ["so far"])
@@ -79,7 +79,7 @@ def _sentence(violation: Violation) -> str:
     return f"{', '.join(parts)}: {clean(violation.detail)}"
 
 
-def _replay(about: About) -> str:
+def _replay(about: RunAbout) -> str:
     if about.replay:
         return command(about.replay, "Make this run again")
     return (
@@ -106,7 +106,7 @@ def _named(findings: Findings, rest: list[str]) -> str:
         return ""
     rows = []
     for run in rest[:NAMED_MAX]:
-        about, verdict = findings.about.get(run, About("")), findings.verdicts[run]
+        about, verdict = findings.about.get(run, RunAbout("")), findings.verdicts[run]
         laws = (law.replace("_", " ") for law, word in verdict.laws.items() if word == "broken")
         replay = f"<code>{clean(about.replay)}</code>" if about.replay else "–"
         rows.append(

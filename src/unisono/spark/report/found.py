@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from unisono.laws import Verdict
 
 
-class About(NamedTuple):
+class RunAbout(NamedTuple):
     """What is known of a run besides its verdict."""
 
     protocol: str
@@ -42,7 +42,7 @@ class Findings:
     """Path, row and reason: the first of them."""
     contradicted: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """By run, the lives that two files tell in different ways."""
-    about: Mapping[str, About] = field(default_factory=dict)
+    about: Mapping[str, RunAbout] = field(default_factory=dict)
     """By run."""
     summary: Sequence[Mapping[str, Any]] = ()
     """Rows of `gold/summary`: by protocol, members and size."""

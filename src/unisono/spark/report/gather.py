@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import functions as F
 
 from unisono.spark.findings import curves_in, findings_in, runs_in, summary_in
-from unisono.spark.places import folders_in
+from unisono.spark.layout import folders_in
+from unisono.spark.partitioned import FOLDERS_A_TASK, frame_in, read_table
 from unisono.spark.report.broken import SHOWN_MAX
-from unisono.spark.report.found import About
+from unisono.spark.report.found import RunAbout
 from unisono.spark.report.page import page
 from unisono.spark.report.pictures import Pictures
-from unisono.spark.shelves import FOLDERS_A_TASK, frame_in, read_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,9 +52,9 @@ def _version() -> str:
         return ""
 
 
-def _about(rows: Iterable[Mapping[str, Any]]) -> dict[str, About]:
+def _about(rows: Iterable[Mapping[str, Any]]) -> dict[str, RunAbout]:
     return {
-        row["run"]: About(row["protocol"] or "", row["whole"] is not False, row["replay"])
+        row["run"]: RunAbout(row["protocol"] or "", row["whole"] is not False, row["replay"])
         for row in rows
     }
 

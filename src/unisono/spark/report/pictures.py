@@ -13,21 +13,21 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from unisono.draw import Ask, draw
+from unisono.draw import DrawRequest, draw
 from unisono.draw.svg import style, text_of
 from unisono.errors import BadTrace, Misuse
 from unisono.laws import Violation
 from unisono.spark.report.found import Picture
-from unisono.spark.report.places import BONES, Near, Told, near, told_of
-from unisono.spark.report.words import octets_of
+from unisono.spark.report.places import BONES, Near, ViolationEvents, near, told_of
+from unisono.spark.report.words import size_of
 from unisono.trace.checks import SPOKEN
-from unisono.trace.files import Found, safe_name, trace_files
+from unisono.trace.files import TraceFiles, safe_name, trace_files
 from unisono.trace.history import History
 from unisono.trace.record import Row
 
-RUN_OCTETS_MAX: Final = 32 << 20
+RUN_BYTES_MAX: Final = 32 << 20
 """A run whose files are larger is not gone through."""
-ALL_OCTETS_MAX: Final = 128 << 20
+ALL_BYTES_MAX: Final = 128 << 20
 """Of all runs of a page together, no more is gone through."""
 EVENTS: Final = (40, 24, 12, 6)
 """About so many events around the violation are drawn; fewer, as long as they are too high,"""
@@ -46,7 +46,7 @@ class Pictures:
 
     def __init__(self, trace_dir: str) -> None:
         self._traces = trace_dir
-        self._left = ALL_OCTETS_MAX
+        self._left = ALL_BYTES_MAX
 
     def of(self, run: str, violations: Sequence[Violation]) -> Picture:
         try:
@@ -54,8 +54,8 @@ class Pictures:
             octets = sum(found.path.stat().st_size for found in files)
         except (BadTrace, OSError):
             return Picture("", "its trace is no longer there, or not on this machine.")
-        if octets > RUN_OCTETS_MAX:
-            told = f"its trace is long ({octets_of(octets)}); this draws a stretch of it."
+        if octets > RUN_BYTES_MAX:
+            told = f"its trace is long ({size_of(octets)}); this draws a stretch of it."
             return Picture("", told, self._command(run, "--from-ms 0 --to-ms 1000"))
         if octets > self._left:
             told = "the runs before it took all that may be read for diagrams."
@@ -66,7 +66,9 @@ class Pictures:
         except (BadTrace, Misuse) as error:
             return Picture("", f"{error}.")
 
-    def _drawn(self, run: str, files: Sequence[Found], violations: Sequence[Violation]) -> Picture:
+    def _drawn(
+        self, run: str, files: Sequence[TraceFiles], violations: Sequence[Violation]
+    ) -> Picture:
         told = told_of(files, violations)
         focus = told.first(violations)
         if focus is None:
@@ -95,7 +97,7 @@ class Pictures:
         return f"unisono draw {where} --run {name} {more}".strip()
 
 
-def _files_of(top: Path, run: str) -> list[Found]:
+def _files_of(top: Path, run: str) -> list[TraceFiles]:
     """The files of one run, without a look at the others."""
     if top.name.startswith("run="):
         return [found for found in trace_files(top) if found.run == run]
@@ -109,7 +111,9 @@ def _files_of(top: Path, run: str) -> list[Found]:
 # -- which stretch ---------------------------------------------------------------------------------
 
 
-def _window(kept: Near, focus: Row, violation: Violation, told: Told, count: int) -> Ask:
+def _window(
+    kept: Near, focus: Row, violation: Violation, told: ViolationEvents, count: int
+) -> DrawRequest:
     events = sorted(abs(row.t_us - focus.t_us) for row in kept.near if row.kind in DRAWN)
     reach = events[min(count, len(events)) - 1] if events else 0
     from_us, to_us = focus.t_us - reach, focus.t_us + reach
@@ -122,7 +126,7 @@ def _window(kept: Near, focus: Row, violation: Violation, told: Told, count: int
     zero_us = min(row.t_us for row in kept.rows)
     last_us = max(row.t_us for row in kept.rows)
     about = violation.message or violation.life or violation.law.replace("_", " ")
-    return Ask(
+    return DrawRequest(
         from_us=max(from_us - edge - zero_us, 0),
         to_us=min(to_us + edge, last_us) - zero_us,
         nodes=_columns(kept.rows, violation),

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from unisono.laws import Violation
 from unisono.trace.checks import SPOKEN, VIEWS, reason_against
-from unisono.trace.files import Found
+from unisono.trace.files import TraceFiles
 from unisono.trace.history import life_of, message_of
 from unisono.trace.parquet import ParquetPart
 from unisono.trace.record import Row
@@ -34,7 +34,7 @@ class _Files:
     """The sound rows of a run's files, group by group; each life's steps counted anew, and no life
     told twice."""
 
-    def __init__(self, files: Iterable[Found]) -> None:
+    def __init__(self, files: Iterable[TraceFiles]) -> None:
         self._files = files
         self._told: dict[tuple[str, int], int] = {}
         self._steps = 0
@@ -80,7 +80,7 @@ def _where(mask: pa.ChunkedArray) -> pa.Array:
 # -- where it was ----------------------------------------------------------------------------------
 
 
-class Told(NamedTuple):
+class ViolationEvents(NamedTuple):
     """What a trace tells of the messages and views of some violations."""
 
     spoken: dict[str, list[Row]]
@@ -133,14 +133,14 @@ class Told(NamedTuple):
         return max(self.last.values(), key=lambda row: row.t_us, default=None)
 
 
-def told_of(files: Iterable[Found], violations: Sequence[Violation]) -> Told:
+def told_of(files: Iterable[TraceFiles], violations: Sequence[Violation]) -> ViolationEvents:
     """One way through the files of a run."""
     looked_for = violations[:LOOKED_AT_MAX]
     wanted = {each for found in looked_for for each in (found.message, found.other)}
     named = [match for match in map(_message, sorted(wanted)) if match]
     numbers = pa.array([int(match[3]) for match in named], pa.int64())
     senders = pa.array([match[1] for match in named], pa.string())
-    told = Told({}, {}, {})
+    told = ViolationEvents({}, {}, {})
     spoken = views = 0
     reading = _Files(files)
     for start, table in reading.groups():
@@ -179,7 +179,7 @@ class Near(NamedTuple):
     torn: frozenset[str]
 
 
-def near(files: Iterable[Found], focus: Row) -> Near:
+def near(files: Iterable[TraceFiles], focus: Row) -> Near:
     """The rows of the same group nearest to this one; and, wherever they are, views, joins and
     ends, and the first and the last row of each life."""
     reading = _Files(files)

@@ -52,7 +52,7 @@ def _three(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def octets_of(octets: int) -> str:
+def size_of(octets: int) -> str:
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if octets >= unit:
             return f"{octets / unit:.3g} {name}"

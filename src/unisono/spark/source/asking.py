@@ -11,8 +11,8 @@ from typing import Final
 
 from unisono.errors import Misuse
 from unisono.feed.client import PATIENCE_S
+from unisono.feed.protocol import addresses
 from unisono.feed.rows import SCHEMA
-from unisono.feed.talk import addresses
 from unisono.log.files import FILE
 
 OPTIONS: Final = {

@@ -23,7 +23,7 @@ from pyspark.sql.types import StructType
 from unisono.errors import BadTrace, Misuse
 from unisono.spark.source.filters import column_of, is_ours, keeps, kept
 from unisono.spark.source.sound import CHECKED, reasons_against
-from unisono.trace.files import Found, trace_files
+from unisono.trace.files import TraceFiles, trace_files
 from unisono.trace.parquet import SCHEMA, ParquetPart, filled
 
 PARTITIONS_MAX: Final = 10_000
@@ -45,7 +45,7 @@ _SPELLED: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TraceOptions:
     """What the options ask for, read once."""
 
     directory: str
@@ -58,7 +58,7 @@ class Asked:
         return pa.schema([_field(name) for name in self.columns])
 
 
-def asked(options: Mapping[str, str]) -> Asked:
+def asked(options: Mapping[str, str]) -> TraceOptions:
     """`Misuse` says which option is wrong, and what it may be."""
     unknown = sorted(set(map(str.lower, options)) - OPTIONS)
     if unknown:
@@ -81,7 +81,7 @@ def asked(options: Mapping[str, str]) -> Asked:
         wanted = tuple(name.strip() for name in given.split(","))
         _check_names(wanted, names, mode)
         names = wanted
-    return Asked(directory, mode, names)
+    return TraceOptions(directory, mode, names)
 
 
 def _check_names(wanted: Sequence[str], names: Sequence[str], mode: str) -> None:
@@ -127,7 +127,7 @@ class TraceReader(DataSourceReader):
                 raise Misuse(
                     f"column {field.name} is {spelled}, not {field.dataType.simpleString()}"
                 )
-        self.asked = Asked(str(Path(given.directory).absolute()), given.mode, tuple(names))
+        self.asked = TraceOptions(str(Path(given.directory).absolute()), given.mode, tuple(names))
         self.filters: list[Filter] = []
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
@@ -155,7 +155,7 @@ class TraceReader(DataSourceReader):
             yield from reading.batches()
 
 
-def _files_of_runs(directory: str, filters: list[Filter]) -> list[Found]:
+def _files_of_runs(directory: str, filters: list[Filter]) -> list[TraceFiles]:
     """The files of the runs that are asked for; the others are not looked into."""
     runs: dict[str, bool] = {}
     kept_files = []
@@ -171,7 +171,7 @@ class FileReading:
     """One file, for one query."""
 
     def __init__(
-        self, given: Asked, filters: list[Filter], run: str, path: Path, name: str
+        self, given: TraceOptions, filters: list[Filter], run: str, path: Path, name: str
     ) -> None:
         self._asked, self._filters = given, filters
         self._run, self._name = run, name

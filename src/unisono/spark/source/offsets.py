@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from unisono.feed.stretch import Counting
+from unisono.feed.epochs import Counting
 
 PLACE, LIFE, BASE = "place", "life", "base"
 Offset = dict[str, Any]

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from unisono.errors import Misuse, UnisonoError
 from unisono.feed import rows
 from unisono.feed.client import FeedClient
-from unisono.feed.stretch import Counting, books_of
+from unisono.feed.epochs import Counting, books_of
 from unisono.log import BadLog, LogReader, Trimmed
 from unisono.spark.source.asking import EARLIEST, LATEST, FeedOptions
 from unisono.spark.source.filters import kept
@@ -61,7 +61,7 @@ class _Missing(Exception):
 
 
 @dataclass
-class Places(InputPartition):
+class OffsetRange(InputPartition):
     """The rows with `after` < place <= `upto`."""
 
     after: int
@@ -191,26 +191,26 @@ class Origin:
                 f" before they were read; it begins at {known.first}"
             )
 
-    def partitions(self, after: int, upto: int, lost: str = "") -> list[Places]:
+    def partitions(self, after: int, upto: int, lost: str = "") -> list[OffsetRange]:
         """The range in parts of about the same size; the first of them says what is lost."""
         count = max(0, upto - after)
         usual = min(PARTITIONS_MAX, -(-count // PLACES_PER_PARTITION))
         parts = min(count, max(self._options.min_partitions, usual))
         cuts = [after + count * at // max(1, parts) for at in range(parts + 1)]
-        made = [Places(first, last, self._counting) for first, last in pairwise(cuts)]
+        made = [OffsetRange(first, last, self._counting) for first, last in pairwise(cuts)]
         if lost:
-            made = made or [Places(after, after, self._counting)]
+            made = made or [OffsetRange(after, after, self._counting)]
             made[0].lost = f"{lost}; read on after place {after}"
         return made
 
-    def rows(self, part: Places) -> Iterator[pa.RecordBatch]:
+    def rows(self, part: OffsetRange) -> Iterator[pa.RecordBatch]:
         """What a task hands to Spark."""
         try:
             yield from rows.gathered(self._wanted(batch) for batch in self._whole(part))
         finally:
             self.close()
 
-    def _whole(self, part: Places) -> Iterator[pa.RecordBatch]:
+    def _whole(self, part: OffsetRange) -> Iterator[pa.RecordBatch]:
         after = part.after
         if part.lost:
             yield rows.row(place=after, kind=rows.GAP, detail=part.lost)

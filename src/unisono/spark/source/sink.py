@@ -51,7 +51,7 @@ class CutShort(UnisonoError):
 
 
 @dataclass(frozen=True, slots=True)
-class Saying:
+class SinkOptions:
     """What the options ask for, read once."""
 
     feed: str
@@ -62,7 +62,7 @@ class Saying:
 
 def saying(
     options: Mapping[str, str], schema: StructType, names: Sequence[str] = OPTIONS
-) -> Saying:
+) -> SinkOptions:
     """`Misuse` says which option is wrong, and what it may be."""
     unknown = sorted(set(map(str.lower, options)) - set(map(str.lower, names)) - SPARKS_OWN)
     if "path" in unknown:
@@ -79,7 +79,7 @@ def saying(
     if given is not None and order == ARRIVAL:
         raise Misuse("orderBy needs rowOrder=sorted: rows that stay as they arrive are not sorted")
     order_by = [name.strip() for name in given.split(",")] if given is not None else []
-    return Saying(feed, _timeout_s(options), order, Payloads(schema, order_by))
+    return SinkOptions(feed, _timeout_s(options), order, Payloads(schema, order_by))
 
 
 def transaction(options: Mapping[str, str]) -> tuple[str, int]:
@@ -102,7 +102,7 @@ def _timeout_s(options: Mapping[str, str]) -> float:
 
 
 @dataclass
-class Said(WriterCommitMessage):
+class PartitionWritten(WriterCommitMessage):
     """A partition is ordered and logged."""
 
     rows: int
@@ -113,10 +113,10 @@ class Said(WriterCommitMessage):
 class StreamSink(DataSourceStreamArrowWriter):
     """`df.writeStream.format("unisono")`: an epoch is a micro-batch."""
 
-    def __init__(self, asked: Saying) -> None:
+    def __init__(self, asked: SinkOptions) -> None:
         self._asked = asked
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Said:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> PartitionWritten:
         context = _context()
         query, epoch = (context.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID))
         if not query or epoch is None:
@@ -127,11 +127,11 @@ class StreamSink(DataSourceStreamArrowWriter):
 class BatchSink(DataSourceArrowWriter):
     """`df.write.format("unisono")`: the job is one epoch of a query that is named in the driver."""
 
-    def __init__(self, asked: Saying, name: str, epoch: int) -> None:
+    def __init__(self, asked: SinkOptions, name: str, epoch: int) -> None:
         self._asked = asked
         self._name, self._epoch = name, epoch
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Said:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> PartitionWritten:
         return say(self._asked, self._name, _context().partitionId(), self._epoch, iterator)
 
 
@@ -152,18 +152,18 @@ def _context() -> TaskContext:
 
 
 def say(
-    asked: Saying, query: str, partition: int, epoch: int, batches: Iterator[pa.RecordBatch]
-) -> Said:
+    asked: SinkOptions, query: str, partition: int, epoch: int, batches: Iterator[pa.RecordBatch]
+) -> PartitionWritten:
     """Say a partition; returns when the feed has all of it ordered and logged."""
     row = place = 0
     with FeedClient(asked.feed, asked.timeout_s) as feed:
         for payloads in _in_order(asked, batches):
             place = feed.write(query, partition, epoch, row, payloads)
             row += len(payloads)
-    return Said(row, place)
+    return PartitionWritten(row, place)
 
 
-def _in_order(asked: Saying, batches: Iterator[pa.RecordBatch]) -> Iterator[list[bytes]]:
+def _in_order(asked: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Iterator[list[bytes]]:
     row = 0
     if asked.order == ARRIVAL:
         for batch in batches:

@@ -12,9 +12,9 @@ from typing import IO, Final, Self
 
 from unisono.spark.source.payloads import Entry
 
-MEMORY_OCTETS: Final = 64 << 20
+MEMORY_BYTES: Final = 64 << 20
 """Of rows, held by a task before it writes them to a temporary file."""
-ROW_OCTETS: Final = 300
+ROW_BYTES: Final = 300
 """What a row costs beside its payload."""
 CHUNK_ROWS: Final = 1000
 
@@ -22,10 +22,10 @@ CHUNK_ROWS: Final = 1000
 class Sorting:
     """Add entries in any order, then iterate: the payloads come in the order of the entries."""
 
-    def __init__(self, memory_octets: int = MEMORY_OCTETS) -> None:
-        self._memory_octets = memory_octets
+    def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
+        self._memory_bytes = memory_bytes
         self._held: list[Entry] = []
-        self._octets = 0
+        self._bytes = 0
         self._runs: list[IO[bytes]] = []
 
     def __enter__(self) -> Self:
@@ -47,8 +47,8 @@ class Sorting:
 
     def add(self, entries: list[Entry]) -> None:
         self._held += entries
-        self._octets += sum(len(payload) + ROW_OCTETS for _, payload in entries)
-        if self._octets > self._memory_octets:
+        self._bytes += sum(len(payload) + ROW_BYTES for _, payload in entries)
+        if self._bytes > self._memory_bytes:
             self._put_down()
 
     def _put_down(self) -> None:
@@ -57,7 +57,7 @@ class Sorting:
         self._runs.append(run)
         for start in range(0, len(self._held), CHUNK_ROWS):
             pickle.dump(self._held[start : start + CHUNK_ROWS], run, pickle.HIGHEST_PROTOCOL)
-        self._held, self._octets = [], 0
+        self._held, self._bytes = [], 0
 
     def __iter__(self) -> Iterator[bytes]:
         self._held.sort()

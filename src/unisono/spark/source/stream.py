@@ -30,12 +30,12 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from unisono.feed.epochs import Counting
 from unisono.feed.rows import SCHEMA
-from unisono.feed.stretch import Counting
 from unisono.spark.source.asking import FeedOptions, feed_options
 from unisono.spark.source.filters import column_of, is_ours
 from unisono.spark.source.offsets import PLACE, Offset, Resumed, offset_at, resumed
-from unisono.spark.source.origin import DataLoss, Origin, Places, Seen, check_schema
+from unisono.spark.source.origin import DataLoss, OffsetRange, Origin, Seen, check_schema
 
 LOOK_S: Final = 0.5
 
@@ -127,7 +127,7 @@ class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._origin.partitions(after, upto.after, lost)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Places)
+        assert isinstance(partition, OffsetRange)
         return Origin(self.options, partition.counting).rows(partition)
 
     def commit(self, end: dict[str, int]) -> None:
@@ -153,19 +153,19 @@ class FeedReader(DataSourceReader):
             else:
                 yield each
 
-    def partitions(self) -> list[Places]:
+    def partitions(self) -> list[OffsetRange]:
         origin = Origin(self.options)
         try:
             after, upto = origin.start(), origin.end()
             origin.check(after, origin.bounds())
             after, upto = narrowed(after, upto, self.filters)
             # Where there is nothing, one task says so.
-            return origin.partitions(after, upto) or [Places(after, after, Counting())]
+            return origin.partitions(after, upto) or [OffsetRange(after, after, Counting())]
         finally:
             origin.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Places)
+        assert isinstance(partition, OffsetRange)
         return Origin(self.options, partition.counting, self.filters).rows(partition)
 
 

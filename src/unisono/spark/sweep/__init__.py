@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from unisono.spark.sweep.ask import Sweep
-from unisono.spark.sweep.whole import KEEPS, Failure, Standing, Swept, sweep
+from unisono.spark.sweep.driver import KEEPS, Failure, SweepProgress, Swept, sweep
 
-__all__ = ["KEEPS", "Failure", "Standing", "Sweep", "Swept", "sweep"]
+__all__ = ["KEEPS", "Failure", "Sweep", "SweepProgress", "Swept", "sweep"]

@@ -36,7 +36,7 @@ WHY_MAX: Final = 500
 """Characters of a reason that are kept."""
 
 
-class Told(NamedTuple):
+class TaskResult(NamedTuple):
     """What a task tells of a run."""
 
     run: str
@@ -84,7 +84,7 @@ def check_place(traces: Path, token: str) -> None:
         )
 
 
-def perform(plan: Plan, traces: Path, code: str, drops: bool) -> Told:
+def perform(plan: Plan, traces: Path, code: str, drops: bool) -> TaskResult:
     """Simulate the plan unless its run is there. `drops` says that a run whose trace was dropped
     counts as there."""
     folder = run_folder(traces, plan.run_name)
@@ -106,7 +106,7 @@ def perform(plan: Plan, traces: Path, code: str, drops: bool) -> Told:
     return told
 
 
-def _simulate(plan: Plan) -> Told:
+def _simulate(plan: Plan) -> TaskResult:
     started = time.perf_counter()
     try:
         outcome = run(plan, time.perf_counter)
@@ -116,7 +116,9 @@ def _simulate(plan: Plan) -> Told:
     except Exception as error:
         why = " ".join(f"{type(error).__name__}: {error}".split())[:WHY_MAX]
         wall_s = time.perf_counter() - started
-        return Told(*_names(plan), [RAISED], why, plan.replay, 0, 0, 0, 0.0, wall_s, 0, *_FRESH)
+        return TaskResult(
+            *_names(plan), [RAISED], why, plan.replay, 0, 0, 0, 0.0, wall_s, 0, *_FRESH
+        )
     return _told(plan, outcome)
 
 
@@ -127,10 +129,10 @@ def _names(plan: Plan) -> tuple[str, str, int, int]:
     return plan.run_name, plan.protocol, plan.seed, plan.nodes
 
 
-def _told(plan: Plan, outcome: Outcome) -> Told:
+def _told(plan: Plan, outcome: Outcome) -> TaskResult:
     from unisono.laws import sentence
 
-    return Told(
+    return TaskResult(
         *_names(plan),
         broken=list(outcome.broken),
         why=sentence(outcome.violations[0])[:WHY_MAX] if outcome.violations else "",
@@ -164,7 +166,7 @@ def _write_about(
     detail: bool,
     code: str,
     files: dict[str, tuple[int, int]],
-    told: Told,
+    told: TaskResult,
 ) -> None:
     """Replay line and manifest, beside the trace files."""
     (folder / REPLAY).write_text(replay + "\n")
@@ -172,13 +174,13 @@ def _write_about(
     (folder / MANIFEST).write_text(json.dumps(says | {"told": told._asdict()}, indent=1) + "\n")
 
 
-def _there(folder: Path, plan: Plan, code: str, drops: bool) -> Told | None:
+def _there(folder: Path, plan: Plan, code: str, drops: bool) -> TaskResult | None:
     """What an earlier simulation told, if its run is whole, of this plan and of this code."""
     try:
         says = json.loads((folder / MANIFEST).read_text())
         if (says["replay"], says["detail"], says["code"]) != (plan.replay, plan.detail, code):
             return None
-        told = Told(**says["told"])._replace(there=True)
+        told = TaskResult(**says["told"])._replace(there=True)
         if told.broken == [RAISED]:
             # It may have been the machine after all.
             return None
@@ -216,7 +218,7 @@ def drop(traces: Path, name: str) -> None:
     """Let go of the trace of a run that was judged and kept all laws; what is known of it stays."""
     folder = run_folder(traces, name)
     says = json.loads((folder / MANIFEST).read_text())
-    told = Told(**says["told"])._replace(dropped=True)
+    told = TaskResult(**says["told"])._replace(dropped=True)
     with tempfile.TemporaryDirectory(
         prefix=SCRATCH, dir=traces, ignore_cleanup_errors=True
     ) as scratch:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from unisono.errors import Misuse
 from unisono.spark.session import in_words, is_interrupted
 from unisono.spark.sweep.ask import Sweep
-from unisono.spark.sweep.runs import Told, check_place, code_version, perform
+from unisono.spark.sweep.runs import TaskResult, check_place, code_version, perform
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +65,7 @@ Count = Callable[[int, int], None]
 
 def simulated(
     session: SparkSession, sweep: Sweep, place: Place, part: range, count: Count
-) -> list[Told]:
+) -> list[TaskResult]:
     """Runs these places of the sweep. What they told comes in the order of the places."""
     context = session.sparkContext
     done, failed = context.accumulator(0), context.accumulator(0)
@@ -93,11 +93,11 @@ def simulated(
             if is_interrupted(error):
                 raise KeyboardInterrupt from None
             raise Misuse(f"the sweep stopped: {in_words(error)}; what is done is kept") from None
-    told = [Told(**row) for row in table.to_pylist()]
+    told = [TaskResult(**row) for row in table.to_pylist()]
     return sorted(told, key=lambda each: (each.seed, sweep.protocols.index(each.protocol)))
 
 
-def batch_of(told: list[Told]) -> pa.RecordBatch:
+def batch_of(told: list[TaskResult]) -> pa.RecordBatch:
     columns: list[Any] = list(zip(*told, strict=True)) if told else [[] for _ in SCHEMA]
     arrays = [pa.array(column, kind) for column, kind in zip(columns, SCHEMA.types, strict=True)]
     return pa.record_batch(arrays, schema=SCHEMA)

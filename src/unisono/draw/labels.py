@@ -1,0 +1,144 @@
+"""What a packet is, read from the words that its protocol has for it.
+
+A label is a kind, and often a place: `data 5.0`, `nak 5.1-5.3`, `grant 6`, `state 0-99 of 400`. No
+protocol is known here: the kind's first word says which category it is of, and a word that nobody
+has heard of makes a packet like any other. `@key` names a stream whose owner the label could not
+know; the first to send data of it is the owner.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+DATA: Final = "data"
+REPAIR: Final = "repair"
+NAK: Final = "nak"
+REFUSAL: Final = "refusal"
+TOKEN: Final = "token"
+JOIN: Final = "join"
+STATE: Final = "state"
+QUIET: Final = "quiet"
+OTHER: Final = "other"
+
+_KEYWORDS: Final[dict[str, str]] = {
+    word: category
+    for category, words in {
+        DATA: "data message msg fragment delegate",
+        REPAIR: "repair repaired retransmit retransmission retransmitted resend resent again",
+        NAK: "nak nack naks missing ask",
+        REFUSAL: "deny denied denial refuse refused refusal reject rejected expel expelled neg"
+        " stale",
+        TOKEN: "token request grant granted ack acks acknowledge release pass order propose",
+        JOIN: "join seek find welcome confirm confirmed admit leave bye quit reform suggest agree"
+        " commit install view merge stand support invite pos newtr resume coord info abort",
+        STATE: "state snapshot transfer roster",
+        QUIET: "beat heartbeat empty announce alive idle report seat status probe ping pong hello",
+    }.items()
+    for word in words.split()
+}
+
+CATEGORIES: Final = {
+    DATA: "data",
+    REPAIR: "data sent again",
+    NAK: "asks for what is missing",
+    REFUSAL: "refusal",
+    TOKEN: "token or acknowledgment",
+    JOIN: "membership",
+    STATE: "state transfer",
+    QUIET: "heartbeat and the like",
+    OTHER: "other packet",
+}
+"""What each category is called in a legend, in the legend's order."""
+
+
+class PacketLabel(NamedTuple):
+    """A label taken apart. Without a number it is all kind."""
+
+    kind: str
+    stream: str = ""
+    first: int | None = None
+    last: int | None = None
+    rest: str = ""
+    ends: bool = False
+    """Its stream ends here."""
+
+
+_LABEL: Final = re.compile(
+    r"(?P<kind>\S+) (?:(?P<stream>\S+?)\.)?(?P<first>\d{1,18})"
+    r"(?:[-–](?:(?P=stream)\.)?(?P<last>\d{1,18}))?(?P<end> end\b)?(?P<rest>(?: .*)?)",
+    re.DOTALL,
+)
+_WORD: Final = re.compile(r"[a-z]+")
+_KEY: Final = re.compile(r"@[0-9a-f]+")
+
+
+def said(label: str) -> PacketLabel:
+    match = _LABEL.fullmatch(label)
+    if match is None:
+        return PacketLabel(label)
+    first, last = int(match["first"]), int(match["last"] or match["first"])
+    if last < first:
+        return PacketLabel(label)
+    return PacketLabel(
+        match["kind"], match["stream"] or "", first, last, match["rest"], bool(match["end"])
+    )
+
+
+def category(label: str) -> str:
+    """By the first word of the label that is known; the words after the first must not decide,
+    as `grant` does in `refuse grant`."""
+    first = label.split(" ", 1)[0].lower()
+    for word in _WORD.findall(first):
+        if word in _KEYWORDS:
+            return _KEYWORDS[word]
+    return OTHER
+
+
+def owners(sent: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """By `@key`, the life that owns it. `sent` are lives and labels in the order of time."""
+    found: dict[str, str] = {}
+    for life, label in sent:
+        if "@" in label and category(label) == DATA:
+            for key in _KEY.findall(label):
+                found.setdefault(key, life)
+    return found
+
+
+def named(label: str, names: Mapping[str, str]) -> str:
+    """The label with each `@key` that is known by its owner's name."""
+    return _KEY.sub(lambda match: names.get(match[0], match[0]), label) if "@" in label else label
+
+
+def together(labels: Iterable[str]) -> str:
+    """Several labels as one: `data 5.0`, `data 5.1` and `data 5.3 end` are `data 5.0–1, 3 end`."""
+    parts: dict[tuple[str, str, str], list[PacketLabel]] = {}
+    for label in labels:
+        each = said(label)
+        parts.setdefault((each.kind, each.stream, each.rest), []).append(each)
+    return ", ".join(_one(kind, stream, rest, part) for (kind, stream, rest), part in parts.items())
+
+
+def _one(kind: str, stream: str, rest: str, part: list[PacketLabel]) -> str:
+    places = [(e.first, e.last) for e in part if e.first is not None and e.last is not None]
+    if places:
+        end = " end" if any(each.ends for each in part) else ""
+        return f"{kind} {stream + '.' if stream else ''}{runs(places)}{end}{rest}"
+    return kind if len(part) == 1 else f"{kind} ×{len(part)}"
+
+
+def runs(places: Iterable[tuple[int, int]]) -> str:
+    """First and last of each, in short: `1–3, 5`."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted(places):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(last, found[-1][1]))
+        else:
+            found.append((first, last))
+    return ", ".join(f"{low}" if low == high else f"{low}–{high}" for low, high in found)
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 packet`, `1,200 packets`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

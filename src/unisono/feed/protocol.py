@@ -1,0 +1,111 @@
+"""What a feed and its readers say to each other: frames of JSON and of Arrow.
+
+A frame is its length, its kind and a body. A reader begins with `HELLO`, then asks, one thing at a
+time; the rows of an answer travel as the messages of Arrow's stream format, as the log holds them.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import IntEnum
+from typing import Any, Final
+
+import pyarrow as pa
+
+from unisono.errors import BadPacket, Misuse
+from unisono.wire import FieldLayout
+
+HELLO: Final = b"USOF\x01"
+PORT: Final = 7420
+ASK_BYTES_MAX: Final = 64 << 10
+FRAME_BYTES_MAX: Final = 256 << 20
+"""A batch may hold one message of the largest size, and more."""
+ROWS_BYTES: Final = 1 << 20
+"""What a writer puts into one asking; a single larger row goes alone."""
+ROWS_BYTES_MAX: Final = 128 << 20
+ROWS_COUNT_MAX: Final = 65_536
+INTAKE: Final = pa.schema([("payload", pa.binary())])
+
+_FRONT: Final = FieldLayout("IB")
+FRONT_BYTES: Final = _FRONT.octets
+
+
+class FeedFrameKind(IntEnum):
+    ASK = 1
+    ANSWER = 2
+    ROWS = 3
+    END = 4
+    REFUSED = 5
+
+
+class Refusal(IntEnum):
+    """Why something is refused. Only the first two are the asker's fault."""
+
+    MISUSE = 1
+    TRIMMED = 2
+    AHEAD = 3
+    """The feed has not come so far yet."""
+    BUSY = 4
+    AWAY = 5
+    """The feed is not in its group at the moment."""
+    BROKEN = 6
+
+
+PASSING: Final = (Refusal.AHEAD, Refusal.BUSY, Refusal.AWAY)
+"""What may be over when it is asked again."""
+
+
+def front(kind: FeedFrameKind, octets: int) -> bytes:
+    return _FRONT.pack(octets + 1, kind)
+
+
+def frame(kind: FeedFrameKind, body: bytes) -> bytes:
+    return front(kind, len(body)) + body
+
+
+def told(kind: FeedFrameKind, **what: Any) -> bytes:
+    return frame(kind, json.dumps(what).encode())
+
+
+def refusal(why: Refusal, text: str, **more: Any) -> bytes:
+    return told(FeedFrameKind.REFUSED, why=int(why), text=text, **more)
+
+
+def front_read(octets: bytes, bytes_max: int = FRAME_BYTES_MAX) -> tuple[FeedFrameKind, int]:
+    """The kind and the length of the body."""
+    length, kind = _FRONT.read(memoryview(octets))
+    if not 1 <= length <= bytes_max + 1 or kind not in FeedFrameKind._value2member_map_:
+        raise BadPacket("frame")
+    return FeedFrameKind(kind), length - 1
+
+
+def said(body: bytes) -> dict[str, Any]:
+    """The object that a frame of JSON holds."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        raise BadPacket("json") from None
+    if not isinstance(found, dict):
+        raise BadPacket("json")
+    return found
+
+
+def number(asked: dict[str, Any], key: str, most: int = (1 << 62) - 1) -> int:
+    value = asked.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise Misuse(f"{key}={value!r}: write a whole number from 0 to {most}")
+    return value
+
+
+def addresses(text: str) -> list[tuple[str, int]]:
+    """`tcp://host:port,host:port`, the scheme optional, as hosts and ports."""
+    found = []
+    for entry in text.strip().removeprefix("tcp://").split(","):
+        host, colon, port = entry.strip().rpartition(":")
+        if not colon:
+            host, port = port, str(PORT)
+        host = host.removeprefix("[").removesuffix("]")
+        if not host or not port.isdigit() or not 0 <= int(port) < 1 << 16:
+            raise Misuse(f"feed {text!r}: write HOST:PORT, or several with commas between them")
+        found.append((host, int(port)))
+    return found

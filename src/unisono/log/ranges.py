@@ -1,0 +1,84 @@
+"""Which places are held: a contiguous beginning, and islands after holes."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+
+
+class RangeSet:
+    """Places from `first` on. Islands that touch become one, so this stays small."""
+
+    def __init__(self, first: int = 1) -> None:
+        self.first = first
+        self.end = first - 1
+        """Everything up to here is held, or was and is dropped."""
+        self._islands: list[tuple[int, int]] = []
+
+    @property
+    def last(self) -> int:
+        return self._islands[-1][1] if self._islands else self.end
+
+    def copy(self) -> RangeSet:
+        made = RangeSet(self.first)
+        made.end = self.end
+        made._islands = self._islands.copy()
+        return made
+
+    def overlap(self, first: int, last: int) -> int | None:
+        """The first of these places that is held already."""
+        if first <= self.end:
+            return first
+        at = bisect_left(self._islands, (first, 0))
+        if at and self._islands[at - 1][1] >= first:
+            return first
+        if at < len(self._islands) and self._islands[at][0] <= last:
+            return self._islands[at][0]
+        return None
+
+    def add(self, first: int, last: int) -> None:
+        """Places that were not held."""
+        if first == self.end + 1:
+            self.end = last
+        elif self._islands and self._islands[-1][1] + 1 == first:
+            self._islands[-1] = (self._islands[-1][0], last)
+        else:
+            insort(self._islands, (first, last))
+            self._join_islands()
+        while self._islands and self._islands[0][0] == self.end + 1:
+            self.end = self._islands.pop(0)[1]
+
+    def _join_islands(self) -> None:
+        joined: list[tuple[int, int]] = []
+        for first, last in self._islands:
+            if joined and joined[-1][1] + 1 == first:
+                joined[-1] = (joined[-1][0], last)
+            else:
+                joined.append((first, last))
+        self._islands = joined
+
+    def drop_before(self, first: int) -> None:
+        """The log begins later now."""
+        self.first = first
+        self.end = max(self.end, first - 1)
+        self._islands = [span for span in self._islands if span[1] >= first]
+        while self._islands and self._islands[0][0] <= self.end + 1:
+            self.end = max(self.end, self._islands.pop(0)[1])
+
+    def holes(self) -> list[tuple[int, int]]:
+        """The places between those that are held, first and last of each hole."""
+        found, before = [], self.end
+        for first, last in self._islands:
+            found.append((before + 1, first - 1))
+            before = last
+        return found
+
+
+def spans_of(first: int, held: Iterable[tuple[int, int]]) -> RangeSet | None:
+    """From spans in rising order; nothing when two of them overlap."""
+    spans = RangeSet(first)
+    for start, last in held:
+        if last < start or spans.overlap(start, last) is not None:
+            return None
+        spans.add(start, last)
+    return spans

@@ -1,0 +1,222 @@
+"""The way out of one socket: packets leave in bursts, wait in a bounded queue, or are counted."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+from unisono.model import Buffer, Burst, Bursts, Packets
+from unisono.net import offload
+
+SEGMENTS_MAX = 64
+BYTES_MAX = 65_000
+"""One call carries at most this much: what fits a UDP datagram of 65,535 with its headers."""
+RETRY_S = 0.001
+"""A device without buffers does not say when it has some."""
+
+SockAddr: TypeAlias = Any
+Run: TypeAlias = tuple[Buffer, int, int]
+"""Packets in one buffer, the size of each but the last, which may be shorter, and their count."""
+
+FULL = frozenset((errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS, errno.ENOMEM))
+REASONS = {
+    errno.ECONNREFUSED: "refused",
+    errno.ENETUNREACH: "unreachable",
+    errno.EHOSTUNREACH: "unreachable",
+    errno.ENETDOWN: "unreachable",
+    errno.ENODEV: "unreachable",
+    errno.EADDRNOTAVAIL: "unreachable",
+    errno.EMSGSIZE: "too_long",
+    errno.EPERM: "forbidden",
+    errno.EACCES: "forbidden",
+}
+"""The name under which a packet that the system would not send is counted."""
+
+
+def runs(packets: Packets) -> Iterator[Run]:
+    """Cut into runs of equal length, the last of each possibly shorter, that fit one call."""
+    if isinstance(packets, Burst):
+        yield from _parts(packets)
+        return
+    if isinstance(packets, Bursts):
+        for burst in packets.each():
+            yield from _parts(burst)
+        return
+    count = len(packets)
+    if count == 1:
+        yield packets[0], len(packets[0]), 1
+        return
+    # Counting and joining run at the speed of C: nothing here is done packet by packet unless
+    # their lengths differ.
+    lengths = list(map(len, packets))
+    start = 0
+    while start < count:
+        size = lengths[start]
+        end = min(count, start + min(SEGMENTS_MAX, BYTES_MAX // size)) if size else start + 1
+        end = max(end, start + 1)
+        if lengths[start:end].count(size) < end - start:
+            end = _first_odd(lengths, start, end)
+        if end - start == 1:
+            yield packets[start], size, 1
+        else:
+            yield b"".join(packets[start:end]), size, end - start
+        start = end
+
+
+def _parts(burst: Burst) -> Iterator[Run]:
+    """Packets that lie side by side are not touched."""
+    buffer, size = burst.buffer, burst.size
+    step = size * max(1, min(SEGMENTS_MAX, BYTES_MAX // size)) if size else 1
+    for start in range(0, len(buffer), step):
+        part = buffer[start : start + step]
+        yield part, size, -(-len(part) // size)
+
+
+def _first_odd(lengths: list[int], start: int, end: int) -> int:
+    """Where a run ends that began at `start`: behind one that is shorter, before one longer."""
+    size = lengths[start]
+    for place in range(start + 1, end):
+        length = lengths[place]
+        if length != size:
+            return place + 1 if 0 < length < size else place
+    return end
+
+
+class SendPath:
+    """Sends on one socket without ever blocking the loop."""
+
+    def __init__(
+        self, sock: socket.socket, counts: dict[str, int], queue_bytes_max: int, offloads: bool
+    ) -> None:
+        self._sock = sock
+        self._counts = counts
+        self._queue: deque[tuple[SockAddr, Run]] = deque()
+        self._queue_bytes = 0
+        self._queue_bytes_max = queue_bytes_max
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._retry: asyncio.TimerHandle | None = None
+        self._segmenting: dict[int, list[tuple[int, int, bytes]]] = {}
+        self.segments = offloads and offload.can_segment(sock)
+        """Whether bursts leave by one call; falls to False for good when the kernel refuses."""
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def send(self, targets: Sequence[SockAddr], packets: Packets) -> None:
+        for run in runs(packets):
+            for to in targets:
+                if self._queue:
+                    self._enqueue(to, run)
+                elif rest := self._transmit(to, run):
+                    self._enqueue(to, rest)
+
+    def _transmit(self, to: SockAddr, run: Run) -> Run | None:
+        """Send, or count as lost. What comes back found the socket full."""
+        data, size, count = run
+        if count == 1 or not self.segments:
+            return self._singly(to, run)
+        try:
+            sent = self._sock.sendmsg((data,), self._cut(size), 0, to)
+        except OSError as error:
+            if error.errno in offload.REFUSALS:
+                return self._singly(to, run, after_refusal=True)
+            return run if self._is_full(error, count) else None
+        self._sent(count, sent)
+        return None
+
+    def _singly(self, to: SockAddr, run: Run, after_refusal: bool = False) -> Run | None:
+        data, size, count = run
+        whole = memoryview(data)
+        for place in range(count):
+            start = place * size
+            try:
+                self._sent(1, self._sock.sendto(whole[start : start + size], to))
+            except OSError as error:
+                if self._is_full(error, 1):
+                    return whole[start:], size, count - place
+            else:
+                if after_refusal and self.segments:
+                    # The same packet went alone: it was the offload that was refused, not the
+                    # packet or its target.
+                    self.segments = False
+                    self._count("net.offload_refused", 1)
+                    offload.log.info("bursts are refused here; datagrams leave one by one")
+        return None
+
+    def _cut(self, size: int) -> list[tuple[int, int, bytes]]:
+        found = self._segmenting.get(size)
+        if found is None:
+            if len(self._segmenting) > 4096:
+                self._segmenting.clear()
+            found = self._segmenting[size] = offload.segmenting(size)
+        return found
+
+    def _is_full(self, error: OSError, packets: int) -> bool:
+        """Whether it is worth waiting; else the packets are lost, and counted."""
+        if error.errno in FULL:
+            self._wait(by_timer=error.errno in (errno.ENOBUFS, errno.ENOMEM))
+            return True
+        self._count(f"drop.{REASONS.get(error.errno or 0, 'send_error')}", packets)
+        return False
+
+    def _sent(self, packets: int, octets: int) -> None:
+        counts = self._counts
+        counts["net.out.calls"] += 1
+        counts["net.out.packets"] += packets
+        counts["net.out.octets"] += octets
+
+    def _count(self, name: str, packets: int) -> None:
+        self._counts[name] = self._counts.get(name, 0) + packets
+
+    # -- the queue ------------------------------------------------------------------------------
+
+    def _enqueue(self, to: SockAddr, run: Run) -> None:
+        octets = len(run[0])
+        if self._queue_bytes + octets > self._queue_bytes_max:
+            self._count("drop.send_queue", run[2])
+            return
+        self._queue.append((to, run))
+        self._queue_bytes += octets
+
+    def _wait(self, by_timer: bool) -> None:
+        if self._loop is None:
+            return
+        if not by_timer:
+            self._loop.add_writer(self._sock.fileno(), self.flush)
+        elif self._retry is None:
+            self._loop.remove_writer(self._sock.fileno())
+            self._retry = self._loop.call_later(RETRY_S, self.flush)
+
+    def flush(self) -> None:
+        """Send what waits, as far as the socket takes it."""
+        self._retry = None
+        queue = self._queue
+        while queue:
+            to, run = queue.popleft()
+            self._queue_bytes -= len(run[0])
+            if rest := self._transmit(to, run):
+                queue.appendleft((to, rest))
+                self._queue_bytes += len(rest[0])
+                return
+        if self._loop is not None:
+            self._loop.remove_writer(self._sock.fileno())
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._queue_bytes
+
+    def close(self) -> None:
+        """A last try for what waits; what the socket does not take is lost, and counted."""
+        if self._queue:
+            self.flush()
+        self._count("drop.send_queue", sum(run[2] for _, run in self._queue))
+        self._queue.clear()
+        self._queue_bytes = 0
+        if self._retry is not None:
+            self._retry.cancel()
+        if self._loop is not None:
+            self._loop.remove_writer(self._sock.fileno())

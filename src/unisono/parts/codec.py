@@ -1,0 +1,183 @@
+"""The door of a core: looks at each packet's envelope once, and counts what it turns away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+from unisono.errors import BadPacket
+from unisono.model import Buffer, Burst, Packets
+from unisono.parts.admission import Terms
+from unisono.wire import (
+    ENVELOPE_BYTES,
+    FRONT_BYTES,
+    NO_LIFE,
+    Envelope,
+    are_sound,
+    heads_match,
+    note_in,
+    open_batch,
+    opened,
+    seal,
+    seal_batch,
+    unseal,
+)
+
+ROW_COUNT: Final = 128
+"""Packets that are opened at once."""
+FRONTS_MAX: Final = 64
+"""Fronts that are known again."""
+NOTES_MAX: Final = 4
+"""Notes that are kept of one burst."""
+UNLIKE: Final = frozenset(("protocol", "terms", "version"))
+"""Why a packet is turned away that may be of our group, from one with other options."""
+
+
+class PacketTrain(NamedTuple):
+    """Packets whose bodies begin alike."""
+
+    first: Envelope
+    octets: int
+    """So many octets are the same in all; an index follows, and a piece."""
+    indices: tuple[int, ...]
+    pieces: tuple[bytes, ...]
+
+    def envelopes(self) -> Iterator[Envelope]:
+        """One by one."""
+        kind, life, body = self.first
+        head = bytes(body[: self.octets])
+        for index, piece in zip(self.indices, self.pieces, strict=True):
+            whole = b"".join((head, index.to_bytes(2, "big"), piece))
+            yield Envelope(kind, life, memoryview(whole))
+
+    def rows(self) -> list[tuple[int, tuple[bytes, ...]]]:
+        """The pieces of those that follow each other, with the index of the first."""
+        indices, pieces = self.indices, self.pieces
+        first, count = indices[0], len(indices)
+        if indices == tuple(range(first, first + count)):
+            return [(first, pieces)]
+        starts = [at for at in range(1, count) if indices[at] != indices[at - 1] + 1]
+        return [(indices[at], pieces[at:end]) for at, end in pairwise((0, *starts, count))]
+
+
+class PacketCodec:
+    """Seals what goes out and opens what comes in, for one protocol and one group."""
+
+    __slots__ = (
+        "_fronts",
+        "_kinds",
+        "_protocol",
+        "counts",
+        "group",
+        "life",
+        "notes",
+        "odd",
+        "unlike",
+    )
+
+    def __init__(self, protocol: int, kinds: dict[int, str], terms: Terms) -> None:
+        self._protocol = protocol
+        self._kinds = kinds
+        self.group = terms.tag
+        """What the envelope says of the group: its name, and what its members have alike."""
+        self.odd = False
+        """Something came for `Admission` to look at."""
+        self.unlike = False
+        """Somebody spoke who has other terms."""
+        self.notes: list[memoryview] = []
+        self._fronts: dict[bytes, tuple[int, int, str]] = {}
+        """Those of packets that were let in: kind, life, and the name they are counted by."""
+        self.counts: dict[str, int] = {}
+        self.life = NO_LIFE
+        """The connection identifier of this life of the group, once known."""
+
+    def count(self, name: str, by: int = 1) -> None:
+        self.counts[name] = self.counts.get(name, 0) + by
+
+    def drop(self, reason: str, by: int = 1) -> None:
+        self.count(f"drop.{reason}", by)
+
+    def admit(self, packets: Packets) -> Iterable[Envelope]:
+        """The packets that are of this protocol and group, whatever their life."""
+        if type(packets) is list and len(packets) == 1:
+            alone = self._opened(packets[0])
+            return () if alone is None else (alone,)
+        return filter(None, map(self._opened, packets))
+
+    def admit_batch(self, packets: Packets, octets: int) -> Iterable[Envelope | PacketTrain]:
+        """The same, where those of a burst whose bodies begin with the same octets, and which
+        therefore differ in what `seal_batch` makes different, come together."""
+        if type(packets) is not Burst:  # As an instance it would be asked for by its whole family.
+            return self.admit(packets)
+        return self._admit_rows(packets.buffer, packets.size, octets)
+
+    def _admit_rows(
+        self, buffer: memoryview, size: int, octets: int
+    ) -> Iterator[Envelope | PacketTrain]:
+        start = 0
+        while start < len(buffer):
+            # No more at once, and only where it looks worth while: a burst of which none is like
+            # its neighbour costs little more than packets that come alone.
+            row = buffer[start : start + ROW_COUNT * size]
+            indices: tuple[int, ...] = ()
+            pieces: tuple[bytes, ...] = ()
+            if heads_match(row, size, octets):
+                indices, pieces = open_batch(row, size, octets)
+            row = row[: max(1, len(indices)) * size]
+            start += len(row)
+            if len(indices) < 2 or not are_sound(row):
+                yield from self.admit(Burst(row, size))
+            elif (envelope := self._opened(row[:size], len(indices))) is not None:
+                yield PacketTrain(envelope, octets, indices, pieces)
+
+    def _opened(self, packet: Buffer, alike: int = 0) -> Envelope | None:
+        """The packet's, or that of so many that begin as it does and are known to be sound."""
+        count = alike or 1
+        front = bytes(packet[:FRONT_BYTES])
+        if (known := self._fronts.get(front)) and len(packet) >= ENVELOPE_BYTES:
+            kind, life, name = known
+            known_again = opened(packet, kind, life, alike > 0)
+            if known_again is not None:
+                self.counts[name] += count
+                return known_again
+        try:
+            envelope = unseal(packet, self._protocol, self.group, sound=alike > 0)
+        except BadPacket as bad:
+            self._turn_away(packet, bad.reason, count)
+            return None
+        its_kind = self._kinds.get(envelope.kind)
+        if its_kind is None:
+            self.drop("kind", count)
+            return None
+        name = f"in.{its_kind}"
+        self.count(name, count)
+        if len(self._fronts) >= FRONTS_MAX:
+            self._fronts.clear()
+        self._fronts[front] = (envelope.kind, envelope.life, name)
+        return envelope
+
+    def _turn_away(self, packet: Buffer, reason: str, count: int) -> None:
+        if (note := note_in(packet)) is not None:
+            self.odd = True
+            if len(self.notes) < NOTES_MAX:
+                self.notes.append(note)
+            return
+        self.drop(reason, count)
+        if reason in UNLIKE:
+            self.odd = self.unlike = True
+
+    def sent(self, kind: int, count: int) -> None:
+        self.count(f"out.{self._kinds[kind]}", count)
+
+    def seal_batch(
+        self, kind: int, head: bytes, pieces: Sequence[bytes], life: int, first: int = 0
+    ) -> bytes:
+        """Packets of one kind and length, side by side: head, index, piece. They are not
+        counted."""
+        return seal_batch(self._protocol, kind, self.group, life, head, pieces, first)
+
+    def seal(self, kind: int, body: Buffer, life: int | None = None) -> bytes:
+        self.count(f"out.{self._kinds[kind]}")
+        its_life = self.life if life is None else life
+        return seal(self._protocol, kind, self.group, its_life, body)

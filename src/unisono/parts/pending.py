@@ -1,0 +1,55 @@
+"""What a member said and has not sent: messages that can be taken together stand together."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from itertools import accumulate
+from operator import add
+from typing import Final, NamedTuple
+
+VARIED: Final = -1
+"""As a length: they differ."""
+MESSAGE_BYTES: Final = 32
+"""What a message costs beside its payload, in the window."""
+
+
+class Pending(NamedTuple):
+    """Messages of one service, and of one length or VARIED, that were said one after the other."""
+
+    messages: list[bytes]
+    length: int
+    service: int
+
+    def fit(self, room: int, left: int, each: int = 0) -> int:
+        """How many of them have room, and are not too many. Where there are several and their
+        lengths differ, each of them costs so much more."""
+        count = min(left, len(self.messages))
+        if self.length == VARIED:
+            ends = list(accumulate(map(len, self.messages[:count])))
+            if each:
+                ends = list(map(add, ends, range(each, each * count + 1, each)))
+            return bisect_right(ends, room) or int(count > 0 and len(self.messages[0]) <= room)
+        if self.length:
+            return min(count, max(0, room) // self.length)
+        return count if room >= 0 else 0
+
+    def octets(self, count: int) -> int:
+        """Of the first so many."""
+        if self.length == VARIED:
+            return sum(map(len, self.messages[:count]))
+        return count * self.length
+
+
+def enqueue(queue: deque[Pending], messages: Sequence[bytes], service: int) -> int:
+    """Behind those that wait; what they cost in the window. Nothing is done message by message."""
+    lengths = list(map(len, messages))
+    if lengths:
+        length = lengths[0] if lengths.count(lengths[0]) == len(lengths) else VARIED
+        last = queue[-1] if queue else None
+        if last is not None and last.length == length and last.service == service:
+            last.messages.extend(messages)
+        else:
+            queue.append(Pending(list(messages), length, service))
+    return sum(lengths) + MESSAGE_BYTES * len(lengths)

@@ -1,0 +1,449 @@
+"""[MTP 5.2] The replicated master: what the master decides, held by a majority of its replicas.
+
+The decisions are one small value, the whole of Figure 1's state, with a version that rises. The
+coordinator proposes the next version; it is *committed* when a majority of all replicas holds it,
+and only then does anybody outside see it. When the coordinator is silent a cohort stands under a
+higher ballot, a majority supports it with what they hold, and the newest of that goes on.
+
+A replica that restarts remembers nothing. It takes no part until the other replicas have told it
+the ballot and the version that count, and the coordinator has given it the value; or until most
+replicas remember nothing, when they found a new web. With one replica all of this is nothing.
+"""
+
+# Deviates [MTP 5.2]: the paper assumes replicas that cannot be cut apart, and broadcasts to all of
+# them. Here a majority is asked, so those that are cut off neither decide nor hold up the others.
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from unisono.core import EVERYONE, Effect, Send
+from unisono.model import Address, Member
+from unisono.protocols.mtp.packets import (
+    FORGOTTEN_BITS,
+    FORGOTTEN_MAX,
+    Ack,
+    Expel,
+    Header,
+    PacketKind,
+    Propose,
+    ReplicaSeat,
+    Stand,
+    Support,
+    key_of,
+)
+from unisono.wire import NO_LIFE
+
+if TYPE_CHECKING:
+    from unisono.protocols.mtp.core import Mtp
+
+NO_HEADER: Final = Header(0, 0, 0, 0, 0, 0, 0, 0, 1)
+WAITING_MAX: Final = 64
+"""Proposals that wait for data; the coordinator insists on its last one."""
+
+
+@dataclass(slots=True)
+class ReplicaStatus:
+    """What was last heard of another replica."""
+
+    member: Member
+    heard_us: int
+    web: int
+    leads: bool
+    life: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaReport:
+    """What a replica that remembers told us who do not."""
+
+    web: int
+    ballot: int
+    version: int
+
+
+class PendingProposal(NamedTuple):
+    """A proposal under the present ballot."""
+
+    version: int
+    value: bytes
+    source: Address
+
+
+class Replicas:
+    """One replica's seat among the masters; without a seat, nothing happens here."""
+
+    def __init__(self, core: Mtp, holds: Callable[[bytes], bool]) -> None:
+        self._core = core
+        self._holds = holds
+        """Whether the data of all that a value accepts is here."""
+        self.rank = core.parameters.master
+        self.count = core.parameters.masters
+        self.majority = self.count // 2 + 1
+        self.web = NO_LIFE
+        """The web that we remember."""
+        self.ballot = 0
+        """The highest that we have heard of: we take nothing from a lower one."""
+        self.accepted = 0
+        """The ballot under which we took the value; 0 is a value still to come."""
+        self.version = 0
+        self.value = b""
+        self.committed = 0
+        """The version that a majority holds, as far as we know under our own ballot."""
+        self.leads = False
+        self.heard_us = 0
+        """When the coordinator was last heard, in listening time."""
+        self.seats: dict[int, ReplicaStatus] = {}
+        self.taken_by: Member | None = None
+        """Another process that sits on our seat."""
+        self._told: dict[int, ReplicaReport] = {}
+        self._offered: tuple[Propose, int, Address] | None = None
+        """A new web, until its founder has told us that this is not an old proposal."""
+        self._acks: dict[int, int] = {}
+        self._supports: dict[int, Support] = {}
+        self._waiting: deque[PendingProposal] = deque(maxlen=WAITING_MAX)
+        """Proposals of the coordinator whose data has not all come. We do not hold them yet: if the
+        coordinator dies, what nobody else has is to be rejected, not waited for."""
+        self._stood_us = 0
+        self._left: dict[int, int] = {}
+        """Replicas that left in the order and have not come back, with the life that left."""
+        self._forgotten = 0
+        self._nonce = core.dice.getrandbits(32) | 1
+        """Answers to an earlier one are from before we forgot."""
+        self._ended_us = -1
+        self._blank_us = -1
+        """Since when most replicas have remembered nothing, while one says that it leads."""
+
+    # -- who sits where ---------------------------------------------------------------------------
+
+    @property
+    def seated(self) -> bool:
+        return self.web != NO_LIFE
+
+    @property
+    def coordinator(self) -> int:
+        """The rank that the ballot belongs to."""
+        return (self.ballot - 1) % self.count + 1
+
+    def addresses(self) -> tuple[Address, ...]:
+        return tuple(seat.member.address for _, seat in sorted(self.seats.items()))
+
+    def others(self) -> set[int]:
+        """The other replicas, as packets name them."""
+        return {key_of(seat.member) for seat in self.seats.values()}
+
+    def greet(self, out: list[Effect]) -> None:
+        """Tell the other replicas where we stand; who remembers nothing asks."""
+        if self.rank:
+            out.append(Send(EVERYONE, [self._seat(0 if self.accepted else self._nonce, 0)]))
+
+    def _seat(self, asks: int, echo: int) -> bytes:
+        core = self._core
+        version = self.version if self.accepted else 0
+        web = self.web if self.accepted and (self.committed or not self.leads) else NO_LIFE
+        where = (self.rank, self.count, core.me, web, self.ballot, version, self.leads)
+        seat = ReplicaSeat(*where, asks, echo, self._life())
+        return core.codec.seal(PacketKind.SEAT, seat.body(), life=web)
+
+    def _life(self) -> int:
+        """Rises whenever we forget."""
+        return self._core.me.incarnation << FORGOTTEN_BITS | min(self._forgotten, FORGOTTEN_MAX)
+
+    def hear(self, seat: ReplicaSeat, out: list[Effect]) -> None:
+        """A replica told where it stands."""
+        core = self._core
+        if seat.member == core.me or not self.rank or seat.masters != self.count:
+            core.codec.drop("own" if seat.member == core.me else "seat")
+            return
+        if seat.rank == self.rank:
+            if seat.member.address != core.me.address:
+                self._hear_rival(seat, out)
+            return
+        known = self.seats.get(seat.rank)
+        if known is not None and seat.member.name == known.member.name and seat.life < known.life:
+            if seat.member.incarnation < known.member.incarnation:
+                core.coordinator.admission.tell_later(seat.member, known.member.incarnation, out)
+            return
+        self.seats[seat.rank] = ReplicaStatus(
+            seat.member, core.now_us, seat.web, seat.leads, seat.life
+        )
+        if seat.web and seat.life > self._left.get(seat.rank, seat.life):
+            del self._left[seat.rank]
+        if not seat.web:
+            self._told.pop(seat.rank, None)
+        if seat.asks and self.accepted:
+            answer = self._seat(0, echo=seat.asks)
+            out.append(Send((seat.member.address,), [answer]))
+        if seat.leads and seat.web == self.web and seat.rank == self.coordinator:
+            self.heard_us = core.listened_us
+        if seat.rank == self.coordinator and not seat.web and self.accepted:
+            self.heard_us = min(self.heard_us, core.listened_us - core.parameters.detect_us)
+        if seat.echo == self._nonce and seat.web and not self.accepted:
+            self._told[seat.rank] = ReplicaReport(seat.web, seat.ballot, seat.version)
+            self._remember()
+        elif seat.echo == self._nonce and seat.leads and not self.seated:
+            self._take_offer(seat, out)
+
+    def _hear_rival(self, seat: ReplicaSeat, out: list[Effect]) -> None:
+        """Another process was told our rank: who sits stays. One of our name may be a former life
+        of ours, of which packets are left; if it answers what we ask now, it is alive."""
+        me = self._core.me
+        if seat.asks and self.accepted:
+            out.append(Send((seat.member.address,), [self._seat(0, echo=seat.asks)]))
+        if seat.member.name != me.name:
+            sits = bool(seat.web) or seat.member < me
+        else:
+            sits = bool(seat.web) and seat.echo == self._nonce
+        if sits and not self.accepted:
+            self.taken_by = seat.member
+
+    def _remember(self) -> None:
+        """Once a majority has told us, its coordinator included, we know what we must not undercut:
+        no value before that version counts for us."""
+        for web in {told.web for told in self._told.values()}:
+            told = {rank: each for rank, each in self._told.items() if each.web == web}
+            ballot = max(each.ballot for each in told.values())
+            leader = (ballot - 1) % self.count + 1
+            if len(told) >= self.majority and leader in told and told[leader].ballot == ballot:
+                if web != self.web:
+                    self.heard_us = self._core.listened_us
+                if (web, ballot) != (self.web, self.ballot):
+                    self._waiting.clear()
+                self.web, self.ballot = web, ballot
+                self.version = told[leader].version
+
+    # -- founding ---------------------------------------------------------------------------------
+
+    def _take_offer(self, seat: ReplicaSeat, out: list[Effect]) -> None:
+        """The founder answers us who remember nothing: its web has not come about yet."""
+        if self._offered is not None and (seat.rank, seat.version) == (self._offered[0].ballot, 1):
+            packet, self.web, source = self._offered
+            self._offered = None
+            self.proposed(packet, self.web, source, out)
+
+    def may_found(self) -> bool:
+        """Most replicas remember nothing, and we are the first of those."""
+        return self.is_forgotten() and all(
+            rank > self.rank for rank, seat in self.seats.items() if not seat.web
+        )
+
+    def is_forgotten(self) -> bool:
+        """Most replicas, we among them, remember no web: whatever there was has ended."""
+        if not self.rank or self.accepted or self.taken_by:
+            return False
+        since_us = self._core.now_us - 3 * self._core.parameters.beat_us
+        fresh = {rank: seat for rank, seat in self.seats.items() if seat.heard_us >= since_us}
+        blank = [rank for rank, seat in fresh.items() if not seat.web]
+        if len(blank) + 1 < self.majority:
+            self._blank_us = -1
+            return False
+        if any(seat.leads for seat in fresh.values()):
+            # It may be about to tell us; but if we have forgotten its web, it leads nobody.
+            self._blank_us = self._core.now_us if self._blank_us < 0 else self._blank_us
+            if self._core.now_us - self._blank_us < self._core.parameters.detect_us:
+                return False
+        return True
+
+    def has_ended(self) -> bool:
+        """So many replicas have forgotten our web that no majority will ever remember it."""
+        now_us = self._core.now_us
+        since_us = now_us - 3 * self._core.parameters.beat_us
+        near = {rank: seat for rank, seat in self.seats.items() if seat.heard_us >= since_us}
+        forgot = {rank for rank, seat in near.items() if seat.web != self.web}
+        forgot |= self._left.keys()
+        if not self.accepted or self.count - len(forgot) >= self.majority:
+            self._ended_us = -1
+            return False
+        self._ended_us = now_us if self._ended_us < 0 else self._ended_us
+        return now_us - self._ended_us >= self._core.parameters.detect_us
+
+    def note(self, gone: Mapping[int, bool]) -> None:
+        """Of those who are gone, a replica that left will not remember the web either."""
+        for rank, seat in self.seats.items():
+            if gone.get(key_of(seat.member)):
+                self._left[rank] = seat.life
+
+    def found(self, web: int, value: bytes, out: list[Effect]) -> None:
+        self.web, self.ballot, self.accepted = web, self.rank, self.rank
+        self.version = 0
+        self.leads = True
+        self._acks = {}
+        self.propose(value, out)
+
+    def abandon(self) -> None:
+        """Forget a web that did not come about, as a restart would."""
+        self.web, self.ballot, self.accepted, self.version = NO_LIFE, 0, 0, 0
+        self.leads, self._told, self._offered = False, {}, None
+        self._waiting.clear()
+        self.committed, self.value = 0, b""
+        self._forgotten += 1
+        self._nonce = self._core.dice.getrandbits(32) | 1
+
+    def is_stranded(self) -> bool:
+        """We hold on to a web of which no coordinator is heard."""
+        silent_us = self._core.listened_us - self.heard_us
+        return self.seated and not self.leads and silent_us > self._core.parameters.detect_us
+
+    # -- proposing --------------------------------------------------------------------------------
+
+    def propose(self, value: bytes, out: list[Effect]) -> None:
+        """The next version. It counts once it is committed."""
+        self.version += 1
+        self.value, self.accepted = value, self.ballot
+        self._count_acks()
+        if self.count > 1:
+            self._send_proposal(self.addresses(), out)
+
+    def insist(self, out: list[Effect]) -> None:
+        """Propose again to those that have not answered."""
+        if self.leads and self.committed < self.version:
+            slow = [r for r in self.seats if self._acks.get(r, 0) < self.version]
+            self._send_proposal(tuple(self.seats[rank].member.address for rank in slow), out)
+
+    def _send_proposal(self, to: tuple[Address, ...], out: list[Effect]) -> None:
+        packet = Propose(NO_HEADER, self.ballot, self.version, self.value)
+        if to:
+            self._send(PacketKind.PROPOSE, packet.body(self._core.header_bytes()), to, out)
+
+    def _send(self, kind: int, body: bytes, to: tuple[Address, ...], out: list[Effect]) -> None:
+        out.append(Send(to, [self._core.codec.seal(kind, body, life=self.web)]))
+
+    def proposed(self, packet: Propose, web: int, source: Address, out: list[Effect]) -> None:
+        """A coordinator proposes; we hold it if its ballot is no lower than any we know of."""
+        if not self.rank:
+            return
+        if not self.seated:
+            if packet.version == 1 and self._core.codec.life in (NO_LIFE, web):
+                self._offered = packet._replace(value=bytes(packet.value)), web, source
+                out.append(Send((source,), [self._seat(self._nonce, 0)]))
+            return
+        if web != self.web:
+            self._core.codec.drop("life")
+            return
+        if packet.ballot < self.ballot:
+            self._answer(0, source, out)
+            return
+        if packet.ballot > self.ballot:
+            self._follow(packet.ballot)
+        if not self.accepted and packet.version < self.version:
+            return  # From before our time: what we held in a former life may be newer.
+        self.heard_us = self._core.listened_us
+        if self.accepted == packet.ballot and packet.version <= self.version:
+            self._answer(self.version, source, out)
+            return
+        if not self._waiting or packet.version > self._waiting[-1].version:
+            self._waiting.append(PendingProposal(packet.version, bytes(packet.value), source))
+        self.settle(out)
+
+    def settle(self, out: list[Effect]) -> None:
+        """Hold what was proposed, as soon as the data that it accepts is here, and say so."""
+        source = None
+        while self._waiting and self._holds(self._waiting[0].value):
+            self.version, self.value, source = self._waiting.popleft()
+            self.accepted = self.ballot
+        if source is not None:
+            self._answer(self.version, source, out)
+
+    def owes(self) -> bool:
+        """Something was proposed that we do not hold yet."""
+        return bool(self._waiting)
+
+    def owed_value(self) -> bytes:
+        """A value that we cannot hold before we have the data it accepts."""
+        return self._waiting[-1].value if self._waiting else b""
+
+    def _answer(self, version: int, source: Address, out: list[Effect]) -> None:
+        packet = Ack(NO_HEADER, self.rank, self.ballot, version)
+        self._send(PacketKind.ACK, packet.body(self._core.header_bytes()), (source,), out)
+
+    def acknowledged(self, packet: Ack) -> None:
+        if packet.ballot > self.ballot:
+            self._follow(packet.ballot)
+        elif self.leads and packet.ballot == self.ballot:
+            self._acks[packet.rank] = max(self._acks.get(packet.rank, 0), packet.version)
+            self._count_acks()
+
+    def _count_acks(self) -> None:
+        versions = sorted((self.version, *self._acks.values()), reverse=True)
+        if len(versions) >= self.majority:
+            held = versions[self.majority - 1]
+            self.committed = max(self.committed, held)
+
+    # -- taking over ------------------------------------------------------------------------------
+
+    def _follow(self, ballot: int) -> None:
+        """Somebody stands, or leads, under a higher ballot."""
+        self.ballot = ballot
+        self.leads = False
+        self._supports = {}
+        self._waiting.clear()
+        self.heard_us = self._core.listened_us
+
+    def stand(self, out: list[Effect]) -> None:
+        """The coordinator is silent: ask for support under the next ballot that is ours."""
+        rounds = self.ballot // self.count
+        ballot = rounds * self.count + self.rank
+        self._follow(ballot if ballot > self.ballot else ballot + self.count)
+        self._stood_us = self._core.now_us
+        self._supports[self.rank] = self._support()
+        packet = Stand(NO_HEADER, self.rank, self.ballot)
+        self._send(PacketKind.STAND, packet.body(self._core.header_bytes()), self.addresses(), out)
+        self._core.codec.count("stand")
+
+    def may_stand(self) -> bool:
+        """Only who holds a value, and has a consumer to fetch what it accepts."""
+        wait_us = self._core.parameters.detect_us + self.rank * self._core.parameters.beat_us
+        silent = self._core.listened_us - self.heard_us > wait_us
+        silent = silent and self._core.now_us - self._stood_us > wait_us
+        return silent and not self.leads and bool(self.accepted) and self.count > 1
+
+    def stood(self, packet: Stand, source: Address, out: list[Effect]) -> None:
+        core, its = self._core, packet.header
+        if not self.accepted:
+            return
+        if core.web.members and its.sender not in core.web.members:
+            if its.taken < core.consumer.next_out:
+                # It was removed, and is behind: what it lacks may be nowhere any more.
+                body = Expel(NO_HEADER, its.sender).body(core.header_bytes())
+                self._send(PacketKind.EXPEL, body, (source,), out)
+                return
+        if packet.ballot < self.ballot:
+            self._answer(0, source, out)
+            return
+        if packet.ballot > self.ballot:
+            self._follow(packet.ballot)
+        body = self._support().body(core.header_bytes())
+        self._send(PacketKind.SUPPORT, body, (source,), out)
+
+    def _support(self) -> Support:
+        """What we hold, and the latest life that we know of each replica."""
+        known = {rank: seat.life for rank, seat in self.seats.items()} | {self.rank: self._life()}
+        lives = tuple(known.get(rank, 0) for rank in range(1, self.count + 1))
+        held = (self.ballot, self.accepted, self.version, self.value)
+        return Support(NO_HEADER, self.rank, *held, lives)
+
+    def supported(self, packet: Support) -> bool:
+        """True when this support makes us the coordinator, with the newest value of all."""
+        if packet.ballot != self.ballot or self.leads or self.rank not in self._supports:
+            return False
+        if not 1 <= packet.rank <= self.count or len(packet.lives) != self.count:
+            return False
+        self._supports[packet.rank] = packet
+        # Who has forgotten since it supported us has forgotten that too, and may be counted by
+        # another. Of the replicas that told it what it forgot, one at least supports us and knows.
+        told = [support.lives for support in self._supports.values()]
+        latest = [max(lives) for lives in zip(*told, strict=True)]
+        for rank in [r for r, s in self._supports.items() if s.lives[r - 1] < latest[r - 1]]:
+            del self._supports[rank]
+        if len(self._supports) < self.majority or self.rank not in self._supports:
+            return False
+        newest = max(self._supports.values(), key=lambda each: (each.accepted, each.version))
+        self.accepted, self.version = newest.accepted, newest.version
+        self.value = bytes(newest.value)
+        self.leads = True
+        self.committed = 0
+        self._acks, self._supports = {}, {}
+        return True

@@ -1,0 +1,305 @@
+"""Lives of simulated nodes: one incarnation of a process, its core and its timers.
+
+A life performs what its core asks for effect by effect: a fault that is aimed strikes between two
+of them, and what was not performed then never is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING
+
+from unisono.core import (
+    EVERYONE,
+    Adopt,
+    Arm,
+    Capture,
+    Captured,
+    Checkpoint,
+    Deliver,
+    Depart,
+    Disarm,
+    Effect,
+    Event,
+    Everyone,
+    Expired,
+    Fail,
+    Install,
+    Multicast,
+    Persist,
+    Persisted,
+    Probe,
+    Send,
+    Timer,
+)
+from unisono.model import Member, ServiceLevel, View
+from unisono.sim.application import Memory
+from unisono.sim.applications import RunningApplication
+from unisono.sim.plan import dice
+
+if TYPE_CHECKING:
+    from unisono.sim.nodes import Node
+    from unisono.sim.world import World
+    from unisono.trace.tap import Tap
+
+
+class SimIncarnation:
+    """One incarnation: feeds its core, performs what the core asks, and keeps its timers."""
+
+    def __init__(self, world: World, node: Node, member: Member, tap: Tap) -> None:
+        self.world = world
+        self.node = node
+        self.me = member
+        self.tap = tap
+        self._take = tap.take
+        self.over = False
+        self.stopped = False
+        """Ended by its core, and not by a crash."""
+        self.view: View | None = None
+        self.view_us = world.now_us
+        """When the view was installed, or the life began."""
+        self.audience: tuple[Member, ...] = ()
+        """Who is to hold what this life delivers as safe: its view, or its transitional one."""
+        self.excluded = False
+        """Others went on without it."""
+        self.said = 0
+        """Messages multicast so far: the number of the last one."""
+        self.memory = Memory() if world.with_state else None
+        self.acting: RunningApplication | None = None
+        if play := world.plan.application:
+            seed = world.plan.seed
+            roll, levels = dice(seed, "application", member), dice(seed, "levels", member)
+            self.acting = RunningApplication(self, play, roll, levels)
+        self.congested = False
+        self.leaving = False
+        self._deadlines: dict[Timer, int] = {}
+        self._queued: dict[Timer, int] = {}
+        """When the earliest entry in the world's queue looks at the timer again."""
+        self._late_effects: list[Effect] = []
+        self._late_timers: list[Timer] = []
+        self._late_events: list[Event] = []
+
+    def feed(self, event: Event) -> None:
+        """Give the core an event and perform the effects; a paused process gets it later."""
+        if self.over:
+            return
+        if self.node.paused:
+            self._late_events.append(event)
+            return
+        world = self.world
+        world.steps += 1
+        aims = self.node.aims
+        if aims.waiting:
+            aims.look(self)
+        try:
+            effects = self._take(world.now_us, event)
+        except Exception as error:
+            world.crashed(self, event, error)
+            return
+        if aims.waiting:
+            self._perform_aimed_at(effects)
+            return
+        for effect in effects:
+            kind = type(effect)
+            # The two kinds that are most of all come first, and end no life.
+            if kind is Send:
+                self._send(effect)  # type: ignore[arg-type]
+            elif kind is Arm:
+                self._arm(effect.timer, effect.after_us)  # type: ignore[union-attr]
+            else:
+                self._perform(effect)
+                if self.over:
+                    return
+
+    def say(self, payloads: Sequence[bytes], service: ServiceLevel) -> None:
+        self.said += len(payloads)
+        self.world.sent += len(payloads)
+        self.feed(Multicast(payloads, service))
+
+    def stop(self, reason: str) -> None:
+        """The world ends this life, and the application is told why."""
+        self.tap.tell(self.world.now_us, Fail(reason))
+        self.node.finished(self, clean=False)
+
+    def end(self) -> None:
+        self.over = True
+        self._deadlines.clear()
+
+    def finish_step(self) -> None:
+        """After a pause amid a step: perform the rest of its effects."""
+        effects, self._late_effects = self._late_effects, []
+        self._perform_aimed_at(effects)
+
+    def wake(self, timers_first: bool) -> None:
+        """After a pause: what is overdue happens now, in one of the orders a real loop may take."""
+        timers, self._late_timers = self._late_timers, []
+        events, self._late_events = self._late_events, []
+        if timers_first:
+            self._fire_late(timers)
+        for event in events:
+            self.feed(event)
+        if not timers_first:
+            self._fire_late(timers)
+
+    def _fire_late(self, timers: list[Timer]) -> None:
+        for timer in timers:
+            deadline_us = self._deadlines.get(timer)
+            if deadline_us is not None and deadline_us <= self.world.now_us:
+                del self._deadlines[timer]
+                self.feed(Expired(timer))
+
+    # -- effects --------------------------------------------------------------------------------
+
+    def _perform_aimed_at(self, effects: Sequence[Effect]) -> None:
+        """One effect after another, and a fault where it was aimed at. Who is paused there goes on
+        from there."""
+        aims = self.node.aims
+        aims.walked(self)
+        for at, effect in enumerate(effects):
+            if self._is_struck(aims.before(effect, at), effects[at:]):
+                return
+            if type(effect) is Send:
+                self._send(effect)
+            else:
+                self._perform(effect)
+            if self._is_struck(not self.over and aims.after(effect), effects[at + 1 :]):
+                return
+        aims.before(None, len(effects))
+
+    def _is_struck(self, struck: bool, rest: Sequence[Effect]) -> bool:
+        if struck and self.node.paused and not self.over:
+            self._late_effects.extend(rest)
+            return True
+        return self.over
+
+    def _perform(self, effect: Effect) -> None:
+        world = self.world
+        if isinstance(effect, Arm):
+            self._arm(effect.timer, effect.after_us)
+            return
+        if isinstance(effect, Disarm):
+            self._deadlines.pop(effect.timer, None)
+            return
+        if isinstance(effect, Persist | Checkpoint):
+            self._write(effect)
+            return
+        if isinstance(effect, Probe):
+            world.probes.send(self, effect.to)
+            return
+        self.tap.tell(world.now_us, effect)
+        if isinstance(effect, Deliver):
+            if self.memory is not None:
+                self.memory.hear(effect.messages)
+            if self.acting is not None:
+                self.acting.hear(effect.messages)
+            world.delivered_here(self, effect.messages)
+        elif isinstance(effect, Install):
+            self.audience = effect.view.members
+            if effect.view.transitional:
+                return  # It ends the view before it, which remains the last that has a majority.
+            before, self.view, self.view_us = self.view, effect.view, world.now_us
+            if self.memory is not None:
+                world.judge_state(self, self.memory.see(effect.view, self.me))
+            if self.acting is not None:
+                self.acting.see(effect.view)
+            world.installed(self, before)
+        elif isinstance(effect, Capture):
+            self._capture(effect)
+        elif isinstance(effect, Adopt):
+            world.counts["adopted"] += 1
+            state = self.acting.adopt(effect.state) if self.acting is not None else effect.state
+            if self.memory is not None:
+                world.judge_state(self, self.memory.adopt(state, self.me))
+        elif isinstance(effect, Depart | Fail):
+            self.stopped = True
+            if isinstance(effect, Fail):
+                world.failed(self, effect)
+            self.node.finished(self, clean=isinstance(effect, Depart))
+
+    def _write(self, effect: Persist | Checkpoint) -> None:
+        """As on a real disk: who cannot write stops before anything that relies on it leaves."""
+        node, world = self.node, self.world
+        if not node.disk.write(effect.record, isinstance(effect, Checkpoint)):
+            world.counts["disk_full"] += 1
+            self.stop("cannot write to stable storage: no space left")
+            return
+        world.counts["persisted"] += 1
+        if effect.key is not None:
+            world.post(world.now_us, self._persisted, effect.key, None)
+
+    def _persisted(self, key: Hashable, _: None) -> None:
+        self.feed(Persisted(key))
+
+    def _capture(self, effect: Capture) -> None:
+        """The state is taken here and now; the core hears of it as the next event."""
+        self.world.counts["captured"] += 1
+        state = self.memory.state() if self.memory is not None else b""
+        if self.acting is not None:
+            state = self.acting.state(state)
+        self.world.judge_state(self, "")
+        self.world.post(self.world.now_us, self._captured, effect.key, state)
+
+    def _captured(self, key: Hashable, state: bytes) -> None:
+        self.feed(Captured(key, state))
+
+    def _send(self, effect: Send) -> None:
+        world, here = self.world, self.node.index
+        if world.plan.detail:
+            self.tap.tell(world.now_us, effect)
+        packets: list[bytes] = list(map(world.datagram, effect.packets))
+        longest = max(map(len, packets), default=0)
+        if longest > world.weather.packet_bytes_max:
+            world.broken("packet_size", f"a packet of {longest} octets", self)
+        if effect.to is EVERYONE or isinstance(effect.to, Everyone):
+            targets: Sequence[int] = world.reach[here]
+        else:
+            places = world.places
+            targets = [places[each] for each in effect.to if each in places]
+            if len(targets) < len(effect.to):
+                world.counts["sent_nowhere"] += len(packets) * (len(effect.to) - len(targets))
+        world.network.cast(world.now_us, here, targets, packets)
+
+    # -- timers ---------------------------------------------------------------------------------
+
+    def _arm(self, timer: Timer, after_us: int) -> None:
+        now_us, node = self.world.now_us, self.node
+        if node.skewed:
+            watch = node.watch
+            deadline_us = max(watch.world(watch.local(now_us) + after_us), now_us)
+        else:
+            deadline_us = now_us + max(after_us, 0)
+        self._await(timer, deadline_us)
+
+    def _await(self, timer: Timer, deadline_us: int) -> None:
+        self._deadlines[timer] = deadline_us
+        queued_us = self._queued.get(timer)
+        # A timer that is only put off keeps its old entry, which looks again when it comes up.
+        if queued_us is None or queued_us > deadline_us:
+            self._queued[timer] = deadline_us
+            self.world.post(deadline_us, self._look, timer, deadline_us)
+
+    def local_deadlines(self) -> dict[Timer, int]:
+        """What the node's clock will show when each timer runs out."""
+        return {timer: self.node.watch.local(at_us) for timer, at_us in self._deadlines.items()}
+
+    def keep_deadlines(self, local_us: dict[Timer, int]) -> None:
+        """The clock has changed: timers run out when it shows what they wait for."""
+        for timer, at_us in local_us.items():
+            self._await(timer, max(self.node.watch.world(at_us), self.world.now_us))
+
+    def _look(self, timer: Timer, entry_us: int) -> None:
+        if self.over or self._queued.get(timer) != entry_us:
+            return
+        del self._queued[timer]
+        deadline_us = self._deadlines.get(timer)
+        if deadline_us is None:
+            return
+        if deadline_us > entry_us:
+            self._queued[timer] = deadline_us
+            self.world.post(deadline_us, self._look, timer, deadline_us)
+        elif self.node.paused:
+            self.world.counts["late_timers"] += 1
+            self._late_timers.append(timer)
+        else:
+            del self._deadlines[timer]
+            self.feed(Expired(timer))
