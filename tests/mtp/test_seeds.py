@@ -30,6 +30,7 @@ KEPT_CHAOS = [
     ),  # a master that came after the cut was asked to go on with one that could not tell it
     (6, 20214),  # the same, of one that was found failed before the cut and heard of it after
     (4, 21660),  # the same, of one that was about to leave
+    (3, 202093),  # two masters were set back and founded another web; the third did not notice
 ]
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from unisono.core import EVERYONE, Effect, Send
@@ -35,6 +34,7 @@ from unisono.protocols.mtp.packets import (
     Support,
     key_of,
 )
+from unisono.protocols.mtp.seats import ReplicaReport, ReplicaStatus, SetBack
 from unisono.wire import NO_LIFE
 
 if TYPE_CHECKING:
@@ -43,26 +43,6 @@ if TYPE_CHECKING:
 NO_HEADER: Final = Header(0, 0, 0, 0, 0, 0, 0, 0, 1)
 WAITING_MAX: Final = 64
 """Proposals that wait for data; the coordinator insists on its last one."""
-
-
-@dataclass(slots=True)
-class ReplicaStatus:
-    """What was last heard of another replica."""
-
-    member: Member
-    heard_us: int
-    web: int
-    leads: bool
-    life: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaReport:
-    """What a replica that remembers told us who do not."""
-
-    web: int
-    ballot: int
-    version: int
 
 
 class PendingProposal(NamedTuple):
@@ -113,6 +93,7 @@ class Replicas:
         self._forgotten = 0
         self._nonce = core.dice.getrandbits(32) | 1
         """Answers to an earlier one are from before we forgot."""
+        self._set_back = SetBack(self._nonce)
         self._ended_us = -1
         self._blank_us = -1
         """Since when most replicas have remembered nothing, while one says that it leads."""
@@ -166,6 +147,8 @@ class Replicas:
         if known is not None and seat.member.name == known.member.name and seat.life < known.life:
             if seat.member.incarnation < known.member.incarnation:
                 core.coordinator.admission.tell_later(seat.member, known.member.incarnation, out)
+                if self.accepted and (asks := self._set_back.hear(seat, self.web, core.now_us)):
+                    out.append(Send((seat.member.address,), [self._seat(asks, 0)]))
             return
         self.seats[seat.rank] = ReplicaStatus(
             seat.member, core.now_us, seat.web, seat.leads, seat.life
@@ -253,6 +236,7 @@ class Replicas:
         since_us = now_us - 3 * self._core.parameters.beat_us
         near = {rank: seat for rank, seat in self.seats.items() if seat.heard_us >= since_us}
         forgot = {rank for rank, seat in near.items() if seat.web != self.web}
+        forgot |= self._set_back.elsewhere(since_us) - near.keys()
         forgot |= self._left.keys()
         if not self.accepted or self.count - len(forgot) >= self.majority:
             self._ended_us = -1
