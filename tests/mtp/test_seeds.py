@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from unisono.sim.plan import Plan
+from unisono.sim.plan import LinkPlan, Plan, Weather
 from unisono.sim.run import run
 
 # What each of them found is told where it was mended.
@@ -30,6 +30,8 @@ KEPT_CHAOS = [
     ),  # a master that came after the cut was asked to go on with one that could not tell it
     (6, 20214),  # the same, of one that was found failed before the cut and heard of it after
     (4, 21660),  # the same, of one that was about to leave
+    (4, 201466),  # a master had a view before it held what the masters had decided
+    (9, 201244),
     (3, 202093),  # two masters were set back and founded another web; the third did not notice
 ]
 
@@ -55,6 +57,20 @@ def test_a_seed_that_once_failed_far_away_holds(seed: int) -> None:
 def test_a_seed_of_chaos_that_once_failed_holds(nodes: int, seed: int) -> None:
     outcome = run(Plan(protocol="mtp", nodes=nodes, seed=seed, faults="chaos", messages=60))
     assert outcome.violations == ()
+
+
+def test_a_master_that_comes_late_counts_though_nothing_was_decided_since() -> None:
+    """It hears late from one of the others what they remember. When the coordinator is cut off for
+    good, those two have a majority."""
+    weather = Weather(
+        fault_us=4_500_000,
+        links=((1, 2, LinkPlan(delay_us=10_000)),),
+        starts_us=(0, 3_500_000, 0),
+        parts=((0,), (1, 2)),
+    )
+    options = {"masters": 3}
+    plan = Plan(protocol="mtp", nodes=3, seed=1, messages=0, weather=weather, options=options)
+    assert run(plan).violations == ()
 
 
 def test_nobody_is_excluded_for_nothing_where_one_was() -> None:

@@ -200,7 +200,11 @@ class Membership:
             self._ask(len(self._state), 0, out)
 
     def all_is_here(self) -> bool:
-        return bool(self._roster) and (self._state is not None or not self._gives_state)
+        """A replica is in when it holds the replicas' value: from then on it counts."""
+        replicas = self._core.replicas
+        if not self._roster or (replicas.rank and not replicas.accepted):
+            return False
+        return self._state is not None or not self._gives_state
 
     def begin(self, out: list[Effect]) -> None:
         """We are current from here on."""

@@ -160,6 +160,8 @@ class Replicas:
         if seat.asks and self.accepted:
             answer = self._seat(0, echo=seat.asks)
             out.append(Send((seat.member.address,), [answer]))
+            if self.leads and not seat.web:  # Else it waits for the value until the next decision.
+                self._send_proposal((seat.member.address,), out)
         if seat.leads and seat.web == self.web and seat.rank == self.coordinator:
             self.heard_us = core.listened_us
         if seat.rank == self.coordinator and not seat.web and self.accepted:
