@@ -739,6 +739,14 @@ SOUND: list[Sound] = [
         b: view 1 a b c | holds c:1 | crash
         c: view 1 a b c | send | holds c:1 | crash
     """, "safe"),
+    _sound("one is let into a group that was founded anew, by those who crash before they tell", """
+        a: join 2 | view 1 a b c founded | send | a:1@1 | crash
+        b: join 2 | view 1 a b c founded | a:1@1 | crash
+        c: join 2 | view 1 a b c founded | a:1@1 | crash
+        a#2: restart | join 2 | view 7 a#2 b#2 founded | crash
+        b#2: restart | join 2 | view 7 a#2 b#2 founded | crash
+        c#2: restart | join 2 | view 8 a#2 b#2 c#2 at 0
+    """, "safe"),
     _sound("founded anew by a node whose clock was set back, and one that never told", """
         a#2: join 2 | view 1 a#2 b founded | crash
         b: join 2 | crash

@@ -31,8 +31,9 @@ def lineages(history: History) -> dict[str, str]:
     of one lineage, and so on: it is named by its smallest life. A lineage to which no view with the
     change `founded` or `parted` belongs goes on from another one: when there is exactly one that
     has such a view, and it is `founded`, it is of that one. Where there are several, it is of the
-    one that the last earlier incarnations of its nodes were of, if that is one. Otherwise, of which
-    is not known, and it is not compared with others.
+    one without `parted` that other lives in its views are of, if that is one; where they are of
+    none, of the one that the last earlier incarnations of its nodes were of, if that is one.
+    Otherwise, of which is not known, and it is not compared with others.
     """
     found = components(history)
     begun = beginnings(history, found, FOUNDED) | beginnings(history, found, PARTED)
@@ -80,12 +81,19 @@ def _continued(history: History, found: dict[str, str], begun: set[str]) -> dict
     """With those that have not begun put to the one that they go on from."""
     before: dict[str, set[str]] = {}
     last: dict[str, str] = {}
+    listed: dict[str, set[str]] = {}
+    founded = begun - beginnings(history, found, PARTED)
     for life in sorted(history.lives.values(), key=lambda life: (life.node, life.incarnation)):
         if life.inside:
             mine = found[life.key]
             if mine not in begun and last.get(life.node, mine) != mine:
                 before.setdefault(mine, set()).add(last[life.node])
             last[life.node] = mine
+            if mine not in begun:
+                known = {member for row in own_views(life) for member in row.members or ()}
+                others = {found[each] for each in known if each in found}
+                listed.setdefault(mine, set()).update(others & founded)
+    before |= {mine: others for mine, others in listed.items() if others}
 
     def origin(name: str) -> str:
         seen = {name}
