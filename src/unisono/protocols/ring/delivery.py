@@ -69,6 +69,9 @@ class DeliveryQueue:
         failed = [member for member in left if member in absent]
         cut = tuple((seat.member, seat.local) for seat in known if seat.local)
         changes = changes_of(self._me, joined, went, failed, first and len(ring.chain) == 1)
+        if parted or (first and ring.trunk > NO_VERSION):
+            # A newcomer to a part is told too: the one that was let go on may die untold.
+            changes = (*changes, Change(ChangeKind.PARTED))
         view = View(
             members,
             id=str(ring.version),
@@ -77,7 +80,7 @@ class DeliveryQueue:
             seq=ring.place,
             cut=cut,
             detail=f"{len(members)} of {ring.size}",
-            changes=(*changes, Change(ChangeKind.PARTED)) if parted else changes,
+            changes=changes,
         )
         if parted:
             self._part(ring, min(each.known for each in parted))
