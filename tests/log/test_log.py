@@ -156,10 +156,10 @@ def test_a_closed_log_says_so(tmp_path: Path) -> None:
 
 WRITER = """
 import sys, time
-from unisono.log import Batch, Log
+from unisono.log import LogBatch, Log
 log = Log(sys.argv[1])
 for at in range(1, 100_000):
-    log.append([Batch(at, at, b"%d" % at, 1)], {"upto": str(at)})
+    log.append([LogBatch(at, at, b"%d" % at, 1)], {"upto": str(at)})
     print(at, flush=True)
 """
 

@@ -88,7 +88,7 @@ class Playing:
 
     def __init__(self, orders: Mapping[str, Any]) -> None:
         self.orders = orders
-        self.ledger = Ledger(orders.get("ballast_octets", 0))
+        self.ledger = Ledger(orders.get("ballast_bytes", 0))
         self.talks = orders.get("talks", False)
 
     async def run(self) -> None:

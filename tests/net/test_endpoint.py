@@ -278,10 +278,10 @@ from unisono.core import EVERYONE
 from unisono.errors import Misuse
 from unisono.model import Address
 from unisono.net.udp import Endpoint
-from unisono.net.addresses import Where
+from unisono.net.addresses import Addresses
 
 async def pair(host, interface):
-    at = Where(multicast=Address(host, 7400), interface=interface)
+    at = Addresses(multicast=Address(host, 7400), interface=interface)
     a, b = Ear(at), Ear(at)
     a.endpoint.send(EVERYONE, [bytes(1000)] * 20)
     assert len(await b.hears(20)) == 20 and a.packets == []
@@ -296,7 +296,7 @@ asyncio.run(pair("ff12::77", "fe80::7700%d0"))
 asyncio.run(pair("ff12::77%d0", ""))
 for host, interface in (("ff15::77", "lo"), ("239.192.77.1", "d1")):
     try:
-        Endpoint(Where(multicast=Address(host, 7400), interface=interface))
+        Endpoint(Addresses(multicast=Address(host, 7400), interface=interface))
     except Misuse as error:
         print(error)
 """
