@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from unisono.core import Effect, Expired
@@ -146,23 +147,62 @@ class Figure:
         return "\n".join(lines)
 
 
+class BoundStep(NamedTuple):
+    """A step whose guard and action know their part."""
+
+    when: Callable[[Any], bool] | None
+    """None is *always*."""
+    do: Callable[[Any, list[Effect]], None]
+    to: Enum
+    name: str
+
+
+def bound(function: Callable[..., Any], parts: Sequence[Any]) -> Callable[..., Any]:
+    """The method of the part whose class the table names; a plain function gets the first part.
+
+    Looked up by name, so that a part may be of a derived class.
+    """
+    owner, _, name = function.__qualname__.rpartition(".")
+    for part in parts if owner else ():
+        if any(kind.__name__ == owner for kind in type(part).__mro__):
+            method: Callable[..., Any] = getattr(part, name)
+            return method
+    return partial(function, parts[0])
+
+
 class Machine:
-    """A figure at work for one `me`: what I know."""
+    """A figure at work for the parts that do what its arrows name: one of each class."""
 
-    __slots__ = ("_at", "_me", "_rows", "_soon", "figure", "state", "walked")
+    __slots__ = ("_at", "_bound", "_parts", "_rows", "_soon", "figure", "state", "walked")
 
-    def __init__(self, figure: Figure, me: Any) -> None:
+    def __init__(self, figure: Figure, *parts: Any) -> None:
         self.figure = figure
         self.state = figure.start
         self.walked: dict[str, int] = {}
-        self._me = me
+        self._parts = parts
+        self._bound: dict[Enum, dict[On, list[BoundStep]]] = {}
         self._look_up()
 
     def _look_up(self) -> None:
         """The rows of the state: looked up when it changes, which is less often."""
         self._at = self.state
-        self._rows = self.figure.rows[self.state]
-        self._soon = self._rows.get(None, ())
+        self._rows = self._bound.setdefault(self.state, {})
+        self._soon = self._steps(None)
+
+    def _steps(self, on: On) -> list[BoundStep]:
+        """The arrows of the state for this event, bound to their parts at first use."""
+        steps = self._rows.get(on)
+        if steps is None:
+            steps = self._rows[on] = [
+                BoundStep(
+                    None if when is always else bound(when, self._parts),
+                    bound(do, self._parts),
+                    to,
+                    name,
+                )
+                for when, do, to, name in self.figure.rows[self.state].get(on, ())
+            ]
+        return steps
 
     def fire(self, event: Any, out: list[Effect]) -> None:
         """Follow the arrow that the event takes, then every *as soon as* that holds."""
@@ -176,14 +216,14 @@ class Machine:
         """As `fire`, for an event that goes by a name of the paper's own."""
         if self.state is not self._at:
             self._look_up()
-        if not self._follow(self._rows.get(on, ()), event, out):
+        if not self._follow(self._rows.get(on) or self._steps(on), event, out):
             raise AssertionError(
                 f"{self.figure.name}: {self.state.name} on {name_of(on)} undecided"
             )
         if self.state is not self._at:
             self._look_up()
         for when, _, _, _ in self._soon:
-            if when(self._me, event):
+            if when is None or when(event):
                 self.settle(event, out)
                 return
 
@@ -195,13 +235,12 @@ class Machine:
                 return
         raise AssertionError(f"{self.figure.name}: {self.state.name} never settles")
 
-    def _follow(self, steps: Sequence[Step], event: Any, out: list[Effect]) -> bool:
-        me = self._me
+    def _follow(self, steps: Sequence[BoundStep], event: Any, out: list[Effect]) -> bool:
         for when, do, to, name in steps:
-            if when is always or when(me, event):
+            if when is None or when(event):
                 walked = self.walked
                 walked[name] = walked.get(name, 0) + 1
-                do(me, event, out)
+                do(event, out)
                 self.state = to
                 return True
         return False

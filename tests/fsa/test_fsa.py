@@ -124,3 +124,41 @@ def test_the_drawing_shows_what_is_done_and_leaves_out_what_is_discarded() -> No
     assert "[*] --> UP" in drawing
     assert "UP --> DOWN: soon [tired] / say_so" in drawing
     assert "stay" not in drawing
+
+
+class Lamp:
+    def __init__(self) -> None:
+        self.lit = 0
+
+    def is_dark(self, event: Join) -> bool:
+        return not self.lit
+
+    def light(self, event: Join, out: list[Effect]) -> None:
+        self.lit += 1
+
+
+class Bell:
+    def __init__(self) -> None:
+        self.rung = 0
+
+    def ring(self, event: Join, out: list[Effect]) -> None:
+        self.rung += 1
+
+
+class LoudBell(Bell):
+    def ring(self, event: Join, out: list[Effect]) -> None:
+        self.rung += 10
+
+
+def test_an_arrow_is_done_by_the_part_whose_method_it_names() -> None:
+    figure = Figure(
+        "parts",
+        UP,
+        (Arrow(UP, Join, Lamp.is_dark, Lamp.light, UP), Arrow(UP, Join, always, Bell.ring, UP)),
+    )
+    lamp, bell = Lamp(), LoudBell()
+    machine = Machine(figure, lamp, bell)
+    for _ in range(3):
+        machine.fire(Join(), [])
+    assert (lamp.lit, bell.rung) == (1, 20), "a derived class is a part too"
+    assert machine.walked == {"UP --Join[is_dark]/light--> UP": 1, "UP --Join/ring--> UP": 2}
