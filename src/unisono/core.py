@@ -295,6 +295,8 @@ class Fail:
     cause: Cause = Cause.STOPPED
     known: int = 0
     """With SUPERSEDED, the incarnation that the group knows: the next one has to be higher."""
+    view: str = ""
+    """With EXCLUDED, the view of those that went on, where it is known."""
 
 
 # fmt: off

@@ -493,6 +493,20 @@ DOCTORED: list[Doctored] = [
         b#2: restart | join 1 | view 7 b#2 c#2 founded
         c#2: restart | join 1 | view 7 b#2 c#2 founded
     """, "cut safe"),
+    _doctored("one_founding", "one is excluded by the group that was founded anew", """
+        a: join 2 | view 1 a b c founded | stop excluded by view 8
+        b: join 2 | view 1 a b c founded | crash
+        c: join 2 | view 1 a b c founded | crash
+        b#2: restart | join 2 | view 7 b#2 c#2 founded | view 8 b#2 c#2
+        c#2: restart | join 2 | view 7 b#2 c#2 founded | view 8 b#2 c#2
+    """),
+    _doctored("one_founding", "one is excluded, another of its view is left", """
+        a: join 2 | view 1 a b c founded
+        b: join 2 | view 1 a b c founded | crash
+        c: join 2 | view 1 a b c founded | stop excluded by view 2
+        b#2: restart | join 2 | view 7 b#2 c#2 founded
+        c#2: restart | join 2 | view 7 b#2 c#2 founded
+    """),
     _doctored("one_founding", "both groups go on", """
         a: join 2 | view 1 a b founded | view 2 a
         b: join 2 | view 1 a b founded | crash
@@ -854,6 +868,23 @@ SOUND: list[Sound] = [
         c: view 1 a b c founded | crash
         a#2: restart | view 9 a#2 b#2 founded
         b#2: restart | view 9 a#2 b#2 founded
+    """),
+    _sound("founded anew when those who excluded it are gone before they showed their view", """
+        a: join 2 | view 1 a b c founded | crash
+        b: join 2 | view 1 a b c founded | crash
+        c: join 2 | view 1 a b c founded | stop excluded by view 2
+        a#2: restart | join 2 | view 9 a#2 b#2 c#2 founded
+        b#2: restart | join 2 | view 9 a#2 b#2 c#2 founded
+        c#2: restart | join 2 | view 9 a#2 b#2 c#2 founded
+    """),
+    _sound("founded anew when only a newcomer showed the view that excluded one", """
+        a: join 2 | view 1 a b c founded | crash
+        b: join 2 | view 1 a b c founded | crash
+        c: join 2 | view 1 a b c founded | stop excluded by view 2
+        d: join 2 | view 2 a b d | crash
+        a#2: restart | join 2 | view 9 a#2 b#2 c#2 founded
+        b#2: restart | join 2 | view 9 a#2 b#2 c#2 founded
+        c#2: restart | join 2 | view 9 a#2 b#2 c#2 founded
     """),
     _sound("founded anew when those who went on without it are gone", """
         a: view 1 a b c founded | crash

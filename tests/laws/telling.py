@@ -126,7 +126,9 @@ class Teller:
         elif verb == "left":
             self._row(life, "leave", detail=LEFT)
         elif verb == "stop":
-            self._row(life, "leave", detail=" ".join(rest) or "expelled", changes=("excluded",))
+            reason, _, view = " ".join(rest).partition("by view ")
+            changes = ("excluded", *([f"view {view}"] if view else ()))
+            self._row(life, "leave", detail=reason or "expelled", changes=changes)
         elif verb == "join":
             self._row(life, verb, number=int(rest[0]) if rest else None)
         elif verb == "crash" and rest:

@@ -143,6 +143,13 @@ def test_no_law_blames_who_joins_a_part_or_one_that_tells_no_more_nor_a_clock_se
     assert run(Plan(protocol="ring", nodes=nodes, seed=seed, messages=60)).violations == ()
 
 
+@pytest.mark.parametrize(("nodes", "seed"), [(3, 200_311), (7, 202_836), (7, 301_386)])
+def test_no_law_blames_members_that_forgot_before_they_showed_the_view_that_excluded_one(
+    nodes: int, seed: int
+) -> None:
+    assert run(Plan(protocol="ring", nodes=nodes, seed=seed, messages=60)).violations == ()
+
+
 def test_a_newcomer_to_a_part_is_told_that_it_was_let_go_on() -> None:
     """The one that was let go on died before it showed a view of the part."""
     assert run(Plan(protocol="ring", nodes=4, seed=203_273, messages=60)).violations == ()

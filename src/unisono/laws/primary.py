@@ -142,8 +142,9 @@ def one_founding(history: History) -> list[Violation]:
     their counting views the other way round, as where a clock was set back. Let no counting view
     of the two lineages have the change `parted`, and p's last view lead to no other (see
     `one_primary`) of its lineage, or of one that has no view with `founded` or `parted` and so may
-    go on from it. If p's
-    `join` row has a number, and p is alive, or stopped with the cause `excluded` and its last view
+    go on from it; a view that p says excluded it is one that p's last view leads to, installed by
+    somebody or not. If p's `join` row has a number, and p is alive, or stopped with the cause
+    `excluded` and its last view
     leads to no lineage with `parted`, which may have excluded it, the law is broken. Named is p;
     the other is the smallest life of another lineage that is such a later incarnation. Where a
     member of p's last view that is no such later incarnation has views, and none of p's, it has
@@ -162,8 +163,8 @@ def one_founding(history: History) -> list[Violation]:
         others = [history.lives[each] for each in life.final if each in lineage]
         if any(each.inside and each.key not in anew and not _met(each, life) for each in others):
             continue
-        nexts = views.leads.get(life.views[-1].view, ())
-        after = {lineage[views.installed[view]] for view in nexts}
+        nexts = {*views.leads.get(life.views[-1].view, ()), life.excluded_by} - {""}
+        after = {lineage.get(views.installed.get(view, ""), view) for view in nexts}
         if lineage[key] in after or after - founded - parted:
             continue
         excluded = life.end == STOPPED and life.cause == EXCLUDED and not after & parted

@@ -63,8 +63,17 @@ class IncarnationTrace:
     @property
     def cause(self) -> str:
         """Why it stopped, as its first `leave` row says in a word; empty when there is none."""
+        return self._reasons[0]
+
+    @property
+    def excluded_by(self) -> str:
+        """The view of those that excluded it, as its first `leave` row has it; else empty."""
+        return next((each[5:] for each in self._reasons[1:] if each.startswith("view ")), "")
+
+    @property
+    def _reasons(self) -> tuple[str, ...]:
         leave = next((row for row in self.rows if row.kind == "leave"), None)
-        return (leave.changes or ("",))[0] if leave is not None else ""
+        return (leave.changes if leave is not None else None) or ("",)
 
     @property
     def inside(self) -> bool:

@@ -66,7 +66,7 @@ class Row(NamedTuple):
     """Of a view: the transitional set, where the protocol says it."""
     changes: tuple[str, ...] | None = None
     """Of a view: what happened and to whom, as `founded` or `failed b#1 c#1`; of a stop, its
-    cause."""
+    cause, and the view of those that excluded it, where it is known: `view 3-0a1b2c`."""
     peer: str | None = None
     """Of a packet: the address it went to (`*` for everyone) or came from; of a join: its own."""
     detail: str | None = None

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Final
 
 from unisono.core import (
+    Cause,
     Core,
     Deliver,
     Depart,
@@ -157,8 +158,10 @@ class Tap:
             if isinstance(effect, Depart):
                 self._write(now_us, "leave", detail=LEFT)
             else:
-                cause = (effect.cause.value,)
-                self._write(now_us, "leave", detail=effect.reason, changes=cause)
+                changes = [effect.cause.value]
+                if effect.cause is Cause.EXCLUDED and effect.view:
+                    changes.append(f"view {effect.view}")
+                self._write(now_us, "leave", detail=effect.reason, changes=tuple(changes))
 
     def _write_receipts(self, now_us: int) -> None:
         """What was here when the view ended, of each sender. The core has taken its step already:

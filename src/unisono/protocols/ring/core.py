@@ -436,8 +436,8 @@ class Site(PacketBuilder):
         elif self.released and not self.congested:
             self._end(Depart(), out)
 
-    def doom(self, reason: str, cause: Cause = Cause.STOPPED, known: int = 0) -> None:
-        self.verdict = self.verdict or Fail(reason, cause, known)
+    def doom(self, reason: str, cause: Cause = Cause.STOPPED, known: int = 0, by: str = "") -> None:
+        self.verdict = self.verdict or Fail(reason, cause, known, by)
 
     def _end(self, effect: Effect, out: list[Effect]) -> None:
         self._over = True

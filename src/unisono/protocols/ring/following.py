@@ -224,4 +224,5 @@ class Following(Election):
         refused = packet.code is Code.REFUSE and not core.delivery.has_view
         if refused or (packet.code is Code.STALE and not core.is_normal()):
             lost = Cause.MEMORY_LOST if packet.reason == LOST_REASON else Cause.EXCLUDED
-            core.doom(packet.reason, Cause.REFUSED if refused else lost)
+            cause = Cause.REFUSED if refused else lost
+            core.doom(packet.reason, cause, by=str(packet.header.version))
