@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from unisono.core import EVERYONE, Adopt, Arm, Captured, Cause, Checkpoint, Effect, Install, Send
 from unisono.errors import BadPacket
 from unisono.parts.state_transfer import StateReceiver, StateSender
-from unisono.protocols.mtp.agreement import Consumer
+from unisono.protocols.mtp.agreement import ACCEPTED, Consumer
 from unisono.protocols.mtp.decision import value_of
 from unisono.protocols.mtp.figure import INSIDE, LEAVING, Timer
 from unisono.protocols.mtp.packets import (
@@ -299,9 +299,14 @@ class Membership:
         elif core.replicas.count == 1:
             core.coordinator.admission.ending = core.coordinator.everywhere() or self._late()
         elif core.coordinator.ready and core.coordinator.alone():
-            self.out = True  # The other masters have left, so there is no majority to ask.
+            # The other masters have left, so there is no majority to ask.
+            self.out = self._has_delivered_all()
         else:
             core.coordinator.admission.leavers.add(core.key)
+
+    def _has_delivered_all(self) -> bool:
+        """Nothing that was accepted waits for a slow reader."""
+        return ACCEPTED not in self._core.consumer.status.values()
 
     def _late(self) -> bool:
         return self._core.now_us - self._leave_us > self._core.parameters.lost_us
@@ -322,7 +327,7 @@ class Membership:
         """No majority of the masters remembers the web any more, nor ever will."""
         core = self._core
         if core.machine.state is LEAVING and not core.send_queue.unsaid():
-            self.out = True
+            self.out = self._has_delivered_all()
         else:
             core.doom("too few of the web's masters are left to decide anything")
 
