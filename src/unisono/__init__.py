@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         BadTrace,
         Forgotten,
         Misuse,
+        Refused,
         Stopped,
         TooLarge,
         UnisonoError,
@@ -45,7 +46,7 @@ _HOMES = {
     "core": ("Answer", "Cause"),
     "errors": (
         *("BadPacket", "BadTrace", "Forgotten"),
-        *("Misuse", "Stopped", "TooLarge", "UnisonoError"),
+        *("Misuse", "Refused", "Stopped", "TooLarge", "UnisonoError"),
     ),
     "group": ("StreamBatch", "Full", "Group", "Joining", "Rejoined", "Shed", "Stable"),
     "model": (
@@ -84,6 +85,7 @@ __all__ = [
     "Member",
     "Message",
     "Misuse",
+    "Refused",
     "Rejoined",
     "Resilient",
     "Service",

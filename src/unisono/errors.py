@@ -31,6 +31,11 @@ class Stopped(UnisonoError):
         self.reason = reason
 
 
+class Refused(Stopped):
+    """The group does not admit this member: its options do not fit, its name is taken, or the group
+    is full."""
+
+
 class Forgotten(UnisonoError):
     """What is asked for is past, and nobody keeps it any more."""
 

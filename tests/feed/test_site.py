@@ -21,7 +21,7 @@ from tests.feed.stage import everything, message, put, shape, told
 from tests.harness import ENVIRONMENT, UNISONO
 from tests.net.ear import free_port
 from tests.waiting import LIMIT_S, eventually
-from unisono.errors import Misuse
+from unisono.errors import Misuse, Refused
 from unisono.feed import Feed, FeedClient
 from unisono.feed.keeper import Keeper
 from unisono.group import Group
@@ -66,6 +66,16 @@ def said(directory: Path) -> list[int]:
 
 async def reached(fed: Feed, end: int) -> None:
     await eventually(lambda: fed.status()["end"] >= end)
+
+
+def test_a_feed_whose_options_do_not_fit_ends_with_the_reason(tmp_path: Path) -> None:
+    async def story() -> None:
+        port = free_port()
+        async with member(port, "a"), feed(tmp_path, port, tries=61) as fed:
+            with pytest.raises(Refused, match="has tries=60 and this member has tries=61"):
+                await asyncio.wait_for(fed.serve(), LIMIT_S)
+
+    asyncio.run(story())
 
 
 def test_a_feed_that_was_away_has_everything_once(tmp_path: Path) -> None:

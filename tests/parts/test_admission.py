@@ -8,11 +8,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.core import CoreConfig, Effect, Send, Warn
+from unisono.core import (
+    Arm,
+    CoreConfig,
+    Disarm,
+    Effect,
+    Event,
+    Expired,
+    Fail,
+    Install,
+    Join,
+    Received,
+    Send,
+    Timer,
+    Warn,
+)
 from unisono.errors import BadPacket
 from unisono.model import Address, Member
 from unisono.parts.admission import NOTED_MAX, NOTES_PAUSE_US, Admission, Note, Terms
 from unisono.parts.codec import PacketCodec
+from unisono.protocols import offer
 from unisono.wire import note_in, seal
 
 HERE, THERE = Address("10.0.0.1", 7000), Address("10.0.0.2", 7000)
@@ -91,10 +106,33 @@ def test_one_alone_yields_to_more_or_to_the_elder() -> None:
     assert told(mine, note(theirs, size=1, age_ms=1), size=1)[0]
     codec, out = door_of(mine), list[Effect]()
     admission = Admission(codec, mine)
-    list(codec.admit([note(theirs, size=1)]))
-    admission.look(THERE, 0, 1, out)
+    admission.entered(0)
     list(codec.admit([note(theirs, size=1, age_ms=4_000)]))
     assert admission.look(THERE, 5_000_000, 1, out) == ""
+
+
+@pytest.mark.parametrize(
+    "protocol, options", [("ring", {"sites": 1}), ("mtp", {"master": 1}), ("rmcast", {})]
+)
+def test_a_member_is_as_old_as_its_first_view(protocol: str, options: dict[str, int]) -> None:
+    """Alone for 5 s, it does not yield to one that has been alone for 4 s."""
+    core = offer(protocol).make(CoreConfig(Member("a", HERE, 1), "orders", 0, options=options))
+    timers: dict[Timer, int] = {}
+    now_us, entered_us = 0, 0
+    event: Event = Join()
+    while not entered_us or now_us < entered_us + 5_000_000:
+        for effect in core.step(now_us, event):
+            if isinstance(effect, Arm):
+                timers[effect.timer] = now_us + effect.after_us
+            elif isinstance(effect, Disarm):
+                timers.pop(effect.timer, None)
+            elif isinstance(effect, Install):
+                entered_us = entered_us or now_us
+        timer = min(timers, key=timers.__getitem__)
+        now_us, event = timers.pop(timer), Expired(timer)
+    theirs = note(Terms("orders", (("protocol", "other"),)), size=1, age_ms=4_000)
+    out = core.step(now_us, Received(THERE, [theirs]))
+    assert not any(isinstance(effect, Fail) for effect in out)
 
 
 def test_of_two_that_came_at_once_just_one_yields() -> None:

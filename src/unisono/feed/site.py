@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import unisono
 from unisono import config as configs
-from unisono.errors import Forgotten, Misuse, Stopped, UnisonoError
+from unisono.errors import Forgotten, Misuse, Refused, Stopped, UnisonoError
 from unisono.feed import protocol, rows
 from unisono.feed.keeper import Append, Keeper
 from unisono.feed.server import Server
@@ -85,6 +85,7 @@ class Feed:
         self._books = asyncio.Lock()
         self._moved = asyncio.Event()
         self._in_flight = 0
+        self._was_inside = False
         self._joined_s = 0.0
         self._why_away = "the feed has not joined its group yet"
         self.counts: Counter[str] = Counter()
@@ -168,7 +169,8 @@ class Feed:
     # -- the member -------------------------------------------------------------------------------
 
     async def _live(self) -> None:
-        """In the group, and again when it was stopped; the log is served meanwhile."""
+        """In the group, and again when it was stopped; the log is served meanwhile. A feed that is
+        refused at the start ends with the reason."""
         pause_s = PAUSE_S
         while True:
             try:
@@ -176,6 +178,8 @@ class Feed:
                     pause_s = PAUSE_S
             except Stopped as stop:
                 self._why_away = stop.reason
+                if isinstance(stop, Refused) and not self._was_inside:
+                    raise
             except OSError as error:
                 self._why_away = str(error)
             self.counts["rejoined"] += 1
@@ -198,7 +202,7 @@ class Feed:
                         items = _from_first_view(batch)
                         if not items:
                             continue
-                        heard = True
+                        heard = self._was_inside = True
                         seq = _seq_of(items[0])
                         await self._append(lambda s=seq: self._keeper.enter(life, s, _now_us()))  # type: ignore[misc]
                         await self._compare(group, archive)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from unisono.core import Cause
-from unisono.errors import Misuse, Stopped, UnisonoError
+from unisono.errors import Misuse, Refused, Stopped, UnisonoError
 from unisono.group.receiving import DeliveryPath
 from unisono.group.rejoining import RejoinPolicy
 from unisono.group.replay import Replay
@@ -208,8 +208,9 @@ class Incarnations:
                 self._rejoining.cancel()
             self._rejoining = asyncio.get_running_loop().create_task(self._rejoin(reason))
             return
+        kind = Refused if cause is Cause.REFUSED and self.view is None else Stopped
         text = reason or "left the group"
-        self._finish(text, None if reason is None or leaving else Stopped(reason))
+        self._finish(text, None if reason is None or leaving else kind(reason))
 
     def _finish(self, text: str, error: Stopped | None) -> None:
         self.ended = self.closed = self.ended or text
@@ -218,7 +219,7 @@ class Incarnations:
         if self._replay is not None:
             self._replay.close()
         if self._first_view is not None and not self._first_view.done():
-            self._first_view.set_exception(Stopped(self.ended))
+            self._first_view.set_exception(error or Stopped(self.ended))
             self._first_view.exception()  # seen, even if nobody waits any more
         if self._departed is not None and not self._departed.done():
             self._departed.set_result(None)

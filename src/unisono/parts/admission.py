@@ -134,14 +134,17 @@ class Admission:
         self._since_us: int | None = None
         self._warned = ""
 
+    def entered(self, now_us: int) -> None:
+        """A view was installed: from the first one on, this member is inside."""
+        if self._since_us is None:
+            self._since_us = now_us
+
     def look(self, source: Address, now_us: int, size: int, out: list[Effect]) -> str:
         """After a burst in which something was odd; `size` is that of our view, 0 outside. Says why
         we must stop, if we must."""
         codec = self._codec
         notes, unlike = codec.notes, codec.unlike
         codec.notes, codec.unlike, codec.odd = [], False, False
-        if size and self._since_us is None:
-            self._since_us = now_us
         if unlike:
             self._tell(source, now_us, size, out)
         for body in notes:

@@ -166,6 +166,7 @@ class Mtp:
     def start(self, out: list[Effect]) -> None:
         """We are in."""
         self.watch.begin()
+        self.admission.entered(self.now_us)
         out.append(Arm(Timer.BEAT, self.parameters.beat_us))
 
     def stop(self, reason: str, out: list[Effect], known: int = 0) -> None:

@@ -289,6 +289,7 @@ class Membership:
         absent, worked_us = {seat.member.name for seat in core.ring.absent}, core.token.worked_us
         self._absent_us = {n: self._absent_us.get(n, worked_us) for n in sorted(absent)}
         self.settled(out)
+        core.admission.entered(core.now_us)
         seat = core.my_seat()
         if seat is not None and seat.waits:
             self._taker = StateReceiver()

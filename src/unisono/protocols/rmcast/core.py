@@ -276,6 +276,7 @@ class Rmcast:
         self._changed = self._removed = False
         if view.members != before:
             self.ordering.view = view.id
+            self.admission.entered(self.now_us)
             out.append(Install(view))
 
     # -- what goes out ---------------------------------------------------------------------------
