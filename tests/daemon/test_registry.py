@@ -82,6 +82,21 @@ def test_all_clients_of_a_lost_daemon_go_at_one_place() -> None:
     assert all("daemon d1 is gone" in view.detail for view in views)
 
 
+def test_a_view_tells_a_leave_from_a_failure() -> None:
+    me = founded()
+    for number in (1, 2, 3):
+        me.heard(D, joined(number, f"d{number}"))
+    me.heard(E, joined(1, "e"))
+    (lost,) = me.ring(View((D,), "without E"))
+    told = [
+        [str(change) for change in effect.view.changes]
+        for record in (records.left(2), records.gone(3, "killed"), lost)
+        for effect in me.heard(D, record)
+        if isinstance(effect, InstallView)
+    ]
+    assert told == [["left d2#2"], ["failed d3#3"], ["failed e#1"]]
+
+
 @pytest.mark.parametrize(
     ("limits", "second", "words"),
     [

@@ -239,7 +239,8 @@ class Registry:
         client.ready, client.fed = not joined.with_state, joined.fed
         self._clients[key] = client
         self._groups.setdefault(joined.group, {})[key] = client
-        view = self._next_view(joined.group, (member,), (), f"{member.name} joined")
+        change = Change(ChangeKind.JOINED, (member,))
+        view = self._next_view(joined.group, change, f"{member.name} joined")
         new = (key.number,) if daemon == self.me else ()
         return [*self._pair(joined.group), InstallView(self._here[joined.group], view, new)]
 
@@ -267,7 +268,9 @@ class Registry:
 
     def _left(self, daemon: Member, left: ClientLeft) -> list[Effect]:
         client = self._clients.get(ClientKey(daemon, left.number))
-        effects = self._remove([client], f"{client.member.name} left") if client else []
+        effects: list[Effect] = []
+        if client is not None:
+            effects += self._remove([client], f"{client.member.name} left", ChangeKind.LEFT)
         return [*effects, Parted(left.number)] if daemon == self.me else effects
 
     def _gone(self, daemon: Member, gone: ClientDied) -> list[Effect]:
@@ -303,7 +306,9 @@ class Registry:
 
     # -- what follows ---------------------------------------------------------------------------
 
-    def _remove(self, gone: Iterable[Client], why: str) -> list[Effect]:
+    def _remove(
+        self, gone: Iterable[Client], why: str, how: ChangeKind = ChangeKind.FAILED
+    ) -> list[Effect]:
         """Out of their groups: one view for each group, in the order of the groups."""
         by_group: dict[str, list[Client]] = {}
         for client in gone:
@@ -313,7 +318,8 @@ class Registry:
             inside, out = self._groups[group], by_group[group]
             for client in out:
                 del inside[client.key], self._clients[client.key]
-            view = self._next_view(group, (), tuple(client.member for client in out), why)
+            change = Change(how, tuple(client.member for client in out))
+            view = self._next_view(group, change, why)
             if not inside:
                 del self._groups[group], self._here[group]
                 continue
@@ -322,17 +328,15 @@ class Registry:
                 effects.append(InstallView(self._here[group], view, ()))
         return effects
 
-    def _next_view(
-        self, group: str, joined: tuple[Member, ...], left: tuple[Member, ...], why: str
-    ) -> View:
+    def _next_view(self, group: str, change: Change, why: str) -> View:
         inside = self._groups[group]
         self.place += 1
         self._here[group] = tuple(key.number for key in inside if key.daemon == self.me)
         members = tuple(client.member for client in inside.values())
         name, here = f"{self.life}.{self.place}", self.place
-        changes = (Change(ChangeKind.JOINED, joined), Change(ChangeKind.LEFT, left))
-        told = tuple(change for change in changes if change.who)
-        return View(members, name, joined, left, here, detail=why, changes=told)
+        came = change.what is ChangeKind.JOINED
+        joined, left = (change.who, ()) if came else ((), change.who)
+        return View(members, name, joined, left, here, detail=why, changes=(change,))
 
     def _pair(self, group: str) -> list[Effect]:
         """Who waits for the state has a giver in the group, or begins without it. A state that is
