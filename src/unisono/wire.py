@@ -225,6 +225,13 @@ def unseal(packet: Buffer, protocol: int, group: int, sound: bool = False) -> En
     return Envelope(kind, life, memoryview(packet)[FRONT_BYTES:-SUM_BYTES])
 
 
+def group_of(packet: Buffer) -> int:
+    """The group that a packet names."""
+    if len(packet) < ENVELOPE_BYTES:
+        raise BadPacket("short")
+    return int(_FRONT.unpack_from(packet)[5])
+
+
 def _array(layout: str, count: int) -> Struct:
     """So many times these fields, behind a sign for the order of their octets."""
     known = _arrays.get((layout, count))

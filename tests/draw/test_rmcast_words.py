@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
+from unisono.layout import encode
 from unisono.model import Address, Member
 from unisono.protocols import offers
-from unisono.protocols.rmcast.control import Add, Bye
-from unisono.protocols.rmcast.labels import label
+from unisono.protocols.rmcast.control import Add, Bye, write_control
 from unisono.protocols.rmcast.packets import (
     CONTROL,
     FIRST,
@@ -26,6 +26,7 @@ from unisono.protocols.rmcast.packets import (
     StatePiece,
     StateRequest,
     WelcomePart,
+    label,
     write_header,
 )
 from unisono.wire import FRONT_BYTES, SUM_BYTES, seal
@@ -44,32 +45,35 @@ PACKETS = {
     "data @5d2f01c9.4-6": (PacketKind.DATA, Data.body(HEADER, KEY, 4, chunks(3))),
     "data @5d2f01c9.1 add a": (
         PacketKind.DATA,
-        Data.body(HEADER, KEY, 1, chunks(1, Add(A, 1).payload(), CONTROL)),
+        Data.body(HEADER, KEY, 1, chunks(1, write_control(Add(A, 1)), CONTROL)),
     ),
     "data @5d2f01c9.9 bye": (
         PacketKind.DATA,
-        Data.body(HEADER, KEY, 9, chunks(1, Bye().payload(), CONTROL)),
+        Data.body(HEADER, KEY, 9, chunks(1, write_control(Bye()), CONTROL)),
     ),
-    "beat": (PacketKind.BEAT, Beat(Header(KEY, {})).body(HEADER)),
-    "expel": (PacketKind.BEAT, Beat(Header(KEY, {}), expels=KEY).body(HEADER)),
+    "beat": (PacketKind.BEAT, HEADER + encode(Beat(Header(KEY, {})))),
+    "expel": (PacketKind.BEAT, HEADER + encode(Beat(Header(KEY, {}), expels=KEY))),
     "nak @5d2f01c9.5-7 @00000001.2": (
         PacketKind.BEAT,
-        Beat(Header(KEY, {}), ((KEY, 5, 7), (1, 2, 2))).body(HEADER),
+        HEADER + encode(Beat(Header(KEY, {}), asks=((KEY, 5, 7), (1, 2, 2)))),
     ),
-    "seek": (PacketKind.SEEK, Seek(A, True).body()),
-    "seek for a": (PacketKind.SEEK, Seek(A, True, forwarded=True).body()),
-    "announce": (PacketKind.ANNOUNCE, Announce(A, 3, 1).body()),
-    "welcome": (PacketKind.WELCOME, WelcomePart(1, 2, 0, 1, b"x").body()),
-    "welcome 2 of 3": (PacketKind.WELCOME, WelcomePart(1, 2, 1, 3, b"x").body()),
-    "refuse: full": (PacketKind.REFUSE, Refuse(1, "full").body()),
-    "state-ask from 20": (PacketKind.STATE_ASK, StateRequest(Header(KEY, {}), 20, 4).body(HEADER)),
+    "seek": (PacketKind.SEEK, encode(Seek(A, True))),
+    "seek for a": (PacketKind.SEEK, encode(Seek(A, True, forwarded=True))),
+    "announce": (PacketKind.ANNOUNCE, encode(Announce(A, 3, 1))),
+    "welcome": (PacketKind.WELCOME, encode(WelcomePart(1, 2, 0, 1, b"x"))),
+    "welcome 2 of 3": (PacketKind.WELCOME, encode(WelcomePart(1, 2, 1, 3, b"x"))),
+    "refuse: full": (PacketKind.REFUSE, encode(Refuse(1, "full"))),
+    "state-ask from 20": (
+        PacketKind.STATE_ASK,
+        HEADER + encode(StateRequest(Header(KEY, {}), 20, 4)),
+    ),
     "state 20-24 of 90": (
         PacketKind.STATE,
-        StatePiece(Header(KEY, {}), 5, 90, 20, memoryview(b"12345")).body(HEADER),
+        HEADER + encode(StatePiece(Header(KEY, {}), 5, 90, 20, memoryview(b"12345"))),
     ),
     "state 0 of 0": (
         PacketKind.STATE,
-        StatePiece(Header(KEY, {}), 5, 0, 0, memoryview(b"")).body(HEADER),
+        HEADER + encode(StatePiece(Header(KEY, {}), 5, 0, 0, memoryview(b""))),
     ),
 }
 

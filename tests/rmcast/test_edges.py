@@ -9,7 +9,7 @@ from tests.scenarios.stage import Stage
 from unisono.core import Congested, Deliver, Expired, Multicast, Received, Send
 from unisono.model import Address, Member
 from unisono.protocols.rmcast import membership, ordering
-from unisono.protocols.rmcast.control import Add, read_control
+from unisono.protocols.rmcast.control import Add, read_control, write_control
 from unisono.protocols.rmcast.figure import Timer
 from unisono.protocols.rmcast.packets import (
     PROTOCOL,
@@ -24,7 +24,7 @@ from unisono.protocols.rmcast.packets import (
 )
 from unisono.protocols.rmcast.parameters import Parameters
 from unisono.protocols.rmcast.roster import PeerState
-from unisono.wire import Writer, seal
+from unisono.wire import seal
 
 
 def data_from(stage: Stage, sender: str, origin: str, number: int, payload: bytes) -> Received:
@@ -101,9 +101,9 @@ def test_a_state_over_the_limit_stops_the_newcomer_with_a_reason(
 
 def test_a_rank_out_of_bounds_is_malformed() -> None:
     member = Member("x", Address("10.0.0.9", 1), 1)
-    good = Add(member, 5).payload()
+    good = write_control(Add(member, 5))
     assert read_control(good) == Add(member, 5)
-    for bad in (Add(member, 2**32 - 1).payload(), good + b"more", Writer().u8(9).done()):
+    for bad in (write_control(Add(member, 2**32 - 1)), good + b"more", b"\x09"):
         with pytest.raises(ValueError, match=r"malformed|long"):
             read_control(bad)
 

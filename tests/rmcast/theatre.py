@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.scenarios.stage import Actor, Stage
 from unisono.core import Effect, Event, Received, Send
+from unisono.layout import encode
 from unisono.model import Address
 from unisono.protocols.rmcast.core import Rmcast
 from unisono.protocols.rmcast.packets import (
@@ -67,7 +68,7 @@ def packets_in(effects: list[Effect]) -> list[tuple[tuple[Address, ...], Packet]
 def beat(stage: Stage, sender: str, to: str, header: Header) -> Received:
     """A heartbeat with a header of our making."""
     life = core(stage, to).codec.life
-    body = Beat(header).body(write_header(header))
+    body = write_header(header) + encode(Beat(header))
     packet = seal(PROTOCOL, PacketKind.BEAT, GROUP, life, body)
     return Received(stage.actors[sender].address, [packet])
 

@@ -9,7 +9,7 @@ import tokenize
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-PURE = ("model", "core", "fsa", "wire", "parts", "protocols", "draw")
+PURE = ("model", "core", "fsa", "wire", "fields", "layout", "parts", "protocols", "draw")
 PURE_FOLDERS = ("unisono.services.commit",)
 """Pure parts of rooms that are not."""
 PURE_NAMES = {("random", "Random"), ("io", "BytesIO")}
@@ -18,11 +18,11 @@ IMPURE_MODULES = frozenset(
     "time random socket os io asyncio logging threading secrets uuid datetime".split()
 )
 IMPURE_CALLS = frozenset(("open", "print", "input"))
-KNOWS_STRUCT = ("wire", "net")
+KNOWS_STRUCT = ("wire", "fields", "layout", "net")
 LINES_MAX = 450
 TOO_LONG_BUT_EXCUSED: frozenset[str] = frozenset()
 
-OF_A_PROTOCOL = frozenset(("model", "core", "fsa", "wire", "parts", "errors"))
+OF_A_PROTOCOL = frozenset("model core fsa fields layout wire parts errors".split())
 ANYTHING = None
 
 # Which rooms a room may import, besides itself. `protocols` is the catalogue alone.
@@ -31,8 +31,10 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "model": frozenset(),
     "core": frozenset(("model", "errors")),
     "fsa": frozenset(("model", "core", "errors")),
-    "wire": frozenset(("model", "errors")),
-    "parts": frozenset(("model", "core", "fsa", "wire", "errors")),
+    "fields": frozenset(("model", "errors")),
+    "layout": frozenset(("fields", "model", "errors")),
+    "wire": frozenset(("fields", "model", "errors")),
+    "parts": frozenset("model core fsa fields layout wire errors".split()),
     "protocols": OF_A_PROTOCOL | {"protocols.*"},
     "protocols.*": OF_A_PROTOCOL,
     "processes": frozenset(("errors",)),
@@ -42,15 +44,17 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "sim": frozenset(("model", "core", "wire", "errors", "protocols", "trace", "laws")),
     "net": frozenset(("model", "core", "wire", "errors", "parts")),
     "config": frozenset(("net", "core", "model", "errors")),
-    "replay_history": frozenset(("wire", "model", "errors")),
+    "replay_history": frozenset(("fields", "layout", "wire", "model", "errors")),
     "group": frozenset("config replay_history net protocols trace core model errors".split()),
-    "client": frozenset(("group", "config", "net", "core", "wire", "model", "errors")),
+    "client": frozenset("group config net core fields layout wire model errors".split()),
     "daemon": frozenset(
-        """unisono client group config net protocols core wire model errors""".split()
+        """unisono client group config net protocols core fields layout wire model errors""".split()
     ),
     "services": frozenset(("unisono", "group", "model", "errors")),
-    "log": frozenset(("model", "wire", "errors")),
-    "feed": frozenset("unisono client group config net log wire model errors".split()),
+    "log": frozenset(("model", "fields", "layout", "wire", "errors")),
+    "feed": frozenset(
+        "unisono client group config net log fields layout wire model errors".split()
+    ),
     "spark": frozenset("feed log draw sim protocols trace laws model errors".split()),
     # The public face hands out names of the rooms a program needs, never what is for people.
     "unisono": frozenset(

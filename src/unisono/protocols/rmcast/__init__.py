@@ -8,7 +8,7 @@ from unisono.core import ProtocolSpec
 from unisono.model import Service
 from unisono.protocols.rmcast.core import Rmcast
 from unisono.protocols.rmcast.figure import FIGURE
-from unisono.protocols.rmcast.labels import label
+from unisono.protocols.rmcast.packets import label
 from unisono.protocols.rmcast.parameters import DEFAULTS
 
 OFFER: Final = ProtocolSpec(

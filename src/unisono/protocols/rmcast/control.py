@@ -1,72 +1,52 @@
-"""Control messages: what members tell each other in their streams, in causal order."""
+"""Control messages: what members send each other in their streams, in causal order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from unisono.errors import BadPacket
+from unisono.fields import number
+from unisono.layout import decode, encode
 from unisono.model import Buffer, Member
-from unisono.parts.packing import joined
-from unisono.protocols.rmcast.packets import CONTROL, FIRST, LAST, MessagePart, rank_of
-from unisono.wire import Reader, Writer
+
+Rank: TypeAlias = Annotated[int, number("I", 0, 1 << 31)]
 
 
-@dataclass(frozen=True, slots=True)
-class Add:
-    """A control message in the stream of the sponsor: from here on this one is a member."""
+class Add(NamedTuple):
+    """In the stream of the sponsor: from here on this process is a member."""
 
     member: Member
-    rank: int
+    rank: Rank
 
-    def payload(self) -> bytes:
-        return Writer().u8(1).member(self.member).u32(self.rank).done()
-
-
-@dataclass(frozen=True, slots=True)
-class Bye:
-    """A control message, the last of its sender's stream: it leaves."""
-
-    def payload(self) -> bytes:
-        return Writer().u8(2).done()
+    def label(self) -> str:
+        return f"add {self.member.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class After:
-    """A control message that only comes after others: it carries what the message behind it must
-    also come after, and has no room for."""
+class Bye(NamedTuple):
+    """The last message of its sender's stream: it leaves."""
 
-    def payload(self) -> bytes:
-        return Writer().u8(3).done()
+    def label(self) -> str:
+        return "bye"
 
 
-def additions(chunks: Iterable[MessagePart]) -> Iterator[Member]:
-    """Who is added by control messages among these chunks of a stream."""
-    pieces: list[Buffer] = []
-    for chunk in chunks:
-        if not chunk.flags & CONTROL:
-            continue
-        pieces = [chunk.payload] if chunk.flags & FIRST else [*pieces, chunk.payload]
-        if chunk.flags & LAST:
-            try:
-                order = read_control(joined(pieces))
-            except BadPacket:
-                continue
-            if isinstance(order, Add):
-                yield order.member
+class After(NamedTuple):
+    """Only comes after others: carries dependencies of the next message that do not fit there."""
+
+    def label(self) -> str:
+        return "after"
 
 
-def read_control(payload: memoryview | bytes) -> Add | Bye | After:
-    reader = Reader(payload)
-    what = reader.u8()
-    order: Add | Bye | After
-    if what == 1:
-        order = Add(reader.member(), rank_of(reader.u32()))
-    elif what == 2:
-        order = Bye()
-    elif what == 3:
-        order = After()
-    else:
+Control: TypeAlias = Add | Bye | After
+CONTROLS: Final[dict[int, type[Control]]] = {1: Add, 2: Bye, 3: After}
+_CONTROL_TAGS: Final = {kind: bytes((tag,)) for tag, kind in CONTROLS.items()}
+
+
+def write_control(control: Control) -> bytes:
+    return _CONTROL_TAGS[type(control)] + encode(control)
+
+
+def read_control(payload: Buffer) -> Control:
+    kind = CONTROLS.get(payload[0]) if payload else None
+    if kind is None:
         raise BadPacket("malformed")
-    reader.done()
-    return order
+    return decode(kind, memoryview(payload)[1:])

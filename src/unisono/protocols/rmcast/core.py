@@ -24,10 +24,11 @@ from unisono.core import (
 )
 from unisono.errors import BadPacket
 from unisono.fsa import Machine
+from unisono.layout import encode
 from unisono.model import Address, Member, Service
 from unisono.parts.admission import Admission, Terms
 from unisono.parts.codec import PacketCodec
-from unisono.protocols.rmcast.control import Add, Bye, additions, read_control
+from unisono.protocols.rmcast.control import Add, Bye, read_control
 from unisono.protocols.rmcast.failure import Failures
 from unisono.protocols.rmcast.figure import FIGURE, INSIDE, MemberState, Timer
 from unisono.protocols.rmcast.membership import Membership
@@ -52,6 +53,7 @@ from unisono.protocols.rmcast.packets import (
     StreamStatus,
     Welcome,
     WelcomePart,
+    additions,
     key_of,
     read,
     write_header,
@@ -208,7 +210,7 @@ class Rmcast:
             return
         if not (isinstance(packet, Beat) and packet.expels):
             self.detector.expelled[key] = self.now_us
-            body = Beat(NO_HEADER, expels=key).body(self.header_bytes())
+            body = self.header_bytes() + encode(Beat(NO_HEADER, expels=key))
             out.append(Send((source,), [self.codec.seal(PacketKind.BEAT, body)]))
 
     # -- what follows from a burst ---------------------------------------------------------------
@@ -313,7 +315,7 @@ class Rmcast:
         if peers:
             for peer in peers:
                 peer.unreported = 0
-            body = Beat(NO_HEADER).body(self.header_bytes())
+            body = self.header_bytes() + encode(Beat(NO_HEADER))
             to = tuple(peer.member.address for peer in peers)
             out.append(Send(to, [self.codec.seal(PacketKind.BEAT, body)]))
 
@@ -321,7 +323,7 @@ class Rmcast:
         peer = self.roster.peers[packet.header.sender]
         packets = self.ordering.answer(packet.asks, packet.round)
         if packet.probes:
-            body = Beat(NO_HEADER).body(self.header_bytes())
+            body = self.header_bytes() + encode(Beat(NO_HEADER))
             packets.append(self.codec.seal(PacketKind.BEAT, body))
         if packets:
             out.append(Send((peer.member.address,), packets))
@@ -342,7 +344,8 @@ class Rmcast:
         """A heartbeat with as many requests as fit; the others come with the next."""
         header = self.header_bytes()
         room = self.packet_bytes_max - ENVELOPE_BYTES - len(header) - BEAT_BYTES
-        return Beat(NO_HEADER, asks[: max(0, room // ASK_BYTES)], rounds).body(header)
+        fitting = asks[: max(0, room // ASK_BYTES)]
+        return header + encode(Beat(NO_HEADER, min(rounds, 255), asks=fitting))
 
     def beat(self, out: list[Effect]) -> None:
         """Algorithm 2: remove the silent; to those not written to lately, a heartbeat, and with it
@@ -382,7 +385,7 @@ class Rmcast:
         self.probing = bool(quiet)
         if quiet:
             out.append(Arm(Timer.PROBE, self.parameters.ask_us))
-            body = Beat(NO_HEADER, probes=True).body(self.header_bytes())
+            body = self.header_bytes() + encode(Beat(NO_HEADER, probes=True))
             to = tuple(peer.member.address for peer in quiet)
             out.append(Probe(to))
             out.append(Send(to, [self.codec.seal(PacketKind.BEAT, body)]))
@@ -411,7 +414,7 @@ class Rmcast:
         if self.roster.key in self.roster.peers:
             to = tuple(peer.member.address for peer in self.roster.audience())
             self.roster.mark(self.roster.mine(), how)
-            body = Beat(NO_HEADER).body(self.header_bytes())
+            body = self.header_bytes() + encode(Beat(NO_HEADER))
             if to:
                 out.append(Send(to, [self.codec.seal(PacketKind.BEAT, body)]))
 

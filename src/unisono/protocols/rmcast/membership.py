@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from unisono.core import (
@@ -17,15 +16,17 @@ from unisono.core import (
     Send,
     Target,
 )
+from unisono.layout import decode, encode
 from unisono.model import Buffer, Member, Service
 from unisono.parts.state_transfer import StateReceiver, StateSender
-from unisono.protocols.rmcast.control import Add, Bye
+from unisono.protocols.rmcast.control import Add, Bye, write_control
 from unisono.protocols.rmcast.figure import Timer
 from unisono.protocols.rmcast.packets import (
     CONTROL,
     HEADER_BYTES,
     NO_HEADER,
     STATE_FRONT_BYTES,
+    WELCOME_FRONT_BYTES,
     AckEntry,
     Announce,
     PacketKind,
@@ -40,14 +41,13 @@ from unisono.protocols.rmcast.packets import (
     welcome_parts,
 )
 from unisono.protocols.rmcast.roster import ENDED, UNKNOWN
-from unisono.wire import ENVELOPE_BYTES, NO_LIFE, Reader
+from unisono.wire import ENVELOPE_BYTES, NO_LIFE
 
 if TYPE_CHECKING:
     from unisono.protocols.rmcast.core import Rmcast
 
 REFUSALS_MAX: Final = 64
 """A seeker that was refused so often gives up; until then what stands in its way may go."""
-WELCOME_FRONT_BYTES: Final = 4 + 8 + 1 + 1
 STATE_BYTES_MAX: Final = 1 << 30
 SPONSORED_COUNT_MAX: Final = 8
 """Newcomers that take the state at once; the next one is admitted when one of them has it."""
@@ -89,7 +89,7 @@ class Membership:
 
     def _cry(self, to: Target, out: list[Effect], withdrawn: bool = False) -> None:
         seek = Seek(self._core.me, self._with_state, echo=self._echo, withdrawn=withdrawn)
-        body = seek.body()
+        body = encode(seek)
         out.append(Send(to, [self._core.codec.seal(PacketKind.SEEK, body, life=NO_LIFE)]))
 
     def wait(self, packet: Seek | Announce, out: list[Effect]) -> None:
@@ -119,11 +119,9 @@ class Membership:
         self._parts[part.part] = part.piece
         if len(self._parts) < part.parts:
             return None
-        reader = Reader(b"".join(self._parts[index] for index in range(part.parts)))
+        whole = b"".join(self._parts[index] for index in range(part.parts))
         self._parts = {}
-        welcome = Welcome.read(reader)
-        reader.done()
-        return welcome
+        return decode(Welcome, whole)
 
     def is_for_me(self, packet: Welcome) -> bool:
         if packet.joiner != self._core.roster.key:
@@ -185,7 +183,7 @@ class Membership:
         if giver is None or giver.status not in (StreamStatus.MEMBER, StreamStatus.LEFT):
             core.detector.stop("lost the sponsor before its state had come", Cause.STOPPED)
             return
-        body = StateRequest(NO_HEADER, *what).body(core.bare_header())
+        body = core.bare_header() + encode(StateRequest(NO_HEADER, *what))
         out.append(Send((giver.member.address,), [core.codec.seal(PacketKind.STATE_ASK, body)]))
 
     def take(self, packet: StatePiece, out: list[Effect]) -> None:
@@ -249,17 +247,17 @@ class Membership:
         peer = self._core.roster.peers.get(packet.header.sender)
         if giver is None or peer is None:
             return
-        if packet.count == 0:
+        if packet.pieces == 0:
             del self._givers[packet.header.sender]
             return
-        pieces = giver.pieces(packet.offset, min(packet.count, 64))
+        pieces = giver.pieces(packet.offset, min(packet.pieces, 64))
         if not pieces and giver.octets == 0:
             pieces = [(0, memoryview(b""))]
         header = self._core.bare_header()
         sealed = [
             self._core.codec.seal(
                 PacketKind.STATE,
-                StatePiece(NO_HEADER, peer.key, giver.octets, at, piece).body(header),
+                header + encode(StatePiece(NO_HEADER, peer.key, giver.octets, at, piece)),
             )
             for at, piece in pieces
         ]
@@ -279,7 +277,7 @@ class Membership:
             return
         if sponsor.key != core.roster.key:
             if not packet.forwarded:
-                body = replace(packet, forwarded=True).body()
+                body = encode(packet._replace(forwarded=True))
                 sealed = core.codec.seal(PacketKind.SEEK, body, life=NO_LIFE)
                 out.append(Send((sponsor.member.address,), [sealed]))
             if self._stands_in() and not packet.withdrawn:
@@ -313,7 +311,7 @@ class Membership:
             out.append(Send((seeker.address,), [self._core.merging.announcement()]))
 
     def _refuse(self, refusal: Refuse, seeker: Member, out: list[Effect]) -> None:
-        sealed = self._core.codec.seal(PacketKind.REFUSE, refusal.body())
+        sealed = self._core.codec.seal(PacketKind.REFUSE, encode(refusal))
         out.append(Send((seeker.address,), [sealed]))
 
     def _later_life(self, seeker: Member) -> int:
@@ -373,7 +371,7 @@ class Membership:
         core = self._core
         known = core.roster.peers.get(key)
         rank = 1 + core.roster.rank_last if known is None else known.rank
-        core.ordering.say([Add(packet.member, rank).payload()], Service.CAUSAL, CONTROL)
+        core.ordering.say([write_control(Add(packet.member, rank))], Service.CAUSAL, CONTROL)
         if known is None:
             core.roster.add(packet.member, rank, core.now_us)
         gives = self._with_state and packet.wants_state
@@ -400,7 +398,7 @@ class Membership:
         """The goodbye is the last message of our stream. We hear what is said by those that do not
         know of it yet, hand over what we have, and go."""
         core = self._core
-        core.ordering.say([Bye().payload()], Service.CAUSAL, CONTROL)
+        core.ordering.say([write_control(Bye())], Service.CAUSAL, CONTROL)
         core.ordering.goodbye = core.roster.mine().delivered
         core.leaving = True
         self._taken_over = self._taken()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from unisono.core import EVERYONE, Arm, Effect, Send
+from unisono.layout import encode
 from unisono.model import Member
 from unisono.protocols.rmcast.figure import Timer
 from unisono.protocols.rmcast.packets import Announce, PacketKind, StreamStatus, key_of
@@ -29,12 +29,12 @@ class Merging:
     def announcement(self, echo: int = 0) -> bytes:
         core = self._core
         stamp = max(core.now_us, 0)
-        body = Announce(core.me, self._size(), core.codec.life, stamp=stamp, echo=echo).body()
+        body = encode(Announce(core.me, self._size(), core.codec.life, stamp=stamp, echo=echo))
         return core.codec.seal(PacketKind.ANNOUNCE, body)
 
     def pointer(self, sponsor: Member) -> bytes:
         """Tells a seeker that there is a group. Without a stamp it cannot be answered."""
-        body = Announce(sponsor, self._size(), self._core.codec.life).body()
+        body = encode(Announce(sponsor, self._size(), self._core.codec.life))
         return self._core.codec.seal(PacketKind.ANNOUNCE, body)
 
     def _size(self) -> int:
@@ -77,5 +77,5 @@ class Merging:
         core = self._core
         to = tuple(peer.member.address for peer in core.roster.others())
         if to and not packet.forwarder:
-            body = replace(packet, forwarder=core.roster.key).body()
+            body = encode(packet._replace(forwarder=core.roster.key))
             out.append(Send(to, [core.codec.seal(PacketKind.ANNOUNCE, body)]))

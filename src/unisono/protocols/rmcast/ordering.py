@@ -8,10 +8,11 @@ from itertools import groupby
 from typing import Final
 
 from unisono.core import CoreConfig
+from unisono.layout import encode
 from unisono.model import Member, Message, Service
 from unisono.parts.codec import PacketCodec
 from unisono.parts.packing import fragments, joined, packed
-from unisono.protocols.rmcast.control import After
+from unisono.protocols.rmcast.control import After, write_control
 from unisono.protocols.rmcast.packets import (
     BEAT_BYTES,
     CLOSED,
@@ -39,7 +40,7 @@ from unisono.protocols.rmcast.packets import (
 from unisono.protocols.rmcast.roster import UNKNOWN, PeerState, Roster
 from unisono.wire import ENVELOPE_BYTES
 
-FRONT_BYTES: Final = ENVELOPE_BYTES + HEADER_BYTES + RUN_BYTES + 2
+FRONT_BYTES: Final = ENVELOPE_BYTES + HEADER_BYTES + RUN_BYTES
 """Of a packet of data, without the lines of its header."""
 PIECE_BYTES_MIN: Final = 64
 """What a message must come after is told so that there is room for a piece of it."""
@@ -108,7 +109,7 @@ class Ordering:
             chunk = MessagePart(
                 FIRST | LAST | CONTROL,
                 service,
-                After().payload(),
+                write_control(After()),
                 mine.message,
                 deps[: 2 * self._deps_max],
             )
@@ -181,7 +182,7 @@ class Ordering:
         """Chunks `first` to `last` of a stream, as far as they are here, in few packets."""
         header = whole = write_header(self._roster.header(self.sent))
         bare = write_header(Header(self._roster.key, {}))
-        base = self._packet_bytes - ENVELOPE_BYTES - RUN_BYTES - 2
+        base = self._packet_bytes - ENVELOPE_BYTES - RUN_BYTES
         held = [(n, c) for n in range(first, last + 1) if (c := peer.window.get(n)) is not None]
         packets = []
         # A packet's chunks follow each other and were said after the same deliveries.
@@ -197,7 +198,7 @@ class Ordering:
                 body = Data.body(header, peer.key, load[0][0], [chunk for _, chunk in load])
                 packets.append(self._codec.seal(PacketKind.DATA, body))
         if header is bare:
-            packets.append(self._codec.seal(PacketKind.BEAT, Beat(NO_HEADER).body(whole)))
+            packets.append(self._codec.seal(PacketKind.BEAT, whole + encode(Beat(NO_HEADER))))
         return packets
 
     # -- Algorithm 3: receive ----------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The packets of rmcast: what each carries, to bytes and back.
+"""The packets of rmcast, declared field by field.
 
 Numbers of a stream count *chunks*, so that a large message is repaired fragment by fragment; an
 acknowledgment names the last chunk of the last whole message delivered.
@@ -6,28 +6,42 @@ acknowledgment names the last chunk of the last whole message delivered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from unisono.errors import BadPacket
+from unisono.fields import (
+    U8,
+    U16,
+    U16_COUNT,
+    U32,
+    U64,
+    Bit,
+    Blob,
+    Field,
+    Given,
+    Incarnation,
+    Rest,
+    fixed,
+    number,
+    table,
+)
+from unisono.layout import decode, decode_front, encode, size_of
 from unisono.model import Buffer, Member
-from unisono.parts.packing import fragments
-from unisono.wire import Reader, Writer, tag_of
+from unisono.parts.codec import labels
+from unisono.parts.packing import fragments, joined
+from unisono.protocols.rmcast.control import Add, Rank, read_control
+from unisono.wire import tag_of
 
 PROTOCOL: Final = 4
-HEADER_BYTES: Final = 4 + 2
-ENTRY_BYTES: Final = 4 + 8 + 4
-RUN_BYTES: Final = 4 + 8 + 8 + 2
-DEP_BYTES: Final = 4 + 8
-RECORD_BYTES: Final = 2 + 1 + 1
-BEAT_BYTES: Final = 1 + 4 + 1 + 2
-ASK_BYTES: Final = 4 + 8 + 8
-STATE_FRONT_BYTES: Final = 4 + 8 + 8 + 2
+NUMBER_MAX: Final = 1 << 62
+"""Larger numbers are hostile: no stream gets so far."""
 
 FIRST, LAST, CONTROL = 1, 2, 4
-"""What a chunk is: begins a message, ends one, speaks to the protocol, not the application."""
+"""Flags of a chunk: begins a message, ends one, is for the protocol and not the application."""
+
+Number: TypeAlias = Annotated[int, number("Q", 0, NUMBER_MAX)]
 
 
 class PacketKind(IntEnum):
@@ -55,18 +69,21 @@ class StreamStatus(IntEnum):
 
 
 MEMBER, FAILED, LEFT, CLOSED = StreamStatus
-"""By themselves: to look one up in its class takes ten times as long."""
+"""As globals: looking one up in its class takes ten times as long."""
 
 
 def key_of(member: Member) -> int:
-    """The short name under which headers speak of a member."""
+    """The key that stands for a member in packets."""
     return tag_of(f"{member.name}|{member.address}|{member.incarnation}") & 0xFFFFFFFF
+
+
+# -- the header -----------------------------------------------------------------------------------
 
 
 class AckEntry(NamedTuple):
     """A line of T_G and D_G: what the packet's sender received and delivered from one member.
 
-    In its own line `delivered` counts what it said and `received` what it has sent of that.
+    In its own line `delivered` counts what it multicast and `received` what it has sent of that.
     """
 
     delivered: int
@@ -79,10 +96,181 @@ class Header(NamedTuple):
 
     sender: int
     entries: dict[int, AckEntry]
-    """None where the table would not have fitted: then it comes in a packet of its own."""
+    """Empty where the table would not have fitted: then it comes in a packet of its own."""
 
 
-Dep = tuple[int, ...]
+NO_HEADER: Final = Header(0, {})
+STATUS_BITS: Final = 2
+STATUS_MAX: Final = (1 << STATUS_BITS) - 1
+_STATUSES: Final = tuple(StreamStatus)
+
+
+class HeaderFields(NamedTuple):
+    """A header as it is on the wire."""
+
+    sender: U32
+    entries: Annotated[
+        tuple[int, ...],
+        table(
+            fixed("(key: u32, delivered: u64, apart << 2 | status: u32)", "IQI"),
+            U16_COUNT,
+            flat=True,
+        ),
+    ]
+    """In line; `apart` is how far received is from delivered."""
+
+    def is_valid(self) -> bool:
+        return max(self.entries[1::3], default=0) <= NUMBER_MAX
+
+
+def write_header(header: Header) -> bytes:
+    flat: list[int] = []
+    for key, (delivered, received, status) in header.entries.items():
+        flat += (key, delivered, abs(received - delivered) << STATUS_BITS | status)
+    return encode(HeaderFields(header.sender, tuple(flat)))
+
+
+def read_header(body: memoryview) -> tuple[Header, memoryview]:
+    """The header, and what follows it."""
+    (sender, flat), rest = decode_front(HeaderFields, body)
+    entries = {}
+    for key, delivered, both in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
+        apart, status = both >> STATUS_BITS, _STATUSES[both & STATUS_MAX]
+        received = max(delivered - apart, 0) if key == sender else delivered + apart
+        entries[key] = AckEntry(delivered, received, status)
+    return Header(sender, entries), rest
+
+
+# -- before there is a header ---------------------------------------------------------------------
+
+
+class Seek(NamedTuple):
+    """A request to join, from a process that looks for its group."""
+
+    member: Member
+    wants_state: Bit
+    forwarded: Bit = False
+    withdrawn: Bit = False
+    """It gave up."""
+    echo: U64 = 0
+    """The stamp of the last announcement received: proves that the seeker is alive now."""
+
+    def label(self) -> str:
+        word = "withdraw" if self.withdrawn else "seek"
+        return f"{word} for {self.member.name}" if self.forwarded else word
+
+
+class WelcomeEntry(NamedTuple):
+    """A member, in a welcome."""
+
+    member: Member
+    status: StreamStatus
+    rank: Rank
+    delivered: Number
+    message: Number
+    """The application's count at `delivered`."""
+
+
+class Welcome(NamedTuple):
+    """The joiner is admitted: all members, and where their streams begin for it."""
+
+    joiner: U32
+    sponsor: U32
+    changes: Number
+    with_state: bool
+    lines: tuple[WelcomeEntry, ...]
+    tombs: Annotated[
+        tuple[int, ...], table(fixed("(key: u32, last chunk: u64)", "IQ"), U16_COUNT, flat=True)
+    ]
+    """Key and last chunk in turn: streams that have ended."""
+
+
+class WelcomePart(NamedTuple):
+    """A welcome in pieces that fit the path: a large group is a long list."""
+
+    joiner: U32
+    stamp: U64
+    """Distinguishes the parts of one welcome from those of another."""
+    part: U8
+    parts: U8
+    piece: Rest
+
+    def is_valid(self) -> bool:
+        return self.part < self.parts
+
+    def label(self) -> str:
+        return "welcome" if self.parts == 1 else f"welcome {self.part + 1} of {self.parts}"
+
+
+def welcome_parts(welcome: Welcome, bytes_max: int) -> list[bytes]:
+    """The bodies of the packets that carry the welcome."""
+    pieces = fragments(encode(welcome), bytes_max, bytes_max)
+    return [
+        encode(WelcomePart(welcome.joiner, welcome.changes, part, len(pieces), piece))
+        for part, piece in enumerate(pieces)
+    ]
+
+
+class Refuse(NamedTuple):
+    """The joiner is not admitted, and why."""
+
+    joiner: U32
+    reason: str
+    final: bool = False
+    """Trying again is of no use."""
+    known: Incarnation = 0
+    """If it is refused for its incarnation: the one of this name that is known."""
+
+    def label(self) -> str:
+        return f"refuse: {self.reason}"
+
+
+class Announce(NamedTuple):
+    """A component of the group, its size, and the member that leads it."""
+
+    sponsor: Member
+    size: U16
+    life: U64
+    forwarder: U32 = 0
+    """The key of the member that forwarded it to its own component; it is not forwarded again."""
+    stamp: U64 = 0
+    """The sponsor's clock, echoed by seekers and by sponsors of other components."""
+    echo: U64 = 0
+    """The stamp of the announcement that this one answers: its component is there now."""
+
+    def label(self) -> str:
+        return "announce"
+
+
+# -- behind a header ------------------------------------------------------------------------------
+
+Ask: TypeAlias = tuple[U32, U64, U64]
+"""Of this member's stream, from this chunk to that."""
+
+
+class Beat(NamedTuple):
+    """The heartbeat: the header, and requests for what is missing."""
+
+    header: Given[Header]
+    round: U8 = 0
+    """How often the oldest request was sent before; from 1 on, any member that has it answers."""
+    expels: U32 = 0
+    """The key of a process that is no longer a member: it learns so. A key, since another
+    incarnation may use its address now."""
+    probes: bool = False
+    """Nothing was received from the destination for a while: it answers at once."""
+    asks: tuple[Ask, ...] = ()
+
+    def is_valid(self) -> bool:
+        return all(0 < first <= last for _, first, last in self.asks)
+
+    def label(self) -> str:
+        if self.expels or self.probes:
+            return "expel" if self.expels else "probe"
+        return " ".join(("nak", *(_stream(*ask) for ask in self.asks))) if self.asks else "beat"
+
+
+Dep: TypeAlias = tuple[int, ...]
 
 
 class MessagePart(NamedTuple):
@@ -90,198 +278,50 @@ class MessagePart(NamedTuple):
 
     flags: int
     service: int
-    payload: memoryview | bytes
+    payload: Buffer
     message: int
     """The number of the application's message; a control chunk repeats the last one."""
     deps: Dep
     """Key and chunk number in turn: D_G of the sender when it sent, without itself."""
 
 
-Ask = tuple[int, int, int]
-"""Of this member's stream, from this chunk to that."""
+_CHUNK: Final = fixed("", "HBB")
+Chunk: TypeAlias = tuple[int, int, Buffer]
+"""Flags, service and payload, on the wire."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seek:
-    """Is there a group? I would like in."""
-
-    member: Member
-    wants_state: bool
-    forwarded: bool = False
-    echo: int = 0
-    """The stamp of the last announcement heard: shows that the seeker is alive now."""
-    withdrawn: bool = False
-    """Not any more: it gave up."""
-
-    def body(self) -> bytes:
-        flags = self.wants_state | self.forwarded << 1 | self.withdrawn << 2
-        return Writer().member(self.member).u8(flags).u64(self.echo).done()
-
-    @staticmethod
-    def read(reader: Reader) -> Seek:
-        member, flags = reader.member(), reader.u8()
-        return Seek(member, bool(flags & 1), bool(flags & 2), reader.u64(), bool(flags & 4))
+def _read_chunk(view: memoryview, at: int) -> tuple[Chunk, int]:
+    (size, flags, service), at = _CHUNK.read(view, at)
+    end = at + size
+    if flags > 7 or service > 5 or end > len(view):
+        raise BadPacket("malformed")
+    return (flags, service, view[at:end]), end
 
 
-class WelcomeEntry(NamedTuple):
-    """A member as the welcome tells of it."""
-
-    member: Member
-    status: StreamStatus
-    rank: int
-    delivered: int
-    message: int
-    """The application's count at `delivered`."""
+def _write_chunk(chunk: Chunk, parts: list[Buffer]) -> None:
+    flags, service, payload = chunk
+    _CHUNK.write((len(payload), flags, service), parts)
+    parts.append(payload)
 
 
-@dataclass(frozen=True, slots=True)
-class Welcome:
-    """You are in: here is everybody, and where you begin."""
-
-    joiner: int
-    sponsor: int
-    changes: int
-    with_state: bool
-    lines: tuple[WelcomeEntry, ...]
-    tombs: tuple[int, ...]
-    """Key and last chunk in turn: streams that have ended."""
-
-    def body(self) -> bytes:
-        writer = Writer().u32(self.joiner).u32(self.sponsor).u64(self.changes).u8(self.with_state)
-        writer.u16(len(self.lines))
-        for line in self.lines:
-            writer.member(line.member).u8(line.status).u32(line.rank)
-            writer.u64(line.delivered).u64(line.message)
-        return writer.rows("IQ", 2, self.tombs).done()
-
-    @staticmethod
-    def read(reader: Reader) -> Welcome:
-        joiner, sponsor, changes = reader.u32(), reader.u32(), _number(reader.u64())
-        with_state, count = bool(reader.u8()), reader.u16()
-        lines = []
-        for _ in range(count):
-            member, status, rank = reader.member(), _status(reader.u8()), rank_of(reader.u32())
-            lines.append(
-                WelcomeEntry(member, status, rank, _number(reader.u64()), _number(reader.u64()))
-            )
-        return Welcome(joiner, sponsor, changes, with_state, tuple(lines), reader.rows("IQ"))
+CHUNK: Final = Field("(u16 length, u8 flags, u8 service, payload)", _read_chunk, _write_chunk)
 
 
-@dataclass(frozen=True, slots=True)
-class WelcomePart:
-    """A welcome in pieces that fit the path: a large group is a long list."""
+class DataFields(NamedTuple):
+    """A data packet on the wire: chunks of one run follow each other and have the same `deps`."""
 
-    joiner: int
-    stamp: int
-    """Tells the parts of one welcome from those of another."""
-    part: int
-    parts: int
-    piece: Buffer
+    origin: U32
+    first: Annotated[int, number("Q", 1, NUMBER_MAX)]
+    message: Number
+    """Of the first chunk."""
+    deps: Annotated[Dep, table(fixed("(key: u32, chunk: u64)", "IQ"), U16_COUNT, flat=True)]
+    chunks: Annotated[tuple[Chunk, ...], table(CHUNK, U16_COUNT)]
 
-    def body(self) -> bytes:
-        front = Writer().u32(self.joiner).u64(self.stamp).u8(self.part).u8(self.parts)
-        return front.raw(self.piece).done()
-
-    @staticmethod
-    def read(reader: Reader) -> WelcomePart:
-        joiner, stamp, part, parts = reader.u32(), reader.u64(), reader.u8(), reader.u8()
-        if part >= parts:
-            raise BadPacket("malformed")
-        return WelcomePart(joiner, stamp, part, parts, reader.raw(reader.left()))
+    def is_valid(self) -> bool:
+        return bool(self.chunks)
 
 
-def welcome_parts(welcome: Welcome, bytes_max: int) -> list[bytes]:
-    """The bodies of the packets that carry the welcome."""
-    pieces = fragments(welcome.body(), bytes_max, bytes_max)
-    return [
-        WelcomePart(welcome.joiner, welcome.changes, part, len(pieces), piece).body()
-        for part, piece in enumerate(pieces)
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class Refuse:
-    """You cannot come in, and why."""
-
-    joiner: int
-    reason: str
-    final: bool = False
-    """Asking again is of no use."""
-    known: int = 0
-    """Where it is for its number: the incarnation of this name that is known."""
-
-    def body(self) -> bytes:
-        front = Writer().u32(self.joiner).text(self.reason).u8(self.final)
-        return front.incarnation(self.known).done()
-
-    @staticmethod
-    def read(reader: Reader) -> Refuse:
-        return Refuse(reader.u32(), reader.text(), bool(reader.u8()), reader.incarnation())
-
-
-@dataclass(frozen=True, slots=True)
-class Announce:
-    """A part of the group is here: so large, and led by this member."""
-
-    sponsor: Member
-    size: int
-    life: int
-    forwarder: int = 0
-    """The key of the member that passed it on to those of its own part, and stops."""
-    stamp: int = 0
-    """The sponsor's clock, which a seeker and another part's sponsor echo."""
-    echo: int = 0
-    """The stamp of the announcement that this one answers: shows that its part is there now."""
-
-    def body(self) -> bytes:
-        front = Writer().member(self.sponsor).u16(self.size).u64(self.life).u32(self.forwarder)
-        return front.u64(self.stamp).u64(self.echo).done()
-
-    @staticmethod
-    def read(reader: Reader) -> Announce:
-        sponsor, size, life = reader.member(), reader.u16(), reader.u64()
-        return Announce(sponsor, size, life, reader.u32(), reader.u64(), reader.u64())
-
-
-@dataclass(frozen=True, slots=True)
-class Beat:
-    """The heartbeat: the header, and requests for what is missing."""
-
-    header: Header
-    asks: tuple[Ask, ...] = ()
-    round: int = 0
-    """How often the oldest of them was asked before; from 1 on, whoever has it answers."""
-    expels: int = 0
-    """Sent to one that is not a member any more, so that it learns so: the key of the life that is
-    meant, since another may live at its address now."""
-    probes: bool = False
-    """Nothing was heard of the receiver for a while: it answers at once."""
-
-    def body(self, header: bytes) -> bytes:
-        flat = [value for ask in self.asks for value in ask]
-        return (
-            Writer()
-            .raw(header)
-            .u8(min(self.round, 255))
-            .u32(self.expels)
-            .u8(self.probes)
-            .rows("IQQ", 3, flat)
-            .done()
-        )
-
-    @staticmethod
-    def read(reader: Reader) -> Beat:
-        header, rounds, expels = read_header(reader), reader.u8(), reader.u32()
-        probes = bool(reader.u8())
-        flat = reader.rows("IQQ")
-        asks = tuple(zip(flat[::3], flat[1::3], flat[2::3], strict=True))
-        if any(first > last or first == 0 for _, first, last in asks):
-            raise BadPacket("malformed")
-        return Beat(header, asks, rounds, expels, probes)
-
-
-@dataclass(frozen=True, slots=True)
-class Data:
+class Data(NamedTuple):
     """m': messages of one stream in a row, sent first or sent again, behind a fresh header."""
 
     header: Header
@@ -291,142 +331,114 @@ class Data:
 
     @staticmethod
     def body(header: bytes, origin: int, first: int, chunks: Sequence[MessagePart]) -> bytes:
-        """Chunks of one run have the same `deps` and follow each other."""
         head = chunks[0]
-        writer = Writer().raw(header).u32(origin).u64(first)
-        writer.u64(head.message).rows("IQ", 2, head.deps).u16(len(chunks))
-        for chunk in chunks:
-            writer.u16(len(chunk.payload)).u8(chunk.flags).u8(chunk.service).raw(chunk.payload)
-        return writer.done()
+        rows = tuple([(flags, service, payload) for flags, service, payload, _, _ in chunks])
+        return header + encode(DataFields(origin, first, head.message, head.deps, rows))
 
     @staticmethod
-    def read(reader: Reader) -> Data:
-        header, origin, first, message = (
-            read_header(reader),
-            reader.u32(),
-            reader.u64(),
-            reader.u64(),
-        )
-        deps, count = reader.rows("IQ"), reader.u16()
-        if not first or not count or first > NUMBER_MAX or message > NUMBER_MAX:
-            raise BadPacket("malformed")
+    def read(body: memoryview, header: Header) -> Data:
+        origin, first, message, deps, rows = decode(DataFields, body)
         chunks = []
-        for index in range(count):
-            octets, flags, service = reader.u16(), reader.u8(), reader.u8()
-            if flags > 7 or service > 5:
-                raise BadPacket("malformed")
+        for index, (flags, service, payload) in enumerate(rows):
             if index and flags & FIRST and not flags & CONTROL:
                 message += 1
-            chunks.append(MessagePart(flags, service, reader.raw(octets), message, deps))
+            chunks.append(MessagePart(flags, service, payload, message, deps))
         return Data(header, origin, first, tuple(chunks))
 
-
-@dataclass(frozen=True, slots=True)
-class StateRequest:
-    """Send me the state, from this offset on."""
-
-    header: Header
-    offset: int
-    count: int
-
-    def body(self, header: bytes) -> bytes:
-        return Writer().raw(header).u64(self.offset).u16(self.count).done()
-
-    @staticmethod
-    def read(reader: Reader) -> StateRequest:
-        return StateRequest(read_header(reader), reader.u64(), reader.u16())
+    def label(self) -> str:
+        last = self.first + len(self.chunks) - 1
+        control = [chunk.payload for chunk in self.chunks if chunk.flags & CONTROL]
+        words = read_control(control[0]).label() if control else ""
+        return f"data {_stream(self.origin, self.first, last)} {words}".rstrip()
 
 
-@dataclass(frozen=True, slots=True)
-class StatePiece:
+class StateRequest(NamedTuple):
+    """A joiner requests the state, from this offset on."""
+
+    header: Given[Header]
+    offset: U64
+    pieces: U16
+
+    def label(self) -> str:
+        return f"state-ask from {self.offset}"
+
+
+class StatePiece(NamedTuple):
     """A piece of the state."""
 
-    header: Header
-    joiner: int
-    """Whose state it is: what was captured for a former life at its address is another one."""
-    total: int
-    offset: int
-    piece: memoryview
+    header: Given[Header]
+    joiner: U32
+    """The receiver: a state captured for an earlier incarnation at its address differs."""
+    total: U64
+    offset: U64
+    piece: Blob
 
-    def body(self, header: bytes) -> bytes:
-        front = Writer().raw(header).u32(self.joiner).u64(self.total).u64(self.offset)
-        return front.blob(self.piece).done()
-
-    @staticmethod
-    def read(reader: Reader) -> StatePiece:
-        header, joiner = read_header(reader), reader.u32()
-        return StatePiece(header, joiner, reader.u64(), reader.u64(), reader.blob())
+    def label(self) -> str:
+        last = self.offset + max(len(self.piece) - 1, 0)
+        return f"state {_range(self.offset, last)} of {self.total}"
 
 
-FromMember = Beat | Data | StateRequest | StatePiece
-Packet = Seek | WelcomePart | Refuse | Announce | Beat | Data | StateRequest | StatePiece
-NO_HEADER: Final = Header(0, {})
+def additions(chunks: Iterable[MessagePart]) -> Iterator[Member]:
+    """Members that control messages among these chunks of a stream add."""
+    pieces: list[Buffer] = []
+    for chunk in chunks:
+        if not chunk.flags & CONTROL:
+            continue
+        pieces = [chunk.payload] if chunk.flags & FIRST else [*pieces, chunk.payload]
+        if chunk.flags & LAST:
+            try:
+                order = read_control(joined(pieces))
+            except BadPacket:
+                continue
+            if isinstance(order, Add):
+                yield order.member
 
-_READERS: Final[dict[int, Callable[[Reader], Packet]]] = {
-    PacketKind.SEEK: Seek.read,
-    PacketKind.WELCOME: WelcomePart.read,
-    PacketKind.REFUSE: Refuse.read,
-    PacketKind.ANNOUNCE: Announce.read,
-    PacketKind.BEAT: Beat.read,
-    PacketKind.DATA: Data.read,
-    PacketKind.STATE_ASK: StateRequest.read,
-    PacketKind.STATE: StatePiece.read,
+
+# -- all packets ----------------------------------------------------------------------------------
+
+FromMember: TypeAlias = Beat | Data | StateRequest | StatePiece
+Packet: TypeAlias = Seek | WelcomePart | Refuse | Announce | FromMember
+WITHOUT_HEADER: Final[dict[int, type[Seek | WelcomePart | Refuse | Announce]]] = {
+    PacketKind.SEEK: Seek,
+    PacketKind.WELCOME: WelcomePart,
+    PacketKind.REFUSE: Refuse,
+    PacketKind.ANNOUNCE: Announce,
 }
+BEHIND_HEADER: Final[dict[int, type[Beat | StateRequest | StatePiece]]] = {
+    PacketKind.BEAT: Beat,
+    PacketKind.STATE_ASK: StateRequest,
+    PacketKind.STATE: StatePiece,
+}
+
+HEADER_BYTES: Final = size_of(HeaderFields)
+ENTRY_BYTES: Final = size_of(tuple[U32, U64, U32])
+RUN_BYTES: Final = size_of(DataFields)
+DEP_BYTES: Final = size_of(tuple[U32, U64])
+RECORD_BYTES: Final = _CHUNK.least
+BEAT_BYTES: Final = size_of(Beat)
+ASK_BYTES: Final = size_of(Ask)
+STATE_FRONT_BYTES: Final = size_of(StatePiece)
+WELCOME_FRONT_BYTES: Final = size_of(WelcomePart)
 
 
 def read(kind: int, body: memoryview) -> Packet:
     """The packet, or `BadPacket`."""
-    reader = Reader(body)
-    packet = _READERS[kind](reader)
-    reader.done()
-    return packet
+    if kind in WITHOUT_HEADER:
+        return decode(WITHOUT_HEADER[kind], body)
+    header, rest = read_header(body)
+    if kind == PacketKind.DATA:
+        return Data.read(rest, header)
+    return decode(BEHIND_HEADER[kind], rest, header)
 
 
-def write_header(header: Header) -> bytes:
-    flat: list[int] = []
-    for key, (delivered, received, status) in header.entries.items():
-        flat += (key, delivered, abs(received - delivered) << STATUS_BITS | status)
-    return Writer().u32(header.sender).rows("IQI", 3, flat).done()
+label: Final = labels(PROTOCOL, KINDS, lambda envelope: read(envelope.kind, envelope.body))
+"""`data @5d2f01c9.4-7`, `nak @5d2f01c9.5`: a stream is named by its member's key, which a reader of
+the whole trace can turn into a name."""
 
 
-def read_header(reader: Reader) -> Header:
-    sender, flat = reader.u32(), reader.rows("IQI")
-    entries = {}
-    for i in range(0, len(flat), 3):
-        key, delivered, both = flat[i : i + 3]
-        _number(delivered)
-        apart, status = both >> STATUS_BITS, _STATUSES[both & STATUS_MAX]
-        received = max(delivered - apart, 0) if key == sender else delivered + apart
-        entries[key] = AckEntry(delivered, received, status)
-    return Header(sender, entries)
+def _stream(key: int, first: int, last: int) -> str:
+    return f"@{key:08x}.{_range(first, last)}"
 
 
-STATUS_BITS: Final = 2
-STATUS_MAX: Final = (1 << STATUS_BITS) - 1
-"""How far delivered and received are apart shares its field with the status."""
-RANK_MAX: Final = 1 << 31
-
-
-def rank_of(value: int) -> int:
-    if value > RANK_MAX:
-        raise BadPacket("malformed")
-    return value
-
-
-NUMBER_MAX: Final = 1 << 62
-"""No stream gets so far; who says so is not one of us."""
-
-
-def _number(value: int) -> int:
-    if value > NUMBER_MAX:
-        raise BadPacket("malformed")
-    return value
-
-
-_STATUSES: Final = tuple(StreamStatus)
-
-
-def _status(value: int) -> StreamStatus:
-    if value >= len(_STATUSES):
-        raise BadPacket("malformed")
-    return _STATUSES[value]
+def _range(first: int, last: int) -> str:
+    return f"{first}" if first == last else f"{first}-{last}"
