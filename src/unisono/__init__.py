@@ -17,9 +17,10 @@ if TYPE_CHECKING:
         Refused,
         Stopped,
         TooLarge,
+        Undelivered,
         UnisonoError,
     )
-    from unisono.group import Full, Group, Joining, Rejoined, Shed, Stable, StreamBatch
+    from unisono.group import Full, Group, Handle, Joining, Rejoined, Shed, Stable, StreamBatch
     from unisono.model import (
         Address,
         Change,
@@ -46,9 +47,9 @@ _HOMES = {
     "core": ("Answer", "Cause"),
     "errors": (
         *("BadPacket", "BadTrace", "Forgotten"),
-        *("Misuse", "Refused", "Stopped", "TooLarge", "UnisonoError"),
+        *("Misuse", "Refused", "Stopped", "TooLarge", "Undelivered", "UnisonoError"),
     ),
-    "group": ("StreamBatch", "Full", "Group", "Joining", "Rejoined", "Shed", "Stable"),
+    "group": ("StreamBatch", "Full", "Group", "Handle", "Joining", "Rejoined", "Shed", "Stable"),
     "model": (
         *("Address", "Change", "Member", "Message"),
         *("Resilient", "Service", "View", "ChangeKind", "ChangeScope"),
@@ -80,6 +81,7 @@ __all__ = [
     "Forgotten",
     "Full",
     "Group",
+    "Handle",
     "JoinOptions",
     "Joining",
     "Member",
@@ -94,6 +96,7 @@ __all__ = [
     "Stopped",
     "StreamBatch",
     "TooLarge",
+    "Undelivered",
     "UnisonoError",
     "View",
     "connect",

@@ -36,6 +36,11 @@ class Refused(Stopped):
     is full."""
 
 
+class Undelivered(Stopped):
+    """The member stopped before its message came back: whether the others deliver it is not known
+    here. `Rejoined.lost` has its content."""
+
+
 class Forgotten(UnisonoError):
     """What is asked for is past, and nobody keeps it any more."""
 

@@ -350,3 +350,21 @@ def test_the_daemon_s_own_end_is_told_at_once() -> None:
                 await out.send("g", b"x")
 
     told(story)
+
+
+def test_a_sender_waits_for_its_delivery_through_daemons() -> None:
+    async def story(place: Path) -> None:
+        async with (
+            daemons(place, 2),
+            joining(place, "a") as a,
+            joining(place, "b", at=1) as b,
+        ):
+            await of_size(a, 2)
+            first = await a.multicast(b"one").delivered
+            assert (first.payload, first.number) == (b"one", 1)
+            assert (await a.multicast(b"two", to=["g", "h"]).delivered).payload == b"two"
+            with pytest.raises(unisono.Misuse, match="for other groups"):
+                _ = a.multicast(b"three", to="h").delivered
+            assert await heard(b, 2) == [b"one", b"two"]
+
+    told(story)

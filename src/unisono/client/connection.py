@@ -104,7 +104,7 @@ class Connection:
         level, names = self._level(service), group_names(groups)
         if not messages:
             return 0
-        return await self._send_buffer.say(messages, sum(map(len, messages)), level, names)
+        return await self._send_buffer.submit(messages, sum(map(len, messages)), level, names)
 
     def _checked(self, payload: Buffer) -> bytes:
         if self._ended is not None or self._closing:

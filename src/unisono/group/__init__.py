@@ -13,12 +13,14 @@ from unisono.errors import Misuse
 from unisono.group.group import Group
 from unisono.group.joining import Joining, Opening
 from unisono.group.member import MemberFactory
+from unisono.net.handle import Handle
 from unisono.net.send_buffer import Full
 from unisono.net.stream import Rejoined, Shed, Stable, StreamBatch
 
 __all__ = [
     "Full",
     "Group",
+    "Handle",
     "Joining",
     "Opening",
     "Rejoined",

@@ -14,6 +14,7 @@ from unisono.group.rejoining import RejoinPolicy
 from unisono.group.replay import Replay
 from unisono.group.session import SessionFactory
 from unisono.model import Buffer, Member, Message, Service, ServiceLevel, View
+from unisono.net.handle import Handle, Handles
 from unisono.net.send_buffer import SendBuffer
 from unisono.net.stream import Item, Stream, StreamBatch
 from unisono.replay_history import HEADER_BYTES_MAX, SinkRows
@@ -40,7 +41,8 @@ class Group:
         """Of a payload."""
         self._levels = Levels(sessions, config.service, config.fed)
         rejoin_policy = RejoinPolicy(sessions.name, config.rejoin, sessions.founds)
-        self._send_buffer = SendBuffer(rejoin_policy.unheard)
+        handles = Handles()
+        self._send_buffer = SendBuffer(rejoin_policy.unheard, handles)
         self._stream = Stream(
             config.slow,
             config.queue_count_max,
@@ -66,6 +68,7 @@ class Group:
             config.leave_s,
             rejoin_policy,
             self._send_buffer,
+            handles,
             self._stream,
             self._replay,
             self._opened,
@@ -122,32 +125,46 @@ class Group:
 
     # -- sending --------------------------------------------------------------------------------
 
-    async def multicast(
+    def multicast(
         self,
         payload: Buffer,
         service: ServiceLevel | str | None = None,
         to: str | Sequence[str] | None = None,
-    ) -> int:
+    ) -> Handle:
         """Multicast to the group, or through a daemon to these groups at one place in one order.
-        Waits while the window is full. Returns the message's number."""
-        message = self._sealed(payload)
-        groups = () if to is None else self._sessions.groups(to)
-        return await self._send_buffer.say((message,), len(message), self._level(service), groups)
 
-    async def multicast_many(
+        `await` the handle to wait while the window is full; it returns the message's number. To
+        wait for more, `await handle.delivered` or `await handle.stable`.
+        """
+        message = self._sealed(payload)
+        return self._submit((message,), len(message), self._level(service), to)
+
+    def multicast_many(
         self,
         payloads: Iterable[Buffer],
         service: ServiceLevel | str | None = None,
         to: str | Sequence[str] | None = None,
-    ) -> int:
-        """Multicast them in this order; returns the last one's number. If cancelled while it waits,
-        the first of them may have been sent."""
+    ) -> Handle:
+        """Multicast them in this order; the handle is the last one's. If cancelled while it waits
+        to be accepted, the first of them may have been sent."""
         messages = self._all_sealed(payloads)
         level = self._level(service)
-        groups = () if to is None else self._sessions.groups(to)
         if not messages:
-            return 0
-        return await self._send_buffer.say(messages, sum(map(len, messages)), level, groups)
+            return Handle(level, own=False)
+        return self._submit(messages, sum(map(len, messages)), level, to)
+
+    def _submit(
+        self,
+        messages: Sequence[bytes],
+        nbytes: int,
+        level: ServiceLevel,
+        to: str | Sequence[str] | None,
+    ) -> Handle:
+        if to is None:
+            return self._send_buffer.submit(messages, nbytes, level)
+        groups = self._sessions.groups(to)
+        own = self.config.group in groups
+        return self._send_buffer.submit(messages, nbytes, level, groups, own)
 
     def multicast_nowait(
         self,
@@ -190,8 +207,8 @@ class Group:
         self, messages: Sequence[bytes], service: ServiceLevel | str | None = None
     ) -> int:
         """Multicast what is sealed already."""
-        level = self._level(service)
-        return await self._send_buffer.say(messages, sum(map(len, messages)), level)
+        nbytes = sum(map(len, messages))
+        return await self._send_buffer.submit(messages, nbytes, self._level(service), own=False)
 
     def _level(self, service: ServiceLevel | str | None) -> ServiceLevel:
         if self._incarnations.closed is not None:

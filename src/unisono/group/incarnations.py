@@ -17,6 +17,7 @@ from unisono.group.rejoining import RejoinPolicy
 from unisono.group.replay import Replay
 from unisono.group.session import Session, SessionFactory
 from unisono.model import Member, View
+from unisono.net.handle import Handles
 from unisono.net.send_buffer import SendBuffer
 from unisono.net.stream import Stream
 
@@ -35,6 +36,7 @@ class Incarnations:
         leave_s: float,
         rejoin_policy: RejoinPolicy,
         send_buffer: SendBuffer,
+        handles: Handles,
         stream: Stream,
         replay: Replay | None,
         opened: Callable[[], None],
@@ -53,6 +55,7 @@ class Incarnations:
         self._leave_s = leave_s
         self._rejoin_policy = rejoin_policy
         self._send_buffer = send_buffer
+        self._handles = handles
         self._stream = stream
         self._replay = replay
         self._on_opened = opened
@@ -65,6 +68,7 @@ class Incarnations:
             stream,
             replay,
             rejoin_policy,
+            handles,
             self._opened,
             self._installed,
             send_buffer.stepped,
@@ -203,6 +207,7 @@ class Incarnations:
         ended = (reason or "", cause, self.view, self._send_buffer.silent)
         if reason is not None and not leaving and self._rejoin_policy.comes_back(*ended):
             self._send_buffer.end(None)
+            self._handles.fail(reason)
             self._rejoin_policy.ended(reason, cause, time.monotonic())
             if self._rejoining is not None:
                 self._rejoining.cancel()
@@ -215,6 +220,7 @@ class Incarnations:
     def _finish(self, text: str, error: Stopped | None) -> None:
         self.ended = self.closed = self.ended or text
         self._send_buffer.end(Stopped(self.ended))
+        self._handles.fail(self.ended)
         self._stream.end(error.reason if error else None)
         if self._replay is not None:
             self._replay.close()

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from unisono.group.rejoining import RejoinPolicy
 from unisono.group.replay import Replay
 from unisono.model import Member, Message, View
-from unisono.net.stream import AdoptMark, Entry, Stream
+from unisono.net.handle import Handles
+from unisono.net.stream import AdoptMark, Entry, Stable, Stream
 
 
 class DeliveryPath:
@@ -20,6 +21,7 @@ class DeliveryPath:
         stream: Stream,
         replay: Replay | None,
         rejoin_policy: RejoinPolicy,
+        handles: Handles,
         opened: Callable[[Member], None],
         installed: Callable[[View], None],
         stepped: Callable[[], None],
@@ -29,6 +31,7 @@ class DeliveryPath:
         self._replay = replay
         self._rejoin_policy = rejoin_policy
         self._unheard = rejoin_policy.unheard
+        self._handles = handles
         self._me: Member | None = None
         self._adopted: AdoptMark | None = None
         """The group's state, before the first view: that view says where we are."""
@@ -40,6 +43,7 @@ class DeliveryPath:
     def opened(self, me: Member) -> None:
         self._me, self._adopted = me, None
         self._rejoin_policy.begin(me)
+        self._handles.begin(me)
         self._opened(me)
 
     def deliver(self, messages: Sequence[Message]) -> None:
@@ -48,9 +52,12 @@ class DeliveryPath:
             messages = self._replay.received(messages)
             if not messages:
                 return
+        self._handles.deliver(messages)
         self._stream.extend(messages)
 
     def put(self, entry: Entry) -> None:
+        if isinstance(entry, Stable):
+            self._handles.stabilize(entry.messages, entry.holders)
         if self._replay is None:
             self._stream.put(entry)
         elif (found := self._replay.entry(entry)) is not None:
@@ -70,6 +77,7 @@ class DeliveryPath:
                 self.put(again)
             if self._adopted is not None:
                 self.put(self._adopted)
+        self._handles.install(view.members)
         self.put(view)
         if not view.transitional:
             self._installed(view)

@@ -18,6 +18,7 @@ from typing import Protocol
 
 from unisono.errors import UnisonoError
 from unisono.model import ServiceLevel
+from unisono.net.handle import Handle, Handles
 from unisono.net.outstanding import Outstanding
 
 BATCH_BYTES = 256 << 10
@@ -50,17 +51,17 @@ class Outlet(Protocol):
 @dataclass(slots=True, eq=False)
 class _Caller:
     messages: Sequence[bytes]
-    service: ServiceLevel
     groups: tuple[str, ...]
-    done: asyncio.Future[int]
+    handle: Handle
     at: int = 0
 
 
 class SendBuffer:
     """Between the callers and the current session. Without a session, everybody waits."""
 
-    def __init__(self, unheard: Outstanding | None = None) -> None:
+    def __init__(self, unheard: Outstanding | None = None, handles: Handles | None = None) -> None:
         self._unheard = unheard
+        self._handles = handles
         self._session: Outlet | None = None
         self._room = 0
         self._number = 0
@@ -92,9 +93,7 @@ class SendBuffer:
         self._bytes = self._count = 0
         if error is not None:
             while self._line:
-                caller = self._line.popleft()
-                if not caller.done.done():
-                    caller.done.set_exception(error)
+                self._line.popleft().handle.refuse(error)
 
     def stepped(self) -> None:
         """The core did something: see what room there is, and let the line move."""
@@ -103,13 +102,13 @@ class SendBuffer:
         self._room = self._session.send_credit()
         while self._line and self._room > self._bytes:
             caller = self._line[0]
-            if caller.done.done():  # cancelled while it stood in line
+            if caller.handle.is_abandoned:
                 self._line.popleft()
                 continue
             number = self._take(caller)
             if caller.at == len(caller.messages):
                 self._line.popleft()
-                caller.done.set_result(number)
+                self._accept(caller.handle, number)
 
     def _take(self, caller: _Caller) -> int:
         """As many of the caller's messages as there is room for, and at least one."""
@@ -122,7 +121,7 @@ class SendBuffer:
             count = min(bisect_left(sums, room) + 1, len(some))
             some, octets = some[:count], sums[count - 1]
         caller.at += len(some)
-        return self._gather(some, octets, caller.service, caller.groups)
+        return self._gather(some, octets, caller.handle.service, caller.groups)
 
     def _gather(
         self,
@@ -171,52 +170,63 @@ class SendBuffer:
         groups: tuple[str, ...] = (),
     ) -> int:
         """The number of the last message; `Full` when even one has to wait."""
-        room = self._room - self._bytes
-        # One message may go beyond what is left, or none larger could ever be sent.
-        fits = room > 0 and (octets <= room or len(messages) == 1)
-        if self._line or not fits:
+        if self._line or not self._fits(messages, octets):
             raise Full("the window is full: await multicast() instead, or try again later")
         number = self._gather(messages, octets + len(messages), service, groups)
+        self._flush_if_due()
+        return number
+
+    def _flush_if_due(self) -> None:
         if self._bytes >= BATCH_BYTES or self._count >= BATCH_COUNT or self._is_quiet():
             self.flush()
-        return number
+
+    def _fits(self, messages: Sequence[bytes], octets: int) -> bool:
+        """One message may go beyond what is left, or none larger could ever be sent."""
+        room = self._room - self._bytes
+        return room > 0 and (octets <= room or len(messages) == 1)
 
     def _is_quiet(self) -> bool:
         """Nothing was said for a while: what is said now does not wait for more."""
         before_s, self._said_s = self._said_s, monotonic()
         return self._said_s - before_s > QUIET_S
 
-    async def say(
+    def submit(
         self,
         messages: Sequence[bytes],
         octets: int,
         service: ServiceLevel,
         groups: tuple[str, ...] = (),
-    ) -> int:
-        """The number of the last message, once all have been taken."""
-        try:
-            number = self.say_nowait(messages, octets, service, groups)
-        except Full:
-            return await self._wait(messages, service, groups)
-        if not self._count:  # a batch went out: let the loop send and hear
-            await asyncio.sleep(0)
-        return number
+        own: bool = True,
+    ) -> Handle:
+        """Accepted at once, or in line; `Full` when the line is. `own`: they come back here."""
+        handle = Handle(service, own)
+        if self._line or not self._fits(messages, octets):
+            self._line_up(_Caller(messages, groups, handle))
+        else:
+            number = self._gather(messages, octets + len(messages), service, groups)
+            self._accept(handle, number)  # First: a session may deliver them while they are sent.
+            self._flush_if_due()
+            handle.flushed = not self._count
+        return handle
 
-    async def _wait(
-        self, messages: Sequence[bytes], service: ServiceLevel, groups: tuple[str, ...]
-    ) -> int:
+    def _accept(self, handle: Handle, number: int) -> None:
+        handle.accept(number)
+        if self._handles is not None:
+            self._handles.add(handle)
+
+    def _line_up(self, caller: _Caller) -> None:
         if len(self._line) >= LINE_COUNT_MAX:
             raise Full(f"{LINE_COUNT_MAX} callers already wait to multicast: send fewer at a time")
-        caller = _Caller(messages, service, groups, asyncio.get_running_loop().create_future())
-        self._line.append(caller)
-        self.stepped()
-        try:
-            return await caller.done
-        finally:
+
+        def withdraw() -> None:
+            # What was not taken is not sent, and the next moves up.
             if caller in self._line:
-                # Cancelled in line: what was not taken is not sent, and the next moves up.
                 self._line.remove(caller)
                 self.stepped()
+
+        caller.handle.wait_in_line(withdraw)
+        self._line.append(caller)
+        self.stepped()
 
     @property
     def waiting_count(self) -> int:

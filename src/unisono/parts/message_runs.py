@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from itertools import accumulate, pairwise, repeat
 from typing import NamedTuple, overload
@@ -59,6 +59,11 @@ class MessageRun(NamedTuple):
         rows = zip(repeat(sender), self.payloads(), numbers, repeat(view), places, repeat(service))
         return map(_message, rows)
 
+    def message(self, index: int) -> Message:
+        """One of them."""
+        alone = self.parted(index)[1].parted(1)[0]
+        return next(alone.messages())
+
     def parted(self, count: int) -> tuple[MessageRun, MessageRun]:
         """The first so many, and the others."""
         lengths, length, octets = self.lengths, self.length, count * self.length
@@ -104,6 +109,18 @@ class MessageRuns(Sequence[Message]):
             return next((m.number for m in reversed(self._made) if m.sender == sender), 0)
         last = (s.number + s.times - 1 for s in reversed(self._spans) if s.sender == sender)
         return next(last, 0)
+
+    def of(self, sender: Member | None, numbers: Collection[int]) -> list[Message]:
+        """The messages of this sender with these numbers."""
+        if self._made is not None:
+            return [m for m in self._made if m.sender == sender and m.number in numbers]
+        found: list[Message] = []
+        for run in self._spans:
+            if run.sender == sender:
+                row = range(run.number, run.number + run.times)
+                some = row if len(row) <= len(numbers) else [n for n in numbers if n in row]
+                found += [run.message(n - run.number) for n in some if n in numbers]
+        return found
 
     def parted(self, count: int) -> tuple[MessageRuns, MessageRuns]:
         """The first so many, and the others."""

@@ -1,0 +1,145 @@
+"""What a sender may wait for, with each protocol that offers it, on real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import unisono
+from tests import waiting
+from tests.group.sessions import session_of
+from tests.net.ear import free_port
+from unisono.group import Group
+from unisono.model import Address, Member, Message, Resilient, Service
+from unisono.net.handle import Handle, Handles
+from unisono.parts.message_runs import MessageRun, MessageRuns
+
+ME = Member("a", Address("127.0.0.1", 1), 1)
+
+
+def joining(port: int, name: str, **options: Any) -> unisono.Joining:
+    return unisono.join("handles", name=name, multicast="239.192.77.9", port=port, **options)
+
+
+async def both(a: Group, b: Group) -> None:
+    while not (len(a.members) == len(b.members) == 2):
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("protocol", "service", "options"),
+    [("rmcast", "causal", {}), ("ring", "agreed", {}), ("ring", "safe", {"fed": True})],
+)
+def test_a_sender_waits_for_its_own_delivery(
+    protocol: str, service: str, options: dict[str, Any]
+) -> None:
+    async def story() -> None:
+        port = free_port()
+        async with (
+            joining(port, "a", protocol=protocol, **options) as a,
+            joining(port, "b", protocol=protocol, **options) as b,
+        ):
+            await both(a, b)
+            handle = a.multicast(b"one", service)
+            found = await handle.delivered
+            assert (found.sender, found.payload, found.number) == (a.me, b"one", await handle)
+            many = a.multicast_many([b"two", b"three"], service)
+            assert (await many.delivered).payload == b"three"
+            heard = [item async for item in _messages(a, 3)]
+            assert [m.seq for m in heard] == [found.seq, heard[1].seq, (await many.delivered).seq]
+            if service == "safe":
+                assert set(await handle.stable) == set(a.members)
+
+    waiting.told(story())
+
+
+async def _messages(group: Group, count: int) -> Any:
+    async for item in group:
+        if isinstance(item, Message):
+            yield item
+            count -= 1
+            if not count:
+                return
+
+
+@pytest.mark.real
+def test_who_waits_is_told_when_the_member_stops_first() -> None:
+    async def story() -> None:
+        port = free_port()
+        async with joining(port, "a", rejoin=False) as a, joining(port, "b", rejoin=False) as b:
+            await both(a, b)
+            handle = a.multicast(b"one")
+            delivered = handle.delivered
+            session_of(a).fail("for a test")
+            with pytest.raises(unisono.Undelivered, match="for a test"):
+                await delivered
+            with pytest.raises(unisono.Undelivered, match="for a test"):
+                await handle.delivered
+
+    waiting.told(story())
+
+
+@pytest.mark.real
+def test_what_cannot_be_waited_for_says_so() -> None:
+    async def story() -> None:
+        port = free_port()
+        async with joining(port, "a") as a:
+            with pytest.raises(unisono.Misuse, match="safe or resilient"):
+                _ = a.multicast(b"one", "causal").stable
+            empty = a.multicast_many([])
+            assert await empty == 0
+            with pytest.raises(unisono.Misuse, match="empty"):
+                _ = empty.delivered
+
+    waiting.told(story())
+
+
+def test_a_resilient_message_is_delivered_before_it_is_stable() -> None:
+    async def story() -> None:
+        handles = Handles()
+        handles.begin(ME)
+        handle = Handle(Resilient(2))
+        handle.accept(1)
+        handles.add(handle)
+        message = Message(ME, b"x", 1, "v", 7, Resilient(2))
+        handles.deliver([message])
+        assert (await handle.delivered).seq == 7 and not handle.stable.done()
+        handles.stabilize([message], (ME,))
+        assert await handle.stable == (ME,)
+
+    asyncio.run(story())
+
+
+def test_own_messages_are_found_among_runs_that_are_not_cut_apart() -> None:
+    async def story() -> None:
+        handles = Handles()
+        handles.begin(ME)
+        waited = {}
+        for number in (2, 5, 9):
+            handle = Handle(Service.AGREED)
+            handle.accept(number)
+            handles.add(handle)
+            waited[number] = handle.delivered
+        other = Member("b", Address("127.0.0.1", 2), 1)
+        data = b"".join(b"%02d" % n for n in range(1, 9))
+        runs = MessageRuns(
+            [
+                MessageRun(other, data, 0, 2, 8, 1, "v", 1, Service.AGREED),
+                MessageRun(ME, data, 0, 2, 8, 1, "v", 9, Service.AGREED),
+            ]
+        )
+        handles.deliver(runs)
+        found = {number: future.result() for number, future in waited.items() if future.done()}
+        assert {n: (m.payload, m.seq) for n, m in found.items()} == {
+            2: (b"02", 10),
+            5: (b"05", 13),
+        }
+        assert runs.payloads()[8:] == [b"%02d" % n for n in range(1, 9)]
+        handles.fail("over")
+        with pytest.raises(unisono.Undelivered):
+            await waited[9]
+
+    asyncio.run(story())
