@@ -24,19 +24,23 @@ def judged_here(
 ) -> list[dict[str, Any]]:
     """The rows of the judge's one wide table: each run whole, or (where it is giant by the limits)
     in shards, with every summary packed and unpacked between the steps."""
-    from unisono.spark.laws import ShardLimits, runs_by_size, tasks
+    from unisono.spark.laws import _sorted_out, tasks
+    from unisono.spark.laws.plan import ShardLimits
     from unisono.trace.files import trace_files
 
-    limits = limits or ShardLimits()
-    small, giant = runs_by_size(trace_files(trace_dir), runs, limits)
+    cut = limits or ShardLimits()
+    small, giant = _sorted_out(trace_files(trace_dir), runs, cut)
     rows: list[dict[str, Any]] = []
     for sized in small:
-        rows += _rows(tasks.judge_run(sized.run, claimed, limits))
+        rows += _rows(tasks.judge_run(sized.run, claimed, cut))
     for sized in giant:
-        packed = [tasks.pack([chain.run]) for chain in sized.chains()]
-        scans = tasks.scan_chains(iter([_batch(packed)]), limits)
-        shards = tasks.plan_runs(scans, claimed, limits)
-        rows += _rows(tasks.combine_runs(tasks.judge_shards(shards), claimed))
+        chains: dict[int, list[Any]] = {}
+        for file in sized.run.files:
+            chains.setdefault(file.chain, []).append(file)
+        named = [tasks.packed([tasks.RunFiles(sized.run.name, files)]) for files in chains.values()]
+        surveyed = tasks.survey_chains(iter([_batch(named)]), cut)
+        planned = tasks.plan_runs(surveyed, claimed, cut)
+        rows += _rows(tasks.fold_runs(tasks.judge_shards(planned), claimed))
     return rows
 
 
