@@ -145,6 +145,8 @@ class RecordLayout(NamedTuple):
     """The record as a field of another."""
     rows: list[tuple[str, str]]
     """Name and form of each field."""
+    pack: Callable[..., bytes]
+    """Of fields that are all plain numbers: these to bytes."""
 
 
 class _Compiler:
@@ -249,9 +251,9 @@ class _Compiler:
 
     def layout(self) -> RecordLayout:
         values = ", ".join(self._values)
-        make = self._named(getattr(self._record, "_make", self._record))
         check = getattr(self._record, "is_valid", None)
-        made = [f"made = {make}(({values}{',' * bool(values)}))"]
+        new, record = self._named(tuple.__new__), self._named(self._record)
+        made = [f"made = {new}({record}, ({values}{',' * bool(values)}))"]
         if check is not None:
             made.append(f"if not {self._named(check)}(made): raise BadPacket('malformed')")
         guarded = [
@@ -267,12 +269,17 @@ class _Compiler:
         forms = [f"{n} {form}".lstrip() for n, (_, form) in zip(names, self.rows, strict=True)]
         form = f"({', '.join(forms)})"
         if len(self._runs) != 1 or len(self._writes) != 1 or self._given:
-            return RecordLayout(read, write, Field(form, read, write, self._least), self.rows)
+            field = Field(form, read, write, self._least)
+            return RecordLayout(read, write, field, self.rows, _not_fixed)
         codes, numbers, loads, dumps = self._runs[0]
         load = self._function(numbers, [*loads, *made, "return made"])
         dump = self._function("record", [*unpacked, f"return ({dumps},)"])
         field = fixed(form, codes, load, dump)._replace(read=read, write=write)
-        return RecordLayout(read, write, field, self.rows)
+        return RecordLayout(read, write, field, self.rows, Struct("!" + codes).pack)
+
+
+def _not_fixed(*values: Any) -> bytes:
+    raise TypeError("a record of variable length: encode it")
 
 
 _layouts: dict[Any, RecordLayout] = {}

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from tests.scenarios.stage import Actor, Stage
 from unisono.core import EVERYONE, Effect, Event, Received, Send
 from unisono.core import Target as To
+from unisono.layout import decode_front
 from unisono.protocols.mtp.batch import BatchRow, MessageBatch, MixedBatch, Said
 from unisono.protocols.mtp.core import Mtp
 from unisono.protocols.mtp.packets import (
@@ -125,17 +126,11 @@ def header_of(room: Stage, name: str, **changes: Any) -> Header:
     """The header that this member would write now, with changes; `last` is given as statuses."""
     who = core(room, name)
     envelope = memoryview(who.header_bytes())
-    header = Header(*_read_header(envelope))
+    header, _ = decode_front(Header, envelope)
     if "last" in changes:
         last = changes.pop("last")
         changes |= {"bits": bits_of(last), "t": len(last)}
     return header._replace(**changes)
-
-
-def _read_header(octets: memoryview) -> tuple[int, ...]:
-    from unisono.protocols.mtp.packets import HEADER
-
-    return HEADER.read(octets)
 
 
 def forged(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from unisono.errors import BadPacket
 from unisono.model import Buffer, Burst, Packets
@@ -15,7 +15,6 @@ from unisono.wire import (
     NO_LIFE,
     Envelope,
     are_sound,
-    group_of,
     heads_match,
     note_in,
     open_batch,
@@ -33,27 +32,6 @@ NOTES_MAX: Final = 4
 """Notes that are kept of one burst."""
 UNLIKE: Final = frozenset(("protocol", "terms", "version"))
 """Why a packet is turned away that may be of our group, from one with other options."""
-
-
-class Labeled(Protocol):
-    """A packet that has a label for drawings and traces."""
-
-    def label(self) -> str: ...
-
-
-def labels(
-    protocol: int, kinds: Mapping[int, str], read: Callable[[Envelope], Labeled]
-) -> Callable[[Buffer], str]:
-    """The function that labels datagrams of a protocol, whatever their group; empty for others."""
-
-    def label(packet: Buffer) -> str:
-        try:
-            envelope = unseal(packet, protocol, group_of(packet))
-            return read(envelope).label() if envelope.kind in kinds else ""
-        except BadPacket:
-            return ""
-
-    return label
 
 
 class PacketTrain(NamedTuple):

@@ -1,26 +1,46 @@
-"""The packets of MTP: what each carries, to bytes and back.
+"""The packets of MTP, declared field by field.
 
-Every packet of a web begins with the same header; what asks to come in has none yet.
+Every packet of a web begins with the same header; requests to join have none yet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from unisono.errors import BadPacket
+from unisono.fields import (
+    INCARNATION_MAX,
+    U8,
+    U16,
+    U32,
+    U64,
+    Blob,
+    Given,
+    Incarnation,
+    Rest,
+    When,
+    fixed,
+    number,
+    table,
+)
+from unisono.layout import encode, field_of, layout_of, size_of
 from unisono.model import Address, Buffer, Member
 from unisono.protocols.mtp.agreement import MessageStatus
-from unisono.wire import FieldLayout, Writer, tag_of
+from unisono.wire import tag_of
 
 PROTOCOL: Final = 1
 WHOLE: Final = 0xFFFFFFFF
-"""As the last packet of a range: up to the end of the message. As the first as well: nothing but
-the status is asked for."""
+"""As the last packet of a range: to the end of the message. As the first too: only the status is
+requested."""
 NUMBER_MAX: Final = 1 << 62
 COUNT_MAX: Final = 1 << 31
-"""Nobody counts so far. What is reckoned from smaller numbers still has room in a packet."""
+"""Hostile beyond these. What is computed from smaller numbers still fits its field."""
+
+Number: TypeAlias = Annotated[int, number("Q", 0, NUMBER_MAX - 1)]
+MessageNumber: TypeAlias = Annotated[int, number("Q", 1, NUMBER_MAX - 1)]
+Count: TypeAlias = Annotated[int, number("I", 0, COUNT_MAX - 1)]
 
 
 class PacketKind(IntEnum):
@@ -49,42 +69,11 @@ KINDS: Final = {kind.value: kind.name.lower() for kind in PacketKind}
 
 
 def key_of(member: Member) -> int:
-    """The short name under which packets speak of a member."""
+    """The key that stands for a member in packets."""
     return tag_of(f"{member.name}|{member.address}|{member.incarnation}")
 
 
-class Header(NamedTuple):
-    """[MTP 3.3] In every packet: the parameters, the statuses of the last t messages, the next
-    number. The statuses are those of the t messages before `base`, two bits each."""
-
-    sender: int
-    base: int
-    bits: int
-    next: int
-    taken: int
-    """The sender has all numbers below this: delivered, skipped, or, while it waits for the state,
-    here."""
-    heartbeat_us: int
-    window: int
-    retention: int
-    t: int
-
-    @property
-    def last(self) -> tuple[MessageStatus, ...]:
-        return statuses_of(self.bits, self.t)
-
-
-HEADER: Final = FieldLayout("QQQQQIHBB")
-HEADER_BYTES: Final = HEADER.octets
-#                          origin number end, and the packet's upper and lower half
-DATA: Final = FieldLayout("QQBHH")
-DATA_BYTES: Final = DATA.octets
-ALIKE_BYTES: Final = HEADER_BYTES + DATA_BYTES - 2
-"""What packets of a message begin with that leave together, but its last; the lower half of their
-number follows."""
-STATE: Final = FieldLayout("BQQ")
-STATE_BYTES: Final = STATE.octets
-RANGE_BYTES: Final = 8 + 4 + 4
+# -- the header -----------------------------------------------------------------------------------
 
 _statuses: dict[tuple[int, int], tuple[MessageStatus, ...]] = {}
 _STATUS: Final = (MessageStatus.PENDING, MessageStatus.ACCEPTED, MessageStatus.REJECTED)
@@ -108,13 +97,58 @@ def bits_of(last: tuple[MessageStatus, ...]) -> int:
     return bits
 
 
+class Header(NamedTuple):
+    """[MTP 3.3] In every packet: the parameters, the statuses of the last t messages, the next
+    number. The statuses are those of the t messages before `base`, two bits each."""
+
+    sender: U64
+    base: Number
+    bits: U64
+    next: Number
+    taken: Number
+    """The sender has all numbers below this: delivered, skipped, or, while it waits for the state,
+    buffered."""
+    heartbeat_us: U32
+    window: U16
+    retention: U8
+    t: Annotated[int, number("B", 1, 32)]
+
+    @property
+    def last(self) -> tuple[MessageStatus, ...]:
+        return statuses_of(self.bits, self.t)
+
+    def is_valid(self) -> bool:
+        return bool(statuses_of(self.bits, self.t))
+
+
+HEADER: Final = layout_of(Header)
+HEADER_BYTES: Final = size_of(Header)
+
+
 def write_header(header: Header) -> bytes:
     return HEADER.pack(*header)
 
 
+class DataFront(NamedTuple):
+    """A data packet on the wire, before its piece of the message."""
+
+    origin: U64
+    number: MessageNumber
+    end: bool
+    upper: Annotated[int, number("H", 0, (COUNT_MAX >> 16) - 1)]
+    """Of the packet's number, whose lower half stands last: see `ALIKE_BYTES`."""
+    lower: U16
+
+
+DATA: Final = layout_of(DataFront)
+DATA_BYTES: Final = size_of(DataFront)
+ALIKE_BYTES: Final = HEADER_BYTES + DATA_BYTES - 2
+"""Packets of a message that leave together begin with the same bytes, but its last; the lower half
+of their number follows."""
+
+
 class Data(NamedTuple):
-    """Packet p of message m, said by `origin`. Those of one burst that follow each other are heard
-    as one."""
+    """Packet p of message m, sent by `origin`. Consecutive ones of a burst are received as one."""
 
     header: Header
     origin: int
@@ -141,73 +175,76 @@ class Data(NamedTuple):
         front = DATA.pack(origin, number, end, packet >> 16, packet & 0xFFFF)
         return b"".join((header, front, piece))
 
+    @staticmethod
+    def read(header: Header, rest: memoryview) -> Data:
+        (origin, number, end, upper, lower), at = DATA.read(rest, 0)
+        return Data(header, origin, number, upper << 16 | lower, end, [rest[at:]])
+
 
 class Empty(NamedTuple):
-    """[MTP 3.3] Nothing to say, but this is how far I am: a token holder's message and how many of
-    its packets left; the master's ballot, and what every member has."""
+    """[MTP 3.3] No data, only the sender's progress: a token holder's message and how many of its
+    packets left; the master's ballot, and what every member has."""
 
-    header: Header
-    number: int = 0
-    packets: int = 0
+    header: Given[Header]
+    number: Number = 0
+    packets: Count = 0
     ended: bool = False
-    ballot: int = 0
-    stable: int = 0
-    master: Member | None = None
-    """With a ballot, who leads under it."""
+    ballot: Count = 0
+    stable: Annotated[Number, When("ballot")] = 0
+    master: Annotated[Member | None, When("ballot")] = None
+    """The leader under this ballot."""
 
     def body(self, header: bytes) -> bytes:
-        out = Writer().raw(header).u64(self.number).u32(self.packets).u8(self.ended)
-        out.u32(self.ballot)
-        return (out.u64(self.stable).member(self.master) if self.master else out).done()
+        return header + encode(self)
 
 
 class TokenRequest(NamedTuple):
-    header: Header
-    request: int
-    packets: int
-    """About so many packets will be sent."""
+    header: Given[Header]
+    request: U32
+    packets: U32
+    """About how many packets will be sent."""
 
     def body(self, header: bytes) -> bytes:
-        return Writer().raw(header).u32(self.request).u32(self.packets).done()
+        return header + encode(self)
 
 
 class Grant(NamedTuple):
     """The token: `header.base` is the message's number."""
 
-    header: Header
-    request: int
-    number: int
-    audience: tuple[Address, ...] = ()
-    """Whom to send to; nobody named is the web's multicast address."""
+    header: Given[Header]
+    request: U32
+    number: MessageNumber
+    audience: Annotated[tuple[Address, ...], table(field_of(Address), number("H", 0, 256))] = ()
+    """Where to send; none is the web's multicast address."""
 
     def body(self, header: bytes) -> bytes:
-        out = Writer().raw(header).u32(self.request).u64(self.number).u16(len(self.audience))
-        for address in self.audience:
-            out.text(address.host).u16(address.port)
-        return out.done()
+        return header + encode(self)
 
 
-Range = tuple[int, int, int]
+Range: TypeAlias = tuple[U64, U32, U32]
 """Of a message, from one packet to another."""
+RANGE_BYTES: Final = size_of(Range)
 
 
 class Nak(NamedTuple):
-    header: Header
+    header: Given[Header]
     ranges: tuple[Range, ...]
 
     def body(self, header: bytes) -> bytes:
-        flat = tuple(value for each in self.ranges for value in each)
-        return Writer().raw(header).rows("QII", 3, flat).done()
+        return header + encode(self)
 
 
 class Deny(NamedTuple):
-    """Of these messages, data or statuses are no longer held."""
+    """Data or statuses of these messages are no longer held."""
 
-    header: Header
-    numbers: tuple[int, ...]
+    header: Given[Header]
+    numbers: tuple[U64, ...]
 
     def body(self, header: bytes) -> bytes:
-        return Writer().raw(header).rows("Q", 1, self.numbers).done()
+        return header + encode(self)
+
+
+# -- members --------------------------------------------------------------------------------------
 
 
 class Pressure(IntEnum):
@@ -221,33 +258,33 @@ class Pressure(IntEnum):
 
 
 class Report(NamedTuple):
-    """[MTP 4, 5.3] A member to the master: I am here, I want it so, and these seem to be gone."""
+    """[MTP 4, 5.3] A member to the master: it is alive, what it wants, and its suspects."""
 
-    header: Header
+    header: Given[Header]
     pressure: Pressure = Pressure.CALM
-    suspects: tuple[int, ...] = ()
+    suspects: tuple[U64, ...] = ()
 
     def body(self, header: bytes) -> bytes:
-        return Writer().raw(header).u8(self.pressure).rows("Q", 1, self.suspects).done()
+        return header + encode(self)
 
 
 class LeaveRequest(NamedTuple):
-    header: Header
+    header: Given[Header]
 
     def body(self, header: bytes) -> bytes:
         return header
 
 
 class Expel(NamedTuple):
-    """You are no member of this web, or not any more."""
+    """The receiver is no member of this web, or no longer."""
 
-    header: Header
-    key: int
+    header: Given[Header]
+    key: U64
     stateless: bool = False
-    """Only if you still wait for the roster or the state: nobody has them for you any more."""
+    """Only if it still waits for the roster or the state: nobody has them for it any more."""
 
     def body(self, header: bytes) -> bytes:
-        return Writer().raw(header).u64(self.key).u8(self.stateless).done()
+        return header + encode(self)
 
 
 class JoinRequest(NamedTuple):
@@ -257,163 +294,155 @@ class JoinRequest(NamedTuple):
     """It gave up."""
 
     def body(self) -> bytes:
-        return Writer().member(self.member).u8(self.wants_state).u8(self.withdrawn).done()
+        return encode(self)
 
 
 class Confirm(NamedTuple):
-    """[MTP 3.4] You are in: accept messages after the view at `first`."""
+    """[MTP 3.4] The receiver is a member: it accepts messages after the view at `first`."""
 
-    header: Header
-    key: int
-    first: int
+    header: Given[Header]
+    key: U64
+    first: Number
     gives_state: bool
-    ballot: int
+    ballot: Count
     master: Member
 
     def body(self, header: bytes) -> bytes:
-        out = Writer().raw(header).u64(self.key).u64(self.first).u8(self.gives_state)
-        return out.u32(self.ballot).member(self.master).done()
+        return header + encode(self)
 
 
 class Refuse(NamedTuple):
-    key: int
+    key: U64
     final: bool
     reason: str
-    known: int = 0
-    """Where it is for its number: the incarnation of this name that is known."""
+    known: Incarnation = 0
+    """If it is refused for its incarnation: the one of this name that is known."""
 
     def body(self) -> bytes:
-        front = Writer().u64(self.key).u8(self.final).text(self.reason)
-        return front.incarnation(self.known).done()
+        return encode(self)
 
 
 class StateRequest(NamedTuple):
-    header: Header
-    what: int
-    offset: int
-    pieces: int
+    header: Given[Header]
+    what: U8
+    offset: U64
+    pieces: U16
 
     def body(self, header: bytes) -> bytes:
-        out = Writer().raw(header).u8(self.what).u64(self.offset)
-        return out.u16(self.pieces).done()
+        return header + encode(self)
 
 
 class StatePiece(NamedTuple):
-    header: Header
-    what: int
-    total: int
-    offset: int
-    piece: Buffer
+    header: Given[Header]
+    what: U8
+    total: U64
+    offset: U64
+    piece: Rest
 
     def body(self, header: bytes) -> bytes:
-        return b"".join((header, STATE.pack(self.what, self.total, self.offset), self.piece))
+        return header + encode(self)
 
+
+STATE_BYTES: Final = size_of(StatePiece)
+
+
+# -- the master's replicas ------------------------------------------------------------------------
 
 FORGOTTEN_BITS: Final = 16
 FORGOTTEN_MAX: Final = (1 << FORGOTTEN_BITS) - 1
 """How often one incarnation of a replica is known to forget."""
 
 
-class ReplicaSeat(NamedTuple):
-    """A master replica to the others: who sits where, in which web, under which ballot."""
+def _load_life(incarnation: int, forgotten: int) -> int:
+    if incarnation > INCARNATION_MAX:
+        raise BadPacket("malformed")
+    return incarnation << FORGOTTEN_BITS | forgotten
 
-    rank: int
-    masters: int
+
+_LIFE: Final = fixed(
+    "(incarnation, u16 times forgotten)", "QH", _load_life, lambda life: divmod(life, 1 << 16)
+)
+ReplicaLife: TypeAlias = Annotated[int, _LIFE]
+"""Rises whenever a replica forgets: its incarnation, and 16 bits that count."""
+
+
+class ReplicaSeat(NamedTuple):
+    """A master replica to the others: its rank, in which web, under which ballot."""
+
+    rank: U8
+    masters: U8
     member: Member
-    web: int
+    web: U64
     """0 is none: it remembers nothing."""
-    ballot: int
-    version: int
+    ballot: Count
+    version: Number
     leads: bool
-    asks: int
-    """Above 0 it wants to be told by all who remember, with this number as the echo."""
-    echo: int
-    life: int = 0
-    """Rises whenever this replica forgets: its incarnation, and 16 bits that count."""
+    asks: U32
+    """Above 0: a request to all that remember, answered with this number as the echo."""
+    echo: U32
+    life: ReplicaLife = 0
+
+    def is_valid(self) -> bool:
+        return 1 <= self.rank <= self.masters
 
     def body(self) -> bytes:
-        out = Writer().u8(self.rank).u8(self.masters).member(self.member).u64(self.web)
-        out.u32(self.ballot).u64(self.version).u8(self.leads)
-        out.u32(self.asks).u32(self.echo)
-        return out.incarnation(self.life >> FORGOTTEN_BITS).u16(self.life & FORGOTTEN_MAX).done()
+        return encode(self)
 
 
 class Propose(NamedTuple):
-    header: Header
-    ballot: int
-    version: int
-    value: Buffer
+    header: Given[Header]
+    ballot: Count
+    version: Number
+    value: Blob
 
     def body(self, header: bytes) -> bytes:
-        out = Writer().raw(header).u32(self.ballot).u64(self.version)
-        return out.blob(self.value).done()
+        return header + encode(self)
 
 
 class Ack(NamedTuple):
-    """The highest version held under this ballot; a higher ballot than asked is a no."""
+    """The highest version held under this ballot; a higher ballot than requested is a refusal."""
 
-    header: Header
-    rank: int
-    ballot: int
-    version: int
+    header: Given[Header]
+    rank: U8
+    ballot: Count
+    version: Number
 
     def body(self, header: bytes) -> bytes:
-        out = Writer().raw(header).u8(self.rank).u32(self.ballot)
-        return out.u64(self.version).done()
+        return header + encode(self)
 
 
 class Stand(NamedTuple):
-    header: Header
-    rank: int
-    ballot: int
+    header: Given[Header]
+    rank: U8
+    ballot: Count
 
     def body(self, header: bytes) -> bytes:
-        return Writer().raw(header).u8(self.rank).u32(self.ballot).done()
+        return header + encode(self)
 
 
 class Support(NamedTuple):
-    header: Header
-    rank: int
-    ballot: int
-    accepted: int
+    header: Given[Header]
+    rank: U8
+    ballot: Count
+    accepted: Count
     """The ballot under which the value was accepted."""
-    version: int
-    value: Buffer
-    lives: tuple[int, ...] = ()
-    """Rank by rank, the latest life that the supporter has heard of, its own included."""
+    version: Number
+    value: Blob
+    lives: tuple[ReplicaLife, ...] = ()
+    """Rank by rank, the latest life that the supporter knows, its own included."""
 
     def body(self, header: bytes) -> bytes:
-        out = Writer().raw(header).u8(self.rank).u32(self.ballot).u32(self.accepted)
-        return out.u64(self.version).blob(self.value).rows("QH", 2, self._halves()).done()
-
-    def _halves(self) -> list[int]:
-        return [half for life in self.lives for half in divmod(life, FORGOTTEN_MAX + 1)]
+        return header + encode(self)
 
 
-OfCouncil = Propose | Ack | Stand | Support
-InWeb = (
-    Data
-    | Empty
-    | TokenRequest
-    | Grant
-    | Nak
-    | Deny
-    | Report
-    | LeaveRequest
-    | Expel
-    | Confirm
-    | StateRequest
-    | StatePiece
-    | Propose
-    | Ack
-    | Stand
-    | Support
-)
-Packet = InWeb | JoinRequest | Refuse | ReplicaSeat
+OfMessages: TypeAlias = Data | Empty | TokenRequest | Grant | Nak | Deny
+OfMembers: TypeAlias = Report | LeaveRequest | Expel | Confirm | StateRequest | StatePiece
+OfCouncil: TypeAlias = Propose | Ack | Stand | Support
+Packet: TypeAlias = OfMessages | OfMembers | OfCouncil | JoinRequest | Refuse | ReplicaSeat
 FROM_OUTSIDE: Final = (JoinRequest, Refuse, ReplicaSeat)
 OF_COUNCIL: Final = (Propose, Ack, Stand, Support)
 
 
 def count_of(packet: Packet) -> int:
-    """How many it stands for."""
+    """How many datagrams it stands for."""
     return len(packet.pieces) if isinstance(packet, Data) else 1

@@ -29,7 +29,7 @@ from unisono.fields import (
 )
 from unisono.layout import decode, decode_front, encode, size_of
 from unisono.model import Buffer, Member
-from unisono.parts.codec import labels
+from unisono.parts.labels import labeller, number_range
 from unisono.parts.packing import fragments, joined
 from unisono.protocols.rmcast.control import Add, Rank, read_control
 from unisono.wire import tag_of
@@ -375,7 +375,7 @@ class StatePiece(NamedTuple):
 
     def label(self) -> str:
         last = self.offset + max(len(self.piece) - 1, 0)
-        return f"state {_range(self.offset, last)} of {self.total}"
+        return f"state {number_range(self.offset, last)} of {self.total}"
 
 
 def additions(chunks: Iterable[MessagePart]) -> Iterator[Member]:
@@ -431,14 +431,10 @@ def read(kind: int, body: memoryview) -> Packet:
     return decode(BEHIND_HEADER[kind], rest, header)
 
 
-label: Final = labels(PROTOCOL, KINDS, lambda envelope: read(envelope.kind, envelope.body))
+label: Final = labeller(PROTOCOL, KINDS, lambda found: read(found.kind, found.body).label())
 """`data @5d2f01c9.4-7`, `nak @5d2f01c9.5`: a stream is named by its member's key, which a reader of
 the whole trace can turn into a name."""
 
 
 def _stream(key: int, first: int, last: int) -> str:
-    return f"@{key:08x}.{_range(first, last)}"
-
-
-def _range(first: int, last: int) -> str:
-    return f"{first}" if first == last else f"{first}-{last}"
+    return f"@{key:08x}.{number_range(first, last)}"
