@@ -1,4 +1,4 @@
-"""Other systems that order messages, started and driven by the bench: docs/PEERS.md."""
+"""Other systems that order messages, started and driven by the bench: docs/BENCHMARKS.md."""
 
 from __future__ import annotations
 

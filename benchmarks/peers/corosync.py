@@ -92,7 +92,7 @@ def _daemons() -> Iterator[Processes]:
 def configuration(
     hosts: Sequence[Host], host: Host, home: Path, size: int, realtime: bool = True
 ) -> str:
-    """`corosync.conf` of one daemon. What is set and why: docs/PEERS.md."""
+    """`corosync.conf` of one daemon. What is set and why: docs/BENCHMARKS.md."""
     nodes = "\n".join(
         f"  node {{\n    nodeid: {each.index + 1}\n    ring0_addr: {each.address}\n  }}"
         for each in hosts

@@ -52,7 +52,7 @@ class JGroups(PeerTool):
 
 
 def configuration(host: str, members: int) -> str:
-    """The stack of one member: JGroups' `sequencer.xml`, except for what docs/PEERS.md lists."""
+    """The stack of one member: JGroups' `sequencer.xml`, except as docs/BENCHMARKS.md lists."""
     return f"""<config xmlns="urn:org:jgroups">
   <UDP
     bind_addr="{host}"

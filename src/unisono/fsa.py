@@ -65,6 +65,7 @@ class Step(NamedTuple):
 
 
 def name_of(on: On) -> str:
+    """An event as figures and traces name it."""
     if on is None:
         return "soon"
     return on.name if isinstance(on, Enum) else on.__name__

@@ -1,95 +1,43 @@
-"""What the documents show is run, or at least accepted by the parser."""
+"""What the README and the examples show is run."""
 
 from __future__ import annotations
 
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.documents import blocks, page
 from tests.harness import ENVIRONMENT, ROOT
 from tests.waiting import LIMIT_S, until
 
-DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").glob("*.md")])
-MINE = (
-    "README.md",
-    "docs/COMMANDS.md",
-    "docs/SIMULATION.md",
-    "docs/NETWORK.md",
-    "docs/DRAWING.md",
-    "docs/MTP.md",
-    "docs/RING.md",
-    "docs/DAEMON.md",
-)
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\]\(([^)#\s]+)")
-
-
-def blocks(name: str, *kinds: str) -> list[str]:
-    text = (ROOT / name).read_text()
-    return [block for kind, block in BLOCK.findall(text) if kind in kinds]
-
-
-def command_lines() -> list[str]:
-    """Each `unisono …` that a document shows, once."""
-    found = {}
-    for name in MINE:
-        if not (ROOT / name).exists():
-            continue
-        for block in blocks(name, "sh", "shell", "bash", "console", ""):
-            for line in block.splitlines():
-                if line.startswith(("unisono ", "$ unisono ")):
-                    found[line.removeprefix("$ ")] = None
-    return list(found)
-
-
-@pytest.mark.parametrize("line", command_lines())
-def test_a_command_line_of_the_documents_is_accepted(line: str) -> None:
-    """Its options exist and its values parse; nothing is run."""
-    import typer.main
-
-    from unisono.cli.app import app
-
-    words = shlex.split(line, comments=True)[1:]
-    command = typer.main.get_command(app)
-    chosen = command.commands[words[0]]  # type: ignore[attr-defined]
-    chosen.make_context(words[0], words[1:])
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_make_targets_of_the_readme_exist() -> None:
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    shown = [
-        word for block in blocks("README.md", "sh") for word in re.findall("make ([a-z]+)", block)
-    ]
+    shown = [word for block in blocks(README, "sh") for word in re.findall("make ([a-z]+)", block)]
     assert {"demo", "test"} <= set(shown) <= set(targets)
 
 
 def test_the_extras_of_the_readme_exist() -> None:
     project = (ROOT / "pyproject.toml").read_text()
-    shown = re.findall(r"(?:unisono|'\.)\[(\w+)\]", (ROOT / "README.md").read_text())
+    shown = re.findall(r"(?:unisono|'\.)\[(\w+)\]", README)
     assert shown
     for extra in shown:
         assert re.search(rf"^{extra} = \[", project, re.MULTILINE)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_links_lead_somewhere(document: Path) -> None:
-    for target in LINK.findall(document.read_text()):
-        if "://" not in target:
-            assert (document.parent / target).exists(), f"{document.name} links to {target}"
-
-
 def test_the_example_is_the_readmes() -> None:
-    (program,) = blocks("README.md", "python")
+    (program,) = blocks(README, "python")
     assert (ROOT / "examples" / "hello.py").read_text().endswith(program)
 
 
 @pytest.mark.real
 def test_the_program_of_the_readme_runs(tmp_path: Path) -> None:
-    (program,) = blocks("README.md", "python")
+    (program,) = blocks(README, "python")
     path = tmp_path / "hello.py"
     path.write_text(program)
     processes = [
@@ -171,7 +119,7 @@ def test_all_keep_the_same_ledger() -> None:
 
 def test_the_simulations_of_the_documents_run(tmp_path: Path) -> None:
     """Python in SIMULATION.md, but for the campaign of three thousand seeds."""
-    run = [block for block in blocks("docs/SIMULATION.md", "python") if "outcome" in block]
+    run = [block for block in blocks(page("SIMULATION"), "python") if "outcome" in block]
     assert run
     for block in run:
         done = subprocess.Popen([sys.executable, "-c", block], cwd=tmp_path)
@@ -183,11 +131,11 @@ def test_every_law_and_profile_is_in_the_documents() -> None:
     from unisono.laws import LAWS
     from unisono.protocols import offers
 
-    text = (ROOT / "README.md").read_text()
+    text = README
     for column, offer in enumerate(offers().values(), 3):
         assert f"| `{offer.name}` | yes |" in text, f"{offer.name} is here"
         rows = [(law, line) for line in text.splitlines() for law in LAWS if f"`{law}`" in line]
-        assert len(rows) > 12, "docs/LAWS.md has them all"
+        assert len(rows) > 12, "docs/CONCEPTS.md has them all"
         for law, row in rows:
             claimed = "kept" if law in offer.laws else "not claimed"
             assert row.split("|")[column].strip() == claimed, f"{offer.name} and {law}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -12,36 +10,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer.main
 
 from tests.cli.running import refused, unisono
 from tests.daemon.stage import daemon_process
+from tests.documents import blocks, section
 from tests.harness import ENVIRONMENT, ROOT, Child
 from tests.net.ear import free_port
 from tests.waiting import LIMIT_S, until
 from unisono.cli import run
-from unisono.cli.app import app
 from unisono.client.frames import FrameKind
 
 pytestmark = pytest.mark.real
 
-PAGE = (ROOT / "docs" / "DAEMON.md").read_text()
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-PROGRAMS = [block for kind, block in BLOCK.findall(PAGE) if kind == "python"]
-LINES = [line for kind, block in BLOCK.findall(PAGE) if kind == "sh" for line in block.splitlines()]
+PROGRAMS = blocks(section("OPERATIONS", "The daemon"), "python")
 
 
 @pytest.fixture
 def place() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="uni") as found:
         yield Path(found)
-
-
-@pytest.mark.parametrize("line", LINES)
-def test_a_command_line_of_the_page_is_accepted(line: str) -> None:
-    words = shlex.split(line)
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    commands[words[1]].make_context(words[1], words[2:])
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=["join", "connect", "daemon"])
@@ -63,8 +50,9 @@ def test_a_program_of_the_page_runs(program: str, place: Path) -> None:
 
 
 def test_every_frame_is_on_the_page() -> None:
+    formats = section("OPERATIONS", "Wire formats")
     for kind in FrameKind:
-        assert f"| {kind} {kind.name} |" in PAGE, kind
+        assert f"| {kind} {kind.name} |" in formats, kind
 
 
 def test_the_example_runs(place: Path) -> None:

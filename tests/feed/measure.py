@@ -1,4 +1,4 @@
-"""Figures of the feed, as a table for docs/FEED.md: `python -m tests.feed.measure [--rows N]`.
+"""Figures of the feed, a table of docs/OPERATIONS.md: `python -m tests.feed.measure [--rows N]`.
 
 Alone on the machine. Each line is the best of its rounds; sizes are of what is stored.
 """

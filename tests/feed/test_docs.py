@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 import subprocess
 import sys
 import textwrap
@@ -11,27 +10,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer.main
 
+from tests.documents import blocks, page, section
 from tests.feed.stage import Served, messages, view
-from tests.harness import ENVIRONMENT, ROOT
+from tests.harness import ENVIRONMENT
 from tests.net.ear import free_port
 from tests.waiting import LIMIT_S
-from unisono.cli.app import app
 from unisono.feed import keeper, protocol, rows, server, site
 
-PAGE = (ROOT / "docs" / "FEED.md").read_text()
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-PROGRAMS = [block for kind, block in BLOCK.findall(PAGE) if kind == "python"]
-LINES = [line for kind, block in BLOCK.findall(PAGE) if kind == "sh" for line in block.splitlines()]
-IN_A_GROUP, STREAM, BATCH, BEHIND, PLAIN = PROGRAMS
-
-
-@pytest.mark.parametrize("line", LINES)
-def test_a_command_line_of_the_page_is_accepted(line: str) -> None:
-    words = shlex.split(line)
-    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    commands[words[1]].make_context(words[1], words[2:])
+PAGE = page("OPERATIONS")
+READING = section("SPARK", "Reading a group")
+IN_A_GROUP, PLAIN = blocks(section("OPERATIONS", "The feed"), "python")
+STREAM, BATCH, BEHIND = blocks(READING, "python")
 
 
 @pytest.mark.real
@@ -80,8 +70,10 @@ def test_the_programs_with_spark_run(
 def test_the_columns_and_the_options_are_on_the_page() -> None:
     from unisono.spark.source.asking import OPTIONS
 
-    for name in (*rows.SCHEMA.names, *OPTIONS.values(), *protocol.FeedFrameKind.__members__):
-        assert f"`{name}`" in PAGE or name == "path", name
+    for name in (*rows.SCHEMA.names, *protocol.FeedFrameKind.__members__):
+        assert f"`{name}`" in PAGE, name
+    for name in OPTIONS.values():
+        assert f"`{name}`" in READING or name == "path", name
 
 
 def test_the_bounds_are_those_of_the_page() -> None:

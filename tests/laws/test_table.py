@@ -1,5 +1,5 @@
-"""What the documents say of the laws is so: LAWS.md of who claims each and of the literature, and
-README.md of who keeps each guarantee."""
+"""What the documents state about the laws holds: CONCEPTS.md on claims and the literature, and
+README.md on who keeps each guarantee."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.documents import section
 from unisono.laws import LAWS
 from unisono.protocols import offers
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "docs" / "LAWS.md").read_text(encoding="utf-8")
+TEXT = section("CONCEPTS", "The laws")
 ROWS = [
     [cell.strip() for cell in line.strip("|").split(" | ")]
     for line in TEXT.replace(" |\n", " | \n").splitlines()

@@ -76,7 +76,7 @@ class Case:
     hasty: bool = False
     """Rejoin as soon as Figure 3 says so, though a packet that tells may still be had."""
     reduce: bool = True
-    """Fuse and forget what the laws cannot see; see docs/EXPLORING.md."""
+    """Fuse and forget what the laws cannot see; see docs/SIMULATION.md."""
     shift: int = 0
     """How far a token's number is ahead of its message's; one in the figures as printed."""
     unchecked: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """A lossy router before thirty members: how many of them ask for what all have missed?
 
-`python -m tests.mtp.storm` prints the table of docs/MTP.md.
+`python -m tests.mtp.storm` prints the table of docs/PROTOCOLS.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every interleaving of small webs keeps the paper's laws, and planted bugs do not.
 
-The larger webs are walked by `make explore`; docs/EXPLORING.md says what is explored and how.
+The larger webs are walked by `make explore`; docs/SIMULATION.md says what is explored and how.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from unisono.parts.codec import PacketCodec
 from unisono.protocols.mtp.packets import KINDS, PROTOCOL, Header, write_header
 from unisono.protocols.mtp.transport import Held, MessageSender, Pacing
 
-PAGE = Path(__file__).parents[2] / "docs" / "MTP.md"
+PAGE = Path(__file__).parents[2] / "docs" / "PROTOCOLS.md"
 HEARTBEAT_US = 10_000
 A, B, C, D = (Address(f"10.0.0.{n}", 7000) for n in range(1, 5))
 

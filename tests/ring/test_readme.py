@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.documents import blocks, section
 from tests.waiting import LIMIT_S
 from unisono.core import CoreConfig
 from unisono.fsa import Figure, always, name_of, stay
@@ -28,7 +29,6 @@ from unisono.protocols.ring.parameters import DEFAULTS, PRESETS
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "src" / "unisono" / "protocols" / "ring" / "README.md"
-GUIDE = ROOT / "docs" / "RING.md"
 FIGURES = {figure.name: figure for figure in (SEND, RECEIVE, REFORMATION, COORDINATOR)}
 A = Member("a", Address("10.0.0.1", 7000), 1)
 PARTS = {
@@ -207,7 +207,7 @@ def test_the_readme_names_every_file_event_timer_and_option() -> None:
 
 
 def test_the_guide_has_every_option_with_its_default_and_every_preset() -> None:
-    text = GUIDE.read_text(encoding="utf-8")
+    text = section("PROTOCOLS", "ring")
     for name, default in DEFAULTS.items():
         assert f"| `{name}` | {default:,} |" in text, name
     for name, options in PRESETS.items():
@@ -219,9 +219,9 @@ def test_the_guide_has_every_option_with_its_default_and_every_preset() -> None:
 @pytest.mark.real
 @pytest.mark.parametrize("number", range(4))
 def test_the_programs_of_the_guide_run(number: int, tmp_path: Path) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 4
-    program = f"import unisono\n{blocks[number]}"
+    programs = blocks(section("PROTOCOLS", "ring"), "python")
+    assert len(programs) == 4
+    program = f"import unisono\n{programs[number]}"
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path,

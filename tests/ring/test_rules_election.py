@@ -234,7 +234,7 @@ def test_a_suspect_that_answers_the_invitation_is_on_the_new_ring() -> None:
 
 @pytest.mark.rule("RNG-12")
 def test_who_is_blocked_takes_nothing_more_from_its_application() -> None:
-    """As docs/ARCHITECTURE.md has it: a minority that blocks has `room()` 0."""
+    """As docs/CONTRIBUTING.md has it: a minority that blocks has `room()` 0."""
     room = halved()
     assert [site(room, name).send_credit() for name in "abcd"] == [0, 0, 0, 0]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,13 +12,13 @@ from typing import Any
 import pytest
 
 from tests.cli.running import free_port
+from tests.documents import blocks, section
 from tests.harness import ENVIRONMENT, ROOT
 from tests.waiting import LIMIT_S
 
 pytestmark = [pytest.mark.real, pytest.mark.slow, pytest.mark.xdist_group("bank")]
 
 ASKED = os.environ.get("UNISONO_PROTOCOL") or "ring"
-PAGE = ROOT / "docs" / "ACTIONS.md"
 SOAK_S = float(os.environ.get("UNISONO_BANK_S") or 120)
 
 
@@ -58,7 +57,7 @@ def test_money_moves_for_two_minutes_of_kills() -> None:
 
 @pytest.mark.rule("RNG-23")
 def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
-    (program,) = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
+    (program,) = blocks(section("PATTERNS", "Transactions"), "python")
     path = tmp_path / "notary.py"
     path.write_text(program.replace('protocol="ring"', f'protocol="ring", port={free_port()}'))
     done = subprocess.run(

@@ -1,7 +1,7 @@
 """Pages to look at and to test: real runs with faults planted in their traces, judged plainly.
 
 `python -m tests.spark.pages DIR` runs the pipeline over such traces and leaves the screenshots of
-docs/REPORT.md in DIR.
+docs/SPARK.md in DIR.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import pytest
 
 from tests.cli.running import refused, unisono
 from tests.conftest import JAVA_OPTIONS
+from tests.documents import blocks, section
 from tests.harness import ROOT, UNISONO
 from tests.spark.cluster import Cluster, archive_of, bare_python, free_port, started
 from tests.spark.sweeping import told_by_tables, told_by_verify
@@ -124,9 +125,7 @@ def test_a_missing_package_is_named_with_the_page_that_helps() -> None:
         '  File "worker.py", line 1, in main\n    import it\n'
         "ModuleNotFoundError: No module named 'pyarrow'\n"
     )
-    assert (
-        in_words(error) == "the tasks' Python has no pyarrow; see docs/CLUSTER.md for what to ship"
-    )
+    assert in_words(error) == "the tasks' Python has no pyarrow; see docs/SPARK.md for what to ship"
     assert in_words(RuntimeError("all masters are unresponsive!\n\tat org.apache.X")) == (
         "all masters are unresponsive!"
     )
@@ -174,7 +173,7 @@ def test_the_commands_of_the_pages_are_accepted() -> None:
     from unisono.cli.app import app
 
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
-    found = [line for page in ("SWEEPS", "CLUSTER") for line in lines_of(page)]
+    found = [line for title in ("Sweeps", "Clusters") for line in lines_of(title)]
     assert len(found) >= 9
     for line in found:
         words = shlex.split(line)
@@ -185,9 +184,8 @@ def test_the_commands_of_the_pages_are_accepted() -> None:
         sparking.conf_of(asked.get("conf") or ())
 
 
-def lines_of(page: str) -> list[str]:
-    """The commands of ours that a page shows, continued lines as one."""
-    text = (ROOT / "docs" / f"{page}.md").read_text()
-    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+def lines_of(title: str) -> list[str]:
+    """The commands of ours that a section shows, continued lines as one."""
+    shown = "".join(blocks(section("SPARK", title), "sh"))
+    lines = shown.replace("\\\n", " ").splitlines()
     return [line for line in lines if re.match(r"(\w+=\S+ )?unisono ", line)]

@@ -1,4 +1,4 @@
-"""What docs/SCALE.md shows works, and the yardstick's table has its place there."""
+"""What docs/SPARK.md shows works, and the yardstick's table has its place there."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from tests.documents import blocks, section
 from tests.laws.stories import DOCTORED, write_trace
 from tests.spark.yardstick.__main__ import HEAD, put_into
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "SCALE.md"
+PAGE = ROOT / "docs" / "SPARK.md"
+SCALE = section("SPARK", "Laws at scale")
 
 
 def test_the_example_runs(
@@ -24,7 +26,7 @@ def test_the_example_runs(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (code,) = blocks(SCALE, "python")
     history = DOCTORED[0].history
     rows = tuple(row._replace(protocol="ring") for row in history.rows)
     write_trace(type(history)(history.run, "ring", "g", rows), tmp_path / "traces")
@@ -42,9 +44,8 @@ def test_every_column_is_on_the_page(spark: Any, tmp_path: Path) -> None:
 
     write_trace(DOCTORED[0].history, tmp_path)
     found = judged(spark, tmp_path, {})
-    text = PAGE.read_text()
     for name in ("violations", "verdicts", "measures", "quarantine", "counts"):
-        (line,) = re.findall(rf"^\| `{name}` \|.*$", text, re.MULTILINE)
+        (line,) = re.findall(rf"^\| `{name}` \|.*$", SCALE, re.MULTILINE)
         for column in getattr(found, name).columns:
             assert column in line or re.fullmatch(r"p\d+_us", column), (name, column)
     found.forget()

@@ -29,7 +29,7 @@ from unisono.trace.history import life_of, message_of, number_of, sender_of
 from unisono.trace.record import WORK_KINDS
 
 CLAIMED = {name: offer.laws for name, offer in offers().items()}
-DOCS = Path(__file__).parents[2] / "docs" / "PIPELINE.md"
+DOCS = Path(__file__).parents[2] / "docs" / "SPARK.md"
 
 
 # -- the whole pipeline --------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.documents import section
 from tests.laws.stories import DOCTORED, story, write_trace
 from tests.spark import pages
 from unisono.laws import LAWS, Verdict, Violation, judge
@@ -369,16 +370,16 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_the_docs_tell_the_bounds_as_they_are() -> None:
-    text = re.sub(r"\s+", " ", (DOCS / "REPORT.md").read_text())
+    text = re.sub(r"\s+", " ", section("SPARK", "The report"))
     for told in (
         f"up to {verdicts.RUNS_MAX} runs",
         f"| {SHOWN_MAX} at length",
         f"{NAMED_MAX} more are named",
-        f"{charts.KINDS_MAX} kinds of each protocol",
+        f"the {charts.KINDS_MAX} kinds of each protocol",
         f"at most {MEASURES_SHOWN_MAX} |",
-        f"of the first {places.LOOKED_AT_MAX} that are told",
+        f"of the first {places.LOOKED_AT_MAX} listed",
         f"more than {pictures.COLUMNS_MAX} nodes",
-        f"no more than {places.NEAR_MAX:,} rows",
+        f"most {places.NEAR_MAX:,} rows",
         f"more than {pictures.RUN_BYTES_MAX >> 20} MiB of trace",
         f"more than {pictures.ALL_BYTES_MAX >> 20} MiB for one page",
         f"cut at {words.TEXT_MAX} characters",
@@ -388,7 +389,7 @@ def test_the_docs_tell_the_bounds_as_they_are() -> None:
 
 
 def test_the_screenshots_are_there_and_small() -> None:
-    shown = re.findall(r"\]\((figures/[^)]+\.png)\)", (DOCS / "REPORT.md").read_text())
+    shown = re.findall(r"\]\((figures/[^)]+\.png)\)", section("SPARK", "The report"))
     assert len(shown) == 2
     for name in shown:
         octets = (DOCS / name).read_bytes()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.documents import blocks, section
 from tests.spark import pages
 from tests.spark.test_report import Seen
 from unisono.protocols import offers
@@ -29,8 +29,8 @@ def test_the_tables_and_the_traces_make_the_page(spark: Any, made: tuple[Path, A
     top, result = made
     text = report_of(spark, result.out, top)
     seen = Seen(text)
-    for section in ("laws", "broken", "summary", "curves", "recoveries", "measures", "quarantine"):
-        assert section in seen.ids, section
+    for part in ("laws", "broken", "summary", "curves", "recoveries", "measures", "quarantine"):
+        assert part in seen.ids, part
     broken = [run for run, verdict in result.verdicts.items() if not verdict.kept]
     assert broken
     assert seen.tags.count("article") == len(broken)
@@ -43,8 +43,7 @@ def test_the_tables_and_the_traces_make_the_page(spark: Any, made: tuple[Path, A
 
 def test_the_docs_make_the_same_page(spark: Any, made: tuple[Path, Any]) -> None:
     top, result = made
-    docs = Path(__file__).parents[2] / "docs" / "REPORT.md"
-    (example,) = re.findall(r"```python\n(.*?)```", docs.read_text(), re.DOTALL)
+    (example,) = blocks(section("SPARK", "The report"), "python")
     shown: dict[str, Any] = {"spark": spark, "out": result.out, "traces": top}
     exec(example, shown)
     assert shown["html"] == report_of(spark, result.out, top)

@@ -16,7 +16,7 @@ pytest.importorskip("pyspark", reason="needs pip install 'unisono[spark]'")
 
 from pyspark.sql import functions as F
 
-from tests.harness import ROOT
+from tests.documents import blocks, page, section
 from tests.laws.stories import story, write_trace
 from tests.spark.sinkstage import Stage, repeated_of, rss_bytes, staged
 from unisono.feed.site import IN_FLIGHT_BYTES_MAX
@@ -221,8 +221,16 @@ def test_spark_tells_the_writer_its_mistakes(session: Any, stage: Stage) -> None
 
 # -- the page -------------------------------------------------------------------------------------
 
-PAGE = (ROOT / "docs" / "SPARK.md").read_text()
-PROGRAMS = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+PAGE = page("SPARK")
+PROGRAMS = [
+    block
+    for part in (
+        PAGE.partition("\n## ")[0],
+        section("SPARK", "Reading traces"),
+        section("SPARK", "Writing to a group"),
+    )
+    for block in blocks(part, "python")
+]
 
 
 def test_what_the_page_shows_runs(

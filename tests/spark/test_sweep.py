@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.cli.running import refused, unisono
-from tests.harness import ROOT
+from tests.documents import blocks, section
 from tests.waiting import LIMIT_S
 from unisono.cli import sweep as command
 from unisono.cli.verify import claims
@@ -26,7 +25,6 @@ from unisono.spark.sweep import Sweep, SweepProgress, sweep, tasks
 from unisono.spark.sweep.runs import MANIFEST, MARK, _files, code_version
 from unisono.trace.files import read_trace
 
-PAGE = ROOT / "docs" / "SWEEPS.md"
 SMALL = {"nodes": "3", "messages": 15, "faults": "loss"}
 
 
@@ -73,7 +71,7 @@ def test_a_sweep_agrees_with_verify_goes_on_and_names_what_failed(
         beside = (out / "traces" / f"run={row['run']}" / "replay.txt").read_text()
         assert beside == row["replay"] + "\n"
 
-    (program,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (program,) = blocks(section("SPARK", "Sweeps"), "python")
     exec(program, {})
 
     # One of them is changed behind its back, so that only the trace can tell.

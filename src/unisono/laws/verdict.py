@@ -37,6 +37,8 @@ class Law(NamedTuple):
 
 
 class Verdict(NamedTuple):
+    """The verdict on one run, by law, with its violations."""
+
     laws: dict[str, str]
     """Of every law: `kept`, `broken` or `not claimed`; `not yet` of a run that is followed, where
     the law is about what must come in the end."""

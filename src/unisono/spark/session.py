@@ -96,7 +96,7 @@ def in_words(error: BaseException) -> str:
     raised = [line for line in lines if RAISED.match(line)]
     said = (raised or lines or [type(error).__name__])[-1 if raised else 0]
     if match := re.match(r"ModuleNotFoundError: No module named '([\w.]+)'", said):
-        return f"the tasks' Python has no {match[1]}; see docs/CLUSTER.md for what to ship"
+        return f"the tasks' Python has no {match[1]}; see docs/SPARK.md for what to ship"
     return re.sub(r"^unisono\.errors\.\w+: ", "", said)[:WORDS_MAX]
 
 

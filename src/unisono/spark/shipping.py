@@ -1,7 +1,7 @@
 """Ships this package to the machines of a cluster, so that tasks run the code that sent them.
 
 Only Python is in it: what it stands on (pyarrow and pandas, which are compiled) must be in the
-environment of the tasks. `docs/CLUSTER.md` says how.
+environment of the tasks. `docs/SPARK.md` says how.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Measures the judge at scale beside DuckDB, on the same files, each in a process of its own.
 
 python -m tests.spark.yardstick --events 100000000 --runs 1
-python -m tests.spark.yardstick --events 100000000 --runs 1,100,10000 --page docs/SCALE.md
+python -m tests.spark.yardstick --events 100000000 --runs 1,100,10000 --page docs/SPARK.md
 """
 
 from __future__ import annotations

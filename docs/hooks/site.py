@@ -1,0 +1,79 @@
+"""Hooks of MkDocs: pages from outside docs/, links to them, and the API with its docstrings."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+
+OUTSIDE: Final = {
+    "README.md": "index.md",
+    "CHANGELOG.md": "CHANGELOG.md",
+    **{
+        f"src/unisono/protocols/{name}/README.md": f"protocols/{name}.md"
+        for name in ("ring", "mtp", "rmcast")
+    },
+}
+"""Pages of the site that lie elsewhere in the tree, by their path there."""
+LINK: Final = re.compile(r"\]\(([^)\s#]+)(#[^)\s]*)?\)")
+
+
+def on_files(files: Any, config: Any) -> Any:
+    from mkdocs.structure.files import File
+
+    for source, target in OUTSIDE.items():
+        text = (ROOT / source).read_text(encoding="utf-8")
+        made = File.generated(config, target, content=_relinked(text, ROOT / source, target))
+        files.append(made)
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    name = page.file.src_uri
+    if name == "API.md":
+        return _with_docstrings()
+    if name in OUTSIDE.values():
+        return markdown
+    return _relinked(markdown, ROOT / "docs" / name, name)
+
+
+def _relinked(text: str, source: Path, target: str) -> str:
+    """Links as the page needs them where it stands on the site; to what has no page, none."""
+    depth = target.count("/")
+
+    def there(match: re.Match[str]) -> str:
+        if "://" in match[1]:
+            return match[0]
+        path = (source.parent / match[1]).resolve().relative_to(ROOT).as_posix()
+        found = OUTSIDE.get(path, path.removeprefix("docs/") if path.startswith("docs/") else None)
+        assert found is not None, f"{source} links to {path}, which is not on the site"
+        return f"]({'../' * depth}{found}{match[2] or ''})"
+
+    return LINK.sub(there, text)
+
+
+def _with_docstrings() -> str:
+    api = import_module("docs.hooks.api")
+    parts = [api.HEAD.partition(" The site")[0] + "\n"]
+    for name, about in api.MODULES.items():
+        module = import_module(name)
+        names = api.public_names(module)
+        rows = "\n".join(
+            f"| [`{entry}`][{_home(module, entry)}] | {text} |"
+            for entry, text in api.entries(module)
+            if entry in names
+        )
+        parts.append(f"## {name}\n\n{about}\n\n| name | what |\n|---|---|\n{rows}\n")
+        parts += [
+            f"::: {_home(module, entry)}\n    options:\n      heading_level: 3\n" for entry in names
+        ]
+    return "\n".join(parts)
+
+
+def _home(module: Any, name: str) -> str:
+    return f"{module.__name__}.{name}"

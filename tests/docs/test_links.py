@@ -1,0 +1,57 @@
+"""Every relative link of the documents leads to a file, and every anchor to a heading."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.documents import DOCS, ROOT, anchors, without_code
+
+PAGES = sorted(
+    [
+        ROOT / "README.md",
+        ROOT / "CHANGELOG.md",
+        *DOCS.glob("*.md"),
+        *(ROOT / "src").rglob("README.md"),
+    ]
+)
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def broken(page: Path, text: str) -> list[str]:
+    """The links of a page that lead nowhere."""
+    found = []
+    for target in LINK.findall(re.sub(r"`[^`\n]*`", "", without_code(text))):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        path = (page.parent / name).resolve() if name else page
+        known = anchors(path.read_text(encoding="utf-8")) if anchor and path.exists() else ()
+        if not path.exists() or (anchor and anchor not in known):
+            found.append(target)
+    return found
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_and_anchors_lead_somewhere(page: Path) -> None:
+    assert not broken(page, page.read_text(encoding="utf-8"))
+
+
+def test_a_broken_link_or_anchor_is_found() -> None:
+    page = DOCS / "START.md"
+    assert broken(page, "[a](NOWHERE.md) [b](CONCEPTS.md#nowhere) [c](CONCEPTS.md#the-laws)") == [
+        "NOWHERE.md",
+        "CONCEPTS.md#nowhere",
+    ]
+
+
+def test_every_page_is_linked_from_another() -> None:
+    linked = {
+        (page.parent / target.partition("#")[0]).resolve()
+        for page in PAGES
+        for target in LINK.findall(page.read_text(encoding="utf-8"))
+        if "://" not in target and not target.startswith("#")
+    }
+    assert set(DOCS.glob("*.md")) <= linked
