@@ -395,6 +395,8 @@ class ProcessRole:
     not leave. What had ailed it until then has not led to its exclusion since."""
     known: bool = True
     """Its name was in a view of the group, whoever installed it."""
+    durable: bool = True
+    """It keeps records over a crash."""
 
 
 def any_part(part: Sequence[ProcessRole], forgetful: bool) -> bool:

@@ -78,7 +78,10 @@ class Recovery:
             if world.offer.may_continue(
                 [
                     ProcessRole(
-                        world.options_of(node.index), node.index in inside, node.name in self._known
+                        world.options_of(node.index),
+                        node.index in inside,
+                        node.name in self._known,
+                        node.disk.durable,
                     )
                     for node in part
                 ],

@@ -28,12 +28,13 @@ def quorum(options: Mapping[str, int]) -> int:
 def may_continue(part: Sequence[ProcessRole], forgetful: bool) -> bool:
     """Where some forgot, a majority may have to wait for those that remember. Where the size is not
     known, what a majority is depends on who had come. Once a group has begun, a name that it does
-    not know has no vote: on the other side another may take the free place."""
+    not know has no vote: on the other side another may take the free place. One that has not begins
+    with a majority only if enough of it keep records."""
     least = [quorum(each.options) for each in part]
     if not all(least) or len(part) < max(least) or forgetful:
         return False
     sites, known = max(each.options["sites"] for each in part), sum(each.known for each in part)
-    return not known or known >= Ring(size=sites).voters
+    return (known or sum(each.durable for each in part)) >= Ring(size=sites).voters
 
 
 def advice(options: Mapping[str, int]) -> str:
