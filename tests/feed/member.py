@@ -23,13 +23,16 @@ def payload(word: str, number: int) -> bytes:
 
 
 async def talk(group: Any, word: str, quiet: asyncio.Event) -> None:
+    # Safe: an agreed message may be delivered to its sender alone, just before the others exclude
+    # it for being slow.
     number = 0
     # Alone, it may have founded a group of its own beside that of the others, which will yield.
     while len(group.members) == 1 and not quiet.is_set():
         await asyncio.sleep(PAUSE_S)
     while not quiet.is_set():
         with contextlib.suppress(Stopped):
-            await group.multicast_many([payload(word, number + n) for n in range(BURST)])
+            words = [payload(word, number + n) for n in range(BURST)]
+            await group.multicast_many(words, service=unisono.SAFE)
         number += BURST
         await asyncio.sleep(PAUSE_S)
     print(json.dumps({"kind": "quiet", "said": number}), flush=True)

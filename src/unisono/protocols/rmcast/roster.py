@@ -150,8 +150,10 @@ class Roster:
         self.changes = 0
         """Additions and removals so far, known alike to all that know the same."""
         self.rank_last = -1
-        """The highest rank given so far, as far as we know. None is given twice: ranks tell who
-        came after whom, also after one that has failed and that others still settle."""
+        """The highest rank given so far, as far as we know. Ranks tell who came after whom, also
+        after one that has failed and that others still settle. Two sponsors, of which one takes the
+        other for failed, may give the same one at once: then the members' names decide, and neither
+        newcomer is taken to know of the other (see `Failures._over`)."""
         self.shown: tuple[Member, ...] = ()
         """The members of the last view installed."""
         self._turn = 0
