@@ -208,8 +208,7 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class Stabilize:
-    """Tell the application that these messages, its own or others', are as resilient as was asked
-    for."""
+    """Report to the application that these messages are as resilient as requested."""
 
     messages: Sequence[Message]
     holders: tuple[Member, ...] = ()
