@@ -390,8 +390,7 @@ class ProcessRole:
 
     options: Mapping[str, int]
     inside: bool = True
-    """When the cut came it had a view, was in the view of each of its part that had one, and did
-    not leave. What had ailed it until then has not led to its exclusion since."""
+    """It is in the views of its part, has not begun to leave, and was not excluded since the cut."""
     known: bool = True
     """Its name was in a view of the group, whoever installed it."""
     durable: bool = True
