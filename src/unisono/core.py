@@ -390,7 +390,7 @@ class ProcessRole:
 
     options: Mapping[str, int]
     inside: bool = True
-    """It is in the views of its part, has not begun to leave, and was not excluded since the cut."""
+    """It is in the views of its part, does not leave, and was not excluded since the cut."""
     known: bool = True
     """Its name was in a view of the group, whoever installed it."""
     durable: bool = True
