@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypedDict, get_args
 from urllib.parse import parse_qsl, unquote
 
-from unisono.core import ProtocolSpec
+from unisono.core import DEFAULT_PROTOCOL, ProtocolSpec
 from unisono.errors import Misuse
 from unisono.model import Address, Resilient, Service, ServiceLevel, level_named
 from unisono.net import addresses
@@ -21,8 +21,6 @@ from unisono.net.addresses import Addresses
 from unisono.net.stream import SLOW, Slow
 from unisono.net.udp import BUFFER_BYTES, SEND_QUEUE_BYTES_MAX
 
-PROTOCOL = "ring"
-"""What who does not choose gets: one order for all, and no role to be given."""
 MULTICAST, PORT = "239.192.77.1", 7400
 """An address of the organisation-local scope, and a port, that need no permission."""
 LOOPBACK = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
@@ -45,7 +43,7 @@ class Config:
     group: str = ""
     name: str = ""
     """The member's own name; by default host and process id."""
-    protocol: str = PROTOCOL
+    protocol: str = DEFAULT_PROTOCOL
     service: str = ""
     """Of messages that say nothing else; by default the protocol's strongest, at most agreed."""
     multicast: str = ""
@@ -141,9 +139,9 @@ class JoinOptions(TypedDict, total=False):
     run: str
     options: Mapping[str, int]
 
+    # Options of protocols.
     detect_us: int
     members_count_max: int
-    # ring
     sites: int
     t_send_us: int
     t_rt_us: int
@@ -154,7 +152,6 @@ class JoinOptions(TypedDict, total=False):
     idle_us: int
     turn_packets: int
     forget_us: int
-    # mtp
     master: int
     masters: int
     tokens: int
@@ -162,7 +159,6 @@ class JoinOptions(TypedDict, total=False):
     window: int
     dally: int
     unicast: int
-    # rmcast
     found_us: int
 
 

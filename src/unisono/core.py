@@ -1,8 +1,8 @@
-"""The contract: events in, effects out. A protocol is a pure machine behind this one door.
+"""The contract between a protocol and its world: events in, effects out.
 
-A world (the simulator, or the asyncio driver) owns time, dice and packets. It tells a core what
-happened, one event at a time, and performs the effects that come back **in the order given**.
-The same events at the same times always bring the same effects.
+A world (the simulator, or the asyncio driver) owns time, randomness and packets. It passes a core
+one event at a time and performs the returned effects **in the order given**. The same events at the
+same times always yield the same effects.
 """
 
 from __future__ import annotations
@@ -15,31 +15,37 @@ from typing import Final, Protocol, TypeAlias, TypeVar, dataclass_transform
 from unisono.model import Address, Buffer, Member, Message, Packets, Service, ServiceLevel, View
 
 Timer: TypeAlias = Hashable
-"""A member of a protocol's own timer enumeration, or a tuple that begins with one."""
+"""A member of the protocol's timer enumeration, or a tuple that begins with one."""
 
+
+DEFAULT_PROTOCOL: Final = "ring"
+"""The protocol of a group that chooses none: a total order, and no roles to assign."""
+
+GO_ON: Final = "go_on"
+"""The `Request` by which an operator lets a minority of the group continue."""
 
 SLEPT_US: Final = 10_000
-"""Who is told of a timer so late has slept: what came meanwhile is to be heard first."""
+"""A process whose timer expires this late was suspended: pending packets are read first."""
 
 
 class Cause(Enum):
-    """Why a member stopped, or was denied what it asked for, as a value."""
+    """Why a member stopped, or why a request was denied."""
 
     STOPPED = "stopped"
-    """For another reason, or the world's."""
+    """Any other reason."""
     EXCLUDED = "excluded"
-    """Others went on without it."""
+    """The others continue without it."""
     REFUSED = "refused"
-    """At the door, or a request that cannot be granted."""
+    """Not admitted, or a request that cannot be granted."""
     TOO_FEW = "too_few"
     """The minimum size is not met."""
     ATOMICITY_VIOLATED = "atomicity_violated"
-    """Some have what others can no longer get."""
+    """Some members delivered what others can no longer get."""
     MEMORY_LOST = "memory_lost"
-    """A majority no longer remembers what it had promised."""
+    """A majority has lost its records."""
     SUPERSEDED = "superseded"
-    """A later life of the same name is known, as where a clock was set back: come back with a
-    higher incarnation."""
+    """A later incarnation of the name is known, for example because the clock was set back: join
+    again with a higher one."""
 
 
 T = TypeVar("T")
@@ -47,8 +53,8 @@ T = TypeVar("T")
 
 @dataclass_transform(frozen_default=True)
 def frequent(kind: type[T]) -> type[T]:
-    """A frozen dataclass, for those that are made several times a step. That nobody writes to them
-    is for the type checker to see: to look at run time makes each cost three times as much."""
+    """A frozen dataclass for values made several times a step. Only the type checker enforces it:
+    at run time that would triple the cost of making one."""
     return dataclass(slots=True, unsafe_hash=True)(kind)
 
 
@@ -57,26 +63,26 @@ def frequent(kind: type[T]) -> type[T]:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """The application wants in."""
+    """The application joins."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The application wants out, cleanly: `Depart` answers when all is handed over."""
+    """The application leaves; `Depart` follows once the others need nothing from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """The process came back after a crash with these records of its former lives (oldest first)."""
+    """The process restarted after a crash; the records of earlier incarnations, oldest first."""
 
     stable: tuple[bytes, ...] = ()
     more: bool = False
-    """They come in pieces, and another `Restart` with the next of them follows."""
+    """Another `Restart` with further records follows."""
 
 
 @frequent
 class Received:
-    """A burst of datagrams from one source. The core judges them; the world only carried them."""
+    """A burst of datagrams from one source, unchecked."""
 
     source: Address
     packets: Packets
@@ -84,22 +90,22 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Unreachable:
-    """The network answers a `Probe`: no process listens at this address. It may be late, or wrong:
-    one answer alone proves nothing."""
+    """The network answered a `Probe`: no process listens at this address. The answer may be late or
+    wrong; a single one proves nothing."""
 
     address: Address
 
 
 @frequent
 class Expired:
-    """A timer that was armed has run out."""
+    """An armed timer expired."""
 
     timer: Timer
 
 
 @dataclass(frozen=True, slots=True)
 class Multicast:
-    """The application says these, in this order. Only given while `room()` allows."""
+    """The application multicasts these messages, in this order, within `send_credit()`."""
 
     messages: Sequence[bytes]
     service: ServiceLevel = Service.CAUSAL
@@ -107,16 +113,16 @@ class Multicast:
 
 @dataclass(frozen=True, slots=True)
 class Congested:
-    """The application's queue is full (`on`) or has room again. A congested core withholds
-    deliveries, which in time slows the senders, and has no `room()` for more of our own; it goes
-    on answering so that nobody removes it."""
+    """The application's queue is full (`on`) or has capacity again. A congested core withholds
+    deliveries, which in time slows the senders, and has no `send_credit()`; it keeps answering
+    packets, so that it is not suspected."""
 
     on: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """The application's state at the place where `Capture(key)` stood in its stream."""
+    """The application's state at the position of `Capture(key)` in its stream."""
 
     key: Hashable
     state: bytes
@@ -124,9 +130,9 @@ class Captured:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The application asks for something that only its protocol knows: a lock, a vote on the least
-    size, a wider scope, leave for a minority to go on. `Answer` answers, and where the group
-    changes by it, a view. Only given for requests that `ProtocolSpec.requests` lists."""
+    """A request specific to the protocol, listed in `ProtocolSpec.requests`: a lock, a vote on the
+    minimum size, permission for a minority to continue. An `Answer` follows, and a view if the
+    group changes."""
 
     what: str
     arguments: Mapping[str, int | str | bytes] = field(default_factory=dict)
@@ -134,14 +140,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """The application has acted on these messages, which had been delivered to it."""
+    """The application has processed these delivered messages."""
 
     messages: Sequence[Message]
 
 
 @dataclass(frozen=True, slots=True)
 class Persisted:
-    """The record that was persisted with this key is safe."""
+    """The record with this key is on stable storage."""
 
     key: Hashable
 
@@ -159,8 +165,8 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Everyone:
-    """The group's multicast address, or the list of peers where there is no multicast. Also
-    reaches those that are not members yet, and may reach the sender itself."""
+    """The group's multicast address, or the configured peers. Also reaches processes that are not
+    members, and possibly the sender."""
 
 
 EVERYONE: Final = Everyone()
@@ -170,7 +176,7 @@ Target: TypeAlias = Everyone | tuple[Address, ...]
 
 @frequent
 class Send:
-    """Send each packet to each target. Packets of equal length side by side leave as one burst."""
+    """Send each packet to each target. Adjacent packets of one length leave as one burst."""
 
     to: Target
     packets: Packets
@@ -178,15 +184,15 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Ask the network whether a process still listens at these addresses. Where none does, it may
-    answer with `Unreachable`; no answer means nothing. A process that listens notices nothing."""
+    """Ask the network whether a process listens at these addresses. It may answer `Unreachable`; no
+    answer means nothing. A listening process does not notice."""
 
     to: tuple[Address, ...]
 
 
 @frequent
 class Arm:
-    """Expire `timer` after this long; an armed timer of the same name is set anew."""
+    """Let `timer` expire after this long; an armed timer is reset."""
 
     timer: Timer
     after_us: int
@@ -194,14 +200,14 @@ class Arm:
 
 @frequent
 class Disarm:
-    """Forget the timer, if it is armed."""
+    """Cancel the timer, if armed."""
 
     timer: Timer
 
 
 @frequent
 class Deliver:
-    """Hand these to the application, in this order."""
+    """Deliver these messages to the application, in this order."""
 
     messages: Sequence[Message]
 
@@ -212,43 +218,42 @@ class Stabilize:
 
     messages: Sequence[Message]
     holders: tuple[Member, ...] = ()
-    """Members that are known to hold them; empty: the protocol does not say."""
+    """Members known to hold them; empty if the protocol does not report it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Install:
-    """Put the view into the application's stream."""
+    """Deliver the view to the application."""
 
     view: View
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """Ask the application for its state as it is at this place of its stream."""
+    """Request the application's state as of this position in its stream."""
 
     key: Hashable
 
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """Give the application the group's state, before the messages that follow it."""
+    """Replace the application's state by the group's; the messages that follow it come next."""
 
     state: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """Write the record to stable storage; what follows in the list waits until it is safe."""
+    """Write the record to stable storage; later effects wait until it is safe."""
 
     record: bytes
     key: Hashable = None
-    """Unless it is None, `Persisted(key)` says when the record is safe."""
+    """If not None, `Persisted(key)` reports that the record is safe."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Write the record to stable storage in place of all before it. After a crash there are either
-    those or this one."""
+    """Replace all records on stable storage by this one, atomically."""
 
     record: bytes
     key: Hashable = None
@@ -257,38 +262,37 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """From now on multicasts travel over so many routers."""
+    """Multicasts from now on cross at most this many routers."""
 
     hops: int
 
 
 @dataclass(frozen=True, slots=True)
 class Warn:
-    """The member goes on, but somebody should know this: it cannot do its work for now, and
-    why. An empty text takes the last one back."""
+    """The member continues but cannot work for now, for this reason; an empty text revokes it."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Tell the application what became of its `Request`."""
+    """The result of a `Request`."""
 
     what: str
     cause: Cause | None = None
-    """Why it was denied; None: it was granted."""
+    """Why it was denied; None if granted."""
     detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Depart:
-    """The clean leave is done; the core is finished."""
+    """The member has left cleanly; the core is finished."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The member stops here and is finished; the application is told the reason. It may join
-    again as a new incarnation."""
+    """The member stops for this reason; the core is finished. The process may join again as a new
+    incarnation."""
 
     reason: str
     cause: Cause = Cause.STOPPED
@@ -310,10 +314,10 @@ Effect: TypeAlias = (
 
 
 class Core(Protocol):
-    """A protocol's member. Pure: no clock, dice, socket, file or log of its own.
+    """A member, as its protocol has it. Pure: no clock, randomness, socket, file or log.
 
-    The n-th message that the application multicasts in this life has the number n, whatever the
-    protocol. Messages are delivered with the `Install`ed view they belong to already in place.
+    Messages of an incarnation are numbered from 1 in the order of its multicasts. A message is
+    delivered after the `Install` of its view.
     """
 
     @property
@@ -321,95 +325,73 @@ class Core(Protocol):
 
     @property
     def counts(self) -> dict[str, int]:
-        """What happened so far, by name: `in.<kind>`, `out.<kind>`, `drop.<reason>`, `nak`,
-        `repair`. Only ever rises; the world reads it at any time."""
+        """Monotonic counters: `in.<kind>`, `out.<kind>`, `drop.<reason>`, `nak`, `repair`."""
 
     def step(self, now_us: int, event: Event) -> list[Effect]: ...
 
     def send_credit(self) -> int:
-        """How many more payload bytes may be multicast now; 0 is a full window."""
+        """Payload bytes that may be multicast now; 0 while the window is full."""
 
     def held(self) -> Mapping[Member, int]:
-        """By sender, the number up to which all its messages are here without a gap, delivered or
-        not. Those delivered are the least; asked for once a view, so it need not be fast."""
+        """By sender, the number up to which all its messages are here, delivered or not; at least
+        those delivered. Called once a view, so it need not be fast."""
 
     def transition_counts(self) -> Mapping[str, int]:
-        """How often each arrow of the figure was followed."""
+        """How often each arrow was followed, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoreConfig:
-    """All a core is born with. Time and dice are the world's: a clock value and a seed."""
+    """What a core is made with. All its randomness comes from the seed."""
 
     me: Member
     group: str
     seed: int
     packet_bytes_max: int = 1400
-    """Payload of a datagram: what the path carries unfragmented."""
+    """Size of a datagram that the path carries unfragmented."""
     message_bytes_max: int = 64 << 20
-    """A larger message is refused with an error that names this limit."""
+    """Larger messages are rejected."""
     window_bytes_max: int = 4 << 20
-    """Sent and not yet received by all; beyond it `room()` is 0 and senders wait."""
+    """Bytes sent and not yet received by all; beyond them `send_credit()` is 0."""
     with_state: bool = False
-    """The application hands its state to those who join (`Capture`, `Adopt`)."""
+    """The application transfers its state to joiners (`Capture`, `Adopt`)."""
     durable: bool = False
-    """The world keeps records over a crash."""
+    """Records survive a crash."""
     member: bool = True
-    """False: a sender that is not a member, where the protocol has such."""
+    """False for a sender outside the group, where the protocol has such."""
     options: Mapping[str, int] = field(default_factory=dict)
-    """The protocol's own parameters, in the units their names end with."""
+    """The protocol's parameters, in the units their names end with."""
     terms: Mapping[str, str] = field(default_factory=dict)
-    """What else all members must have alike: options of the world that the protocol does not
-    know."""
+    """Options of the world that must be the same at all members."""
 
 
 class CoreFactory(Protocol):
-    """How a protocol's core is born."""
+    """Makes a protocol's core."""
 
-    def __call__(self, setting: CoreConfig) -> Core: ...
+    def __call__(self, config: CoreConfig, /) -> Core: ...
 
 
 def no_label(packet: Buffer) -> str:
-    """For a protocol that has no words for its packets."""
+    """The default: packets have no labels."""
     return ""
-
-
-def same_options(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, int]:
-    """For a protocol in which nobody has a role beforehand."""
-    return options
-
-
-def no_quorum(options: Mapping[str, int]) -> int:
-    """For a protocol in which any part may go on."""
-    return 0
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessRole:
-    """One of a part of a group that is cut off for good."""
+    """A process of a partition that never heals."""
 
     options: Mapping[str, int]
     inside: bool = True
     """It is in the views of its part, does not leave, and was not excluded since the cut."""
     known: bool = True
-    """Its name was in a view of the group, whoever installed it."""
+    """Its name was in a view of the group."""
     durable: bool = True
-    """It keeps records over a crash."""
-
-
-def any_part(part: Sequence[ProcessRole], forgetful: bool) -> bool:
-    """For a protocol in which each part goes on as a group of its own."""
-    return True
-
-
-def no_advice(options: Mapping[str, int]) -> str:
-    """For a protocol in which anybody may begin a group."""
-    return ""
+    """Its records survive a crash."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProtocolSpec:
-    """A protocol's line in the catalogue: what it is, what it offers, which laws it keeps."""
+    """All that the rest of the tree knows of a protocol: its entry in the catalogue."""
 
     name: str
     make: CoreFactory
@@ -417,33 +399,41 @@ class ProtocolSpec:
     services: tuple[Service, ...]
     laws: tuple[str, ...]
     options: Mapping[str, int]
-    """The parameters it takes, with their defaults."""
+    """Its parameters, with their defaults."""
     on_split: str
-    """What happens when the network splits, in a few words."""
+    """What happens when the network partitions, in a few words."""
+    wire_number: int = 0
+    """The protocol number in the envelope of its packets, unique in the catalogue."""
     resilient: bool = False
-    """Whether `Resilient(k)` may be asked for."""
+    """Whether it offers `Resilient(k)`."""
     requests: tuple[str, ...] = ()
-    """What the application may `Request`."""
+    """The requests it takes."""
     label: Callable[[Buffer], str] = no_label
-    """A sealed packet in a few words, as `nak 5.2-5.4`, for those who look at a trace. Never
-    raises: bytes that are no packet have no words."""
-    assign_roles: Callable[[int, int, Mapping[str, int]], Mapping[str, int]] = same_options
-    """The options of the n-th process (from 0) of a group that is started as a whole, given how
-    many it has and the options that all share: for protocols in which a process is told its role,
-    or the size of the group, beforehand."""
-    quorum: Callable[[Mapping[str, int]], int] = no_quorum
-    """How many members a view has at least, given a process's options: 1 where one part goes on,
-    however small, and 0 where any part may."""
-    advice: Callable[[Mapping[str, int]], str] = no_advice
-    """What to do, in a sentence, when a process with these options was let in by nobody."""
-    may_continue: Callable[[Sequence[ProcessRole], bool], bool] = any_part
-    """Whether a part of a group, given its processes, is to go on when it can reach nobody else for
-    good; and whether some may have come back without what they knew."""
+    """A sealed packet as a short label for traces, such as `nak 5.2-5.4`. Never raises: empty for
+    bytes that are not a packet."""
+    assign_roles: Callable[[int, int, Mapping[str, int]], Mapping[str, int]] = (
+        lambda index, count, options: options
+    )
+    """Index of a process, number of processes and shared options to the options of that process,
+    where a group is started as a whole and its protocol assigns roles or needs its size."""
+    quorum: Callable[[Mapping[str, int]], int] = lambda options: 0
+    """Options to the minimum size of a view: 1 if one partition continues, however small, and 0 if
+    any may."""
+    advice: Callable[[Mapping[str, int]], str] = lambda options: ""
+    """Options to a sentence: what to do when no member admits the process."""
+    may_continue: Callable[[Sequence[ProcessRole], bool], bool] = lambda part, forgetful: True
+    """Whether a partition with these processes must continue without the others. The flag: some
+    processes may have restarted without their records."""
     arrows: tuple[str, ...] = ()
-    """The arrows of its figures, as `walked()` names them: simulated faults are aimed at them."""
+    """The arrows of its figures, by name: simulated faults are aimed at them."""
     swarm: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """What a simulated run with faults draws of the options, where its plan does not set them."""
+    """Values of options that a simulated run with faults chooses from."""
     chaos: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
-    """The same, for runs of chaos alone; None leaves the option as it is."""
+    """The same for runs with chaos; None leaves the option unset."""
+    token_arrow: str = ""
+    """A regular expression of the arrows by which a member gets the token, to measure its rotation;
+    empty for a protocol without a token."""
+    packet_categories: Mapping[str, str] = field(default_factory=dict)
+    """By category of `draw.labels`, first words of labels that only this protocol uses."""
     presets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Options that go together, by name: for a kind of network, or those of the paper."""
+    """Named sets of options: for a kind of network, or those of the paper."""

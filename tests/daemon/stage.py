@@ -15,8 +15,8 @@ import unisono
 from tests.harness import UNISONO, Child
 from tests.net.ear import free_port
 from tests.waiting import LIMIT_S, eventually
+from unisono.core import DEFAULT_PROTOCOL as PROTOCOL
 from unisono.daemon import Daemon
-from unisono.daemon.settings import PROTOCOL
 from unisono.group import Group
 
 RING = os.environ.get("UNISONO_RING") or PROTOCOL

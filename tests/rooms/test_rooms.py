@@ -64,6 +64,15 @@ def test_pure_rooms_know_no_clock_dice_socket_file_or_log() -> None:
     assert not told_of_each(tidy.impurities)
 
 
+def test_only_a_protocols_own_folder_knows_its_name() -> None:
+    names = frozenset(path.name for path in PROTOCOLS)
+    assert not [
+        complaint
+        for path in FILES
+        for complaint in tidy.protocols_named(path.read_text(), tidy.module_of(path, SRC), names)
+    ]
+
+
 def test_only_the_wire_and_the_sockets_know_struct() -> None:
     assert not told_of_each(tidy.struct_elsewhere)
 
@@ -135,6 +144,15 @@ SOME_MODULES = frozenset(
 )
 def test_an_import_that_points_the_wrong_way_is_told(module: str, source: str) -> None:
     assert len(tidy.wrong_rooms(source, module, SOME_MODULES)) == 1
+
+
+@pytest.mark.parametrize(
+    "source", ["TURNS = {'mtp': 1}", "raise E('use ring or mtp')", "p = offer('rmcast')"]
+)
+def test_a_protocol_known_by_name_is_reported(source: str) -> None:
+    names = frozenset(("mtp", "ring", "rmcast"))
+    assert len(tidy.protocols_named(source, "unisono.spark.measures", names)) == 1
+    assert not tidy.protocols_named(source, "unisono.protocols", names)
 
 
 @pytest.mark.parametrize(

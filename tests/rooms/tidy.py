@@ -22,6 +22,13 @@ KNOWS_STRUCT = ("wire", "fields", "layout", "net")
 LINES_MAX = 450
 TOO_LONG_BUT_EXCUSED: frozenset[str] = frozenset()
 
+NAMED_BUT_EXCUSED = {
+    ("unisono.core", "ring"),  # DEFAULT_PROTOCOL
+    ("unisono.cli.daemon", "ring"),  # an event of `unisono daemon --json`: the daemons' group
+    ("unisono.bench.own", "--ring"),  # the option for that group
+}
+"""Texts by which code outside a protocol's folder may know it."""
+
 OF_A_PROTOCOL = frozenset("model core fsa fields layout wire parts errors".split())
 ANYTHING = None
 
@@ -40,7 +47,7 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "processes": frozenset(("errors",)),
     "trace": frozenset(("model", "core", "errors")),
     "laws": frozenset(("model", "trace", "errors")),
-    "draw": frozenset(("model", "trace", "errors")),
+    "draw": frozenset(("model", "trace", "protocols", "errors")),
     "sim": frozenset(("model", "core", "wire", "errors", "protocols", "trace", "laws")),
     "net": frozenset(("model", "core", "wire", "errors", "parts")),
     "config": frozenset(("net", "core", "model", "errors")),
@@ -134,6 +141,25 @@ def wrong_rooms(
         other_kind = "protocols.*" if other.startswith("protocols.") else other
         if other != room and other_kind not in allowed:
             complaints.append(f"{module}:{line}: {room} may not import {other}")
+    return complaints
+
+
+def protocols_named(source: str, module: str, names: frozenset[str]) -> list[str]:
+    """Protocols that code outside their folders knows by name: a text that is the name of one, or
+    lists several. What differs between protocols belongs into `ProtocolSpec`."""
+    if module.startswith("unisono.protocols"):
+        return []
+    tree = ast.parse(source)
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    complaints = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
+            continue
+        words = set(re.findall(r"[a-z0-9_]+", node.value))
+        known = words & names
+        if id(node) not in docstrings and known and (words <= names or len(known) > 1):
+            if (module, node.value) not in NAMED_BUT_EXCUSED:
+                complaints.append(f"{module}:{node.lineno}: {node.value!r} names a protocol")
     return complaints
 
 

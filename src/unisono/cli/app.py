@@ -19,6 +19,7 @@ from unisono.cli.membership import (
     Through,
     TraceTo,
 )
+from unisono.core import DEFAULT_PROTOCOL
 
 app = typer.Typer(
     help="Group communication for Python: the same messages, in the same order, to every member.",
@@ -77,7 +78,7 @@ def given(**options: Any) -> dict[str, Any]:
 
 @app.command()
 def demo(
-    protocol: Protocol = "ring",
+    protocol: Protocol = DEFAULT_PROTOCOL,
     option: Options = None,
     out: Annotated[
         Path, typer.Option(help="Where trace, tables and report go; a former demo is replaced.")
@@ -109,7 +110,7 @@ def cat(
     peers: Peers = None,
     bind: Bind = None,
     advertise: Advertise = None,
-    protocol: Annotated[str | None, typer.Option(help="By default ring.")] = None,
+    protocol: Annotated[str | None, typer.Option(help=f"By default {DEFAULT_PROTOCOL}.")] = None,
     daemon: Through = None,
     service: Annotated[str | None, typer.Option(help="Of the lines: fifo, causal, …")] = None,
     option: Options = None,
@@ -177,7 +178,7 @@ def cat(
 
 @app.command()
 def sim(
-    protocol: Annotated[str | None, typer.Option(help="By default ring.")] = None,
+    protocol: Annotated[str | None, typer.Option(help=f"By default {DEFAULT_PROTOCOL}.")] = None,
     nodes: Annotated[
         str | None, typer.Option(metavar="N", help="By default 5; with --seeds also a range, 3:7.")
     ] = None,

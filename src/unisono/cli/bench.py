@@ -8,6 +8,7 @@ from typing import Any
 
 from unisono.cli import OK
 from unisono.cli.show import err, out, print_json
+from unisono.core import DEFAULT_PROTOCOL
 from unisono.errors import Misuse
 
 OF_ALL = tuple(
@@ -43,7 +44,7 @@ def _paper(given: Mapping[str, Any], as_json: bool) -> int:
     from unisono.bench.checkout import extras
     from unisono.cli.numbers import options_of
 
-    protocols: Sequence[str] = given.get("protocol", ("ring",))
+    protocols: Sequence[str] = given.get("protocol", (DEFAULT_PROTOCOL,))
     if len(protocols) > 1:
         raise Misuse("--protocol: the paper's curves take one protocol at a time")
     options = options_of(given.get("option", ()))

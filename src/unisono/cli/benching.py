@@ -38,7 +38,9 @@ def bench(
     ] = None,
     protocol: Annotated[
         Words,
-        typer.Option(help="Our protocols; by default ring,mtp. paper: one with a total order."),
+        typer.Option(
+            help="Our protocols; by default those with a total order, of which `paper` takes one."
+        ),
     ] = None,
     option: Options = None,
     service: Annotated[

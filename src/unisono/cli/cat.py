@@ -12,12 +12,12 @@ import unisono
 from unisono.cli import INTERRUPTED, OK, PIPE_CLOSED, STOPPED, refuse
 from unisono.cli.printing import printer
 from unisono.cli.stdio import StdinReader, StdoutWriter
+from unisono.core import GO_ON
 from unisono.errors import Misuse, Stopped, UnisonoError
 from unisono.group import Group
 from unisono.model import Message, View
 from unisono.net.stream import Item, Rejoined
 
-GO_ON = "go_on"
 LAST_WORDS_S = 5.0
 """So long may what was heard while leaving take to be printed."""
 SETTLE_VIEWS_MAX = 20

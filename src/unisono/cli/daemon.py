@@ -14,6 +14,7 @@ from typing import Any
 
 from unisono.cli import STOPPED, refuse
 from unisono.cli.serving import Serving
+from unisono.core import GO_ON
 from unisono.daemon import Daemon, SessionLimits
 from unisono.errors import Misuse, Stopped, UnisonoError
 from unisono.model import View
@@ -21,7 +22,6 @@ from unisono.model import View
 WATCH_S = 0.2
 FILES_BESIDES = 64
 """Descriptors for all that is not a client."""
-GO_ON = "go_on"
 
 
 def daemon(

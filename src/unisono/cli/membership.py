@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from unisono.core import DEFAULT_PROTOCOL
+
 GroupName = Annotated[
     str | None, typer.Argument(help="The group's name, or a URL.", show_default=False)
 ]
@@ -28,4 +30,6 @@ KeptIn = Annotated[
     ),
 ]
 TraceTo = Annotated[Path | None, typer.Option(metavar="DIR", help="Write what happens as a trace.")]
-Ordered = Annotated[str | None, typer.Option(help="By default ring; it needs a total order.")]
+Ordered = Annotated[
+    str | None, typer.Option(help=f"By default {DEFAULT_PROTOCOL}; it needs a total order.")
+]

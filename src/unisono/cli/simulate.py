@@ -23,7 +23,7 @@ from unisono.cli.show import (
     status,
     verdicts,
 )
-from unisono.config import PROTOCOL
+from unisono.core import DEFAULT_PROTOCOL
 from unisono.errors import Misuse
 from unisono.laws import LAWS
 from unisono.sim import Outcome, Plan, Shrunk, Summary, outcome_json, read_plan, run, shrunk
@@ -78,7 +78,7 @@ def plan_of(wanted: Mapping[str, Any], file: Path | None) -> Plan:
     fields = dict(wanted)
     if "nodes" in fields:
         fields["nodes"] = whole(fields["nodes"], "--nodes")
-    return Plan(**{"protocol": PROTOCOL} | _read(fields))
+    return Plan(**{"protocol": DEFAULT_PROTOCOL} | _read(fields))
 
 
 def _read(fields: dict[str, Any]) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def campaign(
         raise Misuse(f"--{name} is for one run: leave it out, or --seeds")
     fields = _read(dict(wanted))
     nodes = _nodes(fields.pop("nodes", None))
-    common = Plan(**{"protocol": PROTOCOL} | fields)
+    common = Plan(**{"protocol": DEFAULT_PROTOCOL} | fields)
     offered(replace(common, nodes=nodes[1]))
     with _progress(last - first, as_json) as (bar, task):
 

@@ -13,23 +13,14 @@ from unisono.core import ProtocolSpec
 from unisono.errors import Misuse
 from unisono.model import Service, ServiceLevel
 
-PROTOCOL = "ring"
 RING = "unisono"
 
 
 def ring_config(ring: str | None, config: str | Path | None, options: Mapping[str, Any]) -> Config:
     """How to join the ring: what was given, and for a daemon other defaults than for a member."""
-    named = "protocol" in options
-    if config is not None:
-        text = str(config)
-        named |= "protocol" in (
-            configs.from_url(text) if "://" in text else configs.from_toml(Path(config))
-        )
-    elif ring is None:
+    if config is None and ring is None:
         ring = RING
-    if ring is not None and "://" in ring:
-        named |= "protocol" in configs.from_url(ring)
-    read = configs.read(ring, config, options if named else {"protocol": PROTOCOL, **options})
+    read = configs.read(ring, config, options)
     if read.slow != "block":
         raise Misuse(f"slow={read.slow!r}: a daemon reads its ring always; clients have a policy")
     if read.daemon:
@@ -50,10 +41,9 @@ def offer_of(protocol: str) -> ProtocolSpec:
 
     offer = protocols.offer(protocol)
     if "total_order" not in offer.laws:
-        able = [each.name for each in protocols.offers().values() if "total_order" in each.laws]
         raise Misuse(
             f"protocol {offer.name} has no total order, and daemons need one: use"
-            f" {' or '.join(able)}"
+            f" {' or '.join(protocols.ordered())}"
         )
     return offer
 

@@ -175,7 +175,8 @@ class _Matching:
                 before.peers.add(peer)
                 continue
             words = row.detail or ""
-            packet = Packet(life, row.step, row.t_us, words, category(words), row.size or 0)
+            kind = category(words, row.protocol)
+            packet = Packet(life, row.step, row.t_us, words, kind, row.size or 0)
             packet.peers.add(peer)
             last[life, row.digest] = packet
             found.append(packet)

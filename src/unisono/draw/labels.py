@@ -1,15 +1,16 @@
 """What a packet is, read from the words that its protocol has for it.
 
-A label is a kind, and often a place: `data 5.0`, `nak 5.1-5.3`, `grant 6`, `state 0-99 of 400`. No
-protocol is known here: the kind's first word says which category it is of, and a word that nobody
-has heard of makes a packet like any other. `@key` names a stream whose owner the label could not
-know; the first to send data of it is the owner.
+A label is a kind, and often a place: `data 5.0`, `nak 5.1-5.3`, `grant 6`, `state 0-99 of 400`. The
+first word of the kind decides the category: a word that protocols share, or one that the packet's
+protocol lists in its `ProtocolSpec`. `@key` names a stream whose owner the label could not know;
+the first to send data of it is the owner.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Final, NamedTuple
 
 DATA: Final = "data"
@@ -22,22 +23,32 @@ STATE: Final = "state"
 QUIET: Final = "quiet"
 OTHER: Final = "other"
 
-_KEYWORDS: Final[dict[str, str]] = {
-    word: category
-    for category, words in {
-        DATA: "data message msg fragment delegate",
-        REPAIR: "repair repaired retransmit retransmission retransmitted resend resent again",
-        NAK: "nak nack naks missing ask",
-        REFUSAL: "deny denied denial refuse refused refusal reject rejected expel expelled neg"
-        " stale",
-        TOKEN: "token request grant granted ack acks acknowledge release pass order propose",
-        JOIN: "join seek find welcome confirm confirmed admit leave bye quit reform suggest agree"
-        " commit install view merge stand support invite pos newtr resume coord info abort",
-        STATE: "state snapshot transfer roster",
-        QUIET: "beat heartbeat empty announce alive idle report seat status probe ping pong hello",
-    }.items()
-    for word in words.split()
+SHARED_WORDS: Final = {
+    DATA: "data message msg fragment",
+    REPAIR: "repair repaired retransmit retransmission retransmitted resend resent again",
+    NAK: "nak nack naks missing",
+    REFUSAL: "deny denied denial refuse refused refusal reject rejected expel expelled",
+    TOKEN: "token request grant granted ack acks acknowledge release pass order",
+    JOIN: "join seek find welcome confirm confirmed admit leave bye quit reform suggest agree"
+    " commit install view merge",
+    STATE: "state snapshot transfer",
+    QUIET: "beat heartbeat empty announce alive idle report status probe ping pong hello",
 }
+"""By category, first words of labels that any protocol may use."""
+
+
+@cache
+def _vocabulary(protocol: str) -> Mapping[str, str]:
+    from unisono.protocols import offers
+
+    found = offers().get(protocol)
+    return {
+        word: category
+        for words in (SHARED_WORDS, found.packet_categories if found else {})
+        for category, listed in words.items()
+        for word in listed.split()
+    }
+
 
 CATEGORIES: Final = {
     DATA: "data",
@@ -86,13 +97,14 @@ def said(label: str) -> PacketLabel:
     )
 
 
-def category(label: str) -> str:
+def category(label: str, protocol: str = "") -> str:
     """By the first word of the label that is known; the words after the first must not decide,
     as `grant` does in `refuse grant`."""
+    known = _vocabulary(protocol)
     first = label.split(" ", 1)[0].lower()
     for word in _WORD.findall(first):
-        if word in _KEYWORDS:
-            return _KEYWORDS[word]
+        if word in known:
+            return known[word]
     return OTHER
 
 

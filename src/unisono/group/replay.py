@@ -20,10 +20,12 @@ from unisono.replay_history import ReplayHistory, SinkRows, is_ordered
 def check_ordered(level: ServiceLevel, protocol: str) -> None:
     """Offsets are the same for all only where the order is."""
     if not is_ordered(level):
+        from unisono.protocols import ordered
+
         name = level.name.lower() if isinstance(level, Service) else str(level)
         raise Misuse(
             f"a fed group has one order for all: {protocol} with service={name} has not;"
-            " use ring or mtp, with agreed or safe"
+            f" use {' or '.join(ordered())}, with agreed or safe"
         )
 
 

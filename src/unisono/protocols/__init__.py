@@ -1,8 +1,18 @@
-"""The catalogue: one line a protocol."""
+"""The catalogue of protocols: those of this package, and those of installed plugins.
+
+A distribution adds a protocol by one line of its metadata, an entry point that names a
+`ProtocolSpec`:
+
+    [project.entry-points."unisono.protocols"]
+    sequencer = "my_package.sequencer:SPEC"
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Final
 
 from unisono.core import ProtocolSpec
 from unisono.errors import Misuse
@@ -10,20 +20,47 @@ from unisono.protocols.mtp import OFFER as MTP
 from unisono.protocols.ring import OFFER as RING
 from unisono.protocols.rmcast import OFFER as RMCAST
 
-_CATALOGUE = {offer.name: offer for offer in (RMCAST, MTP, RING)}
+PLUGINS: Final = "unisono.protocols"
+"""The group of entry points."""
+_BUILT_IN: Final = {offer.name: offer for offer in (RMCAST, MTP, RING)}
+
+
+@cache
+def _catalogue() -> Mapping[str, ProtocolSpec]:
+    return catalogue((*_BUILT_IN.values(), *(each.load() for each in entry_points(group=PLUGINS))))
+
+
+def catalogue(offers: Iterable[ProtocolSpec]) -> Mapping[str, ProtocolSpec]:
+    """The protocols by name; `Misuse` where two share a name or a number on the wire."""
+    found: dict[str, ProtocolSpec] = {}
+    numbers: dict[int, str] = {}
+    for offer in offers:
+        other = numbers.setdefault(offer.wire_number, offer.name)
+        if offer.name in found or other != offer.name:
+            raise Misuse(
+                f"protocol {offer.name} has the name or the wire_number={offer.wire_number} of"
+                f" protocol {other}: give it another"
+            )
+        found[offer.name] = offer
+    return found
 
 
 def offers() -> dict[str, ProtocolSpec]:
     """Every protocol by name."""
-    return dict(_CATALOGUE)
+    return dict(_catalogue())
 
 
 def offer(name: str) -> ProtocolSpec:
     """The protocol of this name."""
-    found = _CATALOGUE.get(name)
+    found = _BUILT_IN.get(name) or _catalogue().get(name)
     if found is None:
-        raise Misuse(f"no protocol {name!r}; there is: {', '.join(_CATALOGUE)}")
+        raise Misuse(f"no protocol {name!r}; there is: {', '.join(_catalogue())}")
     return found
+
+
+def ordered() -> tuple[str, ...]:
+    """The protocols with a total order, the latest first."""
+    return tuple(name for name, each in reversed(offers().items()) if "total_order" in each.laws)
 
 
 def check_options(chosen: ProtocolSpec, options: Mapping[str, int]) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from unisono.protocols import offers
 from unisono.spark.tables import HISTORY, Silver
 
 if TYPE_CHECKING:
@@ -27,11 +28,6 @@ QUANTILES: Final = {
 }
 CURVE: Final = (*(step / 50 for step in range(50)), 0.99, 0.995, 0.999, 1.0)
 """The quantiles at which a latency curve is drawn."""
-TURNS: Final = {
-    "ring": r"\Asend: .*/speak--> WAITACK\z",
-    "mtp": r"/use_token-->",
-}
-"""By protocol, the arrows that a member walks when it comes to hold the token."""
 WORK: Final = (
     "packets_out",
     "octets_out",
@@ -100,8 +96,9 @@ def _work_by(tables: Silver, keys: list[str]) -> DataFrame:
 def _turns(packets: DataFrame) -> DataFrame:
     """`apart_us`: the time between a life's successive holdings of the token."""
     held = F.lit(False)
-    for protocol, arrow in TURNS.items():
-        held = held | ((F.col("protocol") == protocol) & F.col("detail").rlike(arrow))
+    for name, offer in offers().items():
+        if offer.token_arrow:
+            held = held | ((F.col("protocol") == name) & F.col("detail").rlike(offer.token_arrow))
     mine = Window.partitionBy(*HISTORY, "life").orderBy("step")
     apart = F.col("t_us") - F.lag("t_us").over(mine)
     turns = packets.where((F.col("kind") == "arrow") & held).withColumn("apart_us", apart)

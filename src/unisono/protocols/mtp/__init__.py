@@ -10,6 +10,7 @@ from unisono.model import Service
 from unisono.protocols.mtp.core import Mtp
 from unisono.protocols.mtp.figure import FIGURE
 from unisono.protocols.mtp.labels import label
+from unisono.protocols.mtp.packets import PROTOCOL
 from unisono.protocols.mtp.parameters import DEFAULTS, PRESETS
 
 
@@ -45,6 +46,7 @@ def advice(options: Mapping[str, int]) -> str:
 
 OFFER: Final = ProtocolSpec(
     name="mtp",
+    wire_number=PROTOCOL,
     make=Mtp,
     title="tokens from a master, negative acknowledgments, one total order",
     services=(
@@ -87,6 +89,13 @@ OFFER: Final = ProtocolSpec(
     quorum=quorum,
     advice=advice,
     label=label,
+    token_arrow=r"/use_token-->",
+    packet_categories={
+        "token": "propose",
+        "join": "stand support",
+        "state": "roster",
+        "quiet": "seat",
+    },
     may_continue=may_continue,
     arrows=tuple(FIGURE.names()),
     swarm={

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from unisono.core import ProcessRole, ProtocolSpec
+from unisono.core import GO_ON, ProcessRole, ProtocolSpec
 from unisono.model import Service
-from unisono.protocols.ring.core import GO_ON, Site
+from unisono.protocols.ring.core import Site
 from unisono.protocols.ring.figures import COORDINATOR, RECEIVE, REFORMATION, SEND
 from unisono.protocols.ring.labels import label
+from unisono.protocols.ring.packets import PROTOCOL
 from unisono.protocols.ring.parameters import DEFAULTS, PRESETS
 from unisono.protocols.ring.ring import Ring
 
@@ -50,6 +51,7 @@ def advice(options: Mapping[str, int]) -> str:
 
 OFFER: Final = ProtocolSpec(
     name="ring",
+    wire_number=PROTOCOL,
     make=Site,
     title="a virtual token on a logical ring, safe delivery, a majority goes on",
     services=tuple(Service),
@@ -86,6 +88,13 @@ OFFER: Final = ProtocolSpec(
     on_split="the majority goes on, the rest block and merge back",
     requests=(GO_ON,),
     label=label,
+    token_arrow=r"\Asend: .*/speak--> WAITACK\z",
+    packet_categories={
+        "data": "delegate",
+        "nak": "ask",
+        "refusal": "neg stale",
+        "join": "invite pos newtr resume coord info abort",
+    },
     may_continue=may_continue,
     arrows=tuple(
         f"{figure.name}: {name}"

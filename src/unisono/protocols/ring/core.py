@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from unisono.core import (
+    GO_ON,
     Answer,
     Captured,
     Cause,
@@ -63,7 +64,6 @@ from unisono.protocols.ring.turn import Turn
 STEPS_MAX: Final = 10_000
 """Internal events after one of the world's: more is a machine that never settles."""
 BEFORE_MAX: Final = 8
-GO_ON: Final = "go_on"
 
 
 class Site(PacketBuilder):

@@ -8,11 +8,12 @@ from unisono.core import ProtocolSpec
 from unisono.model import Service
 from unisono.protocols.rmcast.core import Rmcast
 from unisono.protocols.rmcast.figure import FIGURE
-from unisono.protocols.rmcast.packets import label
+from unisono.protocols.rmcast.packets import PROTOCOL, label
 from unisono.protocols.rmcast.parameters import DEFAULTS
 
 OFFER: Final = ProtocolSpec(
     name="rmcast",
+    wire_number=PROTOCOL,
     make=Rmcast,
     title="causal multicast with vector timestamps, heartbeats and ack lists",
     services=(Service.UNRELIABLE, Service.RELIABLE, Service.FIFO, Service.CAUSAL),
