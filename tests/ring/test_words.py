@@ -14,7 +14,6 @@ from unisono.protocols.ring.codes import KINDS, Code
 from unisono.protocols.ring.labels import label
 from unisono.protocols.ring.packets import (
     HEADER_BYTES,
-    NO_VERSION,
     PROTOCOL,
     TURN,
     WHOLE,
@@ -34,7 +33,7 @@ HEADER = Header(VERSION, KEY, KEY, 0, 12, 11)
 
 
 def person(code: Code) -> bytes:
-    return MemberRecord(code, HEADER, 6, Bits.MEMORY, 6, NO_VERSION, A, A).body()
+    return MemberRecord(code, HEADER, 6, Bits.MEMORY, A, 6, A).body()
 
 
 def turn(at: int, of: int, piece: bytes) -> bytes:

@@ -6,15 +6,87 @@ are under way; the next half is asked for when the last half has begun to come.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from io import BytesIO
-from typing import Final
+from typing import Final, Generic, NamedTuple, TypeVar
 
+from unisono.fields import U16, U64, Rest
 from unisono.model import Buffer
 
 PIECE_BYTES_MAX: Final = 65_536
 RESERVE_BYTES: Final = 1 << 20
 GAPS_MAX: Final = 32
 """Gaps that are asked for at once."""
+
+
+PIECES_MAX: Final = 64
+"""Pieces sent in answer to one request."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+class TransferRequest(NamedTuple):
+    """A joiner requests pieces of the state; none is the report that it has all of it."""
+
+    joiner: U64
+    offset: U64
+    pieces: U16
+
+    def label(self) -> str:
+        return f"state-ask from {self.offset}"
+
+
+class TransferPiece(NamedTuple):
+    """A piece of the state that was captured for this joiner."""
+
+    joiner: U64
+    total: U64
+    offset: U64
+    piece: Rest
+
+    def label(self) -> str:
+        return f"state {self.offset} of {self.total}"
+
+
+class StateServer(Generic[K]):
+    """States captured for joiners, each kept until its joiner has it."""
+
+    __slots__ = ("_piece_bytes", "_senders")
+
+    def __init__(self, piece_bytes: int) -> None:
+        self._piece_bytes = piece_bytes
+        self._senders: dict[K, StateSender | None] = {}
+
+    def __len__(self) -> int:
+        return len(self._senders)
+
+    def joiners(self) -> list[K]:
+        return list(self._senders)
+
+    def expect(self, joiner: K) -> None:
+        """The application is asked for its state, for this joiner."""
+        self._senders[joiner] = None
+
+    def keep(self, joiner: K, state: bytes) -> None:
+        """The application's answer; ignored if the joiner has gone meanwhile."""
+        if joiner in self._senders:
+            self._senders[joiner] = StateSender(state, self._piece_bytes)
+
+    def forget(self, joiner: K) -> None:
+        self._senders.pop(joiner, None)
+
+    def pieces(self, joiner: K, offset: int, count: int) -> list[tuple[int, int, memoryview]]:
+        """The pieces requested: total size, offset and piece of each. None before the application
+        has answered. A request for 0 pieces reports that the joiner has the state."""
+        if count == 0:
+            self.forget(joiner)
+        sender = self._senders.get(joiner)
+        if sender is None:
+            return []
+        pieces = sender.pieces(offset, min(count, PIECES_MAX))
+        if not pieces and sender.octets == 0:
+            pieces = [(0, memoryview(b""))]
+        return [(sender.octets, at, piece) for at, piece in pieces]
 
 
 class StateSender:
@@ -54,6 +126,7 @@ class StateReceiver:
         "_piece",
         "_room",
         "_state",
+        "_stood_at",
         "_total",
         "at",
         "has_run_dry",
@@ -74,6 +147,7 @@ class StateReceiver:
         """Everything before this offset is here."""
         self.has_run_dry = False
         """The last piece that was asked for came, and some before it did not: they are lost."""
+        self._stood_at = -1
 
     def take(self, total: int, offset: int, piece: Buffer) -> bool:
         """True when the piece was news. One that cannot be right is refused."""
@@ -116,6 +190,13 @@ class StateReceiver:
         self._asked = max(self._asked, self.at + self._flight * (self._piece or PIECE_BYTES_MAX))
         self._last = self._asked
         return self.at, self._flight
+
+    def ask_if_stalled(self) -> tuple[int, int] | None:
+        """What to ask for if nothing has come since the last call; called once a heartbeat."""
+        stalled = self.at == self._stood_at
+        request = self.ask() if stalled else None
+        self._stood_at = self.at
+        return request
 
     def ask_again(self) -> list[tuple[int, int]]:
         """What to ask for when nothing comes: not all of a flight, but what is missing of it."""
