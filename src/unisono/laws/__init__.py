@@ -1,11 +1,12 @@
 """A guarantee as a function: history to violations. Plain Python, and the reference for Spark.
 
-Each law's docstring is its definition, in terms that joins, windows and groups can say as well.
+Each law's docstring is its definition, in terms that joins, windows and groups can express.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Final
 
 from unisono.errors import Misuse
@@ -23,7 +24,15 @@ from unisono.laws.membership import (
 from unisono.laws.order import causal, fifo, prefix, total_order
 from unisono.laws.places import every_place, gap_free, one_place, uniform_order
 from unisono.laws.primary import begun, one_founding, one_primary, quorum
-from unisono.laws.verdict import VIOLATIONS_MAX, Check, Law, Verdict, Violation, sentence
+from unisono.laws.verdict import (
+    VIOLATIONS_MAX,
+    Finding,
+    Law,
+    Verdict,
+    Violation,
+    sentence,
+    violations,
+)
 from unisono.laws.views import self_inclusion, view_order, virtual_synchrony
 from unisono.trace.history import History
 
@@ -39,9 +48,14 @@ __all__ = [
 ]
 
 
-def _law(check: Check) -> Law:
-    """A law is named like its function; the first line of the definition is its sentence."""
-    return Law(check.__name__, (check.__doc__ or "").strip().splitlines()[0], check)
+def _law(find: Callable[[History], Iterable[Finding]]) -> Law:
+    """A law has its function's name; the first line of the docstring is its sentence."""
+    name = find.__name__
+
+    def check(history: History) -> list[Violation]:
+        return violations(name, history.run, find(history))
+
+    return Law(name, (find.__doc__ or "").strip().splitlines()[0], check)
 
 
 LAWS: Final[dict[str, Law]] = {
@@ -93,19 +107,19 @@ def judge(history: History, claimed: Iterable[str]) -> Verdict:
     if unknown:
         raise Misuse(f"no law {', '.join(unknown)}; there are {', '.join(LAWS)}")
     laws: dict[str, str] = {}
-    violations: list[Violation] = []
+    broken: list[Violation] = []
     for name, law in LAWS.items():
         found = law.check(history)[:VIOLATIONS_MAX] if name in wanted else []
         laws[name] = "not claimed" if name not in wanted else "broken" if found else "kept"
-        violations += found
-    return Verdict(laws, sorted(violations))
+        broken += found
+    return Verdict(laws, sorted(broken))
 
 
 def judge_all(
     histories: Sequence[History], claims: Callable[[str], Iterable[str]]
 ) -> dict[str, Verdict]:
-    """A verdict a run, where `claims` says which laws a protocol claims. A run of several groups
-    keeps a law when each that claims it does; the bound on violations holds for the run."""
+    """A verdict per run; `claims` maps a protocol to the laws it claims. A run of several groups
+    keeps a law when each group that claims it does; the bound on violations is per run."""
     verdicts: dict[str, Verdict] = {}
     for history in histories:
         mine = judge(history, claims(history.protocol))
@@ -117,10 +131,8 @@ def judge_all(
 def _both(one: Verdict, two: Verdict) -> Verdict:
     ranks = ("not claimed", "kept", "broken")
     laws = {name: max(one.laws[name], two.laws[name], key=ranks.index) for name in LAWS}
-    told = sorted(one.violations + two.violations)
-    violations = [
-        violation
-        for name in LAWS
-        for violation in [found for found in told if found.law == name][:VIOLATIONS_MAX]
-    ]
-    return Verdict(laws, sorted(violations))
+    both = sorted(one.violations + two.violations)
+    bounded = (
+        [found for found in both if found.law == name][:VIOLATIONS_MAX] for name in sorted(LAWS)
+    )
+    return Verdict(laws, list(chain.from_iterable(bounded)))

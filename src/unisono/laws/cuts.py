@@ -1,21 +1,21 @@
-"""The law of cuts: whom a view spares which messages, on which all that is owed rests."""
+"""The law of cuts: which messages a view excuses its members from delivering."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from unisono.laws.order import numbers_known
-from unisono.laws.verdict import Violation
+from unisono.laws.verdict import Finding
 from unisono.trace.checks import LEVELS
-from unisono.trace.history import VANISHED, History, IncarnationTrace, cut_of, number_of, sender_of
+from unisono.trace.history import VANISHED, History, cut_of, number_of, sender_of
 from unisono.trace.record import Row
 
 RELIABLE = LEVELS["reliable"]
 
 
-def cut(history: History) -> list[Violation]:
+def cut(history: History) -> Iterator[Finding]:
     """Who comes is spared no message that the others had not delivered before it came.
 
     Let a view V of life q say in its cut that the messages of sender s up to N were before their
@@ -41,30 +41,30 @@ def cut(history: History) -> list[Violation]:
         return numbers[at - 1] if at else 0
 
     lives = history.lives.items()
-    heard = {key: list(_heard_at_views(life)) for key, life in lives}
+    heard = {key: list(delivered_before(life.told, ("view",))) for key, life in lives}
     last = {key: max(map(number_of, life.sends)) for key, life in lives if life.sends}
-    return cuts_told(history, heard, last, floor)
+    return unjust_cuts(history, heard, last, floor)
 
 
-def _heard_at_views(life: IncarnationTrace) -> Iterator[dict[str, int]]:
-    """Before each view, by sender, the largest number delivered."""
-    heard: dict[str, int] = {}
-    for row in life.told:
-        if row.kind == "view":
-            yield dict(heard)
+def delivered_before(rows: Iterable[Row], kinds: Container[str]) -> Iterator[dict[str, int]]:
+    """Before each row of these kinds, by sender, the largest number delivered."""
+    largest: dict[str, int] = {}
+    for row in rows:
+        if row.kind in kinds:
+            yield dict(largest)
         elif row.kind == "deliver":
-            heard[sender_of(row)] = max(number_of(row), heard.get(sender_of(row), 0))
+            largest[sender_of(row)] = max(number_of(row), largest.get(sender_of(row), 0))
 
 
-def cuts_told(
+def unjust_cuts(
     history: History,
     heard: Mapping[str, Sequence[Mapping[str, int]]],
     last: Mapping[str, int],
     floor: Callable[[str, int], int],
-) -> list[Violation]:
-    """The law, for who knows this of the messages: by life, for each of its views, the largest
-    number of each sender delivered before; by life the largest number sent; the largest number
-    known of a sender that is not above another, 0 for none."""
+) -> Iterator[Finding]:
+    """The law, from these facts about messages: per incarnation and view, the largest number of
+    each sender delivered before; per incarnation, the largest number sent; the largest known
+    number of a sender that is not above another, 0 for none."""
     at_view: dict[str, dict[str, _AtView]] = {}
     for key, life in history.lives.items():
         spared: dict[str, int] = {}
@@ -78,29 +78,24 @@ def cuts_told(
             last_view, last_heard = row, mine
             for sender, upto in cuts.items():
                 spared[sender] = max(upto, spared.get(sender, 0))
-    found: set[Violation] = set()
     for view, by_life in at_view.items():
         for key, at in by_life.items():
             for sender, upto in at.cuts.items():
-                told = f"spared up to {upto} in view {view}"
+                spared_to = f"spared up to {upto} in view {view}"
                 source = history.lives.get(sender)
                 if source is not None and source.end != VANISHED and upto > last.get(sender, upto):
-                    detail = f"{told}; never sent"
-                    found.add(Violation("cut", history.run, key, "", sender, detail))
+                    yield Finding(key, "", sender, f"{spared_to}; never sent")
                 number = floor(sender, upto)
                 if number <= at.had.get(sender, 0):
                     continue
                 for other, why in _wrongly_spared(key, sender, number, by_life):
-                    message = f"{sender}:{number}"
-                    detail = f"{told}; {why}"
-                    found.add(Violation("cut", history.run, key, message, other, detail))
-    return sorted(found)
+                    yield Finding(key, f"{sender}:{number}", other, f"{spared_to}; {why}")
 
 
 def _wrongly_spared(
     key: str, sender: str, number: int, by_life: Mapping[str, _AtView]
 ) -> Iterator[tuple[str, str]]:
-    """Who shows that a life should have this message, and how."""
+    """The incarnations that show that this one should have the message, and how."""
     at = by_life[key]
     if other := _behind(key, sender, number, by_life):
         yield other, f"delivered there up to {by_life[other].had.get(sender, 0)}"
@@ -120,7 +115,7 @@ def _wrongly_spared(
 
 
 class _AtView(NamedTuple):
-    """A life when it installs a view."""
+    """An incarnation when it installs a view."""
 
     had: dict[str, int]
     """By sender, the largest number delivered or cut off before."""
@@ -138,7 +133,7 @@ class _AtView(NamedTuple):
 
 
 def _behind(key: str, sender: str, number: int, by_life: Mapping[str, _AtView]) -> str:
-    """The smallest other life that had not delivered so far, and is not spared it; or nobody."""
+    """The smallest other incarnation that had delivered less and is not spared it; or empty."""
     others = (
         other
         for other, at in by_life.items()

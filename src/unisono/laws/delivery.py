@@ -1,12 +1,12 @@
-"""The laws of who delivers what: nothing invented, nothing twice, nothing kept from anyone."""
+"""The laws of delivery: nothing invented, nothing twice, nothing withheld from a member."""
 
 from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Container
+from collections.abc import Container, Iterator
 
-from unisono.laws.verdict import Violation
+from unisono.laws.verdict import Finding
 from unisono.trace.checks import LEVELS, VIEWS, level_of
 from unisono.trace.history import (
     ALIVE,
@@ -24,7 +24,7 @@ from unisono.trace.record import APART, PROBE, Row
 RELIABLE = LEVELS["reliable"]
 
 
-def no_creation(history: History) -> list[Violation]:
+def no_creation(history: History) -> Iterator[Finding]:
     """What is delivered was sent, just so, and not before the receiver's time.
 
     A delivery of message m of sender life s at life q breaks the law when
@@ -43,7 +43,6 @@ def no_creation(history: History) -> list[Violation]:
         for row in life.sends:
             sent.setdefault(message_of(row), set()).add((row.size, row.digest))
             last[life.key] = max(last.get(life.key, 0), number_of(row))
-    found: set[Violation] = set()
     heard = _forms_heard(history, sent.keys())
     for life in history.lives.values():
         for row in life.deliveries:
@@ -63,14 +62,13 @@ def no_creation(history: History) -> list[Violation]:
                 if cut.step < row.step and cut.after < number <= cut.upto:
                     details.append(f"before its time: after {cut.upto}")
             for detail in details:
-                found.add(Violation("no_creation", history.run, life.key, message, sender, detail))
-    return sorted(found)
+                yield Finding(life.key, message, sender, detail)
 
 
 def _forms_heard(
     history: History, sent: Container[str]
 ) -> dict[str, tuple[str, int | None, int | None]]:
-    """Of each message that nobody sent: the smallest life that delivered it, and in which form."""
+    """Of each message without a send row: the smallest incarnation that delivered it, and how."""
     heard: dict[str, tuple[str, int | None, int | None]] = {}
     for key, life in history.lives.items():
         for row in life.deliveries:
@@ -81,29 +79,24 @@ def _forms_heard(
     return heard
 
 
-def no_duplication(history: History) -> list[Violation]:
+def no_duplication(history: History) -> Iterator[Finding]:
     """A life delivers a message, by its sender and number, at most once."""
-    return sorted(
-        Violation("no_duplication", history.run, key, message, "", f"delivered {count} times")
-        for key, life in history.lives.items()
-        for message, count in Counter(map(message_of, life.deliveries)).items()
-        if count > 1
-    )
+    for key, life in history.lives.items():
+        for message, count in Counter(map(message_of, life.deliveries)).items():
+            if count > 1:
+                yield Finding(key, message, "", f"delivered {count} times")
 
 
-def validity(history: History) -> list[Violation]:
+def validity(history: History) -> Iterator[Finding]:
     """A correct life (inside; alive, or cleanly left) delivers every reliable message it sent."""
-    found: set[Violation] = set()
     for life in history.lives.values():
         if life.correct:
-            delivered = set(map(message_of, life.deliveries))
             for row in life.sends:
-                if level_of(row.service) >= RELIABLE and message_of(row) not in delivered:
-                    found.add(_missing("validity", history, life, row, "", "sent, not delivered"))
-    return sorted(found)
+                if level_of(row.service) >= RELIABLE and message_of(row) not in life.delivered:
+                    yield Finding(life.key, message_of(row), "", "sent, not delivered")
 
 
-def agreement(history: History) -> list[Violation]:
+def agreement(history: History) -> Iterator[Finding]:
     """What one correct life delivers, every correct companion delivers.
 
     Let p and q be correct lives. q may owe a message when a view of q has its sender or names it in
@@ -125,8 +118,7 @@ def agreement(history: History) -> list[Violation]:
     then one with it again.
     A violation names q and m; the other is the smallest such p.
     """
-    had = {key: set(map(message_of, life.deliveries)) for key, life in history.lives.items()}
-    witness: dict[tuple[str, str], Violation] = {}
+    witness: dict[tuple[str, str], Finding] = {}
     correct = [life for life in history.lives.values() if life.correct]
     for q in correct:
         for p in correct:
@@ -135,14 +127,12 @@ def agreement(history: History) -> list[Violation]:
             apart = _apart(p, q)
             for row in _owed(p, q):
                 message = message_of(row)
-                if message in had[q.key] or level_of(row.service) < RELIABLE:
+                if message in q.delivered or level_of(row.service) < RELIABLE:
                     continue
                 if q.owes(sender_of(row), number_of(row)) and not _is_in(row.step, apart):
-                    witness.setdefault(
-                        (q.key, message),
-                        _missing("agreement", history, q, row, p.key, "not delivered"),
-                    )
-    return sorted(witness.values())
+                    finding = Finding(q.key, message, p.key, "not delivered")
+                    witness.setdefault((q.key, message), finding)
+    yield from witness.values()
 
 
 def _owed(p: IncarnationTrace, q: IncarnationTrace) -> tuple[Row, ...]:
@@ -194,7 +184,7 @@ def _parting(p: IncarnationTrace, q: IncarnationTrace) -> int | None:
     return None
 
 
-def safe(history: History) -> list[Violation]:
+def safe(history: History) -> Iterator[Finding]:
     """A safe message that anyone delivers, even one that fails right after, all deliver.
 
     Let any life p deliver a safe message m while its last view before, regular or transitional, is
@@ -202,8 +192,7 @@ def safe(history: History) -> list[Violation]:
     delivers m. The violation names q and m; the other is the smallest such p, and the detail has
     the id of v (of p's first delivery of m).
     """
-    had = {key: set(map(message_of, life.deliveries)) for key, life in history.lives.items()}
-    witness: dict[tuple[str, str], Violation] = {}
+    witness: dict[tuple[str, str], Finding] = {}
     for p in history.lives.values():
         view: Row | None = None
         for row in p.rows:
@@ -213,17 +202,15 @@ def safe(history: History) -> list[Violation]:
             message, sender = message_of(row), sender_of(row)
             for key in view.members or ():
                 q = history.lives.get(key)
-                if q is None or not q.correct or message in had[key]:
+                if q is None or not q.correct or message in q.delivered:
                     continue
                 if q.owes(sender, number_of(row)):
                     detail = f"not delivered; was safe in view {view.view}"
-                    witness.setdefault(
-                        (key, message), _missing("safe", history, q, row, p.key, detail)
-                    )
-    return sorted(witness.values())
+                    witness.setdefault((key, message), Finding(key, message, p.key, detail))
+    yield from witness.values()
 
 
-def progress(history: History) -> list[Violation]:
+def progress(history: History) -> Iterator[Finding]:
     """After all has healed, the group goes on.
 
     - Every probe (a send row with the detail `probe`) of a life that is alive is delivered by every
@@ -238,21 +225,17 @@ def progress(history: History) -> list[Violation]:
     lives = history.lives.values()
     alive = [life for life in lives if life.end == ALIVE]
     probes = [row for life in alive for row in life.sends if row.detail == PROBE]
-    found: set[Violation] = set()
     for life in alive:
         if probes and not life.inside:
-            detail = "alive but in no view, though probes were sent"
-            found.add(Violation("progress", history.run, life.key, "", "", detail))
+            yield Finding(life.key, "", "", "alive but in no view, though probes were sent")
         if not life.inside:
             continue
-        delivered = set(map(message_of, life.deliveries))
         for row in probes:
-            cuts = life.cuts.get(sender_of(row), ())
+            message, sender = message_of(row), sender_of(row)
+            cuts = life.cuts.get(sender, ())
             spared = any(cut.after < number_of(row) <= cut.upto for cut in cuts)
-            if not spared and message_of(row) not in delivered:
-                found.add(
-                    _missing("progress", history, life, row, sender_of(row), "probe not delivered")
-                )
+            if not spared and message not in life.delivered:
+                yield Finding(life.key, message, sender, "probe not delivered")
     ends = {life.end for life in lives}
     forced = {
         row.changes for life in lives if life.inside for row in life.rows if row.kind == "leave"
@@ -263,15 +246,8 @@ def progress(history: History) -> list[Violation]:
     apart = any(row.kind == "fault" and row.detail == APART for life in lives for row in life.rows)
     excused = killed or apart or VANISHED in ends or (DEPARTED in ends and left_alone)
     if not alive and not excused and any(life.inside for life in lives):
-        found.add(Violation("progress", history.run, "", "", "", "nobody is alive at the end"))
+        yield Finding("", "", "", "nobody is alive at the end")
     for life in lives:
         for row in life.rows:
             if row.kind == "stuck":
-                found.add(Violation("progress", history.run, "", "", "", row.detail or "stuck"))
-    return sorted(found)
-
-
-def _missing(
-    law: str, history: History, life: IncarnationTrace, row: Row, other: str, detail: str
-) -> Violation:
-    return Violation(law, history.run, life.key, message_of(row), other, detail)
+                yield Finding("", "", "", row.detail or "stuck")

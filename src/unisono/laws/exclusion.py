@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from unisono.laws.verdict import Violation
+from unisono.laws.verdict import Finding
 from unisono.trace.history import ALIVE, EXCLUDED, STOPPED, VANISHED, History, IncarnationTrace
 from unisono.trace.record import HEALED, LEAVING, NAMESAKE, NOTHING, Row
 
@@ -151,7 +151,7 @@ def _excluded(life: IncarnationTrace) -> bool:
     return life.end == STOPPED and life.cause == EXCLUDED
 
 
-def exclusion(history: History) -> list[Violation]:
+def exclusion(history: History) -> Iterator[Finding]:
     """Nobody is left out where nothing ailed anybody.
 
     Asked only of a history that tells its faults (rows of kind `fault`), by its one clock. A life q
@@ -161,20 +161,19 @@ def exclusion(history: History) -> list[Violation]:
     follows. When nothing that had begun by then ailed anybody since two seconds
     before q's last view, or its `join` row, the law is broken. Named are q, and p or nobody.
     """
-    ailments = Ailments(history)
-    found: dict[str, Violation] = {}
+    ailments = history.derived(Ailments)
+    seen: set[str] = set()
     for each in sorted(ailments.left_out()) if ailments.told else ():
-        if each.who in found or ailments.is_spared(each.who, each.at_us):
+        if each.who in seen or ailments.is_spared(each.who, each.at_us):
             continue
         since_us = ailments.since_us(each.who, each.at_us)
-        nothing = ailments.anybody.until_us(each.at_us) < since_us
-        how = f"left out of view {each.view}" if each.by else "stopped as excluded"
-        detail = f"{how}, and nothing ailed anybody" if nothing else ""
-        found[each.who] = Violation("exclusion", history.run, each.who, "", each.by, detail)
-    return sorted(each for each in found.values() if each.detail)
+        seen.add(each.who)
+        if ailments.anybody.until_us(each.at_us) < since_us:
+            how = f"left out of view {each.view}" if each.by else "stopped as excluded"
+            yield Finding(each.who, "", each.by, f"{how}, and nothing ailed anybody")
 
 
-def accuracy(history: History) -> list[Violation]:
+def accuracy(history: History) -> Iterator[Finding]:
     """Nobody is left out that neither failed nor left, and that nothing kept from being heard.
 
     Asked only of a history that tells its faults. Life q is left out when a life p has a view
@@ -183,20 +182,19 @@ def accuracy(history: History) -> list[Violation]:
     nothing that had begun by then ailed the node of q, or of p, since two seconds before q's last
     view. The violation names q and the smallest such p, or nobody.
     """
-    ailments = Ailments(history)
-    found: dict[str, Violation] = {}
+    ailments = history.derived(Ailments)
+    seen: set[str] = set()
     told = sorted(ailments.left_out(), key=lambda each: (each.who, not each.by, each.by))
     for each in told if ailments.told else ():
         life = history.lives[each.who]
         well = life.end in (ALIVE, VANISHED) or _excluded(life)
-        if each.who in found or not well or ailments.is_spared(each.who, each.at_us):
+        if each.who in seen or not well or ailments.is_spared(each.who, each.at_us):
             continue
         since_us = ailments.since_us(each.who, each.at_us)
         if any(
             ailments.ailed(key, each.at_us, since_us) for key in (each.who, each.by or each.who)
         ):
             continue
+        seen.add(each.who)
         how = f"left out of view {each.view}" if each.by else "stopped as excluded,"
-        detail = f"{how} for nothing"
-        found[each.who] = Violation("accuracy", history.run, each.who, "", each.by, detail)
-    return sorted(found.values())
+        yield Finding(each.who, "", each.by, f"{how} for nothing")

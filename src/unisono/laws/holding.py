@@ -1,11 +1,12 @@
-"""The laws of who has received what, by the receipts of the trace."""
+"""The laws of receipt: what each incarnation held, by the receipts of the trace."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
-from unisono.laws.verdict import Violation
+from unisono.laws.cuts import delivered_before
+from unisono.laws.verdict import Finding
 from unisono.trace.checks import VIEWS
 from unisono.trace.history import (
     ALIVE,
@@ -21,20 +22,18 @@ from unisono.trace.record import Row
 
 MAJORITY, ALL = "majority", "all"
 ENDS = ("view", "leave", "crash")
-"""Rows before which a life tells what it held."""
+"""Rows before which an incarnation writes its receipts."""
 
 
 class Holdings:
-    """What each life held, as it tells."""
+    """What each incarnation held, by its receipts."""
 
     def __init__(self, history: History) -> None:
         self._lives = history.lives
         self.marks: dict[str, dict[str, dict[str, int]]] = {}
-        """By life, regular view and sender, the number up to which all was there at its end."""
-        self.had = {key: set(map(message_of, life.deliveries)) for key, life in self._lives.items()}
-        """By life, the messages that it delivered."""
+        """By incarnation, view and sender: up to which number all was held when the view ended."""
         self.told = False
-        """Whether the history has receipts at all; those of before have none."""
+        """Whether the history has receipts at all; traces of version 1 have none."""
         for key, life in self._lives.items():
             self.marks[key] = self._of(life)
 
@@ -56,7 +55,7 @@ class Holdings:
         it tells what it held then, and never delivered it. What it does not owe it need not have.
         """
         life = self._lives.get(key)
-        if life is None or view not in self.marks[key] or message_of(message) in self.had[key]:
+        if life is None or view not in self.marks[key] or message_of(message) in life.delivered:
             return False
         sender, number = sender_of(message), number_of(message)
         return life.owes(sender, number) and self.marks[key][view].get(sender, 0) < number
@@ -64,7 +63,7 @@ class Holdings:
     def never_had(self, key: str, message: Row) -> bool:
         """Whether it is known that a life never had it: it tells what it held in all its views."""
         life = self._lives.get(key)
-        if life is None or message_of(message) in self.had[key]:
+        if life is None or message_of(message) in life.delivered:
             return False
         if {row.view for row in life.views} != self.marks[key].keys():
             return False
@@ -72,7 +71,7 @@ class Holdings:
         return all(marks.get(sender, 0) < number for marks in self.marks[key].values())
 
 
-def receipts(history: History) -> list[Violation]:
+def receipts(history: History) -> Iterator[Finding]:
     """A receipt tells no more than was sent, and no less than was delivered.
 
     Let a life q end a view with a row E (its next view, `leave` or `crash`), and N be the number of
@@ -83,25 +82,16 @@ def receipts(history: History) -> list[Violation]:
     Named are q, the message N of s, and s; of several M the largest counts. A receipt may be below
     an earlier one: what was here of a sender that failed is discarded where not all have it.
     """
-    heard: dict[str, list[dict[str, int]]] = {}
-    for key, life in history.lives.items():
-        mine: dict[str, int] = {}
-        at_ends = heard.setdefault(key, [])
-        for row in life.rows:
-            if row.kind == "deliver":
-                mine[sender_of(row)] = max(number_of(row), mine.get(sender_of(row), 0))
-            elif row.kind in ENDS:
-                at_ends.append(dict(mine))
+    heard = {key: list(delivered_before(life.rows, ENDS)) for key, life in history.lives.items()}
     last = {key: max(map(number_of, life.sends), default=0) for key, life in history.lives.items()}
-    return receipts_told(history, heard, last)
+    return false_receipts(history, heard, last)
 
 
-def receipts_told(
+def false_receipts(
     history: History, heard: Mapping[str, Sequence[Mapping[str, int]]], last: Mapping[str, int]
-) -> list[Violation]:
-    """The law, for who knows this of the messages: by life, before each row that ends a view, the
-    largest number of each sender delivered; by life the largest number sent, if any."""
-    found: set[Violation] = set()
+) -> Iterator[Finding]:
+    """The law, from these facts about messages: per incarnation and row that ends a view, the
+    largest number of each sender delivered before; per incarnation, the largest number sent."""
     for key, life in history.lives.items():
         marks: dict[str, int] = {}
         at_ends = iter(heard[key])
@@ -113,19 +103,16 @@ def receipts_told(
                 for sender, number in marks.items():
                     source = history.lives.get(sender)
                     known = source is not None and source.end != VANISHED
-                    details = []
-                    if known and last.get(sender, 0) < number:
-                        details.append(f"{number} held, {last.get(sender, 0)} sent")
+                    message, sent = f"{sender}:{number}", last.get(sender, 0)
+                    if known and sent < number:
+                        yield Finding(key, message, sender, f"{number} held, {sent} sent")
                     if had.get(sender, 0) > number:
-                        details.append(f"{number} held, {had[sender]} delivered")
-                    message, told = f"{sender}:{number}", history.run
-                    for each in details:
-                        found.add(Violation("receipts", told, key, message, sender, each))
+                        detail = f"{number} held, {had[sender]} delivered"
+                        yield Finding(key, message, sender, detail)
                 marks = {}
-    return sorted(found)
 
 
-def received(history: History) -> list[Violation]:
+def received(history: History) -> Iterator[Finding]:
     """A safe message is delivered when every member of the view has received it.
 
     Asked only of a history that has receipts. Let any life p deliver a safe message m while its
@@ -139,10 +126,10 @@ def received(history: History) -> list[Violation]:
     delivered it, then it has a receipt in v for m's sender with at least m's number: else `not
     received in view v`. Named are q, m, and the smallest such p.
     """
-    holdings = Holdings(history)
+    holdings = history.derived(Holdings)
     if not holdings.told:
-        return []
-    found: dict[tuple[str, str], Violation] = {}
+        return
+    seen: set[tuple[str, str]] = set()
     following: dict[str, Row] = {}
     for life in history.lives.values():
         for row, after in pairwise(life.views):
@@ -166,10 +153,9 @@ def received(history: History) -> list[Violation]:
                     continue
                 for q in members - {p}:
                     key = (q, message_of(row))
-                    if key not in found and holdings.lacks(q, regular.view, row):
-                        detail = f"not received in view {regular.view}"
-                        found[key] = Violation("received", history.run, *key, p, detail)
-    return sorted(found.values())
+                    if key not in seen and holdings.lacks(q, regular.view, row):
+                        seen.add(key)
+                        yield Finding(*key, p, f"not received in view {regular.view}")
 
 
 def crash_us(life: IncarnationTrace) -> int:
@@ -178,7 +164,7 @@ def crash_us(life: IncarnationTrace) -> int:
     return crash.t_us if crash is not None and life.end == CRASHED else -1
 
 
-def stable(history: History) -> list[Violation]:
+def stable(history: History) -> Iterator[Finding]:
     """What is reported stable is held by as many as was asked for, and those who hold it honour it.
 
     Of a `stable` row of life p about message m in its last regular view v:
@@ -190,8 +176,7 @@ def stable(history: History) -> list[Violation]:
       it.
     Named are p, m and the holder; for `held by N of K` the other is empty.
     """
-    holdings = Holdings(history)
-    found: set[Violation] = set()
+    holdings = history.derived(Holdings)
     for key, life in history.lives.items():
         view: Row | None = None
         for row in life.rows:
@@ -202,18 +187,17 @@ def stable(history: History) -> list[Violation]:
             wanted = _wanted(row.service or "", len(view.members or ()))
             if len(row.members) < wanted:
                 detail = f"held by {len(row.members)} of {wanted}"
-                found.add(Violation("stable", history.run, key, message, "", detail))
+                yield Finding(key, message, "", detail)
             for holder in row.members:
                 if holdings.told and holdings.never_had(holder, row):
                     detail = f"{holder} does not hold it"
-                    found.add(Violation("stable", history.run, key, message, holder, detail))
+                    yield Finding(key, message, holder, detail)
                 other = history.lives.get(holder)
-                if other is None or not other.correct or message in holdings.had[holder]:
+                if other is None or not other.correct or message in other.delivered:
                     continue
                 if other.owes(sender_of(row), number_of(row)):
                     detail = "a holder lost it"
-                    found.add(Violation("stable", history.run, key, message, holder, detail))
-    return sorted(found)
+                    yield Finding(key, message, holder, detail)
 
 
 def _wanted(service: str, count: int) -> int:

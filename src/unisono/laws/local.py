@@ -1,19 +1,19 @@
-"""The law of one life by itself: what may come after what."""
+"""The law of one incarnation by itself: the order of its own rows."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from unisono.laws.verdict import Violation
+from unisono.laws.verdict import Finding
 from unisono.trace.history import History, IncarnationTrace, message_of
 from unisono.trace.record import Row
 
 ACTS = frozenset(("send", "deliver", "view", "transitional", "stable"))
-"""Rows that only a living process writes."""
+"""Rows that only a running process writes."""
 AFTER_END = "after its end"
 
 
-def local_order(history: History) -> list[Violation]:
+def local_order(history: History) -> Iterator[Finding]:
     """A life is in order by itself: a view first, its end last, causes before effects, places rise.
 
     In the order of a life's steps:
@@ -28,13 +28,9 @@ def local_order(history: History) -> list[Violation]:
       view V.
     - `view V without a place`: a view that has none, though an earlier view of the life has one.
     """
-    return sorted(
-        {
-            Violation("local_order", history.run, key, message, "", detail)
-            for key, life in history.lives.items()
-            for message, detail in (*_ends(life), *_places(life))
-        }
-    )
+    for key, life in history.lives.items():
+        for message, detail in (*_ends(life), *_places(life)):
+            yield Finding(key, message, "", detail)
 
 
 def _ends(life: IncarnationTrace) -> Iterator[tuple[str, str]]:

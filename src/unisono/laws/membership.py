@@ -1,11 +1,11 @@
-"""The laws of views and messages together: in which view what is delivered, and who comes along."""
+"""The laws of views and messages together: the view of a delivery, and the transitional set."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from unisono.laws.succession import parts_let_go_on
-from unisono.laws.verdict import Violation
+from unisono.laws.verdict import Finding
 from unisono.trace.checks import LEVELS, level_of
 from unisono.trace.history import (
     History,
@@ -28,7 +28,7 @@ def _in_views(life: IncarnationTrace) -> Iterator[tuple[Row, Row]]:
             yield row, view
 
 
-def same_view(history: History) -> list[Violation]:
+def same_view(history: History) -> Iterator[Finding]:
     """All that deliver a message deliver it in the same view.
 
     Of each life that delivered a reliable message m in a view, its first such delivery counts, and
@@ -40,7 +40,6 @@ def same_view(history: History) -> list[Violation]:
     """
     part = parts_let_go_on(history)
     first: dict[tuple[str, str], tuple[str, str]] = {}
-    found: set[Violation] = set()
     for key, life in history.lives.items():
         mine: set[str] = set()
         for row, view in _in_views(life):
@@ -53,11 +52,10 @@ def same_view(history: History) -> list[Violation]:
             other, there = first.setdefault((part[key], message), (key, view.view))
             if view.view != there:
                 detail = f"in view {view.view} here, {there} there"
-                found.add(Violation("same_view", history.run, key, message, other, detail))
-    return sorted(found)
+                yield Finding(key, message, other, detail)
 
 
-def sending_view(history: History) -> list[Violation]:
+def sending_view(history: History) -> Iterator[Finding]:
     """A message is delivered in the view in which it was sent.
 
     When a life delivers a reliable message in the view V (the last regular one before, by step),
@@ -69,48 +67,30 @@ def sending_view(history: History) -> list[Violation]:
         for row, view in _in_views(life):
             if row.kind == "send":
                 sent.setdefault(message_of(row), view.view)
-    return sorted(
-        {
-            Violation(
-                "sending_view",
-                history.run,
-                key,
-                message_of(row),
-                sender_of(row),
-                f"in view {view.view}, sent in {sent[message_of(row)]}",
-            )
-            for key, life in history.lives.items()
-            for row, view in _in_views(life)
-            if row.kind == "deliver" and level_of(row.service) >= RELIABLE
-            if sent.get(message_of(row), view.view) != view.view
-        }
-    )
+    for key, life in history.lives.items():
+        for row, view in _in_views(life):
+            if row.kind == "deliver" and level_of(row.service) >= RELIABLE:
+                message = message_of(row)
+                there = sent.get(message, view.view)
+                if there != view.view:
+                    detail = f"in view {view.view}, sent in {there}"
+                    yield Finding(key, message, sender_of(row), detail)
 
 
-def sender_in_view(history: History) -> list[Violation]:
+def sender_in_view(history: History) -> Iterator[Finding]:
     """Whose message is delivered is a member of the view in which it is.
 
     When a life delivers a message of any level in the view V (the last regular one before, by
     step), V has the sender: `from outside view V`. The other is the sender.
     """
-    return sorted(
-        {
-            Violation(
-                "sender_in_view",
-                history.run,
-                key,
-                message_of(row),
-                sender_of(row),
-                f"from outside view {view.view}",
-            )
-            for key, life in history.lives.items()
-            for row, view in _in_views(life)
-            if row.kind == "deliver" and sender_of(row) not in (view.members or ())
-        }
-    )
+    for key, life in history.lives.items():
+        for row, view in _in_views(life):
+            sender = sender_of(row)
+            if row.kind == "deliver" and sender not in (view.members or ()):
+                yield Finding(key, message_of(row), sender, f"from outside view {view.view}")
 
 
-def transitional_set(history: History) -> list[Violation]:
+def transitional_set(history: History) -> Iterator[Finding]:
     """Who is said to come along from the last view does, and says the same.
 
     Let life p install W right after V, and its row of W have a transitional set T (`stayed`).
@@ -127,27 +107,21 @@ def transitional_set(history: History) -> list[Violation]:
         for row in life.views:
             rows.setdefault((key, row.view), (last, row))
             last = row
-    found: set[Violation] = set()
-
-    def tell(key: str, other: str, detail: str) -> None:
-        found.add(Violation("transitional_set", history.run, key, "", other, detail))
-
     for (key, view), (before, row) in rows.items():
         if row.stayed is None:
             continue
         if key not in row.stayed:
-            tell(key, "", f"view {view}: not in its own")
+            yield Finding(key, "", "", f"view {view}: not in its own")
         if before is None:
             continue
         for other in row.stayed:
             if other not in (before.members or ()) or other not in (row.members or ()):
-                tell(key, other, f"view {view}: not of both views")
+                yield Finding(key, "", other, f"view {view}: not of both views")
             theirs = rows.get((other, view))
             if theirs is None:
                 continue
             if theirs[0] is None or theirs[0].view != before.view:
                 came = theirs[0].view if theirs[0] is not None else "nowhere"
-                tell(key, other, f"view {view}: came from {came}")
+                yield Finding(key, "", other, f"view {view}: came from {came}")
             if theirs[1].stayed is not None and key not in theirs[1].stayed:
-                tell(key, other, f"view {view}: not the same there")
-    return sorted(found)
+                yield Finding(key, "", other, f"view {view}: not the same there")

@@ -1,13 +1,13 @@
-"""The laws of order: of one sender, of cause and effect, of all messages together."""
+"""The laws of order: FIFO, causal and total."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations, pairwise
 
 from unisono.laws.cycles import shortest_cycle
-from unisono.laws.verdict import Violation
+from unisono.laws.verdict import Finding
 from unisono.trace.checks import LEVELS, level_of
 from unisono.trace.history import (
     History,
@@ -22,7 +22,7 @@ from unisono.trace.record import Row
 FIFO, CAUSAL, AGREED = LEVELS["fifo"], LEVELS["causal"], LEVELS["agreed"]
 
 
-def fifo(history: History) -> list[Violation]:
+def fifo(history: History) -> Iterator[Finding]:
     """The messages of one sender are delivered in its order, without holes.
 
     Of the deliveries of sender s at life q with level fifo or above, in q's order, let *before* be
@@ -35,7 +35,6 @@ def fifo(history: History) -> list[Violation]:
       the history, has a number between before and n; N is the smallest.
     """
     numbers = numbers_known(history, FIFO)
-    found: set[Violation] = set()
     for life in history.lives.values():
         largest: dict[str, int] = {}
         for row in life.deliveries:
@@ -51,9 +50,8 @@ def fifo(history: History) -> list[Violation]:
                 hole = _first_between(numbers.get(sender, []), before, number)
                 detail = f"without {hole}" if hole else ""
             if detail:
-                found.add(Violation("fifo", history.run, life.key, message_of(row), sender, detail))
+                yield Finding(life.key, message_of(row), sender, detail)
             largest[sender] = max(number, earlier or 0)
-    return sorted(found)
 
 
 def numbers_known(history: History, level: int) -> dict[str, list[int]]:
@@ -71,7 +69,7 @@ def _first_between(numbers: list[int], low: int, high: int) -> int | None:
     return numbers[place] if place < len(numbers) and numbers[place] < high else None
 
 
-def causal(history: History) -> list[Violation]:
+def causal(history: History) -> Iterator[Finding]:
     """A message is delivered after all that its sender knew when it sent it.
 
     Only messages of level causal or above count. Of message m sent by life p (its first send row),
@@ -89,7 +87,6 @@ def causal(history: History) -> list[Violation]:
     known = numbers_known(history, CAUSAL)
     for life in history.lives.values():
         _gather_needs(life, needs, known)
-    found: set[Violation] = set()
     for life in history.lives.values():
         largest: dict[str, int] = {}
         gone = Departed()
@@ -100,37 +97,28 @@ def causal(history: History) -> list[Violation]:
                 continue
             message, sender = message_of(row), sender_of(row)
             for source, number in needs.get(message, {}).items():
-                if largest.get(source, 0) >= number or source in gone.who:
+                if largest.get(source, 0) >= number or source in gone.members:
                     continue
                 base = life.base(source, row.step)
                 if base is not None and base < number:
-                    found.add(
-                        Violation(
-                            "causal",
-                            history.run,
-                            life.key,
-                            message,
-                            f"{source}:{number}",
-                            "delivered before what it depends on",
-                        )
-                    )
+                    detail = "delivered before what it depends on"
+                    yield Finding(life.key, message, f"{source}:{number}", detail)
             largest[sender] = max(number_of(row), largest.get(sender, 0))
-    return sorted(found)
 
 
 class Departed:
-    """Of whom nothing is needed any more, since components merged without them."""
+    """Senders of which nothing is needed any more, since components merged without them."""
 
     def __init__(self) -> None:
-        self.who: set[str] = set()
+        self.members: set[str] = set()
         self._met: set[str] = set()
         self._last: set[str] = set()
 
     def see(self, members: Iterable[str]) -> None:
         now = set(members)
         if (now & self._met) - self._last:
-            self.who |= self._met
-        self.who -= now
+            self.members |= self._met
+        self.members -= now
         self._met |= now
         self._last = now
 
@@ -171,7 +159,7 @@ def _ordered(life: IncarnationTrace) -> dict[str, Row]:
     return rows
 
 
-def total_order(history: History) -> list[Violation]:
+def total_order(history: History) -> Iterator[Finding]:
     """Any two lives deliver the messages they share in the same order.
 
     Only messages of level agreed or above count (resilient ones too), each at its first delivery.
@@ -187,50 +175,50 @@ def total_order(history: History) -> list[Violation]:
       the first of the lives.
     """
     sequences = {key: _ordered(life) for key, life in history.lives.items()}
-    found: set[Violation] = set()
-    keys = sorted(sequences)
-    for index, p in enumerate(keys):
-        for q in keys[index + 1 :]:
-            for first, second in inversions(list(sequences[p]), list(sequences[q])):
-                detail = f"after {first} here, before it there"
-                found.add(Violation("total_order", history.run, p, second, q, detail))
-    if not found:
-        found.update(cycle_told(history.run, {key: list(sequences[key]) for key in keys}))
+    inverted = False
+    for p, q, first, second in inversions(sequences):
+        inverted = True
+        yield Finding(p, second, q, f"after {first} here, before it there")
+    if not inverted:
+        yield from cycle({key: list(rows) for key, rows in sequences.items()})
     reference: dict[str, tuple[str, int]] = {}
-    for key in keys:
+    for key, rows in sequences.items():
         last: int | None = None
-        for message, row in sequences[key].items():
+        for message, row in rows.items():
             if row.seq is None:
                 continue
             if last is not None and row.seq <= last:
-                detail = f"place {row.seq} after {last}"
-                found.add(Violation("total_order", history.run, key, message, "", detail))
+                yield Finding(key, message, "", f"place {row.seq} after {last}")
             last = row.seq
             other, place = reference.setdefault(message, (key, row.seq))
             if place != row.seq:
-                detail = f"place {row.seq} here, {place} there"
-                found.add(Violation("total_order", history.run, key, message, other, detail))
-    return sorted(found)
+                yield Finding(key, message, other, f"place {row.seq} here, {place} there")
 
 
-def cycle_told(run: str, sequences: Mapping[str, Sequence[str]]) -> list[Violation]:
-    """The violation that a cycle is, where what lives deliver has one."""
-    told = shortest_cycle(sequences)
-    if not told:
-        return []
-    words = ", ".join(f"{one} before {two} at {at}" for one, two, at in told)
-    first, _, life = told[0]
-    return [Violation("total_order", run, life, first, "", f"cycle: {words}")]
+def cycle(sequences: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
+    """A shortest cycle in what incarnations delivered, if there is one."""
+    steps = shortest_cycle(sequences)
+    if steps:
+        text = ", ".join(f"{one} before {two} at {at}" for one, two, at in steps)
+        message, _, life = steps[0]
+        yield Finding(life, message, "", f"cycle: {text}")
 
 
-def inversions(mine: Sequence[str], yours: Sequence[str]) -> list[tuple[str, str]]:
-    """Neighbours in my order of what we share that stand the other way in yours."""
-    place = {item: index for index, item in enumerate(yours)}
-    shared = [item for item in mine if item in place]
-    return [(first, second) for first, second in pairwise(shared) if place[first] > place[second]]
+def inversions(
+    sequences: Mapping[str, Iterable[str]],
+) -> Iterator[tuple[str, str, str, str]]:
+    """For incarnations p < q, neighbours in p's order of what both have that q has the other way
+    round: p, q and the two items. The mapping is in the order of keys."""
+    positions = {
+        key: {item: at for at, item in enumerate(items)} for key, items in sequences.items()
+    }
+    for (p, mine), (q, theirs) in combinations(positions.items(), 2):
+        for first, second in pairwise(item for item in mine if item in theirs):
+            if theirs[first] > theirs[second]:
+                yield p, q, first, second
 
 
-def prefix(history: History) -> list[Violation]:
+def prefix(history: History) -> Iterator[Finding]:
     """Of any two lives' sequences of ordered messages, one begins the other.
 
     Only messages of level agreed or above count, each at its first delivery. For lives p < q that
@@ -240,23 +228,18 @@ def prefix(history: History) -> list[Violation]:
     the two differ, the law is broken: named are p, its message, q, and q's message in the detail.
     """
     sequences = {key: list(_ordered(life)) for key, life in history.lives.items()}
-    found: list[Violation] = []
-    keys = [key for key in sorted(sequences) if sequences[key]]
-    for index, p in enumerate(keys):
-        for q in keys[index + 1 :]:
-            mine, yours = sequences[p], sequences[q]
-            if mine[0] in yours:
-                yours = yours[yours.index(mine[0]) :]
-            elif yours[0] in mine:
-                mine = mine[mine.index(yours[0]) :]
-            elif not _same_start(history.lives[p], history.lives[q]):
-                continue
-            for left, right in zip(mine, yours, strict=False):
-                if left != right:
-                    detail = f"{right} there"
-                    found.append(Violation("prefix", history.run, p, left, q, detail))
-                    break
-    return sorted(found)
+    for p, q in combinations((key for key in sequences if sequences[key]), 2):
+        mine, yours = sequences[p], sequences[q]
+        if mine[0] in yours:
+            yours = yours[yours.index(mine[0]) :]
+        elif yours[0] in mine:
+            mine = mine[mine.index(yours[0]) :]
+        elif not _same_start(history.lives[p], history.lives[q]):
+            continue
+        for left, right in zip(mine, yours, strict=False):
+            if left != right:
+                yield Finding(p, left, q, f"{right} there")
+                break
 
 
 def _same_start(p: IncarnationTrace, q: IncarnationTrace) -> bool:

@@ -1,4 +1,4 @@
-"""The laws of places: which message stands where in the one order of a group."""
+"""The laws of sequence numbers: which message has which, in the one order of a group."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from unisono.laws.succession import Succession, lineages
-from unisono.laws.verdict import Violation
+from unisono.laws.verdict import Finding
 from unisono.trace.checks import LEVELS, VIEWS, level_of
 from unisono.trace.history import History, IncarnationTrace, cut_of, message_of
 from unisono.trace.record import Row
@@ -15,7 +15,7 @@ from unisono.trace.record import Row
 AGREED = LEVELS["agreed"]
 
 
-def one_place(history: History) -> list[Violation]:
+def one_place(history: History) -> Iterator[Finding]:
     """A place never holds two safe messages, and a safe message never has two places.
 
     Of all lives, whatever became of them; and of correct ones every message of level agreed or
@@ -40,22 +40,19 @@ def one_place(history: History) -> list[Violation]:
     def counts(life: IncarnationTrace, row: Row) -> bool:
         return row.service == "safe" or (life.correct and level_of(row.service) >= AGREED)
 
-    return _placed("one_place", history, counts)
+    return _placed(history, counts)
 
 
-def uniform_order(history: History) -> list[Violation]:
+def uniform_order(history: History) -> Iterator[Finding]:
     """As `one_place`, of all ordered messages: even those who fail right after agree on places."""
-    return _placed("uniform_order", history, lambda _, row: level_of(row.service) >= AGREED)
+    return _placed(history, lambda _, row: level_of(row.service) >= AGREED)
 
 
-def _placed(
-    law: str, history: History, counts: Callable[[IncarnationTrace, Row], bool]
-) -> list[Violation]:
-    views = Succession(history)
+def _placed(history: History, counts: Callable[[IncarnationTrace, Row], bool]) -> Iterator[Finding]:
+    views = history.derived(Succession)
     lineage = views.lineage
     holds: dict[tuple[str, int], tuple[str, str]] = {}
     stands: dict[tuple[str, str], tuple[str, int]] = {}
-    found: set[Violation] = set()
     for key, life in history.lives.items():
         mine = lineage[key]
         for row in life.deliveries:
@@ -64,18 +61,15 @@ def _placed(
             message, place = message_of(row), row.seq
             other, held = holds.setdefault((mine, place), (key, message))
             if held != message:
-                detail = f"place {place} holds {held} there"
-                found.add(Violation(law, history.run, key, message, other, detail))
+                yield Finding(key, message, other, f"place {place} holds {held} there")
             other, stood = stands.setdefault((mine, message), (key, place))
             if stood != place:
-                detail = f"place {place} here, {stood} there"
-                found.add(Violation(law, history.run, key, message, other, detail))
-    found.update(gone_back(law, history, views, _highest(history, views, counts)))
-    return sorted(found)
+                yield Finding(key, message, other, f"place {place} here, {stood} there")
+    yield from gone_back(views, _highest(history, views, counts))
 
 
 class Highest(NamedTuple):
-    """The largest place at which a message was delivered in a view."""
+    """The largest sequence number at which a message was delivered in a view."""
 
     place: int
     message: str
@@ -99,27 +93,21 @@ def _highest(
     return found
 
 
-def gone_back(
-    law: str, history: History, views: Succession, highest: Mapping[str, Highest]
-) -> list[Violation]:
+def gone_back(views: Succession, highest: Mapping[str, Highest]) -> Iterator[Finding]:
     """Where a view begins before what was delivered in one that leads to it."""
-    found: list[Violation] = []
     for before, after in views.steps():
         here, there = views.place[after], views.place[before]
         if here is None:
             continue
-        life, told = views.installed[after], f"view {after} at {here}, after"
+        life, text = views.installed[after], f"view {after} at {here}, after"
         most = highest.get(before)
         if most is not None and most.place > here:
-            detail = f"{told} place {most.place} in {before}"
-            found.append(Violation(law, history.run, life, most.message, most.life, detail))
+            yield Finding(life, most.message, most.life, f"{text} place {most.place} in {before}")
         if there is not None and there > here:
-            detail = f"{told} {before} at {there}"
-            found.append(Violation(law, history.run, life, "", views.installed[before], detail))
-    return found
+            yield Finding(life, "", views.installed[before], f"{text} {before} at {there}")
 
 
-def every_place(history: History) -> list[Violation]:
+def every_place(history: History) -> Iterator[Finding]:
     """Nobody passes over a place that nobody has: places follow one another without a hole.
 
     At life q let *before* be as in `gap_free`. A delivery of m at the place N, or a view at N that
@@ -127,13 +115,12 @@ def every_place(history: History) -> list[Violation]:
     view, at a place K above before and below N: `place K, which nobody has`, for the smallest K.
     Named are q and m (nothing for a view). Before q's first place nothing is asked.
     """
-    lineage = lineages(history)
+    lineage = history.derived(lineages)
     known: dict[str, set[int]] = {}
     for key, life in history.lives.items():
         mine = known.setdefault(lineage[key], set())
         mine.update(row.seq for row in life.told if row.kind != "send" and row.seq is not None)
     ends = {name: _ends_of_runs(places) for name, places in known.items()}
-    found: set[Violation] = set()
     for key, life in history.lives.items():
         places, runs = known[lineage[key]], ends[lineage[key]]
         for row, before in _jumps(life):
@@ -142,9 +129,7 @@ def every_place(history: History) -> list[Violation]:
                 hole = runs[bisect_left(runs, hole)] + 1
             if row.seq is not None and hole < row.seq:
                 message = message_of(row) if row.kind == "deliver" else ""
-                detail = f"place {hole}, which nobody has"
-                found.add(Violation("every_place", history.run, key, message, "", detail))
-    return sorted(found)
+                yield Finding(key, message, "", f"place {hole}, which nobody has")
 
 
 def _ends_of_runs(places: set[int]) -> list[int]:
@@ -164,7 +149,7 @@ def _jumps(life: IncarnationTrace) -> Iterator[tuple[Row, int]]:
         before = row.seq if before is None else max(before, row.seq)
 
 
-def gap_free(history: History) -> list[Violation]:
+def gap_free(history: History) -> Iterator[Finding]:
     """Nobody passes over a place that holds an ordered message, whatever becomes of it then.
 
     At life q let *before* be the largest place that it delivered or that a view of it had, so far.
@@ -174,7 +159,7 @@ def gap_free(history: History) -> list[Violation]:
     place K`, for the smallest K. Named are q, m (nothing for a view), and as the other the message
     at K at the smallest such life. Before q's first place or view with a place nothing is asked.
     """
-    lineage = lineages(history)
+    lineage = history.derived(lineages)
     known: dict[str, dict[int, str]] = {}
     for key, life in history.lives.items():
         mine = known.setdefault(lineage[key], {})
@@ -182,15 +167,11 @@ def gap_free(history: History) -> list[Violation]:
             if row.seq is not None and level_of(row.service) >= AGREED:
                 mine.setdefault(row.seq, message_of(row))
     rising = {name: sorted(places) for name, places in known.items()}
-    found: set[Violation] = set()
     for key, life in history.lives.items():
         places = rising[lineage[key]]
         for row, hole in _holes(life, places):
-            other = known[lineage[key]][hole]
-            detail = f"without place {hole}"
             message = message_of(row) if row.kind == "deliver" else ""
-            found.add(Violation("gap_free", history.run, key, message, other, detail))
-    return sorted(found)
+            yield Finding(key, message, known[lineage[key]][hole], f"without place {hole}")
 
 
 def _holes(life: IncarnationTrace, places: list[int]) -> Iterator[tuple[Row, int]]:

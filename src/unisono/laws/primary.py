@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import dropwhile
+from itertools import combinations, dropwhile
 
 from unisono.laws.succession import (
     FOUNDED,
@@ -20,7 +20,7 @@ from unisono.laws.succession import (
     own_views,
     tells,
 )
-from unisono.laws.verdict import Violation
+from unisono.laws.verdict import Finding
 from unisono.trace.history import ALIVE, EXCLUDED, STOPPED, VANISHED, History, IncarnationTrace
 from unisono.trace.record import Row
 
@@ -30,7 +30,7 @@ def promised(life: IncarnationTrace) -> int:
     return next((row.number or 0 for row in life.rows if row.kind == "join"), 0)
 
 
-def quorum(history: History) -> list[Violation]:
+def quorum(history: History) -> Iterator[Finding]:
     """No part of a group goes on that is smaller than its protocol promises.
 
     Asked of a life whose `join` row says of how many members a view has at least: `view V has N
@@ -38,10 +38,9 @@ def quorum(history: History) -> list[Violation]:
     installed from its first on that has the change `parted` are asked of nobody, nor those of a
     lineage (see `lineages`) that has such a counting view.
     """
-    lineage = lineages(history)
+    lineage = history.derived(lineages)
     parted = beginnings(history, lineage, PARTED)
     spared = {row.view for life in history.lives.values() for row in _since_parting(life)}
-    found: set[Violation] = set()
     for key, life in history.lives.items():
         least = promised(life)
         for row in life.views if least else ():
@@ -50,15 +49,14 @@ def quorum(history: History) -> list[Violation]:
                 continue
             if not (lineage[key] in parted and row in own_views(life)):
                 detail = f"view {row.view} has {count} members, fewer than {least}"
-                found.add(Violation("quorum", history.run, key, "", "", detail))
-    return sorted(found)
+                yield Finding(key, "", "", detail)
 
 
 def _since_parting(life: IncarnationTrace) -> Iterator[Row]:
     return dropwhile(lambda row: not tells(row, PARTED), life.views)
 
 
-def one_primary(history: History) -> list[Violation]:
+def one_primary(history: History) -> Iterator[Finding]:
     """One part of a group goes on at a time.
 
     The views of a node are those of its lives, in the order of incarnations and steps. One view
@@ -72,16 +70,13 @@ def one_primary(history: History) -> list[Violation]:
       whose `join` row has a number. Named is the smallest such life; the other is that of the other
       lineage.
     """
-    views = Succession(history)
-    found: set[Violation] = set()
+    views = history.derived(Succession)
     for one, two in views.unordered():
         if views.own.get(one, one) != views.own.get(two) or views.nodes[one] & views.nodes[two]:
             continue
-        p, q = views.installed[one], views.installed[two]
-        found.add(Violation("one_primary", history.run, p, "", q, f"view {one} beside {two}"))
+        yield Finding(views.installed[one], "", views.installed[two], f"view {one} beside {two}")
     for p, q in _side_by_side(history, views.lineage):
-        found.add(Violation("one_primary", history.run, p, "", q, "founded beside it"))
-    return sorted(found)
+        yield Finding(p, "", q, "founded beside it")
 
 
 def _side_by_side(history: History, lineage: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -94,14 +89,12 @@ def _side_by_side(history: History, lineage: dict[str, str]) -> Iterator[tuple[s
             nodes.setdefault(lineage[key], set()).update(known)
             if life.end == ALIVE and promised(life):
                 going_on.setdefault(lineage[key], key)
-    names = sorted(going_on, key=lambda name: going_on[name])
-    for at, one in enumerate(names):
-        for two in names[at + 1 :]:
-            if not nodes[one] & nodes[two]:
-                yield going_on[one], going_on[two]
+    for one, two in combinations(sorted(going_on, key=lambda name: going_on[name]), 2):
+        if not nodes[one] & nodes[two]:
+            yield going_on[one], going_on[two]
 
 
-def begun(history: History) -> list[Violation]:
+def begun(history: History) -> Iterator[Finding]:
     """What goes on has begun with a founding.
 
     Of lives that installed the same counting views (see `lineages`), and so on, one has such a view
@@ -117,7 +110,6 @@ def begun(history: History) -> list[Violation]:
     together: dict[str, list[IncarnationTrace]] = {}
     for life in inside:
         together.setdefault(group[life.key], []).append(life)
-    found: list[Violation] = []
     for name, lives in together.items():
         keys = {life.key for life in lives}
         out_of_sight = any(
@@ -129,12 +121,10 @@ def begun(history: History) -> list[Violation]:
         )
         if name not in told and not out_of_sight and any(map(promised, lives)):
             first = lives[0]
-            detail = f"view {first.views[0].view}, and no founding"
-            found.append(Violation("begun", history.run, first.key, "", "", detail))
-    return sorted(found)
+            yield Finding(first.key, "", "", f"view {first.views[0].view}, and no founding")
 
 
-def one_founding(history: History) -> list[Violation]:
+def one_founding(history: History) -> Iterator[Finding]:
     """A group is not founded anew while one of it is there and remembers.
 
     Let life p be of a lineage (see `lineages`) that has a life of some node, of which a later
@@ -150,12 +140,11 @@ def one_founding(history: History) -> list[Violation]:
     member of p's last view that is no such later incarnation has views, and none of p's, it has
     gone on from there, though it was never told of that view: nothing was founded anew.
     """
-    views = Succession(history)
+    views = history.derived(Succession)
     lineage = views.lineage
     parted = beginnings(history, lineage, PARTED)
     founded = beginnings(history, lineage, FOUNDED)
     later = _later_lineages(history, lineage, founded - parted)
-    found: set[Violation] = set()
     for key, life in history.lives.items():
         if not life.inside or not promised(life) or lineage[key] in parted:
             continue
@@ -170,9 +159,7 @@ def one_founding(history: History) -> list[Violation]:
         excluded = life.end == STOPPED and life.cause == EXCLUDED and not after & parted
         if life.end == ALIVE or excluded:
             for other in anew[:1]:
-                detail = "founded anew without it"
-                found.add(Violation("one_founding", history.run, key, "", other, detail))
-    return sorted(found)
+                yield Finding(key, "", other, "founded anew without it")
 
 
 def _met(one: IncarnationTrace, two: IncarnationTrace) -> bool:
@@ -197,11 +184,10 @@ def _later_lineages(
     later: dict[tuple[str, str], set[str]] = {}
     for lives in by_node.values():
         lives.sort(key=lambda life: life.incarnation)
-        for index, earlier in enumerate(lives):
-            for life in lives[index + 1 :]:
-                pair = (lineage[earlier.key], lineage[life.key])
-                if pair[0] != pair[1]:
-                    later.setdefault(pair, set()).add(life.key)
+        for earlier, life in combinations(lives, 2):
+            pair = (lineage[earlier.key], lineage[life.key])
+            if pair[0] != pair[1]:
+                later.setdefault(pair, set()).add(life.key)
     found: dict[str, list[str]] = {}
     for (one, two), keys in later.items():
         p, q = listed[one], listed[two]

@@ -54,7 +54,7 @@ def beginnings(history: History, lineage: Mapping[str, str], what: str) -> set[s
 
 def parts_let_go_on(history: History) -> dict[str, str]:
     """By life its lineage, where that has a counting view with the change `parted`; else empty."""
-    lineage = lineages(history)
+    lineage = history.derived(lineages)
     parted = beginnings(history, lineage, PARTED)
     return {key: name if name in parted else "" for key, name in lineage.items()}
 
@@ -112,7 +112,7 @@ class Succession:
     leads to another when a node has it right before the other, and so on."""
 
     def __init__(self, history: History) -> None:
-        self.lineage = lineages(history)
+        self.lineage = history.derived(lineages)
         """By life."""
         self.leads: dict[str, set[str]] = {}
         """By view, those that some node has right after it."""

@@ -1,31 +1,45 @@
-"""What a law says of a history: its violations, each with witnesses."""
+"""The verdict on a history: each law's violations, with witnesses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from unisono.trace.history import History
 
 VIOLATIONS_MAX: Final = 100
-"""How many violations of one law in one run are told: the first in their order."""
+"""The most violations of one law that are reported for a run: the first in their order."""
+
+
+class Finding(NamedTuple):
+    """A breach of a law, as the law's function yields it."""
+
+    life: str
+    message: str
+    other: str
+    detail: str
 
 
 class Violation(NamedTuple):
-    """One thing that should not have been. All strings, so that they have one order everywhere."""
+    """A breach of a law in a run. All strings, so that they have one order everywhere."""
 
     law: str
     run: str
     life: str
-    """Where it was seen, or who failed to do something: `name#incarnation`."""
+    """The incarnation that broke the law, `name#incarnation`; empty for the group."""
     message: str
     """`name#incarnation:number`, or empty."""
     other: str
-    """The second witness: a life or a message, or empty."""
+    """The second witness: an incarnation or a message, or empty."""
     detail: str
 
 
 Check: TypeAlias = Callable[[History], list[Violation]]
+
+
+def violations(law: str, run: str, findings: Iterable[Finding]) -> list[Violation]:
+    """In order, each once."""
+    return sorted({Violation(law, run, *finding) for finding in findings})
 
 
 class Law(NamedTuple):
@@ -40,8 +54,8 @@ class Verdict(NamedTuple):
     """The verdict on one run, by law, with its violations."""
 
     laws: dict[str, str]
-    """Of every law: `kept`, `broken` or `not claimed`; `not yet` of a run that is followed, where
-    the law is about what must come in the end."""
+    """Of every law: `kept`, `broken` or `not claimed`; `not yet` while a run is followed and the
+    law is about its end."""
     violations: list[Violation]
     """In order; at most `VIOLATIONS_MAX` of each law."""
 
@@ -51,7 +65,7 @@ class Verdict(NamedTuple):
 
 
 def sentence(violation: Violation) -> str:
-    """The violation for people, on one line."""
+    """The violation as one line of text."""
     parts = [violation.law, ":"]
     parts.append(f" {violation.life}" if violation.life else " the group")
     if violation.message:
@@ -70,7 +84,7 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
 
 
 def violation_json(violation: Violation) -> dict[str, str]:
-    """One violation as `--json` prints it; the run it belongs to stands above it."""
-    told = violation._asdict()
-    del told["run"]
-    return {**told, "sentence": sentence(violation)}
+    """One violation as `--json` prints it, below its run."""
+    fields = violation._asdict()
+    del fields["run"]
+    return {**fields, "sentence": sentence(violation)}

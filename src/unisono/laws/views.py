@@ -1,18 +1,19 @@
-"""The laws of views: who is listening, from which place in the stream on."""
+"""The laws of views: their order, their members, and what is delivered between them."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from unisono.laws.order import inversions
-from unisono.laws.verdict import Violation
+from unisono.laws.verdict import Finding
 from unisono.trace.checks import LEVELS, level_of
 from unisono.trace.history import History, IncarnationTrace, message_of, number_of, sender_of
 from unisono.trace.record import Row
 
 
-def view_order(history: History) -> list[Violation]:
+def view_order(history: History) -> Iterator[Finding]:
     """Everyone sees the same views in the same order.
 
     - `view V: members … here, … there`: at its first installation of V a life has other members
@@ -23,49 +24,34 @@ def view_order(history: History) -> list[Violation]:
       order (first installations), W and V are neighbours, and q has V before W.
     """
     first: dict[str, dict[str, tuple[str, str]]] = {}
-    found: set[Violation] = set()
+    reference: dict[str, tuple[str, tuple[str, str]]] = {}
     for key, life in history.lives.items():
         counts = Counter(row.view for row in life.views)
         for view, count in counts.items():
             if count > 1:
-                found.add(_told(history, key, "", f"view {view} installed {count} times"))
+                yield Finding(key, "", "", f"view {view} installed {count} times")
         mine = first.setdefault(key, {})
         for row in life.views:
             members = " ".join(sorted(row.members or ()))
             mine.setdefault(row.view, (members, "nowhere" if row.seq is None else str(row.seq)))
-    reference: dict[str, tuple[str, tuple[str, str]]] = {}
-    keys = sorted(first)
-    for index, p in enumerate(keys):
-        for view, about in first[p].items():
-            other, theirs = reference.setdefault(view, (p, about))
+        for view, about in mine.items():
+            other, theirs = reference.setdefault(view, (key, about))
             for what, here, there in zip(("members", "at"), about, theirs, strict=True):
                 if here != there:
-                    detail = f"view {view}: {what} {here} here, {there} there"
-                    found.add(_told(history, p, other, detail))
-        for q in keys[index + 1 :]:
-            for earlier, later in inversions(list(first[p]), list(first[q])):
-                detail = f"view {later} after {earlier} here, before it there"
-                found.add(_told(history, p, q, detail))
-    return sorted(found)
+                    yield Finding(key, "", other, f"view {view}: {what} {here} here, {there} there")
+    for p, q, earlier, later in inversions(first):
+        yield Finding(p, "", q, f"view {later} after {earlier} here, before it there")
 
 
-def _told(history: History, life: str, other: str, detail: str) -> Violation:
-    return Violation("view_order", history.run, life, "", other, detail)
-
-
-def self_inclusion(history: History) -> list[Violation]:
+def self_inclusion(history: History) -> Iterator[Finding]:
     """A life is a member of every view that it installs."""
-    return sorted(
-        {
-            Violation("self_inclusion", history.run, key, "", "", f"not in its view {row.view}")
-            for key, life in history.lives.items()
-            for row in life.views
-            if key not in (row.members or ())
-        }
-    )
+    for key, life in history.lives.items():
+        for row in life.views:
+            if key not in (row.members or ()):
+                yield Finding(key, "", "", f"not in its view {row.view}")
 
 
-def virtual_synchrony(history: History) -> list[Violation]:
+def virtual_synchrony(history: History) -> Iterator[Finding]:
     """Lives that go together from one view to the next delivered the same messages in between.
 
     Of all lives that installed W right after V, let m be a reliable message that one of them
@@ -79,7 +65,6 @@ def virtual_synchrony(history: History) -> list[Violation]:
     for key, life in history.lives.items():
         for pair, passage in _passages(life).items():
             passages.setdefault(pair, {})[key] = passage
-    found: list[Violation] = []
     for (view, following), by_life in passages.items():
         witness: dict[str, list[tuple[str, Row]]] = {}
         for key in sorted(by_life):
@@ -98,19 +83,16 @@ def virtual_synchrony(history: History) -> list[Violation]:
                 ]
                 if others:
                     detail = f"not delivered between views {view} and {following}"
-                    found.append(
-                        Violation("virtual_synchrony", history.run, key, message, others[0], detail)
-                    )
-    return sorted(found)
+                    yield Finding(key, message, others[0], detail)
 
 
 class ViewTransition(NamedTuple):
-    """A life's way from a view to the next."""
+    """One incarnation's step from a view to the next."""
 
     rows: dict[str, Row]
-    """What it delivered on it, by message."""
+    """What it delivered in between, by message."""
     stayed: tuple[str, ...] | None
-    """The transitional set, where it is told."""
+    """The transitional set, where the trace has it."""
 
     def with_(self, other: str) -> bool:
         return self.stayed is None or other in self.stayed

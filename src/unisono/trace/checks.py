@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from unisono.trace.record import MESSAGE_KINDS, WORK_KINDS, Row
@@ -74,6 +75,7 @@ class RowCheck(NamedTuple):
     """The kinds that it can fail for; all when empty. Only saves time: `fails` also looks."""
 
 
+@lru_cache(64)
 def level_of(service: str | None) -> int:
     """How strong a service is, as a number; resilient messages are ordered like agreed ones."""
     if service is None:

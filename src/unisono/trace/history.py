@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from unisono.trace.record import LEFT, Row
+
+T = TypeVar("T")
 
 ALIVE: Final = "alive"
 """It has no `leave` or `crash` row, and nothing says that it is gone."""
@@ -86,9 +88,14 @@ class IncarnationTrace:
         return self.inside and self.end in (ALIVE, DEPARTED)
 
     @cached_property
+    def delivered(self) -> frozenset[str]:
+        """The messages that it delivered."""
+        return frozenset(map(message_of, self.deliveries))
+
+    @cached_property
     def known(self) -> frozenset[str]:
-        """Every life that is in some view of this one."""
-        return frozenset(member for row in self.views for member in row.members or ())
+        """Every incarnation that is in some view of this one."""
+        return frozenset(self._met)
 
     @cached_property
     def final(self) -> frozenset[str]:
@@ -120,13 +127,14 @@ class IncarnationTrace:
         cuts = self.cuts.get(sender)
         if cuts is None:
             return 0 if sender in self.known else None
-        first = next(row for row in self.views if row.step == cuts[0].step)
-        base = 0 if self._met(sender) < first.step else cuts[0].upto
+        met = self._met.get(sender, sys.maxsize) < cuts[0].step
+        base = 0 if met else cuts[0].upto
         return max([base, *(cut.upto for cut in cuts if cut.step <= step)])
 
-    def _met(self, sender: str) -> int:
-        """The step of the first view that has the sender; a large one when none has."""
-        return next((row.step for row in self.views if sender in (row.members or ())), sys.maxsize)
+    @cached_property
+    def _met(self) -> Mapping[str, int]:
+        """By member, the step of the first view that has it."""
+        return {member: row.step for row in reversed(self.views) for member in row.members or ()}
 
     def owes(self, sender: str, number: int) -> bool:
         """Whether it should have this message, if others have it: a view of it knows the sender,
@@ -152,6 +160,17 @@ class History:
     def lives(self) -> dict[str, IncarnationTrace]:
         """By key, in the order of keys."""
         return _lives_of(self.rows, self.torn)
+
+    @cached_property
+    def _derived(self) -> dict[Callable[[History], Any], Any]:
+        return {}
+
+    def derived(self, compute: Callable[[History], T]) -> T:
+        """What a pure function makes of this history, computed once for all laws."""
+        if compute not in self._derived:
+            self._derived[compute] = compute(self)
+        found: T = self._derived[compute]
+        return found
 
 
 def histories_of(

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from unisono.laws import LAWS, VIOLATIONS_MAX, Violation
-from unisono.laws.cuts import cuts_told
-from unisono.laws.holding import receipts_told
+from unisono.laws.cuts import unjust_cuts
+from unisono.laws.holding import false_receipts
 from unisono.laws.local import AFTER_END
-from unisono.laws.order import _same_start, cycle_told
+from unisono.laws.order import _same_start, cycle
 from unisono.laws.places import Highest, gone_back
 from unisono.laws.succession import Succession, lineages
+from unisono.laws.verdict import violations
 from unisono.spark.laws import places
 from unisono.spark.laws.case import AGREED, Case, said_of
 from unisono.spark.laws.columns import NUMBER_MIN, Array
@@ -103,7 +104,8 @@ def cut(plan: HistoryPlan, parts: ShardParts) -> list[Violation]:
     history = plan.history
     last = {life_of(row): number_of(row) for row in plan.last_sends}
     had = {life.key: _heard(plan, life.at_views) for life in plan.lives}
-    return cuts_told(history, had, last, lambda sender, upto: plan.floors[RELIABLE, sender, upto])
+    found = unjust_cuts(history, had, last, lambda s, upto: plan.floors[RELIABLE, s, upto])
+    return violations("cut", history.run, found)
 
 
 def receipts(plan: HistoryPlan, parts: ShardParts) -> list[Violation]:
@@ -113,7 +115,8 @@ def receipts(plan: HistoryPlan, parts: ShardParts) -> list[Violation]:
         life.key: _heard(plan, sorted((*life.at_views, *life.at_ends), key=lambda at: at.step))
         for life in plan.lives
     }
-    return receipts_told(plan.history, had, last)
+    found = false_receipts(plan.history, had, last)
+    return violations("receipts", plan.history.run, found)
 
 
 def _heard(plan: HistoryPlan, at: Sequence[AtView]) -> list[dict[str, int]]:
@@ -200,7 +203,7 @@ def _circle(plan: HistoryPlan, parts: ShardParts) -> list[Violation]:
         lines.values(), *(s.circles for s in sequences if s.circles), strict=True
     ):
         line += [message for messages in each for message in messages]
-    return cycle_told(plan.history.run, lines)
+    return violations("total_order", plan.history.run, cycle(lines))
 
 
 def _fallen(plan: HistoryPlan, parts: ShardParts) -> list[Violation]:
@@ -293,7 +296,7 @@ def _gone_back(law: str, plan: HistoryPlan, parts: ShardParts, of_safe: bool) ->
                 if view not in highest or top.place > highest[view].place:
                     message = f"{plan.codes.key(top.source)}:{top.number}"
                     highest[view] = Highest(top.place, message, life.key)
-    return gone_back(law, plan.history, views, highest)
+    return violations(law, plan.history.run, gone_back(views, highest))
 
 
 def every_place(plan: HistoryPlan, parts: ShardParts) -> list[Violation]:

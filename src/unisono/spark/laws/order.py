@@ -199,7 +199,7 @@ def _gone(life: IncarnationTrace) -> dict[str, list[tuple[int, int]]]:
     bounds = [*(row.step for row in life.views), NUMBER_MAX]
     for row, (_, end) in zip(life.views, itertools.pairwise(bounds), strict=True):
         gone.see(row.members or ())
-        for source in gone.who:
+        for source in gone.members:
             spans.setdefault(source, []).append((row.step, end))
     return spans
 
