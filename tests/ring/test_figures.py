@@ -34,7 +34,15 @@ from unisono.model import Address, Member, Service
 from unisono.protocols import offer
 from unisono.protocols.ring import codes, figures
 from unisono.protocols.ring.codes import Code, Timer
-from unisono.protocols.ring.packets import TURN, Bits, Header, MemberRecord, Version, code_of
+from unisono.protocols.ring.packets import (
+    NO_VERSION,
+    TURN,
+    Bits,
+    Header,
+    MemberRecord,
+    Version,
+    code_of,
+)
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
 
@@ -268,7 +276,7 @@ def the_word_after_all(code: Code) -> Callable[[Room], str]:
         leader = ring_order(room, me)[0]
         who = site(room, leader)
         header = Header(site(room, me).ring.version, who.key, who.key, 0, who.ordering.S, 0)
-        person = MemberRecord(code, header, 0, Bits.IN_FORCE, who.me, 0).body()
+        person = MemberRecord(code, header, 0, Bits.IN_FORCE, 0, NO_VERSION, who.me).body()
         tails = {Code.RESUME: b"", Code.TOKEN_BC: TURN.pack(1, 0, 0), Code.RSP_NEG: person}
         step(room, me, handed(room, leader, sealed(code, header, tails[code])))
         return me

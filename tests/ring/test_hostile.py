@@ -49,6 +49,7 @@ from unisono.protocols.ring.codes import KINDS, Code, Timer
 from unisono.protocols.ring.core import Site
 from unisono.protocols.ring.packets import (
     HEADER_BYTES,
+    NO_VERSION,
     PROTOCOL,
     TURN,
     Header,
@@ -341,7 +342,9 @@ def stranger(dice: Random) -> Member:
 
 def person(room: Room, who: str, member: Member, code: Code, attempt: int) -> bytes:
     header = Header(site(room, who).version, key_of(member), 0, 0, 0, 0)
-    return sealed(code, header, MemberRecord(code, header, attempt, 0, member, attempt).body())
+    return sealed(
+        code, header, MemberRecord(code, header, attempt, 0, attempt, NO_VERSION, member).body()
+    )
 
 
 @flood

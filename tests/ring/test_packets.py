@@ -94,7 +94,7 @@ def test_what_a_process_says_of_itself_round_trips(
     header = header._replace(sender=key_of(member))
     trunk = header.version if parted else NO_VERSION
     for code in sorted(PERSONS):
-        person = MemberRecord(code, header, attempt, bits, member, seen, other, trunk)
+        person = MemberRecord(code, header, attempt, bits, seen, trunk, member, other)
         assert again(code, header, person.body()) == person
         assert code_of(person) is code
 
@@ -301,6 +301,6 @@ def test_numbers_that_no_member_counts_to_are_nobodys() -> None:
 def test_a_process_speaks_for_itself_only() -> None:
     member = Member("a", Address("10.0.0.1", 7), 1)
     header = Header(Version(1, 2), key_of(member) ^ 1, 3)
-    person = MemberRecord(Code.QUIT, header, 1, 0, member)
+    person = MemberRecord(Code.QUIT, header, 1, 0, 0, NO_VERSION, member)
     with pytest.raises(BadPacket, match="malformed"):
         again(Code.QUIT, header, person.body())

@@ -14,6 +14,7 @@ from unisono.protocols.ring.codes import KINDS, Code
 from unisono.protocols.ring.labels import label
 from unisono.protocols.ring.packets import (
     HEADER_BYTES,
+    NO_VERSION,
     PROTOCOL,
     TURN,
     WHOLE,
@@ -33,7 +34,7 @@ HEADER = Header(VERSION, KEY, KEY, 0, 12, 11)
 
 
 def person(code: Code) -> bytes:
-    return MemberRecord(code, HEADER, 6, Bits.MEMORY, A, 6, A).body()
+    return MemberRecord(code, HEADER, 6, Bits.MEMORY, 6, NO_VERSION, A, A).body()
 
 
 def turn(at: int, of: int, piece: bytes) -> bytes:

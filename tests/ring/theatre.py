@@ -13,6 +13,7 @@ from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.core import Site
 from unisono.protocols.ring.packets import (
     HEADER_BYTES,
+    NO_VERSION,
     PROTOCOL,
     TURN,
     TURN_BYTES,
@@ -316,7 +317,7 @@ def invitation(
     member: Member, version: Version, s: int, attempt: int, bits: int, code: Code = Code.REF_INV_BC
 ) -> bytes:
     header = Header(version, key_of(member), key_of(member), 0, s, 0)
-    person = MemberRecord(code, header, attempt, bits, member, attempt)
+    person = MemberRecord(code, header, attempt, bits, attempt, NO_VERSION, member)
     return sealed(code, header, person.body())
 
 

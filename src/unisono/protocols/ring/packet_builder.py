@@ -163,7 +163,7 @@ class PacketBuilder:
         self, code: Code, attempt: int, bits: int, other: Member | None = None
     ) -> MemberRecord:
         header, trunk = self._header(), self.record.trunk
-        return MemberRecord(code, header, attempt, bits, self.me, self.seen, other, trunk)
+        return MemberRecord(code, header, attempt, bits, self.seen, trunk, self.me, other)
 
     def _header(self) -> Header:
         version = self.version

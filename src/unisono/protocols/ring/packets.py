@@ -1,4 +1,4 @@
-"""The packets of the ring: what each carries, to bytes and back.
+"""The packets of the ring, declared field by field.
 
 [RNG-18] The paper's header is (protocolID, version, sender, mid, s, k, code, len, coordinator). Of
 these protocolID, code and coordinator stand in the envelope, which every datagram has.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from unisono.errors import BadPacket
+from unisono.fields import U8, U16, U32, U64, Given, Incarnation, Rest, number
+from unisono.layout import decode, encode, layout_of, size_of
 from unisono.model import Buffer, Member
 from unisono.parts.codec import PacketTrain
 from unisono.protocols.ring.codes import RESEND_DATA, TOKEN_BC, Code
-from unisono.wire import Envelope, FieldLayout, Reader, Writer, read_once, tag_of
+from unisono.wire import Envelope, read_once, tag_of
 
 PROTOCOL: Final = 3
 STALE_REASON: Final = "the ring has gone on without this member"
@@ -28,35 +30,24 @@ TURN_PACKETS_MAX: Final = 8192
 WHOLE: Final = 0xFFFF
 """As the last packet of a range: up to the end of the turn."""
 
-#                         version sender origin local  s    k   len
-HEADER: Final = FieldLayout("IQQQQQI")
-HEADER_BYTES: Final = HEADER.octets
-#                          of flags index
-TURN: Final = FieldLayout("HBH")
-TURN_BYTES: Final = TURN.octets
-PIECE_AT: Final = HEADER_BYTES + TURN_BYTES
-"""Where a packet's piece of the turn begins."""
-ALIKE_BYTES: Final = PIECE_AT - 2
-"""What packets of a turn begin with that are of one length; their index follows."""
-INDEX: Final = FieldLayout("H")
-RANGE_BYTES: Final = 8 + 2 + 2
-STATE: Final = FieldLayout("QQ")
-STATE_BYTES: Final = STATE.octets
+Number: TypeAlias = Annotated[int, number("Q", 0, NUMBER_MAX)]
+Round: TypeAlias = Annotated[int, number("I", 0, ROUND_MAX)]
+"""The number of a version. Hostile beyond these bounds: arithmetic would overflow a field."""
 
 
 def key_of(member: Member) -> int:
-    """The short name under which packets speak of a member."""
+    """The key that stands for a member in packets."""
     return tag_of(f"{member.name}|{member.address}|{member.incarnation}")
 
 
 # Deviates [RNG Version]: the paper's is a number that rises with each change of R. Two coordinators
 # may count to the same one, so here it names its coordinator and rises with each attempt.
 class Version(NamedTuple):
-    """[RNG Version] of a ring: rises with each attempt to form one, and names who formed it, so
+    """[RNG Version] of a ring: rises with each attempt to form one, and names its coordinator, so
     that no two rings have the same."""
 
-    number: int
-    leader: int
+    number: Round
+    leader: U64
     """The coordinator's key."""
 
     def __str__(self) -> str:
@@ -65,23 +56,40 @@ class Version(NamedTuple):
 
 NO_VERSION: Final = Version(0, 0)
 NO_TRUNK: Final = Version(0, 1)
-"""Of a group that was let begin by the operator's word."""
+"""Of a group that began by the operator's command."""
 Rank: TypeAlias = tuple[Version, Version]
 
 
 def rank_of(version: Version, trunk: Version) -> Rank:
-    """What R1 compares of two rings: how far the majority went, then the version. Where a part was
-    let go on without a majority, its trunk is the last ring before that."""
+    """What R1 compares of two rings: how far the majority went, then the version. Where a component
+    continued without a majority, its trunk is the last ring before that."""
     return (trunk if trunk > NO_VERSION else version), version
+
+
+class WireHeader(NamedTuple):
+    """The header on the wire; the version's leader stands in the envelope."""
+
+    number: Round
+    sender: U64
+    origin: U64
+    local: Number
+    s: Number
+    k: Number
+    length: U32
+    """Of the packet's body."""
+
+
+HEADER: Final = layout_of(WireHeader)
+HEADER_BYTES: Final = size_of(WireHeader)
 
 
 class Header(NamedTuple):
     version: Version
     sender: int
     origin: int = 0
-    """mid.sid: whose message it is; another than the sender's for a delegate."""
+    """mid.sid: the originator; another than the sender for a delegate."""
     local: int = 0
-    """mid.ls: that one's count."""
+    """mid.ls: the originator's count."""
     s: int = 0
     """The turn; in a control packet, the last that its sender has."""
     k: int = 0
@@ -110,9 +118,25 @@ class Flag:
     """Said after a silence, and all its speaker had to say: nobody waits for the token."""
 
 
+class TurnFront(NamedTuple):
+    """What follows the header in a packet of a turn, before its piece."""
+
+    of: Annotated[int, number("H", 1, TURN_PACKETS_MAX)]
+    flags: U8
+    at: U16
+
+
+TURN: Final = layout_of(TurnFront)
+TURN_BYTES: Final = size_of(TurnFront)
+PIECE_AT: Final = HEADER_BYTES + TURN_BYTES
+"""Where a packet's piece of the turn begins."""
+ALIKE_BYTES: Final = PIECE_AT - 2
+"""Packets of a turn that have one length begin with the same bytes; their index follows."""
+
+
 class TurnPacket(NamedTuple):
     """Packets of turn `header.s` from number `at` on, of `of`: TOKEN_BC, or again as RESEND_DATA.
-    Those of one burst that follow each other are heard as one."""
+    Consecutive ones of a burst are received as one."""
 
     header: Header
     at: int
@@ -125,12 +149,12 @@ class TurnPacket(NamedTuple):
 class Control(NamedTuple):
     """A packet that is all header: FAST_ACK, RESUME, RESUME_RQU, NEWTR_ACK, TS_ALIVE_*, RELEASE."""
 
-    code: Code
-    header: Header
+    code: Given[Code]
+    header: Given[Header]
 
 
 class Bits:
-    """What a process says of itself when it asks or answers."""
+    """What a process reports of itself in a request or an answer."""
 
     MEMORY: Final = 1
     """It has the messages and the state of its version."""
@@ -152,18 +176,18 @@ class Bits:
 class MemberRecord(NamedTuple):
     """A process presents itself: MEMBER_JOIN, REF_INV_BC, RSP_POS, RSP_NEG, QUIT, RING_INFO."""
 
-    code: Code
-    header: Header
-    attempt: int
+    code: Given[Code]
+    header: Given[Header]
+    attempt: Round
     """The number of the version that is to be formed; in an answer, the one answered."""
-    bits: int
+    bits: U8
+    seen: Round
+    """The highest number that it knows."""
+    trunk: Version
+    """Of its version, where a component continued without a majority: the last ring before that."""
     member: Member
-    seen: int = 0
-    """The highest number that it has heard of."""
     other: Member | None = None
-    """In an answer: the coordinator of the ring that it is in, or whom it has promised."""
-    trunk: Version = NO_VERSION
-    """Of its version, where that is of a part that was let go on: the last ring before that."""
+    """In an answer: the coordinator of its ring, or the one that it has promised to follow."""
 
     @property
     def rank(self) -> Rank:
@@ -172,70 +196,85 @@ class MemberRecord(NamedTuple):
     def has(self, bit: int) -> bool:
         return bool(self.bits & bit)
 
+    def is_valid(self) -> bool:
+        return self.trunk <= self.header.version and key_of(self.member) == self.header.sender
+
     def body(self) -> bytes:
-        out = Writer().u32(self.attempt).u8(self.bits).u32(self.seen)
-        out.u32(self.trunk.number).u64(self.trunk.leader)
-        out.member(self.member).u8(self.other is not None)
-        return (out.member(self.other) if self.other else out).done()
+        return encode(self)
 
 
 class Abort(NamedTuple):
-    header: Header
-    attempt: int
+    header: Given[Header]
+    attempt: U32
 
 
 class CoordRequest(NamedTuple):
-    header: Header
-    suspect: int
+    header: Given[Header]
+    suspect: U64
 
 
 class RingPart(NamedTuple):
     """NEWTR_BC: a part of the new ring's description, since it may be larger than a packet."""
 
-    header: Header
-    at: int
-    of: int
-    piece: Buffer
+    header: Given[Header]
+    at: U8
+    of: U8
+    piece: Rest
+
+    def is_valid(self) -> bool:
+        return self.at < self.of
 
 
 class Delegate(NamedTuple):
-    """DATA_BC_RQU: a run of messages for the holder to multicast; none is only *I want it*."""
+    """DATA_BC_RQU: a run of messages for the holder to multicast; none only requests the token."""
 
-    header: Header
-    piece: Buffer
+    header: Given[Header]
+    piece: Rest
 
 
-Range: TypeAlias = tuple[int, int, int]
+Range: TypeAlias = tuple[U64, U16, U16]
 """Of a turn, from one packet to another."""
+RANGE_BYTES: Final = size_of(Range)
 
 
 class ResendRequest(NamedTuple):
-    header: Header
+    header: Given[Header]
     ranges: tuple[Range, ...]
 
 
 class Rejection(NamedTuple):
     """STALE and REFUSE: with the reason."""
 
-    code: Code
-    header: Header
+    code: Given[Code]
+    header: Given[Header]
     reason: str
     member: Member
-    known: int = 0
-    """Where it is for its number: the incarnation of its name that is known."""
+    known: Incarnation = 0
+    """If it is rejected for its incarnation: the one of its name that is known."""
 
 
 class StateRequest(NamedTuple):
-    header: Header
-    offset: int
-    pieces: int
+    header: Given[Header]
+    offset: U64
+    pieces: U16
+
+
+class StateFront(NamedTuple):
+    """What precedes a piece of the state."""
+
+    total: U64
+    offset: U64
+
+
+STATE: Final = layout_of(StateFront)
+STATE_BYTES: Final = size_of(StateFront)
 
 
 class StatePiece(NamedTuple):
-    header: Header
-    total: int
-    offset: int
-    piece: Buffer
+    header: Given[Header]
+    total: U64
+    offset: U64
+    piece: Rest
 
 
 Packet: TypeAlias = (
@@ -265,8 +304,27 @@ PERSONS: Final = frozenset(
 
 
 def count_of(packet: Packet) -> int:
-    """How many it stands for."""
+    """How many datagrams it stands for."""
     return len(packet.pieces) if isinstance(packet, TurnPacket) else 1
+
+
+_CODE: Final = {code.value: code for code in Code}
+BY_CODE: Final[dict[Code, type[Any]]] = {
+    Code.ABORT_BC_RQU: Abort,
+    Code.COORD_RQU: CoordRequest,
+    Code.NEWTR_BC: RingPart,
+    Code.DATA_BC_RQU: Delegate,
+    Code.RESEND_RQU: ResendRequest,
+    Code.STATE_ASK: StateRequest,
+    Code.STATE: StatePiece,
+}
+WITH_CODE: Final[dict[Code, type[Any]]] = {
+    **dict.fromkeys(PERSONS, MemberRecord),
+    Code.STALE: Rejection,
+    Code.REFUSE: Rejection,
+}
+"""Packets that several codes share; what is in neither table is all header."""
+_CODES: Final = {kind: code for code, kind in BY_CODE.items()}
 
 
 def code_of(packet: Packet) -> Code:
@@ -277,23 +335,10 @@ def code_of(packet: Packet) -> Code:
     return _CODES[type(packet)]
 
 
-_CODE: Final = {code.value: code for code in Code}
-
-_CODES: Final[dict[type, Code]] = {
-    Abort: Code.ABORT_BC_RQU,
-    CoordRequest: Code.COORD_RQU,
-    RingPart: Code.NEWTR_BC,
-    Delegate: Code.DATA_BC_RQU,
-    ResendRequest: Code.RESEND_RQU,
-    StateRequest: Code.STATE_ASK,
-    StatePiece: Code.STATE,
-}
-
-
 def heard(opened: Envelope | PacketTrain, drop: Callable[[str, int], None]) -> Sequence[Packet]:
-    """A packet, or some that begin alike: those of a turn that follow each other are one."""
+    """The packets of an envelope or a train; consecutive ones of a turn are one."""
     if isinstance(opened, PacketTrain) and opened.first.kind in (TOKEN_BC, RESEND_DATA):
-        return _tokens(opened, drop)
+        return _turn_packets(opened, drop)
     found: list[Packet] = []
     for kind, life, body in opened.envelopes() if isinstance(opened, PacketTrain) else (opened,):
         try:
@@ -303,15 +348,15 @@ def heard(opened: Envelope | PacketTrain, drop: Callable[[str, int], None]) -> S
     return found
 
 
-def _tokens(alike: PacketTrain, drop: Callable[[str, int], None]) -> list[TurnPacket]:
-    kind, life, body = alike.first
+def _turn_packets(train: PacketTrain, drop: Callable[[str, int], None]) -> list[TurnPacket]:
+    kind, life, body = train.first
     try:
         header, _, of, flags, _, again = _begun(kind, life, bytes(body[:ALIKE_BYTES]), len(body))
     except BadPacket as bad:
-        drop(bad.reason, len(alike.indices))
+        drop(bad.reason, len(train.indices))
         return []
     found: list[TurnPacket] = []
-    for first, pieces in alike.rows():
+    for first, pieces in train.rows():
         if first + len(pieces) <= of:
             found.append(TurnPacket(header, first, of, flags, pieces, again))
         else:
@@ -320,24 +365,19 @@ def _tokens(alike: PacketTrain, drop: Callable[[str, int], None]) -> list[TurnPa
 
 
 @lru_cache(maxsize=16)
-def _begun(kind: int, life: int, head: bytes, octets: int) -> TurnPacket:
-    """What packets of a turn that begin so, and are so long, have in common: read once for all."""
+def _begun(kind: int, life: int, head: bytes, nbytes: int) -> TurnPacket:
+    """What packets of a turn with the same first bytes and length have in common: read once."""
     front = memoryview(head + bytes(2))
-    count, flags, _ = TURN.read(front, HEADER_BYTES)
-    header = _header(life, front, octets)
-    if not 0 < count <= TURN_PACKETS_MAX:
-        raise BadPacket("malformed")
+    (count, flags, _), _ = TURN.read(front, HEADER_BYTES)
+    header = _header(life, front, nbytes)
     return TurnPacket(header, 0, count, flags, (), kind == RESEND_DATA)
 
 
-def _header(life: int, body: memoryview, octets: int) -> Header:
-    """Numbers so large that reckoning with them would overflow a field are nobody's."""
-    number, sender, origin, local, s, k, length = HEADER.read(body)
-    if length != octets:
+def _header(life: int, body: memoryview, nbytes: int) -> Header:
+    (round_, sender, origin, local, s, k, length), _ = HEADER.read(body, 0)
+    if length != nbytes:
         raise BadPacket("length")
-    if max(s, k, local) > NUMBER_MAX or number > ROUND_MAX:
-        raise BadPacket("malformed")
-    return Header(Version(number, life), sender, origin, local, s, k)
+    return Header(Version(round_, life), sender, origin, local, s, k)
 
 
 def read(kind: int, life: int, body: memoryview) -> Packet:
@@ -345,50 +385,14 @@ def read(kind: int, life: int, body: memoryview) -> Packet:
     code = _CODE[kind]
     if code is TOKEN_BC or code is RESEND_DATA:
         header, _, of, flags, _, again = _begun(kind, life, bytes(body[:ALIKE_BYTES]), len(body))
-        (index,) = INDEX.read(body, ALIKE_BYTES)
-        if index >= of:
+        index = int.from_bytes(body[ALIKE_BYTES:PIECE_AT], "big")
+        if index >= of or len(body) < PIECE_AT:
             raise BadPacket("malformed")
         return TurnPacket(header, index, of, flags, [body[PIECE_AT:]], again)
     header = _header(life, body, len(body))
-    rest = body[HEADER_BYTES:]
-    if code is Code.DATA_BC_RQU:
-        return Delegate(header, rest)
-    if code is Code.STATE:
-        total, offset = STATE.read(rest)
-        return StatePiece(header, total, offset, rest[STATE_BYTES:])
-    return _read_small(code, header, Reader(rest))
-
-
-def _read_small(code: Code, header: Header, reader: Reader) -> Packet:
     packet: Packet
-    if code in PERSONS:
-        attempt, bits, seen = reader.u32(), reader.u8(), reader.u32()
-        trunk = Version(reader.u32(), reader.u64())
-        if max(attempt, seen, trunk.number) > ROUND_MAX or trunk > header.version:
-            raise BadPacket("malformed")
-        member = reader.member()
-        other = reader.member() if reader.u8() else None
-        if key_of(member) != header.sender:
-            raise BadPacket("malformed")
-        packet = MemberRecord(code, header, attempt, bits, member, seen, other, trunk)
-    elif code is Code.ABORT_BC_RQU:
-        packet = Abort(header, reader.u32())
-    elif code is Code.COORD_RQU:
-        packet = CoordRequest(header, reader.u64())
-    elif code is Code.NEWTR_BC:
-        index, count = reader.u8(), reader.u8()
-        if index >= count:
-            raise BadPacket("malformed")
-        packet = RingPart(header, index, count, reader.raw(reader.left()))
-    elif code is Code.RESEND_RQU:
-        flat = reader.rows("QHH")
-        ranges = tuple((flat[i], flat[i + 1], flat[i + 2]) for i in range(0, len(flat), 3))
-        packet = ResendRequest(header, ranges)
-    elif code is Code.STALE or code is Code.REFUSE:
-        packet = Rejection(code, header, reader.text(), reader.member(), reader.incarnation())
-    elif code is Code.STATE_ASK:
-        packet = StateRequest(header, reader.u64(), reader.u16())
+    if code in BY_CODE:
+        packet = decode(BY_CODE[code], body[HEADER_BYTES:], header)
     else:
-        packet = Control(code, header)
-    reader.done()
+        packet = decode(WITH_CODE.get(code, Control), body[HEADER_BYTES:], code, header)
     return packet
