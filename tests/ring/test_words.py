@@ -142,7 +142,7 @@ def test_the_catalogue_has_the_words() -> None:
     ],
 )
 def test_the_words_choose_how_it_is_drawn(drawn_as: str, words: str) -> None:
-    assert words in PACKETS and category(words) == drawn_as
+    assert words in PACKETS and category(words, "ring") == drawn_as
 
 
 def test_what_is_no_packet_has_no_words() -> None:
