@@ -8,7 +8,7 @@ from tests.mtp.theatre import GROUP, Room, core, gather, handed, seen, together
 from unisono.core import Effect, Received
 from unisono.model import Address, Member
 from unisono.protocols.mtp.decision import machine_of, value_of
-from unisono.protocols.mtp.figure import Timer
+from unisono.protocols.mtp.packet_writer import NO_HEADER
 from unisono.protocols.mtp.packets import (
     PROTOCOL,
     JoinRequest,
@@ -17,8 +17,9 @@ from unisono.protocols.mtp.packets import (
     ReplicaSeat,
     Stand,
     StateRequest,
+    key_of,
 )
-from unisono.protocols.mtp.replicas import NO_HEADER
+from unisono.protocols.mtp.states import Timer
 from unisono.wire import NO_LIFE, seal
 
 
@@ -30,7 +31,7 @@ def test_a_vote_does_not_outlive_its_voters_memory() -> None:
     room.obey("say f first\nadvance 2000ms")
     room.obey("split e g | a c d f\nlose 9999 a > e propose")
     e = core(room, "e")
-    e.replicas.heard_us = e.listened_us - 5_000_000
+    e.replicas.heard_us = e.clock.listened_us - 5_000_000
     room.obey("advance 130ms")
     assert sorted(e.replicas._supports) == [2, 5]
     stand = room.sends(Stand, "e")[-1]
@@ -48,7 +49,7 @@ def test_a_vote_does_not_outlive_its_voters_memory() -> None:
         room._cut -= {("d", name), (name, "d")}
     room._step(room.actors["d"], handed(room, stand))
     room.obey("advance 30ms")
-    assert not e.leads
+    assert not e.replicas.leads
     room.obey("say g other\nadvance 100ms\nheal\nadvance 3000ms")
     assert "broken" not in room.obey("check prefix total_order agreement")
     assert room.actors["g"].log[:2] == ["f#1:1", "f#1:2"]
@@ -65,11 +66,11 @@ def test_what_waited_under_one_ballot_is_not_held_under_another() -> None:
     machine.seen(number)
     version, out = council.version + 1, list[Effect]()
     proposal = Propose(NO_HEADER, 1, version, value_of(machine))
-    council.proposed(proposal, council.web, room.actors["a"].address, out)
+    council._consider(proposal, room.actors["a"].address, out)
     assert council._waiting, "its data is not here"
     for rank, name in ((3, "c"), (4, "d"), (5, "e")):
         where = (rank, 5, core(room, name).me, council.web, 5, version, rank == 5)
-        council.hear(ReplicaSeat(*where, 0, council._nonce, 1 << 20), out)
+        council.hear_seat(ReplicaSeat(*where, 0, council._nonce, 1 << 20), out)
     assert council.ballot == 5
     council._holds = lambda value: True
     council.settle(out)
@@ -86,7 +87,7 @@ def test_a_new_coordinator_asks_for_the_statuses_it_lacks() -> None:
     for k in range(3):
         room.obey(f"say d p{k}\nadvance 8ms")
     room.obey("say e x\nadvance 10ms\ncrash e\nadvance 5ms")
-    core(room, "a").coordinator.admission.fail(core(room, "e").key)
+    core(room, "a").admission.fail(key_of(core(room, "e").me))
     room.obey("advance 150ms")
     for k in range(50):
         room.obey(f"say d m{k}\nadvance 5ms")
@@ -146,7 +147,7 @@ def test_a_state_that_nobody_asks_for_any_more_is_let_go() -> None:
     room._queue.clear()
     room.obey("advance 2ms\nheal\nadvance 20000ms")
     assert core(room, "b").machine.state.name == "MEMBER"
-    assert not core(room, "a").membership._givers
+    assert not core(room, "a").source._senders
 
 
 @pytest.mark.rule("MTP-15")

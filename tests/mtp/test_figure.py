@@ -23,15 +23,15 @@ LEADS_NOBODY = (
 )
 UNWALKED = {
     "CATCHING_UP --Grant/use_token--> CATCHING_UP": "who catches up has not asked for a token",
-    "CATCHING_UP --Nak/repair--> CATCHING_UP": "seldom: only a coordinator asks another master",
-    "CATCHING_UP --Deny/hear_denial--> CATCHING_UP": "the master holds all that a joiner lacks",
-    "CATCHING_UP --TokenRequest/line_up--> CATCHING_UP": LEADS_NOBODY,
-    "CATCHING_UP --Report/hear_report--> CATCHING_UP": LEADS_NOBODY,
+    "CATCHING_UP --Nak/answer_nak--> CATCHING_UP": "seldom: only a coordinator asks another master",
+    "CATCHING_UP --Deny/take_denial--> CATCHING_UP": "the master holds all that a joiner lacks",
+    "CATCHING_UP --TokenRequest/take_request--> CATCHING_UP": LEADS_NOBODY,
+    "CATCHING_UP --Report/take_report--> CATCHING_UP": LEADS_NOBODY,
     "CATCHING_UP --LeaveRequest/let_out--> CATCHING_UP": LEADS_NOBODY,
     "CATCHING_UP --StateRequest/give_piece--> CATCHING_UP": LEADS_NOBODY,
     "CATCHING_UP --Captured/keep_state--> CATCHING_UP": LEADS_NOBODY,
     "CATCHING_UP --Ack/count_ack--> CATCHING_UP": LEADS_NOBODY,
-    "CATCHING_UP --Support/be_supported--> CATCHING_UP": LEADS_NOBODY,
+    "CATCHING_UP --Support/take_support--> CATCHING_UP": LEADS_NOBODY,
 }
 """Arrows that neither stories nor chaos take, and why that is right."""
 

@@ -14,8 +14,8 @@ from tests.mtp.theatre import GROUP, Room, core, together
 from unisono.core import Event, Expired, Leave, Multicast, Received, Send
 from unisono.model import Address, Burst
 from unisono.protocols.mtp.core import Mtp
-from unisono.protocols.mtp.figure import Timer
 from unisono.protocols.mtp.packets import ALIKE_BYTES, HEADER_BYTES, KINDS, PROTOCOL, PacketKind
+from unisono.protocols.mtp.states import Timer
 from unisono.wire import FRONT_BYTES, SUM_BYTES, seal
 
 HOSTILE_COUNT = 6_000
@@ -69,12 +69,12 @@ def held_by(member: Mtp) -> int:
     """Everything that grows in a member."""
     incoming = sum(1 + len(m.window) + len(m.denied) for m in member.inbound.incoming.values())
     outgoing = sum(len(held.slices) for held in member.outbound.held.values())
-    council, usher = member.replicas, member.coordinator.admission
-    waiting = len(usher.joiners) + len(usher.leavers) + len(usher.failing) + len(usher.admitted)
-    seats = len(council.seats) + len(council._told) + len(council._supports) + len(council._acks)
-    chair = member.coordinator
-    granting = len(chair._requests) + len(chair._sizes) + len(chair.watched)
-    state = len(member.membership._givers) + len(member.consumer.status)
+    replicas, joins, tokens = member.replicas, member.admission, member.tokens
+    waiting = len(joins._joiners) + len(joins._leavers) + len(joins.failing) + len(joins._admitted)
+    seats = len(replicas.seats.by_rank) + len(replicas._told) + len(replicas._supports)
+    seats += len(replicas._acks)
+    granting = len(tokens.requests) + len(tokens._sizes) + len(member.watch.members)
+    state = len(member.source._senders) + len(member.consumer.status)
     return incoming + outgoing + waiting + seats + granting + state + len(member.outbound._repairs)
 
 

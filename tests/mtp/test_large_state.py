@@ -14,7 +14,7 @@ from tests.cli.running import free_port
 from tests.mtp.process import Process
 from tests.mtp.soaking import soak
 from tests.waiting import until
-from unisono.protocols.mtp.receiver import SPOOL_BYTES_MAX
+from unisono.protocols.mtp.ordering import SPOOL_BYTES_MAX
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 

@@ -12,14 +12,19 @@ from tests.mtp.theatre import Room, core, handed, together
 from unisono.core import Deliver, Effect, Install
 from unisono.protocols.mtp.admission import MasterAdmission
 from unisono.protocols.mtp.agreement import ACCEPTED, PENDING, REJECTED, Consumer, Next
-from unisono.protocols.mtp.batch import MembershipChange, Said, head_of
+from unisono.protocols.mtp.batch import MembershipChange, Said, head_of, read_content
 from unisono.protocols.mtp.coordinator import Coordinator
+from unisono.protocols.mtp.joining import Joiner
 from unisono.protocols.mtp.membership import Membership
-from unisono.protocols.mtp.packets import Ack, Data, PacketKind, Propose, Support
-from unisono.protocols.mtp.receiver import Receiver
+from unisono.protocols.mtp.message_receiver import MessageReceiver
+from unisono.protocols.mtp.ordering import Ordering
+from unisono.protocols.mtp.packet_writer import NO_HEADER
+from unisono.protocols.mtp.packets import Ack, Data, PacketKind, Propose, Support, key_of
 from unisono.protocols.mtp.repair import Repair
-from unisono.protocols.mtp.replicas import NO_HEADER, Replicas
+from unisono.protocols.mtp.replicas import Replicas
 from unisono.protocols.mtp.send_queue import SendQueue
+from unisono.protocols.mtp.state import StateSource
+from unisono.protocols.mtp.token_master import TokenMaster
 from unisono.protocols.mtp.web import Web
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
@@ -107,20 +112,20 @@ def test_not_saying_again_what_was_rejected(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.catches("no_duplication")
 def test_delivering_a_batch_twice(monkeypatch: pytest.MonkeyPatch) -> None:
-    append = Receiver._append
+    append = Ordering._append
 
     def twice(self: Any, origin: int, batch: Said, heard: list[Any]) -> None:
         append(self, origin, batch, heard)
         if batch.first == 3:
             append(self, origin, batch, heard)
 
-    monkeypatch.setattr(Receiver, "_append", twice)
+    monkeypatch.setattr(Ordering, "_append", twice)
     assert "no_duplication" in laws_broken("none", "no_duplication")
 
 
 @pytest.mark.catches("no_creation")
 def test_delivering_other_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    append = Receiver._append
+    append = Ordering._append
 
     def garbled(self: Any, origin: int, batch: Said, heard: list[Any]) -> None:
         append(self, origin, batch, heard)
@@ -128,7 +133,7 @@ def test_delivering_other_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
             *others, last = heard[-1]
             heard[-1] = [*others, last._replace(payload=last.payload + b"!")]
 
-    monkeypatch.setattr(Receiver, "_append", garbled)
+    monkeypatch.setattr(Ordering, "_append", garbled)
     assert "no_creation" in laws_broken("none", "no_creation")
 
 
@@ -138,64 +143,64 @@ def test_delivering_other_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.catches("virtual_synchrony")
 def test_a_view_that_is_not_in_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """A change counts when its packet comes, not when its turn comes."""
-    take, change = Receiver.take, Receiver._change
-    early: dict[int, dict[int, Any]] = {}
+    take, change, deliver = MessageReceiver.take, Membership.apply_change, Ordering.deliver
+    early: dict[Any, MembershipChange] = {}
+    done: set[Any] = set()
 
-    def at_once(self: Any, packet: Data) -> None:
-        take(self, packet)
-        slices = self.slices_of(packet.number)
-        if slices is not None and head_of(slices) is None:
-            content = self._content(packet.number)
-            if not content.ends and self._core.key not in {gone.key for gone in content.gone}:
-                out: list[Effect] = []
-                if self._core.machine.state.name == "MEMBER":
-                    change(self, packet.number, content, out)
-                    early.setdefault(id(self), {})[packet.number] = out
+    def noticed(self: Any, data: Data, now_us: int) -> Any:
+        message = take(self, data, now_us)
+        if message is not None and head_of(message.slices()) is None:
+            content = read_content(message.slices())
+            assert isinstance(content, MembershipChange)
+            early[self, data.number] = content
+        return message
+
+    def at_once(self: Any, apply_change: Any, out: list[Effect]) -> None:
+        member = apply_change.__self__
+        for inbound, number in [key for key in early if key[0] is self._inbound]:
+            content = early.pop((inbound, number))
+            mine = member._key in {gone.key for gone in content.gone}
+            if not content.ends and not mine and not self.spooling:
+                change(member, number, content, out)
+                done.add((member, number))
+        deliver(self, apply_change, out)
 
     def in_turn(self: Any, number: int, content: MembershipChange, out: list[Effect]) -> bool:
-        return number in early.get(id(self), {}) or change(self, number, content, out)
+        return (self, number) in done or change(self, number, content, out)
 
-    deliver = Receiver.deliver
-
-    def flush(self: Any, out: list[Effect]) -> None:
-        for number, held in list(early.get(id(self), {}).items()):
-            out.extend(held)
-            early[id(self)][number] = []
-        deliver(self, out)
-
-    monkeypatch.setattr(Receiver, "take", at_once)
-    monkeypatch.setattr(Receiver, "_change", in_turn)
-    monkeypatch.setattr(Receiver, "deliver", flush)
+    monkeypatch.setattr(MessageReceiver, "take", noticed)
+    monkeypatch.setattr(Ordering, "deliver", at_once)
+    monkeypatch.setattr(Membership, "apply_change", in_turn)
     assert "virtual_synchrony" in laws_broken("mild", "virtual_synchrony")
 
 
 @pytest.mark.catches("self_inclusion")
 def test_a_view_without_oneself(monkeypatch: pytest.MonkeyPatch) -> None:
-    change = Receiver._change
+    change = Membership.apply_change
 
     def without_me(self: Any, number: int, content: MembershipChange, out: list[Effect]) -> bool:
         goes_on = change(self, number, content, out)
         last = out[-1] if out else None
         if isinstance(last, Install) and len(last.view.members) > 2:
-            members = tuple(m for m in last.view.members if m != self._core.me)
+            members = tuple(m for m in last.view.members if key_of(m) != self._key)
             out[-1] = replace(last, view=replace(last.view, members=members))
         return goes_on
 
-    monkeypatch.setattr(Receiver, "_change", without_me)
+    monkeypatch.setattr(Membership, "apply_change", without_me)
     assert "self_inclusion" in laws_broken("none", "self_inclusion")
 
 
 @pytest.mark.catches("view_order")
 def test_a_change_that_one_overlooks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A replica that is no coordinator takes a failure for a false alarm."""
-    change = Receiver._change
+    change = Membership.apply_change
 
     def lenient(self: Any, number: int, content: MembershipChange, out: list[Effect]) -> bool:
-        if not self._core.leads and self._core.me.name == "b":
+        if not self._replicas.leads and self._web._me.name == "b":
             content = replace(content, gone=tuple(gone for gone in content.gone if gone.left))
         return change(self, number, content, out)
 
-    monkeypatch.setattr(Receiver, "_change", lenient)
+    monkeypatch.setattr(Membership, "apply_change", lenient)
     assert "view_order" in laws_broken("crash", "view_order")
 
 
@@ -204,13 +209,13 @@ def test_a_change_that_one_overlooks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.catches("agreement")
 def test_a_joiner_that_starts_one_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    enter = Membership.enter
+    enter = Joiner.enter
 
     def late(self: Any, packet: Any, out: list[Effect]) -> None:
         enter(self, packet, out)
-        self._core.consumer.next_out += 1
+        self._consumer.next_out += 1
 
-    monkeypatch.setattr(Membership, "enter", late)
+    monkeypatch.setattr(Joiner, "enter", late)
     assert "agreement" in laws_broken("mild", "agreement")
 
 
@@ -220,7 +225,7 @@ def test_a_joiner_that_counts_places_one_ahead(monkeypatch: pytest.MonkeyPatch) 
 
     def ahead(self: Any, roster: bytes, me: Any) -> Any:
         view = take_over(self, roster, me)
-        self.place += 1
+        self.seq += 1
         return view
 
     monkeypatch.setattr(Web, "take_over", ahead)
@@ -229,32 +234,33 @@ def test_a_joiner_that_counts_places_one_ahead(monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.catches("causal")
 def test_a_member_that_hears_the_last_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    deliver = Receiver.deliver
+    deliver = Ordering.deliver
 
-    def reversed_(self: Any, out: list[Effect]) -> None:
+    def reversed_(self: Any, apply_change: Any, out: list[Effect]) -> None:
         start = len(out)
-        deliver(self, out)
-        if self._core.me.name == "b":
+        deliver(self, apply_change, out)
+        me = self._web._me
+        if me is not None and me.name == "b":
             for place, effect in enumerate(out[start:], start):
                 if isinstance(effect, Deliver):
                     out[place] = Deliver(list(reversed(effect.messages)))
 
-    monkeypatch.setattr(Receiver, "deliver", reversed_)
+    monkeypatch.setattr(Ordering, "deliver", reversed_)
     assert "causal" in laws_broken("none", "causal")
 
 
 @pytest.mark.catches("state")
 def test_a_state_that_is_taken_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
     """No waiting until all before is settled, and the state as of whenever."""
-    keep = Membership.keep
+    keep = StateSource.keep_state
     stale: dict[int, Any] = {}
 
-    def swapped(self: Any, event: Any) -> None:
+    def swapped(self: Any, event: Any, out: list[Effect]) -> None:
         previous = stale.get(id(self))
         stale[id(self)] = event.state
-        keep(self, replace(event, state=previous) if previous is not None else event)
+        keep(self, replace(event, state=previous) if previous is not None else event, out)
 
-    monkeypatch.setattr(Membership, "keep", swapped)
+    monkeypatch.setattr(StateSource, "keep_state", swapped)
     assert "state" in laws_broken("mild", "state")
 
 
@@ -264,7 +270,7 @@ def test_a_state_that_is_taken_too_late(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.slow
 @pytest.mark.catches("progress")
 def test_never_asking_for_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Repair, "ask", lambda self, out: None)
+    monkeypatch.setattr(Repair, "request_missing", lambda self, out: None)
     assert "progress" in laws_broken("loss", "progress", first=1)
 
 
@@ -286,8 +292,8 @@ def test_a_master_that_says_nothing_in_slow_times(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.catches("prefix")
 def test_taking_over_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def alone(self: Any, core: Any, holds: Any) -> None:
-        init(self, core, holds)
+    def alone(self: Any, *parts: Any) -> None:
+        init(self, *parts)
         self.majority = 1
 
     init = Replicas.__init__
@@ -352,7 +358,7 @@ def forgotten() -> Room:
 def out_of_turn() -> Room:
     """Of two messages of d the first is lost, and the coordinator dies."""
     room = gathered()
-    number = core(room, "a").coordinator.machine.next
+    number = core(room, "a").tokens.machine.next
     for name in "abce":
         room.obey(f"lose 999 d > {name} data {number}.")
     room.obey("say d one\nadvance 5ms\nsay d two\nadvance 20ms\ncrash a\nadvance 2500ms")
@@ -382,7 +388,7 @@ def test_showing_what_is_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.catches("prefix")
 def test_taking_over_with_what_one_knows_oneself(monkeypatch: pytest.MonkeyPatch) -> None:
-    supported = Replicas.supported
+    supported = Replicas.take_support
 
     def proud(self: Any, packet: Support) -> bool:
         mine = (self.accepted, self.version, self.value)
@@ -391,50 +397,51 @@ def test_taking_over_with_what_one_knows_oneself(monkeypatch: pytest.MonkeyPatch
         self.accepted, self.version, self.value = mine
         return True
 
-    monkeypatch.setattr(Replicas, "supported", proud)
+    monkeypatch.setattr(Replicas, "take_support", proud)
     assert "prefix" in broken_in(half_told())
 
 
 @pytest.mark.catches("prefix")
 def test_taking_over_and_rejecting_what_was_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    take_over = Coordinator.take_over
+    take_over = TokenMaster.take_over
 
     def harsh(self: Any, value: bytes) -> None:
         take_over(self, value)
         number = self.machine.next - 1
-        if number >= self._core.consumer.next_out:
+        if number >= self._consumer.next_out:
             self.machine.status[number] = REJECTED
 
-    monkeypatch.setattr(Coordinator, "take_over", harsh)
+    monkeypatch.setattr(TokenMaster, "take_over", harsh)
     assert "prefix" in broken_in(half_told())
 
 
 @pytest.mark.catches("prefix")
 def test_obeying_a_lower_ballot(monkeypatch: pytest.MonkeyPatch) -> None:
-    proposed = Replicas.proposed
+    hold = Replicas.hold_proposal
 
-    def obedient(self: Any, packet: Propose, web: int, source: Any, out: list[Effect]) -> None:
+    def obedient(self: Any, packet: Propose, out: list[Effect]) -> None:
         if self.seated and packet.ballot < self.ballot:
             ack = Ack(NO_HEADER, self.rank, packet.ballot, packet.version)
-            self._send(PacketKind.ACK, ack.body(self._core.header_bytes()), (source,), out)
+            to = (self._arrival.source,)
+            self._packets.send_in(self.web, PacketKind.ACK, ack, to, out)
         else:
-            proposed(self, packet, web, source, out)
+            hold(self, packet, out)
 
-    monkeypatch.setattr(Replicas, "proposed", obedient)
+    monkeypatch.setattr(Replicas, "hold_proposal", obedient)
     assert "prefix" in broken_in(two_sides())
 
 
 @pytest.mark.catches("prefix")
 def test_a_vote_after_amnesia(monkeypatch: pytest.MonkeyPatch) -> None:
     """A replica that remembers nothing takes the first proposal that comes for the beginning."""
-    proposed = Replicas.proposed
+    hold = Replicas.hold_proposal
 
-    def gullible(self: Any, packet: Propose, web: int, source: Any, out: list[Effect]) -> None:
+    def gullible(self: Any, packet: Propose, out: list[Effect]) -> None:
         if not self.seated and self.rank and packet.version == 1:
-            self.web = web
-        proposed(self, packet, web, source, out)
+            self.web = self._arrival.web
+        hold(self, packet, out)
 
-    monkeypatch.setattr(Replicas, "proposed", gullible)
+    monkeypatch.setattr(Replicas, "hold_proposal", gullible)
     assert "prefix" in broken_in(forgotten())
 
 
@@ -442,10 +449,10 @@ def test_a_vote_after_amnesia(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_accepting_a_producers_messages_in_any_order(monkeypatch: pytest.MonkeyPatch) -> None:
     def accept(self: Any) -> None:
         for number in sorted(self.machine.holder):
-            slices = self._core.receiver.slices_of(number)
-            if slices is not None and not self._core.outbound.is_leaving(number):
+            slices = self._ordering.slices_of(number)
+            if slices is not None and not self._outbound.is_leaving(number):
                 self.machine.seen(number)
                 self._sizes[number] = len(slices)
 
-    monkeypatch.setattr(Coordinator, "_accept", accept)
+    monkeypatch.setattr(TokenMaster, "accept", accept)
     assert "fifo" in broken_in(out_of_turn())

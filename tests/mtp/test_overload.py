@@ -16,8 +16,8 @@ from tests.mtp.soaking import soak
 from tests.waiting import until
 from unisono.config import Config
 from unisono.protocols.mtp.batch import BATCH_BYTES_MAX, BATCH_COUNT_MAX
+from unisono.protocols.mtp.ordering import DELIVER_COUNT_MAX
 from unisono.protocols.mtp.parameters import Parameters
-from unisono.protocols.mtp.receiver import DELIVER_COUNT_MAX
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 

@@ -17,6 +17,9 @@ from unisono.net.send_path import runs
 from unisono.parts.admission import Terms
 from unisono.parts.codec import PacketCodec, PacketTrain
 from unisono.parts.packing import sliced
+from unisono.protocols.mtp.message_receiver import IncomingMessage, MessageReceiver
+from unisono.protocols.mtp.message_sender import BURST, Held, MessageSender
+from unisono.protocols.mtp.pacing import Pacing
 from unisono.protocols.mtp.packets import (
     ALIKE_BYTES,
     KINDS,
@@ -29,14 +32,6 @@ from unisono.protocols.mtp.packets import (
     write_header,
 )
 from unisono.protocols.mtp.reading import heard, read
-from unisono.protocols.mtp.transport import (
-    BURST,
-    Held,
-    IncomingMessage,
-    MessageReceiver,
-    MessageSender,
-    Pacing,
-)
 from unisono.sim import campaign
 from unisono.wire import Envelope
 
@@ -44,6 +39,10 @@ H = Header(7, 5, 0, 6, 3, 10_000, 256, 3, 4)
 HEADER = write_header(H)
 BAD = write_header(H._replace(t=0))
 PACE = Pacing(10_000, 256, 3)
+
+
+def write(number: int) -> bytes:
+    return HEADER
 
 
 def codec() -> PacketCodec:
@@ -71,22 +70,22 @@ def test_packets_sealed_together_are_what_each_alone_would_be(
     count: int, shorter: int, data: st.DataObject
 ) -> None:
     slices = sliced([Random(count).randbytes(count * 31 - shorter)], 31)
-    outlet = MessageSender(codec(), PACE, 0, lambda number: HEADER)
+    outlet = MessageSender(codec(), PACE, 0)
     held = Held(7, 5, slices)
     start = data.draw(st.integers(0, len(slices) - 1))
     row = range(start, data.draw(st.integers(start + 1, len(slices))))
-    packets = outlet._packets(held, row)
-    assert [bytes(p) for p in packets] == [outlet._packet(held, p) for p in row]
+    packets = outlet._packets(held, row, write)
+    assert [bytes(p) for p in packets] == [outlet._packet(held, p, write) for p in row]
     assert len(packets) == len(row)
     assert [len(burst) for burst in packets.each()][:-1] == [BURST] * ((len(row) - 1) // BURST)
 
 
 def test_a_row_ends_where_the_upper_half_of_its_numbers_does() -> None:
     slices: list[Buffer] = [b"x"] * (0x10000 + 30)
-    outlet = MessageSender(codec(), PACE, 0, lambda number: HEADER)
+    outlet = MessageSender(codec(), PACE, 0)
     held, row = Held(7, 5, slices), range(0xFFF0, 0x10000 + 30)
-    packets = [bytes(packet) for packet in outlet._packets(held, row)]
-    assert packets == [outlet._packet(held, p) for p in row]
+    packets = [bytes(packet) for packet in outlet._packets(held, row, write)]
+    assert packets == [outlet._packet(held, p, write) for p in row]
     found = [p for opened in codec().admit(packets) for p in heard(opened, str)]
     assert [packet.packet for packet in found if isinstance(packet, Data)] == list(row)
 
@@ -146,12 +145,12 @@ def state_of(inlet: MessageReceiver, ours: PacketCodec) -> tuple[object, ...]:
     def told(message: IncomingMessage) -> tuple[object, ...]:
         window = message.window
         here = [(n, window.get(n)) for n in range(1, window.highest + 1)]
-        heard_of = (message.origin, message.packets, message.ended, message.octets, message.whole)
+        heard_of = (message.origin, message.packets, message.ended, message.nbytes, message.whole)
         times = (message.heard_us, message.due_us, message.asked_us, message.asked_packets)
         return here, window.received, heard_of, times
 
     messages = {number: told(message) for number, message in inlet.incoming.items()}
-    return messages, inlet.octets, inlet._lost, inlet._taken, inlet._answer_us, ours.counts
+    return messages, inlet.nbytes, inlet._lost, inlet._taken, inlet._answer_us, ours.counts
 
 
 rows = st.tuples(
@@ -188,11 +187,11 @@ def test_a_row_is_taken_as_its_packets_would_be(script: list[tuple[Any, ...]]) -
                 end = Data(H, 7, number, packet, True, [b"end"])
                 assert (many.take(end, now_us) is None) == (one.take(end, now_us) is None)
             case "hear", number, packets, ended:
-                many.hear_of(number, 7, packets, ended, now_us)
-                one.hear_of(number, 7, packets, ended, now_us)
+                many.expect(number, 7, packets, ended, now_us)
+                one.expect(number, 7, packets, ended, now_us)
             case "ask", number:
                 for inlet in (many, one):
-                    inlet.asked(inlet.at(number), now_us)
+                    inlet.requested(inlet.at(number), now_us)
         assert state_of(many, doors[0]) == state_of(one, doors[1])
 
 
@@ -200,8 +199,8 @@ def test_a_row_is_taken_as_its_packets_would_be(script: list[tuple[Any, ...]]) -
 def test_a_very_large_message_is_set_apart_and_is_the_same(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("unisono.protocols.mtp.transport.LARGE_BYTES", 30)
-    monkeypatch.setattr("unisono.protocols.mtp.transport.APART_PACKETS", 3)
+    monkeypatch.setattr("unisono.protocols.mtp.message_receiver.LARGE_BYTES", 30)
+    monkeypatch.setattr("unisono.protocols.mtp.message_receiver.APART_PACKETS", 3)
     dice, inlet = Random(seed), MessageReceiver(codec(), PACE, 0, Random(1))
     pieces = [dice.randbytes(dice.choice((0, 5, 5, 5))) for _ in range(40)]
     rows = [(at, pieces[at : at + 4]) for at in range(0, 36, 4)]

@@ -17,18 +17,22 @@ from tests.mtp import test_rules_web as web
 from unisono.core import Effect
 from unisono.parts.codec import PacketCodec
 from unisono.parts.packing import sliced
-from unisono.protocols.mtp import admission, batch
-from unisono.protocols.mtp import transport as transports
+from unisono.protocols.mtp import admission, batch, message_sender
 from unisono.protocols.mtp.agreement import PENDING, Consumer, Master, Next, Producer
 from unisono.protocols.mtp.coordinator import Coordinator
-from unisono.protocols.mtp.core import Mtp
+from unisono.protocols.mtp.joining import Joiner
+from unisono.protocols.mtp.leaving import Leaver
+from unisono.protocols.mtp.member_watch import MemberWatch
 from unisono.protocols.mtp.membership import Membership
+from unisono.protocols.mtp.message_receiver import IncomingMessage, MessageReceiver
+from unisono.protocols.mtp.message_sender import MessageSender
+from unisono.protocols.mtp.ordering import Ordering
+from unisono.protocols.mtp.packet_writer import PacketWriter
 from unisono.protocols.mtp.packets import Propose, Stand
-from unisono.protocols.mtp.receiver import Receiver
 from unisono.protocols.mtp.repair import Repair
 from unisono.protocols.mtp.replicas import Replicas
 from unisono.protocols.mtp.send_queue import SendQueue
-from unisono.protocols.mtp.transport import IncomingMessage, MessageReceiver, MessageSender
+from unisono.protocols.mtp.token_master import TokenMaster
 
 Patch = pytest.MonkeyPatch
 Plant = Callable[[Patch], None]
@@ -87,8 +91,8 @@ def any_life(patch: Patch) -> None:
 
 
 def headers_of_the_next_number(patch: Patch) -> None:
-    octets = Mtp.header_bytes
-    patch.setattr(Mtp, "header_bytes", lambda self, base=0: octets(self))
+    header = PacketWriter.header
+    patch.setattr(PacketWriter, "header", lambda self, base=0: header(self))
 
 
 def overwriting(patch: Patch) -> None:
@@ -128,11 +132,11 @@ def old_packets(patch: Patch) -> None:
         dict[tuple[int, int, int], bytes](),
     )
 
-    def keeping(self: Any, held: Any, row: range) -> Any:
-        kept.update({(id(self), held.number, p): packet(self, held, p) for p in row})
-        return packets(self, held, row)
+    def keeping(self: Any, held: Any, row: range, header: Any) -> Any:
+        kept.update({(id(self), held.number, p): packet(self, held, p, header) for p in row})
+        return packets(self, held, row, header)
 
-    def cached(self: Any, held: Any, number: int) -> bytes:
+    def cached(self: Any, held: Any, number: int, header: Any) -> bytes:
         return kept[id(self), held.number, number]
 
     patch.setattr(MessageSender, "_packets", keeping)
@@ -142,9 +146,9 @@ def old_packets(patch: Patch) -> None:
 def no_window(patch: Patch) -> None:
     pump = MessageSender.pump
 
-    def open_(self: Any, now_us: int, out: list[Effect]) -> None:
+    def open_(self: Any, now_us: int, header: Any, out: list[Effect]) -> None:
         self._beat_us, self._left = now_us, 10**6
-        pump(self, now_us, out)
+        pump(self, now_us, header, out)
 
     patch.setattr(MessageSender, "pump", open_)
 
@@ -152,21 +156,21 @@ def no_window(patch: Patch) -> None:
 def repairs_last(patch: Patch) -> None:
     repair = MessageSender._repair
 
-    def unless_busy(self: Any, now_us: int, out: list[Effect]) -> None:
+    def unless_busy(self: Any, now_us: int, header: Any, out: list[Effect]) -> None:
         if not self._fresh:
-            repair(self, now_us, out)
+            repair(self, now_us, header, out)
 
     patch.setattr(MessageSender, "_repair", unless_busy)
 
 
 def no_denials(patch: Patch) -> None:
-    repair = Repair.repair
+    answer = Repair.answer_nak
 
     def silent(self: Any, packet: Any, out: list[Effect]) -> None:
-        here = self._core.outbound.held
-        repair(self, packet._replace(ranges=tuple(r for r in packet.ranges if r[0] in here)), out)
+        here = self._outbound.held
+        answer(self, packet._replace(ranges=tuple(r for r in packet.ranges if r[0] in here)), out)
 
-    patch.setattr(Repair, "repair", silent)
+    patch.setattr(Repair, "answer_nak", silent)
 
 
 def first_off_by_one(patch: Patch) -> None:
@@ -178,23 +182,32 @@ def first_off_by_one(patch: Patch) -> None:
 
 def views_when_they_come(patch: Patch) -> None:
     """A plain member sees a change when its data comes, before what is ordered before it."""
-    take, change, seen = Receiver.take, Receiver._change, dict[tuple[int, int], list[Effect]]()
+    take, change, seen = MessageReceiver.take, Membership.apply_change, dict[Any, list[Effect]]()
+    early: dict[Any, Any] = {}
+    deliver = Ordering.deliver
 
-    def at_once(self: Any, packet: Any) -> None:
-        take(self, packet)
-        slices = self.slices_of(packet.number)
-        if slices is not None and batch.head_of(slices) is None:
-            out = seen.setdefault((id(self), packet.number), [])
-            change(self, packet.number, batch.read_content(slices), out)
+    def at_once(self: Any, data: Any, now_us: int) -> Any:
+        message = take(self, data, now_us)
+        if message is not None and batch.head_of(message.slices()) is None:
+            early[self, data.number] = batch.read_content(message.slices())
+        return message
+
+    def delivering(self: Any, apply_change: Any, out: list[Effect]) -> None:
+        member = apply_change.__self__
+        for inbound, number in [key for key in early if key[0] is self._inbound]:
+            content = early.pop((inbound, number))
+            change(member, number, content, seen.setdefault((member, number), []))
+        deliver(self, apply_change, out)
 
     def in_turn(self: Any, number: int, content: Any, out: list[Effect]) -> bool:
-        if (id(self), number) not in seen:
+        if (self, number) not in seen:
             return change(self, number, content, out)
-        out.extend(seen[id(self), number])
+        out.extend(seen[self, number])
         return True
 
-    patch.setattr(Receiver, "take", at_once)
-    patch.setattr(Receiver, "_change", in_turn)
+    patch.setattr(MessageReceiver, "take", at_once)
+    patch.setattr(Ordering, "deliver", delivering)
+    patch.setattr(Membership, "apply_change", in_turn)
 
 
 def no_dally(self: Any, *rest: Any) -> None:
@@ -210,18 +223,19 @@ def alone(self: Any, *rest: Any) -> None:
 
 
 def a_vote_for_all(patch: Patch) -> None:
-    stood, proposed = Replicas.stood, Replicas.proposed
+    support, hold = Replicas.support, Replicas.hold_proposal
 
-    def generous(self: Any, packet: Stand, source: Any, out: list[Effect]) -> None:
+    def generous(self: Any, packet: Stand, out: list[Effect]) -> None:
         self.accepted = self.accepted or 1
-        stood(self, packet, source, out)
+        support(self, packet, out)
 
-    def gullible(self: Any, packet: Propose, life: int, source: Any, out: list[Effect]) -> None:
-        self.web, self.version = life, 0 if not self.accepted else self.version
-        proposed(self, packet, life, source, out)
+    def gullible(self: Any, packet: Propose, out: list[Effect]) -> None:
+        self.web = self._arrival.web
+        self.version = 0 if not self.accepted else self.version
+        hold(self, packet, out)
 
-    patch.setattr(Replicas, "stood", generous)
-    patch.setattr(Replicas, "proposed", gullible)
+    patch.setattr(Replicas, "support", generous)
+    patch.setattr(Replicas, "hold_proposal", gullible)
 
 
 def half_a_heartbeat(patch: Patch) -> None:
@@ -248,13 +262,13 @@ def hasty(patch: Patch) -> None:
 PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
     ("MTP-1", web.test_nobody_makes_itself_a_master,
      after(Replicas, "__init__", everybody_is_a_master)),
-    ("MTP-1", web.test_who_wants_out_asks_until_it_is_let_out, without(Membership, "insist")),
+    ("MTP-1", web.test_who_wants_out_asks_until_it_is_let_out, without(Leaver, "insist")),
     ("MTP-2", transport.test_packets_of_another_life_of_the_web_are_ignored_and_counted, any_life),
     ("MTP-3", order.test_a_grant_tells_how_the_last_t_messages_stand, headers_of_the_next_number),
     ("MTP-3", order.test_a_grant_names_the_addresses_to_send_to,
-     without(Coordinator, "_audience", lambda self: ())),
+     without(Coordinator, "_addresses", lambda self: ())),
     ("MTP-3", order.test_one_that_asks_twice_gets_the_same_token,
-     without(Coordinator, "request", lambda self, key, packet, out: self._requests.update(
+     without(TokenMaster, "request", lambda self, key, packet: self.requests.update(
          {key: (packet.request, 1)}))),
     ("MTP-3", order.test_a_producer_says_again_in_order_what_was_rejected,
      without(Producer, "settled", lambda self, status: ([], []))),
@@ -263,7 +277,7 @@ PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
     ("MTP-5", order.test_a_message_is_pending_until_the_master_has_seen_its_end,
      without(IncomingMessage, "whole", property(lambda self: self.packets > 0))),
     ("MTP-5", order.test_a_message_is_rejected_when_its_sender_is_held_for_failed,
-     without(Coordinator, "reject")),
+     without(TokenMaster, "reject")),
     ("MTP-6", order.test_a_late_word_never_undoes_a_status, overwriting),
     ("MTP-6", order.test_what_was_accepted_and_cannot_be_had_makes_the_member_join_again, guessing),
     ("MTP-7", order.test_t_holders_in_a_row_may_fail_and_one_more_forces_a_rejoin, one_status_less),
@@ -279,25 +293,25 @@ PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
     ("MTP-11", transport.test_a_master_in_slow_times_tells_the_statuses_so_that_nothing_waits,
      once_together(transport, without(Coordinator, "advertise"))),
     ("MTP-12", transport.test_what_is_missing_is_asked_for_by_range_and_sent_to_who_needs_it,
-     without(transports, "FEW", 0)),
+     without(message_sender, "FEW", 0)),
     ("MTP-12", transport.test_a_repair_that_few_want_goes_to_them_and_one_that_many_want_to_the_web,
-     without(transports, "FEW", 99)),
+     without(message_sender, "FEW", 99)),
     ("MTP-12", transport.test_a_producer_answers_for_as_long_as_it_retains,
-     without(Repair, "forget", lambda self, stable: self._core.outbound.held.clear())),
+     without(Repair, "forget", lambda self, stable: self._outbound.held.clear())),
     ("MTP-13", transport.test_who_asks_for_what_is_no_longer_held_is_told_so, no_denials),
     ("MTP-13", transport.test_who_cannot_do_without_what_is_denied_joins_again,
-     without(Repair, "denied")),
+     without(Repair, "take_denial")),
     ("MTP-14", web.test_a_confirm_tells_the_master_the_life_and_the_first_message,
      once_together(web, first_off_by_one)),
     ("MTP-14", web.test_who_comes_back_can_tell_whether_it_is_the_same_web,
-     without(Membership, "remember")),
+     without(Joiner, "remember")),
     ("MTP-15", web.test_for_a_joiner_with_state_nothing_is_granted_until_all_before_is_settled,
      after(admission.MasterAdmission, "begin_change",
            lambda self: setattr(self, "holding", False))),
     ("MTP-16", pace.test_consumers_in_need_pull_towards_safety_and_calm_towards_speed,
      without(Coordinator, "_set_pace")),
     ("MTP-16", pace.test_what_members_hold_is_bounded_while_one_reads_nothing,
-     without(Coordinator, "_has_room", lambda self, packets: True)),
+     without(TokenMaster, "_has_room", lambda self, packets: True)),
     ("MTP-17", pace.test_most_need_not_ask_when_they_dally,
      after(MessageReceiver, "__init__", no_dally)),
     ("MTP-18", pace.test_the_tokens_in_use_go_down_to_one_and_up_to_t_max,
@@ -307,7 +321,7 @@ PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
     ("MTP-19", council.test_no_token_is_granted_before_most_replicas_know_of_it,
      after(Replicas, "__init__", alone)),
     ("MTP-19", council.test_a_cohort_answers_only_when_it_holds_the_data_that_is_accepted,
-     without(Receiver, "holds", lambda self, value: True)),
+     without(Ordering, "holds", lambda self, value: True)),
     ("MTP-19", council.test_a_cohort_takes_over_rejects_what_is_pending_and_it_is_the_same_web,
      without(Replicas, "may_stand", lambda self: False)),
     ("MTP-19", council.test_a_replica_that_restarted_has_no_vote_before_it_was_told,
@@ -315,11 +329,11 @@ PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
     ("MTP-20", web.test_all_see_the_same_members_at_the_same_message,
      once_together(web, views_when_they_come)),
     ("MTP-20", web.test_what_members_report_is_added_to_what_the_master_noticed,
-     without(Coordinator, "_suspected", lambda self, key: False)),
+     without(MemberWatch, "_suspected", lambda self, key: False)),
     ("MTP-21", parameters.test_the_model_finds_the_papers_numbers, half_a_heartbeat),
     ("MTP-22", web.test_what_some_have_and_the_master_has_not_is_delivered_by_none, hasty),
     ("MTP-23", web.test_those_with_the_master_go_on_and_the_others_deliver_no_more,
-     once_together(web, without(Coordinator, "_accept"))),
+     once_together(web, without(TokenMaster, "accept"))),
 ]  # fmt: skip
 CASES = [pytest.param(*row, id=f"{row[0]} {row[1].__name__[5:]}") for row in PLANTS]
 

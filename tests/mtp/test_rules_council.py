@@ -20,6 +20,7 @@ from tests.mtp.theatre import together as gathered
 from unisono.core import Received
 from unisono.protocols.mtp.agreement import ACCEPTED, PENDING, REJECTED
 from unisono.protocols.mtp.decision import machine_of, value_of
+from unisono.protocols.mtp.packet_writer import NO_HEADER
 from unisono.protocols.mtp.packets import (
     PROTOCOL,
     Ack,
@@ -31,7 +32,6 @@ from unisono.protocols.mtp.packets import (
     Stand,
     Support,
 )
-from unisono.protocols.mtp.replicas import NO_HEADER
 from unisono.wire import seal
 
 GROUP_LAWS = "check prefix total_order agreement virtual_synchrony fifo"
@@ -55,9 +55,9 @@ def test_no_token_is_granted_before_most_replicas_know_of_it() -> None:
     room = together("a", "b", "c", "d")
     deafen(room, "propose", "a", "b", "c")
     room.obey("say d word\nadvance 100ms")
-    assert len(core(room, "a").coordinator.machine.holder) == 1, "decided"
+    assert len(core(room, "a").tokens.machine.holder) == 1, "decided"
     assert room.of(Grant) == [], "and not told"
-    assert {p.header.next for p in room.of(Empty, "a")} == {core(room, "d").known_next}
+    assert {p.header.next for p in room.of(Empty, "a")} == {core(room, "d").ordering.known_next}
     said = room.obey("heal\nadvance 60ms")
     assert delivered(said) == {name: ["word"] for name in "abcd"}
 
@@ -67,9 +67,9 @@ def test_no_acceptance_is_seen_before_most_replicas_know_of_it() -> None:
     room = together("a", "b", "c", "d")
     room.obey("say d word\nadvance 4ms")
     deafen(room, "propose", "a", "b", "c")
-    number = max(core(room, "a").coordinator.machine.holder)
+    number = max(core(room, "a").tokens.machine.holder)
     said = room.obey("advance 100ms")
-    assert core(room, "a").coordinator.machine.status[number] is ACCEPTED, "decided"
+    assert core(room, "a").tokens.machine.status[number] is ACCEPTED, "decided"
     assert delivered(said) == {}, "not even the coordinator delivers it"
     told = [p.header for p in room.of(Empty, "a") if p.header.base > number]
     assert told
@@ -82,12 +82,12 @@ def test_what_only_the_dead_coordinator_had_is_rejected_by_the_next() -> None:
     room = together("a", "b", "c", "d")
     deafen(room, "data", "a", "b", "c")
     room.obey("say a lost\nadvance 30ms")
-    number = core(room, "a").coordinator.machine.next - 1
-    assert core(room, "a").coordinator.machine.status[number] is ACCEPTED
+    number = core(room, "a").tokens.machine.next - 1
+    assert core(room, "a").tokens.machine.status[number] is ACCEPTED
     for name in "bc":
         cohort = core(room, name).replicas
-        assert number in core(room, name).receiver.accepted_in(cohort.owed_value()), "proposed"
-        assert number not in core(room, name).receiver.accepted_in(cohort.value), "and not held"
+        assert number in core(room, name).ordering.accepted_in(cohort.owed_value()), "proposed"
+        assert number not in core(room, name).ordering.accepted_in(cohort.value), "and not held"
     room.obey("crash a\nheal\nadvance 3000ms")
     said = room.obey("say d word\nadvance 300ms")
     assert delivered(said) == {name: ["word"] for name in "bcd"}, "nobody waits for what is gone"
@@ -133,13 +133,13 @@ def test_a_cohort_takes_over_rejects_what_is_pending_and_it_is_the_same_web() ->
     for name in "abce":
         deafen(room, "data", "d", name)
     room.obey("say d one\nadvance 5ms\nsay d two three\nadvance 5ms")
-    number = max(core(room, "a").coordinator.machine.holder)
+    number = max(core(room, "a").tokens.machine.holder)
     said = room.obey("crash a\nheal")
     for name in "abce":
         deafen(room, f"data {number}", "d", name)
     said = room.obey("advance 2500ms")
-    assert core(room, "b").leads
-    assert core(room, "b").receiver.status(number) is REJECTED
+    assert core(room, "b").replicas.leads
+    assert core(room, "b").ordering.status(number) is REJECTED
     assert delivered(said) == {name: ["one", "two", "three"] for name in "bcde"}, "said again"
     assert {core(room, name).codec.life for name in "bcde"} == {life}
     assert "stops" not in said
@@ -159,7 +159,7 @@ def test_what_was_accepted_stays_accepted() -> None:
     said = room.obey("say d kept\nadvance 8ms")
     assert delivered(said) == {"a": ["kept"]}, "committed by a and c"
     said = room.obey("crash a\nheal\nadvance 2500ms")
-    assert core(room, "b").leads
+    assert core(room, "b").replicas.leads
     assert delivered(said) == {name: ["kept"] for name in "bcde"}
 
 
@@ -172,7 +172,7 @@ def test_a_coordinator_that_is_cut_off_decides_nothing() -> None:
     said = room.obey("split a d | b c e\nsay d lonely\nsay e many\nadvance 3000ms")
     assert delivered(said) == {name: ["many"] for name in "bce"}
     said = room.obey("heal\nadvance 1500ms")
-    assert not core(room, "a").leads
+    assert not core(room, "a").replicas.leads
     assert delivered(said) == {}
     room.obey("join a d")
     gather(room, *"abcde")
@@ -185,7 +185,7 @@ def test_a_cohort_that_is_cut_off_cannot_take_over() -> None:
     room = together("a", "b", "c", "d", "e")
     said = room.obey("split a b d | c e\nadvance 3000ms\nsay d many\nadvance 30ms")
     assert room.of(Stand, "c"), "it tries"
-    assert not core(room, "c").leads
+    assert not core(room, "c").replicas.leads
     assert delivered(said) == {name: ["many"] for name in "abd"}
 
 
@@ -194,10 +194,10 @@ def test_an_old_coordinator_that_wakes_decides_nothing() -> None:
     room = together("a", "b", "c", "d", "e")
     room.obey("pause a\nsay d asleep\nadvance 2500ms\nsay e awake\nadvance 30ms")
     a = core(room, "a")
-    assert a.leads, "it has not noticed"
+    assert a.replicas.leads, "it has not noticed"
     room.hush()
     room.obey("resume a\nadvance 1000ms")
-    assert not a.leads
+    assert not a.replicas.leads
     assert room.of(Grant, "a") == []
     log = room.actors["a"].log
     assert log == room.actors["b"].log[: len(log)]
@@ -211,14 +211,14 @@ def test_a_proposal_under_a_lower_ballot_is_refused() -> None:
     c = core(room, "c")
     ballot, version = c.replicas.ballot, c.replicas.version
     step(room, "c", forged(room, "b", PacketKind.STAND, Stand(NO_HEADER, 2, ballot + 1)))
-    value = value_of(core(room, "a").coordinator.machine)
+    value = value_of(core(room, "a").tokens.machine)
     late = forged(room, "a", PacketKind.PROPOSE, Propose(NO_HEADER, ballot, version + 1, value))
     ((_, answer),) = packets_in(step(room, "c", late))
     assert isinstance(answer, Ack)
     assert (answer.ballot, answer.version) == (ballot + 1, 0), "a no"
     assert c.replicas.version == version
     effects = step(room, "a", forged(room, "c", PacketKind.ACK, answer))
-    assert not core(room, "a").leads, "and a knows that it leads no more"
+    assert not core(room, "a").replicas.leads, "and a knows that it leads no more"
     assert not [p for _, p in packets_in(effects) if isinstance(p, Grant)]
 
 
@@ -228,7 +228,7 @@ def test_the_newest_value_of_the_highest_ballot_goes_on() -> None:
     b = core(room, "b")
     mine = b.replicas.version
     b.replicas.stand([])
-    newer = core(room, "a").coordinator.machine
+    newer = core(room, "a").tokens.machine
     newer.grant(77)
     support = Support(
         NO_HEADER,
@@ -240,8 +240,8 @@ def test_the_newest_value_of_the_highest_ballot_goes_on() -> None:
         core(room, "c").replicas._support().lives,
     )
     step(room, "b", forged(room, "c", PacketKind.SUPPORT, support))
-    assert b.leads
-    assert b.coordinator.machine.next == newer.next
+    assert b.replicas.leads
+    assert b.tokens.machine.next == newer.next
     assert machine_of(b.replicas.value, 8).status[newer.next - 1] is REJECTED, "and pending ends"
     assert b.replicas.version == mine + 6
 
@@ -319,7 +319,7 @@ def test_not_even_the_first_proposal_of_the_web_counts_when_it_comes_late() -> N
     room.obey("heal\nadvance 700ms")
     assert room.of(Stand, "b")
     assert room.of(Support) == []
-    assert not core(room, "b").leads
+    assert not core(room, "b").replicas.leads
     assert room.actors["d"].log == ["d#1:1"]
     assert room.actors["b"].log == []
 
@@ -351,11 +351,11 @@ def test_of_five_masters_two_may_die() -> None:
 def test_a_seat_of_another_size_of_council_is_not_believed() -> None:
     room = together("a", "b", "c", "d")
     b = core(room, "b")
-    before = dict(b.replicas.seats)
+    before = dict(b.replicas.seats.by_rank)
     other = ReplicaSeat(3, 5, core(room, "d").me, 0, 0, 0, False, 7, 0)
     packet = seal(PROTOCOL, PacketKind.SEAT, GROUP, 0, other.body())
     assert packets_in(step(room, "b", Received(room.actors["d"].address, [packet]))) == []
-    assert b.replicas.seats == before
+    assert b.replicas.seats.by_rank == before
     assert b.counts["drop.seat"] == 1
 
 
@@ -380,7 +380,7 @@ def test_a_replica_that_is_still_catching_up_does_not_take_over() -> None:
     deafen(room, "roster", "c", "a")
     assert "a is CATCHING_UP" in room.obey("join a\nadvance 600ms\nstate a")
     said = room.obey("crash b\nadvance 3000ms\nsay d on\nadvance 40ms")
-    assert core(room, "c").leads
+    assert core(room, "c").replicas.leads
     assert delivered(said) == {name: ["on"] for name in "cde"}
     assert "stops" not in said
 
@@ -388,6 +388,6 @@ def test_a_replica_that_is_still_catching_up_does_not_take_over() -> None:
 def test_a_coordinator_takes_one_token_for_what_it_says() -> None:
     """It asks itself again while the council has not yet let it have the first."""
     room = together("a", "b", "c", "d")
-    number = core(room, "a").coordinator.machine.next
+    number = core(room, "a").tokens.machine.next
     assert delivered(room.obey("say a once\nadvance 40ms"))["d"] == ["once"]
-    assert core(room, "a").coordinator.machine.next == number + 1
+    assert core(room, "a").tokens.machine.next == number + 1

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.mtp.theatre import core, delivered, forged, handed, packets_in, step, together
 from unisono.core import EVERYONE, Deliver, Fail, Multicast
-from unisono.protocols.mtp import receiver
+from unisono.protocols.mtp import ordering
 from unisono.protocols.mtp.agreement import (
     ACCEPTED,
     PENDING,
@@ -21,9 +21,9 @@ from unisono.protocols.mtp.agreement import (
     Producer,
     SendToken,
 )
+from unisono.protocols.mtp.packet_writer import NO_HEADER
 from unisono.protocols.mtp.packets import WHOLE, Empty, Grant, Nak, PacketKind, TokenRequest
 from unisono.protocols.mtp.packets import Data as DataPacket
-from unisono.protocols.mtp.replicas import NO_HEADER
 
 HERE = lambda number: DataStatus.HERE  # noqa: E731
 
@@ -38,7 +38,7 @@ def test_who_wants_to_send_asks_first_and_is_told_the_number() -> None:
     ((to, request),) = asked
     assert isinstance(request, TokenRequest), "nothing is sent before the token is here"
     assert to == (room.actors["a"].address,), "to the master alone"
-    number = core(room, "a").coordinator.machine.next
+    number = core(room, "a").tokens.machine.next
     ((to, grant),) = packets_in(step(room, "a", forged(room, "b", PacketKind.REQUEST, request)))
     assert isinstance(grant, Grant)
     assert (to, grant.number, grant.request) == ((room.actors["b"].address,), number, 1)
@@ -52,12 +52,12 @@ def test_a_grant_tells_how_the_last_t_messages_stand() -> None:
     room = together("a", "b", "c", "d", "e", tokens=3, detect_us=400_000)
     room.obey("say b fine\nadvance 30ms\nlose 99 c > a data\nsay c doomed\nadvance 2ms\ncrash c")
     room.obey("advance 1000ms")
-    core(room, "a").coordinator.machine.t_cur = 3
+    core(room, "a").tokens.machine.t_cur = 3
     room.hush()
     room.obey("lose 99 d > a data\nsay d waits\nadvance 5ms\nsay e last\nadvance 5ms")
     to_d, to_e = room.of(Grant, "a")
     assert to_e.number == to_d.number + 1 == to_e.header.base
-    status = core(room, "a").coordinator.machine.status
+    status = core(room, "a").tokens.machine.status
     assert to_e.header.last == (PENDING, *(status[to_d.number - k] for k in (1, 2)))
     assert REJECTED in status.values(), "c's message was rejected"
     assert [to_e.header.t, len(to_e.header.last)] == [3, 3]
@@ -108,11 +108,11 @@ def test_no_token_is_granted_while_the_oldest_status_is_pending(t: int) -> None:
 @pytest.mark.rule("MTP-4")
 def test_a_web_has_at_most_t_tokens_out() -> None:
     room = together("a", "b", "c", "d", "e", tokens=2)
-    core(room, "a").coordinator.machine.t_cur = 2
+    core(room, "a").tokens.machine.t_cur = 2
     for name in "bcde":
         room.obey(f"lose 999 {name} > a data")
     room.obey("say b one\nsay c two\nsay d three\nsay e four\nadvance 300ms")
-    assert len(core(room, "a").coordinator.machine.holder) == 2
+    assert len(core(room, "a").tokens.machine.holder) == 2
     assert len({grant.number for grant in room.of(Grant)}) == 2
     said = room.obey("heal\nadvance 500ms")
     assert sorted(delivered(said)["e"]) == ["four", "one", "three", "two"], "and then the others"
@@ -143,9 +143,9 @@ def test_a_settled_status_never_changes(t: int, script: list[tuple[str, int]]) -
 @pytest.mark.rule("MTP-5")
 def test_a_message_is_pending_until_the_master_has_seen_its_end() -> None:
     room = together("a", "b", "c", packet=600)
-    number = core(room, "a").coordinator.machine.next
+    number = core(room, "a").tokens.machine.next
     room.obey(f"lose 9 b > a data {number}.2\nshout b 1200\nadvance 12ms")
-    master = core(room, "a").coordinator.machine
+    master = core(room, "a").tokens.machine
     assert len(room.of(DataPacket, "b")) == 3
     assert [p.end for p in room.of(DataPacket, "b")] == [False, False, True]
     assert master.status[number] is PENDING, "the end is not here"
@@ -159,11 +159,11 @@ def test_a_message_is_pending_until_the_master_has_seen_its_end() -> None:
 @pytest.mark.parametrize("end", ["crash c", "cut a c"])
 def test_a_message_is_rejected_when_its_sender_is_held_for_failed(end: str) -> None:
     room = together("a", "b", "c", "d", detect_us=400_000)
-    number = core(room, "a").coordinator.machine.next
+    number = core(room, "a").tokens.machine.next
     room.obey("lose 99 c > a data\nsay c unheard\nadvance 5ms")
     late = room.sends(DataPacket, "c")[0]
     room.obey(end)
-    machine = core(room, "a").coordinator.machine
+    machine = core(room, "a").tokens.machine
     assert machine.status[number] is PENDING
     heard = delivered(room.obey("advance 1000ms\nsay b after\nadvance 50ms"))
     assert machine.status[number] is REJECTED
@@ -275,9 +275,9 @@ def test_a_row_of_t_holders_fails_and_the_others_lose_nothing() -> None:
     for name in "cd":
         for other in "abe":
             room.obey(f"lose 999 {name} > {other} data\nlose 999 {name} > {other} empty")
-    core(room, "a").coordinator.machine.t_cur = 2
+    core(room, "a").tokens.machine.t_cur = 2
     room.obey("say b before\nadvance 20ms\nsay c never\nsay d neither\nadvance 10ms")
-    assert len(core(room, "a").coordinator.machine.holder) == 2
+    assert len(core(room, "a").tokens.machine.holder) == 2
     said = room.obey("crash c\ncrash d\nsay b after\nadvance 1500ms")
     assert delivered(said) == {name: ["after"] for name in "abe"}
     assert "stops" not in said
@@ -289,7 +289,7 @@ def test_one_more_than_t_makes_a_member_join_again_and_never_differ(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """e hears nothing while more than t messages are settled, and the master has forgotten."""
-    monkeypatch.setattr(receiver, "HISTORY_MAX", 2)
+    monkeypatch.setattr(ordering, "HISTORY_MAX", 2)
     room = together("a", "b", "c", "d", "e", tokens=2)
     room.obey("cut a e\ncut b e\ncut c e\ncut d e\nsay b one\nadvance 20ms\nsay c two")
     room.obey("advance 20ms\nsay d three\nadvance 20ms\nsay b four\nadvance 400ms")

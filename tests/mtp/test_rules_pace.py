@@ -11,10 +11,11 @@ from tests.mtp.theatre import Room, core, delivered, forged, step, together
 from unisono.core import Expired
 from unisono.parts.admission import Terms
 from unisono.parts.codec import PacketCodec
-from unisono.protocols.mtp.figure import Timer
+from unisono.protocols.mtp.message_receiver import MessageReceiver
+from unisono.protocols.mtp.pacing import Pacing
+from unisono.protocols.mtp.packet_writer import NO_HEADER
 from unisono.protocols.mtp.packets import KINDS, PROTOCOL, Grant, Nak, PacketKind, Pressure, Report
-from unisono.protocols.mtp.replicas import NO_HEADER
-from unisono.protocols.mtp.transport import MessageReceiver, Pacing
+from unisono.protocols.mtp.states import Timer
 
 # -- MTP-16 parameters --------------------------------------------------------------------------
 
@@ -108,7 +109,7 @@ def naks_when_all_miss_the_same(dally: int) -> int:
     names = "abcdefghijkl"
     room = together(*names, dally=dally)
     assert core(room, "b").pace.retention == dally + 3
-    number = core(room, "a").coordinator.machine.next
+    number = core(room, "a").tokens.machine.next
     for name in names[2:]:
         room.obey(f"lose 1 b > {name} data {number}.1")
     heard = delivered(room.obey("shout b 4000\nadvance 500ms"))
@@ -128,7 +129,7 @@ def test_most_need_not_ask_when_they_dally() -> None:
 @pytest.mark.rule("MTP-18")
 def test_the_tokens_in_use_go_down_to_one_and_up_to_t_max() -> None:
     room = together("a", "b", "c", tokens=5)
-    machine = core(room, "a").coordinator.machine
+    machine = core(room, "a").tokens.machine
     for _ in range(9):
         press(room, Pressure.LOSING)
         assert 1 <= machine.t_cur <= 5
@@ -136,7 +137,7 @@ def test_the_tokens_in_use_go_down_to_one_and_up_to_t_max() -> None:
     press(room, Pressure.CALM)
     assert machine.t_cur == 1, "nobody waits for more"
     for _ in range(9):
-        core(room, "a").coordinator._requests[1] = (1, 10**6)  # One that never has room.
+        core(room, "a").tokens.requests[1] = (1, 10**6)  # One that never has room.
         press(room, Pressure.CALM)
         assert 1 <= machine.t_cur <= 5
     assert machine.t_cur == 5, "somebody waited"
@@ -145,11 +146,11 @@ def test_the_tokens_in_use_go_down_to_one_and_up_to_t_max() -> None:
 @pytest.mark.rule("MTP-18")
 def test_only_t_cur_tokens_are_out_though_every_header_has_t_max_statuses() -> None:
     room = together("a", "b", "c", "d", "e", tokens=4)
-    core(room, "a").coordinator.machine.t_cur = 1
+    core(room, "a").tokens.machine.t_cur = 1
     for name in "bcd":
         room.obey(f"lose 999 {name} > a data")
     room.obey("say b one\nsay c two\nsay d three\nadvance 90ms")
-    assert len(core(room, "a").coordinator.machine.holder) == 1
+    assert len(core(room, "a").tokens.machine.holder) == 1
     assert {len(grant.header.last) for grant in room.of(Grant)} == {4}
     heard = delivered(room.obey("heal\nadvance 600ms"))
     assert sorted(heard["e"]) == ["one", "three", "two"]

@@ -22,7 +22,9 @@ from unisono.core import Deliver, Effect, Expired, Install, Multicast, Received,
 from unisono.parts.admission import Terms
 from unisono.parts.codec import PacketCodec
 from unisono.protocols.mtp.agreement import ACCEPTED, PENDING
-from unisono.protocols.mtp.figure import Timer
+from unisono.protocols.mtp.message_sender import Held, MessageSender
+from unisono.protocols.mtp.pacing import Pacing
+from unisono.protocols.mtp.packet_writer import NO_HEADER
 from unisono.protocols.mtp.packets import (
     KINDS,
     PROTOCOL,
@@ -39,8 +41,7 @@ from unisono.protocols.mtp.packets import (
     TokenRequest,
     write_header,
 )
-from unisono.protocols.mtp.replicas import NO_HEADER
-from unisono.protocols.mtp.transport import Held, MessageSender, Pacing
+from unisono.protocols.mtp.states import Timer
 from unisono.wire import FRONT_BYTES, NO_LIFE, SUM_BYTES, seal
 
 HEADLESS = (JoinRequest, Refuse, ReplicaSeat)
@@ -61,7 +62,7 @@ def test_packets_of_another_life_of_the_web_are_ignored_and_counted() -> None:
     assert len({type(s.packet) for s in theirs}) >= 5
     fresh = together("a", "b", "c")
     c = core(fresh, "c")
-    before = c.consumer.next_out, c.known_next, dict(c.consumer.status)
+    before = c.consumer.next_out, c.ordering.known_next, dict(c.consumer.status)
     dropped = c.counts.get("drop.life", 0)
     for sent in theirs:
         other = seal(
@@ -70,7 +71,7 @@ def test_packets_of_another_life_of_the_web_are_ignored_and_counted() -> None:
         effects = step(fresh, "c", Received(fresh.actors["b"].address, [other]))
         assert not [e for e in effects if isinstance(e, Deliver | Install | Send)]
     assert c.counts["drop.life"] - dropped == len([s for s in theirs if s.by != "c"])
-    assert (c.consumer.next_out, c.known_next, dict(c.consumer.status)) == before
+    assert (c.consumer.next_out, c.ordering.known_next, dict(c.consumer.status)) == before
 
 
 @pytest.mark.rule("MTP-2")
@@ -94,7 +95,7 @@ def test_there_are_four_kinds_of_address_and_each_names_this_life() -> None:
 @pytest.mark.rule("MTP-8")
 def test_a_message_is_cut_into_numbered_packets_and_only_the_last_is_not_full() -> None:
     room = together("a", "b", "c", packet=600)
-    number = core(room, "a").coordinator.machine.next
+    number = core(room, "a").tokens.machine.next
     room.obey("shout b 2000\nadvance 30ms\nsay b next\nadvance 30ms")
     sent = room.sends(Data, "b")
     packets = [s.packet for s in sent if isinstance(s.packet, Data)]
@@ -149,7 +150,7 @@ def test_every_packet_tells_the_pace_the_last_statuses_and_the_next_number() -> 
 @pytest.mark.rule("MTP-9")
 def test_what_is_sent_again_has_its_old_data_and_number_and_a_header_of_now() -> None:
     room = together("a", "b", "c", "d", tokens=4)
-    core(room, "a").coordinator.machine.t_cur = 4
+    core(room, "a").tokens.machine.t_cur = 4
     room.obey("lose 99 d > a data\nsay d early\nadvance 4ms")
     room.obey("lose 9 b > c data\nsay b word\nadvance 5ms")
     first = room.of(Data, "b")[0]
@@ -198,24 +199,20 @@ def test_a_producer_has_a_window_for_each_of_its_tokens(
     window: int, tokens: int, packets: int
 ) -> None:
     header = write_header(Header(1, 1, 0, 1, 1, 10_000, window, 3, 8))
-    outlet = MessageSender(
-        PacketCodec(PROTOCOL, KINDS, Terms("g")),
-        Pacing(10_000, window, 3),
-        0,
-        lambda number: header,
-    )
+    codec, pace = PacketCodec(PROTOCOL, KINDS, Terms("g")), Pacing(10_000, window, 3)
+    outlet = MessageSender(codec, pace, 0)
     for number in range(tokens):
         outlet.send(Held(1, 1 + number, [b"x"] * 5_000))
     out: list[Effect] = []
-    outlet.pump(10_000, out)
-    outlet.pump(15_000, out)
+    for now_us in (10_000, 15_000):
+        outlet.pump(now_us, lambda number: header, out)
     assert outlet.sent_count == packets, "and no more before the next heartbeat"
 
 
 @pytest.mark.rule("MTP-10")
 def test_repairs_go_before_new_data_and_count_in_the_window() -> None:
     room = together("a", "b", "c", window=8, packet=600)
-    number = core(room, "a").coordinator.machine.next
+    number = core(room, "a").tokens.machine.next
     room.obey("shout b 20000\nadvance 2ms")  # The token is here, and the first window has left.
     b = core(room, "b")
     assert [p.packet for p in room.of(Data, "b")] == list(range(8))
@@ -235,7 +232,7 @@ def test_repairs_go_before_new_data_and_count_in_the_window() -> None:
 def test_a_holder_whose_message_is_not_settled_says_how_far_it_is() -> None:
     """All that b said is lost. Nobody could know, but for its empty packet."""
     room = together("a", "b", "c", packet=600)
-    number = core(room, "a").coordinator.machine.next
+    number = core(room, "a").tokens.machine.next
     room.obey("lose 3 b > a data\nlose 3 b > c data\nshout b 1200\nadvance 4ms")
     heard = delivered(room.obey("advance 100ms"))
     empties = [e for e in room.of(Empty, "b") if e.number == number]
@@ -253,7 +250,7 @@ def test_a_master_in_slow_times_tells_the_statuses_so_that_nothing_waits() -> No
     assert delivered(said) == {"c": ["word"]}, "nobody said anything more"
     tellers = [s for s in room.sends(Empty, "a") if s.to == EVERYONE]
     assert len(tellers) >= 2
-    assert all(s.packet.header.next == core(room, "a").known_next for s in tellers[1:])  # type: ignore[union-attr]
+    assert all(s.packet.header.next == core(room, "a").ordering.known_next for s in tellers[1:])  # type: ignore[union-attr]
 
 
 @pytest.mark.rule("MTP-11")
@@ -269,7 +266,7 @@ def test_a_quiet_web_still_hears_its_master() -> None:
 @pytest.mark.rule("MTP-12")
 def test_what_is_missing_is_asked_for_by_range_and_sent_to_who_needs_it() -> None:
     room = together("a", "b", "c", packet=600)
-    number = core(room, "a").coordinator.machine.next
+    number = core(room, "a").tokens.machine.next
     for packet in (2, 3, 4, 7):
         room.obey(f"lose 1 b > c data {number}.{packet}")
     heard = delivered(room.obey("shout b 5000\nadvance 60ms"))
@@ -286,7 +283,7 @@ def test_what_is_missing_is_asked_for_by_range_and_sent_to_who_needs_it() -> Non
 @pytest.mark.rule("MTP-12")
 def test_a_repair_that_few_want_goes_to_them_and_one_that_many_want_to_the_web() -> None:
     room = together("a", "b", "c", "d", "e", "f", window=8, packet=600)
-    number = core(room, "a").coordinator.machine.next
+    number = core(room, "a").tokens.machine.next
     room.obey("shout b 20000\nadvance 2ms")  # The window is used up: NAKs gather.
     for name, first, last in (("c", 1, 2), ("d", 2, 2), ("c", 5, 5), ("e", 5, 5), ("f", 5, 5)):
         step(
@@ -302,10 +299,10 @@ def test_a_repair_that_few_want_goes_to_them_and_one_that_many_want_to_the_web()
 def test_a_repair_for_all_is_also_for_one_that_came_after_the_token() -> None:
     """With unicast a token names whom to send to. A joiner that asks is not among them."""
     room = together("a", "b", "c", "d", unicast=1, dally=3)
-    number = core(room, "a").coordinator.machine.next
+    number = core(room, "a").tokens.machine.next
     room.obey("say a word\nadvance 1ms")
     held = core(room, "a").outbound.held[number]
-    held.audience = at(room, "a", "b", "c")  # type: ignore[assignment]
+    held.to = at(room, "a", "b", "c")  # type: ignore[assignment]
     nak = forged(room, "d", PacketKind.NAK, Nak(NO_HEADER, ((number, 0, 0),)))
     room.now_us += 40_000
     ((to, packet),) = [sent for sent in packets_in(step(room, "a", nak)) if sent[0] != EVERYONE]
@@ -316,7 +313,7 @@ def test_a_repair_for_all_is_also_for_one_that_came_after_the_token() -> None:
 @pytest.mark.rule("MTP-12")
 def test_a_producer_answers_for_as_long_as_it_retains() -> None:
     room = together("a", "b", "c", heartbeat_us=20_000)
-    number = core(room, "a").coordinator.machine.next
+    number = core(room, "a").tokens.machine.next
     room.obey("say b word\nadvance 59ms")  # 57 ms after it was sent, of three heartbeats.
     nak = Nak(NO_HEADER, ((number, 0, 0),))
     ((_, packet),) = packets_in(step(room, "b", forged(room, "c", PacketKind.NAK, nak)))
@@ -338,7 +335,7 @@ def test_the_master_answers_when_the_producer_is_gone() -> None:
 @pytest.mark.rule("MTP-13")
 def test_who_asks_for_what_is_no_longer_held_is_told_so() -> None:
     room = together("a", "b", "c")
-    number = core(room, "a").coordinator.machine.next
+    number = core(room, "a").tokens.machine.next
     room.obey("say b word\nadvance 600ms")
     nak = Nak(NO_HEADER, ((number, 0, 0),))
     ((to, packet),) = packets_in(step(room, "b", forged(room, "c", PacketKind.NAK, nak)))
@@ -348,10 +345,10 @@ def test_who_asks_for_what_is_no_longer_held_is_told_so() -> None:
 
 def awaiting(room: Room) -> int:
     """c knows that a message was accepted, and has nothing of it."""
-    number = core(room, "a").coordinator.machine.next
+    number = core(room, "a").tokens.machine.next
     room.obey("lose 999 b > c data\nlose 999 a > c data\nsay b word\nadvance 60ms")
     assert core(room, "c").consumer.next_out == number
-    assert core(room, "c").receiver.status(number) is ACCEPTED
+    assert core(room, "c").ordering.status(number) is ACCEPTED
     return number
 
 
@@ -360,7 +357,7 @@ def test_who_cannot_do_without_what_is_denied_joins_again() -> None:
     room = together("a", "b", "c")
     number = awaiting(room)
     room._step(room.actors["c"], forged(room, "b", PacketKind.DENY, Deny(NO_HEADER, (number,))))
-    assert core(room, "c").verdict is None, "the master may still have it"
+    assert core(room, "c").fail_stop.reason is None, "the master may still have it"
     room._step(room.actors["c"], forged(room, "a", PacketKind.DENY, Deny(NO_HEADER, (number,))))
     assert room.lines[-1] == f"c stops: message {number} was accepted and cannot be had"
     said = room.obey("heal\njoin c\nadvance 400ms\nsay c back\nadvance 30ms")
@@ -370,7 +367,7 @@ def test_who_cannot_do_without_what_is_denied_joins_again() -> None:
 @pytest.mark.rule("MTP-13")
 def test_a_denial_of_what_is_not_needed_changes_nothing() -> None:
     room = together("a", "b", "c")
-    number = core(room, "a").coordinator.machine.next
+    number = core(room, "a").tokens.machine.next
     room.obey("say b word\nadvance 30ms")
     room._step(
         room.actors["c"], forged(room, "a", PacketKind.DENY, Deny(NO_HEADER, (number, number + 5)))

@@ -19,6 +19,7 @@ from tests.mtp.theatre import (
 from tests.scenarios.stage import Actor
 from unisono.core import Adopt, Capture, Captured, Deliver, Effect, Install
 from unisono.model import Address, Message
+from unisono.protocols.mtp.packet_writer import NO_HEADER
 from unisono.protocols.mtp.packets import (
     Confirm,
     Data,
@@ -28,7 +29,6 @@ from unisono.protocols.mtp.packets import (
     Report,
     key_of,
 )
-from unisono.protocols.mtp.replicas import NO_HEADER
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
 from unisono.wire import NO_LIFE
@@ -101,7 +101,7 @@ def test_a_confirm_tells_the_master_the_life_and_the_first_message() -> None:
     assert asked.life == NO_LIFE
     packet = confirmed.packet
     assert isinstance(packet, Confirm)
-    assert packet.key == core(room, "d").key
+    assert packet.key == key_of(core(room, "d").me)
     assert confirmed.to == (room.actors["d"].address,)
     assert packet.master == core(room, "a").me
     assert confirmed.life == core(room, "a").codec.life == core(room, "d").codec.life
@@ -147,13 +147,13 @@ def test_who_forgot_is_told_where_it_joined() -> None:
 def test_for_a_joiner_with_state_nothing_is_granted_until_all_before_is_settled() -> None:
     room = together("a", "b", "c", tokens=4, state=1)
     a = core(room, "a")
-    a.coordinator.machine.t_cur = 4
+    a.tokens.machine.t_cur = 4
     room.obey("lose 9 c > a data\nsay c pending\nadvance 4ms")
-    number = max(a.coordinator.machine.holder)
+    number = max(a.tokens.machine.holder)
     room.obey("start mtp d\njoin d\nadvance 3ms\nsay b waits\nadvance 30ms")
     assert [grant.number for grant in room.of(Grant)] == [number], "b is not granted"
     assert not room.of(Confirm)
-    assert a.coordinator.admission.holding
+    assert a.admission.holding
     data = room.sends(Data, "c")[0]
     effects = step(room, "a", handed(room, data))
     told = [e for e in effects if isinstance(e, Deliver | Install | Capture)]
@@ -162,7 +162,7 @@ def test_for_a_joiner_with_state_nothing_is_granted_until_all_before_is_settled(
     assert [p.first for _, p in sent if isinstance(p, Confirm)] == [number + 1]
     for effect in effects:
         room._perform(room.actors["a"], effect)
-    assert not a.coordinator.admission.holding
+    assert not a.admission.holding
     said = room.obey("heal\nadvance 300ms")
     assert "d adopts [c#1:1]" in said, "with the one that was waited for, and no more"
     assert delivered(said)["d"] == ["waits"], "and the web has gone on"
@@ -172,7 +172,7 @@ def test_for_a_joiner_with_state_nothing_is_granted_until_all_before_is_settled(
 @pytest.mark.rule("MTP-15")
 def test_a_joiner_that_wants_no_state_does_not_hold_up_the_web() -> None:
     room = together("a", "b", "c", tokens=4)
-    core(room, "a").coordinator.machine.t_cur = 4
+    core(room, "a").tokens.machine.t_cur = 4
     room.obey("lose 9 c > a data\nsay c pending\nadvance 4ms\nstart mtp d\njoin d\nadvance 3ms")
     room.obey("say b goes\nadvance 5ms")
     assert len({grant.number for grant in room.of(Grant)}) == 2
@@ -190,9 +190,9 @@ def test_a_large_state_is_given_while_the_web_goes_on() -> None:
 def test_a_state_that_nobody_waits_for_is_not_kept_for_ever() -> None:
     room = together("a", "b", state=1)
     room.obey("start mtp c\njoin c\nadvance 400ms")
-    assert core(room, "a").membership._givers == {}
+    assert core(room, "a").source._senders == {}
     step(room, "a", Captured("no key of ours", b"x"))
-    assert core(room, "a").membership._givers == {}
+    assert core(room, "a").source._senders == {}
 
 
 # -- MTP-20 membership --------------------------------------------------------------------------
@@ -262,17 +262,17 @@ def removed_after(room: Room, suspects: tuple[int, ...], reporters: str) -> int:
 def test_what_members_report_is_added_to_what_the_master_noticed() -> None:
     alone = removed_after(together("a", "b", "c", "d"), (), "bc")
     room = together("a", "b", "c", "d")
-    told = removed_after(room, (core(room, "d").key,), "bc")
+    told = removed_after(room, (key_of(core(room, "d").me),), "bc")
     assert told < 0.75 * alone, (told, alone)
     room = together("a", "b", "c", "d")
-    one = removed_after(room, (core(room, "d").key,), "b")
+    one = removed_after(room, (key_of(core(room, "d").me),), "b")
     assert one > 0.9 * alone, "one of two is not most of them"
 
 
 @pytest.mark.rule("MTP-20")
 def test_a_member_reports_whom_it_asks_in_vain() -> None:
     room = together("a", "b", "c", "d", packet=600)
-    number = core(room, "a").coordinator.machine.next
+    number = core(room, "a").tokens.machine.next
     for name in "abc":
         room.obey(f"lose 9 d > {name} data {number}.1")
     room.obey("shout d 1500\nadvance 10ms\ncrash d\nadvance 520ms")

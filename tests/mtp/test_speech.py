@@ -8,8 +8,8 @@ from tests.mtp.theatre import Room, core, delivered, forged, packets_in, payload
 from unisono.core import Multicast
 from unisono.model import Service
 from unisono.protocols.mtp.batch import BATCH_BYTES_MAX, MembershipChange, Said, read_content
+from unisono.protocols.mtp.packet_writer import NO_HEADER
 from unisono.protocols.mtp.packets import Data, Grant, PacketKind, TokenRequest
-from unisono.protocols.mtp.replicas import NO_HEADER
 
 
 def batches(room: Room, by: str) -> list[Said]:
@@ -29,13 +29,13 @@ def test_a_lone_message_goes_at_once() -> None:
 
 def test_what_is_said_while_a_token_is_awaited_travels_as_one_message() -> None:
     room = together("a", "b", "c")
-    number = core(room, "a").coordinator.machine.next
+    number = core(room, "a").tokens.machine.next
     room.obey("say b one\nadvance 1ms\nsay b two three\nsay b four\nadvance 10ms")
     assert [payloads_of(batch) for batch in batches(room, "b")] == [
         [b"one", b"two", b"three", b"four"]
     ]
     assert len(room.of(TokenRequest)) == len(room.of(Grant)) == 1
-    assert core(room, "a").coordinator.machine.next == number + 1
+    assert core(room, "a").tokens.machine.next == number + 1
     assert room.actors["c"].log == [f"b#1:{n}" for n in (1, 2, 3, 4)]
 
 
@@ -104,7 +104,7 @@ def test_an_application_that_cannot_take_more_cannot_say_more() -> None:
 def test_a_token_that_is_not_needed_is_given_back() -> None:
     """An old grant comes once more: its number must not stay pending."""
     room = together("a", "b", "c")
-    number = core(room, "b").known_next
+    number = core(room, "b").ordering.known_next
     grant = forged(room, "a", PacketKind.GRANT, Grant(NO_HEADER, 9, number), base=number)
     sent = packets_in(step(room, "b", grant))
     ((_, packet),) = [(to, p) for to, p in sent if isinstance(p, Data)]

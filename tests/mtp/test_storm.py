@@ -13,8 +13,9 @@ from unisono.core import Target as To
 from unisono.model import Address
 from unisono.parts.admission import Terms
 from unisono.parts.codec import PacketCodec
+from unisono.protocols.mtp.message_sender import Held, MessageSender
+from unisono.protocols.mtp.pacing import Pacing
 from unisono.protocols.mtp.packets import KINDS, PROTOCOL, Header, write_header
-from unisono.protocols.mtp.transport import Held, MessageSender, Pacing
 
 PAGE = Path(__file__).parents[2] / "docs" / "PROTOCOLS.md"
 HEARTBEAT_US = 10_000
@@ -62,23 +63,26 @@ def test_the_table_of_the_storm_is_what_the_runs_make(rewrite: bool) -> None:
 # -- who is answered -------------------------------------------------------------------------------
 
 
+def write(number: int) -> bytes:
+    return write_header(Header(1, 1, 0, 1, 1, HEARTBEAT_US, 64, 3, 8))
+
+
 class Sender:
     """An outlet that has sent one message of three packets."""
 
     def __init__(self, dally: int) -> None:
-        header = write_header(Header(1, 1, 0, 1, 1, HEARTBEAT_US, 64, 3, 8))
         codec, pace = PacketCodec(PROTOCOL, KINDS, Terms("g")), Pacing(HEARTBEAT_US, 64, 3)
-        self.outbound = MessageSender(codec, pace, dally, lambda base: header)
+        self.outbound = MessageSender(codec, pace, dally)
         self.outbound.send(Held(1, 1, [b"x", b"y", b"z"]))
-        self.outbound.pump(HEARTBEAT_US, [])
+        self.outbound.pump(HEARTBEAT_US, write, [])
 
     def asked(self, after_us: int, *askers: Address) -> list[To]:
         """To whom the second packet goes when these ask for it at once."""
         out: list[Effect] = []
         at_us = HEARTBEAT_US + after_us
         for asker in askers:
-            self.outbound.asked(1, 1, 1, asker, at_us)
-        self.outbound.pump(at_us, out)
+            self.outbound.repair(1, 1, 1, asker, at_us)
+        self.outbound.pump(at_us, write, out)
         return [effect.to for effect in out if isinstance(effect, Send)]
 
 

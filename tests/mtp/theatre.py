@@ -125,7 +125,7 @@ def packets_in(effects: list[Effect]) -> list[tuple[To, Packet]]:
 def header_of(room: Stage, name: str, **changes: Any) -> Header:
     """The header that this member would write now, with changes; `last` is given as statuses."""
     who = core(room, name)
-    envelope = memoryview(who.header_bytes())
+    envelope = memoryview(who.packets.header())
     header, _ = decode_front(Header, envelope)
     if "last" in changes:
         last = changes.pop("last")

@@ -159,11 +159,16 @@ class Consumer:
     def __init__(self, t: int, first: int = 1) -> None:
         self.t = t
         self.next_in = first
-        """The statuses of the t messages before this number have been heard of."""
+        """The statuses of the t messages before this number were received."""
         self.next_out = first
         """The next message to deliver."""
         self.status: dict[int, MessageStatus] = {}
         """Of messages from `next_out` on, those known to be settled."""
+
+    def restart(self, t: int, first: int) -> None:
+        """Consume another web, from this message on."""
+        self.t, self.next_in, self.next_out = t, first, first
+        self.status.clear()
 
     def learn(self, number: int, last: tuple[MessageStatus, ...]) -> bool:
         """`status(s - k) := last(k)`, and `nextIn := max s, nextIn`. True when it was news."""

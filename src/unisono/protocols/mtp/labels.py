@@ -5,7 +5,6 @@ from __future__ import annotations
 from unisono.errors import BadPacket
 from unisono.model import Buffer
 from unisono.protocols.mtp.batch import Form
-from unisono.protocols.mtp.membership import ROSTER
 from unisono.protocols.mtp.packets import (
     KINDS,
     PROTOCOL,
@@ -34,6 +33,7 @@ from unisono.protocols.mtp.packets import (
     TokenRequest,
 )
 from unisono.protocols.mtp.reading import read
+from unisono.protocols.mtp.state import ROSTER
 from unisono.wire import Reader, unseal
 
 

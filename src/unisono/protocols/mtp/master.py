@@ -1,73 +1,103 @@
-"""Whether the master is still there: by its silence, or by what the network says of its address."""
+"""The master as one member knows it: its identity, and whether it is still there."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from unisono.core import Effect, Probe
-from unisono.model import Member
+from unisono.model import Address, Member
 from unisono.parts.detector import Detector
+from unisono.protocols.mtp.clock import StepClock
+from unisono.protocols.mtp.packets import key_of
 from unisono.protocols.mtp.parameters import Parameters
 
 QUIET_BEATS: Final = 2
-"""Who has not been heard for so many beats is in doubt, and the network is asked for it."""
+"""A peer that is silent for this many beats is probed."""
 
 
+@dataclass(eq=False)
 class MasterWatch:
-    """What one member knows of the master's life. Times are of listening, unless they say `now`."""
+    """Follows the master with the highest ballot, and watches for its failure."""
 
-    def __init__(self, parameters: Parameters, silence: Detector[int]) -> None:
-        self._parameters = parameters
-        self._silence = silence
+    _parameters: Parameters
+    _detector: Detector[int]
+    _clock: StepClock
+
+    def __post_init__(self) -> None:
+        self.member: Member | None = None
+        self.key = 0
+        self._ballot = 0
         self.heard_us = 0
-        self.foreign_us: int | None = None
-        """When (by `now`) the master of another web was heard."""
+        """Of listening time."""
+        self._foreign_us: int | None = None
+        """When the master of another web was last heard."""
         self._doubted: int | None = None
-        """Whom the network is asked for."""
+        """The master that is probed, if any."""
         self._doubted_us = 0
 
+    def follow(self, master: Member, ballot: int) -> None:
+        """The master is the one with the highest ballot."""
+        if ballot >= self._ballot:
+            if self.member != master:
+                self.member, self.key = master, key_of(master)
+            self._ballot = ballot
+            self.begin()
+
     def begin(self) -> None:
-        """There is one, and it was heard of just now."""
-        self.heard_us = self._silence.listened_us
+        """There is one, and it was heard just now."""
+        self.heard_us = self._clock.listened_us
         self._trust()
 
-    def another_goes_on(self, now_us: int) -> bool:
+    def hear(self) -> None:
+        self.heard_us = self._clock.listened_us
+
+    def hear_foreign(self) -> None:
+        """The master of another web sent something."""
+        self._foreign_us = self._clock.now_us
+
+    def another_goes_on(self) -> bool:
         """The master of another web was heard lately, and ours was not."""
         detect_us = self._parameters.detect_us
-        lately = self.foreign_us is not None and now_us - self.foreign_us < detect_us
+        foreign_us = self._foreign_us
+        lately = foreign_us is not None and self._clock.now_us - foreign_us < detect_us
         return lately and self._silent_us > detect_us
 
-    def look(self, now_us: int) -> str:
-        """Why one that has no other master gives up, if it must."""
-        if self.another_goes_on(now_us):
+    def failure(self) -> str:
+        """Why a member with no other master gives up, if it must."""
+        if self.another_goes_on():
             return "the web has ended, and another goes on"
         return "the master is silent" if self._silent_us > self._parameters.lost_us else ""
 
-    def probe(self, master: Member, key: int, now_us: int, out: list[Effect]) -> None:
-        """Ask the network for a master that is quiet."""
-        if self._doubted is not None and (key != self._doubted or self._was_heard):
+    def probe(self, out: list[Effect]) -> None:
+        """Probe a master that is quiet."""
+        if self.member is None:
+            return
+        if self._doubted is not None and (self.key != self._doubted or self._was_heard):
             self._trust()
         if self._silent_us >= QUIET_BEATS * self._parameters.beat_us:
             if self._doubted is None:
-                self._doubted, self._doubted_us = key, self._silence.listened_us
-                self._silence.watch(key, now_us)
-            out.append(Probe((master.address,)))
+                self._doubted, self._doubted_us = self.key, self._clock.listened_us
+                self._detector.watch(self.key, self._clock.now_us)
+            out.append(Probe((self.member.address,)))
 
-    def refuse(self, key: int, now_us: int) -> bool:
-        """The network says that nobody listens at its address; whether it is dead."""
-        if key != self._doubted or self._was_heard:
+    def is_refused(self, address: Address) -> bool:
+        """The network reports that no process listens there; whether the master is dead."""
+        if self.member is None or self.member.address != address:
             return False
-        return self._silence.refuse(key, now_us)
+        if self.key != self._doubted or self._was_heard:
+            return False
+        return self._detector.refuse(self.key, self._clock.now_us)
 
     def _trust(self) -> None:
         if self._doubted is not None:
-            self._silence.rest(self._doubted)
+            self._detector.rest(self._doubted)
             self._doubted = None
 
     @property
     def long_ago_us(self) -> int:
-        """Who was last heard then has been silent for too long."""
-        return self._silence.listened_us - self._parameters.detect_us
+        """A peer last heard at this time has been silent for too long."""
+        return self._clock.listened_us - self._parameters.detect_us
 
     @property
     def _was_heard(self) -> bool:
@@ -76,4 +106,4 @@ class MasterWatch:
 
     @property
     def _silent_us(self) -> int:
-        return self._silence.listened_us - self.heard_us
+        return self._clock.listened_us - self.heard_us

@@ -1,12 +1,22 @@
-"""NAKs: what to ask for and whom, what to send again, and what may be forgotten."""
+"""NAKs: what to request and from which member, what to send again, and what may be forgotten."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import Final
 
 from unisono.core import Effect, Send
 from unisono.model import Address
-from unisono.protocols.mtp.agreement import ACCEPTED, PENDING, REJECTED
+from unisono.parts.codec import PacketCodec
+from unisono.protocols.mtp.agreement import ACCEPTED, PENDING, REJECTED, Consumer
+from unisono.protocols.mtp.clock import Arrival, StepClock
+from unisono.protocols.mtp.fail_stop import FailStop
+from unisono.protocols.mtp.master import MasterWatch
+from unisono.protocols.mtp.message_receiver import IncomingMessage, MessageReceiver
+from unisono.protocols.mtp.message_sender import MessageSender
+from unisono.protocols.mtp.ordering import Ordering
+from unisono.protocols.mtp.pacing import Pacing
+from unisono.protocols.mtp.packet_writer import NO_HEADER, PacketWriter
 from unisono.protocols.mtp.packets import (
     HEADER_BYTES,
     RANGE_BYTES,
@@ -17,129 +27,173 @@ from unisono.protocols.mtp.packets import (
     PacketKind,
     Range,
 )
-from unisono.protocols.mtp.replicas import NO_HEADER
-from unisono.protocols.mtp.transport import IncomingMessage
+from unisono.protocols.mtp.replicas import Replicas
+from unisono.protocols.mtp.token_master import TokenMaster
+from unisono.protocols.mtp.web import Web
 from unisono.wire import ENVELOPE_BYTES
 
-if TYPE_CHECKING:
-    from unisono.protocols.mtp.core import Mtp
-
-
 NAKS_MAX: Final = 4
-"""Packets in which one member is asked at once; what they have no room for is asked for later."""
+"""NAKs sent to one member at once; ranges that do not fit are requested later."""
+LOOK_AHEAD: Final = 256
+"""Messages from the first incomplete one on that are looked at for gaps."""
 
 
+@dataclass(eq=False)
 class Repair:
     """How this member has gaps filled, and fills those of others."""
 
-    def __init__(self, core: Mtp) -> None:
-        self._core = core
+    _own_address: Address
+    _packet_bytes_max: int
+    _clock: StepClock
+    _arrival: Arrival
+    _codec: PacketCodec
+    _pace: Pacing
+    _web: Web
+    _master: MasterWatch
+    _consumer: Consumer
+    _ordering: Ordering
+    _outbound: MessageSender
+    _inbound: MessageReceiver
+    _packets: PacketWriter
+    _replicas: Replicas
+    _tokens: TokenMaster
+    _fail_stop: FailStop
 
-    def ask(self, out: list[Effect]) -> None:
-        """[MTP 3.3] Ask for what is missing and due."""
-        core = self._core
-        first, t = core.receiver.here(), core.consumer.t
-        asks: dict[Address, list[Range]] = {}
-        wanted = core.receiver.accepted_in(core.replicas.owed_value())
-        if wanted:
-            core.know(max(wanted) + 1)
-        if first >= core.known_next:
+    def __post_init__(self) -> None:
+        self._ranges_max = (
+            self._packet_bytes_max - ENVELOPE_BYTES - HEADER_BYTES - 2
+        ) // RANGE_BYTES
+
+    # -- our gaps ----------------------------------------------------------------------------------
+
+    def request_missing(self, out: list[Effect]) -> None:
+        """[MTP 3.3] Send NAKs for what is missing and due."""
+        ordering = self._ordering
+        first = ordering.complete_to()
+        wanted: list[int] = []
+        if self._replicas.owes():
+            wanted = ordering.accepted_in(self._replicas.owed_value())
+            if wanted:
+                ordering.know(max(wanted) + 1)
+        if first >= ordering.known_next:
             return
-        for number in range(first, min(core.known_next, first + 256)):
-            status = core.receiver.status(number)
-            unknown = status is PENDING and core.known_next - number > t
-            unknown = unknown and (not core.leads or not core.coordinator.ready)
-            if status is REJECTED or (number in core.outbound.held and not unknown):
-                continue
-            message = core.inbound.at(number)
-            if message.whole and not unknown:
-                continue
-            accepted = status is ACCEPTED or number in wanted
-            if (accepted or unknown) and message.due_us < 0:
-                # The data may be on its way by another socket than what told us of it.
-                core.inbound.notice(message, core.now_us, 1)
-            if message.due_us < 0 or message.due_us > core.now_us:
-                continue
-            if core.inbound.is_coming(message, core.now_us):
-                continue
-            ranges = core.inbound.missing(message, accepted or unknown, core.now_us)
-            if unknown:
-                ranges = [(number, WHOLE, WHOLE), *ranges]
-            target = self._target(message, unknown)
-            core.inbound.asked(message, core.now_us)
-            if target is not None and ranges:
-                asks.setdefault(target, []).extend(ranges)
-        fit = (core.packet_bytes_max - ENVELOPE_BYTES - HEADER_BYTES - 2) // RANGE_BYTES
-        for target, ranges in asks.items():
-            core.codec.count("nak", len(ranges))
-            bodies = (
-                Nak(NO_HEADER, tuple(ranges[at : at + fit])).body(core.header_bytes())
-                for at in range(0, min(len(ranges), fit * NAKS_MAX), fit)
-            )
-            out.append(Send((target,), [core.codec.seal(PacketKind.NAK, body) for body in bodies]))
+        requests: dict[Address, list[Range]] = {}
+        decides = self._replicas.leads and self._tokens.ready
+        for number in range(first, min(ordering.known_next, first + LOOK_AHEAD)):
+            self._look_at(number, number in wanted, decides, requests)
+        for target, ranges in requests.items():
+            self._send_naks(target, ranges, out)
+
+    def _look_at(
+        self, number: int, wanted: bool, decides: bool, requests: dict[Address, list[Range]]
+    ) -> None:
+        """Add what is due for this message to the requests."""
+        ordering, inbound, now_us = self._ordering, self._inbound, self._clock.now_us
+        status = ordering.status(number)
+        late = status is PENDING and ordering.known_next - number > self._consumer.t
+        unknown = late and not decides
+        if status is REJECTED or (number in self._outbound.held and not unknown):
+            return
+        message = inbound.at(number)
+        if message.whole and not unknown:
+            return
+        due = status is ACCEPTED or wanted or unknown
+        if due and message.due_us < 0:
+            # The data may still wait in another socket than the packet that revealed it.
+            inbound.notice(message, now_us, 1)
+        if message.due_us < 0 or message.due_us > now_us or inbound.is_coming(message, now_us):
+            return
+        ranges = inbound.missing(message, due, now_us)
+        if unknown:
+            ranges = [(number, WHOLE, WHOLE), *ranges]
+        target = self._target(message, unknown)
+        inbound.requested(message, now_us)
+        if target is not None and ranges:
+            requests.setdefault(target, []).extend(ranges)
 
     def _target(self, message: IncomingMessage, unknown: bool) -> Address | None:
-        """Whom to ask: the producer, and when that does not help, the master or its replicas."""
-        core = self._core
+        """The producer twice, then the master and its replicas, in turn."""
         # Deviates [MTP 3.3]: the master retains what it accepted until every member has it, and
         # answers where the producer is gone or denies; the paper asks the producer alone.
-        origin = core.web.members.get(message.origin)
+        origin = self._web.members.get(message.origin)
         targets: list[Address] = []
         if origin is not None and message.origin not in message.denied and not unknown:
             targets += [origin.address, origin.address]
-        if core.master is not None and not core.leads:
-            targets.append(core.master.address)
-        if core.replicas.rank:
-            targets += core.replicas.addresses()
-        targets = [address for address in targets if address != core.me.address]
+        if self._master.member is not None and not self._replicas.leads:
+            targets.append(self._master.member.address)
+        if self._replicas.rank:
+            targets += self._replicas.seats.addresses()
+        targets = [address for address in targets if address != self._own_address]
         return targets[message.tries % len(targets)] if targets else None
 
-    def repair(self, packet: Nak, out: list[Effect]) -> None:
-        """Answer a NAK: again, or that we cannot."""
-        core = self._core
-        denied: list[int] = []
-        source = core.web.members.get(packet.header.sender)
-        to = source.address if source is not None else core.source
-        for number, first, last in packet.ranges:
-            status = core.receiver.status(number)
-            if status is REJECTED or (first == WHOLE and status is ACCEPTED):
-                base = min(number + core.consumer.t, core.known_next)
-                body = Empty(NO_HEADER).body(core.header_bytes(base))
-                out.append(Send((to,), [core.codec.seal(PacketKind.EMPTY, body)]))
-            elif number in core.outbound.held and first != WHOLE:
-                core.outbound.asked(number, first, last, to, core.now_us)
-            elif number < core.consumer.next_out:
-                denied.append(number)
-        if denied:
-            core.codec.count("deny", len(denied))
-            body = Deny(NO_HEADER, tuple(denied)).body(core.header_bytes())
-            out.append(Send((to,), [core.codec.seal(PacketKind.DENY, body)]))
+    def _send_naks(self, target: Address, ranges: list[Range], out: list[Effect]) -> None:
+        fit = self._ranges_max
+        self._codec.count("nak", len(ranges))
+        naks = [
+            self._packets.seal(PacketKind.NAK, Nak(NO_HEADER, tuple(ranges[at : at + fit])))
+            for at in range(0, min(len(ranges), fit * NAKS_MAX), fit)
+        ]
+        out.append(Send((target,), naks))
 
-    def denied(self, packet: Deny) -> None:
-        """[MTP 3.3] A consumer that cannot do without it rejoins."""
-        core = self._core
-        sender = packet.header.sender
+    def take_denial(self, packet: Deny, out: list[Effect]) -> None:
+        """[MTP 3.3] A consumer that cannot do without the message rejoins."""
+        sender, next_out = packet.header.sender, self._consumer.next_out
         for number in packet.numbers:
-            message = core.inbound.incoming.get(number)
-            if message is None or number < core.consumer.next_out:
+            message = self._inbound.incoming.get(number)
+            if message is None or number < next_out:
                 continue
             message.denied.add(sender)
-            if number != core.consumer.next_out:
+            if number != next_out:
                 continue
-            if core.leads and sender in core.replicas.others():
-                core.doom(f"message {number} cannot be had from the other masters any more")
-            elif sender == core.master_key:
-                if core.receiver.status(number) is PENDING:
-                    core.doom(f"the status of message {number} cannot be had any more")
+            if self._replicas.leads and sender in self._replicas.seats.member_keys():
+                reason = f"message {number} cannot be had from the other masters any more"
+                self._fail_stop.request(reason)
+            elif sender == self._master.key and self._ordering.status(number) is PENDING:
+                self._fail_stop.request(f"the status of message {number} cannot be had any more")
+
+    # -- the gaps of others ------------------------------------------------------------------------
+
+    def answer_nak(self, packet: Nak, out: list[Effect]) -> None:
+        """Queue a repair, or deny it."""
+        ordering = self._ordering
+        denied: list[int] = []
+        source = self._web.members.get(packet.header.sender)
+        to = source.address if source is not None else self._arrival.source
+        for number, first, last in packet.ranges:
+            status = ordering.status(number)
+            if status is REJECTED or (first == WHOLE and status is ACCEPTED):
+                base = min(number + self._consumer.t, ordering.known_next)
+                self._packets.send(PacketKind.EMPTY, Empty(NO_HEADER), (to,), out, base)
+            elif number in self._outbound.held and first != WHOLE:
+                self._outbound.repair(number, first, last, to, self._clock.now_us)
+            elif number < self._consumer.next_out:
+                denied.append(number)
+        if denied:
+            self._codec.count("deny", len(denied))
+            self._packets.send(PacketKind.DENY, Deny(NO_HEADER, tuple(denied)), (to,), out)
+
+    def take_empty(self, packet: Empty, out: list[Effect]) -> None:
+        """[MTP 3.3] How much a token holder has sent; or, of the master, who it is and what every
+        member has."""
+        ordering, number = self._ordering, packet.number
+        if packet.master is not None:
+            self._master.follow(packet.master, packet.ballot)
+            self.forget(packet.stable)
+        if self._consumer.next_out <= number < ordering.known_next:
+            if number not in self._outbound.held and ordering.status(number) is not REJECTED:
+                origin, count, now_us = packet.header.sender, packet.packets, self._clock.now_us
+                self._inbound.expect(number, origin, count, packet.ended, now_us)
 
     def forget(self, stable: int) -> None:
-        """Drop what everybody has and what was kept long enough."""
-        core = self._core
-        keep_us = core.pace.heartbeat_us * core.pace.retention
-        keeps_all = bool(core.replicas.rank)
-        for number in list(core.outbound.held):
-            held = core.outbound.held[number]
-            old = core.now_us - held.sent_us >= keep_us and held.sent == len(held.slices)
-            settled = number < core.consumer.next_out
-            if settled and old and (number < stable or not keeps_all):
-                core.outbound.drop(number)
+        """Drop messages that every member has, or that were retained long enough."""
+        held = self._outbound.held
+        if not held:
+            return
+        until_us = self._clock.now_us - self._pace.heartbeat_us * self._pace.retention
+        first = self._consumer.next_out
+        if self._replicas.rank and stable < first:
+            first = stable
+        for number in [n for n in held if n < first]:
+            message = held[number]
+            if message.sent_us <= until_us and message.sent == len(message.slices):
+                self._outbound.drop(number)

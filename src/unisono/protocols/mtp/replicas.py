@@ -16,31 +16,33 @@ replicas remember nothing, when they found a new web. With one replica all of th
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Final, NamedTuple
 
 from unisono.core import EVERYONE, Effect, Send
 from unisono.model import Address, Member
+from unisono.parts.codec import PacketCodec
+from unisono.protocols.mtp.agreement import Consumer
+from unisono.protocols.mtp.clock import Arrival, StepClock
+from unisono.protocols.mtp.packet_writer import NO_HEADER, PacketWriter
 from unisono.protocols.mtp.packets import (
     FORGOTTEN_BITS,
     FORGOTTEN_MAX,
     Ack,
     Expel,
-    Header,
     PacketKind,
     Propose,
     ReplicaSeat,
     Stand,
     Support,
-    key_of,
 )
-from unisono.protocols.mtp.seats import ReplicaReport, ReplicaStatus, SetBack
+from unisono.protocols.mtp.parameters import Parameters
+from unisono.protocols.mtp.seats import ReplicaReport, ReplicaSeats
+from unisono.protocols.mtp.web import Web
 from unisono.wire import NO_LIFE
 
-if TYPE_CHECKING:
-    from unisono.protocols.mtp.core import Mtp
-
-NO_HEADER: Final = Header(0, 0, 0, 0, 0, 0, 0, 0, 1)
 WAITING_MAX: Final = 64
 """Proposals that wait for data; the coordinator insists on its last one."""
 
@@ -53,15 +55,25 @@ class PendingProposal(NamedTuple):
     source: Address
 
 
+@dataclass(eq=False)
 class Replicas:
-    """One replica's seat among the masters; without a seat, nothing happens here."""
+    """One replica of the master, by its rank; at a plain member nothing happens here."""
 
-    def __init__(self, core: Mtp, holds: Callable[[bytes], bool]) -> None:
-        self._core = core
-        self._holds = holds
-        """Whether the data of all that a value accepts is here."""
-        self.rank = core.parameters.master
-        self.count = core.parameters.masters
+    _me: Member
+    _parameters: Parameters
+    _dice: Random
+    _clock: StepClock
+    _arrival: Arrival
+    _codec: PacketCodec
+    _members: Web
+    _consumer: Consumer
+    _packets: PacketWriter
+    _holds: Callable[[bytes], bool]
+    """Whether the data of all that a value accepts is here."""
+
+    def __post_init__(self) -> None:
+        self.rank = self._parameters.master
+        self.count = self._parameters.masters
         self.majority = self.count // 2 + 1
         self.web = NO_LIFE
         """The web that we remember."""
@@ -76,7 +88,6 @@ class Replicas:
         self.leads = False
         self.heard_us = 0
         """When the coordinator was last heard, in listening time."""
-        self.seats: dict[int, ReplicaStatus] = {}
         self.taken_by: Member | None = None
         """Another process that sits on our seat."""
         self._told: dict[int, ReplicaReport] = {}
@@ -88,15 +99,10 @@ class Replicas:
         """Proposals of the coordinator whose data has not all come. We do not hold them yet: if the
         coordinator dies, what nobody else has is to be rejected, not waited for."""
         self._stood_us = 0
-        self._left: dict[int, int] = {}
-        """Replicas that left in the order and have not come back, with the life that left."""
         self._forgotten = 0
-        self._nonce = core.dice.getrandbits(32) | 1
+        self._nonce = self._dice.getrandbits(32) | 1
         """Answers to an earlier one are from before we forgot."""
-        self._set_back = SetBack(self._nonce)
-        self._ended_us = -1
-        self._blank_us = -1
-        """Since when most replicas have remembered nothing, while one says that it leads."""
+        self.seats = ReplicaSeats(self._parameters, self._clock, self._nonce)
 
     # -- who sits where ---------------------------------------------------------------------------
 
@@ -109,12 +115,12 @@ class Replicas:
         """The rank that the ballot belongs to."""
         return (self.ballot - 1) % self.count + 1
 
-    def addresses(self) -> tuple[Address, ...]:
-        return tuple(seat.member.address for _, seat in sorted(self.seats.items()))
+    def hear_coordinator(self) -> None:
+        self.heard_us = self._clock.listened_us
 
-    def others(self) -> set[int]:
-        """The other replicas, as packets name them."""
-        return {key_of(seat.member) for seat in self.seats.values()}
+    def doubt_coordinator(self, since_us: int) -> None:
+        """It seems to be dead: as if it was last heard then."""
+        self.heard_us = min(self.heard_us, since_us)
 
     def greet(self, out: list[Effect]) -> None:
         """Tell the other replicas where we stand; who remembers nothing asks."""
@@ -122,39 +128,34 @@ class Replicas:
             out.append(Send(EVERYONE, [self._seat(0 if self.accepted else self._nonce, 0)]))
 
     def _seat(self, asks: int, echo: int) -> bytes:
-        core = self._core
         version = self.version if self.accepted else 0
         web = self.web if self.accepted and (self.committed or not self.leads) else NO_LIFE
-        where = (self.rank, self.count, core.me, web, self.ballot, version, self.leads)
+        where = (self.rank, self.count, self._me, web, self.ballot, version, self.leads)
         seat = ReplicaSeat(*where, asks, echo, self._life())
-        return core.codec.seal(PacketKind.SEAT, seat.body(), life=web)
+        return self._codec.seal(PacketKind.SEAT, seat.body(), life=web)
 
     def _life(self) -> int:
         """Rises whenever we forget."""
-        return self._core.me.incarnation << FORGOTTEN_BITS | min(self._forgotten, FORGOTTEN_MAX)
+        return self._me.incarnation << FORGOTTEN_BITS | min(self._forgotten, FORGOTTEN_MAX)
 
-    def hear(self, seat: ReplicaSeat, out: list[Effect]) -> None:
-        """A replica told where it stands."""
-        core = self._core
-        if seat.member == core.me or not self.rank or seat.masters != self.count:
-            core.codec.drop("own" if seat.member == core.me else "seat")
+    def hear_seat(self, seat: ReplicaSeat, out: list[Effect]) -> None:
+        """Another replica states its rank, web and ballot."""
+        if seat.member == self._me or not self.rank or seat.masters != self.count:
+            self._codec.drop("own" if seat.member == self._me else "seat")
             return
         if seat.rank == self.rank:
-            if seat.member.address != core.me.address:
+            if seat.member.address != self._me.address:
                 self._hear_rival(seat, out)
             return
-        known = self.seats.get(seat.rank)
+        known = self.seats.by_rank.get(seat.rank)
         if known is not None and seat.member.name == known.member.name and seat.life < known.life:
             if seat.member.incarnation < known.member.incarnation:
-                core.coordinator.admission.tell_later(seat.member, known.member.incarnation, out)
-                if self.accepted and (asks := self._set_back.hear(seat, self.web, core.now_us)):
-                    out.append(Send((seat.member.address,), [self._seat(asks, 0)]))
+                self._packets.refuse_superseded(seat.member, known.member.incarnation, out)
+                now_us = self._clock.now_us
+                if self.accepted and (query := self.seats.set_back.query(seat, self.web, now_us)):
+                    out.append(Send((seat.member.address,), [self._seat(query, 0)]))
             return
-        self.seats[seat.rank] = ReplicaStatus(
-            seat.member, core.now_us, seat.web, seat.leads, seat.life
-        )
-        if seat.web and seat.life > self._left.get(seat.rank, seat.life):
-            del self._left[seat.rank]
+        self.seats.record(seat)
         if not seat.web:
             self._told.pop(seat.rank, None)
         if seat.asks and self.accepted:
@@ -163,9 +164,9 @@ class Replicas:
             if self.leads and not seat.web:  # Else it waits for the value until the next decision.
                 self._send_proposal((seat.member.address,), out)
         if seat.leads and seat.web == self.web and seat.rank == self.coordinator:
-            self.heard_us = core.listened_us
+            self.heard_us = self._clock.listened_us
         if seat.rank == self.coordinator and not seat.web and self.accepted:
-            self.heard_us = min(self.heard_us, core.listened_us - core.parameters.detect_us)
+            self.doubt_coordinator(self._clock.listened_us - self._parameters.detect_us)
         if seat.echo == self._nonce and seat.web and not self.accepted:
             self._told[seat.rank] = ReplicaReport(seat.web, seat.ballot, seat.version)
             self._remember()
@@ -175,7 +176,7 @@ class Replicas:
     def _hear_rival(self, seat: ReplicaSeat, out: list[Effect]) -> None:
         """Another process was told our rank: who sits stays. One of our name may be a former life
         of ours, of which packets are left; if it answers what we ask now, it is alive."""
-        me = self._core.me
+        me = self._me
         if seat.asks and self.accepted:
             out.append(Send((seat.member.address,), [self._seat(0, echo=seat.asks)]))
         if seat.member.name != me.name:
@@ -194,7 +195,7 @@ class Replicas:
             leader = (ballot - 1) % self.count + 1
             if len(told) >= self.majority and leader in told and told[leader].ballot == ballot:
                 if web != self.web:
-                    self.heard_us = self._core.listened_us
+                    self.heard_us = self._clock.listened_us
                 if (web, ballot) != (self.web, self.ballot):
                     self._waiting.clear()
                 self.web, self.ballot = web, ballot
@@ -203,54 +204,28 @@ class Replicas:
     # -- founding ---------------------------------------------------------------------------------
 
     def _take_offer(self, seat: ReplicaSeat, out: list[Effect]) -> None:
-        """The founder answers us who remember nothing: its web has not come about yet."""
+        """The founder answers us, who remember nothing: its web is not founded yet."""
         if self._offered is not None and (seat.rank, seat.version) == (self._offered[0].ballot, 1):
             packet, self.web, source = self._offered
             self._offered = None
-            self.proposed(packet, self.web, source, out)
+            self._consider(packet, source, out)
 
     def may_found(self) -> bool:
         """Most replicas remember nothing, and we are the first of those."""
-        return self.is_forgotten() and all(
-            rank > self.rank for rank, seat in self.seats.items() if not seat.web
-        )
+        return self.is_forgotten() and all(rank > self.rank for rank in self.seats.blank_ranks())
 
     def is_forgotten(self) -> bool:
         """Most replicas, we among them, remember no web: whatever there was has ended."""
         if not self.rank or self.accepted or self.taken_by:
             return False
-        since_us = self._core.now_us - 3 * self._core.parameters.beat_us
-        fresh = {rank: seat for rank, seat in self.seats.items() if seat.heard_us >= since_us}
-        blank = [rank for rank, seat in fresh.items() if not seat.web]
-        if len(blank) + 1 < self.majority:
-            self._blank_us = -1
-            return False
-        if any(seat.leads for seat in fresh.values()):
-            # It may be about to tell us; but if we have forgotten its web, it leads nobody.
-            self._blank_us = self._core.now_us if self._blank_us < 0 else self._blank_us
-            if self._core.now_us - self._blank_us < self._core.parameters.detect_us:
-                return False
-        return True
+        return self.seats.are_blank(self.majority - 1)
 
     def has_ended(self) -> bool:
         """So many replicas have forgotten our web that no majority will ever remember it."""
-        now_us = self._core.now_us
-        since_us = now_us - 3 * self._core.parameters.beat_us
-        near = {rank: seat for rank, seat in self.seats.items() if seat.heard_us >= since_us}
-        forgot = {rank for rank, seat in near.items() if seat.web != self.web}
-        forgot |= self._set_back.elsewhere(since_us) - near.keys()
-        forgot |= self._left.keys()
-        if not self.accepted or self.count - len(forgot) >= self.majority:
-            self._ended_us = -1
+        if not self.accepted:
+            self.seats.keep()
             return False
-        self._ended_us = now_us if self._ended_us < 0 else self._ended_us
-        return now_us - self._ended_us >= self._core.parameters.detect_us
-
-    def note(self, gone: Mapping[int, bool]) -> None:
-        """Of those who are gone, a replica that left will not remember the web either."""
-        for rank, seat in self.seats.items():
-            if gone.get(key_of(seat.member)):
-                self._left[rank] = seat.life
+        return self.seats.have_forgotten(self.web, self.count - self.majority + 1)
 
     def found(self, web: int, value: bytes, out: list[Effect]) -> None:
         self.web, self.ballot, self.accepted = web, self.rank, self.rank
@@ -266,12 +241,12 @@ class Replicas:
         self._waiting.clear()
         self.committed, self.value = 0, b""
         self._forgotten += 1
-        self._nonce = self._core.dice.getrandbits(32) | 1
+        self._nonce = self._dice.getrandbits(32) | 1
 
     def is_stranded(self) -> bool:
         """We hold on to a web of which no coordinator is heard."""
-        silent_us = self._core.listened_us - self.heard_us
-        return self.seated and not self.leads and silent_us > self._core.parameters.detect_us
+        silent_us = self._clock.listened_us - self.heard_us
+        return self.seated and not self.leads and silent_us > self._parameters.detect_us
 
     # -- proposing --------------------------------------------------------------------------------
 
@@ -281,34 +256,35 @@ class Replicas:
         self.value, self.accepted = value, self.ballot
         self._count_acks()
         if self.count > 1:
-            self._send_proposal(self.addresses(), out)
+            self._send_proposal(self.seats.addresses(), out)
 
     def insist(self, out: list[Effect]) -> None:
         """Propose again to those that have not answered."""
         if self.leads and self.committed < self.version:
-            slow = [r for r in self.seats if self._acks.get(r, 0) < self.version]
-            self._send_proposal(tuple(self.seats[rank].member.address for rank in slow), out)
+            seats = self.seats.by_rank
+            slow = [rank for rank in seats if self._acks.get(rank, 0) < self.version]
+            self._send_proposal(tuple(seats[rank].member.address for rank in slow), out)
 
     def _send_proposal(self, to: tuple[Address, ...], out: list[Effect]) -> None:
-        packet = Propose(NO_HEADER, self.ballot, self.version, self.value)
         if to:
-            self._send(PacketKind.PROPOSE, packet.body(self._core.header_bytes()), to, out)
+            packet = Propose(NO_HEADER, self.ballot, self.version, self.value)
+            self._packets.send_in(self.web, PacketKind.PROPOSE, packet, to, out)
 
-    def _send(self, kind: int, body: bytes, to: tuple[Address, ...], out: list[Effect]) -> None:
-        out.append(Send(to, [self._core.codec.seal(kind, body, life=self.web)]))
-
-    def proposed(self, packet: Propose, web: int, source: Address, out: list[Effect]) -> None:
+    def hold_proposal(self, packet: Propose, out: list[Effect]) -> None:
         """A coordinator proposes; we hold it if its ballot is no lower than any we know of."""
+        web, source = self._arrival.web, self._arrival.source
         if not self.rank:
             return
         if not self.seated:
-            if packet.version == 1 and self._core.codec.life in (NO_LIFE, web):
+            if packet.version == 1 and self._codec.life in (NO_LIFE, web):
                 self._offered = packet._replace(value=bytes(packet.value)), web, source
                 out.append(Send((source,), [self._seat(self._nonce, 0)]))
-            return
-        if web != self.web:
-            self._core.codec.drop("life")
-            return
+        elif web != self.web:
+            self._codec.drop("life")
+        else:
+            self._consider(packet, source, out)
+
+    def _consider(self, packet: Propose, source: Address, out: list[Effect]) -> None:
         if packet.ballot < self.ballot:
             self._answer(0, source, out)
             return
@@ -316,7 +292,7 @@ class Replicas:
             self._follow(packet.ballot)
         if not self.accepted and packet.version < self.version:
             return  # From before our time: what we held in a former life may be newer.
-        self.heard_us = self._core.listened_us
+        self.heard_us = self._clock.listened_us
         if self.accepted == packet.ballot and packet.version <= self.version:
             self._answer(self.version, source, out)
             return
@@ -343,9 +319,9 @@ class Replicas:
 
     def _answer(self, version: int, source: Address, out: list[Effect]) -> None:
         packet = Ack(NO_HEADER, self.rank, self.ballot, version)
-        self._send(PacketKind.ACK, packet.body(self._core.header_bytes()), (source,), out)
+        self._packets.send_in(self.web, PacketKind.ACK, packet, (source,), out)
 
-    def acknowledged(self, packet: Ack) -> None:
+    def count_ack(self, packet: Ack, out: list[Effect]) -> None:
         if packet.ballot > self.ballot:
             self._follow(packet.ballot)
         elif self.leads and packet.ballot == self.ballot:
@@ -366,52 +342,51 @@ class Replicas:
         self.leads = False
         self._supports = {}
         self._waiting.clear()
-        self.heard_us = self._core.listened_us
+        self.heard_us = self._clock.listened_us
 
     def stand(self, out: list[Effect]) -> None:
         """The coordinator is silent: ask for support under the next ballot that is ours."""
         rounds = self.ballot // self.count
         ballot = rounds * self.count + self.rank
         self._follow(ballot if ballot > self.ballot else ballot + self.count)
-        self._stood_us = self._core.now_us
+        self._stood_us = self._clock.now_us
         self._supports[self.rank] = self._support()
         packet = Stand(NO_HEADER, self.rank, self.ballot)
-        self._send(PacketKind.STAND, packet.body(self._core.header_bytes()), self.addresses(), out)
-        self._core.codec.count("stand")
+        self._packets.send_in(self.web, PacketKind.STAND, packet, self.seats.addresses(), out)
+        self._codec.count("stand")
 
     def may_stand(self) -> bool:
         """Only who holds a value, and has a consumer to fetch what it accepts."""
-        wait_us = self._core.parameters.detect_us + self.rank * self._core.parameters.beat_us
-        silent = self._core.listened_us - self.heard_us > wait_us
-        silent = silent and self._core.now_us - self._stood_us > wait_us
+        wait_us = self._parameters.detect_us + self.rank * self._parameters.beat_us
+        silent = self._clock.listened_us - self.heard_us > wait_us
+        silent = silent and self._clock.now_us - self._stood_us > wait_us
         return silent and not self.leads and bool(self.accepted) and self.count > 1
 
-    def stood(self, packet: Stand, source: Address, out: list[Effect]) -> None:
-        core, its = self._core, packet.header
+    def support(self, packet: Stand, out: list[Effect]) -> None:
+        """[MTP 5.2] A cohort stands: support it, unless we know a higher ballot."""
+        source, its, members = self._arrival.source, packet.header, self._members.members
         if not self.accepted:
             return
-        if core.web.members and its.sender not in core.web.members:
-            if its.taken < core.consumer.next_out:
-                # It was removed, and is behind: what it lacks may be nowhere any more.
-                body = Expel(NO_HEADER, its.sender).body(core.header_bytes())
-                self._send(PacketKind.EXPEL, body, (source,), out)
-                return
+        if members and its.sender not in members and its.taken < self._consumer.next_out:
+            # It was removed, and is behind: what it lacks may be nowhere any more.
+            expel = Expel(NO_HEADER, its.sender)
+            self._packets.send_in(self.web, PacketKind.EXPEL, expel, (source,), out)
+            return
         if packet.ballot < self.ballot:
             self._answer(0, source, out)
             return
         if packet.ballot > self.ballot:
             self._follow(packet.ballot)
-        body = self._support().body(core.header_bytes())
-        self._send(PacketKind.SUPPORT, body, (source,), out)
+        self._packets.send_in(self.web, PacketKind.SUPPORT, self._support(), (source,), out)
 
     def _support(self) -> Support:
         """What we hold, and the latest life that we know of each replica."""
-        known = {rank: seat.life for rank, seat in self.seats.items()} | {self.rank: self._life()}
+        known = self.seats.lives() | {self.rank: self._life()}
         lives = tuple(known.get(rank, 0) for rank in range(1, self.count + 1))
         held = (self.ballot, self.accepted, self.version, self.value)
         return Support(NO_HEADER, self.rank, *held, lives)
 
-    def supported(self, packet: Support) -> bool:
+    def take_support(self, packet: Support) -> bool:
         """True when this support makes us the coordinator, with the newest value of all."""
         if packet.ballot != self.ballot or self.leads or self.rank not in self._supports:
             return False

@@ -1,14 +1,16 @@
-"""Figure 2 at work: gathers what is said, asks for tokens, and sends under them."""
+"""Figure 2 at work: queues messages, requests tokens, and sends under them."""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import Final
 
-from unisono.core import EVERYONE, CoreConfig, Effect, Multicast, Send
-from unisono.model import Address, Service
+from unisono.core import EVERYONE, CoreConfig, Effect, Multicast
+from unisono.model import Address, Member, Service
+from unisono.parts.codec import PacketCodec
 from unisono.parts.pending import MESSAGE_BYTES, Pending, enqueue
-from unisono.protocols.mtp.agreement import PENDING, SendToken
+from unisono.protocols.mtp.agreement import PENDING, Consumer, Producer, SendToken
 from unisono.protocols.mtp.batch import (
     BATCH_BYTES_MAX,
     BATCH_COUNT_MAX,
@@ -16,7 +18,12 @@ from unisono.protocols.mtp.batch import (
     Said,
     said_as,
 )
-from unisono.protocols.mtp.figure import CATCHING_UP
+from unisono.protocols.mtp.clock import StepClock
+from unisono.protocols.mtp.master import MasterWatch
+from unisono.protocols.mtp.message_sender import Held, MessageSender
+from unisono.protocols.mtp.ordering import Ordering
+from unisono.protocols.mtp.pacing import Pacing
+from unisono.protocols.mtp.packet_writer import NO_HEADER, PacketWriter
 from unisono.protocols.mtp.packets import (
     DATA_BYTES,
     HEADER_BYTES,
@@ -25,96 +32,116 @@ from unisono.protocols.mtp.packets import (
     PacketKind,
     TokenRequest,
 )
-from unisono.protocols.mtp.replicas import NO_HEADER
-from unisono.protocols.mtp.transport import Held
 from unisono.wire import ENVELOPE_BYTES
 
-if TYPE_CHECKING:
-    from unisono.protocols.mtp.core import Mtp
+REQUEST_BEATS: Final = 4
+"""An unanswered request is repeated after this many heartbeats."""
 
 
+@dataclass(eq=False)
 class SendQueue:
     """The producer of one member."""
 
-    def __init__(self, core: Mtp, setting: CoreConfig) -> None:
-        self._core = core
-        self._window_bytes = setting.window_bytes_max
-        self.slice_bytes = setting.packet_bytes_max - ENVELOPE_BYTES - HEADER_BYTES - DATA_BYTES
-        """Of a message, in one packet."""
+    _config: CoreConfig
+    _key: int
+    _producer: Producer[Said]
+    _consumer: Consumer
+    _clock: StepClock
+    _codec: PacketCodec
+    _pace: Pacing
+    _master: MasterWatch
+    _ordering: Ordering
+    _packets: PacketWriter
+    _outbound: MessageSender
+
+    def __post_init__(self) -> None:
+        self._window_bytes = self._config.window_bytes_max
+        self.slice_bytes = (
+            self._config.packet_bytes_max - ENVELOPE_BYTES - HEADER_BYTES - DATA_BYTES
+        )
+        """The part of a message that one packet carries."""
         self._queue: deque[Pending] = deque()
         self._queue_bytes = 0
         self._flight_bytes = 0
-        self._said = 0
-        """Messages that left the queue: the number of the last one."""
+        self._numbered = 0
+        """The number of the last message that left the queue."""
         self._again: deque[Said] = deque()
-        self.asked_us = 0
+        """Batches that were rejected and are sent again."""
+        self._requested_us: int | None = None
+        """When the token was last requested, of `_requested_of`."""
+        self._requested_of: Member | None = None
 
     def send_credit(self) -> int:
         return max(0, self._window_bytes - self._queue_bytes - self._flight_bytes)
 
-    def say(self, event: Multicast) -> None:
+    def multicast(self, event: Multicast, out: list[Effect]) -> None:
         service = event.service if isinstance(event.service, Service) else Service.AGREED
         self._queue_bytes += enqueue(self._queue, event.messages, service)
 
-    def unsaid(self) -> bool:
-        """Something of ours is not settled."""
-        core = self._core
-        return bool(self._queue or self._again or core.producer.flights)
+    def is_unsettled(self) -> bool:
+        """Some message of ours is queued, or its status is pending."""
+        return bool(self._queue or self._again or self._producer.flights)
+
+    # -- tokens ------------------------------------------------------------------------------------
+
+    def wanted(self) -> tuple[int, int] | None:
+        """The request for a token, if one is needed: its number, and how many packets to send."""
+        return (self._producer.request, self._packets_wanted()) if self._needs_token() else None
+
+    def _needs_token(self) -> bool:
+        if not (self._queue or self._again):
+            return False
+        if not self._producer.asking:
+            self._producer.ask()
+            self._requested_us = None
+        return True
 
     def request(self, out: list[Effect]) -> None:
         """`send Master ["token_request"]`, unless one is out."""
-        core = self._core
-        if not (self._queue or self._again) or core.machine.state is CATCHING_UP:
+        if not self._needs_token():
             return
-        if not core.producer.asking:
-            core.producer.ask()
-            self.asked_us = -core.parameters.beat_us
-        wait_us = core.pace.heartbeat_us * 4
-        if core.leads:
-            core.coordinator.want(core.producer.request, self._packets_wanted())
-        elif core.now_us - self.asked_us >= wait_us:
-            self.asked_us = core.now_us
-            packet = TokenRequest(NO_HEADER, core.producer.request, self._packets_wanted())
-            core.to_master(PacketKind.REQUEST, packet.body(core.header_bytes()), out)
+        now_us, before_us = self._clock.now_us, self._requested_us
+        if before_us is not None and self._requested_of is self._master.member:
+            if now_us - before_us < self._pace.heartbeat_us * REQUEST_BEATS:
+                return
+        self._requested_us, self._requested_of = now_us, self._master.member
+        packet = TokenRequest(NO_HEADER, self._producer.request, self._packets_wanted())
+        self._packets.send_to_master(PacketKind.REQUEST, packet, out)
 
     def _packets_wanted(self) -> int:
-        octets = self._again[0].octets if self._again else self._queue_bytes
+        nbytes = self._again[0].octets if self._again else self._queue_bytes
         if not self._again and self._queue:
-            octets = min(octets, max(BATCH_BYTES_MAX, len(self._queue[0].messages[0])))
-        return 1 + octets // self.slice_bytes
+            nbytes = min(nbytes, max(BATCH_BYTES_MAX, len(self._queue[0].messages[0])))
+        return 1 + nbytes // self.slice_bytes
 
-    def use(self, packet: Grant, out: list[Effect]) -> None:
+    def use_token(self, packet: Grant, out: list[Effect]) -> None:
         """`receive Master ["token_grant", s, last, members]`"""
-        core = self._core
-        number = packet.number
-        held = number in core.outbound.held
-        if held or number < core.consumer.next_out or core.receiver.status(number) is not PENDING:
-            core.codec.drop("late")
+        number, ordering = packet.number, self._ordering
+        late = number in self._outbound.held or number < self._consumer.next_out
+        if late or ordering.status(number) is not PENDING:
+            self._codec.drop("late")
             return
-        if packet.request != core.producer.request or not core.producer.asking:
-            core.codec.count("token_returned")
-        core.know(number + 1)
-        self.granted(SendToken(number, packet.header.last), packet.audience, out)
+        if packet.request != self._producer.request or not self._producer.asking:
+            self._codec.count("token_returned")
+        ordering.know(number + 1)
+        self.granted(SendToken(number, packet.header.last), packet.audience)
 
-    def granted(self, token: SendToken, audience: tuple[Address, ...], out: list[Effect]) -> None:
+    def granted(self, token: SendToken, to: tuple[Address, ...]) -> None:
         """`multicast {Master} ∪ Receiver(members) ["data", s, last, m]`"""
-        core = self._core
         if self._again:
-            batch = self._again.popleft()  # It has been counted since it was first said.
+            batch = self._again.popleft()  # It counts in the window since it was first sent.
         else:
             batch = self._gather()
             self._flight_bytes += self._cost(batch)
-        core.producer.granted(token, batch)
-        self.send_content(token.number, batch, audience)
+        self._producer.granted(token, batch)
+        self.send_content(token.number, batch, to)
 
-    def send_content(self, number: int, content: Content, audience: tuple[Address, ...]) -> None:
-        core = self._core
+    def send_content(self, number: int, content: Content, to: tuple[Address, ...]) -> None:
         slices = content.slices(self.slice_bytes)
-        held = Held(core.key, number, slices, 0, core.now_us, audience, content)
-        core.outbound.send(held)
+        self._outbound.send(Held(self._key, number, slices, 0, self._clock.now_us, to, content))
 
     def _gather(self) -> Said:
-        """All that was said while the token was awaited; nothing gives it back."""
+        """All that was queued meanwhile; an empty batch returns the token."""
         parts: list[Pending] = []
         room, left = BATCH_BYTES_MAX, BATCH_COUNT_MAX
         while self._queue:
@@ -129,37 +156,34 @@ class SendQueue:
             del head.messages[:fit]
             if not head.messages:
                 self._queue.popleft()
-        batch = said_as(self._said + 1, parts)
-        self._said += batch.count
+        batch = said_as(self._numbered + 1, parts)
+        self._numbered += batch.count
         self._queue_bytes -= self._cost(batch)
         return batch
 
     def _cost(self, batch: Said) -> int:
         return batch.octets + MESSAGE_BYTES * batch.count
 
+    # -- what became of it -------------------------------------------------------------------------
+
     def settle(self) -> None:
-        """What of ours the master accepted leaves the window; what it rejected is said again."""
-        core = self._core
-        if not core.producer.flights:
+        """Accepted batches leave the window; rejected ones are sent again."""
+        if not self._producer.flights:
             return
-        accepted, rejected = core.producer.settled(core.receiver.status)
+        accepted, rejected = self._producer.settled(self._ordering.status)
         for batch in accepted:
             self._flight_bytes -= self._cost(batch)
-        # Deviates [MTP Figure 2]: a producer that is still there says again what was rejected, by
-        # another token; the figure sends once and never learns what became of it.
+        # Deviates [MTP Figure 2]: a producer that is still there sends again what was rejected,
+        # under another token; the figure sends once and never learns what became of it.
         for batch in reversed(rejected):
             if batch.count:
                 self._again.appendleft(batch)
 
     def advertise(self, out: list[Effect]) -> None:
-        """[MTP 3.3] A token holder whose message is not settled says how far it is, unless its next
-        packets will show it."""
-        core = self._core
-        for number, _ in core.producer.flights:
-            held = core.outbound.held.get(number)
-            if held is not None and held.sent and not core.outbound.is_sending(number):
-                ended = held.sent == len(held.slices)
-                body = Empty(NO_HEADER, number, held.sent, ended).body(core.header_bytes())
-                out.append(
-                    Send(held.audience or EVERYONE, [core.codec.seal(PacketKind.EMPTY, body)])
-                )
+        """[MTP 3.3] A token holder whose message is not settled states how much of it was sent,
+        unless its next packets will show it."""
+        for number, _ in self._producer.flights:
+            held = self._outbound.held.get(number)
+            if held is not None and held.sent and not self._outbound.is_sending(number):
+                packet = Empty(NO_HEADER, number, held.sent, held.sent == len(held.slices))
+                self._packets.send(PacketKind.EMPTY, packet, held.to or EVERYONE, out)

@@ -1,4 +1,4 @@
-"""The web as one member knows it: who is in, and how much of each was delivered."""
+"""The members of the web, the view, and how much of each sender was delivered."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Web:
         self.members: dict[int, Member] = {}
         """By key, in the order of joining."""
         self.upto: dict[int, int] = {}
-        """Of each member, the number of its last message delivered."""
-        self.place = 0
-        """Messages and views so far: the place of the next in the order."""
+        """By member, the number of its last message delivered."""
+        self.seq = 0
+        """Messages and views delivered so far: the sequence number of the last."""
         self.view = ""
         self._me: Member | None = None
 
@@ -30,7 +30,7 @@ class Web:
         return self._view(web, 0, (me,), (), (), detail)
 
     def apply(self, web: int, number: int, change: MembershipChange) -> View:
-        """The view after the change; a change that says nothing new still has its place."""
+        """The view after the change; one that changes nothing has a sequence number too."""
         before = set(self.members.values())
         joined = [member for member, _ in change.joined if key_of(member) not in self.members]
         left = [self.members[gone.key] for gone in change.gone if gone.key in self.members]
@@ -39,14 +39,14 @@ class Web:
             self.upto.pop(gone.key, None)
         for member in joined:
             self.members[key_of(member)] = member
-        told = [f"{member} came" for member in joined]
-        told += [_how(gone, self, left) for gone in change.gone]
+        reasons = [f"{member} came" for member in joined]
+        reasons += [_how(gone, left) for gone in change.gone]
         lost = {each.key for each in change.gone if not each.left}
         failed = [member for member in left if key_of(member) in lost]
-        said = "; ".join(filter(None, told))
-        # Views stand in the order, so whoever is in both has come through the one before.
+        detail = "; ".join(filter(None, reasons))
+        # Views are part of the total order: a member of both has delivered all between them.
         stayed = tuple(member for member in self.members.values() if member in before)
-        return self._view(web, number, joined, left, failed, said, stayed)
+        return self._view(web, number, joined, left, failed, detail, stayed)
 
     def _view(
         self,
@@ -59,7 +59,7 @@ class Web:
         stayed: tuple[Member, ...] = (),
     ) -> View:
         self.view = f"{web:016x}.{number}"
-        self.place += 1
+        self.seq += 1
         assert self._me is not None
         went = [member for member in left if member not in failed]
         return View(
@@ -67,28 +67,28 @@ class Web:
             id=self.view,
             joined=tuple(joined),
             left=tuple(left),
-            seq=self.place,
+            seq=self.seq,
             detail=detail,
             stayed=stayed,
             changes=changes_of(self._me, joined, went, failed, not number),
         )
 
-    # -- for those who come later -----------------------------------------------------------------
+    # -- for joiners -------------------------------------------------------------------------------
 
     def roster(self) -> bytes:
-        """All this, for a joiner that begins just here."""
-        out = Writer().text(self.view).u64(self.place).u16(len(self.members))
+        """All this, for a joiner that starts at this point of the order."""
+        out = Writer().text(self.view).u64(self.seq).u16(len(self.members))
         for key, member in self.members.items():
             out.member(member).u64(self.upto.get(key, 0))
         return out.done()
 
     def take_over(self, roster: bytes, me: Member) -> View:
-        """Begin where the roster stands: the first view, with its cut."""
+        """Start from a roster: returns the first view, with its cut."""
         reader = Reader(roster)
         self._me = me
-        self.view, self.place = reader.text(), reader.u64()
+        self.view, self.seq = reader.text(), reader.u64()
         self.members, self.upto = {}, {}
-        if self.place >= NUMBER_MAX:
+        if self.seq >= NUMBER_MAX:
             raise BadPacket("malformed")
         for _ in range(reader.u16()):
             member, upto = reader.member(), reader.u64()
@@ -103,12 +103,12 @@ class Web:
             members=tuple(self.members.values()),
             id=self.view,
             joined=(me,),
-            seq=self.place,
+            seq=self.seq,
             cut=cut,
             changes=changes_of(me, (me,)),
         )
 
 
-def _how(gone: RemovedMember, web: Web, left: list[Member]) -> str:
+def _how(gone: RemovedMember, left: list[Member]) -> str:
     names = [str(member) for member in left if key_of(member) == gone.key]
     return f"{names[0]} {'left' if gone.left else 'failed'}" if names else ""
