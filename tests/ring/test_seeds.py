@@ -156,6 +156,12 @@ def test_a_majority_that_keeps_no_records_need_not_begin_without_the_others() ->
         assert run(Plan(protocol="ring", nodes=9, seed=seed, messages=60)).violations == ()
 
 
+def test_what_a_step_was_to_deliver_was_received_by_one_that_crashed_amid_it() -> None:
+    """A part was let go on: the core of one had the messages of those it left, and no longer told
+    of them."""
+    assert run(Plan(protocol="ring", nodes=9, seed=305_609, messages=60)).violations == ()
+
+
 def test_a_newcomer_to_a_part_is_told_that_it_was_let_go_on() -> None:
     """The one that was let go on died before it showed a view of the part."""
     assert run(Plan(protocol="ring", nodes=4, seed=203_273, messages=60)).violations == ()

@@ -176,6 +176,17 @@ def test_a_stop_has_its_reason_and_the_world_its_notes() -> None:
     assert cut_of(sink.rows[1].detail) == {}
 
 
+def test_what_a_step_was_to_deliver_counts_as_received_at_a_crash_amid_it() -> None:
+    tap, core, sink = tapped()
+    core.answer = [Install(View((A, B), "1"))]
+    tap.step(1, Join())
+    core.answer = [Deliver([Message(B, b"x", 1), Message(B, b"y", 2)])]
+    tap.take(2, Restart())
+    tap.note(2, "crash")
+    told = [(row.kind, row.sender, row.number) for row in sink.rows[3:]]
+    assert told == [("receipt", "b b%", 2), ("crash", None, None)]
+
+
 def test_what_was_here_is_told_when_a_view_ends() -> None:
     tap, core, sink = tapped()
     core.marks = {B: 3, A: 0}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final
 
@@ -32,6 +32,7 @@ from unisono.trace.record import LEFT, Row, Sink, digest_of
 TOLD_EVENTS: Final = frozenset((Multicast, Join, Restart))
 TOLD_EFFECTS: Final = frozenset((Deliver, Stabilize, Install, Depart, Fail))
 """What the rows of the application tell; all else is protocol work."""
+NO_MARKS: Final[Mapping[Member, int]] = {}
 
 
 class Tap:
@@ -70,6 +71,8 @@ class Tap:
         self._sent = 0
         self._view = ""
         self._over = False
+        self._effects: Sequence[Effect] = ()
+        """Of the last step."""
 
     def send_credit(self) -> int:
         return self.core.send_credit()
@@ -90,7 +93,7 @@ class Tap:
         """Step the core and write what the event says; of the effects nothing is written yet."""
         if self._detail:
             return self._take_in_detail(now_us, event)
-        effects = self.core.step(now_us, event)
+        effects = self._effects = self.core.step(now_us, event)
         if type(event) in TOLD_EVENTS:
             self._tell_event(now_us, event)
         return effects
@@ -113,7 +116,7 @@ class Tap:
     ) -> None:
         """A fact that only the world knows: a `crash`, a `fault`."""
         if kind in ("crash", "leave"):
-            self._write_receipts(now_us)
+            self._write_receipts(now_us, self._undelivered())
             self._over = True
         self._write(now_us, kind, detail=detail, number=number, members=members)
 
@@ -163,12 +166,23 @@ class Tap:
                     changes.append(f"view {effect.view}")
                 self._write(now_us, "leave", detail=effect.reason, changes=tuple(changes))
 
-    def _write_receipts(self, now_us: int) -> None:
+    def _undelivered(self) -> dict[Member, int]:
+        """What the last step delivers, for a crash amid its effects: the core has let go of it."""
+        found: dict[Member, int] = {}
+        for effect in self._effects:
+            if isinstance(effect, Deliver):
+                found.update((message.sender, message.number) for message in effect.messages)
+        return found
+
+    def _write_receipts(self, now_us: int, undelivered: Mapping[Member, int] = NO_MARKS) -> None:
         """What was here when the view ended, of each sender. The core has taken its step already:
         what came with that step counts."""
         if not self._view or self._over:
             return
-        for sender, number in sorted(self.core.held().items()):
+        held = dict(self.core.held())
+        for sender, number in undelivered.items():
+            held[sender] = max(number, held.get(sender, 0))
+        for sender, number in sorted(held.items()):
             if number > 0:
                 self._write(
                     now_us,
@@ -213,7 +227,7 @@ class Tap:
     def _take_in_detail(self, now_us: int, event: Event) -> list[Effect]:
         work = dict(self.counts)
         arrows = dict(self.core.transition_counts())
-        effects = self.core.step(now_us, event)
+        effects = self._effects = self.core.step(now_us, event)
         self._tell_event(now_us, event)
         if isinstance(event, Received):
             self._write_packets(now_us, "packet_in", (str(event.source),), event.packets)
