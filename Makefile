@@ -11,7 +11,7 @@ STAMP  := $(VENV)/.set-up
 PYTEST := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint check rules soak explore bench bench-peers curves clean
+.PHONY: help setup demo test lint check rules soak explore bench bench-peers curves docs clean
 
 help:  ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -62,6 +62,11 @@ bench-peers: setup  ## install the systems that the bench measures beside us: De
 
 curves: setup  ## the curves of the ring's paper, measured here, for docs/BENCHMARKS.md: minutes
 	@$(BIN)/unisono bench paper --out docs/figures
+
+docs: setup  ## the documents as a site, in build/site; a broken link is an error
+	@$(PIP) install -c constraints.txt -e '.[docs]'
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "open build/site/index.html"
 
 clean:  ## remove .venv and everything that was made
 	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

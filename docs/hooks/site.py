@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
-
 OUTSIDE: Final = {
     "README.md": "index.md",
     "CHANGELOG.md": "CHANGELOG.md",
@@ -21,6 +19,12 @@ OUTSIDE: Final = {
 }
 """Pages of the site that lie elsewhere in the tree, by their path there."""
 LINK: Final = re.compile(r"\]\(([^)\s#]+)(#[^)\s]*)?\)")
+
+
+def on_config(config: Any) -> Any:
+    # Not at import: MkDocs restores the path after it has loaded a hook.
+    sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -58,22 +62,25 @@ def _relinked(text: str, source: Path, target: str) -> str:
 
 
 def _with_docstrings() -> str:
+    """The API page with a link from each name to its documentation below."""
     api = import_module("docs.hooks.api")
     parts = [api.HEAD.partition(" The site")[0] + "\n"]
+    shown: set[str] = set()
     for name, about in api.MODULES.items():
         module = import_module(name)
-        names = api.public_names(module)
-        rows = "\n".join(
-            f"| [`{entry}`][{_home(module, entry)}] | {text} |"
-            for entry, text in api.entries(module)
-            if entry in names
-        )
-        parts.append(f"## {name}\n\n{about}\n\n| name | what |\n|---|---|\n{rows}\n")
-        parts += [
-            f"::: {_home(module, entry)}\n    options:\n      heading_level: 3\n" for entry in names
+        homes = {each: _home(getattr(module, each)) for each in api.public_names(module)}
+        rows = [
+            f"| [`{each}`][{homes[each]}] | {text} |" if homes[each] else f"| `{each}` | {text} |"
+            for each, text in api.entries(module)
+            if each in homes
         ]
+        parts.append(f"## {name}\n\n{about}\n\n| name | what |\n|---|---|")
+        parts += [*rows, ""]
+        parts += [f"::: {home}\n" for home in homes.values() if home and home not in shown]
+        shown.update(homes.values())
     return "\n".join(parts)
 
 
-def _home(module: Any, name: str) -> str:
-    return f"{module.__name__}.{name}"
+def _home(value: Any) -> str:
+    """Where a class or function is defined; nothing for a constant."""
+    return f"{value.__module__}.{value.__qualname__}" if hasattr(value, "__qualname__") else ""

@@ -133,7 +133,8 @@ class Figure:
         return wrong
 
     def mermaid(self) -> str:
-        """The diagram as text that documentation sites draw; discarding is left out."""
+        """The diagram as text that documentation sites draw. What leads from a state to itself is
+        listed in the state; discarding is left out."""
         lines = ["stateDiagram-v2", f"    [*] --> {self.start.name}"]
         merged: dict[tuple[str, str], list[str]] = {}
         for (source, on), steps in self.index.items():
@@ -143,8 +144,12 @@ class Figure:
                 guard = "" if step.when is always else f" [{step.when.__name__}]"
                 words = f"{name_of(on)}{guard} / {step.do.__name__}"
                 merged.setdefault((source.name, step.to.name), []).append(words)
-        for (source_name, to_name), words_list in merged.items():
-            lines.append(f"    {source_name} --> {to_name}: {'<br/>'.join(words_list)}")
+        for (source_name, to_name), labels in merged.items():
+            if source_name == to_name:
+                lines.append(f'    state "{source_name}" as {source_name}')
+                lines += [f"    {source_name}: {label}" for label in labels]
+            else:
+                lines.append(f"    {source_name} --> {to_name}: {'<br/>'.join(labels)}")
         return "\n".join(lines)
 
 

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,8 @@ def command_lines() -> list[str]:
 
 @pytest.mark.parametrize(("path", "index", "block"), EVERYWHERE)
 def test_a_program_of_the_documents_is_python(path: Path, index: int, block: str) -> None:
-    compile(block, f"{path.name}, block {index}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    source = textwrap.dedent(block)  # some are methods of a class
+    compile(source, f"{path.name}, block {index}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 @pytest.mark.parametrize("line", command_lines())

@@ -19,9 +19,15 @@ def test_every_event_is_decided_in_every_state() -> None:
     assert FIGURE.undecided() == []
 
 
-def test_the_readme_shows_the_figure_as_it_is() -> None:
-    readme = (Path("src") / "unisono" / "protocols" / "rmcast" / "README.md").read_text()
-    assert FIGURE.mermaid() in readme
+def test_the_readme_shows_the_figure_as_it_is(rewrite: bool) -> None:
+    path = Path("src") / "unisono" / "protocols" / "rmcast" / "README.md"
+    text = path.read_text(encoding="utf-8")
+    if rewrite:
+        before, _, rest = text.partition("```mermaid\n")
+        _, fence, after = rest.partition("```\n")
+        text = f"{before}```mermaid\n{FIGURE.mermaid()}\n{fence}{after}"
+        path.write_text(text, encoding="utf-8", newline="\n")
+    assert FIGURE.mermaid() in text, "read it, then pytest --rewrite"
 
 
 @pytest.mark.slow
