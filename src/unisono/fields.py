@@ -6,7 +6,7 @@ Numbers are in network byte order. A record declares its fields by annotations o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from itertools import chain, starmap
 from struct import Struct, error
@@ -106,7 +106,7 @@ def fixed(
     return Field(text, read, write, size, codes, load, dump, bounds)
 
 
-def number(code: str, least: int, most: int, reason: str = "malformed", text: str = "") -> Field:
+def bounded(code: str, least: int, most: int, reason: str = "malformed", text: str = "") -> Field:
     """A number with bounds."""
     bits = Struct("!" + code).size * 8
     described = text or f"u{bits}, {least} to {_power(most)}"
@@ -193,7 +193,8 @@ def table(row: Field, count: Field, flat: bool = False) -> Field:
         row.dump,
         row.bounds,
     )
-    flat = flat or (width == 1 and load is None and dump is None)
+    single = width == 1 and dump is None
+    flat = flat or (single and load is None)
 
     def read(view: memoryview, at: int) -> tuple[tuple[Any, ...], int]:
         times, at = count.read(view, at)
@@ -210,7 +211,10 @@ def table(row: Field, count: Field, flat: bool = False) -> Field:
 
     def write(rows: Sequence[Any], parts: list[Buffer]) -> None:
         times = len(rows) // width if flat else len(rows)
-        numbers = rows if flat else chain.from_iterable(map(dump, rows) if dump else rows)
+        if flat or single:
+            numbers: Iterable[Any] = rows
+        else:
+            numbers = chain.from_iterable(map(dump, rows) if dump else rows)
         count.write(times, parts)
         parts.append(array(codes, times).pack(*numbers))
 
@@ -260,7 +264,7 @@ U8: TypeAlias = Annotated[int, U8_COUNT]
 U16: TypeAlias = Annotated[int, U16_COUNT]
 U32: TypeAlias = Annotated[int, U32_COUNT]
 U64: TypeAlias = Annotated[int, fixed("u64", "Q")]
-Incarnation: TypeAlias = Annotated[int, number("Q", 0, INCARNATION_MAX, text="incarnation")]
+Incarnation: TypeAlias = Annotated[int, bounded("Q", 0, INCARNATION_MAX, text="incarnation")]
 Bit: TypeAlias = Annotated[bool, SHARED_BIT]
 """Adjacent bits share a byte, the first lowest."""
 Blob: TypeAlias = Annotated[Buffer, data(U16_COUNT)]

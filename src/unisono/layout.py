@@ -302,6 +302,13 @@ def encode(record: Any) -> bytes:
     return b"".join(parts)
 
 
+def encode_parts(record: Any) -> list[Buffer]:
+    """The same in parts, for a caller that joins them with others: large ones are copied once."""
+    parts: list[Buffer] = []
+    layout_of(type(record)).write(record, parts)
+    return parts
+
+
 def decode(record: type[T], body: Buffer, *given: Any) -> T:
     """The record that these bytes are, all of them; else `BadPacket`."""
     found, at = layout_of(record).read(memoryview(body), 0, *given)

@@ -29,8 +29,9 @@ from tests.daemon.stage import (
 from tests.net.ear import free_port
 from tests.waiting import eventually
 from unisono.client import frames
-from unisono.client.frames import FrameKind, FrameSplitter
+from unisono.client.frames import FrameKind, FrameSplitter, JoinFrame, ShedFrame, StateFrame, framed
 from unisono.daemon import Daemon, RegistryLimits, SessionLimits, records
+from unisono.layout import decode
 
 pytestmark = pytest.mark.real
 
@@ -65,7 +66,7 @@ class Raw:
 
 
 def member(name: str, group: str = "g", sheds: bool = False) -> bytes:
-    return frames.hello(name, 1) + frames.join(group, False, sheds)
+    return frames.hello(name, 1) + framed(JoinFrame(group, False, sheds))
 
 
 @pytest.mark.rule("RNG-1")
@@ -202,7 +203,7 @@ def test_a_client_that_sheds_loses_the_oldest_and_is_told_how_many() -> None:
             hearing = frames.BundleReader()
             for kind, body in await reading:
                 if kind == FrameKind.SHED:
-                    numbers += [0] * frames.read_shed(memoryview(body))
+                    numbers += [0] * decode(ShedFrame, memoryview(body)).messages
                 elif kind == FrameKind.DELIVER:
                     numbers += [each.number for each in hearing.messages(memoryview(body), "")]
             assert len(numbers) <= 8000
@@ -232,10 +233,13 @@ BAD = {
     "nothing of ours": (b"GET / HTTP/1.1\r\n\r\n", b"frame_length"),
     "no magic": (frames.frame(FrameKind.HELLO, b"????\0\1"), b"foreign"),
     "another version": (frames.frame(FrameKind.HELLO, frames.MAGIC + b"\0\x63"), b"version"),
-    "no hello": (frames.join("g", False, False), b"foreign"),
+    "no hello": (framed(JoinFrame("g", False, False)), b"foreign"),
     "a name that is none": (frames.hello("a b", 1), b"name"),
-    "a group that is none": (frames.hello("a", 1) + frames.join("a b", False, False), b"join"),
-    "two joins": (member("a") + frames.join("h", False, False), b"join"),
+    "a group that is none": (
+        frames.hello("a", 1) + framed(JoinFrame("a b", False, False)),
+        b"join",
+    ),
+    "two joins": (member("a") + framed(JoinFrame("h", False, False)), b"join"),
     "an unknown kind": (frames.hello("a", 1) + frames.frame(FrameKind.LEFT), b"kind"),
     "a bundle that lies": (
         frames.hello("a", 1)
@@ -257,7 +261,10 @@ BAD = {
         + frames.submit(frames.submit_head(unisono.Resilient(2), ("g",)), [b"x"]),
         b"does not offer resilient",
     ),
-    "a state that nobody asked for": (member("b") + frames.state(b"k", b"x"), b"state"),
+    "a state that nobody asked for": (
+        member("b") + framed(StateFrame(False, b"k", b"x")),
+        b"state",
+    ),
     "a state that is none": (
         member("b") + frames.frame(FrameKind.STATE, b"\0"),
         b"malformed",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,8 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.client import frames
-from unisono.client.frames import BundleReader, FrameKind, FrameSplitter, WelcomeFrame
+from unisono.client.frames import (
+    BundleReader,
+    FrameKind,
+    FrameSplitter,
+    HelloFrame,
+    JoinFrame,
+    ShedFrame,
+    StateFrame,
+    SubmitFrame,
+    WelcomeFrame,
+    framed,
+)
 from unisono.errors import BadPacket
+from unisono.layout import decode
 from unisono.model import Address, Member, Resilient, Service, View
 
 names = st.text("abc.-", min_size=1, max_size=64)
@@ -49,7 +62,7 @@ def test_a_frame_over_the_bound_is_refused_before_it_has_come() -> None:
 @given(levels, st.lists(names, min_size=1, max_size=5, unique=True), payloads)
 def test_a_submit_comes_back(level: Any, groups: list[str], messages: list[bytes]) -> None:
     kind, body = body_of(frames.submit(frames.submit_head(level, groups), messages))
-    found = frames.read_submit(body)
+    found = decode(SubmitFrame, body)
     assert kind == FrameKind.SUBMIT
     assert (found.level, found.groups) == (level, tuple(groups))
     assert frames.lengths_of(found.bundle) == tuple(map(len, messages))
@@ -88,32 +101,27 @@ def test_a_view_comes_back_whole_or_as_a_change(who: list[Member], seq: int) -> 
 
 
 def test_the_rest_comes_back() -> None:
-    assert frames.read_hello(body_of(frames.hello("a", 7))[1]) == ("a", 7)
-    assert frames.read_join(body_of(frames.join("g", True, False))[1]) == (
+    assert decode(HelloFrame, body_of(frames.hello("a", 7))[1])[2:] == ("a", 7)
+    assert decode(JoinFrame, body_of(framed(JoinFrame("g", True, False)))[1]) == (
         "g",
         True,
         False,
         False,
     )
-    assert frames.read_join(body_of(frames.join("g", True, True, True))[1]).fed
+    assert decode(JoinFrame, body_of(framed(JoinFrame("g", True, True, True)))[1]).fed
     told = WelcomeFrame(
-        "d", Address("::1", 1), "mtp", Service.AGREED, (Service.FIFO, Service.AGREED), True, 99
+        "d", Address("::1", 1), "mtp", Service.AGREED, True, (Service.FIFO, Service.AGREED), 99
     )
-    assert frames.read_welcome(body_of(frames.welcome(told))[1]) == told
+    assert decode(WelcomeFrame, body_of(framed(told))[1]) == told
     assert frames.read_bye(body_of(frames.bye("x" * 2000))[1]) == "x" * 1000
-    assert frames.read_shed(body_of(frames.shed(5))[1]) == 5
-    key, state, failed = frames.read_state(body_of(frames.state(b"k", b"state"))[1])
-    assert (key, bytes(state), failed) == (b"k", b"state", False)
+    assert decode(ShedFrame, body_of(framed(ShedFrame(5)))[1]) == (5,)
+    state = StateFrame(False, b"k", b"state")
+    assert decode(StateFrame, body_of(framed(state))[1]) == state
 
 
 READERS: list[Any] = [
-    frames.read_hello,
-    frames.read_join,
-    frames.read_submit,
-    frames.read_state,
-    frames.read_welcome,
+    *(partial(decode, record) for record in frames.FRAMES.values()),
     frames.read_bye,
-    frames.read_shed,
     frames.lengths_of,
     lambda body: frames.read_view(body, None),
     lambda body: BundleReader().messages(body, ""),

@@ -35,7 +35,7 @@ def founded(limits: RegistryLimits | None = None) -> Registry:
 
 
 def joined(number: int, name: str, group: str = "g", with_state: bool = False) -> bytes:
-    return records.joined(number, group, name, number, with_state)
+    return records.joined(ClientJoined(number, group, name, number, with_state))
 
 
 def said(number: int, *payloads: bytes, groups: Iterable[str] = ("g",), before: int = 0) -> bytes:
@@ -103,7 +103,7 @@ def test_a_view_tells_a_leave_from_a_failure() -> None:
         (RegistryLimits(), joined(2, "a"), "name a is taken in group g"),
         (
             RegistryLimits(),
-            records.joined(2, "g", "b", 2, True, True),
+            records.joined(ClientJoined(2, "g", "b", 2, True, True)),
             "the group 'g' has fed=false and this member has fed=true: give fed=false, or join a"
             " group of another name",
         ),
@@ -336,11 +336,15 @@ def test_who_gets_no_state_does_not_come_in() -> None:
 
 def test_whether_a_group_is_fed_is_in_the_snapshot() -> None:
     me = founded()
-    me.heard(D, records.joined(1, "g", "a", 1, True, True))
+    me.heard(D, records.joined(ClientJoined(1, "g", "a", 1, True, True)))
     later = Registry.restored(E, me.snapshot())
-    (cut,) = later.heard(E, records.joined(1, "g", "b", 1, True, False))
+    (cut,) = later.heard(E, records.joined(ClientJoined(1, "g", "b", 1, True, False)))
     assert (
         isinstance(cut, Disconnect) and "has fed=true and this member has fed=false" in cut.reason
     )
-    assert not [e for e in later.heard(E, records.joined(2, "g", "c", 2, True, True)) if e == cut]
+    assert not [
+        e
+        for e in later.heard(E, records.joined(ClientJoined(2, "g", "c", 2, True, True)))
+        if e == cut
+    ]
     assert [member.name for member in later.members("g")] == ["a", "c"]

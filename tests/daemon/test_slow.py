@@ -14,7 +14,7 @@ from tests.daemon.stage import daemon, daemons, heard, joining, of_size, told
 from tests.net.ear import free_port
 from tests.waiting import eventually
 from unisono.client import frames
-from unisono.client.frames import FrameKind
+from unisono.client.frames import FrameKind, JoinFrame, framed
 from unisono.daemon import RegistryLimits, SessionLimits
 
 pytestmark = pytest.mark.real
@@ -122,7 +122,7 @@ def test_empty_frames_fill_qsub_too() -> None:
         bounds = SessionLimits(submit_bytes_max=1 << 14)
         async with daemons(place, bounds=bounds) as (one,), joining(place, "a") as a:
             reader, writer = await asyncio.open_unix_connection(f"{place}/d0")
-            writer.write(frames.hello("x", 1) + frames.join("g", False, False))
+            writer.write(frames.hello("x", 1) + framed(JoinFrame("g", False, False)))
             writer.write(frames.frame(FrameKind.LEAVE) * 100_000)
             await of_size(a, 2)
             await of_size(a, 1)

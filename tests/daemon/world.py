@@ -19,7 +19,7 @@ from unisono.client.frames import (
     submit_head,
 )
 from unisono.daemon import records
-from unisono.daemon.records import ClientKey
+from unisono.daemon.records import ClientJoined, ClientKey, Stranger
 from unisono.daemon.registry import (
     AdoptState,
     CaptureState,
@@ -226,14 +226,16 @@ class World:
         with_state = self.dice.random() < 0.7
         key = ClientKey(who, self.number)
         self.readers[key] = Reader(key, name, group, with_state)
-        self.say(who, records.joined(key.number, group, name, self.number, with_state))
+        self.say(
+            who, records.joined(ClientJoined(key.number, group, name, self.number, with_state))
+        )
 
     def multicast(self, reader: Reader) -> None:
         count = self.dice.randint(1, 3)
         groups = self.dice.sample(GROUPS, self.dice.choice((1, 1, 2, 3)))
         head = submit_head(self.dice.choice(LEVELS), groups)
         bundle = bundle_of([f"{reader.name} {reader.said + i + 1}".encode() for i in range(count)])
-        stranger = (reader.name, 1) if self.dice.random() < 0.1 else None
+        stranger = Stranger(reader.name, 1) if self.dice.random() < 0.1 else None
         self.say(
             reader.key.daemon, records.said(reader.key.number, reader.said, stranger, head + bundle)
         )
@@ -311,7 +313,9 @@ class Twin:
                 gone = ClientKey(who, record.number)
                 self._drop(lambda key, gone=gone: key == gone)
             elif isinstance(record, records.DaemonLost):
-                self._drop(lambda key, lost=record: key[0] == lost[0] and key[1] <= lost[1])
+                self._drop(
+                    lambda key, lost=record: key.daemon == lost.daemon and key.number <= lost.last
+                )
             elif isinstance(record, records.ClientMulticast):
                 self._say(ClientKey(who, record.number), record)
 

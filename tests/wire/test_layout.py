@@ -24,8 +24,8 @@ from unisono.fields import (
     Incarnation,
     Rest,
     When,
+    bounded,
     fixed,
-    number,
     table,
     text,
 )
@@ -41,7 +41,7 @@ class Color(IntEnum):
 
 
 class Version(NamedTuple):
-    number: Annotated[int, number("I", 0, 1 << 31)]
+    number: Annotated[int, bounded("I", 0, 1 << 31)]
     leader: U64
 
 
@@ -49,7 +49,7 @@ class Everything(NamedTuple):
     header: Given[str]
     a: U8
     at: U16
-    b: Annotated[int, number("Q", 1, LIMIT, "limit")]
+    b: Annotated[int, bounded("Q", 1, LIMIT, "limit")]
     version: Version
     color: Color
     flag: bool
@@ -59,17 +59,18 @@ class Everything(NamedTuple):
     member: Member
     other: Member | None
     address: Address
-    name: Annotated[str, text(number("H", 1, 64, "name"))]
+    name: Annotated[str, text(bounded("H", 1, 64, "name"))]
     blob: Blob
     copied: bytes
     incarnation: Incarnation
     ranges: tuple[tuple[U64, U32, U16], ...]
     versions: tuple[Version, ...]
+    colors: tuple[Color, ...]
     numbers: Annotated[tuple[int, ...], table(fixed("u64", "Q"), U8_COUNT)]
     flat: Annotated[tuple[int, ...], table(fixed("(u32, u64)", "IQ"), U16_COUNT, flat=True)]
     people: tuple[tuple[Member, bool], ...]
     master: Annotated[Member | None, When("a")] = None
-    stable: Annotated[int, When("a"), number("Q", 0, LIMIT)] = 7
+    stable: Annotated[int, When("a"), bounded("Q", 0, LIMIT)] = 7
     rest: Rest = b""
 
     def is_valid(self) -> bool:
@@ -98,6 +99,7 @@ def twin(e: Everything) -> bytes:
     parts += [blob(bytes(e.blob)), blob(e.copied), be(e.incarnation, 8), be(len(e.ranges), 2)]
     parts += [be(s, 8) + be(first, 4) + be(last, 2) for s, first, last in e.ranges]
     parts += [be(len(e.versions), 2), *(be(n, 4) + be(key, 8) for n, key in e.versions)]
+    parts += [be(len(e.colors), 2), bytes(e.colors)]
     parts += [be(len(e.numbers), 1), *(be(n, 8) for n in e.numbers), be(len(e.flat) // 2, 2)]
     parts += [be(value, 8 if n % 2 else 4) for n, value in enumerate(e.flat)]
     parts += [be(len(e.people), 2), *(member_bytes(m) + be(flag, 1) for m, flag in e.people)]
@@ -135,6 +137,7 @@ records = st.builds(
     unsigned(63),
     st.lists(st.tuples(unsigned(64), unsigned(32), unsigned(16)), max_size=4).map(tuple),
     st.lists(versions, max_size=3).map(tuple),
+    st.lists(st.sampled_from(Color), max_size=3).map(tuple),
     st.lists(unsigned(64), max_size=5).map(tuple),
     st.lists(st.tuples(unsigned(32), unsigned(64)), max_size=3).map(lambda rows: sum(rows, ())),
     st.lists(st.tuples(members, flags), max_size=3).map(tuple),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from unisono.client import frames
+from unisono.client.frames import JoinFrame, framed
 from unisono.client.listen_address import door
 from unisono.client.offered import Offered, check_own, group_names
 from unisono.client.session import DaemonSession
@@ -64,5 +64,5 @@ class DaemonFactory:
             new_incarnation(),
             config.window_bytes_max,
             config.group,
-            frames.join(config.group, self._with_state, config.slow == "shed", config.fed),
+            framed(JoinFrame(config.group, self._with_state, config.slow == "shed", config.fed)),
         )

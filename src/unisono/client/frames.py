@@ -1,16 +1,31 @@
-"""The frames of the local socket: what a client and its daemon say, to bytes and back.
+"""The frames of the local socket, between a client and its daemon, declared field by field.
 
-A frame is its length, its kind and a body. Messages travel in *bundles*: what one client said to
-the same groups at the same level, side by side. A bundle goes through both daemons uncut.
+A frame is its length, its kind and a body. Messages travel in *bundles*: what one client sent to
+the same groups at the same level, side by side. A bundle passes both daemons unchanged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from unisono.errors import BadPacket
+from unisono.fields import (
+    U8,
+    U8_COUNT,
+    U32,
+    U64,
+    Bit,
+    Blob,
+    Incarnation,
+    Rest,
+    bounded,
+    fixed,
+    table,
+    text,
+)
+from unisono.layout import decode, decode_front, encode, encode_parts, field_of, layout_of
 from unisono.model import (
     Address,
     Buffer,
@@ -24,15 +39,14 @@ from unisono.model import (
     ServiceLevel,
     View,
 )
-from unisono.wire import FieldLayout, Reader, Writer
 
 MAGIC: Final = b"USOC"
 VERSION: Final = 2
 NAME_BYTES_MAX: Final = 64
 GROUPS_COUNT_MAX: Final = 64
-"""Groups that one message may be for."""
+"""Groups that one message may be addressed to."""
 BUNDLE_BYTES: Final = 64 << 10
-"""A bundle is closed when it has so much; a larger message is a bundle of its own."""
+"""The size at which a bundle is closed; a larger message is a bundle of its own."""
 BUNDLE_COUNT_MAX: Final = 4096
 SLACK_BYTES: Final = 64 << 10
 """What a frame may have besides payload: the groups, the lengths of the messages."""
@@ -40,16 +54,12 @@ HELLO_BYTES_MAX: Final = 1024
 VIEW_BYTES_MAX: Final = 4 << 20
 REASON_COUNT_MAX: Final = 1000
 SENDERS_COUNT_MAX: Final = 4096
-
-_FRONT: Final = FieldLayout("IB")
-FRONT_BYTES: Final = _FRONT.octets
-_HEARD: Final = FieldLayout("QQBI")
 _RESILIENT: Final = 6
 """The code of `Resilient(k)`, after those of the plain levels; k is written with 2 added."""
 
 
 class FrameKind(IntEnum):
-    """What a frame is. Below 16 a client says it, above the daemon."""
+    """Below 16 a client sends it, above the daemon."""
 
     HELLO = 1
     JOIN = 2
@@ -68,12 +78,24 @@ class FrameKind(IntEnum):
     BLOCKED = 26
 
 
+class FrameFront(NamedTuple):
+    """Before each frame's body."""
+
+    length: U32
+    """Of kind and body."""
+    kind: U8
+
+
+_FRONT: Final = layout_of(FrameFront)
+FRONT_BYTES: Final = _FRONT.field.least
+
+
 def frame(kind: FrameKind, *parts: Buffer) -> bytes:
     return b"".join((_FRONT.pack(sum(map(len, parts)) + 1, kind), *parts))
 
 
 class FrameSplitter:
-    """A stream of bytes into frames. What is longer than the bound is no frame of ours."""
+    """A stream of bytes to frames; frames beyond the bound are refused."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -81,33 +103,33 @@ class FrameSplitter:
         self._needed = 0
 
     def feed(self, data: bytes) -> Iterator[tuple[int, memoryview]]:
-        """The frames that are complete now, kind and body. The bound may change between two."""
+        """Kind and body of the frames that are complete now. The bound may change between two."""
         if self._rest:
             self._rest += data
             if len(self._rest) < self._needed:
                 return
-            # Those who were given a part of it hold it: it is never resized again.
+            # Frames are views of it: it is never resized again.
             whole = memoryview(self._rest)
             self._rest = bytearray()
         else:
             whole = memoryview(data)
         at, end = 0, len(whole)
-        while end - at >= _FRONT.octets:
-            length, kind = _FRONT.read(whole[at : at + _FRONT.octets])
+        while end - at >= FRONT_BYTES:
+            (length, kind), body = _FRONT.read(whole, at)
             if not 1 <= length <= self.bytes_max:
                 raise BadPacket("frame_length")
             after = at + 4 + length
             if after > end:
                 self._needed = 4 + length
                 break
-            yield kind, whole[at + _FRONT.octets : after]
+            yield kind, whole[body:after]
             at = after
         else:
-            self._needed = _FRONT.octets
+            self._needed = FRONT_BYTES
         self._rest = bytearray(whole[at:])
 
 
-# -- levels, groups, bundles --------------------------------------------------------------------
+# -- levels, bundles ----------------------------------------------------------------------------
 
 
 def level_code(level: ServiceLevel) -> tuple[int, int]:
@@ -125,130 +147,97 @@ def level_of(code: int, k: int) -> ServiceLevel:
         raise BadPacket("level") from None
 
 
+Level: TypeAlias = Annotated[
+    ServiceLevel,
+    fixed("level (u8: 0 to 5, or 6 resilient; u32: k + 2)", "BI", level_of, level_code),
+]
+_NAME: Final = text(bounded("H", 1, NAME_BYTES_MAX, "name"))
+Name: TypeAlias = Annotated[str, _NAME]
+
+
+class BundleHead(NamedTuple):
+    """Before the messages, their lengths."""
+
+    lengths: Annotated[
+        tuple[int, ...], table(fixed("u32", "I"), bounded("H", 1, BUNDLE_COUNT_MAX, "bundle"))
+    ]
+
+
 def bundle_of(messages: Sequence[Buffer]) -> bytes:
-    """Their lengths, then the messages."""
-    writer = Writer().rows("I", 1, [len(message) for message in messages])
-    for message in messages:
-        writer.raw(message)
-    return writer.done()
+    return b"".join((encode(BundleHead(tuple(map(len, messages)))), *messages))
 
 
-def lengths_of(bundle: memoryview) -> tuple[int, ...]:
-    """Checked: at least one message, and as many bytes as they say."""
-    reader = Reader(bundle)
-    lengths = reader.rows("I")
-    if not 1 <= len(lengths) <= BUNDLE_COUNT_MAX or sum(lengths) != reader.left():
+def lengths_of(bundle: Buffer) -> tuple[int, ...]:
+    """The lengths of the messages; checked."""
+    (lengths,), messages = decode_front(BundleHead, bundle)
+    if sum(lengths) != len(messages):
         raise BadPacket("bundle")
     return lengths
 
 
-def _groups(reader: Reader) -> tuple[str, ...]:
-    count = reader.u8()
-    if not 1 <= count <= GROUPS_COUNT_MAX:
-        raise BadPacket("groups")
-    found = tuple(_name(reader) for _ in range(count))
-    if len(set(found)) != count:
-        raise BadPacket("groups")
-    return found
+def cut_into_bundles(messages: Sequence[bytes], close: Callable[[Sequence[bytes]], None]) -> None:
+    """Pass the messages to `close`, a bundle at a time."""
+    start = nbytes = 0
+    for at, message in enumerate(messages):
+        full = nbytes and nbytes + len(message) > BUNDLE_BYTES
+        if full or at - start >= BUNDLE_COUNT_MAX:
+            close(messages[start:at])
+            start, nbytes = at, 0
+        nbytes += max(1, len(message))
+    if start < len(messages):
+        close(messages[start:])
 
 
-def _name(reader: Reader) -> str:
-    text = reader.text()
-    if not 1 <= len(text) <= NAME_BYTES_MAX:
-        raise BadPacket("name")
-    return text
+# -- from a client ------------------------------------------------------------------------------
 
-
-# -- a client says ------------------------------------------------------------------------------
+_MAGIC: Final = int.from_bytes(MAGIC, "big")
 
 
 class HelloFrame(NamedTuple):
-    name: str
-    incarnation: int
+    magic: Annotated[int, bounded("I", _MAGIC, _MAGIC, "foreign", "USOC")]
+    version: Annotated[int, bounded("H", VERSION, VERSION, "version")]
+    name: Name
+    incarnation: Incarnation
 
 
 def hello(name: str, incarnation: int) -> bytes:
-    body = Writer().raw(MAGIC).u16(VERSION).text(name).incarnation(incarnation).done()
-    return frame(FrameKind.HELLO, body)
-
-
-def read_hello(body: memoryview) -> HelloFrame:
-    reader = Reader(body)
-    if bytes(reader.raw(len(MAGIC))) != MAGIC:
-        raise BadPacket("foreign")
-    if reader.u16() != VERSION:
-        raise BadPacket("version")
-    found = HelloFrame(_name(reader), reader.incarnation())
-    reader.done()
-    return found
+    return framed(HelloFrame(_MAGIC, VERSION, name, incarnation))
 
 
 class JoinFrame(NamedTuple):
-    group: str
-    with_state: bool
-    sheds: bool
-    fed: bool = False
-
-
-def join(group: str, with_state: bool, sheds: bool, fed: bool = False) -> bytes:
-    flags = with_state | sheds << 1 | fed << 2
-    return frame(FrameKind.JOIN, Writer().text(group).u8(flags).done())
-
-
-def read_join(body: memoryview) -> JoinFrame:
-    reader = Reader(body)
-    group, flags = _name(reader), reader.u8()
-    if flags > 7:
-        raise BadPacket("malformed")
-    reader.done()
-    return JoinFrame(group, bool(flags & 1), bool(flags & 2), bool(flags & 4))
+    group: Name
+    with_state: Bit
+    sheds: Bit
+    fed: Bit = False
 
 
 class SubmitFrame(NamedTuple):
-    level: ServiceLevel
-    groups: tuple[str, ...]
-    bundle: memoryview
+    level: Level
+    groups: Annotated[tuple[str, ...], table(_NAME, bounded("B", 1, GROUPS_COUNT_MAX, "groups"))]
+    bundle: Rest
+    """Checked by `lengths_of`."""
+
+    def is_valid(self) -> bool:
+        return len(self.groups) == 1 or len(set(self.groups)) == len(self.groups)
 
 
 def submit_head(level: ServiceLevel, groups: Sequence[str]) -> bytes:
-    """What is the same for all that is said to these groups at this level."""
-    code, k = level_code(level)
-    writer = Writer().u8(code).u32(k).u8(len(groups))
-    for group in groups:
-        writer.text(group)
-    return writer.done()
+    """What all messages to these groups at this level have in common."""
+    return encode(SubmitFrame(level, tuple(groups), b""))
 
 
 def submit(head: bytes, messages: Sequence[Buffer]) -> bytes:
     return frame(FrameKind.SUBMIT, head, bundle_of(messages))
 
 
-def read_submit(body: memoryview) -> SubmitFrame:
-    """Head and bundle; whether the bundle is sound is asked with `lengths_of`."""
-    reader = Reader(body)
-    level = level_of(reader.u8(), reader.u32())
-    groups = _groups(reader)
-    return SubmitFrame(level, groups, reader.raw(reader.left()))
-
-
 class StateFrame(NamedTuple):
-    key: bytes
-    state: memoryview
     failed: bool
-    """There is none: the bytes say why."""
+    """There is no state: the bytes are the reason."""
+    key: bytes
+    state: Rest
 
 
-def state(key: Buffer, octets: Buffer, failed: bool = False) -> bytes:
-    return frame(FrameKind.STATE, Writer().u8(failed).blob(key).done(), octets)
-
-
-def read_state(body: memoryview) -> StateFrame:
-    reader = Reader(body)
-    failed, key = reader.u8(), bytes(reader.blob())
-    return StateFrame(key, reader.raw(reader.left()), bool(failed))
-
-
-# -- the daemon says ----------------------------------------------------------------------------
+# -- from the daemon ----------------------------------------------------------------------------
 
 
 class WelcomeFrame(NamedTuple):
@@ -257,30 +246,16 @@ class WelcomeFrame(NamedTuple):
     address: Address
     """Of the daemon in the ring: its clients' addresses."""
     protocol: str
-    default: ServiceLevel
-    services: tuple[Service, ...]
+    default: Level
     resilient: bool
-    message_bytes_max: int
+    services: tuple[Service, ...]
+    message_bytes_max: U64
 
 
-def welcome(told: WelcomeFrame) -> bytes:
-    writer = Writer().text(told.daemon).text(told.address.host).u16(told.address.port)
-    code, k = level_code(told.default)
-    writer.text(told.protocol).u8(code).u32(k).u8(told.resilient)
-    writer.rows("B", 1, [int(level) for level in told.services]).u64(told.message_bytes_max)
-    return frame(FrameKind.WELCOME, writer.done())
+class ShedFrame(NamedTuple):
+    """Messages were dropped here, since the client reads slowly."""
 
-
-def read_welcome(body: memoryview) -> WelcomeFrame:
-    reader = Reader(body)
-    daemon, address = reader.text(), Address(reader.text(), reader.u16())
-    protocol, default = reader.text(), level_of(reader.u8(), reader.u32())
-    resilient, codes = bool(reader.u8()), reader.rows("B")
-    levels = (level_of(code, 0) for code in codes)
-    services = tuple(level for level in levels if isinstance(level, Service))
-    bytes_max = reader.u64()
-    reader.done()
-    return WelcomeFrame(daemon, address, protocol, default, services, resilient, bytes_max)
+    messages: U64
 
 
 def bye(reason: str) -> bytes:
@@ -292,91 +267,145 @@ def read_bye(body: memoryview) -> str:
 
 
 def blocked(why: str) -> bytes:
-    """Why the daemon waits though it is in the ring; empty when it does no longer."""
+    """Why the daemon cannot make progress though it is in the ring; empty when it can again."""
     return frame(FrameKind.BLOCKED, why[:REASON_COUNT_MAX].encode())
 
 
-def view(told: View, whole: bool) -> bytes:
-    """All members, or only who came and who went: for those who have the view before it."""
-    writer = Writer().text(told.id).u64(told.seq or 0).text(told.detail[:REASON_COUNT_MAX])
-    lists = (told.members if whole else (), told.joined, told.left, told.stayed)
-    writer.u8(whole | told.transitional << 1).u8(len(told.changes))
-    for change in told.changes:
-        writer.text(change.what.value).text(change.where.value)
-    for members in (*lists, *(change.who for change in told.changes)):
-        writer.u16(len(members))
-        for member in members:
-            writer.member(member)
-    return frame(FrameKind.VIEW, writer.done())
+class ChangeText(NamedTuple):
+    what: str
+    where: str
+
+
+class ViewFrame(NamedTuple):
+    """A view. The members of each change follow, in the order of the changes."""
+
+    id: str
+    seq: U64
+    detail: str
+    whole: Bit
+    """All members are listed; otherwise the client has the view before."""
+    transitional: Bit
+    changes: Annotated[tuple[ChangeText, ...], table(field_of(ChangeText), U8_COUNT)]
+    members: tuple[Member, ...]
+    joined: tuple[Member, ...]
+    left: tuple[Member, ...]
+    stayed: tuple[Member, ...]
+
+
+class MemberList(NamedTuple):
+    members: tuple[Member, ...]
+
+
+def view(shown: View, whole: bool) -> bytes:
+    head = ViewFrame(
+        shown.id,
+        shown.seq or 0,
+        shown.detail[:REASON_COUNT_MAX],
+        whole,
+        shown.transitional,
+        tuple(ChangeText(each.what.value, each.where.value) for each in shown.changes),
+        shown.members if whole else (),
+        shown.joined,
+        shown.left,
+        shown.stayed,
+    )
+    concerned = (encode(MemberList(change.who)) for change in shown.changes)
+    return frame(FrameKind.VIEW, encode(head), *concerned)
 
 
 def read_view(body: memoryview, before: View | None) -> View:
-    reader = Reader(body)
-    id_, seq, detail, bits = reader.text(), reader.u64(), reader.text(), reader.u8()
-    words = [(reader.text(), reader.text()) for _ in range(reader.u8())]
-
-    def listed() -> tuple[Member, ...]:
-        return tuple(reader.member() for _ in range(reader.u16()))
-
-    members, joined, left, stayed = (listed() for _ in range(4))
-    try:
-        changes = tuple(
-            Change(ChangeKind(what), listed(), ChangeScope(where)) for what, where in words
-        )
-    except ValueError:
-        raise BadPacket("view") from None
-    reader.done()
-    if not bits & 1:
+    head, rest = decode_front(ViewFrame, body)
+    changes = []
+    for what, where in head.changes:
+        (concerned,), rest = decode_front(MemberList, rest)
+        try:
+            changes.append(Change(ChangeKind(what), concerned, ChangeScope(where)))
+        except ValueError:
+            raise BadPacket("view") from None
+    if rest:
+        raise BadPacket("long")
+    members = head.members
+    if not head.whole:
         if before is None:
             raise BadPacket("view")
-        members = tuple(each for each in before.members if each not in left) + joined
-    passing = bool(bits & 2)
-    return View(members, id_, joined, left, seq or None, (), detail, passing, stayed, changes)
+        members = tuple(each for each in before.members if each not in head.left) + head.joined
+    return View(
+        members,
+        head.id,
+        head.joined,
+        head.left,
+        head.seq or None,
+        (),
+        head.detail,
+        head.transitional,
+        head.stayed,
+        tuple(changes),
+    )
+
+
+class DeliverFrame(NamedTuple):
+    """A bundle that is delivered, or a notice that it is stable."""
+
+    seq: U64
+    """Of the first message; 0 where there is no total order."""
+    number: U64
+    level: Level
+    sender: Blob
+    """A member."""
+    bundle: Rest
+
+
+class SenderFields(NamedTuple):
+    member: Member
+
+
+class DeliverFront(NamedTuple):
+    seq: U64
+    number: U64
+    code: U8
+    k: U32
+
+
+_DELIVER: Final = layout_of(DeliverFront)
 
 
 def member_bytes(member: Member) -> bytes:
-    return Writer().member(member).done()
+    return encode(SenderFields(member))
 
 
 def deliver(
     kind: FrameKind, sender: bytes, number: int, seq: int, code: int, k: int, bundle: Buffer
 ) -> bytes:
-    """A bundle at its place: as heard, or as a notice that it is stable. `sender` is a member's
-    bytes; `seq` of the first message, or 0 where there is no order."""
-    head = _HEARD.pack(seq, number, code, k)
+    """A fast path: the frame of a `DeliverFrame` from parts that are encoded already."""
+    head = _DELIVER.pack(seq, number, code, k)
     return frame(kind, head, len(sender).to_bytes(2, "big"), sender, bundle)
 
 
 class BundleReader:
-    """Bundles back into messages. Remembers senders, so that each is read once."""
+    """Bundles to messages. Remembers senders, so that each is decoded once."""
 
     def __init__(self) -> None:
         self._senders: dict[bytes, Member] = {}
 
     def messages(self, body: memoryview, view_id: str) -> list[Message]:
-        seq, number, code, k = _HEARD.read(body)
-        reader = Reader(body[_HEARD.octets :])
-        sender = self._sender(bytes(reader.blob()))
-        bundle = reader.raw(reader.left())
-        lengths, level = lengths_of(bundle), level_of(code, k)
+        seq, number, level, encoded, bundle = decode(DeliverFrame, body)
+        sender, lengths = self._sender(bytes(encoded)), lengths_of(bundle)
         at = len(bundle) - sum(lengths)
         found = []
-        for offset, octets in enumerate(lengths):
-            payload = bytes(bundle[at : at + octets])
-            place = seq + offset if seq else None
-            found.append(Message(sender, payload, number + offset, view_id, place, level))
-            at += octets
+        for offset, nbytes in enumerate(lengths):
+            payload = bytes(bundle[at : at + nbytes])
+            its_seq = seq + offset if seq else None
+            found.append(Message(sender, payload, number + offset, view_id, its_seq, level))
+            at += nbytes
         return found
 
-    def _sender(self, octets: bytes) -> Member:
-        known = self._senders.get(octets)
+    def _sender(self, encoded: bytes) -> Member:
+        known = self._senders.get(encoded)
         if known is None:
-            reader = Reader(octets)
-            known = reader.member()
-            reader.done()
+            known = decode(SenderFields, encoded).member
             if len(self._senders) >= SENDERS_COUNT_MAX:
                 self._senders.clear()
-            self._senders[octets] = known
+            self._senders[encoded] = known
         return known
 
 
@@ -384,29 +413,25 @@ def capture(key: bytes) -> bytes:
     return frame(FrameKind.CAPTURE, key)
 
 
-def adopt(octets: Buffer) -> bytes:
-    return frame(FrameKind.ADOPT, octets)
+def adopt(state: Buffer) -> bytes:
+    return frame(FrameKind.ADOPT, state)
 
 
-def shed(count: int) -> bytes:
-    return frame(FrameKind.SHED, Writer().u64(count).done())
+Framed: TypeAlias = HelloFrame | JoinFrame | StateFrame | WelcomeFrame | ShedFrame
+FRAMES: Final[dict[FrameKind, type[NamedTuple]]] = {
+    FrameKind.HELLO: HelloFrame,
+    FrameKind.JOIN: JoinFrame,
+    FrameKind.SUBMIT: SubmitFrame,
+    FrameKind.STATE: StateFrame,
+    FrameKind.WELCOME: WelcomeFrame,
+    FrameKind.VIEW: ViewFrame,
+    FrameKind.DELIVER: DeliverFrame,
+    FrameKind.SHED: ShedFrame,
+    FrameKind.STABLE: DeliverFrame,
+}
+"""The bodies of frames; those of the others are text, bytes or empty."""
+_KINDS: Final = {record: kind for kind, record in FRAMES.items()}
 
 
-def read_shed(body: memoryview) -> int:
-    reader = Reader(body)
-    count = reader.u64()
-    reader.done()
-    return count
-
-
-def cut_into_bundles(messages: Sequence[bytes], close: Callable[[Sequence[bytes]], None]) -> None:
-    """Hand the messages to `close`, a bundle at a time."""
-    start = octets = 0
-    for at, message in enumerate(messages):
-        full = octets and octets + len(message) > BUNDLE_BYTES
-        if full or at - start >= BUNDLE_COUNT_MAX:
-            close(messages[start:at])
-            start, octets = at, 0
-        octets += max(1, len(message))
-    if start < len(messages):
-        close(messages[start:])
+def framed(record: Framed) -> bytes:
+    return frame(_KINDS[type(record)], *encode_parts(record))

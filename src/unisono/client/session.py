@@ -10,11 +10,21 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final
 
 from unisono.client import frames
-from unisono.client.frames import SLACK_BYTES, BundleReader, FrameKind, FrameSplitter, WelcomeFrame
+from unisono.client.frames import (
+    SLACK_BYTES,
+    BundleReader,
+    FrameKind,
+    FrameSplitter,
+    ShedFrame,
+    StateFrame,
+    WelcomeFrame,
+    framed,
+)
 from unisono.client.listen_address import Door, Unix
 from unisono.core import Cause
 from unisono.errors import BadPacket, Misuse
 from unisono.group.session import SessionEvents
+from unisono.layout import decode
 from unisono.model import Member, Message, ServiceLevel, View
 from unisono.net.stream import CaptureMark, Shed, Stable
 
@@ -163,13 +173,13 @@ class DaemonSession(asyncio.Protocol):
             id_ = self._view.id if self._view else ""
             self._events.put(Stable(tuple(self._hearing.messages(body, id_))))
         elif kind == FrameKind.SHED:
-            self._events.put(Shed(frames.read_shed(body)))
+            self._events.put(Shed(decode(ShedFrame, body).messages))
         elif kind == FrameKind.CAPTURE:
             self._events.put(CaptureMark(bytes(body), self._captured))
         elif kind == FrameKind.ADOPT:
             self._events.adopt(bytes(body))
         elif kind == FrameKind.WELCOME:
-            self._take_welcome(frames.read_welcome(body))
+            self._take_welcome(decode(WelcomeFrame, body))
         elif kind == FrameKind.BYE:
             self._end(frames.read_bye(body))
         elif kind == FrameKind.LEFT:
@@ -230,11 +240,11 @@ class DaemonSession(asyncio.Protocol):
         assert isinstance(key, bytes)
         limit = self.welcome.message_bytes_max if self.welcome else 0
         if len(state) <= limit:
-            self._write(frames.state(key, state))
+            self._write(framed(StateFrame(False, key, state)))
             return
         why = f"the state of {self._name} has {len(state)} bytes, over message_bytes_max={limit}"
         log.warning("%s: whoever joins gets none", why)
-        self._write(frames.state(key, why.encode(), failed=True))
+        self._write(framed(StateFrame(True, key, why.encode())))
 
     def leave(self) -> None:
         self._leaving = True

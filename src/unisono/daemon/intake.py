@@ -8,12 +8,20 @@ from collections import Counter
 from collections.abc import Sequence
 
 from unisono import config as configs
-from unisono.client import frames
-from unisono.client.frames import FRONT_BYTES, FrameKind
+from unisono.client.frames import (
+    FRONT_BYTES,
+    FrameKind,
+    JoinFrame,
+    StateFrame,
+    SubmitFrame,
+    lengths_of,
+)
 from unisono.daemon import records
+from unisono.daemon.records import ClientJoined, Stranger
 from unisono.daemon.session import ClientSession
 from unisono.errors import BadPacket, UnisonoError
 from unisono.group import Group
+from unisono.layout import decode
 from unisono.model import ServiceLevel
 
 log = logging.getLogger("unisono.daemon")
@@ -86,13 +94,13 @@ class Intake:
         session.taken(octets)
 
     def _said(self, session: ClientSession, body: memoryview) -> tuple[ServiceLevel, bytes]:
-        submit = frames.read_submit(body)
-        lengths = frames.lengths_of(submit.bundle)
+        submit = decode(SubmitFrame, body)
+        lengths = lengths_of(submit.bundle)
         if max(lengths) > self._message_bytes_max:
             raise BadPacket("too_large")
         hello = session.hello
         assert hello is not None
-        stranger = None if session.group else (hello.name, hello.incarnation)
+        stranger = None if session.group else Stranger(hello.name, hello.incarnation)
         record = records.said(session.number, session.said_count, stranger, body)
         session.said_count += len(lengths)
         self._counts["submitted"] += len(lengths)
@@ -100,24 +108,26 @@ class Intake:
 
     def _asked(self, session: ClientSession, kind: int, body: memoryview) -> bytes:
         if kind == FrameKind.JOIN:
-            asked = frames.read_join(body)
+            asked = decode(JoinFrame, body)
             if session.group or not configs.NAME.fullmatch(asked.group):
                 raise BadPacket("join")
             hello = session.hello
             assert hello is not None
             session.group, session.sheds = asked.group, asked.sheds
             return records.joined(
-                session.number,
-                asked.group,
-                hello.name,
-                hello.incarnation,
-                asked.with_state,
-                asked.fed,
+                ClientJoined(
+                    session.number,
+                    asked.group,
+                    hello.name,
+                    hello.incarnation,
+                    asked.with_state,
+                    asked.fed,
+                )
             )
         if kind == FrameKind.LEAVE:
             return records.left(session.number)
         if kind == FrameKind.STATE:
-            told = frames.read_state(body)
+            told = decode(StateFrame, body)
             if told.key not in session.asked:
                 raise BadPacket("state")
             session.asked.discard(told.key)

@@ -1,19 +1,18 @@
-"""What daemons say to each other in the ring: a client came, left, died, said something, gave its
-state; a daemon is lost. To bytes and back; the sender is the daemon that the client is at."""
+"""What daemons multicast in the ring: a client joined, left, died, sent messages, gave its state; a
+daemon is lost. The sender of a record is the daemon that the client is connected to."""
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
-from unisono.client.frames import SubmitFrame, lengths_of, read_submit
+from unisono.client.frames import SubmitFrame, lengths_of
 from unisono.errors import BadPacket
+from unisono.fields import U8, U64, Blob, Given, Incarnation, Rest, bounded, text
+from unisono.layout import decode, decode_front, encode
 from unisono.model import Buffer, Member
-from unisono.wire import FieldLayout, Reader, Writer
 
 VERSION: Final = 2
-_FRONT: Final = FieldLayout("BBQ")
-_SAID: Final = FieldLayout("BBQQB")
 HEAD_BYTES_MAX: Final = 1024
 """What a record may have before a client's frame."""
 
@@ -27,147 +26,159 @@ class RecordKind(IntEnum):
     LOST = 6
 
 
+class RecordFront(NamedTuple):
+    """Before each record."""
+
+    version: Annotated[int, bounded("B", VERSION, VERSION, "version")]
+    kind: U8
+    number: U64
+    """Of the client."""
+
+
 class ClientKey(NamedTuple):
-    """A client for as long as it is connected: its daemon's life, and its number there."""
+    """A client while it is connected: its daemon's incarnation, and its number there."""
 
     daemon: Member
-    number: int
+    number: U64
 
 
 class ClientJoined(NamedTuple):
-    number: int
+    number: Given[int]
     group: str
-    name: str
-    incarnation: int
+    name: Annotated[str, text(bounded("H", 1, 65_535))]
+    incarnation: Incarnation
     with_state: bool
-    fed: bool
+    fed: bool = False
 
 
 class ClientLeft(NamedTuple):
-    number: int
+    number: Given[int]
 
 
 class ClientDied(NamedTuple):
-    number: int
+    number: Given[int]
     why: str
+
+
+class Stranger(NamedTuple):
+    """A client that is in no group."""
+
+    name: Annotated[str, text(bounded("H", 1, 65_535))]
+    incarnation: Incarnation
+
+
+class MulticastFields(NamedTuple):
+    """A `ClientMulticast` on the wire."""
+
+    number: Given[int]
+    before: U64
+    stranger: Stranger | None
+    submit: Rest
+    """The body of the client's frame, as it came."""
 
 
 class ClientMulticast(NamedTuple):
     number: int
     """Of the client."""
     before: int
-    """How many messages it had said before these."""
-    stranger: tuple[str, int] | None
-    """Name and incarnation of a client that is in no group."""
+    """Messages that it had sent before these."""
+    stranger: Stranger | None
     submit: SubmitFrame
     messages: int
     """How many these are."""
 
 
+class StateKey(NamedTuple):
+    """Identifies a state: the client that it is for, and the sequence number at which it was
+    requested. A daemon sends it to the client that gives the state, which returns it."""
+
+    to: ClientKey
+    asked: U64
+
+
+class StateFields(NamedTuple):
+    """A `ClientState` on the wire."""
+
+    failed: bool
+    key: Blob
+    state: Rest
+
+
 class ClientState(NamedTuple):
-    """The state for a client that waits for it, as it was at the place where it was asked for."""
+    """The state for a client that waits for it, as of the sequence number of the request."""
 
     to: ClientKey
     asked: int
-    state: memoryview
+    state: Buffer
     failed: bool
 
 
 class DaemonLost(NamedTuple):
-    """A daemon is not in the ring's view any more, and neither are its clients up to this number.
-    Those that it has when it comes back have higher ones."""
+    """A daemon is no longer in the ring's view, nor are its clients up to this number. Those that
+    it has when it is back have higher ones."""
 
+    last: Given[int]
     daemon: Member
-    last: int
 
 
 Record: TypeAlias = (
     ClientJoined | ClientLeft | ClientDied | ClientMulticast | ClientState | DaemonLost
 )
+RECORDS: Final[dict[int, type[Any]]] = {
+    RecordKind.JOIN: ClientJoined,
+    RecordKind.LEAVE: ClientLeft,
+    RecordKind.GONE: ClientDied,
+    RecordKind.SAID: MulticastFields,
+    RecordKind.LOST: DaemonLost,
+}
 
 
-def _front(kind: RecordKind, number: int) -> bytes:
-    return _FRONT.pack(VERSION, kind, number)
+def _record(kind: RecordKind, number: int, fields: Any) -> bytes:
+    return encode(RecordFront(VERSION, kind, number)) + encode(fields)
 
 
-def joined(
-    number: int, group: str, name: str, incarnation: int, with_state: bool, fed: bool = False
-) -> bytes:
-    writer = Writer().raw(_front(RecordKind.JOIN, number)).text(group).text(name)
-    return writer.incarnation(incarnation).u8(with_state).u8(fed).done()
+def joined(record: ClientJoined) -> bytes:
+    return _record(RecordKind.JOIN, record.number, record)
 
 
 def left(number: int) -> bytes:
-    return _front(RecordKind.LEAVE, number)
+    return _record(RecordKind.LEAVE, number, ClientLeft(number))
 
 
 def gone(number: int, why: str) -> bytes:
-    return Writer().raw(_front(RecordKind.GONE, number)).text(why[:200]).done()
+    return _record(RecordKind.GONE, number, ClientDied(number, why[:200]))
 
 
-def said(number: int, before: int, stranger: tuple[str, int] | None, submit: Buffer) -> bytes:
-    """`submit` is the body of the client's frame, as it came."""
-    head = _SAID.pack(VERSION, RecordKind.SAID, number, before, stranger is not None)
-    if stranger is None:
-        return head + submit
-    name, incarnation = stranger
-    return Writer().raw(head).text(name).incarnation(incarnation).raw(submit).done()
+def said(number: int, before: int, stranger: Stranger | None, submit: Buffer) -> bytes:
+    fields = MulticastFields(number, before, stranger, submit)
+    return _record(RecordKind.SAID, number, fields)
 
 
 def state_key(to: ClientKey, asked: int) -> bytes:
-    """Whom a state is for: what a daemon asks its client with, and the client answers with."""
-    return Writer().member(to.daemon).u64(to.number).u64(asked).done()
+    return encode(StateKey(to, asked))
 
 
 def given(key: bytes, state: Buffer, failed: bool) -> bytes:
-    writer = Writer().raw(_front(RecordKind.STATE, 0)).u8(failed).blob(key)
-    return writer.raw(state).done()
+    return _record(RecordKind.STATE, 0, StateFields(failed, key, state))
 
 
 def lost(daemon: Member, last: int) -> bytes:
-    return Writer().raw(_front(RecordKind.LOST, last)).member(daemon).done()
+    return _record(RecordKind.LOST, last, DaemonLost(last, daemon))
 
 
-def _read_given(reader: Reader) -> ClientState:
-    failed, inner = bool(reader.u8()), Reader(reader.blob())
-    to, asked = ClientKey(inner.member(), inner.u64()), inner.u64()
-    inner.done()
-    return ClientState(to, asked, reader.raw(reader.left()), failed)
-
-
-def _named(reader: Reader) -> tuple[str, int]:
-    name, incarnation = reader.text(), reader.incarnation()
-    if not name:
-        raise BadPacket("malformed")
-    return name, incarnation
-
-
-def read(octets: Buffer) -> Record:
-    """What is no record raises `BadPacket`."""
-    body = memoryview(octets)
-    version, kind, number = _FRONT.read(body)
-    if version != VERSION:
-        raise BadPacket("version")
-    if kind == RecordKind.SAID:
-        _, _, _, before, strange = _SAID.read(body)
-        reader = Reader(body[_SAID.octets :])
-        stranger = _named(reader) if strange else None
-        submit = read_submit(reader.raw(reader.left()))
-        return ClientMulticast(number, before, stranger, submit, len(lengths_of(submit.bundle)))
-    reader = Reader(body[_FRONT.octets :])
-    found: Record
-    if kind == RecordKind.JOIN:
-        group = reader.text()
-        found = ClientJoined(number, group, *_named(reader), bool(reader.u8()), bool(reader.u8()))
-    elif kind == RecordKind.LEAVE:
-        found = ClientLeft(number)
-    elif kind == RecordKind.GONE:
-        found = ClientDied(number, reader.text())
-    elif kind == RecordKind.LOST:
-        found = DaemonLost(reader.member(), number)
-    elif kind == RecordKind.STATE:
-        return _read_given(reader)
-    else:
+def read(data: Buffer) -> Record:
+    """The record, or `BadPacket`."""
+    (_, kind, number), body = decode_front(RecordFront, data)
+    if kind == RecordKind.STATE:
+        failed, encoded, state = decode(StateFields, body)
+        to, asked = decode(StateKey, encoded)
+        return ClientState(to, asked, state, failed)
+    if kind not in RECORDS:
         raise BadPacket("kind")
-    reader.done()
-    return found
+    found = decode(RECORDS[kind], body, number)
+    if isinstance(found, MulticastFields):
+        submit = decode(SubmitFrame, found.submit)
+        messages = len(lengths_of(submit.bundle))
+        return ClientMulticast(number, found.before, found.stranger, submit, messages)
+    record: Record = found
+    return record

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
-from typing import Any, Final, NamedTuple, TypeAlias
+from dataclasses import astuple, dataclass, fields
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from unisono.client.frames import level_code, member_bytes
 from unisono.daemon import records
@@ -28,8 +28,10 @@ from unisono.daemon.records import (
     DaemonLost,
 )
 from unisono.errors import BadPacket, Misuse
+from unisono.fields import U32, U32_COUNT, U64, Bit, bounded, table
+from unisono.layout import decode, encode, field_of
 from unisono.model import Buffer, Change, ChangeKind, Member, Service, ServiceLevel, View
-from unisono.wire import Reader, Writer, tag_of
+from unisono.wire import tag_of
 
 SNAPSHOT_VERSION: Final = 2
 MEMBERS_COUNT_MAX: Final = 16_384
@@ -70,6 +72,31 @@ class Client:
     """The place of the state that it waits for."""
 
 
+class SnapshotClient(NamedTuple):
+    """A client in a snapshot."""
+
+    key: ClientKey
+    member: Member
+    group: str
+    with_state: Bit
+    ready: Bit
+    fed: Bit
+    asked: U64
+    giver: ClientKey | None
+
+
+class Snapshot(NamedTuple):
+    """A registry, for a daemon that joins the ring."""
+
+    version: Annotated[int, bounded("H", SNAPSHOT_VERSION, SNAPSHOT_VERSION, "version")]
+    life: str
+    place: U64
+    groups_count_max: U32
+    members_count_max: U32
+    clients_count_max: U32
+    clients: Annotated[tuple[SnapshotClient, ...], table(field_of(SnapshotClient), U32_COUNT)]
+
+
 # -- what a daemon is to do for its own clients -------------------------------------------------
 
 
@@ -82,7 +109,7 @@ class DeliverBundle(NamedTuple):
     seq: int
     code: int
     k: int
-    bundle: memoryview
+    bundle: Buffer
     messages: int
 
 
@@ -112,7 +139,7 @@ class AdoptState(NamedTuple):
     """The state is there: it goes before what was held back."""
 
     number: int
-    state: memoryview
+    state: Buffer
 
 
 class Release(NamedTuple):
@@ -364,38 +391,32 @@ class Registry:
     # -- for a daemon that comes later ----------------------------------------------------------
 
     def snapshot(self) -> bytes:
-        limits = self.limits
-        writer = Writer().u16(SNAPSHOT_VERSION).text(self.life).u64(self.place)
-        writer.u32(limits.groups_count_max).u32(limits.members_count_max)
-        writer.u32(limits.clients_count_max).u32(len(self._clients))
-        for inside in self._groups.values():
-            for client in inside.values():
-                writer.member(client.key.daemon).u64(client.key.number).member(client.member)
-                writer.text(client.group).u8(
-                    client.with_state | client.ready << 1 | client.fed << 2
-                )
-                writer.u64(client.asked).u8(client.giver is not None)
-                if client.giver is not None:
-                    writer.member(client.giver.daemon).u64(client.giver.number)
-        return writer.done()
+        clients = tuple(
+            SnapshotClient(
+                client.key,
+                client.member,
+                client.group,
+                client.with_state,
+                client.ready,
+                client.fed,
+                client.asked,
+                client.giver,
+            )
+            for inside in self._groups.values()
+            for client in inside.values()
+        )
+        limits: tuple[int, int, int] = astuple(self.limits)
+        return encode(Snapshot(SNAPSHOT_VERSION, self.life, self.place, *limits, clients))
 
     @classmethod
-    def restored(cls, me: Member, octets: bytes) -> Registry:
-        reader = Reader(octets)
-        if reader.u16() != SNAPSHOT_VERSION:
-            raise BadPacket("version")
-        life, place = reader.text(), reader.u64()
-        found = cls(me, RegistryLimits(reader.u32(), reader.u32(), reader.u32()))
+    def restored(cls, me: Member, state: bytes) -> Registry:
+        _, life, place, *limits, clients = decode(Snapshot, state)
+        found = cls(me, RegistryLimits(*limits))
         found.life, found.place = life, place
-        for _ in range(reader.u32()):
-            key, member = ClientKey(reader.member(), reader.u64()), reader.member()
-            group, flags, asked = reader.text(), reader.u8(), reader.u64()
-            giver = ClientKey(reader.member(), reader.u64()) if reader.u8() else None
-            client = Client(key, member, group, bool(flags & 1), member_bytes(member))
-            client.ready, client.giver, client.asked = bool(flags & 2), giver, asked
-            client.fed = bool(flags & 4)
+        for key, member, group, with_state, ready, fed, asked, giver in clients:
+            client = Client(key, member, group, with_state, member_bytes(member), fed, ready)
+            client.giver, client.asked = giver, asked
             found._clients[key] = found._groups.setdefault(group, {}).setdefault(key, client)
-        reader.done()
         for group, inside in found._groups.items():
             found._here[group] = tuple(key.number for key in inside if key.daemon == me)
         return found

@@ -20,9 +20,13 @@ from unisono.client.frames import (
     FrameKind,
     FrameSplitter,
     HelloFrame,
+    ShedFrame,
+    framed,
 )
 from unisono.daemon.registry import check_positive
 from unisono.errors import BadPacket
+from unisono.layout import decode
+from unisono.model import Buffer
 
 WRITE_BYTES = 256 << 10
 """So much is handed to the system at once."""
@@ -166,7 +170,7 @@ class ClientSession(asyncio.Protocol):
     def _hail(self, kind: int, body: memoryview) -> None:
         if kind != FrameKind.HELLO:
             raise BadPacket("foreign")
-        self.hello = frames.read_hello(body)
+        self.hello = decode(HelloFrame, body)
         if self._late is not None:
             self._late.cancel()
         self._cutter.bytes_max = self._site.message_bytes_max + SLACK_BYTES
@@ -261,7 +265,7 @@ class ClientSession(asyncio.Protocol):
             self._site.counts["shed"] += entry.messages
             if kept and kept[-1].shed:
                 shed += kept.pop().shed
-            kept.append(Submission(frames.shed(shed), 0, shed))
+            kept.append(Submission(framed(ShedFrame(shed)), 0, shed))
         self._queue.extendleft(reversed(kept))
         self._add(sum(len(entry.frame) for entry in kept))
 
@@ -277,7 +281,7 @@ class ClientSession(asyncio.Protocol):
             # That of another, later place: what was held before is dropped when it comes.
             self._held.append(HERE)
 
-    def release(self, state: memoryview | None = None) -> None:
+    def release(self, state: Buffer | None = None) -> None:
         """The state and what was held back after its place; without one, all that was."""
         held, self._held = list(self._held or ()), None
         if self.ending:

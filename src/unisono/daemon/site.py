@@ -39,7 +39,7 @@ from unisono.daemon.session import ClientSession, SessionLimits
 from unisono.daemon.settings import control_level, given, offer_of, ring_config
 from unisono.errors import BadPacket, Misuse, Stopped, UnisonoError
 from unisono.group import Group
-from unisono.model import Address, Member, Message, View
+from unisono.model import Address, Buffer, Member, Message, View
 from unisono.net.stream import Item, Rejoined, Stable
 
 NOBODY = Member("nobody", Address("0.0.0.0", 0), 0)
@@ -201,11 +201,11 @@ class Daemon:
             self._registry.me.address,
             self._offer.name,
             self._default,
-            self._offer.services,
             self._offer.resilient,
+            self._offer.services,
             self.message_bytes_max,
         )
-        session.put(frames.welcome(told))
+        session.put(frames.framed(told))
         if self._blocked:
             session.put(frames.blocked(self._blocked))
         session.flush()
@@ -322,7 +322,7 @@ class Daemon:
             session.put(frame, count)
             self._dirty[number] = session
 
-    def _release(self, number: int, state: memoryview | None) -> None:
+    def _release(self, number: int, state: Buffer | None) -> None:
         if session := self._sessions.get(number):
             session.release(state)
             self._dirty[number] = session

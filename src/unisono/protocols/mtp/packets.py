@@ -21,8 +21,8 @@ from unisono.fields import (
     Incarnation,
     Rest,
     When,
+    bounded,
     fixed,
-    number,
     table,
 )
 from unisono.layout import encode, field_of, layout_of, size_of
@@ -38,9 +38,9 @@ NUMBER_MAX: Final = 1 << 62
 COUNT_MAX: Final = 1 << 31
 """Hostile beyond these. What is computed from smaller numbers still fits its field."""
 
-Number: TypeAlias = Annotated[int, number("Q", 0, NUMBER_MAX - 1)]
-MessageNumber: TypeAlias = Annotated[int, number("Q", 1, NUMBER_MAX - 1)]
-Count: TypeAlias = Annotated[int, number("I", 0, COUNT_MAX - 1)]
+Number: TypeAlias = Annotated[int, bounded("Q", 0, NUMBER_MAX - 1)]
+MessageNumber: TypeAlias = Annotated[int, bounded("Q", 1, NUMBER_MAX - 1)]
+Count: TypeAlias = Annotated[int, bounded("I", 0, COUNT_MAX - 1)]
 
 
 class PacketKind(IntEnum):
@@ -111,7 +111,7 @@ class Header(NamedTuple):
     heartbeat_us: U32
     window: U16
     retention: U8
-    t: Annotated[int, number("B", 1, 32)]
+    t: Annotated[int, bounded("B", 1, 32)]
 
     @property
     def last(self) -> tuple[MessageStatus, ...]:
@@ -135,7 +135,7 @@ class DataFront(NamedTuple):
     origin: U64
     number: MessageNumber
     end: bool
-    upper: Annotated[int, number("H", 0, (COUNT_MAX >> 16) - 1)]
+    upper: Annotated[int, bounded("H", 0, (COUNT_MAX >> 16) - 1)]
     """Of the packet's number, whose lower half stands last: see `ALIKE_BYTES`."""
     lower: U16
 
@@ -214,7 +214,7 @@ class Grant(NamedTuple):
     header: Given[Header]
     request: U32
     number: MessageNumber
-    audience: Annotated[tuple[Address, ...], table(field_of(Address), number("H", 0, 256))] = ()
+    audience: Annotated[tuple[Address, ...], table(field_of(Address), bounded("H", 0, 256))] = ()
     """Where to send; none is the web's multicast address."""
 
     def body(self, header: bytes) -> bytes:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from unisono.errors import BadPacket
-from unisono.fields import U8, U16, U32, U64, Given, Incarnation, Rest, number
+from unisono.fields import U8, U16, U32, U64, Given, Incarnation, Rest, bounded
 from unisono.layout import decode, encode, layout_of, size_of
 from unisono.model import Buffer, Member
 from unisono.parts.codec import PacketTrain
@@ -30,8 +30,8 @@ TURN_PACKETS_MAX: Final = 8192
 WHOLE: Final = 0xFFFF
 """As the last packet of a range: up to the end of the turn."""
 
-Number: TypeAlias = Annotated[int, number("Q", 0, NUMBER_MAX)]
-Round: TypeAlias = Annotated[int, number("I", 0, ROUND_MAX)]
+Number: TypeAlias = Annotated[int, bounded("Q", 0, NUMBER_MAX)]
+Round: TypeAlias = Annotated[int, bounded("I", 0, ROUND_MAX)]
 """The number of a version. Hostile beyond these bounds: arithmetic would overflow a field."""
 
 
@@ -121,7 +121,7 @@ class Flag:
 class TurnFront(NamedTuple):
     """What follows the header in a packet of a turn, before its piece."""
 
-    of: Annotated[int, number("H", 1, TURN_PACKETS_MAX)]
+    of: Annotated[int, bounded("H", 1, TURN_PACKETS_MAX)]
     flags: U8
     at: U16
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from unisono.errors import BadPacket
-from unisono.fields import number
+from unisono.fields import bounded
 from unisono.layout import decode, encode
 from unisono.model import Buffer, Member
 
-Rank: TypeAlias = Annotated[int, number("I", 0, 1 << 31)]
+Rank: TypeAlias = Annotated[int, bounded("I", 0, 1 << 31)]
 
 
 class Add(NamedTuple):

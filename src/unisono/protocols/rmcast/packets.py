@@ -23,8 +23,8 @@ from unisono.fields import (
     Given,
     Incarnation,
     Rest,
+    bounded,
     fixed,
-    number,
     table,
 )
 from unisono.layout import decode, decode_front, encode, size_of
@@ -41,7 +41,7 @@ NUMBER_MAX: Final = 1 << 62
 FIRST, LAST, CONTROL = 1, 2, 4
 """Flags of a chunk: begins a message, ends one, is for the protocol and not the application."""
 
-Number: TypeAlias = Annotated[int, number("Q", 0, NUMBER_MAX)]
+Number: TypeAlias = Annotated[int, bounded("Q", 0, NUMBER_MAX)]
 
 
 class PacketKind(IntEnum):
@@ -311,7 +311,7 @@ class DataFields(NamedTuple):
     """A data packet on the wire: chunks of one run follow each other and have the same `deps`."""
 
     origin: U32
-    first: Annotated[int, number("Q", 1, NUMBER_MAX)]
+    first: Annotated[int, bounded("Q", 1, NUMBER_MAX)]
     message: Number
     """Of the first chunk."""
     deps: Annotated[Dep, table(fixed("(key: u32, chunk: u64)", "IQ"), U16_COUNT, flat=True)]

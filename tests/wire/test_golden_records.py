@@ -1,0 +1,180 @@
+"""Frames, records, snapshots and states are written byte for byte as when they were recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from unisono import replay_history as history
+from unisono.client import frames
+from unisono.client.frames import (
+    FrameKind,
+    JoinFrame,
+    ShedFrame,
+    StateFrame,
+    WelcomeFrame,
+    framed,
+)
+from unisono.daemon import records
+from unisono.daemon.records import ClientJoined, ClientKey, Stranger
+from unisono.daemon.registry import Registry, RegistryLimits
+from unisono.model import (
+    Address,
+    Change,
+    ChangeKind,
+    ChangeScope,
+    Member,
+    Message,
+    Resilient,
+    Service,
+    View,
+)
+from unisono.parts.admission import Note
+from unisono.protocols.mtp.agreement import Master
+from unisono.protocols.mtp.batch import (
+    BatchRow,
+    MembershipChange,
+    MessageBatch,
+    MixedBatch,
+    RemovedMember,
+)
+from unisono.protocols.mtp.decision import machine_of, value_of
+from unisono.protocols.mtp.web import Web
+from unisono.protocols.ring.packets import Version, key_of
+from unisono.protocols.ring.ring import Record, Ring, RingLink, Seat
+
+RECORDED = dict(
+    line.split(" ", 1)
+    for line in (Path(__file__).parent / "golden_records.txt").read_text().splitlines()
+)
+A = Member("a", Address("10.0.0.1", 7000), 5)
+B = Member("bé", Address("::1", 65535), (1 << 63) - 1)
+SUBMIT = frames.submit_head(Service.AGREED, ("g",)) + frames.bundle_of([b"x", b"y"])
+LEVELS = (Service.FIFO, Service.AGREED)
+CHANGES = (
+    Change(ChangeKind.JOINED, (B,)),
+    Change(ChangeKind.LEFT, (A,), ChangeScope.LOCAL),
+)
+VIEW = View((A, B), "7.1", (B,), (A,), 9, (), "why", True, (A,), CHANGES)
+VERSION = Version(3, key_of(A))
+
+
+def snapshot() -> bytes:
+    registry = Registry(A, RegistryLimits(10, 20, 30))
+    for daemon, number, group, name, with_state in (
+        (A, 1, "g", "x", True),
+        (B, 1, "g", "y", True),
+        (B, 2, "h", "z", False),
+    ):
+        joined = ClientJoined(number, group, name, number, with_state)
+        registry.heard(daemon, records.joined(joined))
+    assert Registry.restored(A, registry.snapshot()).snapshot() == registry.snapshot()
+    return registry.snapshot()
+
+
+def rows() -> list[bytes]:
+    return history.rows(history.SinkRows("q", 2, 3), 4, [b"r", b"s"])
+
+
+def kept_history() -> bytes:
+    kept = history.ReplayHistory()
+    kept.see(View((A,), "1"))
+    for payload in rows():
+        kept.hear(Message(A, payload, 1, "v", 1, Service.AGREED))
+    return kept.state()
+
+
+def roster() -> bytes:
+    web = Web()
+    web.found(9, A, "")
+    web.members[key_of(B)] = B
+    web.upto[key_of(B)] = 12
+    return web.roster()
+
+
+def decision() -> bytes:
+    master: Master[int] = Master(4, memory=32)
+    for holder in (5, 6, 7):
+        master.grant(holder)
+    master.seen(1)
+    assert value_of(machine_of(value_of(master), 4)) == value_of(master)
+    return value_of(master)
+
+
+def joined_slices(content: MembershipChange | MessageBatch | MixedBatch) -> bytes:
+    return b"".join(content.slices(1000))
+
+
+def ring() -> bytes:
+    chain = (RingLink(Version(1, 2), 1), RingLink(VERSION, 5))
+    seats = (Seat(A, 4, True, True), Seat(B, 5, False))
+    absent = (Seat(A._replace(name="c")),)
+    trunk = Version(2, 9)
+    return Ring(VERSION, seats, absent, 3, 5, 1, chain, A, trunk, True, 4).octets()
+
+
+WRITTEN: dict[str, Callable[[], bytes]] = {
+    "hello": lambda: frames.hello("a", 7),
+    "join": lambda: framed(JoinFrame("g", True, False, True)),
+    "submit": lambda: frames.submit(
+        frames.submit_head(Resilient(3), ("g", "h")), [b"one", b"", b"three"]
+    ),
+    "state": lambda: framed(StateFrame(True, b"key", b"state")),
+    "welcome": lambda: framed(
+        WelcomeFrame("d", Address("::1", 1), "mtp", Service.AGREED, True, LEVELS, 99)
+    ),
+    "bye": lambda: frames.bye("why"),
+    "view": lambda: frames.view(VIEW, whole=True),
+    "deliver": lambda: frames.deliver(
+        FrameKind.DELIVER,
+        frames.member_bytes(B),
+        4,
+        9,
+        *frames.level_code(Resilient(-1)),
+        frames.bundle_of([b"x", b"yz"]),
+    ),
+    "shed": lambda: framed(ShedFrame(5)),
+    "record.join": lambda: records.joined(ClientJoined(3, "g", "a", 7, True, True)),
+    "record.leave": lambda: records.left(3),
+    "record.gone": lambda: records.gone(3, "why"),
+    "record.said": lambda: records.said(3, 4, None, SUBMIT),
+    "record.stranger": lambda: records.said(3, 4, Stranger("s", 8), SUBMIT),
+    "record.state": lambda: records.given(
+        records.state_key(ClientKey(B, 3), 44), b"state", failed=True
+    ),
+    "record.lost": lambda: records.lost(A, 17),
+    "snapshot": snapshot,
+    "recall.ask": lambda: history.ask(1, 2, 3),
+    "recall.have": lambda: history.have(1, 2, 3),
+    "recall.want": lambda: history.want(1, "b", 2, 3),
+    "recall.fill": lambda: history.fill(
+        1,
+        [
+            Message(A, b"p", 3, "v", 4, Resilient(-2)),
+            Message(B, b"", 3, "v", None, Service.SAFE),
+        ],
+    ),
+    "rows": lambda: b"".join(rows()),
+    "history": kept_history,
+    "note": lambda: Note(77, 3, 1000, (("protocol", "ring"), ("fed", "false"))).sealed(),
+    "roster": roster,
+    "decision": decision,
+    "change": lambda: joined_slices(
+        MembershipChange(
+            ((A, True), (B, False)), (RemovedMember(9, True), RemovedMember(8, False)), True
+        )
+    ),
+    "batch": lambda: joined_slices(
+        MessageBatch(7, (*BatchRow.of([b"abc", b"def"], 3, 4), *BatchRow.of([b"x"], 1, 0)))
+    ),
+    "mixed": lambda: joined_slices(MixedBatch(7, (b"abc", b"x"), bytes((4, 2)))),
+    "ring": ring,
+    "ring.record": lambda: Record(VERSION, ("a", "b"), Version(4, 5), True, Version(1, 1)).octets(),
+}
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_record_is_written_as_it_was(name: str) -> None:
+    assert WRITTEN[name]().hex() == RECORDED[name]
