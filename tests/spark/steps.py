@@ -24,23 +24,19 @@ def judged_here(
 ) -> list[dict[str, Any]]:
     """The rows of the judge's one wide table: each run whole, or (where it is giant by the limits)
     in shards, with every summary packed and unpacked between the steps."""
-    from unisono.spark.laws import _sorted_out, tasks
-    from unisono.spark.laws.plan import ShardLimits
+    from unisono.spark.laws import ShardLimits, runs_by_size, tasks
     from unisono.trace.files import trace_files
 
-    cut = limits or ShardLimits()
-    small, giant = _sorted_out(trace_files(trace_dir), runs, cut)
+    limits = limits or ShardLimits()
+    small, giant = runs_by_size(trace_files(trace_dir), runs, limits)
     rows: list[dict[str, Any]] = []
     for sized in small:
-        rows += _rows(tasks.judge_run(sized.run, claimed, cut))
+        rows += _rows(tasks.judge_run(sized.run, claimed, limits))
     for sized in giant:
-        chains: dict[int, list[Any]] = {}
-        for file in sized.run.files:
-            chains.setdefault(file.chain, []).append(file)
-        named = [tasks.packed([tasks.RunFiles(sized.run.name, files)]) for files in chains.values()]
-        surveyed = tasks.survey_chains(iter([_batch(named)]), cut)
-        planned = tasks.plan_runs(surveyed, claimed, cut)
-        rows += _rows(tasks.fold_runs(tasks.judge_shards(planned), claimed))
+        packed = [tasks.pack([chain.run]) for chain in sized.chains()]
+        scans = tasks.scan_chains(iter([_batch(packed)]), limits)
+        shards = tasks.plan_runs(scans, claimed, limits)
+        rows += _rows(tasks.combine_runs(tasks.judge_shards(shards), claimed))
     return rows
 
 

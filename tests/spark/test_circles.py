@@ -26,24 +26,24 @@ def slowly(sequences: list[list[int]]) -> list[int]:
 @settings(max_examples=1000)
 @given(st.lists(st.lists(st.integers(0, COUNT - 1), unique=True), max_size=4))
 def test_circles_are_found_as_slowly(sequences: list[list[int]]) -> None:
-    from unisono.spark.laws.circles import on_circles
+    from unisono.spark.laws.cycles import on_cycles
 
     columns = [np.array(each, np.int64) for each in sequences]
-    assert on_circles(columns, COUNT).tolist() == slowly(sequences)
+    assert on_cycles(columns, COUNT).tolist() == slowly(sequences)
 
 
 @given(st.permutations(range(COUNT)), st.lists(st.sets(st.integers(0, COUNT - 1)), max_size=5))
 def test_parts_of_one_order_have_none(order: list[int], parts: list[set[int]]) -> None:
-    from unisono.spark.laws.circles import on_circles
+    from unisono.spark.laws.cycles import on_cycles
 
     columns = [np.array([each for each in order if each in part], np.int64) for part in parts]
-    assert on_circles(columns, COUNT).tolist() == []
+    assert on_cycles(columns, COUNT).tolist() == []
 
 
 def test_three_that_agree_by_two_may_go_round() -> None:
-    from unisono.spark.laws.circles import on_circles
+    from unisono.spark.laws.cycles import on_cycles
 
     columns = [np.array(each, np.int64) for each in ([0, 1], [1, 2], [2, 0], [3, 4, 5, 6])]
-    assert on_circles(columns, COUNT).tolist() == [0, 1, 2]
+    assert on_cycles(columns, COUNT).tolist() == [0, 1, 2]
     columns = [np.array(each, np.int64) for each in ([0, 1, 2, 3], [3, 4], [4, 1])]
-    assert on_circles(columns, COUNT).tolist() == [1, 2, 3, 4]
+    assert on_cycles(columns, COUNT).tolist() == [1, 2, 3, 4]

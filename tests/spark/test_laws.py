@@ -28,33 +28,32 @@ from unisono.trace.record import Row
 pytest.importorskip("pyspark", reason="needs pip install 'unisono[spark]'")
 
 from unisono.spark.laws import ShardLimits, judged, tasks
-from unisono.spark.laws.judging import added, counted
-from unisono.spark.laws.measuring import quantiles
-from unisono.spark.laws.plan import merged, planned, shards_of
-from unisono.spark.laws.sequence import (
-    APART,
+from unisono.spark.laws.measures import added, counted, quantiles
+from unisono.spark.laws.plan import merged, plans_of, shards_of
+from unisono.spark.laws.scan import InputFile, Scan
+from unisono.spark.laws.sequences import (
+    DIFFERENT,
     EQUAL,
-    LEFT_SHORT,
-    Beside,
-    Pair,
+    LEFT_SHORTER,
+    Comparison,
+    PairComparison,
     SequencePart,
-    Sequences,
-    first_differing,
-    reaching,
+    ShardSequences,
+    compare_sequences,
+    overlapping_shards,
 )
-from unisono.spark.laws.survey import File, Survey
 
 ANYTHING: dict[str, list[str]] = {name: list(LAWS) for name in ("story", "p", "synthetic")}
 WHOLE = ShardLimits()
-PIECES = ShardLimits(shard_rows=60, piece_rows=7)
+PIECES = ShardLimits(shard_rows=60, chunk_rows=7)
 
 
 def runs_in(directory: Path) -> list[tasks.RunFiles]:
-    runs: dict[str, list[File]] = {}
+    runs: dict[str, list[InputFile]] = {}
     chains: dict[Path, int] = {}
     for found in trace_files(directory):
         chain = chains.setdefault(found.chain, len(chains))
-        file = File(os.fsencode(found.path), found.name, chain, found.gap)
+        file = InputFile(os.fsencode(found.path), found.name, chain, found.gap)
         runs.setdefault(found.run, []).append(file)
     return [tasks.RunFiles(run, files) for run, files in runs.items()]
 
@@ -64,23 +63,19 @@ Said = tuple[dict[str, list[Violation]], list[tuple[str, int, str]], int]
 
 def in_steps(run: tasks.RunFiles, limits: ShardLimits) -> list[pa.RecordBatch]:
     """A run judged as a giant one is, in the steps of the tasks, without Spark between them."""
-    by_chain: dict[int, list[File]] = {}
+    by_chain: dict[int, list[InputFile]] = {}
     for file in run.files:
         by_chain.setdefault(file.chain, []).append(file)
     named = pa.record_batch(
-        [
-            pa.array(
-                [tasks.packed([tasks.RunFiles(run.name, files)]) for files in by_chain.values()]
-            )
-        ],
+        [pa.array([tasks.pack([tasks.RunFiles(run.name, files)]) for files in by_chain.values()])],
         names=["runs"],
     )
-    surveys = list(tasks.survey_chains(iter([named]), limits))
-    random.Random(1).shuffle(surveys)
-    plans = list(tasks.plan_runs(iter(surveys), ANYTHING, limits))
+    scans = list(tasks.scan_chains(iter([named]), limits))
+    random.Random(1).shuffle(scans)
+    plans = list(tasks.plan_runs(iter(scans), ANYTHING, limits))
     random.Random(2).shuffle(plans)
     found = list(tasks.judge_shards(iter(plans)))
-    return list(tasks.fold_runs(iter(found), ANYTHING))
+    return list(tasks.combine_runs(iter(found), ANYTHING))
 
 
 def said(directory: Path, limits: ShardLimits, giant: bool) -> Said:
@@ -235,7 +230,7 @@ def test_a_bug_is_told_alike_wherever_shards_meet(
 ) -> None:
     for seed in range(2):
         long_run(tmp_path, seed, lambda rows, s=seed: mutant(rows, random.Random(s)))  # type: ignore[misc]
-    plain = agree(tmp_path, ShardLimits(shard_rows=90, piece_rows=10))
+    plain = agree(tmp_path, ShardLimits(shard_rows=90, chunk_rows=10))
     for told in plain.values():
         assert set(laws) <= {violation.law for violation in told}
 
@@ -250,13 +245,13 @@ def test_a_late_message_makes_shards_be_judged_as_one(tmp_path: Path) -> None:
         rows.append(rows[mine[21]]._replace(step=last + 3))
 
     long_run(tmp_path, 1, delay)
-    plain = agree(tmp_path, ShardLimits(shard_rows=90, piece_rows=10))
+    plain = agree(tmp_path, ShardLimits(shard_rows=90, chunk_rows=10))
     assert {"total_order", "prefix", "no_duplication"} <= {each.law for each in plain["r1"]}
 
 
 def test_synthetic_faults_are_found_in_shards(tmp_path: Path) -> None:
     write(tmp_path, stories(500 * 6 * len(FAULTS), len(FAULTS), 5, faulty=True))
-    plain = agree(tmp_path, ShardLimits(shard_rows=1000, piece_rows=150))
+    plain = agree(tmp_path, ShardLimits(shard_rows=1000, chunk_rows=150))
     broken = [{each.law for each in plain[run]} for run in sorted(plain)]
     assert broken[0] == {"sending_view"}, "they speak while their view changes"
     for name, laws in zip(list(FAULTS)[1:], broken[1:], strict=True):
@@ -273,45 +268,46 @@ def test_shards_are_no_larger_than_they_should_be(tmp_path: Path) -> None:
 
     long_run(tmp_path, 2, beyond)
     (run,) = runs_in(tmp_path)
-    survey = Survey(run.files, piece_rows=10, keep=False).run()
-    (plan,) = planned(run.name, [survey])
-    shards = shards_of(plan, ShardLimits(shard_rows=60, piece_rows=10))
+    scan = Scan(run.files, chunk_rows=10, keep=False).run()
+    (plan,) = plans_of(run.name, [scan])
+    shards = shards_of(plan, ShardLimits(shard_rows=60, chunk_rows=10))
     assert len(shards) >= 9
     sizes = [
-        sum(piece.count for life in shard.stretches for part in life for piece in part.pieces)
+        sum(chunk.count for member in shard.segments for part in member for chunk in part.chunks)
         for shard in shards
     ]
     assert max(sizes) <= 3 * 60
     whole = merged(shards)
-    assert whole.whole
-    for life, plain in zip(whole.stretches, plan.lives, strict=True):
-        assert [piece.first_pos for part in life for piece in part.pieces] == [
-            piece.first_pos for piece in plain.pieces
+    assert whole.is_whole
+    for life, plain in zip(whole.segments, plan.members, strict=True):
+        assert [chunk.first_pos for part in life for chunk in part.chunks] == [
+            chunk.first_pos for chunk in plain.chunks
         ]
-    agree(tmp_path, ShardLimits(shard_rows=60, piece_rows=10))
+    agree(tmp_path, ShardLimits(shard_rows=60, chunk_rows=10))
 
 
 def test_parts_that_reach_into_each_other_are_found() -> None:
-    def shard(*spans: tuple[int, int]) -> Sequences:
-        return Sequences([SequencePart(low, high, "m") for low, high in spans])
+    def shard(*spans: tuple[int, int]) -> ShardSequences:
+        return ShardSequences([SequencePart(low, high, "m") for low, high in spans])
 
     apart = [shard((0, 4), (0, 9)), shard((5, 8), (-1, -1)), shard((9, 9), (10, 12))]
-    assert reaching(apart) == []
+    assert overlapping_shards(apart) == []
     over = [shard((0, 4)), shard((5, 20)), shard((10, 12)), shard((13, 19)), shard((21, 22))]
-    assert reaching(over) == [range(1, 4)]
+    assert overlapping_shards(over) == [range(1, 4)]
     back = [shard((5, 9)), shard((11, 12)), shard((0, 1))]
-    assert reaching(back) == [range(0, 3)]
+    assert overlapping_shards(back) == [range(0, 3)]
 
 
 def test_who_goes_on_after_a_gap_at_the_end_of_a_shard_is_told() -> None:
-    short = Beside(LEFT_SHORT, right="m")
-    one = Sequences(
-        [SequencePart(0, 4, "k"), SequencePart(0, 5, "k")], {(0, 1): Pair(short, short, short)}
+    short = Comparison(LEFT_SHORTER, right="m")
+    one = ShardSequences(
+        [SequencePart(0, 4, "k"), SequencePart(0, 5, "k")],
+        {(0, 1): PairComparison(short, short, short)},
     )
-    two = Sequences([SequencePart(5, 9, "n"), SequencePart(6, 9, "n")])
-    none = Sequences([SequencePart(-1, -1, ""), SequencePart(6, 9, "n")])
-    assert first_differing(0, 1, (0, 0), [one, two]) == Beside(APART, "n", "m")
-    assert first_differing(0, 1, (0, 0), [one, none]) == Beside(EQUAL)
+    two = ShardSequences([SequencePart(5, 9, "n"), SequencePart(6, 9, "n")])
+    none = ShardSequences([SequencePart(-1, -1, ""), SequencePart(6, 9, "n")])
+    assert compare_sequences(0, 1, (0, 0), [one, two]) == Comparison(DIFFERENT, "n", "m")
+    assert compare_sequences(0, 1, (0, 0), [one, none]) == Comparison(EQUAL)
 
 
 def test_a_law_broken_everywhere_is_told_a_hundred_times(tmp_path: Path) -> None:
@@ -319,7 +315,7 @@ def test_a_law_broken_everywhere_is_told_a_hundred_times(tmp_path: Path) -> None
     rows = [row._replace(digest=1) if row.node == "c" and row.kind == "deliver" else row
             for row in rows if (row.node, row.kind) != ("d", "deliver")]  # fmt: skip
     write_trace(History("r", "story", "g", tuple(rows)), tmp_path)
-    plain = agree(tmp_path, ShardLimits(shard_rows=200, piece_rows=20))
+    plain = agree(tmp_path, ShardLimits(shard_rows=200, chunk_rows=20))
     for law in ("no_creation", "agreement", "safe", "validity"):
         told = [each for each in plain["r"] if each.law == law]
         assert len(told) == (VIOLATIONS_MAX if law != "validity" else len(told)) > 50, law
@@ -362,7 +358,7 @@ def test_small_and_giant_runs_some_of_them_and_files_by_name(spark: Any, tmp_pat
     long_run(tmp_path, 6, None)
     files: list[TraceFiles] = trace_files(tmp_path)
     sizes = {
-        run.name: sum(os.path.getsize(file.at) for file in run.files) for run in runs_in(tmp_path)
+        run.name: sum(os.path.getsize(file.path) for file in run.files) for run in runs_in(tmp_path)
     }
     border = ShardLimits(shard_rows=100, giant_bytes=max(sizes.values()), tasks_max=2)
     found = judged(spark, files, ANYTHING, limits=border)

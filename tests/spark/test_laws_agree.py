@@ -165,7 +165,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
     for item in FILES:
         item.write(trace_dir)
     trace = read_trace(trace_dir)
-    small = ShardLimits(shard_rows=25, piece_rows=6, giant_bytes=0)
+    small = ShardLimits(shard_rows=25, chunk_rows=6, giant_bytes=0)
     whole_only = {each.history.run for each in told if each.once}
     shards = judged_here(trace_dir, CLAIMED, small, set(trace.runs) - whole_only)
     return Both(
@@ -204,9 +204,9 @@ WAYS = ("whole", "shards")
 
 def test_every_law_has_a_road_of_its_own() -> None:
     pytest.importorskip("pyspark")
-    from unisono.spark.laws.roads import ROADS
+    from unisono.spark.laws.steps import LAW_STEPS
 
-    assert list(ROADS) == list(LAWS)
+    assert list(LAW_STEPS) == list(LAWS)
 
 
 def test_spark_says_what_its_steps_say(spark: Any, both: Both, tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_spark_says_what_its_steps_say(spark: Any, both: Both, tmp_path: Path) -
         item.write(tmp_path)
     sizes = sorted(sum(path.stat().st_size for path in run.iterdir()) for run in tmp_path.iterdir())
     middle = sizes[len(sizes) // 2]
-    limits = ShardLimits(shard_rows=25, piece_rows=6, giant_bytes=middle, tasks_max=2)
+    limits = ShardLimits(shard_rows=25, chunk_rows=6, giant_bytes=middle, tasks_max=2)
     found = judged(spark, tmp_path, CLAIMED, limits=limits)
     spoken = said([row.asDict() for row in found.found.collect()])
     found.forget()
@@ -238,7 +238,7 @@ def test_spark_says_what_its_steps_say(spark: Any, both: Both, tmp_path: Path) -
 
 
 def test_there_are_many_histories_and_each_law_is_broken_in_five_ways(both: Both) -> None:
-    from unisono.spark.laws.roads import ROADS
+    from unisono.spark.laws.steps import LAW_STEPS
 
     assert len(both.plain) >= 200
     ways: dict[str, set[str]] = {law: set() for law in LAWS}
@@ -246,7 +246,7 @@ def test_there_are_many_histories_and_each_law_is_broken_in_five_ways(both: Both
         for law in broken_laws(each.history) - each.before:
             ways[law].add(each.cause)
     # Of a law that needs few rows both roads are one function.
-    least = {law: 5 if law in ROADS and ROADS[law].look else 2 for law in LAWS}
+    least = {law: 5 if law in LAW_STEPS and LAW_STEPS[law].shard else 2 for law in LAWS}
     assert {law: len(ways[law]) for law in LAWS if len(ways[law]) < least[law]} == {}
 
 

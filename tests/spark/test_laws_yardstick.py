@@ -42,7 +42,7 @@ def told_by_both(
 def test_one_run_with_every_fault_judged_in_shards(spark: Any, tmp_path: Path) -> None:
     from unisono.spark.laws import ShardLimits
 
-    shards = ShardLimits(shard_rows=50_000, piece_rows=10_000, giant_bytes=0, tasks_max=4)
+    shards = ShardLimits(shard_rows=50_000, chunk_rows=10_000, giant_bytes=0, tasks_max=4)
     told = stories(200_000, 1, 5, faulty=True)
     broken, measured = told_by_both(spark, tmp_path, told, shards)
     from tests.spark.yardstick.sql import LAWS as IN_SQL

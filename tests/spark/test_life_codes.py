@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.spark.laws.columns import Codes
-from unisono.spark.laws.reading import _life_codes
+from unisono.spark.laws.reader import incarnation_codes
 
 NAMES = ("a", "b", "", None)
 incarnations = st.sampled_from((-1, 0, 1, 2, 3, 1 << 31, (1 << 32) + 1, 1 << 62, (1 << 63) - 1))
@@ -19,11 +18,11 @@ def test_each_life_has_one_code_however_large_its_number(rows: list[tuple[int, i
     codes = Codes()
     places = np.array([place for place, _ in rows], np.int32)
     numbers = np.array([number for _, number in rows], np.int64)
-    found = _life_codes(places, pa.array(NAMES, pa.string()), numbers, codes)
+    found = incarnation_codes(places, NAMES, numbers, codes)
     for (place, number), code in zip(rows, found.tolist(), strict=True):
         name = NAMES[place] if place >= 0 else None
         if name and number >= 0:
-            assert codes.names[code] == (name, number)
+            assert codes.incarnations.names[code] == (name, number)
         else:
             assert code == -1
 
@@ -32,5 +31,7 @@ def test_many_names_with_numbers_of_their_own() -> None:
     codes, count = Codes(), 1100
     places = np.arange(count, dtype=np.int32)
     numbers = places.astype(np.int64) << 40
-    found = _life_codes(places, pa.array([f"n{n}" for n in range(count)]), numbers, codes)
-    assert [codes.names[code] for code in found] == [(f"n{n}", n << 40) for n in range(count)]
+    found = incarnation_codes(places, [f"n{n}" for n in range(count)], numbers, codes)
+    assert [codes.incarnations.names[code] for code in found] == [
+        (f"n{n}", n << 40) for n in range(count)
+    ]

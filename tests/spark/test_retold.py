@@ -43,6 +43,6 @@ def test_what_two_files_tell_is_compared(tmp_path: Path, name: str) -> None:
     write_rows(tmp_path / "run=r" / "c-1x.parquet", second)
     trace = read_trace(tmp_path)
     assert trace.contradicted == ({"r": frozenset({"c#1"})} if otherwise else {})
-    for limits in (ShardLimits(), ShardLimits(shard_rows=5, piece_rows=2, giant_bytes=0)):
+    for limits in (ShardLimits(), ShardLimits(shard_rows=5, chunk_rows=2, giant_bytes=0)):
         told = [row for row in judged_here(tmp_path, {}, limits) if row["what"] == "contradicted"]
         assert [(row["run"], row["life"]) for row in told] == [("r", "c#1")] * otherwise

@@ -1,11 +1,10 @@
-"""The laws and the measures where the files lie: for traces too large to be sent about.
+"""The laws and the measures at scale: each task reads just the trace files that it needs.
 
-A trace has a file (or a chain of files) a life, in order of steps. So a task can read with pyarrow
-just what it needs and check it on numpy columns, and only summaries and violations travel. Small
-runs are judged whole, many by one task. A giant run is cut into shards, ranges of numbers of every
-sender: a first look at each chain says which rows of which file are in which shard; then each shard
-is judged by itself; then what they say is put together. The layout is looked at, not trusted: what
-lies elsewhere is read in the order of files, as `unisono.trace.files` does.
+A trace has one file (or a chain of files) per incarnation, in order of steps. A task reads them
+with pyarrow and checks them on numpy columns; only summaries and violations are exchanged. Small
+runs are judged whole, many by one task. A giant run is divided into shards, ranges of numbers of
+every sender. The layout is verified, not trusted: an incarnation in several chains is read in the
+order of files, as `unisono.trace.files` does.
 """
 
 from __future__ import annotations
@@ -13,15 +12,15 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from unisono.spark.laws import tasks
-from unisono.spark.laws.claims import Claims, check_claims
-from unisono.spark.laws.plan import ShardLimits
-from unisono.spark.laws.survey import File
-from unisono.spark.laws.tasks import FOUND_DDL, SMALL_DDL, STEP_DDL, RunFiles, packed
+from unisono.spark.laws.plan import Claims, ShardLimits, check_claims
+from unisono.spark.laws.scan import InputFile
+from unisono.spark.laws.tasks import FOUND, INPUT, STEP, RunFiles, pack
 from unisono.trace.files import TraceFiles, trace_files
 
 if TYPE_CHECKING:
@@ -32,21 +31,22 @@ __all__ = ["Claims", "Judged", "ShardLimits", "check_claims", "judged"]
 
 Source: TypeAlias = "str | os.PathLike[str] | Sequence[TraceFiles]"
 
-RUNS_A_TASK = 2_000
-TASK_BYTES_MIN = 128 << 10
-"""For less, sharing the work costs more than it saves."""
+RUNS_PER_TASK: Final = 2_000
+TASK_BYTES_MIN: Final = 128 << 10
+"""For less, distributing the work costs more than it saves."""
+BYTES_PER_ROW: Final = 20
 
 
 @dataclass(frozen=True)
 class Judged:
-    """What was found, as DataFrames over one that is kept: call `forget` when done."""
+    """The findings, as DataFrames over one persisted DataFrame: call `forget` when done."""
 
     violations: DataFrame
-    """`run, law, life, message, other, detail`: the first few of each run and law."""
+    """`run, law, life, message, other, detail`: the first of each run and law."""
     verdicts: DataFrame
     """`run, law, verdict`: `kept`, `broken` or `not claimed`, for every run and law."""
     measures: DataFrame
-    """One row a run and protocol (`node` is null), and one a node of it."""
+    """One row per run and protocol (`node` is null), and one per node of it."""
     quarantine: DataFrame
     """`run, path, row, reason`: rows, and (without a row) files or the rest of them."""
     counts: DataFrame
@@ -54,7 +54,7 @@ class Judged:
     lives: DataFrame
     """`run, protocol, group, life, end, ended_us`."""
     contradicted: DataFrame
-    """`run, life`: lives that two files tell in different ways; the first is judged."""
+    """`run, life`: incarnations whose rows differ between two files; the first is judged."""
     found: DataFrame
     """All of these in one wide table, persisted."""
 
@@ -70,19 +70,19 @@ def judged(
     limits: ShardLimits | None = None,
 ) -> Judged:
     """The laws and the measures on a trace directory, or on files of one; with `runs`, on those
-    runs alone. Nothing is computed before one of the DataFrames is asked for; then all are.
+    runs alone. Nothing is computed until one of the DataFrames is used; then all are.
 
-    `BadTrace` when there is no trace, `Misuse` when a law is claimed that is none."""
+    `BadTrace` when there is no trace, `Misuse` when a claimed law does not exist."""
     check_claims(claimed)
     laws = {protocol: list(mine) for protocol, mine in claimed.items()}
-    cut = limits or ShardLimits()
+    limits = limits or ShardLimits()
     files = trace_files(source) if isinstance(source, str | os.PathLike) else source
-    small, giant = _sorted_out(files, runs, cut)
+    small, giant = runs_by_size(files, runs, limits)
     parts = []
     if small or not giant:
-        parts.append(_small(session, small, laws, cut))
+        parts.append(_judge_small(session, small, laws, limits))
     if giant:
-        parts.append(_giant(session, giant, laws, cut))
+        parts.append(_judge_giant(session, giant, laws, limits))
     found = parts[0] if len(parts) == 1 else parts[0].union(parts[1])
     found = found.persist()
 
@@ -107,95 +107,93 @@ def judged(
 
 
 @dataclass
-class _Sized:
+class SizedRun:
+    """A run, or one chain of it, and the size of its files."""
+
     run: RunFiles
-    octets: int
+    nbytes: int = 0
+
+    def add(self, file: InputFile) -> None:
+        self.run.files.append(file)
+        self.nbytes += os.path.getsize(file.path) if os.path.isfile(file.path) else 0
+
+    def chains(self) -> list[SizedRun]:
+        found: dict[int, SizedRun] = {}
+        for file in self.run.files:
+            found.setdefault(file.chain, SizedRun(RunFiles(self.run.name, []))).add(file)
+        return list(found.values())
 
 
-def _sorted_out(
+def runs_by_size(
     files: Sequence[TraceFiles], runs: Collection[str] | None, limits: ShardLimits
-) -> tuple[list[_Sized], list[_Sized]]:
+) -> tuple[list[SizedRun], list[SizedRun]]:
     """Small runs and giant ones."""
-    by_run: dict[str, _Sized] = {}
+    by_run: dict[str, SizedRun] = {}
     chains: dict[Any, int] = {}
     for found in files:
-        if runs is not None and found.run not in runs:
-            continue
-        sized = by_run.setdefault(found.run, _Sized(RunFiles(found.run, []), 0))
-        chain = chains.setdefault(found.chain, len(chains))
-        sized.run.files.append(File(os.fsencode(found.path), found.name, chain, found.gap))
-        sized.octets += found.path.stat().st_size if found.path.is_file() else 0
-    giant = [sized for sized in by_run.values() if sized.octets >= limits.giant_bytes]
-    small = [sized for sized in by_run.values() if sized.octets < limits.giant_bytes]
-    return small, giant
+        if runs is None or found.run in runs:
+            chain = chains.setdefault(found.chain, len(chains))
+            file = InputFile(os.fsencode(found.path), found.name, chain, found.gap)
+            by_run.setdefault(found.run, SizedRun(RunFiles(found.run, []))).add(file)
+    sized = by_run.values()
+    small = [each for each in sized if each.nbytes < limits.giant_bytes]
+    return small, [each for each in sized if each.nbytes >= limits.giant_bytes]
 
 
-def _small(
-    session: SparkSession, small: list[_Sized], laws: dict[str, list[str]], limits: ShardLimits
+def _judge_small(
+    session: SparkSession, small: list[SizedRun], laws: Claims, limits: ShardLimits
 ) -> DataFrame:
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return tasks.judge_small(batches, laws, limits)
 
-    bins = _bins(session, small, limits.task_bytes)
-    return _named(session, bins).mapInArrow(work, FOUND_DDL)
+    return _by_task(session, small, limits.task_bytes).mapInArrow(work, from_arrow_schema(FOUND))
 
 
-def _bins(session: SparkSession, sized: list[_Sized], bytes_max: int) -> list[list[RunFiles]]:
-    """What each task gets: about as much as any other, but not too much."""
+def _by_task(session: SparkSession, sized: list[SizedRun], bytes_max: int) -> DataFrame:
+    """The runs in tasks of about equal size, bounded in bytes and number."""
     cores = session.sparkContext.defaultParallelism
-    share = max(TASK_BYTES_MIN, sum(each.octets for each in sized) // (4 * cores))
+    share = max(TASK_BYTES_MIN, sum(each.nbytes for each in sized) // (4 * cores))
     most = min(bytes_max, share)
     bins: list[list[RunFiles]] = []
-    full = most
+    filled = most
     for each in sized:
-        if full >= most or len(bins[-1]) >= RUNS_A_TASK:
+        if filled >= most or len(bins[-1]) >= RUNS_PER_TASK:
             bins.append([])
-            full = 0
+            filled = 0
         bins[-1].append(each.run)
-        full += each.octets
-    return bins
+        filled += each.nbytes
+    rows = [(bytearray(pack(mine)),) for mine in bins]
+    frame = session.createDataFrame(rows, from_arrow_schema(INPUT))
+    return frame.repartition(max(1, len(bins)))
 
 
-def _named(session: SparkSession, bins: list[list[RunFiles]]) -> DataFrame:
-    rows = [(bytearray(packed(mine)),) for mine in bins]
-    return session.createDataFrame(rows, SMALL_DDL).repartition(max(1, len(bins)))
-
-
-def _giant(
-    session: SparkSession, giant: list[_Sized], laws: dict[str, list[str]], limits: ShardLimits
+def _judge_giant(
+    session: SparkSession, giant: list[SizedRun], laws: Claims, limits: ShardLimits
 ) -> DataFrame:
-    chains: list[_Sized] = []
-    for sized in giant:
-        by_chain: dict[int, list[File]] = {}
-        for file in sized.run.files:
-            by_chain.setdefault(file.chain, []).append(file)
-        for files in by_chain.values():
-            octets = sum(os.path.getsize(file.at) for file in files if os.path.isfile(file.at))
-            chains.append(_Sized(RunFiles(sized.run.name, files), octets))
-    # The longest first, so that nobody waits for one that began last.
-    chains.sort(key=lambda chain: -chain.octets)
-    octets = sum(sized.octets for sized in giant)
-    bins = _bins(session, chains, limits.task_bytes)
-    # A row takes some twenty bytes.
-    shards = max(1, min(limits.tasks_max, octets // (20 * limits.shard_rows) + len(giant)))
+    chains = [chain for sized in giant for chain in sized.chains()]
+    # The longest first: a long one that starts last would delay the stage.
+    chains.sort(key=lambda chain: -chain.nbytes)
+    rows = sum(sized.nbytes for sized in giant) // BYTES_PER_ROW
+    shard_tasks = max(1, min(limits.tasks_max, rows // limits.shard_rows + len(giant)))
+    run_tasks = min(len(giant), limits.tasks_max, 64)
 
-    def survey(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return tasks.survey_chains(batches, limits)
+    def scan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return tasks.scan_chains(batches, limits)
 
     def plan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return tasks.plan_runs(batches, laws, limits)
 
-    def fold(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return tasks.fold_runs(batches, laws)
+    def combine(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return tasks.combine_runs(batches, laws)
 
-    folds = min(len(giant), limits.tasks_max, 64)
+    step = from_arrow_schema(STEP)
     return (
-        _named(session, bins)
-        .mapInArrow(survey, STEP_DDL)
-        .repartition(folds, "run")
-        .mapInArrow(plan, STEP_DDL)
-        .repartition(shards)
-        .mapInArrow(tasks.judge_shards, STEP_DDL)
-        .repartition(folds, "run")
-        .mapInArrow(fold, FOUND_DDL)
+        _by_task(session, chains, limits.task_bytes)
+        .mapInArrow(scan, step)
+        .repartition(run_tasks, "run")
+        .mapInArrow(plan, step)
+        .repartition(shard_tasks)
+        .mapInArrow(tasks.judge_shards, step)
+        .repartition(run_tasks, "run")
+        .mapInArrow(combine, from_arrow_schema(FOUND))
     )

@@ -1,75 +1,81 @@
-"""What a life said, as numpy columns: lives and services are small numbers, rows are places."""
+"""Sends and deliveries of one incarnation as numpy columns, with integer codes for names."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from unisono.trace.checks import LEVELS, level_of
+from unisono.trace.checks import LEVELS
 from unisono.trace.record import MESSAGE_KINDS, PROBE, WORK_KINDS, Row
 
 Array: TypeAlias = npt.NDArray[Any]
+Value = TypeVar("Value")
 
-KIND_NAMES: Final = MESSAGE_KINDS + WORK_KINDS
-KIND: Final = {name: code for code, name in enumerate(KIND_NAMES)}
-SEND, DELIVER, STABLE = KIND["send"], KIND["deliver"], KIND["stable"]
-FEW: Final = tuple(name for name in MESSAGE_KINDS if name not in ("send", "deliver"))
-"""Kinds of rows of which a life has few: they are kept as they are."""
+KIND: Final = {name: code for code, name in enumerate(MESSAGE_KINDS + WORK_KINDS)}
+SEND, DELIVER = KIND["send"], KIND["deliver"]
+CONTROL_KINDS: Final = frozenset(MESSAGE_KINDS) - {"send", "deliver"}
+"""Rows that an incarnation has few of: views, receipts, ends. They are kept as rows."""
 
-FIFO, CAUSAL = LEVELS["fifo"], LEVELS["causal"]
+RELIABLE, FIFO, CAUSAL = LEVELS["reliable"], LEVELS["fifo"], LEVELS["causal"]
+AGREED, SAFE = LEVELS["agreed"], LEVELS["safe"]
 
 NUMBER_MAX: Final = 2**63 - 1
 NUMBER_MIN: Final = -(2**63)
 
 
+class CodeTable(dict[Value, int]):
+    """Consecutive codes, assigned as values are looked up."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[Value] = []
+
+    def __missing__(self, value: Value) -> int:
+        code = self[value] = len(self.names)
+        self.names.append(value)
+        return code
+
+
 @dataclass
 class Codes:
-    """The small numbers that stand for lives, views and services, given as they are met."""
+    incarnations: CodeTable[tuple[str, int]] = field(default_factory=CodeTable)
+    services: CodeTable[str] = field(default_factory=CodeTable)
+    views: CodeTable[str] = field(default_factory=CodeTable)
 
-    lives: dict[tuple[str, int], int] = field(default_factory=dict)
-    services: dict[str, int] = field(default_factory=dict)
-    views: dict[str, int] = field(default_factory=dict)
-    installed: list[str] = field(default_factory=list)
-    names: list[tuple[str, int]] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
-    levels: list[int] = field(default_factory=list)
-
-    def life(self, name: str, incarnation: int) -> int:
-        code = self.lives.setdefault((name, incarnation), len(self.names))
-        if code == len(self.names):
-            self.names.append((name, incarnation))
-        return code
-
-    def service(self, name: str) -> int:
-        code = self.services.setdefault(name, len(self.said))
-        if code == len(self.said):
-            self.said.append(name)
-            self.levels.append(level_of(name))
-        return code
-
-    def view(self, name: str) -> int:
-        code = self.views.setdefault(name, len(self.installed))
-        if code == len(self.installed):
-            self.installed.append(name)
-        return code
+    def __len__(self) -> int:
+        """The number of incarnations."""
+        return len(self.incarnations)
 
     def key(self, code: int) -> str:
-        """`name#incarnation` of a life."""
-        name, incarnation = self.names[code]
+        """`name#incarnation`."""
+        name, incarnation = self.incarnations.names[code]
         return f"{name}#{incarnation}"
+
+    @property
+    def keys(self) -> list[str]:
+        return [self.key(code) for code in range(len(self))]
+
+    def message(self, source: Any, number: Any) -> str:
+        """`name#incarnation:number`."""
+        return f"{self.key(int(source))}:{int(number)}"
+
+    def source(self, key: str) -> int:
+        """The code of `name#incarnation`, -1 for an unknown one."""
+        name, _, incarnation = key.rpartition("#")
+        return self.incarnations.get((name, int(incarnation)), -1)
 
 
 @dataclass(slots=True)
 class EventColumns:
-    """Sends and deliveries of one life, in its order, as columns of one length."""
+    """Sends and deliveries in order, as columns of one length."""
 
     pos: Array
     """The step that the row is judged by."""
     send: Array
-    """True of a send, false of a delivery."""
+    """True for a send, false for a delivery."""
     source: Array
     number: Array
     service: Array
@@ -77,8 +83,7 @@ class EventColumns:
     size: Array
     digest: Array
     seq: Array
-    placed: Array
-    """Whether it has a place in the total order, which is then `seq`."""
+    has_seq: Array
     t_us: Array
     probe: Array
     view: Array
@@ -87,33 +92,29 @@ class EventColumns:
         return len(self.pos)
 
     def columns(self) -> tuple[Array, ...]:
-        return (
-            *(self.pos, self.send, self.source, self.number, self.service, self.level),
-            *(self.size, self.digest, self.seq, self.placed, self.t_us, self.probe),
-            self.view,
-        )
+        return tuple(getattr(self, name) for name in self.__slots__)
 
-    def take(self, which: Any) -> EventColumns:
-        """The rows of a mask, a slice or of places."""
-        return EventColumns(*(column[which] for column in self.columns()))
+    def take(self, rows: Any) -> EventColumns:
+        """The rows of a mask, a slice or an index."""
+        return EventColumns(*(column[rows] for column in self.columns()))
 
-    def row(self, at: int, life: tuple[str, int], codes: Codes, history: tuple[str, str]) -> Row:
-        """One of them as the plain laws read it."""
-        sender, incarnation = codes.names[int(self.source[at])]
+    def row(
+        self, at: int, incarnation: tuple[str, int], codes: Codes, history: tuple[str, str]
+    ) -> Row:
+        """One row, as the in-process laws read it."""
+        sender, sender_incarnation = codes.incarnations.names[int(self.source[at])]
         return Row(
-            protocol=history[0],
-            group=history[1],
-            node=life[0],
-            incarnation=life[1],
+            *history,
+            *incarnation,
             step=int(self.pos[at]),
             t_us=int(self.t_us[at]),
             kind="send" if self.send[at] else "deliver",
-            view=codes.installed[int(self.view[at])],
+            view=codes.views.names[int(self.view[at])],
             sender=sender,
-            sender_incarnation=incarnation,
+            sender_incarnation=sender_incarnation,
             number=int(self.number[at]),
-            seq=int(self.seq[at]) if self.placed[at] else None,
-            service=codes.said[int(self.service[at])],
+            seq=int(self.seq[at]) if self.has_seq[at] else None,
+            service=codes.services.names[int(self.service[at])],
             size=int(self.size[at]),
             digest=int(self.digest[at]),
             detail=PROBE if self.probe[at] else None,
@@ -126,51 +127,59 @@ _TYPES: Final = (
 )
 
 
-def nothing_said() -> EventColumns:
-    return EventColumns(*(np.empty(0, kind) for kind in _TYPES))
-
-
-def joined(parts: list[EventColumns]) -> EventColumns:
-    """One after the other."""
+def concatenated(parts: list[EventColumns]) -> EventColumns:
     if len(parts) == 1:
         return parts[0]
     if not parts:
-        return nothing_said()
+        return EventColumns(*(np.empty(0, kind) for kind in _TYPES))
     columns = zip(*(part.columns() for part in parts), strict=True)
     return EventColumns(*(np.concatenate(column) for column in columns))
 
 
-def numbers_of(said: EventColumns) -> tuple[Any, ...]:
-    """By source: the smallest and largest number, the first and last delivered, and the largest
-    delivered, as any, as fifo and as causal. The largest number sent as causal, and the largest
-    place."""
-    order = np.argsort(said.source, kind="stable")
-    source, number = said.source[order], said.number[order]
-    heard = ~said.send[order]
-    level = said.level[order]
+class ChunkStats(NamedTuple):
+    """What a chunk of rows holds, by source."""
+
+    sources: Array
+    low: Array
+    """The smallest number sent or delivered."""
+    high: Array
+    first: Array
+    """The first number delivered, 0 for none."""
+    last: Array
+    fifo: Array
+    """The largest number delivered with level fifo or above, 0 for none."""
+    causal: Array
+    own: int
+    """The largest number sent with level causal or above."""
+    seq: int
+    """The largest sequence number delivered, `NUMBER_MIN` for none."""
+
+
+def stats_of(events: EventColumns) -> ChunkStats:
+    order = np.argsort(events.source, kind="stable")
+    source, number = events.source[order], events.number[order]
+    delivered, level = ~events.send[order], events.level[order]
     starts = np.flatnonzero(np.diff(source, prepend=source[0] - 1))
-    any_level = np.where(heard, number, 0)
-    fifo = np.where(heard & (level >= FIFO), number, 0)
-    causal = np.where(heard & (level >= CAUSAL), number, 0)
-    sent = said.number[said.send & (said.level >= CAUSAL)]
-    places = said.seq[~said.send & said.placed]
-    first = np.zeros(len(starts), np.int64)
-    last = first.copy()
-    theirs, heard_number = source[heard], number[heard]
-    if len(theirs):
-        begins = np.flatnonzero(np.diff(theirs, prepend=theirs[0] - 1))
-        at = np.searchsorted(source[starts], theirs[begins])
-        first[at] = heard_number[begins]
-        last[at] = heard_number[np.append(begins[1:], len(theirs)) - 1]
-    return (
+    first, last = np.zeros((2, len(starts)), np.int64)
+    delivered_source, delivered_number = source[delivered], number[delivered]
+    if len(delivered_source):
+        begins = np.flatnonzero(np.diff(delivered_source, prepend=delivered_source[0] - 1))
+        at = np.searchsorted(source[starts], delivered_source[begins])
+        first[at] = delivered_number[begins]
+        last[at] = delivered_number[np.append(begins[1:], len(delivered_source)) - 1]
+    return ChunkStats(
         source[starts],
         np.minimum.reduceat(number, starts),
         np.maximum.reduceat(number, starts),
         first,
         last,
-        np.maximum.reduceat(any_level, starts),
-        np.maximum.reduceat(fifo, starts),
-        np.maximum.reduceat(causal, starts),
-        int(sent.max()) if len(sent) else 0,
-        int(places.max()) if len(places) else NUMBER_MIN,
+        np.maximum.reduceat(np.where(delivered & (level >= FIFO), number, 0), starts),
+        np.maximum.reduceat(np.where(delivered & (level >= CAUSAL), number, 0), starts),
+        int(events.number[events.send & (events.level >= CAUSAL)].max(initial=0)),
+        max_seq(events, ~events.send),
     )
+
+
+def max_seq(events: EventColumns, rows: Array) -> int:
+    """The largest sequence number of the rows of a mask, `NUMBER_MIN` for none."""
+    return int(events.seq[rows & events.has_seq].max(initial=NUMBER_MIN))

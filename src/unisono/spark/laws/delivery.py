@@ -1,124 +1,107 @@
-"""The laws of who delivers what and between which views, on columns: messages that may break one.
-
-`unisono.laws` has the definitions. Each function gives, by life, messages of which at least all
-those are suspects that break the law at that life.
-"""
+"""Screens for the laws of delivery and of virtual synchrony. `unisono.laws` defines the laws."""
 
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Mapping
-from typing import Final, NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from unisono.laws.delivery import _apart, _parting
-from unisono.spark.laws.case import RELIABLE, Case, ShardEvents
-from unisono.spark.laws.columns import Array
+from unisono.spark.laws.columns import RELIABLE, Array
+from unisono.spark.laws.shard import MemberEvents, ShardData
+from unisono.spark.laws.suspects import Suspects
 from unisono.trace.checks import VIEWS
 from unisono.trace.history import ALIVE, DEPARTED, VANISHED, IncarnationTrace
+from unisono.trace.record import Row
 
-Suspects: TypeAlias = Mapping[int, Array]
+ViewPair: TypeAlias = tuple[Row, Row]
 
 
-def no_creation(case: Case) -> Suspects:
-    sent = np.zeros(case.count, np.bool_)
-    size, digest = np.zeros(case.count, np.int32), np.zeros(case.count, np.int64)
-    for told in case.told:
-        rows = told.sends[::-1]
-        places = told.message[rows]
-        sent[places] = True
-        # Of several sends in several forms the first is compared; the law itself looks at all.
-        size[places], digest[places] = told.said.size[rows], told.said.digest[rows]
-    excused = _unwritten(case)
-    unlike = _unlike(case, sent)
+def no_creation(data: ShardData) -> Suspects:
+    # Of several sends the first is compared; the law itself looks at all.
+    sent, size, digest = _payloads(data, [member.sends for member in data.members])
+    unsent = [member.deliveries[~sent[member.slot[member.deliveries]]] for member in data.members]
+    suspicious = _recorded(data)
+    _, first_size, first_digest = _payloads(data, unsent)
+    for member, rows in zip(data.members, unsent, strict=True):
+        events, slots = member.events, member.slot[rows]
+        differs = first_size[slots] != events.size[rows]
+        differs |= first_digest[slots] != events.digest[rows]
+        suspicious[slots[differs]] = True
     suspects = {}
-    for life, told in enumerate(case.told):
-        rows = told.deliveries
-        places = told.message[rows]
-        wrong = (size[places] != told.said.size[rows]) | (digest[places] != told.said.digest[rows])
-        known = sent[places]
-        wrong &= known
+    for at, member in enumerate(data.members):
+        events, rows = member.events, member.deliveries
+        slots = member.slot[rows]
+        known = sent[slots]
+        wrong = known & (
+            (size[slots] != events.size[rows]) | (digest[slots] != events.digest[rows])
+        )
         if not known.all():
-            wrong |= ~known & (excused[places] | unlike[places])
-        for code, cuts in told.cuts.items():
-            mine = told.said.source[rows] == code
+            wrong |= ~known & suspicious[slots]
+        for code, cuts in member.cuts.items():
+            number = events.number[rows]
             for cut in cuts:
-                number = told.said.number[rows]
-                before = (number > cut.after) & (number <= cut.upto)
-                wrong |= mine & before & (told.said.pos[rows] > cut.step)
-        suspects[life] = places[wrong]
+                before = (number > cut.after) & (number <= cut.upto) & (events.source[rows] == code)
+                wrong |= before & (events.pos[rows] > cut.step)
+        suspects[at] = slots[wrong]
     return suspects
 
 
-def _unwritten(case: Case) -> Array:
-    """By message, whether its sender's trace says that it was not sent, if it has no send row."""
-    last = {f"{row.node}#{row.incarnation}": row.number or 0 for row in case.plan.last_sends}
-    lives = case.plan.history.lives
-    told = np.zeros(case.count, np.bool_)
-    for code in range(len(case.codes.names)):
-        key = case.codes.key(code)
-        life, mine = lives.get(key), case.of_source(code)
-        if life is not None:
-            vanished = life.end == VANISHED
-            told[mine] = case.number[mine] <= last.get(key, 0) if vanished else True
-    return told
+def _payloads(data: ShardData, rows_by_member: list[Array]) -> tuple[Array, Array, Array]:
+    """By slot: whether one of these rows is about it, and size and digest of the first."""
+    found = np.zeros(data.count, np.bool_)
+    size, digest = np.zeros(data.count, np.int32), np.zeros(data.count, np.int64)
+    for member, mine in zip(reversed(data.members), reversed(rows_by_member), strict=True):
+        rows = mine[::-1]
+        slots = member.slot[rows]
+        found[slots] = True
+        size[slots], digest[slots] = member.events.size[rows], member.events.digest[rows]
+    return found, size, digest
 
 
-def _unlike(case: Case, sent: Array) -> Array:
-    """By message without a send row, whether it was delivered in different forms."""
-    unlike = np.zeros(case.count, np.bool_)
-    heard = np.zeros(case.count, np.bool_)
-    size, digest = np.zeros(case.count, np.int32), np.zeros(case.count, np.int64)
-    for told in case.told:
-        rows = told.deliveries[~sent[told.message[told.deliveries]]]
-        places = told.message[rows]
-        new = rows[~heard[places]]
-        heard[told.message[new]] = True
-        size[told.message[new]] = told.said.size[new]
-        digest[told.message[new]] = told.said.digest[new]
-        other = (size[places] != told.said.size[rows]) | (digest[places] != told.said.digest[rows])
-        unlike[places[other]] = True
-    return unlike
+def _recorded(data: ShardData) -> Array:
+    """By slot, whether the trace of its sender would show the send."""
+    last = {f"{row.node}#{row.incarnation}": row.number or 0 for row in data.plan.last_sends}
+    recorded = np.zeros(data.count, np.bool_)
+    for code, key in enumerate(data.codes.keys):
+        trace, mine = data.plan.history.lives.get(key), data.slots_of(code)
+        if trace is not None:
+            vanished = trace.end == VANISHED
+            recorded[mine] = data.number[mine] <= last.get(key, 0) if vanished else True
+    return recorded
 
 
-def no_duplication(case: Case) -> Suspects:
-    return {
-        life: told.message[told.deliveries][
-            told.said.pos[told.deliveries] != had[told.message[told.deliveries]]
-        ]
-        for life, (told, had) in enumerate(zip(case.told, case.had, strict=True))
-    }
+def no_duplication(data: ShardData) -> Suspects:
+    return {at: data.repeated(at) for at in range(len(data.members))}
 
 
-def validity(case: Case) -> Suspects:
+def validity(data: ShardData) -> Suspects:
     suspects = {}
-    for life, (told, had) in enumerate(zip(case.told, case.had, strict=True)):
-        if told.life.correct:
-            rows = told.sends[told.said.level[told.sends] >= RELIABLE]
-            places = told.message[rows]
-            suspects[life] = places[had[places] < 0]
+    for at, member in enumerate(data.members):
+        if member.trace.correct:
+            slots = member.slot[member.sends[member.events.level[member.sends] >= RELIABLE]]
+            suspects[at] = slots[data.delivered[at][slots] < 0]
     return suspects
 
 
-def agreement(case: Case) -> Suspects:
+def agreement(data: ShardData) -> Suspects:
     suspects = {}
-    for life, (told, missing) in enumerate(zip(case.told, case.missing, strict=True)):
+    for at, member in enumerate(data.members):
+        missing = data.missing[at]
         owed = np.zeros(len(missing), np.bool_)
         if len(missing):
-            for other, theirs in enumerate(case.told):
-                if theirs is not told and theirs.life.correct:
-                    until = _until(theirs.life, told.life)
-                    first = case.reliably[other][missing]
-                    here = (first >= 0) & (first < until)
-                    for start, end in _apart(theirs.life, told.life):
+            for other, peer in enumerate(data.members):
+                if peer is not member and peer.trace.correct:
+                    first = data.delivered_reliably[other][missing]
+                    here = (first >= 0) & (first < _until(peer.trace, member.trace))
+                    for start, end in _apart(peer.trace, member.trace):
                         here &= (first < start) | (first >= end)
-                    owed |= here | np.isin(missing, case.again[other])
-        suspects[life] = missing[owed]
+                    owed |= here | np.isin(missing, data.repeated(other))
+        suspects[at] = missing[owed]
     return suspects
-
-
-_ENDLESS: Final = 2**62
 
 
 def _until(p: IncarnationTrace, q: IncarnationTrace) -> int:
@@ -131,113 +114,105 @@ def _until(p: IncarnationTrace, q: IncarnationTrace) -> int:
         owes = p.key in q.final
     else:
         owes = p.key in q.known and (q.end == ALIVE or p.end == DEPARTED)
-    return _ENDLESS if owes else 0
+    return sys.maxsize if owes else 0
 
 
-def safe(case: Case) -> Suspects:
-    code = case.codes.services.get("safe", -1)
-    suspects: dict[int, Array] = {}
-    if code < 0 or not any(map(len, case.missing)):
-        return suspects
-    keys = {told.plan.key: life for life, told in enumerate(case.told)}
-    lacks = np.zeros(case.count, np.bool_)
-    for missing in case.missing:
-        lacks[missing] = True
+def safe(data: ShardData) -> Suspects:
+    code = data.codes.services.get("safe", -1)
+    if code < 0 or not any(map(len, data.missing)):
+        return {}
+    index = data.member_index()
+    missing = np.unique(np.concatenate(data.missing))
     parts: dict[int, list[Array]] = {}
-    for told in case.told:
-        rows = told.deliveries
-        rows = rows[(told.said.service[rows] == code) & lacks[told.message[rows]]]
-        views = [row for row in told.life.rows if row.kind in VIEWS]
-        view = np.searchsorted([row.step for row in views], told.said.pos[rows]) - 1
-        for at in np.unique(view[view >= 0]).tolist():
-            places = told.message[rows[view == at]]
-            for member in views[at].members or ():
-                life = keys.get(member)
-                if life is not None and len(case.missing[life]):
-                    parts.setdefault(life, []).append(places[np.isin(places, case.missing[life])])
-    return {life: np.concatenate(places) for life, places in parts.items()}
+    for member in data.members:
+        rows = member.deliveries
+        rows = rows[(member.events.service[rows] == code) & np.isin(member.slot[rows], missing)]
+        views = [row for row in member.trace.rows if row.kind in VIEWS]
+        epochs = member.epochs(views, rows)
+        for epoch in np.unique(epochs[epochs >= 0]).tolist():
+            slots = member.slot[rows[epochs == epoch]]
+            for key in views[epoch].members or ():
+                if key in index:
+                    at = index[key]
+                    parts.setdefault(at, []).append(slots[np.isin(slots, data.missing[at])])
+    return {at: np.concatenate(slots) for at, slots in parts.items()}
 
 
-def progress(case: Case) -> Suspects:
-    alive = [told for told in case.told if told.life.end == ALIVE]
-    probes = [told.message[told.sends[told.said.probe[told.sends]]] for told in alive]
-    asked = np.unique(np.concatenate([*probes, np.empty(0, np.int64)]))
+def progress(data: ShardData) -> Suspects:
+    alive = [at for at, member in enumerate(data.members) if member.trace.end == ALIVE]
+    probes = [np.empty(0, np.int64)]
+    for member in (data.members[at] for at in alive):
+        probes.append(member.slot[member.sends[member.events.probe[member.sends]]])
+    probed = np.unique(np.concatenate(probes))
     suspects = {}
-    for life, (told, had) in enumerate(zip(case.told, case.had, strict=True)):
-        if told.life.end == ALIVE and told.life.inside and len(asked):
-            missing = asked[had[asked] < 0]
-            # Whom no view knows is asked for as well.
-            unknown = ~told.based[case.source[missing]]
-            owed = unknown | told.owes(case.source[missing], case.number[missing])
-            suspects[life] = missing[owed]
+    for at in alive:
+        member = data.members[at]
+        if member.trace.inside:
+            missing = probed[data.delivered[at][probed] < 0]
+            source, number = data.source[missing], data.number[missing]
+            # Probes of senders that no view has are owed as well.
+            suspects[at] = missing[~member.knows[source] | member.owes(source, number)]
     return suspects
 
 
 # -- virtual synchrony ---------------------------------------------------------------------------
 
 
-def virtual_synchrony(case: Case) -> Suspects:
-    passages: dict[tuple[str, str], dict[int, ColumnTransition]] = {}
-    for life, told in enumerate(case.told):
-        for one, two in itertools.pairwise(told.life.views):
-            mine = passages.setdefault((one.view, two.view), {})
-            mine.setdefault(life, ColumnTransition(one.step, two.step, two.stayed))
+def virtual_synchrony(data: ShardData) -> Suspects:
+    transitions: dict[tuple[str, str], dict[int, ViewPair]] = {}
+    for at, member in enumerate(data.members):
+        for one, two in itertools.pairwise(member.trace.views):
+            transitions.setdefault((one.view, two.view), {}).setdefault(at, (one, two))
     parts: dict[int, list[Array]] = {}
-    for by_life in passages.values():
-        if len(by_life) > 1:
-            for life, places in _not_between(case, by_life).items():
-                parts.setdefault(life, []).append(places)
-    return {life: np.concatenate(places) for life, places in parts.items()}
+    for by_member in transitions.values():
+        if len(by_member) > 1:
+            for at, slots in _not_between(data, by_member).items():
+                parts.setdefault(at, []).append(slots)
+    return {at: np.concatenate(slots) for at, slots in parts.items()}
 
 
-class ColumnTransition(NamedTuple):
-    """A life's way from a view to the next."""
-
-    start: int
-    end: int
-    stayed: tuple[str, ...] | None
-
-
-def _not_between(case: Case, by_life: Mapping[int, ColumnTransition]) -> Suspects:
-    """Of lives that went together from one view to the next, what some delivered between and one
-    did not."""
+def _not_between(data: ShardData, by_member: Mapping[int, ViewPair]) -> Suspects:
+    """For members that went together from one view to the next: what some delivered between the two
+    and one did not."""
     between = {
-        life: _between(case.told[life], passage.start, passage.end)
-        for life, passage in by_life.items()
+        at: _delivered_between(data.members[at], one.step, two.step)
+        for at, (one, two) in by_member.items()
     }
     count = sum(map(len, between.values()))
     if not count:
         return {}
-    if count * 8 < case.count:
-        table, places = np.unique(np.concatenate(list(between.values())), return_inverse=True)
-        ends = np.cumsum([len(each) for each in between.values()])[:-1]
-        local = dict(zip(between, np.split(places, ends), strict=True))
+    if count * 8 < data.count:
+        table, inverse = np.unique(np.concatenate(list(between.values())), return_inverse=True)
+        ends = np.cumsum([len(slots) for slots in between.values()])[:-1]
+        local = dict(zip(between, np.split(inverse, ends), strict=True))
     else:
-        table, local = np.arange(case.count), between
-    had = {life: np.zeros(len(table), np.bool_) for life in between}
-    for life, each in local.items():
-        had[life][each] = True
+        table, local = np.arange(data.count), between
+    delivered = {at: np.zeros(len(table), np.bool_) for at in between}
+    for at, slots in local.items():
+        delivered[at][slots] = True
     suspects = {}
-    for life, mine in had.items():
+    for at, mine in delivered.items():
         anyone = np.zeros(len(table), np.bool_)
-        for other, theirs in had.items():
-            if _together(case, by_life, life, other):
+        for other, theirs in delivered.items():
+            if _together(data, by_member, at, other):
                 anyone |= theirs
-        suspects[life] = case.owed(case.told[life], table[anyone & ~mine])
+        suspects[at] = data.owed(data.members[at], table[anyone & ~mine])
     return suspects
 
 
-def _together(case: Case, by_life: Mapping[int, ColumnTransition], one: int, two: int) -> bool:
-    """Whether each is in the other's transitional set, where it is told."""
+def _together(data: ShardData, by_member: Mapping[int, ViewPair], one: int, two: int) -> bool:
+    """Whether each is in the other's transitional set, where it has one."""
     return all(
-        by_life[life].stayed is None or case.told[other].plan.key in (by_life[life].stayed or ())
-        for life, other in ((one, two), (two, one))
+        (stayed := by_member[at][1].stayed) is None or data.members[other].key in stayed
+        for at, other in ((one, two), (two, one))
     )
 
 
-def _between(told: ShardEvents, start: int, end: int) -> Array:
-    """The messages that it delivered reliably between two steps."""
-    first, last = np.searchsorted(told.said.pos, (start, end))
+def _delivered_between(member: MemberEvents, start: int, end: int) -> Array:
+    """The slots delivered reliably between two steps."""
+    first, last = np.searchsorted(member.events.pos, (start, end))
     rows = slice(int(first), int(last))
-    good = ~told.said.send[rows] & (told.said.level[rows] >= RELIABLE) & (told.message[rows] >= 0)
-    return told.message[rows][good]
+    slots = member.slot[rows]
+    wanted = ~member.events.send[rows] & (member.events.level[rows] >= RELIABLE) & (slots >= 0)
+    found: Array = slots[wanted]
+    return found

@@ -1,212 +1,151 @@
-"""From surveys to shards: which part of a history is judged together, and by what it is bound.
+"""How a history is divided into shards, from the scans of its files.
 
-A shard is a range of numbers for every sender, with all rows about these messages, wherever they
-lie. The ranges end where one life's deliveries stood at some place: where all deliver in one order
-that is a place in everyone's order, and the rows of a shard lie together in every file.
+A shard is a range of numbers for every sender, with all rows about these messages. The ranges end
+where the deliveries of one incarnation stood at some step. Where all deliver in one order that is a
+point of everyone's order, and the rows of a shard are adjacent in every file.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import cached_property
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from unisono.errors import Misuse
+from unisono.laws import LAWS
 from unisono.spark.laws.columns import NUMBER_MAX, NUMBER_MIN, Array, Codes
-from unisono.spark.laws.survey import AtView, Fallen, File, Piece, Strand, Surveyed
+from unisono.spark.laws.scan import Chunk, IncarnationSummary, InputFile, ScanResult
 from unisono.trace.history import History
 from unisono.trace.record import Row
 
+Claims: TypeAlias = Mapping[str, Sequence[str]]
+"""By protocol, the laws that it claims."""
+
+
+def check_claims(claimed: Claims) -> None:
+    """`Misuse` when a claimed law does not exist."""
+    unknown = sorted({law for laws in claimed.values() for law in laws} - LAWS.keys())
+    if unknown:
+        raise Misuse(f"no law {', '.join(unknown)}; there are {', '.join(LAWS)}")
+
 
 class ShardLimits(NamedTuple):
-    """How the work is cut; every default is meant for a gigabyte of memory a task."""
+    """How the work is divided; the defaults need about a gigabyte of memory per task."""
 
     shard_rows: int = 3_000_000
-    """A history of more sends and deliveries is judged in parts of about this size."""
-    piece_rows: int = 20_000
-    """A row group is looked at in pieces of this many rows."""
+    """A history with more sends and deliveries is judged in shards of about this size."""
+    chunk_rows: int = 20_000
+    """Statistics are kept for chunks of this many rows of a row group."""
     giant_bytes: int = 24 << 20
-    """A run whose files have less is one task's work, and several runs may be."""
+    """A run with smaller files is judged whole by one task, which may take several runs."""
     task_bytes: int = 16 << 20
-    """A task takes small runs until their files have this much."""
+    """A task takes small runs until their files have this size."""
     tasks_max: int = 4_000
     """More shards than this share tasks."""
 
 
 @dataclass
-class LifePlan:
-    """One life of a history."""
-
-    key: str
-    name: tuple[str, int]
-    code: int
-    fallen: list[Fallen]
-    first_ordered: tuple[int, int] | None
-    pieces: list[Piece]
-    sent: int
-    delivered: int
-    octets: int
-    span_us: int
-    """From its first message to its last."""
-    at_views: list[AtView]
-    """What it had delivered before each regular view."""
-    at_ends: list[AtView]
-    """The same before each `leave` and `crash` row."""
-    sent_pos: int
-    heard_pos: int
-    """The positions of its last send and delivery, -1 for none."""
-    ended_us: int
-    """The time of its end, or of its last row where it has none."""
-    views: int
-    members: int | None
-    """Of its largest view."""
-
-
-@dataclass
 class HistoryPlan:
-    """What every shard of a history needs to know of the whole."""
+    """What every shard of a history needs to know about the whole."""
 
     history: History
-    """All that is told in few rows: views, receipts, ends; and of what was said only the deliveries
-    with the largest numbers before views with a cut, which say from where on a cut counts."""
+    """Control rows alone; and the latest deliveries before views with a cut, which determine where
+    a cut begins."""
     codes: Codes
-    files: list[File]
+    files: list[InputFile]
     recovered: set[int]
-    lives: list[LifePlan]
+    members: list[IncarnationSummary]
     """In order of keys."""
-    last_sends: list[Row]
-    probes: list[Row]
     floors: dict[tuple[int, str, int], int]
     """By level, and sender and number of an entry of a cut: the largest number known of the sender
     that is not above it, of a message of that level or above; 0 for none."""
 
     @property
-    def named(self) -> tuple[str, str]:
-        return self.history.protocol, self.history.group
+    def last_sends(self) -> list[Row]:
+        return [member.last_send for member in self.members if member.last_send]
+
+    @property
+    def probes(self) -> list[Row]:
+        return [member.probe for member in self.members if member.probe]
+
+    def with_rows(self, *rows: Row) -> History:
+        """The history with these rows first. A row may be in both."""
+        return replace(self.history, rows=tuple(dict.fromkeys((*rows, *self.history.rows))))
 
 
-class LifeSegment(NamedTuple):
-    """Pieces of one life that follow each other, and what it had heard before them."""
+class Segment(NamedTuple):
+    """Adjacent chunks of one incarnation, and what it had delivered before them."""
 
-    pieces: list[Piece]
+    chunks: list[Chunk]
     fifo: Array
-    """By source, the largest number delivered before as fifo or above, 0 for none."""
+    """By source, the largest number delivered with level fifo or above, 0 for none."""
     causal: Array
     own: int
-    """The largest number that it had sent as causal or above."""
-    place: int
-    """The largest place that it had delivered at; the least of all numbers for none."""
+    """The largest number that it had sent with level causal or above."""
+    seq: int
+    """The largest sequence number delivered, `NUMBER_MIN` for none."""
 
 
 @dataclass
 class Shard:
     plan: HistoryPlan
-    """Without pieces."""
+    """Without chunks."""
     index: int
     low: Array
-    """By source: numbers above this one."""
+    """By source: numbers above this one,"""
     high: Array
-    """And up to this one."""
-    stretches: list[list[LifeSegment]]
-    """By life."""
+    """and up to this one."""
+    segments: list[list[Segment]]
+    """By member."""
 
-    @property
-    def whole(self) -> bool:
+    @cached_property
+    def is_whole(self) -> bool:
         return not self.low.any() and bool((self.high == NUMBER_MAX).all())
 
-
-def overlapping(surveys: Sequence[Surveyed]) -> bool:
-    """Whether two chains tell of one life, so that the files must be read one after the other."""
-    met: set[tuple[str, int]] = set()
-    for survey in surveys:
-        mine = {survey.codes.names[code] for code in survey.met}
-        if met & mine:
-            return True
-        met |= mine
-    return False
+    def has(self, source: Array, number: Array) -> Array:
+        inside: Array = (number > self.low[source]) & (number <= self.high[source])
+        return inside
 
 
-def planned(run: str, surveys: Sequence[Surveyed]) -> list[HistoryPlan]:
-    """The histories of a run, in order of protocol and group."""
-    codes = surveys[0].codes if len(surveys) == 1 else Codes()
-    files: list[File] = []
+def overlapping(scans: Sequence[ScanResult]) -> bool:
+    """Whether two chains have rows of one incarnation, so that the order of files matters."""
+    seen = [scan.codes.incarnations.names[code] for scan in scans for code in scan.seen]
+    return len(set(seen)) < len(seen)
+
+
+def plans_of(run: str, scans: Sequence[ScanResult]) -> list[HistoryPlan]:
+    """One per history of a run, in order of protocol and group."""
+    codes = scans[0].codes if len(scans) == 1 else Codes()
+    files: list[InputFile] = []
     recovered: set[int] = set()
     torn: set[str] = set()
-    parts: dict[tuple[str, str], list[tuple[Strand, Array, int]]] = {}
-    for survey in surveys:
-        lut = np.array([codes.life(*name) for name in survey.codes.names], np.int32)
-        for strand in survey.strands.values():
-            parts.setdefault(strand.history, []).append((strand, lut, len(files)))
-        torn |= {survey.codes.key(code) for code in survey.torn}
-        recovered |= {len(files) + index for index in survey.recovered}
-        files += survey.files
+    by_history: dict[tuple[str, str], list[IncarnationSummary]] = {}
+    for scan in scans:
+        code_of = np.array([codes.incarnations[n] for n in scan.codes.incarnations.names], np.int32)
+        for summary in scan.summaries.values():
+            summary.recode(code_of, len(files))
+            by_history.setdefault(summary.history, []).append(summary)
+        torn |= {scan.codes.key(code) for code in scan.torn}
+        recovered |= {len(files) + index for index in scan.recovered}
+        files += scan.files
     plans = []
-    for (protocol, group), strands in sorted(parts.items(), key=lambda item: item[0]):
-        lives = [_life(strand, lut, start, codes) for strand, lut, start in strands]
-        told = [strand for strand, _, _ in strands]
-        rows = [
-            row for life, strand in zip(lives, told, strict=True) for row in _rows(life, strand)
-        ]
-        history = History(run, protocol, group, tuple(rows), frozenset(torn))
-        plans.append(
-            HistoryPlan(
-                history=history,
-                codes=codes,
-                files=files,
-                recovered=recovered,
-                lives=sorted(lives, key=lambda life: life.key),
-                last_sends=[strand.last_send for strand in told if strand.last_send],
-                probes=[strand.probe for strand in told if strand.probe],
-                floors={},
-            )
-        )
+    for (protocol, group), members in sorted(by_history.items()):
+        rows = tuple(row for member in members for row in _control_rows(member))
+        history = History(run, protocol, group, rows, frozenset(torn))
+        members.sort(key=lambda member: member.key)
+        plans.append(HistoryPlan(history, codes, files, recovered, members, floors={}))
     return plans
 
 
-def _life(strand: Strand, lut: Array, start: int, codes: Codes) -> LifePlan:
-    code = int(lut[strand.life])
-    pieces = [
-        replace(piece, file=piece.file + start, sources=lut[piece.sources])
-        for piece in strand.pieces
-    ]
-    fallen = [row._replace(source=int(lut[row.source])) for row in strand.fallen]
-    first = strand.first_ordered
-    if first is not None:
-        first = int(lut[first[0]]), first[1]
-    sizes = [len(row.members or ()) for row in strand.few if row.kind == "view"]
-    return LifePlan(
-        key=codes.key(code),
-        name=codes.names[code],
-        code=code,
-        fallen=fallen,
-        first_ordered=first,
-        pieces=pieces,
-        sent=strand.sent,
-        delivered=strand.delivered,
-        octets=strand.octets,
-        span_us=(strand.t_high or 0) - (strand.t_low or 0),
-        at_views=[_recoded(each, lut) for each in strand.at_views],
-        at_ends=[_recoded(each, lut) for each in strand.at_ends],
-        sent_pos=strand.sent_pos,
-        heard_pos=strand.heard_pos,
-        ended_us=next(
-            (row.t_us for row in strand.few if row.kind in ("leave", "crash")), strand.told_us
-        ),
-        views=len(sizes),
-        members=max(sizes, default=None),
-    )
-
-
-def _recoded(at: AtView, lut: Array) -> AtView:
-    return at._replace(heard={int(lut[code]): number for code, number in at.heard.items()})
-
-
-def _rows(life: LifePlan, strand: Strand) -> list[Row]:
-    """That it lived, and what it tells in few rows."""
-    lived = Row(*strand.history, *life.name, -1, 0, "timer")
-    return [lived, *strand.few, *dict.fromkeys(strand.marks)]
+def _control_rows(member: IncarnationSummary) -> Iterator[Row]:
+    """With one row that shows that it existed."""
+    yield Row(*member.history, *member.name, -1, 0, "timer")
+    yield from member.control
+    yield from dict.fromkeys(member.cut_marks)
 
 
 # -- shards --------------------------------------------------------------------------------------
@@ -214,116 +153,120 @@ def _rows(life: LifePlan, strand: Strand) -> list[Row]:
 
 def shards_of(plan: HistoryPlan, limits: ShardLimits) -> list[Shard]:
     """The parts in which a history is judged: one unless it is large."""
-    rows = sum(piece.count for life in plan.lives for piece in life.pieces)
+    rows = sum(chunk.count for member in plan.members for chunk in member.chunks)
     count = max(1, -(-rows // limits.shard_rows))
-    size = len(plan.codes.names)
-    bounds = [np.zeros(size, np.int64), *_cuts(plan, count, size), np.full(size, NUMBER_MAX)]
-    # Every life's running maxima, before each of its pieces.
-    heard = [_heard_before(life.pieces, size) for life in plan.lives]
-    bare = replace(plan, lives=[replace(life, pieces=[]) for life in plan.lives])
-    shards = []
-    for index, (low, high) in enumerate(itertools.pairwise(bounds)):
-        stretches = [
-            _stretches(life.pieces, before, low, high)
-            for life, before in zip(plan.lives, heard, strict=True)
-        ]
-        shards.append(Shard(bare, index, low, high, stretches))
-    return shards
+    size = len(plan.codes)
+    bounds = [np.zeros(size, np.int64), *_cuts(plan, count), np.full(size, NUMBER_MAX)]
+    before = [_maxima_before(member.chunks, size) for member in plan.members]
+    bare = replace(plan, members=[member.without_chunks() for member in plan.members])
+    return [
+        Shard(
+            bare,
+            index,
+            low,
+            high,
+            [
+                list(_segments(member.chunks, maxima, low, high))
+                for member, maxima in zip(plan.members, before, strict=True)
+            ],
+        )
+        for index, (low, high) in enumerate(itertools.pairwise(bounds))
+    ]
 
 
-def _cuts(plan: HistoryPlan, count: int, size: int) -> list[Array]:
-    """By which numbers the shards end, all but the last."""
+def _cuts(plan: HistoryPlan, count: int) -> list[Array]:
+    """The numbers by which the shards end, all but the last."""
     if count == 1:
         return []
-    met = np.zeros((len(plan.lives), size), np.int64)
-    for at, life in enumerate(plan.lives):
-        for piece in life.pieces:
-            met[at, piece.sources] += piece.first > 0
-    leader = int(met.sum(axis=1).argmax())
-    # Of a sender that the leader hardly hears, somebody else tells where to cut.
-    guides = np.where(met[leader] * 10 >= met.max(axis=0) * 9, leader, met.argmax(axis=0))
+    size = len(plan.codes)
+    chunks_with = np.zeros((len(plan.members), size), np.int64)
+    for at, member in enumerate(plan.members):
+        for chunk in member.chunks:
+            chunks_with[at, chunk.stats.sources] += chunk.stats.first > 0
+    leader = int(chunks_with.sum(axis=1).argmax())
+    # For a sender that the leader hardly delivers, another member decides.
+    enough = chunks_with[leader] * 10 >= chunks_with.max(axis=0) * 9
+    guides = np.where(enough, leader, chunks_with.argmax(axis=0))
     cuts = [np.zeros(size, np.int64) for _ in range(count - 1)]
     for guide in np.unique(guides).tolist():
         mine = guides == guide
-        for cut, stood in zip(cuts, _stood(plan.lives[guide].pieces, count, size), strict=True):
-            cut[mine] = stood[mine]
+        chunks = plan.members[guide].chunks
+        for cut, numbers in zip(cuts, _numbers_at(chunks, count, size), strict=True):
+            cut[mine] = numbers[mine]
     for before, cut in itertools.pairwise(cuts):
         np.maximum(cut, before, out=cut)
     return cuts
 
 
-def _stood(pieces: list[Piece], count: int, size: int) -> list[Array]:
-    """Where a life's deliveries stood at equal parts of its way. A single odd number does not
-    count: of the number before the place, the one after it, and one more before, the middle."""
-    firsts, lasts = np.zeros((2, len(pieces) + 1, size), np.int64)
-    for at, piece in enumerate(pieces):
-        firsts[at, piece.sources] = piece.first
-        lasts[at, piece.sources] = piece.last
-    stood = []
+def _numbers_at(chunks: list[Chunk], count: int, size: int) -> list[Array]:
+    """The numbers delivered at equal parts of an incarnation's deliveries. A single outlier does
+    not count: the median of two numbers before the point and one after it."""
+    firsts, lasts = np.zeros((2, len(chunks) + 1, size), np.int64)
+    for at, chunk in enumerate(chunks):
+        firsts[at, chunk.stats.sources] = chunk.stats.first
+        lasts[at, chunk.stats.sources] = chunk.stats.last
+    found = []
     for part in range(1, count):
-        at = round(part * len(pieces) / count)
+        at = round(part * len(chunks) / count)
         cut = np.zeros(size, np.int64)
         for source in range(size):
-            before = lasts[:at, source]
-            before = before[before > 0][-2:]
-            after = firsts[at:, source]
-            after = after[after > 0][:1] - 1
-            around = np.sort(np.concatenate([before, after]))
+            before, after = lasts[:at, source], firsts[at:, source]
+            around = np.sort(np.append(before[before > 0][-2:], after[after > 0][:1] - 1))
             cut[source] = around[len(around) // 2] if len(around) else 0
-        stood.append(cut)
-    return stood
+        found.append(cut)
+    return found
 
 
-class _Heard(NamedTuple):
-    fifo: Array
-    causal: Array
-    own: Array
-    place: Array
+def _maxima_before(chunks: list[Chunk], size: int) -> tuple[Array, Array, Array, Array]:
+    """Before each chunk: by source the largest numbers delivered as fifo and as causal, the largest
+    number sent, and the largest sequence number."""
+    fifo, causal = np.zeros((2, len(chunks) + 1, size), np.int64)
+    own = np.zeros(len(chunks) + 1, np.int64)
+    seq = np.full(len(chunks) + 1, NUMBER_MIN)
+    for at, chunk in enumerate(chunks, 1):
+        fifo[at, chunk.stats.sources] = chunk.stats.fifo
+        causal[at, chunk.stats.sources] = chunk.stats.causal
+        own[at], seq[at] = chunk.stats.own, chunk.stats.seq
+    for maxima in (fifo, causal, own, seq):
+        np.maximum.accumulate(maxima, axis=0, out=maxima)
+    return fifo, causal, own, seq
 
 
-def _heard_before(pieces: list[Piece], size: int) -> _Heard:
-    fifo, causal = np.zeros((2, len(pieces) + 1, size), np.int64)
-    own = np.zeros(len(pieces) + 1, np.int64)
-    place = np.full(len(pieces) + 1, NUMBER_MIN)
-    for at, piece in enumerate(pieces, 1):
-        fifo[at, piece.sources] = piece.fifo
-        causal[at, piece.sources] = piece.causal
-        own[at] = piece.own
-        place[at] = piece.place
-    return _Heard(*(np.maximum.accumulate(each, axis=0) for each in (fifo, causal, own, place)))
-
-
-def _stretches(pieces: list[Piece], before: _Heard, low: Array, high: Array) -> list[LifeSegment]:
-    """The pieces with messages of a shard."""
-    stretches: list[LifeSegment] = []
-    last = -2
-    for at, piece in enumerate(pieces):
-        if not ((piece.high > low[piece.sources]) & (piece.low <= high[piece.sources])).any():
-            continue
-        if at != last + 1:
-            heard = before.fifo[at], before.causal[at], int(before.own[at]), int(before.place[at])
-            stretches.append(LifeSegment([], *heard))
-        stretches[-1].pieces.append(piece)
-        last = at
-    return stretches
+def _segments(
+    chunks: list[Chunk], before: tuple[Array, Array, Array, Array], low: Array, high: Array
+) -> Iterator[Segment]:
+    """The chunks with messages of a shard."""
+    fifo, causal, own, seq = before
+    segment = None
+    for at, chunk in enumerate(chunks):
+        stats = chunk.stats
+        inside = (stats.high > low[stats.sources]) & (stats.low <= high[stats.sources])
+        if inside.any():
+            if segment is None:
+                segment = Segment([], fifo[at], causal[at], int(own[at]), int(seq[at]))
+            segment.chunks.append(chunk)
+        elif segment is not None:
+            yield segment
+            segment = None
+    if segment is not None:
+        yield segment
 
 
 def merged(shards: Sequence[Shard]) -> Shard:
-    """Shards that follow each other as one."""
-    first, last = shards[0], shards[-1]
-    stretches = []
-    for parts in zip(*(shard.stretches for shard in shards), strict=True):
-        by_place: dict[tuple[int, int, int], tuple[Piece, LifeSegment, bool]] = {}
-        for stretch in (stretch for part in parts for stretch in part):
-            for at, piece in enumerate(stretch.pieces):
-                place = (piece.file, piece.group, piece.start)
-                old = by_place.get(place)
+    """Consecutive shards as one."""
+    segments = []
+    for parts in zip(*(shard.segments for shard in shards), strict=True):
+        found: dict[tuple[int, int, int], tuple[Chunk, Segment, bool]] = {}
+        for segment in itertools.chain.from_iterable(parts):
+            for at, chunk in enumerate(segment.chunks):
+                old = found.get(chunk.location)
                 if old is None or (at == 0 and not old[2]):
-                    by_place[place] = (piece, stretch, at == 0)
-        joined: list[LifeSegment] = []
-        for _, (piece, stretch, begins) in sorted(by_place.items(), key=lambda item: item[0]):
-            if begins:
-                joined.append(stretch._replace(pieces=[]))
-            joined[-1].pieces.append(piece)
-        stretches.append(joined)
-    return Shard(first.plan, first.index, first.low, last.high, stretches)
+                    found[chunk.location] = (chunk, segment, at == 0)
+        joined: list[Segment] = []
+        for location in sorted(found):
+            chunk, segment, is_first = found[location]
+            if is_first:
+                joined.append(segment._replace(chunks=[]))
+            joined[-1].chunks.append(chunk)
+        segments.append(joined)
+    return replace(shards[0], high=shards[-1].high, segments=segments)

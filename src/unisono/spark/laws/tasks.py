@@ -1,56 +1,63 @@
-"""What the tasks do: small runs whole, a giant run in three steps. What goes between the steps are
-summaries, as bytes; what comes out are rows of one wide table."""
+"""The Spark tasks: small runs are judged whole, a giant run in four steps. Between the steps
+summaries are exchanged as pickled bytes; the result is one wide table."""
 
 from __future__ import annotations
 
 import pickle
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from heapq import nsmallest
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from unisono.laws import LAWS, VIOLATIONS_MAX, Violation
-from unisono.spark.laws.claims import Claims
-from unisono.spark.laws.floors import floors_of
-from unisono.spark.laws.judging import ShardFound, judge_history, judge_shard, verdicts
-from unisono.spark.laws.measuring import measured
-from unisono.spark.laws.plan import HistoryPlan, ShardLimits, overlapping, planned, shards_of
-from unisono.spark.laws.survey import CAUSAL, RELIABLE, File, Survey, Surveyed
-
-ROWS_A_BATCH: Final = 50_000
-
-SMALL_DDL: Final = "runs binary"
-STEP_DDL: Final = "run string, what string, summary binary"
-_STEP: Final = pa.schema([("run", pa.string()), ("what", pa.string()), ("summary", pa.binary())])
-
-_COLUMNS: Final = (
-    "what string, run string, law string, life string, message string, other string,"
-    " detail string, verdict string, path string, row bigint, reason string, events bigint,"
-    " quarantined bigint, protocol string, node string, members int, sent bigint,"
-    " delivered bigint, views bigint, octets bigint, span_us bigint, messages_per_s double,"
-    " mb_per_s double, p50_us bigint, p90_us bigint, p99_us bigint, p999_us bigint, max_us bigint,"
-    " group string, end string, ended_us bigint"
+from unisono.spark.laws.columns import CAUSAL, RELIABLE
+from unisono.spark.laws.combine import ShardResult, ShardResults
+from unisono.spark.laws.measures import Latencies, latencies_of, measures_of
+from unisono.spark.laws.plan import (
+    Claims,
+    HistoryPlan,
+    Shard,
+    ShardLimits,
+    overlapping,
+    plans_of,
+    shards_of,
 )
-FOUND_DDL: Final = _COLUMNS
-_ARROW: Final = {
-    "string": pa.string(),
-    "bigint": pa.int64(),
-    "int": pa.int32(),
-    "double": pa.float64(),
-}
-_FOUND: Final = pa.schema(
-    [(name, _ARROW[kind]) for name, kind in (each.split() for each in _COLUMNS.split(","))]
+from unisono.spark.laws.scan import InputFile, Scan, ScanResult
+from unisono.spark.laws.shard import ShardData, floors_of
+from unisono.spark.laws.steps import LAW_STEPS
+
+ROWS_PER_BATCH: Final = 50_000
+
+INPUT: Final = pa.schema([("runs", pa.binary())])
+STEP: Final = pa.schema([("run", pa.string()), ("what", pa.string()), ("summary", pa.binary())])
+_STRINGS: Final = (
+    "what run law life message other detail verdict path reason protocol node group end"
 )
+_INTEGERS: Final = (
+    "row events quarantined sent delivered views octets span_us p50_us p90_us p99_us p999_us max_us"
+    " ended_us"
+)
+FOUND: Final = pa.schema(
+    [
+        *((name, pa.string()) for name in _STRINGS.split()),
+        *((name, pa.int64()) for name in _INTEGERS.split()),
+        ("members", pa.int32()),
+        ("messages_per_s", pa.float64()),
+        ("mb_per_s", pa.float64()),
+    ]
+)
+"""The wide table: rows of all kinds, named by `what`."""
 
 
 class RunFiles(NamedTuple):
     """A run and its files, in the order of their names."""
 
     name: str
-    files: list[File]
+    files: list[InputFile]
 
 
 @dataclass
@@ -58,21 +65,28 @@ class RunPlan:
     """What is known of a run before it is judged."""
 
     plans: list[HistoryPlan]
-    """Without pieces."""
-    events: int
-    quarantined: list[tuple[str, Any, str]]
-    contradicted: list[str]
+    """Without chunks."""
+    scans: list[ScanResult]
 
 
-def packed(thing: Any) -> bytes:
+@dataclass
+class ShardFindings:
+    shard: Shard
+    results: dict[str, Any] = field(default_factory=dict)
+    """By the name of the first step."""
+    latencies: list[Latencies] = field(default_factory=list)
+    """By member."""
+
+
+def pack(thing: Any) -> bytes:
     return zlib.compress(pickle.dumps(thing, protocol=pickle.HIGHEST_PROTOCOL), 1)
 
 
-def unpacked(data: bytes) -> Any:
+def unpack(data: bytes) -> Any:
     return pickle.loads(zlib.decompress(data))
 
 
-def claimed_of(claimed: Claims, plan: HistoryPlan) -> list[str]:
+def _claimed_by(claimed: Claims, plan: HistoryPlan) -> list[str]:
     mine = claimed.get(plan.history.protocol, ())
     return [law for law in LAWS if law in mine]
 
@@ -84,101 +98,100 @@ def judge_small(
     batches: Iterator[pa.RecordBatch], claimed: Claims, limits: ShardLimits
 ) -> Iterator[pa.RecordBatch]:
     """Runs that fit into memory, one after the other."""
-    for batch in batches:
-        for data in batch.column(0).to_pylist():
-            for run in unpacked(data):
-                yield from judge_run(run, claimed, limits)
+    for run in _runs(batches):
+        yield from judge_run(run, claimed, limits)
 
 
 def judge_run(run: RunFiles, claimed: Claims, limits: ShardLimits) -> Iterator[pa.RecordBatch]:
-    survey = Survey(run.files, limits.piece_rows, keep=True).run()
-    plans = _planned(run.name, [survey], claimed)
-    found = [
-        [judge_shard(shard, claimed_of(claimed, plan)) for shard in shards_of(plan, limits)]
+    scan = Scan(run.files, limits.chunk_rows, keep=True).run()
+    plans = _plans(run.name, [scan], claimed)
+    findings = [
+        [judge_shard(shard, _claimed_by(claimed, plan)) for shard in shards_of(plan, limits)]
         for plan in plans
     ]
-    about = RunPlan(plans, survey.events, survey.quarantined, survey.contradicted)
-    yield from told(run.name, about, found, claimed)
+    yield from result_rows(run.name, RunPlan(plans, [scan]), findings, claimed)
 
 
 # -- a giant run ---------------------------------------------------------------------------------
 
 
-def survey_chains(
-    batches: Iterator[pa.RecordBatch], limits: ShardLimits
-) -> Iterator[pa.RecordBatch]:
-    """First step: a look at the files of one chain."""
-    for batch in batches:
-        for data in batch.column(0).to_pylist():
-            for run in unpacked(data):
-                found = Survey(run.files, limits.piece_rows, keep=False).run()
-                yield _step(run.name, "survey", found)
+def scan_chains(batches: Iterator[pa.RecordBatch], limits: ShardLimits) -> Iterator[pa.RecordBatch]:
+    """Step 1: scan the files of each chain."""
+    for run in _runs(batches):
+        yield _step(run.name, "scan", Scan(run.files, limits.chunk_rows, keep=False).run())
 
 
 def plan_runs(
     batches: Iterator[pa.RecordBatch], claimed: Claims, limits: ShardLimits
 ) -> Iterator[pa.RecordBatch]:
-    """Second step: all chains of a run together say how it is cut into shards."""
-    surveys: dict[str, list[Surveyed]] = {}
+    """Step 2: divide each run into shards."""
+    by_run: dict[str, list[ScanResult]] = {}
     for row in _rows(batches):
-        surveys.setdefault(row["run"], []).append(unpacked(row["summary"]))
-    for run, mine in surveys.items():
-        if overlapping(mine):
-            # A life is told by several chains: which rows count shows only in the order of files.
-            files = [file for survey in mine for file in survey.files]
-            files.sort(key=lambda file: (file.name, file.at))
-            mine = [Survey(files, limits.piece_rows, keep=False).run()]
-        mine.sort(key=lambda survey: survey.files[0].name)
-        plans = _planned(run, mine, claimed)
+        by_run.setdefault(row["run"], []).append(unpack(row["summary"]))
+    for run, scans in by_run.items():
+        if overlapping(scans):
+            # Several chains hold one incarnation: the order of all files decides which rows count.
+            files = [file for scan in scans for file in scan.files]
+            files.sort(key=lambda file: (file.name, file.path))
+            scans = [Scan(files, limits.chunk_rows, keep=False).run()]
+        scans.sort(key=lambda scan: scan.files[0].name)
         bare = []
-        for at, plan in enumerate(plans):
+        for at, plan in enumerate(_plans(run, scans, claimed)):
             shards = shards_of(plan, limits)
             bare.append(shards[0].plan)
             for shard in shards:
-                yield _step(run, "shard", (at, shard, claimed_of(claimed, plan)))
-        quarantined = [each for survey in mine for each in survey.quarantined]
-        otherwise = [life for survey in mine for life in survey.contradicted]
-        about = RunPlan(bare, sum(survey.events for survey in mine), quarantined, otherwise)
-        yield _step(run, "run", about)
+                yield _step(run, "shard", (at, shard, _claimed_by(claimed, plan)))
+        for scan in scans:
+            scan.summaries = {}
+        yield _step(run, "run", RunPlan(bare, scans))
 
 
-def _planned(run: str, surveys: Sequence[Surveyed], claimed: Claims) -> list[HistoryPlan]:
-    plans = planned(run, surveys)
+def _plans(run: str, scans: Sequence[ScanResult], claimed: Claims) -> list[HistoryPlan]:
+    plans = plans_of(run, scans)
     for plan in plans:
-        laws = claimed_of(claimed, plan)
-        asked = {"causal": CAUSAL, "cut": RELIABLE}
-        plan.floors = floors_of(plan, [level for law, level in asked.items() if law in laws])
+        laws = _claimed_by(claimed, plan)
+        levels = {"causal": CAUSAL, "cut": RELIABLE}
+        plan.floors = floors_of(plan, [level for law, level in levels.items() if law in laws])
     return plans
 
 
 def judge_shards(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Third step: each shard by itself."""
+    """Step 3: judge each shard by itself."""
     for row in _rows(batches):
         if row["what"] != "shard":
-            yield pa.RecordBatch.from_pylist([row], schema=_STEP)
+            yield pa.RecordBatch.from_pylist([row], schema=STEP)
             continue
-        at, shard, laws = unpacked(row["summary"])
-        yield _step(row["run"], "found", (at, judge_shard(shard, laws)))
+        at, shard, laws = unpack(row["summary"])
+        yield _step(row["run"], "findings", (at, judge_shard(shard, laws)))
 
 
-def fold_runs(batches: Iterator[pa.RecordBatch], claimed: Claims) -> Iterator[pa.RecordBatch]:
-    """Last step: what the shards of a run say together."""
-    about: dict[str, RunPlan] = {}
-    found: dict[str, dict[int, list[ShardFound]]] = {}
+def judge_shard(shard: Shard, laws: Sequence[str]) -> ShardFindings:
+    data = ShardData(shard)
+    found = ShardFindings(shard, latencies=latencies_of(data))
+    for step in (LAW_STEPS[law].shard for law in laws):
+        if step is not None and step.__name__ not in found.results:
+            found.results[step.__name__] = step(data)
+    return found
+
+
+def combine_runs(batches: Iterator[pa.RecordBatch], claimed: Claims) -> Iterator[pa.RecordBatch]:
+    """Step 4: combine the shards of each run."""
+    plans: dict[str, RunPlan] = {}
+    findings: dict[str, dict[int, list[ShardFindings]]] = {}
     for row in _rows(batches):
         if row["what"] == "run":
-            about[row["run"]] = unpacked(row["summary"])
+            plans[row["run"]] = unpack(row["summary"])
         else:
-            at, shard = unpacked(row["summary"])
-            found.setdefault(row["run"], {}).setdefault(at, []).append(shard)
-    for run, plan in about.items():
-        shards = [found[run][at] for at in range(len(plan.plans))] if plan.plans else []
-        yield from told(run, plan, shards, claimed)
+            at, found = unpack(row["summary"])
+            findings.setdefault(row["run"], {}).setdefault(at, []).append(found)
+    for run, plan in plans.items():
+        mine = [findings[run][at] for at in range(len(plan.plans))]
+        yield from result_rows(run, plan, mine, claimed)
 
 
-def _step(run: str, what: str, thing: Any) -> pa.RecordBatch:
-    row = {"run": run, "what": what, "summary": packed(thing)}
-    return pa.RecordBatch.from_pylist([row], schema=_STEP)
+def _step(run: str, what: str, summary: Any) -> pa.RecordBatch:
+    row = {"run": run, "what": what, "summary": pack(summary)}
+    return pa.RecordBatch.from_pylist([row], schema=STEP)
 
 
 def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
@@ -186,62 +199,80 @@ def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
         yield from batch.to_pylist()
 
 
-# -- what comes out ------------------------------------------------------------------------------
+def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[RunFiles]:
+    for row in _rows(batches):
+        yield from unpack(row["runs"])
 
 
-def told(
-    run: str, about: RunPlan, found: Sequence[Sequence[ShardFound]], claimed: Claims
+# -- results -------------------------------------------------------------------------------------
+
+
+def violations_in(
+    plan: HistoryPlan, findings: Sequence[ShardFindings], laws: Sequence[str]
+) -> Iterator[Violation]:
+    """Of one history, a bounded number for each law."""
+    shards = sorted(findings, key=lambda each: each.shard.index)
+    results = {
+        step: ShardResults(ShardResult(each.shard, each.results[step]) for each in shards)
+        for step in shards[0].results
+    }
+    for law in laws:
+        step, combine = LAW_STEPS[law]
+        mine = results[step.__name__] if step else ShardResults()
+        yield from nsmallest(VIOLATIONS_MAX, set(combine(plan, mine)))
+
+
+def result_rows(
+    run: str, about: RunPlan, findings: Sequence[Sequence[ShardFindings]], claimed: Claims
 ) -> Iterator[pa.RecordBatch]:
-    """All that is said of a run, as rows of the wide table."""
-    violations: list[Violation] = []
-    for plan, shards in zip(about.plans, found, strict=True):
-        violations += judge_history(plan, shards, claimed_of(claimed, plan))
+    """Everything found about a run, as rows of the wide table."""
     by_law: dict[str, list[Violation]] = {}
-    for violation in sorted(violations):
-        by_law.setdefault(violation.law, []).append(violation)
+    for plan, found in zip(about.plans, findings, strict=True):
+        for violation in violations_in(plan, found, _claimed_by(claimed, plan)):
+            by_law.setdefault(violation.law, []).append(violation)
     rows: list[dict[str, Any]] = [
         {"what": "violation", **violation._asdict()}
-        for mine in by_law.values()
-        for violation in mine[:VIOLATIONS_MAX]
+        for law in sorted(by_law)
+        for violation in nsmallest(VIOLATIONS_MAX, by_law[law])
     ]
-    if about.plans:
-        words = verdicts(about.plans, claimed, set(by_law))
-        rows += [
-            {"what": "verdict", "run": run, "law": law, "verdict": word}
-            for law, word in words.items()
-        ]
-    rows += [{"what": "measure", "run": run, **row} for row in measured(about.plans, found)]
-    rows += [{"what": "life", "run": run, **row} for plan in about.plans for row in _lives(plan)]
-    rows += [{"what": "contradicted", "run": run, "life": life} for life in about.contradicted]
-    count = sum(1 if places is None else len(places) for _, places, _ in about.quarantined)
-    rows.append({"what": "count", "run": run, "events": about.events, "quarantined": count})
-    yield pa.RecordBatch.from_pylist(rows, schema=_FOUND)
-    for path, places, reason in about.quarantined:
-        for at in range(0, 1 if places is None else len(places), ROWS_A_BATCH):
-            some = None if places is None else places[at : at + ROWS_A_BATCH]
-            yield _quarantine(run, path, some, reason)
-
-
-def _lives(plan: HistoryPlan) -> Iterator[dict[str, Any]]:
-    history = plan.history
-    for life in plan.lives:
-        yield {
-            "protocol": history.protocol,
-            "group": history.group,
-            "life": life.key,
-            "end": history.lives[life.key].end,
-            "ended_us": life.ended_us,
+    # A run of several groups keeps a law when each that claims it does.
+    claims = {law for plan in about.plans for law in _claimed_by(claimed, plan)}
+    for law in LAWS if about.plans else ():
+        verdict = "broken" if law in by_law else "kept" if law in claims else "not claimed"
+        rows.append({"what": "verdict", "law": law, "verdict": verdict})
+    latencies = [[each.latencies for each in found] for found in findings]
+    rows += [{"what": "measure", **row} for row in measures_of(about.plans, latencies)]
+    rows += [
+        {
+            "what": "life",
+            "protocol": plan.history.protocol,
+            "group": plan.history.group,
+            "life": member.key,
+            "end": plan.history.lives[member.key].end,
+            "ended_us": member.ended_us,
         }
-
-
-def _quarantine(run: str, path: str, places: Any, reason: str) -> pa.RecordBatch:
-    count = 1 if places is None else len(places)
-    same = {"what": "quarantine", "run": run, "path": path, "reason": reason}
-    row = pa.nulls(1, pa.int64()) if places is None else pa.array(np.asarray(places), pa.int64())
-    columns = [
-        row
-        if column.name == "row"
-        else pa.repeat(pa.scalar(same.get(column.name), column.type), count)
-        for column in _FOUND
+        for plan in about.plans
+        for member in plan.members
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=_FOUND)
+    rows += [
+        {"what": "contradicted", "life": key} for scan in about.scans for key in scan.contradicted
+    ]
+    quarantined = [each for scan in about.scans for each in scan.quarantined]
+    rows.append(
+        {
+            "what": "count",
+            "events": sum(scan.events for scan in about.scans),
+            "quarantined": sum(1 if bad is None else len(bad) for _, bad, _ in quarantined),
+        }
+    )
+    yield pa.RecordBatch.from_pylist([{**row, "run": run} for row in rows], schema=FOUND)
+    for path, bad, reason in quarantined:
+        same = {"what": "quarantine", "run": run, "path": path, "reason": reason}
+        for at in range(0, 1 if bad is None else len(bad), ROWS_PER_BATCH):
+            numbers = [None] if bad is None else bad[at : at + ROWS_PER_BATCH]
+            row = pa.array(np.asarray(numbers) if bad is not None else numbers, pa.int64())
+            columns = [
+                row if name == "row" else pa.repeat(pa.scalar(same.get(name), kind), len(row))
+                for name, kind in zip(FOUND.names, FOUND.types, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=FOUND)

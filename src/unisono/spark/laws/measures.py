@@ -1,0 +1,114 @@
+"""Latencies of a shard, and the measures of a run; `unisono.spark.measures` defines them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from unisono.spark.laws.columns import Array
+from unisono.spark.laws.plan import HistoryPlan
+from unisono.spark.laws.scan import IncarnationSummary
+from unisono.spark.laws.shard import ShardData
+
+QUANTILES: Final = {
+    "p50_us": (50, 100),
+    "p90_us": (90, 100),
+    "p99_us": (99, 100),
+    "p999_us": (999, 1000),
+    "max_us": (1, 1),
+}
+
+
+class Latencies(NamedTuple):
+    """Ascending values, and the count of each."""
+
+    values: Array
+    counts: Array
+
+
+def latencies_of(data: ShardData) -> list[Latencies]:
+    """By member, from a message's first send to its delivery, where the send is known."""
+    sent = np.zeros(data.count, np.bool_)
+    sent_us = np.zeros(data.count, np.int64)
+    for member in data.members:
+        rows = member.sends[::-1]
+        sent[member.slot[rows]] = True
+        sent_us[member.slot[rows]] = member.events.t_us[rows]
+    found = []
+    for member in data.members:
+        rows, slots = member.deliveries, member.slot[member.deliveries]
+        known = sent[slots]
+        if not known.all():
+            rows, slots = rows[known], slots[known]
+        found.append(counted(member.events.t_us[rows] - sent_us[slots]))
+    return found
+
+
+def counted(values: Array) -> Latencies:
+    if not len(values):
+        return Latencies(values, values)
+    low, high = int(values.min()), int(values.max())
+    if high - low > 4 * len(values) + 1024:
+        return Latencies(*np.unique(values, return_counts=True))
+    counts = np.bincount(values - low)
+    found = np.flatnonzero(counts)
+    return Latencies(found + low, counts[found])
+
+
+def added(parts: Sequence[Latencies]) -> Latencies:
+    empty = np.empty(0, np.int64)
+    values = np.concatenate([empty, *(part.values for part in parts)])
+    counts = np.concatenate([empty, *(part.counts for part in parts)])
+    values, index = np.unique(values, return_inverse=True)
+    total = np.zeros(len(values), np.int64)
+    np.add.at(total, index, counts)
+    return Latencies(values, total)
+
+
+def quantiles(latencies: Latencies) -> dict[str, int | None]:
+    """The smallest value that at least this part of all does not exceed."""
+    if not len(latencies.values):
+        return dict.fromkeys(QUANTILES)
+    sums = np.cumsum(latencies.counts)
+    count = int(sums[-1])
+    return {
+        name: int(latencies.values[np.searchsorted(sums, max(1, -(-count * part // of)))])
+        for name, (part, of) in QUANTILES.items()
+    }
+
+
+def measures_of(
+    plans: Sequence[HistoryPlan], latencies: Sequence[Sequence[Sequence[Latencies]]]
+) -> Iterator[dict[str, Any]]:
+    """By protocol, for the run (`node` is None) and for each node. `latencies` are by history,
+    shard and member."""
+    found: dict[tuple[str, str | None], list[tuple[IncarnationSummary, Latencies]]] = {}
+    for plan, of_shards in zip(plans, latencies, strict=True):
+        for at, member in enumerate(plan.members):
+            if member.sent or member.delivered or member.view_sizes:
+                mine = added([of_shard[at] for of_shard in of_shards])
+                for node in (None, member.name[0]):
+                    found.setdefault((plan.history.protocol, node), []).append((member, mine))
+    for (protocol, node), parts in found.items():
+        yield {"protocol": protocol, "node": node, **_measures(parts)}
+
+
+def _measures(parts: list[tuple[IncarnationSummary, Latencies]]) -> dict[str, Any]:
+    members = [member for member, _ in parts]
+    span = sum(member.span_us for member in members)
+    delivered = sum(member.delivered for member in members)
+    nbytes = sum(member.nbytes for member in members)
+    sizes = [size for member in members for size in member.view_sizes]
+    return {
+        "members": max(sizes, default=None),
+        "sent": sum(member.sent for member in members),
+        "delivered": delivered,
+        "views": len(sizes),
+        "octets": nbytes,
+        "span_us": span,
+        "messages_per_s": delivered * 1e6 / span if span > 0 else None,
+        "mb_per_s": nbytes / 1e6 * 1e6 / span if span > 0 else None,
+        **quantiles(added([latencies for _, latencies in parts])),
+    }

@@ -1,0 +1,143 @@
+"""Screens for the laws of messages in views, of receipts and of local order. `unisono.laws` defines
+the laws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from unisono.laws.holding import Holdings
+from unisono.laws.succession import parts_let_go_on
+from unisono.spark.laws.columns import NUMBER_MIN, RELIABLE, Array
+from unisono.spark.laws.shard import MemberEvents, ShardData
+from unisono.spark.laws.suspects import Suspects, rows_about
+from unisono.trace.checks import VIEWS
+from unisono.trace.history import sender_of
+from unisono.trace.record import Row
+
+
+def _view_codes(data: ShardData) -> dict[str, int]:
+    views = (row.view for member in data.members for row in member.trace.views)
+    return {view: code for code, view in enumerate(dict.fromkeys(views))}
+
+
+def _in_views(
+    member: MemberEvents, rows: Array, view_codes: Mapping[str, int]
+) -> tuple[Array, Array]:
+    """The rows after a regular view, and the code of that view for each."""
+    views = member.trace.views
+    codes = np.array([*(view_codes[row.view] for row in views), -1], np.int64)
+    found = codes[member.epochs(views, rows)]
+    return rows[found >= 0], found[found >= 0]
+
+
+def same_view(data: ShardData) -> Suspects:
+    part, codes = parts_let_go_on(data.plan.history), _view_codes(data)
+    references = {name: np.full(data.count, -1, np.int64) for name in set(part.values())}
+    suspects = {}
+    for at, member in enumerate(data.members):
+        reference = references[part[member.key]]
+        rows, views = _in_views(member, member.at_level(RELIABLE), codes)
+        # The first delivery counts: written last, because all are written backwards.
+        mine = np.full(data.count, -1, np.int64)
+        mine[member.slot[rows][::-1]] = views[::-1]
+        new = (reference < 0) & (mine >= 0)
+        reference[new] = mine[new]
+        suspects[at] = np.flatnonzero((mine >= 0) & (mine != reference))
+    return suspects
+
+
+def sending_view(data: ShardData) -> Suspects:
+    codes = _view_codes(data)
+    sent_in = np.full(data.count, -1, np.int64)
+    for member in data.members:
+        rows, views = _in_views(member, member.sends[::-1], codes)
+        sent_in[member.slot[rows]] = views
+    suspects = {}
+    for at, member in enumerate(data.members):
+        rows, views = _in_views(member, member.at_level(RELIABLE), codes)
+        slots = member.slot[rows]
+        suspects[at] = slots[(sent_in[slots] >= 0) & (sent_in[slots] != views)]
+    return suspects
+
+
+def sender_in_view(data: ShardData) -> Suspects:
+    suspects = {}
+    keys = data.codes.keys
+    for at, member in enumerate(data.members):
+        # The last entry is for rows before the first view, of which nothing is required.
+        inside = np.ones((len(member.trace.views) + 1, len(keys)), np.bool_)
+        for epoch, view in enumerate(member.trace.views):
+            members = set(view.members or ())
+            inside[epoch] = [key in members for key in keys]
+        rows = member.deliveries
+        epochs = member.epochs(member.trace.views, rows)
+        suspects[at] = member.slot[rows[~inside[epochs, member.events.source[rows]]]]
+    return suspects
+
+
+# -- receipts ------------------------------------------------------------------------------------
+
+
+def received(data: ShardData) -> Suspects:
+    holdings = Holdings(data.plan.history)
+    code = data.codes.services.get("safe", -1)
+    if not holdings.told or code < 0:
+        return {}
+    index = data.member_index()
+    parts: dict[int, list[Array]] = {}
+    for member in data.members:
+        rows = member.deliveries[member.events.service[member.deliveries] == code]
+        views = [row for row in member.trace.rows if row.kind in VIEWS]
+        epochs = member.epochs(views, rows)
+        for epoch in np.unique(epochs[epochs >= 0]).tolist():
+            regular = [row for row in views[: epoch + 1] if row.kind == "view"]
+            if not regular:
+                continue
+            slots = np.unique(member.slot[rows[epochs == epoch]])
+            for key in set(views[epoch].members or ()) - {member.key}:
+                marks = holdings.marks.get(key, {}).get(regular[-1].view)
+                if marks is not None:
+                    at = index[key]
+                    parts.setdefault(at, []).append(_not_held(data, at, marks, slots))
+    return {at: np.concatenate(slots) for at, slots in parts.items()}
+
+
+def _not_held(data: ShardData, at: int, marks: Mapping[str, int], slots: Array) -> Array:
+    """Messages above a member's marks that it owes and never delivered."""
+    missing = slots[data.delivered[at][slots] < 0]
+    held = np.array([marks.get(key, 0) for key in data.codes.keys])
+    lacking = missing[data.number[missing] > held[data.source[missing]]]
+    return data.owed(data.members[at], lacking)
+
+
+def stable(data: ShardData) -> list[Row]:
+    """The rows about the messages that are reported stable: there are few."""
+    reported = {
+        (data.codes.source(sender_of(row)), row.number or 0)
+        for row in data.plan.history.rows
+        if row.kind == "stable"
+    }
+    slots = (data.slot(*message) for message in reported if message[0] >= 0)
+    return rows_about(data, [slot for slot in slots if slot is not None])
+
+
+# -- one incarnation by itself -------------------------------------------------------------------
+
+
+def local_order(data: ShardData) -> Suspects:
+    suspects = {}
+    for at, member in enumerate(data.members):
+        events, rows = member.events, member.deliveries
+        views = member.trace.views
+        epochs = member.epochs(views, rows)
+        seqs = [NUMBER_MIN if row.seq is None else row.seq for row in views]
+        view_seq = np.array([*seqs, NUMBER_MIN], np.int64)[epochs]
+        wrong = (epochs < 0) | (events.has_seq[rows] & (events.seq[rows] <= view_seq))
+        own = events.source[rows] == member.summary.code
+        if own.any():
+            sent = data.first(member, member.sends)[member.slot[rows]]
+            wrong |= own & (sent > events.pos[rows])
+        suspects[at] = member.slot[rows[wrong]]
+    return suspects
