@@ -83,6 +83,8 @@ FIGURE: Final = Figure("mtp", start=OUTSIDE, arrows=(
     Arrow(CATCHING_UP, Timer.STATE,     always,             StateTaker.pull_again,    CATCHING_UP),
     Arrow(CATCHING_UP, None,            Joiner.is_current,  Joiner.begin,             MEMBER),
     Arrow(CATCHING_UP, Leave,           always,             Leaver.depart,            DONE),
+    Arrow(CATCHING_UP, Refuse,          Joiner.is_outdated, Joiner.give_up,           DONE),
+    Arrow(CATCHING_UP, Refuse,          always,             stay,                     CATCHING_UP),
 
     Arrow(MEMBER,      Multicast,       always,             SendQueue.multicast,      MEMBER),
     Arrow(MEMBER,      Leave,           always,             Leaver.leave,             LEAVING),
@@ -120,8 +122,8 @@ FIGURE: Final = Figure("mtp", start=OUTSIDE, arrows=(
     Arrow((MEMBER, LEAVING), StatePiece, always, stay, None),
     Arrow((MEMBER, LEAVING), Timer.STATE, always, stay, None),
     Arrow((CATCHING_UP, MEMBER), Timer.LEAVE, always, stay, None),
-    *(Arrow(INSIDE, on, always, stay, None) for on in (
-        Confirm, Refuse, Join, Restart, Timer.JOIN)),
+    Arrow((MEMBER, LEAVING), Refuse, always, stay, None),
+    *(Arrow(INSIDE, on, always, stay, None) for on in (Confirm, Join, Restart, Timer.JOIN)),
     *(Arrow(JOINING, on, always, stay, None) for on in (
         Data, Empty, Grant, TokenRequest, Nak, Deny, Report, LeaveRequest, JoinRequest, Expel,
         StateRequest, StatePiece, Support, Captured, Congested, Join, Restart, Unreachable,

@@ -113,6 +113,11 @@ class Joiner:
         self._refusals += packet.key == self._key
         return packet.key == self._key and (packet.final or self._refusals >= REFUSALS_MAX)
 
+    def is_outdated(self, packet: Refuse) -> bool:
+        """A replica that knows a higher incarnation of ours ignores this one: it never catches up.
+        The master that admitted it may not have known."""
+        return packet.key == self._key and packet.known > 0
+
     def give_up(self, packet: Refuse, out: list[Effect]) -> None:
         cause = Cause.SUPERSEDED if packet.known else Cause.REFUSED
         self._fail_stop.request(packet.reason, cause, packet.known)
