@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import NamedTuple, TypeAlias, overload
@@ -228,14 +228,15 @@ def coalesced(packets: Sequence[Buffer]) -> Sequence[Buffer]:
 
 
 class Bursts(Sequence[Buffer]):
-    """Many packets, made a burst at a time when they are sent: the first is on its way before the
-    last is made."""
+    """Many packets, sealed a burst at a time while they are sent: the first leaves before the last
+    is sealed. `making` must yield the same bursts whenever it is asked, whatever happened to the
+    core since: an effect is a value."""
 
     __slots__ = ("_count", "_made", "_making")
 
-    def __init__(self, count: int, making: Iterator[Burst]) -> None:
+    def __init__(self, count: int, making: Iterable[Burst]) -> None:
         self._count = count
-        self._making = making
+        self._making = iter(making)
         self._made: list[Burst] = []
 
     def each(self) -> Iterator[Burst]:

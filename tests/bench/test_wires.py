@@ -40,7 +40,7 @@ def test_what_is_done_for_each_message_would_be_seen(monkeypatch: pytest.MonkeyP
         for message in messages:
             say(self, [message], service)  # type: ignore[arg-type]
 
-    say = SendQueue.say
+    say = SendQueue.add
     before = cost("ring", 3, 64, 1, 2048).calls
-    monkeypatch.setattr(SendQueue, "say", one_by_one)
+    monkeypatch.setattr(SendQueue, "add", one_by_one)
     assert cost("ring", 3, 64, 1, 2048).calls > before * 1.15

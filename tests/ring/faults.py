@@ -159,10 +159,10 @@ class Watcher:
             self.sights.append(last)
         self._last[name] = sight = Sight(now_us, ord(name) - ord("a"), standing_of(site))
         self.met |= sight == self._struck
-        if site.in_force:
-            self.rings.setdefault(site.ring.version, site.ring)
+        if site.state.in_force:
+            self.rings.setdefault(site.state.ring.version, site.state.ring)
             if self._struck is None or now_us <= self._struck.at_us:
-                mine = (site.ring, site.ordering.S)
+                mine = (site.state.ring, site.ordering.S)
                 known = self.before or mine
                 self.before = max(known, mine, key=lambda each: (each[0].version, each[1]))
 
@@ -194,12 +194,12 @@ def standing_of(site: Site) -> Standing:
 
 
 def _role_of(site: Site) -> str:
-    if not site.delivery.has_view or not site.memory:
+    if not site.delivery.has_view or not site.state.memory:
         return NEWCOMER
-    if site.is_normal():
+    if site.state.is_normal:
         if site.token.is_here():
             return HOLDER
-        return P0 if site.ring.seats[0].member == site.me else MEMBER
+        return P0 if site.state.ring.seats[0].member == site.me else MEMBER
     if site.coordinator.state is not CoordinatorState.INIT:
         return CANDIDATE
     return WAITING if site.reformation.state is ReformationState.INIT else FOLLOWER

@@ -10,17 +10,20 @@ import pytest
 
 from unisono.core import Effect
 from unisono.parts.message_runs import MessageRun, MessageRuns
-from unisono.protocols.ring.codes import Timer
-from unisono.protocols.ring.core import Site
+from unisono.protocols.ring.ballot import Ballot
 from unisono.protocols.ring.delivery import DeliveryQueue
-from unisono.protocols.ring.leading import Leading
-from unisono.protocols.ring.membership import Membership
+from unisono.protocols.ring.formation import Formation
+from unisono.protocols.ring.leaving import Leaving
 from unisono.protocols.ring.ordering import Ordering
-from unisono.protocols.ring.packet_builder import PacketBuilder
 from unisono.protocols.ring.packets import TurnPacket
 from unisono.protocols.ring.quorum import Quorums
+from unisono.protocols.ring.receiver import Receiver
+from unisono.protocols.ring.reformation import Reformation
 from unisono.protocols.ring.repair import Repair
-from unisono.protocols.ring.token import TokenWork
+from unisono.protocols.ring.ring_search import RingSearch
+from unisono.protocols.ring.state import RingState
+from unisono.protocols.ring.state_transfer import StateTransfer
+from unisono.protocols.ring.token import TokenPosition
 
 Patch = pytest.MonkeyPatch
 
@@ -59,20 +62,20 @@ def k_taken_as_the_most(patch: Patch) -> None:
 def majority_not_needed(patch: Patch) -> None:
     """Whoever is there goes on."""
     patch.setattr(Quorums, "are_met", lambda self, people: True)
-    patch.setattr(Leading, "_size", lambda self, staying: len(staying))
+    patch.setattr(Formation, "size", lambda self, names, *rest: len(names))
 
 
 def base_ignored(patch: Patch) -> None:
     """A new ring is accepted, and offered, though turns of the old one are missing."""
-    offers = Leading.offers
+    is_offered = Reformation.is_offered
 
     def careless(self: Any, packet: Any) -> bool:
-        ring = self.offered(packet)
-        core = self._core
-        return offers(self, packet) or (ring is not None and core.memory and core.key in ring.index)
+        ring, state = self._offer(packet), self._state
+        listed = ring is not None and state.memory and state.key in ring.index
+        return is_offered(self, packet) or listed
 
-    patch.setattr(Leading, "offers", careless)
-    patch.setattr(Leading, "_is_complete", lambda self, packet: True)
+    patch.setattr(Reformation, "is_offered", careless)
+    patch.setattr(Ballot, "is_complete", lambda self, packet: True)
 
 
 def cut_of_a_newcomer_wrong(patch: Patch) -> None:
@@ -93,10 +96,9 @@ def leaver_departs_early(patch: Patch) -> None:
     """It says goodbye and is gone, whatever the others lack."""
 
     def abrupt(self: Any, out: list[Effect]) -> None:
-        self._core.leaving = True
-        self._core.released = True
+        self._lifecycle.leaving = self._lifecycle.released = True
 
-    patch.setattr(Membership, "leave", abrupt)
+    patch.setattr(Leaving, "leave", abrupt)
 
 
 def history_forgotten_too_early(patch: Patch) -> None:
@@ -115,33 +117,33 @@ def place_not_taken_over(patch: Patch) -> None:
     enter = Ordering.enter
 
     def own(self: Any, ring: Any) -> None:
-        place = self.place
+        seq = self.seq
         enter(self, ring)
-        self.place = place
+        self.seq = seq
 
     patch.setattr(Ordering, "enter", own)
 
 
 def gaps_never_asked_for(patch: Patch) -> None:
-    patch.setattr(Repair, "ask", lambda self, out: None)
+    patch.setattr(Repair, "request", lambda self, event, out: None)
     patch.setattr(Repair, "help", lambda self, member, key, s, out: None)
-    patch.setattr(Repair, "look", lambda self, out: None, raising=False)
+    patch.setattr(Repair, "watch_gap", lambda self, event, out: None)
 
 
 def nobody_stands(patch: Patch) -> None:
     """Who hears no invitation waits for ever."""
-    arm = Site.arm
+    listen = RingSearch.listen
 
-    def but_one(self: Any, timer: Timer, after_us: int, out: list[Effect]) -> None:
-        if timer is not Timer.T_REFORM or not self.delivery.has_view:
-            arm(self, timer, after_us, out)
+    def but_once(self: Any, out: list[Effect]) -> None:
+        if not self._election._delivery.has_view:
+            listen(self, out)
 
-    patch.setattr(Site, "arm", but_one)
+    patch.setattr(RingSearch, "listen", but_once)
 
 
 def state_of_another_place(patch: Patch) -> None:
     """The state that is handed over is that of the last newcomer."""
-    keep = Membership.keep_state
+    keep = StateTransfer.keep
     last: dict[int, Any] = {}
 
     def stale(self: Any, event: Any) -> None:
@@ -149,40 +151,40 @@ def state_of_another_place(patch: Patch) -> None:
         last[id(self)] = event
         keep(self, replace(event, state=before.state))
 
-    patch.setattr(Membership, "keep_state", stale)
+    patch.setattr(StateTransfer, "keep", stale)
 
 
 def two_holders_at_a_time(patch: Patch) -> None:
     """Now and then the one after the holder speaks too, and its turn is taken."""
 
     def generous(self: Any) -> bool:
-        core = self._core
-        at = core.ring.index.get(core.key)
-        holder = core.ring.holder(core.ordering.S) if core.ring.seats else -1
-        if not core.in_force or core.ordering.S % 9 != 4:
-            return bool(core.in_force and at == holder)
-        return at in (holder, (holder + 1) % len(core.ring.seats))
+        state, s = self._state, self._ordering.S
+        at = state.ring.index.get(state.key)
+        holder = state.ring.holder(s) if state.ring.seats else -1
+        if not state.in_force or s % 9 != 4:
+            return bool(state.in_force and at == holder)
+        return at in (holder, (holder + 1) % len(state.ring.seats))
 
     def from_anyone(self: Any, packet: TurnPacket, out: list[Effect]) -> None:
-        self.ordering.take(packet, packet.header.sender)
-        self.advance(out)
+        self._ordering.take(packet, packet.header.sender)
+        self._reader.advance(out)
 
-    patch.setattr(TokenWork, "is_here", generous)
-    patch.setattr(Site, "take", from_anyone)
+    patch.setattr(TokenPosition, "is_here", generous)
+    patch.setattr(Receiver, "take_turn", from_anyone)
 
 
 def others_bytes(patch: Patch) -> None:
-    hear = Ordering.hear
+    read = Ordering.read
 
     def garbled(self: Any, turn: Any) -> Any:
-        heard = hear(self, turn)
-        heard.spans[:] = [
+        found = read(self, turn)
+        found.runs[:] = [
             MessageRun.of(m._replace(payload=m.payload + b"!") if m.number == 5 else m)
-            for m in MessageRuns(heard.spans)
+            for m in MessageRuns(found.runs)
         ]
-        return heard
+        return found
 
-    patch.setattr(Ordering, "hear", garbled)
+    patch.setattr(Ordering, "read", garbled)
 
 
 def view_without_oneself(patch: Patch) -> None:
@@ -193,7 +195,7 @@ def view_without_oneself(patch: Patch) -> None:
         at = max(at for at, item in enumerate(self._items) if hasattr(item, "cut"))
         view: Any = self._items[at]
         if len(view.members) > 2:
-            members = tuple(member for member in view.members if member != self._me)
+            members = tuple(member for member in view.members if member != self._state.me)
             self._items[at] = replace(view, members=members)
 
     patch.setattr(DeliveryQueue, "change", selfless)
@@ -201,15 +203,15 @@ def view_without_oneself(patch: Patch) -> None:
 
 def last_first(patch: Patch) -> None:
     """One member reads a turn from its end."""
-    hear = Ordering.hear
+    read = Ordering.read
 
     def backwards(self: Any, turn: Any) -> Any:
-        heard = hear(self, turn)
+        found = read(self, turn)
         if self.ring.index.get(self.key) == 1:
-            heard.spans[:] = map(MessageRun.of, reversed(MessageRuns(heard.spans)))
-        return heard
+            found.runs[:] = map(MessageRun.of, reversed(MessageRuns(found.runs)))
+        return found
 
-    patch.setattr(Ordering, "hear", backwards)
+    patch.setattr(Ordering, "read", backwards)
 
 
 def view_before_what_was_said(patch: Patch) -> None:
@@ -219,7 +221,7 @@ def view_before_what_was_said(patch: Patch) -> None:
     def hasty(self: Any, ring: Any, *more: Any) -> None:
         before = len(self._items)
         change(self, ring, *more)
-        if before and ring.members[0] != self._me and self.has_view:
+        if before and ring.members[0] != self._state.me and self.has_view:
             self._items.rotate(len(self._items) - before)
 
     patch.setattr(DeliveryQueue, "change", hasty)
@@ -238,7 +240,7 @@ def promise_not_kept(patch: Patch) -> None:
     def forgetful(self: Any, stable: object) -> None:
         self.record = self.record._replace(votes=True)
 
-    patch.setattr(PacketBuilder, "remember", forgetful)
+    patch.setattr(RingState, "restore", forgetful)
     patch.setattr(Quorums, "voting", lambda self, people: set(people))
 
 

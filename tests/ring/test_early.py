@@ -29,7 +29,8 @@ from unisono.protocols.ring.core import Site
 from unisono.protocols.ring.ordering import Ordering
 from unisono.protocols.ring.packets import TURN, Flag, Header, TurnPacket
 from unisono.protocols.ring.parameters import PRESETS
-from unisono.protocols.ring.token import TokenWork
+from unisono.protocols.ring.receiver import Receiver
+from unisono.protocols.ring.token_passing import TokenPassing
 from unisono.protocols.ring.turn import OriginRun, write_runs
 from unisono.sim import run
 
@@ -40,10 +41,12 @@ WORDS = [f"word {n}" for n in range(20)]
 def parts(room: Room, s: int, flags: int = Flag.WANTED) -> list[bytes]:
     """The packets of a turn of many, of the one whose turn it is."""
     who = site(room, holder_of(room, s - 1))
-    run = OriginRun.of(who.key, 1, [int(Service.AGREED)] * len(WORDS), [w.encode() for w in WORDS])
+    run = OriginRun.of(
+        who.state.key, 1, [int(Service.AGREED)] * len(WORDS), [w.encode() for w in WORDS]
+    )
     content = write_runs([run])
     pieces = [content[at : at + PIECE] for at in range(0, len(content), PIECE)]
-    header = Header(who.ring.version, who.key, who.key, 0, s, 0)
+    header = Header(who.state.ring.version, who.state.key, who.state.key, 0, s, 0)
     return [
         sealed(Code.TOKEN_BC, header, TURN.pack(len(pieces), flags, n) + piece)
         for n, piece in enumerate(pieces)
@@ -53,7 +56,7 @@ def parts(room: Room, s: int, flags: int = Flag.WANTED) -> list[bytes]:
 def early(room: Room, s: int, has: int) -> bytes:
     """The NULL of the one whose turn it is, who has only so much."""
     who = site(room, holder_of(room, s - 1))
-    header = Header(who.ring.version, who.key, who.key, has, s, 0)
+    header = Header(who.state.ring.version, who.state.key, who.state.key, has, s, 0)
     return sealed(Code.TOKEN_BC, header, TURN.pack(1, Flag.EARLY, 0))
 
 
@@ -107,7 +110,7 @@ def test_who_wants_to_leave_waits_for_all_that_comes_before_it() -> None:
     room = quiet("a", "b", "c", "d")
     s = at_rest(room)
     second = holder_of(room, s + 1)
-    site(room, second).membership.has_changes = lambda: True  # type: ignore[method-assign]
+    site(room, second).requests.are_due = lambda: True  # type: ignore[method-assign]
     assert not hears(room, second, holder_of(room, s), parts(room, s + 1)[0])
 
 
@@ -126,7 +129,7 @@ def test_what_an_early_null_says_its_speaker_has_is_taken_for_no_more() -> None:
     s = at_rest(room)
     me, second = holder_of(room, s + 2), holder_of(room, s + 1)
     ordering = site(room, me).ordering
-    at = ordering.ring.index[site(room, second).key]
+    at = ordering.ring.index[site(room, second).state.key]
     before = ordering.K[at]
     hears(room, me, second, early(room, s + 2, s))
     assert ordering.K[at] == max(before, s)
@@ -156,7 +159,7 @@ def test_what_was_passed_early_stays_null_though_it_was_forgotten() -> None:
     first, second = holder_of(room, s), holder_of(room, s + 1)
     packets = parts(room, s + 1)
     (null,) = hears(room, second, first, packets[0])
-    site(room, second).ordering.stand_still()
+    site(room, second).ordering.stop()
     step(room, second, Multicast([b"mine"], Service.AGREED))
     (again,) = hears(room, second, first, *packets)
     assert again.header.s == null.header.s == s + 2
@@ -173,7 +176,7 @@ def test_what_was_passed_early_last_stays_null_though_an_earlier_one_is_passed_a
     hears(room, second, third, turn(room, s + 3, by=third))
     (null,) = hears(room, second, first, more)
     assert null.header.s == s + 5, "though what it lacks is of an earlier turn"
-    site(room, second).ordering.stand_still()
+    site(room, second).ordering.stop()
     (null,) = hears(room, second, first, packets[0])
     assert null.header.s == s + 2
     step(room, second, Multicast([b"mine"], Service.AGREED))
@@ -202,13 +205,13 @@ def test_no_law_is_broken_where_tokens_are_passed_early(
     seeds: range, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passed: list[int] = []
-    pass_early = TokenWork.pass_early
+    pass_early = TokenPassing.pass_early
 
-    def counted(self: TokenWork, out: Any) -> None:
+    def counted(self: TokenPassing, event: Any, out: Any) -> None:
         passed.append(1)
-        pass_early(self, out)
+        pass_early(self, event, out)
 
-    monkeypatch.setattr(TokenWork, "pass_early", counted)
+    monkeypatch.setattr(TokenPassing, "pass_early", counted)
     for seed in seeds:
         assert not run(heavy(seed)).violations, seed
     assert len(passed) > 3 * len(seeds)
@@ -225,15 +228,18 @@ def test_no_law_is_broken_where_rings_stand_still_after_tokens_were_passed(
 
     def stumbling(self: Site, now_us: int, event: Any) -> list[Effect]:
         out = plain(self, now_us, event)
-        ahead = self.token._passed > self.ordering.S + len(self.ring.seats)
-        free = not self._over and self.is_normal() and self.reform.promised <= self.ring.version
-        if ahead and free and roll.random() < 0.7:
+        ahead = self.policy._passed > self.ordering.S + len(self.state.ring.seats)
+        free = (
+            not self._over
+            and self.state.is_normal
+            and self.election.promised <= self.state.ring.version
+        )
+        if ahead and free and not self._over and roll.random() < 0.7:
             still.append(1)
-            self.push(Code.E_REFSTART)
+            self.events.push(Code.E_REFSTART)
             self._settle(out)
-            self.ordering.stand_still()
-            self.reform.return_to_ring(out)
-            self.push(Code.E_REFEND)
+            self.ordering.stop()
+            self.reform.return_to_ring(None, out)
             self._settle(out)
             self._conclude(out)
         return out
@@ -252,40 +258,41 @@ def test_who_lets_in_first_says_again_what_it_had_passed() -> None:
     packets = parts(room, s + 1)
     hears(room, second, first, packets[0])
     me = site(room, second)
-    me.ordering.stand_still()
-    me.membership.has_changes = lambda: True  # type: ignore[method-assign]
+    me.ordering.stop()
+    me.requests.are_due = lambda: True  # type: ignore[method-assign]
     (again,) = hears(room, second, first, *packets)
     assert (again.header.s, again.flags) == (s + 2, Flag.EARLY)
-    assert me.is_normal(), "the ring changes at its next turn"
+    assert me.state.is_normal, "the ring changes at its next turn"
 
 
 def test_a_new_ring_begins_without_what_was_passed_or_safe() -> None:
-    token = site(quiet("a", "b", "c"), "a").token
-    token._passed = token._safe_turn = token._ack_turn = 1 << 40
-    token.new_ring()
-    assert not token.was_passed() and token.wait_us() > 0
+    me = site(quiet("a", "b", "c"), "a")
+    policy, s = me.policy, me.ordering.S
+    policy._passed = policy._safe_turn = policy._ack_turn = 1 << 40
+    policy.new_ring()
+    assert not policy.was_passed(s) and policy.wait_us(me.state.ring, s) > 0
 
 
 # -- and these tests can fail ---------------------------------------------------------------------
 
 
-def all_taken_for_there(self: TokenWork, packet: Any, out: Any) -> None:
-    """What comes before an early NULL is taken for received by its speaker."""
-    self._core.ordering.note(packet.header.sender, packet.header.s, packet.header.k)
+def all_taken_for_there(self: Receiver, packet: Any, out: Any) -> None:
+    """All turns before an early NULL are taken for received by its sender."""
+    self._ordering.note(packet.header.sender, packet.header.s, packet.header.k)
 
 
 def taken_for_a_sign_of_loss(self: Ordering) -> bool:
     return self.highest > self.S + 1
 
 
-def not_remembered(self: TokenWork, out: Any) -> None:
-    ordering = self._core.ordering
-    self._say(Flag.EARLY, b"", ordering.highest + 1, ordering.S, out)
+def not_remembered(self: TokenPassing, event: Any, out: Any) -> None:
+    ordering = self._ordering
+    self._multicast(Flag.EARLY, b"", ordering.highest + 1, ordering.S, out)
 
 
-def whoever_waits(self: TokenWork) -> bool:
-    """Though it has something to say itself."""
-    return self.comes_here()
+def whoever_waits(self: TokenPassing, event: Any) -> bool:
+    """Though it has messages to send itself."""
+    return self._token.arrives_next()
 
 
 def whatever_is_missing(self: Ordering) -> bool:
@@ -295,17 +302,17 @@ def whatever_is_missing(self: Ordering) -> bool:
 @pytest.mark.parametrize(
     ("owner", "name", "bug", "test"),
     [
-        (TokenWork, "hear_from", all_taken_for_there,
+        (Receiver, "note_sender", all_taken_for_there,
          test_what_an_early_null_says_its_speaker_has_is_taken_for_no_more),
         (Ordering, "is_lost", taken_for_a_sign_of_loss,
          test_an_early_null_does_not_make_believe_that_something_was_lost),
-        (TokenWork, "pass_early", not_remembered,
+        (TokenPassing, "pass_early", not_remembered,
          test_what_was_passed_early_stays_null_though_it_was_forgotten),
-        (TokenWork, "may_pass_early", whoever_waits,
+        (TokenPassing, "can_pass_early", whoever_waits,
          test_who_has_something_to_say_waits_for_all_that_comes_before_it),
-        (TokenWork, "may_pass_early", whoever_waits,
+        (TokenPassing, "can_pass_early", whoever_waits,
          test_who_wants_to_leave_waits_for_all_that_comes_before_it),
-        (Ordering, "is_coming", whatever_is_missing,
+        (Ordering, "is_arriving", whatever_is_missing,
          test_nothing_is_passed_over_two_turns_that_are_not_whole),
     ],
     ids=lambda value: getattr(value, "__name__", None),

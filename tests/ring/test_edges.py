@@ -43,11 +43,15 @@ def test_a_leaver_takes_no_turn_of_the_ring_without_it(place: int) -> None:
     that it is not in."""
     room = together("a", "b", "c", sites=0)
     leader, leaver = ring_order(room)[0], ring_order(room)[place]
-    before = site(room, leader).ring.version
+    before = site(room, leader).state.ring.version
     room.loses = losing(Code.RESUME, Code.TOKEN_BC, to=leaver)
     room.obey(f"leave {leaver}")
-    room.until(lambda: site(room, leader).ring.version != before and site(room, leader).is_normal())
-    base = site(room, leaver).ring.base
+    room.until(
+        lambda: (
+            site(room, leader).state.ring.version != before and site(room, leader).state.is_normal
+        )
+    )
+    base = site(room, leaver).state.ring.base
     first = holder_of(room, base, leaver)
     burst = (
         sealed(Code.RESUME, header_of(room, first)),
@@ -62,7 +66,7 @@ def test_a_leaver_whose_application_is_slow_takes_no_turn_either() -> None:
     """It stays until the application has taken all that is its own, and took more meanwhile."""
     room = together("a", "b", "c", sites=0)
     room.obey("say a yours\ncongest b on\nadvance 100ms\nleave b")
-    room.until(lambda: site(room, "b").released)
+    room.until(lambda: site(room, "b").lifecycle.released)
     gather(room, *"ac")
     room.obey("say a not-yours\nadvance 1000ms")
     assert "b has left" in room.obey("congest b off")
@@ -112,10 +116,10 @@ def test_a_group_of_known_size_remembers_no_more_names_than_it_has() -> None:
     for old, new in ("cd", "de", "ef", "fg"):
         room.obey(f"crash {old}")
         gather(room, *"ab")
-        assert [seat.member.name for seat in site(room, "a").ring.absent] == [old]
+        assert [seat.member.name for seat in site(room, "a").state.ring.absent] == [old]
         room.obey(f"join {new}")
         gather(room, "a", "b", new)
-        assert site(room, "a").ring.absent == ()
+        assert site(room, "a").state.ring.absent == ()
 
 
 # -- members that were told different things ------------------------------------------------------

@@ -61,7 +61,7 @@ PAPERS_STATES = {
 
 UNWALKED = {
     "reformation: W_RSU --RELEASE/be_released--> W_RSU": "who is released was not offered a ring",
-    "coordinator: W_REF --TOKEN_BC[it_is_my_ring]/resume--> INIT": (
+    "coordinator: W_REF --TOKEN_BC[is_my_ring]/resume--> INIT": (
         "nobody speaks on a ring before its coordinator has said resume"
     ),
 }
@@ -160,8 +160,8 @@ Told = Callable[[Room], tuple[str, str, int]]
 def a_report(room: Room, told: Told = without_a_gap) -> str:
     """The holder is silent for me too, and I come before it."""
     me, other, s = told(room)
-    site(room, me).token.tries = 1
-    suspect = site(room, holder_of(room, s)).key.to_bytes(8, "big")
+    site(room, me).detection.tries = 1
+    suspect = site(room, holder_of(room, s)).state.key.to_bytes(8, "big")
     header = header_of(room, other)
     step(room, me, handed(room, other, sealed(Code.COORD_RQU, header, suspect)))
     return me
@@ -170,9 +170,9 @@ def a_report(room: Room, told: Told = without_a_gap) -> str:
 def an_invitation_of_one_that_knows_less(room: Room) -> str:
     me, other, s = with_a_gap(room)
     who = site(room, me)
-    who.token.tries = 1
+    who.detection.tries = 1
     member = site(room, other).me
-    invites = invitation(member, who.ring.version, s - 1, 99, Bits.MEMORY)
+    invites = invitation(member, who.state.ring.version, s - 1, 99, Bits.MEMORY)
     step(room, me, handed(room, other, invites))
     return me
 
@@ -206,7 +206,9 @@ def a_ring_again(room: Room, told: Told = without_a_gap) -> str:
 
 def an_invitation_without_a_reason(room: Room) -> str:
     me, other, s = with_a_gap(room)
-    invites = invitation(site(room, other).me, site(room, me).ring.version, s + 2, 99, Bits.MEMORY)
+    invites = invitation(
+        site(room, other).me, site(room, me).state.ring.version, s + 2, 99, Bits.MEMORY
+    )
     step(room, me, handed(room, other, invites))
     return me
 
@@ -220,7 +222,7 @@ def a_holder_that_was_only_slow(room: Room) -> str:
     step(room, me, Expired(Timer.T_RT))
     assert who.receive.state.name == "INIT"
     step(room, me, handed(room, holder, turn(room, s + 1, by=holder)))
-    assert who.is_normal()
+    assert who.state.is_normal
     return me
 
 
@@ -275,7 +277,8 @@ def the_word_after_all(code: Code) -> Callable[[Room], str]:
         room.until(lambda: site(room, me).reformation.state.name == "INIT")
         leader = ring_order(room, me)[0]
         who = site(room, leader)
-        header = Header(site(room, me).ring.version, who.key, who.key, 0, who.ordering.S, 0)
+        version, key = site(room, me).state.ring.version, who.state.key
+        header = Header(version, key, key, 0, who.ordering.S, 0)
         person = MemberRecord(code, header, 0, Bits.IN_FORCE, 0, NO_VERSION, who.me).body()
         tails = {Code.RESUME: b"", Code.TOKEN_BC: TURN.pack(1, 0, 0), Code.RSP_NEG: person}
         step(room, me, handed(room, leader, sealed(code, header, tails[code])))
@@ -289,38 +292,36 @@ def prior_of(room: Room, name: str) -> str:
     return order[order.index(name) - 1]
 
 
-AFTER_ALL = "[it_is_in_force_after_all]/install--> INIT"
+AFTER_ALL = "[is_in_force]/install--> INIT"
 RARE: dict[str, Callable[[Room], str]] = {
-    "receive: RESEND --TOKEN_BC/ignore--> RESEND": an_old_turn_in_a_gap(Code.TOKEN_BC),
-    "receive: RESEND --RESEND_DATA/ignore--> RESEND": an_old_turn_in_a_gap(Code.RESEND_DATA),
-    "receive: NORMAL --COORD_RQU[it_is_silent_here_too]/coordinate--> INIT": a_report,
-    "receive: RESEND --COORD_RQU[it_is_silent_here_too]/coordinate--> INIT": (
+    "receive: RESEND --TOKEN_BC/drop_foreign--> RESEND": an_old_turn_in_a_gap(Code.TOKEN_BC),
+    "receive: RESEND --RESEND_DATA/drop_foreign--> RESEND": an_old_turn_in_a_gap(Code.RESEND_DATA),
+    "receive: NORMAL --COORD_RQU[confirms]/coordinate--> INIT": a_report,
+    "receive: RESEND --COORD_RQU[confirms]/coordinate--> INIT": (
         partial(a_report, told=with_a_gap)
     ),
-    "receive: RESEND --REF_INV_BC[i_should_lead]/lead_instead--> INIT": (
+    "receive: RESEND --REF_INV_BC[should_lead]/lead_instead--> INIT": (
         an_invitation_of_one_that_knows_less
     ),
-    "receive: RESEND --TOKEN_BC[a_later_ring_goes_on]/follow_the_later--> INIT": (
-        a_later_ring_in_a_gap
-    ),
-    "coordinator: W_RSP --RING_INFO[a_later_ring_goes_on]/go_and_join--> INIT": (
+    "receive: RESEND --TOKEN_BC[is_later]/follow_later--> INIT": (a_later_ring_in_a_gap),
+    "coordinator: W_RSP --RING_INFO[is_later]/join_other_ring--> INIT": (
         a_ring_that_goes_on_elsewhere
     ),
-    "receive: NORMAL --NEWTR_BC[it_is_my_ring]/acknowledge_again--> NORMAL": a_ring_again,
-    "receive: RESEND --NEWTR_BC[it_is_my_ring]/acknowledge_again--> RESEND": (
+    "receive: NORMAL --NEWTR_BC[is_my_ring]/acknowledge_ring--> NORMAL": a_ring_again,
+    "receive: RESEND --NEWTR_BC[is_my_ring]/acknowledge_ring--> RESEND": (
         partial(a_ring_again, told=with_a_gap)
     ),
     "receive: RESEND --REF_INV_BC/deny--> RESEND": an_invitation_without_a_reason,
-    "reformation: INIT --TOKEN_BC[my_ring_goes_on]/return_to_ring--> INIT": (
+    "reformation: INIT --TOKEN_BC[may_return]/return_to_ring--> INIT": (
         a_holder_that_was_only_slow
     ),
-    "coordinator: W_REF --TOKEN_BC[a_later_ring_goes_on]/go_and_join--> INIT": (
+    "coordinator: W_REF --TOKEN_BC[is_later]/join_other_ring--> INIT": (
         a_later_ring_than_the_one_just_formed
     ),
-    "coordinator: W_REF --REF_INV_BC[it_is_worthier]/yield_as_coordinator--> INIT": (
+    "coordinator: W_REF --REF_INV_BC[is_worthier]/yield_to_inviter--> INIT": (
         an_invitation_of_one_with_a_later_ring
     ),
-    "reformation: W_TR --TOKEN_BC[it_is_beyond_my_promise]/escape--> INIT": (
+    "reformation: W_TR --TOKEN_BC[is_past_promise]/follow_later--> INIT": (
         a_later_ring_than_the_one_promised
     ),
     f"reformation: INIT --RESUME{AFTER_ALL}": the_word_after_all(Code.RESUME),

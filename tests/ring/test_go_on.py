@@ -44,7 +44,7 @@ def test_what_was_not_with_all_is_not_safe_in_the_old_view() -> None:
     room.pass_ms(300)
     room.loses = loses
     room.obey("say e few")
-    room.until(lambda: site(room, "d").ordering.place == site(room, "e").ordering.place == 2)
+    room.until(lambda: site(room, "d").ordering.seq == site(room, "e").ordering.seq == 2)
     for name in "abc":
         room.obey(f"crash {name}")
     room.loses = None
@@ -93,14 +93,14 @@ def test_and_also_when_that_majority_is_blocked_by_then() -> None:
     room.until(lambda: all(room.words(name) == ["kept"] for name in "abc"))
     let_go_on(room, "d", "e")
     room.obey("say d apart\nadvance 200ms\ncrash c")
-    room.until(lambda: not site(room, "a").is_normal())
+    room.until(lambda: not site(room, "a").state.is_normal)
     room.obey("heal")
     room.until(lambda: {"d", "e"} <= room.ends.keys(), late_ms=20_000)
     assert not room.ends.keys() & set("ab")
     room.obey("join d e c")
     gather(room, *FIVE, late_ms=20_000)
     assert room.words("a") == ["kept"]
-    assert not site(room, "a").record.trunk > NO_VERSION
+    assert not site(room, "a").state.record.trunk > NO_VERSION
 
 
 def test_those_who_go_before_a_part_form_the_next_ring() -> None:
@@ -132,7 +132,7 @@ def test_where_no_majority_went_on_the_part_that_was_let_go_on_is_the_group() ->
     assert not room.ends.keys() & {"d", "e"}
     room.obey("join a b c")
     gather(room, *FIVE, late_ms=20_000)
-    assert not site(room, "d").record.trunk > NO_VERSION, "all sites are on it: it is the group"
+    assert not site(room, "d").state.record.trunk > NO_VERSION, "all sites are on it"
     room.obey("say a too")
     room.until(lambda: room.words("d") == ["on", "too"])
     lawful(room)
@@ -157,11 +157,11 @@ def test_one_of_a_pair_goes_on_alone_when_the_other_is_gone_for_good(sites: int)
 def test_the_word_is_not_needed_where_a_majority_is() -> None:
     room = on_one_ring("a", "b", "c", durable=True)
     room.obey("crash c")
-    room.until(lambda: not site(room, "a").is_normal() or not site(room, "b").is_normal())
+    room.until(lambda: not site(room, "a").state.is_normal or not site(room, "b").state.is_normal)
     room.obey("request a go_on\nrequest b go_on")
     gather(room, "a", "b")
     assert ChangeKind.PARTED not in changes(room, "a")
-    assert site(room, "a").ring.size == 3
+    assert site(room, "a").state.ring.size == 3
 
 
 def test_a_member_is_forgotten_after_rings_worked_so_long_without_it() -> None:
@@ -173,8 +173,8 @@ def test_a_member_is_forgotten_after_rings_worked_so_long_without_it() -> None:
     room.pass_ms(4_000)
     room.obey("heal")
     gather(room, "a", "b", "c")
-    assert site(room, "a").ring.size == 5, "they were blocked most of the time"
-    room.until(lambda: all(site(room, name).ring.size == 3 for name in "abc"))
+    assert site(room, "a").state.ring.size == 5, "they were blocked most of the time"
+    room.until(lambda: all(site(room, name).state.ring.size == 3 for name in "abc"))
     room.obey("crash c")
     gather(room, "a", "b")
     lawful(room)

@@ -152,7 +152,7 @@ def who_waits_for_the_state() -> tuple[Room, str]:
     room.obey("start ring d\nsay a one")
     room.loses = losing(Code.STATE)
     room.obey("join d")
-    room.until(lambda: site(room, "d").is_normal())
+    room.until(lambda: site(room, "d").state.is_normal)
     assert site(room, "d").send_credit() == 0
     return room, "d"
 
@@ -187,7 +187,7 @@ def mangled(dice: Random, packets: list[bytes], who: Site) -> bytes:
     checksum with noise in it, a field of the largest number, the header of a member, or noise."""
     packet = bytearray(dice.choice(packets))
     body = bytearray(packet[FRONT_BYTES:-SUM_BYTES])
-    version = who.version
+    version = who.state.version
     kind = packet[4]
     match dice.randrange(9):
         case 0:
@@ -220,12 +220,12 @@ def mangled(dice: Random, packets: list[bytes], who: Site) -> bytes:
 
 def a_header(dice: Random, who: Site, length: int) -> bytes:
     """Of a member of its ring or of a stranger, near to the truth or far from it."""
-    keys = [*who.ring.index, dice.getrandbits(64)]
+    keys = [*who.state.ring.index, dice.getrandbits(64)]
     key = dice.choice(keys)
     near = max(0, who.ordering.S + dice.randint(-3, 3))
     s = dice.choice((near, near, near + 300, dice.getrandbits(61)))
     k = dice.choice((0, near, dice.getrandbits(61)))
-    version = Version(max(0, who.version.number + dice.choice((0, 0, 0, 1, -1))), 0)
+    version = Version(max(0, who.state.version.number + dice.choice((0, 0, 0, 1, -1))), 0)
     return Header(version, key, dice.choice(keys), near, s, k).octets(HEADER_BYTES + length)
 
 
@@ -341,7 +341,7 @@ def stranger(dice: Random) -> Member:
 
 
 def person(room: Room, who: str, member: Member, code: Code, attempt: int) -> bytes:
-    header = Header(site(room, who).version, key_of(member), 0, 0, 0, 0)
+    header = Header(site(room, who).state.version, key_of(member), 0, 0, 0, 0)
     return sealed(
         code, header, MemberRecord(code, header, attempt, 0, attempt, NO_VERSION, member).body()
     )
@@ -365,7 +365,7 @@ def invitations(dice: Random, room: Room, me: str, count: int) -> bytes:
 @flood
 def answers(dice: Random, room: Room, me: str, count: int) -> bytes:
     code = dice.choice((Code.RSP_POS, Code.RSP_NEG))
-    return person(room, me, stranger(dice), code, site(room, me).reform.promised.number)
+    return person(room, me, stranger(dice), code, site(room, me).election.promised.number)
 
 
 @flood
@@ -380,17 +380,17 @@ def early_turns(dice: Random, room: Room, me: str, count: int) -> bytes:
 def turns_of_many_parts(dice: Random, room: Room, me: str, count: int) -> bytes:
     who = site(room, me)
     s = who.ordering.S + 1 + count
-    key = site(room, holder_of(room, s - 1, me)).key
-    header = Header(who.version, key, key, 0, s, 0)
+    key = site(room, holder_of(room, s - 1, me)).state.key
+    header = Header(who.state.version, key, key, 0, s, 0)
     return sealed(Code.TOKEN_BC, header, TURN.pack(8192, 0, count % 8000) + b"x")
 
 
 @flood
 def wishes(dice: Random, room: Room, me: str, count: int) -> bytes:
     other = next(n for n in ring_order(room, me) if n != me)
-    key = site(room, other).key
+    key = site(room, other).state.key
     content = write_runs([OriginRun.of(key, 10**6 + count, [4], [b"y" * 1000])])
-    return sealed(Code.DATA_BC_RQU, Header(site(room, me).version, key, key, 0, 0), content)
+    return sealed(Code.DATA_BC_RQU, Header(site(room, me).state.version, key, key, 0, 0), content)
 
 
 ON_A_RING = ("early_turns", "turns_of_many_parts", "wishes")
@@ -442,14 +442,14 @@ def test_packets_of_a_former_ring_change_nothing() -> None:
     gather(room, *"abc")
     room.pass_ms(50)
     heard = {name: room.words(name) for name in "abc"}
-    version = site(room, "a").ring.version
+    version = site(room, "a").state.ring.version
     for packet in old:
         for name in "abc":
-            if opened(packet).header.sender != site(room, name).key:
+            if opened(packet).header.sender != site(room, name).state.key:
                 room._step(room.actors[name], Received(Address("10.0.0.4", 7000), [packet]))
     room.obey("say b two\nadvance 60ms")
     assert {name: room.words(name) for name in "abc"} == {n: [*w, "two"] for n, w in heard.items()}
-    assert {site(room, name).ring.version for name in "abc"} == {version}
+    assert {site(room, name).state.ring.version for name in "abc"} == {version}
 
 
 def test_what_is_asked_of_one_that_is_over_is_nothing() -> None:

@@ -78,7 +78,7 @@ def test_only_what_was_said_is_lost_or_late() -> None:
     before = core.send_queue.pace.burst
     ask(room, other, holder, (s - 1, 0, WHOLE), (s, 5, WHOLE))
     assert core.send_queue.pace.burst == before, "the first is another's, and the rest of ours late"
-    core.ordering.say(Turn(s + 3, core.key, Flag.EARLY, b"", 300))
+    core.ordering.put_own(Turn(s + 3, core.state.key, Flag.EARLY, b"", 300))
     ask(room, other, holder, (s + 3, 0, WHOLE))
     assert core.send_queue.pace.burst == before
     ask(room, other, holder, (s - 1, 5, WHOLE), (s, 0, WHOLE))
@@ -104,10 +104,10 @@ def test_what_turns_out_to_be_lost_is_asked_for_at_once() -> None:
 def test_a_ring_that_stands_still_does_not_make_the_rest_of_a_turn_late() -> None:
     member = site(quiet("a", "b", "c"), "b")
     member.ordering.highest = member.ordering.S + 1
-    member.repair.look([])
-    member.token.stop([])
-    member.now_us += 2_000_000
-    member.repair.closed()
+    member.repair.watch_gap(None, [])
+    member.passing.stop(None, [])
+    member.timers.now_us += 2_000_000
+    member.repair.gap_closed(None, [])
     assert waits_us(member, 0) == T_RT_US // 2
     assert waits_us(member, 2_000_000) <= T_RT_US // 2
     assert waits_us(member, 0) <= T_RT_US, "and never by more than T_RT at a time"
@@ -117,9 +117,9 @@ def waits_us(member: Site, takes_us: int) -> int:
     """How long one waits for the rest of a turn, which comes by itself after so long."""
     member.ordering.highest = member.ordering.S + 1
     out: list[Effect] = []
-    member.repair.look(out)
-    member.now_us += takes_us
-    member.repair.closed()
+    member.repair.watch_gap(None, out)
+    member.timers.now_us += takes_us
+    member.repair.gap_closed(None, [])
     return armed_in(out)[Timer.REPAIR]
 
 
@@ -140,10 +140,10 @@ def test_who_had_to_ask_waits_longer_the_next_time() -> None:
     member = site(quiet("a", "b", "c"), "b")
     first_us = waits_us(member, T_RT_US // 8)
     member.ordering.highest = member.ordering.S + 1
-    member.repair.look([])
-    member.repair.ask([])
-    member.repair.ask([])
-    member.repair.closed()
+    member.repair.watch_gap(None, [])
+    member.repair.request(None, [])
+    member.repair.request(None, [])
+    member.repair.gap_closed(None, [])
     assert waits_us(member, 0) == first_us * 3 // 2, "once for a gap, however often it asked"
 
 
@@ -156,5 +156,5 @@ def test_what_is_given_up_when_the_ring_stands_still_is_kept_no_longer() -> None
     before = ordering._history_bytes
     step(room, third, handed(room, second, turn(room, s + 2, "word", by=second)))
     assert ordering._history_bytes > before
-    ordering.stand_still()
+    ordering.stop()
     assert ordering._history_bytes == before

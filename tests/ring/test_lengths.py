@@ -50,9 +50,9 @@ def hearing(drop: Callable[[str], None] = refuse) -> Ordering:
 
 
 def heard(ordering: Ordering, s: int, content: bytes) -> list[bytes]:
-    told = ordering.hear(Turn(s, KEY, 0, content, 300))
-    found = [payload for span in told.spans for payload in span.payloads()]
-    assert (told.count, told.octets) == (len(found), sum(map(len, found)))
+    told = ordering.read(Turn(s, KEY, 0, content, 300))
+    found = [payload for span in told.runs for payload in span.payloads()]
+    assert (told.count, told.nbytes) == (len(found), sum(map(len, found)))
     return found
 
 
@@ -66,12 +66,12 @@ def test_what_is_said_is_heard(
 ) -> None:
     speaker, listener, found = speech(turn_packets, packet_bytes), hearing(), list[bytes]()
     for some in said:
-        speaker.say(some, Service.AGREED)
+        speaker.add(some, Service.AGREED)
     for s in range(1, 2_000):
         if not speaker.has_any():
             break
         content, _, _ = speaker.gather()
-        speaker.said(s)
+        speaker.note_turn(s)
         assert len(content) <= max(turn_packets, 4) * speaker.piece_bytes
         found += heard(listener, s, content)
         listener.window.put(s, Turn(s, KEY, 0, content, 300))
@@ -83,25 +83,25 @@ def test_what_is_said_is_heard(
 @given(st.lists(payloads, min_size=1, max_size=40), st.integers(0, 40))
 def test_what_another_says_for_us_is_heard_once(said: list[bytes], known: int) -> None:
     asks, says, listener = speech(), speech(), hearing()
-    asks.say(said, Service.AGREED)
+    asks.add(said, Service.AGREED)
     body = asks.delegate()
     if not body:
         assert len(said[0]) > 200, "what is large is not delegated"
         return
-    says.entrust(Delegate(Header(Version(1, 1), KEY), memoryview(body)))
+    says.take_delegate(Delegate(Header(Version(1, 1), KEY), memoryview(body)))
     content, _, _ = says.gather()
     listener.locals[KEY] = known
     found = heard(listener, 1, content)
     assert found == said[known : len(found) + known], "what is known is passed over"
     if not known:
-        asks.heard(len(found), 1)
+        asks.note_ordered(len(found), 1)
         assert asks.ordered == len(found)
 
 
 def test_many_of_unlike_lengths_are_one_row() -> None:
     speaker = speech(512, 1_400)
     for some in range(4):
-        speaker.say([bytes(n % 97) for n in range(some, some + 100)], Service.AGREED)
+        speaker.add([bytes(n % 97) for n in range(some, some + 100)], Service.AGREED)
     content, _, _ = speaker.gather()
     (run,) = read_runs(content)
     assert len(run.groups) == 1 and run.groups[0].mark & DIFFER
@@ -121,9 +121,9 @@ def test_lengths_that_are_not_those_of_the_bytes_are_not_believed(
     content = write_runs([OriginRun(KEY, 1, [group], [table, bytes(6)])])
     drops: list[str] = []
     ordering = hearing(drops.append)
-    assert not ordering.hear(Turn(1, KEY, 0, content, 300)).spans
+    assert not ordering.read(Turn(1, KEY, 0, content, 300)).runs
     assert drops == ["malformed"]
-    assert ordering.place == 0
+    assert ordering.seq == 0
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_two_that_forgot_do_not_outvote_the_one_that_remembers() -> None:
     forget(room, "b", "c")
     room.obey("heal\nsplit a | b c d e")
     room.pass_ms(4_000)
-    assert not any(site(room, name).is_normal() for name in "bcde")
+    assert not any(site(room, name).state.is_normal for name in "bcde")
     (warning,) = {text for text in room.warned.values() if "without" in text}
     assert "3 that remember are needed: b, c came without memory or records" in warning
     room.obey("heal")
@@ -85,9 +85,9 @@ def test_one_that_forgot_is_let_in_by_those_that_remember_and_votes_again() -> N
         room.obey(f"say {name} {name}")
         room.pass_ms(100)
         forget(room, name)
-        assert not site(room, name).record.votes
+        assert not site(room, name).state.record.votes
         gather(room, "a", "b", "c")
-        assert site(room, name).record.votes
+        assert site(room, name).state.record.votes
     assert not room.ends
     lawful(room)
 
@@ -145,7 +145,7 @@ def test_a_group_does_not_begin_anew_while_one_that_remembers_is_not_here() -> N
     forget(room, "b", "c", "d")
     room.pass_ms(4_000)
     assert not any(seen(room, name) - {"a", "b", "c", "d"} for name in "bcd")
-    assert not any(site(room, name).is_normal() for name in "bcd")
+    assert not any(site(room, name).state.is_normal for name in "bcd")
     room.obey("heal")
     room.until(lambda: "a" in room.ends)
     assert room.ends["a"].cause is Cause.MEMORY_LOST
@@ -172,10 +172,10 @@ def test_a_ring_that_cannot_have_been_in_force_does_not_stop_the_older_one() -> 
     room = on_one_ring("a", "b", "c", durable=True)
     room.obey("say a old")
     room.pass_ms(200)
-    record = site(room, "c").record
+    record = site(room, "c").state.record
     later = record._replace(version=record.version._replace(number=record.version.number + 1))
     room.obey("crash c")
-    room.actors["c"].records[:] = [later._replace(pledged=later.version).octets()]
+    room.actors["c"].records[:] = [later._replace(pledged=later.version).packed()]
     room.obey("cut a b c")
     room.pass_ms(1_000)
     room.obey("heal\njoin c")
@@ -190,9 +190,9 @@ def test_records_that_cannot_be_read_are_no_records(record: bytes) -> None:
     room.obey("crash c")
     room.actors["c"].records[:] = [record]
     room.obey("join c")
-    assert not site(room, "c").record.votes
+    assert not site(room, "c").state.record.votes
     gather(room, "a", "b", "c")
-    assert site(room, "c").record.votes
+    assert site(room, "c").state.record.votes
 
 
 def test_the_records_do_not_grow() -> None:
@@ -205,12 +205,12 @@ def test_the_records_do_not_grow() -> None:
 
 def test_of_a_torn_last_record_the_one_before_it_counts() -> None:
     room = on_one_ring("a", "b", "c", durable=True)
-    before = site(room, "c").record
+    before = site(room, "c").state.record
     room.obey("crash c")
     room.actors["c"].records.append(b"torn")
     room.obey("join c")
-    assert site(room, "c").record.votes
-    assert site(room, "c").record.pledged >= before.pledged
+    assert site(room, "c").state.record.votes
+    assert site(room, "c").state.record.pledged >= before.pledged
 
 
 def test_who_lost_its_records_is_not_believed_that_it_never_had_a_past() -> None:
@@ -227,9 +227,9 @@ def test_who_lost_its_records_is_not_believed_that_it_never_had_a_past() -> None
         room.obey(f"crash {name}")
         room.actors[name].records.clear()
     room.obey("heal\nsplit a | b c d e\njoin b c")
-    assert site(room, "b").record.votes
+    assert site(room, "b").state.record.votes
     room.pass_ms(4_000)
-    assert not any(site(room, name).is_normal() for name in "bcde")
+    assert not any(site(room, name).state.is_normal for name in "bcde")
 
 
 @pytest.mark.parametrize("first_file", [False, True])
@@ -245,7 +245,7 @@ def test_who_was_on_the_founding_ring_and_claims_no_past_is_not_believed(first_f
     room.actors["b"].durable = True
     room.obey("heal\nsplit a | b c\njoin b")
     room.pass_ms(4_000)
-    assert not any(site(room, name).is_normal() for name in "bc")
+    assert not any(site(room, name).state.is_normal for name in "bc")
 
 
 def test_a_free_place_is_not_taken_on_both_sides_of_a_split() -> None:
@@ -256,6 +256,6 @@ def test_a_free_place_is_not_taken_on_both_sides_of_a_split() -> None:
     gather(room, "a", "b")
     room.obey("split a e | b d\njoin d e")
     room.pass_ms(4_000)
-    assert not any(site(room, name).is_normal() for name in "abde")
+    assert not any(site(room, name).state.is_normal for name in "abde")
     room.obey("heal")
     room.until(lambda: {"a", "b"} <= seen(room, "a"))

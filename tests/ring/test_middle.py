@@ -76,16 +76,16 @@ def test_the_middle_of_a_turn_wakes_no_machine() -> None:
 
 def test_a_holder_that_was_asked_is_heard_by_the_middle_of_its_turn() -> None:
     room, _, by, me, packets = begun()
-    site(room, me).token.tries = 2
+    site(room, me).detection.tries = 2
     step(room, me, burst(room, by, *packets[2:4]))
-    assert site(room, me).token.tries == 0
+    assert site(room, me).detection.tries == 0
 
 
 @pytest.mark.rule("RNG-2")
 def test_who_does_not_hold_the_token_adds_nothing_to_a_turn() -> None:
     room, s, by, me, packets = begun()
     liar = site(room, holder_of(room, s + 1))
-    header = Header(liar.ring.version, liar.key, liar.key, 0, s + 1, 0)
+    header = Header(liar.state.ring.version, liar.state.key, liar.state.key, 0, s + 1, 0)
     lies = [
         sealed(Code.TOKEN_BC, header, TURN.pack(len(packets), 1, n) + b"x" * 40)
         for n in range(len(packets) - 1)
@@ -98,7 +98,7 @@ def test_who_does_not_hold_the_token_adds_nothing_to_a_turn() -> None:
 
 def test_what_was_coming_in_on_a_ring_that_is_no_more_does_not_go_on() -> None:
     room, s, by, me, packets = begun()
-    site(room, me).ordering.stand_still()
+    site(room, me).ordering.stop()
     step(room, me, burst(room, by, *packets[2:4]))
     step(room, me, handed(room, by, *packets[4:]))
     assert S(room, me) == s, "the first two are missing"
@@ -108,7 +108,12 @@ def test_packets_that_tell_of_another_count_add_nothing_to_a_turn() -> None:
     """A forger's, from the holder's address: the first is refused, and so are those like it."""
     room, s, by, me, packets = begun()
     header = Header(
-        site(room, by).ring.version, site(room, by).key, site(room, by).key, 0, s + 1, 0
+        site(room, by).state.ring.version,
+        site(room, by).state.key,
+        site(room, by).state.key,
+        0,
+        s + 1,
+        0,
     )
     of = 4 * len(packets)
     forged = [sealed(Code.TOKEN_BC, header, TURN.pack(of, 1, n) + b"x" * 40) for n in range(of - 1)]

@@ -63,10 +63,10 @@ def test_who_comes_expects_the_token_where_the_others_do() -> None:
     room.obey("advance 20ms\nstart ring c sites=3\njoin c")
     gather(room, "a", "b", "c")
     for _ in range(100):
-        assert len({site(room, name).token.wait_us() for name in "abc"}) <= 2
+        assert len({site(room, name).passing.wait_us() for name in "abc"}) <= 2
         room.pass_ms(7)
         if len({S(room, name) for name in "abc"}) == 1:
-            assert len({site(room, name).token.wait_us() for name in "abc"}) == 1
+            assert len({site(room, name).passing.wait_us() for name in "abc"}) == 1
 
 
 def test_a_rest_with_one_that_left_is_a_rest_with_nobody() -> None:
@@ -116,7 +116,7 @@ def test_a_null_waits_a_moment_after_a_lone_message_only(silence_ms: int, waits:
     say(room, speaker, b"two")
     room.until(lambda: all("two" in room.words(name) for name in "abc"))
     holder = holder_of(room, S(room, speaker))
-    assert bool(site(room, holder).token.wait_us()) == waits
+    assert bool(site(room, holder).passing.wait_us()) == waits
 
 
 @pytest.mark.rule("RNG-8")
@@ -125,7 +125,7 @@ def test_what_asks_to_be_safe_is_followed_by_nulls_at_once() -> None:
     speaker = holder_of(room, at_rest(room))
     room.pass_ms(500)
     step(room, speaker, Multicast([b"sure"], Service.SAFE))
-    assert site(room, speaker).token.wait_us() == 0
+    assert site(room, speaker).passing.wait_us() == 0
 
 
 @pytest.mark.parametrize("count", [1, 4])
@@ -137,7 +137,7 @@ def test_who_waits_until_all_have_what_it_said_does_not_say_that_it_was_a_lone_m
     speaker = holder_of(room, at_rest(room))
     room.pass_ms(500)
     me = site(room, speaker)
-    me.leaving = count == 1
+    me.send_queue.closing = count == 1
     large = bytes(me.send_queue.window_bytes // 8)
     effects = step(room, speaker, Multicast([large] * count, Service.AGREED))
     flags = {packet.flags for _, packet in packets_in(effects) if isinstance(packet, TurnPacket)}
@@ -149,10 +149,10 @@ def test_all_agree_on_how_long_the_holder_may_wait() -> None:
     room = quiet("a", "b", "c")
     speaker = holder_of(room, at_rest(room))
     for each in "abc":
-        site(room, each).token._spoken_us = room.now_us if each != speaker else 0
+        site(room, each).policy._sent_us = room.now_us if each != speaker else 0
     say(room, speaker, b"hello")
     room.until(lambda: all("hello" in room.words(name) for name in "abc"))
-    assert len({site(room, each).token.wait_us() for each in "abc"}) == 1
+    assert len({site(room, each).passing.wait_us() for each in "abc"}) == 1
 
 
 @pytest.mark.parametrize("members", [3, 16])

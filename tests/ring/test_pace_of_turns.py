@@ -21,7 +21,7 @@ def spoken(paces: list[TurnPacing], speakers: int, rounds: int = 300) -> list[in
         for at, pace in enumerate(paces):
             turns.append(pace.next() if at < speakers else 1)
             for other in paces[:at] + paces[at + 1 :]:
-                other.heard(turns[-1])
+                other.note(turns[-1])
     return turns
 
 
@@ -63,13 +63,13 @@ def test_a_new_ring_begins_with_a_share() -> None:
 def test_what_is_lost_makes_turns_smaller_and_they_grow_again_with_care() -> None:
     pace = TurnPacing(512)
     before = grown(pace)
-    pace.lost()
-    pace.lost()
+    pace.note_lost()
+    pace.note_lost()
     assert pace.burst == before * 3 // 4, "one turn, however often it was asked for"
     after = [pace.next() for _ in range(10)]
     assert after == [before * 3 // 4 + 4 * n for n in range(10)], "a few packets at a time"
     for _ in range(100):
-        pace.lost()
+        pace.note_lost()
         pace.next()
     assert pace.burst == BURST_MIN
 
@@ -77,5 +77,5 @@ def test_what_is_lost_makes_turns_smaller_and_they_grow_again_with_care() -> Non
 def test_a_turn_of_one_packet_stays_one() -> None:
     pace = TurnPacing(1)
     pace.new_ring(3)
-    pace.lost()
+    pace.note_lost()
     assert grown(pace) == 1

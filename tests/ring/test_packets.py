@@ -203,7 +203,7 @@ def rings(draw: st.DrawFn) -> Ring:
 
 @given(rings())
 def test_a_ring_round_trips(ring: Ring) -> None:
-    found = read_ring(ring.version, ring.octets())
+    found = read_ring(ring.version, ring.packed())
     assert found == ring
     assert found.index == ring.index
 
@@ -211,7 +211,7 @@ def test_a_ring_round_trips(ring: Ring) -> None:
 @given(rings(), st.data())
 @settings(max_examples=150)
 def test_a_mangled_ring_is_a_ring_or_a_bad_packet(ring: Ring, data: st.DataObject) -> None:
-    whole = bytearray(ring.octets())
+    whole = bytearray(ring.packed())
     for _ in range(data.draw(st.integers(1, 4))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     del whole[data.draw(st.integers(0, len(whole))) :]
@@ -228,7 +228,7 @@ def test_a_ring_that_cannot_be_is_malformed() -> None:
     one, two = (Member(name, Address("10.0.0.1", 7), 1) for name in "ab")
     version = Version(3, key_of(one))
     good = Ring(version, (Seat(one), Seat(two)), (), 2, 5, 1, (RingLink(version, 5),), one)
-    assert read_ring(version, good.octets()) == good
+    assert read_ring(version, good.packed()) == good
     for wrong in (
         Ring(version, (), (), 2, 5, 1, (RingLink(version, 5),), one),
         Ring(version, (Seat(one), Seat(one)), (), 2, 5, 1, (RingLink(version, 5),), one),
@@ -240,13 +240,13 @@ def test_a_ring_that_cannot_be_is_malformed() -> None:
         Ring(version, (Seat(one),), (), 2, 5, 1, (RingLink(version, 5),) * 40, one),
     ):
         with pytest.raises(BadPacket, match="malformed"):
-            read_ring(version, wrong.octets())
+            read_ring(version, wrong.packed())
 
 
 @given(versions, st.lists(st.text(max_size=20), max_size=9))
 def test_a_record_round_trips(version: Version, names: list[str]) -> None:
     record = Record(version, tuple(names))
-    assert read_record(record.octets()) == record
+    assert read_record(record.packed()) == record
 
 
 @given(st.binary(max_size=80))

@@ -31,12 +31,9 @@ ROOT = Path(__file__).parents[2]
 README = ROOT / "src" / "unisono" / "protocols" / "ring" / "README.md"
 FIGURES = {figure.name: figure for figure in (SEND, RECEIVE, REFORMATION, COORDINATOR)}
 A = Member("a", Address("10.0.0.1", 7000), 1)
-PARTS = {
-    name: type(part)
-    for name, part in vars(Site(CoreConfig(A, "orders", seed=0))).items()
-    if type(part).__module__.startswith("unisono.protocols.ring.")
-}
-"""What a site is made of, by the names it has for them."""
+SITE = Site(CoreConfig(A, "orders", seed=0))
+PARTS = {type(part).__name__: part for part in vars(SITE).values()}
+"""The parts of a site, by class."""
 
 
 # -- event by state -------------------------------------------------------------------------------
@@ -78,8 +75,8 @@ def cell(figure: Figure, state: Any, on: Any) -> str:
 # -- which machine tells which ---------------------------------------------------------------------
 
 
-def pushed(function: Callable[..., Any], owner: type, seen: set[str]) -> Iterator[str]:
-    """The names of the events that a function pushes, itself or through what it calls."""
+def pushed(function: Callable[..., Any], owner: Any, seen: set[str]) -> Iterator[str]:
+    """The names of the events that a method of a part pushes, itself or through its calls."""
     if function.__qualname__ in seen:
         return
     seen.add(function.__qualname__)
@@ -89,37 +86,26 @@ def pushed(function: Callable[..., Any], owner: type, seen: set[str]) -> Iterato
         path = ast.unparse(node.func).split(".")
         if path[-1] == "push":
             yield ast.unparse(node.args[0]).removeprefix("Code.")
-            continue
-        found = resolved(path, owner) if path[1:] else beside(function, path[0])
-        if found is not None:
-            yield from pushed(*found, seen)
-
-
-def beside(function: Callable[..., Any], name: str) -> tuple[Callable[..., Any], type] | None:
-    """Another function of the same module."""
-    other = function.__globals__.get(name)
-    same = inspect.isfunction(other) and other.__module__ == function.__module__
-    return (other, Site) if same else None
-
-
-def resolved(path: list[str], owner: type) -> tuple[Callable[..., Any], type] | None:
-    """`core.token.look`, `me.advance`, `self._wake` as the method and the class it is of."""
-    where: type | None = {"self": owner, "me": Site, "core": Site}.get(path[0])
-    for name in path[1:-1]:
-        where = Site if name in ("_core", "core") else PARTS.get(name)
-    method = getattr(where, path[-1], None) if where is not None else None
-    return (method, where) if inspect.isfunction(method) and where is not None else None
+        elif path[0] == "self":
+            part = owner
+            for name in path[1:-1]:
+                part = getattr(part, name, None)
+            method = getattr(type(part), path[-1], None)
+            if inspect.isfunction(method):
+                yield from pushed(method, part, seen)
 
 
 def told() -> dict[tuple[str, str], set[str]]:
-    """[RNG Figure 6] Which machine tells which what: read off the actions of each figure."""
+    """[RNG Figure 6] Which machine signals which: read off the actions of each figure."""
     found: dict[tuple[str, str], set[str]] = {}
     sources: dict[str, list[Callable[..., Any]]] = {
-        name: [arrow.do for arrow in figure.arrows] for name, figure in FIGURES.items()
+        name: [arrow.do for arrow in figure.arrows if arrow.do is not stay]
+        for name, figure in FIGURES.items()
     }
     for name, actions in {**sources, "application": [Site._obey]}.items():
         for action in actions:
-            for code in pushed(action, Site, seen=set()):
+            owner = PARTS.get(action.__qualname__.partition(".")[0], SITE)
+            for code in pushed(action, owner, seen=set()):
                 for other in listeners(code):
                     found.setdefault((name, other), set()).add(code)
     return found

@@ -48,7 +48,7 @@ def test_a_ring_is_created_by_invitation() -> None:
     assert {sent.by for sent in agreed} == set("abc") - {first.by}
     assert {sent.to for sent in agreed} == {(room.actors[first.by].address,)}
     assert ring_order(room)[0] == first.by
-    assert site(room, "a").ring.version == Version(1, site(room, first.by).key)
+    assert site(room, "a").state.ring.version == Version(1, site(room, first.by).state.key)
 
 
 @pytest.mark.rule("RNG-10")
@@ -104,10 +104,10 @@ def stand_as(room: Room, version: Version, s: int, name: str) -> None:
 
     who = site(room, name)
     seats = (Seat(who.me), Seat(candidate(version, s, "other")))
-    who.ring = Ring(version, seats, (), 2, s, 0, (RingLink(version, s),), who.me)
+    who.state.ring = Ring(version, seats, (), 2, s, 0, (RingLink(version, s),), who.me)
     who.ordering.window = Window(s)
-    who.memory = True
-    who.seen = version.number
+    who.state.memory = True
+    who.state.seen = version.number
     room.until(lambda: who.coordinator.state.name == "W_RSP", late_ms=400)
 
 
@@ -150,10 +150,10 @@ def test_a_report_is_believed_only_by_one_that_hears_nothing_either() -> None:
     room = quiet("a", "b", "c")
     s = at_rest(room)
     holder, prior, third = holder_of(room, s), holder_of(room, s + 2), holder_of(room, s + 1)
-    suspect = site(room, holder).key.to_bytes(8, "big")
+    suspect = site(room, holder).state.key.to_bytes(8, "big")
     report = handed(room, third, sealed(Code.COORD_RQU, header_of(room, third), suspect))
     assert packets_in(step(room, prior, report)) == []
-    site(room, prior).token.tries = 1
+    site(room, prior).detection.tries = 1
     said = packets_in(step(room, prior, report))
     assert [p.code for _, p in said] == [Code.REF_INV_BC]
 
@@ -191,7 +191,7 @@ def test_only_the_majority_goes_on_and_rings_merge_when_paths_return() -> None:
     assert all(room.words(name) == [] for name in few)
     assert {name: len(room.actors[name].views) for name in few} == views, "they form no ring"
     assert len([sent for sent in room.of(Code.REF_INV_BC) if sent.by in few]) > 3
-    assert not any(site(room, name).is_normal() for name in few)
+    assert not any(site(room, name).state.is_normal for name in few)
     join_again(room, room.obey("heal\nadvance 2000ms"))
     gather(room, *"abcde")
     lawful(room)
@@ -202,7 +202,7 @@ def halved() -> Room:
     room = quiet("a", "b", "c", "d")
     order = ring_order(room)
     room.obey(f"split {' '.join(order[:2])} | {' '.join(order[2:])}\nadvance 3000ms")
-    assert not any(site(room, name).is_normal() for name in "abcd")
+    assert not any(site(room, name).state.is_normal for name in "abcd")
     return room
 
 
@@ -246,8 +246,8 @@ def test_the_majority_is_of_the_whole_group_and_not_of_the_last_ring() -> None:
     room.obey("crash d\ncrash e")
     gather(room, *"abc")
     room.obey("crash c\nadvance 3000ms")
-    assert not site(room, "a").is_normal()
-    assert not site(room, "b").is_normal()
+    assert not site(room, "a").state.is_normal
+    assert not site(room, "b").state.is_normal
 
 
 # -- RNG-13 operator's choice -------------------------------------------------------------------
@@ -262,7 +262,7 @@ def test_a_user_may_let_a_minority_go_on() -> None:
         room.obey(f"crash {name}")
     told = room.obey("advance 3000ms")
     assert "warns: blocked: 2 of 5" in told
-    assert not any(site(room, name).is_normal() for name in few)
+    assert not any(site(room, name).state.is_normal for name in few)
     room.obey(f"request {few[0]} go_on")
     gather(room, *few)
     room.obey(f"say {few[1]} on")
@@ -274,8 +274,8 @@ def test_a_user_may_let_a_minority_go_on() -> None:
 def test_the_users_word_changes_nothing_where_all_is_well() -> None:
     room = quiet("a", "b", "c", "d", "e")
     room.obey("request a go_on\ncrash c\ncrash d\ncrash e\nadvance 4000ms")
-    assert not site(room, "a").is_normal()
-    assert not site(room, "b").is_normal()
+    assert not site(room, "a").state.is_normal
+    assert not site(room, "b").state.is_normal
 
 
 # -- what is kept over a crash ------------------------------------------------------------------
@@ -286,11 +286,11 @@ def test_a_process_that_comes_back_remembers_its_version() -> None:
     """R1 needs it: who forgot could win with an older ring."""
     room = together("a", "b", "c")
     record = read_record(room.actors["a"].records[-1])
-    assert record.version == site(room, "a").ring.version
+    assert record.version == site(room, "a").state.ring.version
     assert record.names == tuple(ring_order(room))
     room.obey("crash a\nmake a")
     step(room, "a", Restart(tuple(room.actors["a"].records)))
-    assert site(room, "a").version == record.version
+    assert site(room, "a").state.version == record.version
 
 
 @pytest.mark.rule("RNG-10")

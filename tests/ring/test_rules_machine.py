@@ -69,15 +69,15 @@ def test_a_packet_has_the_papers_header() -> None:
     (said,) = room.of(Code.TOKEN_BC)
     assert fields_of(said.sealed) == {
         "protocolID": PROTOCOL,
-        "version": who.ring.version.number,
-        "sender": who.key,
-        "sid": who.key,
+        "version": who.state.ring.version.number,
+        "sender": who.state.key,
+        "sid": who.state.key,
         "ls": 2,
         "s": s + 1,
         "k": said.packet.header.k,
         "code": Code.TOKEN_BC,
         "len": len(said.sealed) - ENVELOPE_BYTES,
-        "coordinator": site(room, ring_order(room)[0]).key,
+        "coordinator": site(room, ring_order(room)[0]).state.key,
     }
     assert 0 < said.packet.header.k <= s
 
@@ -91,7 +91,7 @@ def test_the_originator_of_what_is_sent_again_is_not_its_sender() -> None:
     asks = control(room, holder_of(room, s + 2), Code.TS_ALIVE_RQU, s=s)
     again = [p for _, p in packets_in(step(room, last, asks)) if code_of(p) is Code.RESEND_DATA]
     assert [(p.header.sender, p.header.origin) for p in again] == [
-        (site(room, last).key, site(room, first).key)
+        (site(room, last).state.key, site(room, first).state.key)
     ]
 
 
@@ -258,7 +258,7 @@ def when_t_ref_rt() -> tuple[Room, str, Any]:
     room = started("a", "b", "c")
     room.obey("join a")
     site_of = Member("b", Address("10.0.0.2", 7000), 1)
-    invites = invitation(site_of, site(room, "a").version, 0, 1, Bits.STATE)
+    invites = invitation(site_of, site(room, "a").state.version, 0, 1, Bits.STATE)
     return room, "a", handed(room, "b", invites)
 
 
@@ -346,5 +346,5 @@ def test_who_slept_hears_what_came_meanwhile_before_it_gives_up_waiting() -> Non
     who = site(room, me)
     late_us = room.now_us + 5_000_000
     who.step(late_us, handed(room, holder, turn(room, s + 1, by=holder)))
-    assert not who.token.tries, "the turn that was waited for has come"
-    assert who.is_normal()
+    assert not who.detection.tries, "the turn that was waited for has come"
+    assert who.state.is_normal

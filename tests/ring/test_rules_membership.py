@@ -269,14 +269,14 @@ def test_a_coordinator_that_hears_of_its_own_ring_gives_its_reformation_up() -> 
     """It was cut off alone for a while: the ring goes on as it was, with one version."""
     room = quiet("a", "b", "c", "d", "e")
     room.pass_ms(8_000)
-    version = site(room, "a").ring.version
+    version = site(room, "a").state.ring.version
     alone, holder = ring_order(room)[1:3]
     at_rest(room, by=holder)
     room.loses = lambda by, to, packet: alone in (by, to)
     room.until(lambda: site(room, alone).coordinator.state.name == "W_RSP", late_ms=3_000)
     room.loses = None
     gather(room, *"abcde")
-    assert {site(room, name).ring.version for name in "abcde"} == {version}
+    assert {site(room, name).state.ring.version for name in "abcde"} == {version}
     assert room.of(Code.ABORT_BC_RQU, by=alone)
     room.obey("say a on")
     room.until(lambda: all(room.words(name) == ["on"] for name in "abcde"))

@@ -78,7 +78,7 @@ def test_a_turn_of_one_that_does_not_hold_the_token_is_not_taken() -> None:
 def test_no_loss_loses_the_token() -> None:
     """Of every packet in turn one is lost, and the ring goes on as it was."""
     room = quiet("a", "b", "c")
-    version = site(room, "a").ring.version
+    version = site(room, "a").state.ring.version
     count = 0
 
     def loses(by: str, to: str, packet: Any) -> bool:
@@ -94,7 +94,7 @@ def test_no_loss_loses_the_token() -> None:
     assert {name: room.words(name) for name in "abc"} == {
         name: [str(number) for number in range(20)] for name in "abc"
     }
-    assert {site(room, name).ring.version for name in "abc"} == {version}
+    assert {site(room, name).state.ring.version for name in "abc"} == {version}
 
 
 def others(room: Any, *names: str) -> list[str]:
@@ -144,7 +144,11 @@ def test_what_is_urgent_goes_to_the_holder_who_says_it_for_its_originator() -> N
     assert to == (room.actors[holder].address,), "to the holder alone"
     asked = sealed(Code.DATA_BC_RQU, request.header, bytes(request.piece))
     ((to, said),) = packets_in(step(room, holder, handed(room, far, asked)))
-    assert (to, said.header.s, said.header.sender) == (EVERYONE, s + 1, site(room, holder).key)
+    assert (to, said.header.s, said.header.sender) == (
+        EVERYONE,
+        s + 1,
+        site(room, holder).state.key,
+    )
     turn = handed(room, holder, room_packet(said))
     heard = step(room, far, turn)
     ((to, ack),) = packets_in(heard)
@@ -264,7 +268,7 @@ def test_what_was_asked_for_comes_to_the_asker_alone_and_as_it_was() -> None:
     ((to, again),) = packets_in(step(room, third, asked))
     assert to == (room.actors[last].address,)
     assert again.again
-    assert (again.header.s, again.header.origin) == (s + 1, site(room, first).key)
+    assert (again.header.s, again.header.origin) == (s + 1, site(room, first).state.key)
     assert b"word" in bytes(again.pieces[0])
 
 
@@ -285,7 +289,7 @@ def test_a_sender_seen_to_be_behind_is_sent_what_it_lacks() -> None:
 def test_a_holder_that_is_behind_is_helped_and_nobody_suspects_it() -> None:
     """It lacks the turn before its own, so it does not know that the token is here."""
     room = quiet("a", "b", "c", "d")
-    version = site(room, "a").ring.version
+    version = site(room, "a").state.ring.version
     s = at_rest(room)
     first, second = holder_of(room, s), holder_of(room, s + 1)
     room.loses = losing(Code.TOKEN_BC, by=first, to=second)
@@ -293,7 +297,7 @@ def test_a_holder_that_is_behind_is_helped_and_nobody_suspects_it() -> None:
     room.until(lambda: S(room, first) > s)
     room.loses = None
     room.until(lambda: all(room.words(name) == ["word"] for name in "abcd"), late_ms=500)
-    assert {site(room, name).ring.version for name in "abcd"} == {version}
+    assert {site(room, name).state.ring.version for name in "abcd"} == {version}
     assert room.of(Code.RESEND_DATA)
     assert not room.of(Code.REF_INV_BC, Code.COORD_RQU)
 
@@ -430,7 +434,7 @@ def test_what_a_member_may_still_ask_for_is_kept() -> None:
 
 
 def seen_versions(room: Any) -> int:
-    return len({site(room, name).ring.version for name in room.actors})
+    return len({site(room, name).state.ring.version for name in room.actors})
 
 
 # -- what a run is, for these tests -------------------------------------------------------------
@@ -441,6 +445,6 @@ def test_a_turn_of_our_making_is_as_one_of_theirs() -> None:
     s = at_rest(room)
     holder = holder_of(room, s)
     ((_, said),) = packets_in(step(room, holder, Multicast([b"word"], Service.AGREED)))
-    mine = write_runs([OriginRun.of(site(room, holder).key, 1, [4], [b"word"])])
+    mine = write_runs([OriginRun.of(site(room, holder).state.key, 1, [4], [b"word"])])
     assert bytes(said.pieces[0]) == mine
     assert turns_of(room) == []

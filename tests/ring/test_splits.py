@@ -38,7 +38,7 @@ def come_back(room: Room, *names: str) -> None:
 
 
 def normal(room: Room, names: str) -> set[str]:
-    return {name for name in names if site(room, name).is_normal()}
+    return {name for name in names if site(room, name).state.is_normal}
 
 
 # -- two rings ------------------------------------------------------------------------------------
@@ -69,10 +69,10 @@ def test_the_operators_word_ends_with_its_occasion() -> None:
     at the next split a went on alone, and so did the majority."""
     room = together("a", "b", "c", sites=3)
     room.obey("cut b > a\ncut c > a")
-    room.until(lambda: not site(room, "a").is_normal())
+    room.until(lambda: not site(room, "a").state.is_normal)
     room.obey("request a go_on\nheal")
     room.until(lambda: normal(room, "abc") == set("abc"))
-    assert site(room, "a").ring.size == 3, "the word was not needed"
+    assert site(room, "a").state.ring.size == 3, "the word was not needed"
     room.obey("split a | b c")
     gather(room, *"bc")
     room.pass_ms(3_000)
@@ -107,16 +107,16 @@ def test_a_promise_outlives_the_one_that_made_it(alone: str) -> None:
     later the coordinator's ring, which never was, outbid the one that had been in force, and who
     remembered what was safe there had to forget it."""
     room, leader, follower = half_formed(alone)
-    never = site(room, leader).ring.version
+    never = site(room, leader).state.ring.version
     room.obey(f"crash {follower}")
     room.loses = None
     room.obey(f"heal\nsplit {leader} | {follower} {alone}\njoin {follower}")
     gather(room, follower, alone)
-    assert site(room, alone).ring.version > never
+    assert site(room, alone).state.ring.version > never
     room.obey(f"say {alone} precious\nadvance 200ms")
     assert room.words(alone) == room.words(follower) == ["old", "precious"]
     room.obey(f"crash {follower}")
-    room.until(lambda: not site(room, alone).is_normal())
+    room.until(lambda: not site(room, alone).state.is_normal)
     room.obey(f"heal\nadvance 300ms\njoin {follower}")
     for _ in range(50):
         room.pass_ms(100)
@@ -141,7 +141,7 @@ def test_a_record_names_all_who_may_remember(alone: str, later_ms: int) -> None:
     gather(room, *"abc")
     assert room.actors[alone].incarnation == 1
     assert ring_order(room)[0] == alone, "who remembers leads"
-    assert site(room, follower).ring.place == 1, "what was safe is counted"
+    assert site(room, follower).state.ring.seq == 1, "what was safe is counted"
     lawful(room)
 
 
@@ -152,8 +152,8 @@ def test_who_leads_instead_does_not_tell_that_the_ring_goes_on() -> None:
     room = together("a", "b", "c", sites=3)
     s = at_rest(room)
     me = site(room, "a")
-    me.token.tries = 1
-    packet = invitation(site(room, "b").me, me.ring.version, s, me.seen + 5, 0)
+    me.detection.tries = 1
+    packet = invitation(site(room, "b").me, me.state.ring.version, s, me.state.seen + 5, 0)
     effects = step(room, "a", handed(room, "b", packet))
     said = [person for _, person in packets_in(effects) if isinstance(person, MemberRecord)]
     assert [person.code for person in said] == [Code.RSP_NEG, Code.REF_INV_BC]
@@ -168,10 +168,10 @@ def test_a_promise_is_not_forgotten_when_a_higher_one_is_called_off() -> None:
     to d, though b may still form 10."""
     room = together("a", "b", "c", "d", "e", sites=5)
     s = at_rest(room)
-    version = site(room, "a").ring.version
+    version = site(room, "a").state.ring.version
 
     def invited(by: str, attempt: int) -> list[Code]:
-        site(room, "a").token.tries = 1  # The holder is silent, or a would have no reason to stop.
+        site(room, "a").detection.tries = 1  # Else a has no reason to stop.
         packet = invitation(site(room, by).me, version, s, attempt, Bits.MEMORY)
         effects = step(room, "a", handed(room, by, packet))
         return [said.code for _, said in packets_in(effects) if isinstance(said, MemberRecord)]
@@ -179,7 +179,7 @@ def test_a_promise_is_not_forgotten_when_a_higher_one_is_called_off() -> None:
     assert invited("b", 10) == invited("c", 12) == [Code.RSP_POS]
     given_up = sealed(Code.ABORT_BC_RQU, header_of(room, "c"), Writer().u32(12).done())
     step(room, "a", handed(room, "c", given_up))
-    assert site(room, "a").is_normal(), "the ring goes on as it was"
+    assert site(room, "a").state.is_normal, "the ring goes on as it was"
     assert invited("d", 9) == [Code.RSP_NEG]
     assert invited("d", 11) == [Code.RSP_NEG]
     assert invited("d", 13) == [Code.RSP_POS]

@@ -165,10 +165,10 @@ def gather(room: Room, *names: str, late_ms: int = LATE_MS) -> None:
 def are_together(room: Room, names: Iterable[str]) -> bool:
     wanted = set(names)
     here = [site(room, name) for name in wanted]
-    versions = {each.ring.version for each in here if each.is_normal()}
+    versions = {each.state.ring.version for each in here if each.state.is_normal}
     return (
         all(seen(room, name) == wanted for name in wanted)
-        and all(each.is_normal() for each in here)
+        and all(each.state.is_normal for each in here)
         and len(versions) == 1
     )
 
@@ -188,7 +188,7 @@ def site(room: Stage, name: str) -> Site:
 def ring_order(room: Stage, name: str = "") -> list[str]:
     """Who sits on the ring, from P0 on."""
     who = name or next(iter(room.actors))
-    return [member.name for member in site(room, who).ring.members]
+    return [member.name for member in site(room, who).state.ring.members]
 
 
 def holder_of(room: Stage, s: int, name: str = "") -> str:
@@ -236,13 +236,20 @@ def step(room: Stage, name: str, event: Event) -> list[Effect]:
 
 def silence_holder(who: Site) -> None:
     """It was asked often enough, and nothing came."""
-    who.token.tries = who.parameters.tries
+    who.detection.tries = who.parameters.tries
     key = key_of(who.token.holder())
-    now_us = who.now_us
-    who.detector.watch(key, now_us)
-    while not who.detector.is_silent(key):
+    now_us = who.timers.now_us
+    who.detection.detector.watch(key, now_us)
+    while not who.detection.detector.is_silent(key):
         now_us += who.parameters.look_us
-        who.detector.look(now_us)
+        who.detection.detector.look(now_us)
+
+
+def rebind(who: Site) -> None:
+    """Let the machines look up their methods again, after some were replaced."""
+    for machine in (who.send, who.receive, who.coordinator, who.reformation):
+        machine._bound.clear()
+        machine._look_up()
 
 
 def packets_in(effects: list[Effect]) -> list[tuple[To, Any]]:
@@ -279,7 +286,9 @@ def sealed(code: Code, header: Header, tail: bytes = b"") -> bytes:
 def header_of(room: Stage, by: str, **changes: Any) -> Header:
     """The header that a member would write now, with changes."""
     who = site(room, by)
-    header = Header(who.version, who.key, who.key, 0, S(room, by), who.ordering.safe)
+    header = Header(
+        who.state.version, who.state.key, who.state.key, 0, S(room, by), who.ordering.safe
+    )
     return header._replace(**changes)
 
 
@@ -305,11 +314,11 @@ def turn(
     """The packet of a turn, of the one whose turn it is unless another is named."""
     name = by or holder_of(room, s - 1)
     who = site(room, name)
-    speaker = site(room, origin or name).key
+    speaker = site(room, origin or name).state.key
     pieces = [word.encode() for word in words]
     runs = [OriginRun.of(speaker, first, [int(service)] * len(words), pieces)] if words else []
     content = write_runs(runs)
-    header = Header(who.ring.version, who.key, speaker, 0, s, k)
+    header = Header(who.state.ring.version, who.state.key, speaker, 0, s, k)
     return sealed(Code.TOKEN_BC, header, TURN.pack(1, flags, 0) + content)
 
 

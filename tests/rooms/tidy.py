@@ -261,7 +261,8 @@ def banned(text: str, name: str) -> list[str]:
 
 
 SAME_ROLE = frozenset(
-    """Data Header MemberState Membership Ordering PacketKind Parameters Refuse Repair SendQueue
+    """Coordinator Data Header MemberState Membership Ordering PacketKind Parameters Receiver Refuse
+    Repair SendQueue
     StatePiece StateRequest Timer""".split()
 )
 """What each protocol has a class for, under the same name."""

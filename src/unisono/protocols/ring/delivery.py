@@ -1,61 +1,75 @@
-"""What goes to the application, in its order: turns, views, and the places where state is taken.
+"""QCMT: messages, views and state requests, in the order in which the application gets them.
 
-A reader that is slow, or a newcomer that waits for the state, holds it up; the ring goes on.
+A slow reader, or a newcomer that waits for the state, delays them; the ring goes on.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from unisono.core import Capture, Deliver, Effect, Install
 from unisono.model import Change, ChangeKind, Member, View, changes_of
 from unisono.parts.message_runs import MessageRun, MessageRuns
-from unisono.protocols.ring.ordering import Heard, Ordering
+from unisono.protocols.ring.ordering import Ordering, TurnMessages
 from unisono.protocols.ring.packets import NO_VERSION
 from unisono.protocols.ring.ring import Ring
+from unisono.protocols.ring.state import RingState
+
+BACKLOG_BYTES: Final = 4 << 20
+"""A holder whose application lags by more keeps the token until it has caught up."""
+MESSAGE_BYTES: Final = 32
+"""What a message costs beside its payload."""
 
 
 class StateMark(NamedTuple):
-    """Here the application's state is taken, for those who join in this version."""
+    """The application is asked for its state here, for the newcomers of this version."""
 
     version: object
 
 
 class DeliveryQueue:
-    """QCMT, up to the door."""
+    """What waits for the application of one member."""
 
-    def __init__(self, me: Member) -> None:
-        self._me = me
-        self._items: deque[Heard | View | StateMark] = deque()
-        self.octets = 0
+    def __init__(self, state: RingState, ordering: Ordering) -> None:
+        self._state = state
+        self._ordering = ordering
+        self._items: deque[TurnMessages | View | StateMark] = deque()
+        self._nbytes = 0
         """Of payload that waits."""
         self._shown: tuple[Member, ...] = ()
         self._version = NO_VERSION
-        """Of the ring that the application saw last, or will."""
+        """Of the last ring shown to the application, or queued for it."""
         self.has_view = False
-        """The application has seen one, or will."""
+        """A view was shown to the application, or is queued for it."""
+        self.congested = False
+        """The application takes no more for now."""
 
     def __len__(self) -> int:
         return len(self._items)
 
-    def hear(self, heard: Heard) -> None:
-        self._items.append(heard)
-        self.octets += heard.octets + 32 * heard.count
+    def append(self, messages: TurnMessages) -> None:
+        self._items.append(messages)
+        self._nbytes += messages.nbytes + MESSAGE_BYTES * messages.count
+
+    def is_far_behind(self) -> bool:
+        """The holder keeps the token until its application has caught up, which stops all."""
+        blocked = self.congested or not self._state.memory
+        return blocked and self._nbytes > BACKLOG_BYTES
 
     def marks(self) -> dict[Member, int]:
-        """By sender, its last message that waits here: it may be on no ring any more."""
-        waiting = (item for item in self._items if isinstance(item, Heard))
-        spans = (span for each in waiting for span in each.spans)
-        return {span.sender: span.number + span.times - 1 for span in spans}
+        """By sender, the number of its last message that waits; it may have left the ring."""
+        waiting = (item for item in self._items if isinstance(item, TurnMessages))
+        runs = (run for each in waiting for run in each.runs)
+        return {run.sender: run.number + run.times - 1 for run in runs}
 
     def change(self, ring: Ring, captures: bool, former: Sequence[Ring] = ()) -> None:
-        """[RNG-16] The ring, delivered as a membership message that says who is new. Of the
-        former ones that led to it and were not shown, some may have been formed by the operator's
-        word. A founding that was never heard to be in force is shown: places count from there."""
+        """[RNG-16] The ring as a view that names the newcomers. Of the former rings, which were not
+        shown, some may have been formed by the operator's request. A founding that was not known to
+        be in force is shown: sequence numbers count from there."""
         for founding in former[:1] if not self.has_view else ():
-            if len(founding.chain) == 1 and self._me in founding.members:
+            if len(founding.chain) == 1 and self._state.me in founding.members:
                 self.change(founding, False)
         parted = [each for each in (*former, ring) if each.parted and each.version > self._version]
         members = ring.members
@@ -68,16 +82,16 @@ class DeliveryQueue:
         went = [member for member in left if member not in absent]
         failed = [member for member in left if member in absent]
         cut = tuple((seat.member, seat.local) for seat in known if seat.local)
-        changes = changes_of(self._me, joined, went, failed, first and len(ring.chain) == 1)
+        changes = changes_of(self._state.me, joined, went, failed, first and len(ring.chain) == 1)
         if parted or (first and ring.trunk > NO_VERSION):
-            # A newcomer to a part is told too: the one that was let go on may die untold.
+            # To newcomers too: the member that was let go on may die before it shows the view.
             changes = (*changes, Change(ChangeKind.PARTED))
         view = View(
             members,
             id=str(ring.version),
             joined=joined,
             left=left,
-            seq=ring.place,
+            seq=ring.seq,
             cut=cut,
             detail=f"{len(members)} of {ring.size}",
             changes=changes,
@@ -91,45 +105,47 @@ class DeliveryQueue:
             self._items.append(StateMark(ring.version))
 
     def _part(self, ring: Ring, known: int) -> None:
-        """[RNG-13] What asks to be safe and is not known to be with all of the view before, of whom
-        some are not here, cannot be safe in it. Those who were let go on hear it, and all behind
-        it, in a transitional view of their own: with them it is safe."""
+        """[RNG-13] A safe message that is not known to be with all of the last view, of which some
+        members are missing, cannot be safe in it. It and all behind it are delivered in a
+        transitional view of those that remain, all of which have it."""
         for at, item in enumerate(self._items):
-            if isinstance(item, Heard) and item.safe and item.s > known:
+            if isinstance(item, TurnMessages) and item.safe and item.s > known:
                 stayed = tuple(member for member in self._shown if member in ring.members)
                 view = View(
                     stayed,
                     id=f"{ring.version}-transitional",
-                    seq=item.spans[0].seq - 1,
+                    seq=item.runs[0].seq - 1,
                     transitional=True,
                     stayed=stayed,
                 )
                 self._items.insert(at, view)
                 return
 
-    def begin_again(self) -> None:
-        """Nothing was delivered yet, and a later state will come."""
+    def start_anew(self) -> None:
+        """Nothing was delivered yet, and a later state will arrive."""
         self._items.clear()
-        self.octets = 0
+        self._nbytes = 0
         self._shown, self._version = (), NO_VERSION
         self.has_view = False
 
-    def pump(self, ordering: Ordering, out: list[Effect]) -> None:
+    def deliver(self, out: list[Effect]) -> None:
         """Deliver what may be delivered."""
         items = self._items
-        spans: list[MessageRun] = []
+        if self.congested or not self._state.memory or not self.has_view:
+            return
+        runs: list[MessageRun] = []
         while items:
             item = items[0]
-            if isinstance(item, Heard):
-                if (item.safe or item.others) and not ordering.may_deliver(item):
+            if isinstance(item, TurnMessages):
+                if (item.safe or item.others) and not self._ordering.may_deliver(item):
                     break
-                spans += item.spans
-                self.octets -= item.octets + 32 * item.count
+                runs += item.runs
+                self._nbytes -= item.nbytes + MESSAGE_BYTES * item.count
             else:
-                if spans:
-                    out.append(Deliver(MessageRuns(spans)))
-                    spans = []
+                if runs:
+                    out.append(Deliver(MessageRuns(runs)))
+                    runs = []
                 out.append(Install(item) if isinstance(item, View) else Capture(item.version))
             items.popleft()
-        if spans:
-            out.append(Deliver(MessageRuns(spans)))
+        if runs:
+            out.append(Deliver(MessageRuns(runs)))

@@ -1,65 +1,81 @@
-"""R1 to R3, and what is promised: who may form the next ring.
+"""R1 to R3, and what is promised: which member may form the next ring.
 
-A *version* is promised, then accepted, then in force. Who has promised one answers no lower one;
-who leads has the highest version and S of all that answer; and a ring is in force when the majority
-of the group before it has accepted it. So no two can be in force at once, and whatever everyone had
-is in the next.
+A *version* is promised, then accepted, then in force. A member that promised one answers no lower
+one; the coordinator has the highest version and S of all that answer; and a ring is in force when
+the majority of the group before it has accepted it. So no two rings are in force at once, and
+whatever everyone had is in the next one.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from unisono.core import Effect
 from unisono.model import Member
 from unisono.protocols.ring.codes import Code
+from unisono.protocols.ring.delivery import DeliveryQueue
+from unisono.protocols.ring.lifecycle import Lifecycle
+from unisono.protocols.ring.ordering import Ordering
+from unisono.protocols.ring.packet_builder import PacketBuilder
 from unisono.protocols.ring.packets import (
     NO_VERSION,
     Bits,
-    CoordRequest,
+    Flag,
     MemberRecord,
     Rank,
+    TurnPacket,
     Version,
 )
-from unisono.protocols.ring.parameters import ROUNDS_MAX
-from unisono.wire import Writer
-
-if TYPE_CHECKING:
-    from unisono.protocols.ring.core import Site
+from unisono.protocols.ring.parameters import ROUNDS_MAX, Parameters
+from unisono.protocols.ring.state import RingState
+from unisono.protocols.ring.timers import ArmedTimers
 
 PATIENT_TIMES: Final = 2
-"""So many times `detect_us` is one that leads given for gathering its ring."""
+"""A coordinator is given this many times `detect_us` to gather its ring."""
 
 Key = tuple[Rank, bool, int, Member]
 """What R1, R2 and R3 compare."""
 
 
 class Election:
-    """Whom one member follows, and whether it should lead."""
+    """The promise of one member, and its suspects."""
 
-    def __init__(self, core: Site) -> None:
-        self._core = core
+    def __init__(
+        self,
+        parameters: Parameters,
+        state: RingState,
+        timers: ArmedTimers,
+        lifecycle: Lifecycle,
+        ordering: Ordering,
+        delivery: DeliveryQueue,
+        builder: PacketBuilder,
+    ) -> None:
+        self._parameters = parameters
+        self._state = state
+        self._timers = timers
+        self._lifecycle = lifecycle
+        self._ordering = ordering
+        self._delivery = delivery
+        self._builder = builder
         self.promised = NO_VERSION
-        """[REF_INV_BC] The version that was promised last, while it may still come about."""
+        """[REF_INV_BC] The version promised last, while it may still come into force."""
         self.repeated = 0
         """How often it was promised again."""
         self._pledged_us = 0
         self.leader: Member | None = None
-        """Who is to form it."""
-        self.at_token = False
-        """The reformation is begun as the holder: nobody failed."""
+        """The member that is to form it."""
         self.suspects: set[int] = set()
 
-    # -- R1 to R3 ----------------------------------------------------------------------------------
+    # -- R1 to R3 --------------------------------------------------------------------------------
 
     def my_key(self) -> Key:
-        core = self._core
-        return core.rank, core.memory, core.ordering.S if core.memory else 0, core.me
+        state = self._state
+        return state.rank, state.memory, self._ordering.S if state.memory else 0, state.me
 
     @staticmethod
     def key(packet: MemberRecord) -> Key:
         """[RNG-10] R1: the higher version; R2: then the higher S; R3: then the higher site id.
-        Between R1 and R2: who has the messages of a version before who has forgotten them."""
+        Between R1 and R2: a member that has the messages of a version, then one that lost them."""
         # Deviates [RNG R2]: in the paper nobody comes back without its memory.
         memory = packet.has(Bits.MEMORY)
         return packet.rank, memory, packet.header.s if memory else 0, packet.member
@@ -67,126 +83,81 @@ class Election:
     def is_better(self, packet: MemberRecord) -> bool:
         return self.key(packet) > self.my_key()
 
-    def should_win(self, packet: MemberRecord) -> bool:
-        """One that denies and has what it speaks of. Who only has heard of more is not waited for:
-        it is the majority that must agree."""
-        core = self._core
-        equal = packet.header.version == core.version or not core.memory
-        return (equal or packet.has(Bits.MEMORY)) and self.is_better(packet)
-
     def knows_enough(self, packet: MemberRecord) -> bool:
-        """R1 and R2: it has all that we have. R3 is for two that both invite."""
+        """R1 and R2: it has all that we have. R3 decides between two that both invite."""
         # Deviates [RNG R3]: in the paper it decides here too, so that only the highest site id of
         # those that know the same could ever coordinate.
         return self.key(packet)[:3] >= self.my_key()[:3]
 
-    # -- somebody invites --------------------------------------------------------------------------
+    def knows_less(self, packet: MemberRecord) -> bool:
+        """An inviter of our version that lacks something we have."""
+        return packet.header.version == self._state.version and not self.knows_enough(packet)
+
+    # -- promises --------------------------------------------------------------------------------
 
     def is_worthy(self, packet: MemberRecord) -> bool:
-        """Whether an invitation may be answered with a promise."""
+        """The invitation may be answered with a promise."""
         attempt = Version(packet.attempt, packet.header.sender)
         if attempt == self.promised:
             patient = self.repeated <= ROUNDS_MAX or self._is_early()
-            fresh = attempt > self._core.ring.version
+            fresh = attempt > self._state.ring.version
             return patient and fresh and self.knows_enough(packet)
-        return attempt > self._core.record.pledged and self.knows_enough(packet)
+        return attempt > self._state.record.pledged and self.knows_enough(packet)
 
     def _is_early(self) -> bool:
-        """Who leads may still wait for one that is slow."""
-        core = self._core
-        return core.now_us - self._pledged_us < PATIENT_TIMES * core.parameters.detect_us
+        """The coordinator may still wait for a slow member."""
+        waited_us = self._timers.now_us - self._pledged_us
+        return waited_us < PATIENT_TIMES * self._parameters.detect_us
 
     def pledge(self, attempt: Version, leader: Member, out: list[Effect]) -> None:
-        """From now on no lower one is promised, not even in a later life."""
+        """From now on no lower version is promised, not even by a later incarnation."""
         self.promised, self.leader = attempt, leader
         self.repeated = 0
-        self._pledged_us = self._core.now_us
-        self._core.keep(out, pledged=attempt)
-        self._core.ordering.stand_still()
+        self._pledged_us = self._timers.now_us
+        self._state.checkpoint(out, pledged=attempt)
+        self._ordering.stop()
 
-    def free(self) -> None:
-        """What was promised will not be; but nothing below it either."""
-        self.promised, self.leader = self._core.ring.version, None
+    def release_promise(self) -> None:
+        """The promised ring will not come into force; lower ones are still not promised."""
+        self.promised, self.leader = self._state.ring.version, None
 
-    def is_worthier(self, packet: MemberRecord) -> bool:
-        """Whether we, who invite, yield to another who does."""
-        return self.is_worthy(packet) and self.is_better(packet)
+    def standing(self) -> MemberRecord:
+        """[RSP_POS] What a member reports of itself to its coordinator."""
+        state = self._state
+        bits = Bits.MEMORY * state.memory | Bits.STATE * state.wants_state
+        bits |= Bits.LEAVING * self._lifecycle.has_quit | Bits.OVERRIDE * state.override
+        bits |= Bits.VOTES * state.record.votes | Bits.IN_FORCE * state.was_in_force
+        bits |= Bits.INSIDE * (self._delivery.has_view and state.memory)
+        return self._builder.member_record(Code.RSP_POS, self.promised.number, bits)
 
-    def agrees(self, packet: MemberRecord) -> bool:
-        """In normal operation: only if there is a reason to stop."""
-        core = self._core
-        if not self.is_worthy(packet):
-            return False
-        at = core.ring.index.get(packet.header.sender)
-        if packet.header.version != core.ring.version or at is None:
-            # Of another ring: our own may have been left behind, or was let go on while a majority
-            # did.
-            outranked = packet.rank[0] > core.rank[0] and core.ring.trunk > NO_VERSION
-            return outranked or (packet.rank > core.rank and core.token.tries > 0)
-        by_holder = packet.has(Bits.AT_TOKEN) and core.ring.holder(packet.header.s) == at
-        return by_holder or core.token.tries > 0
+    def deny(self, packet: MemberRecord, out: list[Effect]) -> None:
+        """[RSP_NEG] While no ring is in force here, or this member is about to invite."""
+        bits = Bits.MEMORY * self._state.memory
+        answer = self._builder.member_record(Code.RSP_NEG, packet.attempt, bits, self.leader)
+        self._builder.to(packet.member, Code.RSP_NEG, answer.body(), out)
 
-    def should_lead(self, packet: MemberRecord) -> bool:
-        """The inviter is right that something is wrong, and knows less than we do."""
-        core = self._core
-        if packet.header.version != core.version or self.knows_enough(packet):
-            return False
-        attempt = Version(packet.attempt, packet.header.sender)
-        if core.is_normal():
-            return core.token.tries > 0
-        return attempt > core.record.pledged and not core.membership.target
+    # -- other rings -----------------------------------------------------------------------------
 
-    def deny(self, packet: MemberRecord, out: list[Effect], leads: bool = False) -> None:
-        """[RSP_NEG] With what we know better. Who is about to invite itself does not tell that the
-        ring goes on, or the other would return to it and deny in turn."""
-        core = self._core
-        normal = core.is_normal() and not leads
-        other = core.ring.leader if normal else self.leader
-        bits = Bits.IN_FORCE * normal | Bits.MEMORY * core.memory
-        answer = core.person(Code.RSP_NEG, packet.attempt, bits, other)
-        core.to(packet.member, Code.RSP_NEG, answer.body(), out)
-
-    # -- somebody comes along ----------------------------------------------------------------------
+    def is_later(self, packet: TurnPacket | MemberRecord) -> bool:
+        """Another ring is in force and precedes ours. The turns of one that was let go on without a
+        majority do not carry its trunk: a ring in force ignores them, a blocked member asks it."""
+        state, version = self._state, packet.header.version
+        if isinstance(packet, MemberRecord):
+            return packet.rank > state.rank
+        if packet.flags & Flag.PARTED:
+            parted = state.ring.trunk > NO_VERSION or not state.in_force
+            return version > state.version and parted
+        return (version, version) > state.rank
 
     def can_go_on(self, packet: MemberRecord) -> bool:
-        """Whether all it has is in our order, and all it lacks is here and of its own ring."""
+        """All that the member has is in our order, and all it lacks is here and of its own ring."""
         # Deviates [RNG Merge]: the paper sends again whatever a returning process lacks, and does
         # not ask whether it has what the others never had.
-        core = self._core
-        if not core.memory or packet.header.sender not in core.ordering.locals:
+        state, ordering, header = self._state, self._ordering, packet.header
+        if not state.memory or header.sender not in ordering.locals:
             return False
-        ends = core.ring.ends(packet.header.version)
-        if ends is None or packet.header.s > min(ends, core.ordering.S):
+        ends = state.ring.ends(header.version)
+        if ends is None or header.s > min(ends, ordering.S):
             return False
-        own = packet.header.version == core.ring.version or ends == core.ordering.S
-        return own and core.ordering.has_from(packet.header.s)
-
-    # -- suspicion ---------------------------------------------------------------------------------
-
-    def suspect_holder(self) -> None:
-        core = self._core
-        self.suspects = {core.token.holder_key()}
-        self.at_token = False
-
-    def suspect(self, out: list[Effect]) -> None:
-        """[RNG-11] The process before the silent holder coordinates; we tell it."""
-        core = self._core
-        self.suspect_holder()
-        holder = core.ring.holder(core.ordering.S)
-        prior = core.ring.seats[(holder - 1) % len(core.ring.seats)].member
-        core.push(Code.E_REFSTART)
-        if prior == core.me:
-            core.push(Code.E_COORDINATOR)
-            return
-        body = Writer().u64(core.token.holder_key()).done()
-        core.to(prior, Code.COORD_RQU, body, out)
-        core.push(Code.E_INIT)
-
-    def confirms(self, packet: CoordRequest) -> bool:
-        core = self._core
-        return (
-            packet.header.version == core.ring.version
-            and packet.header.sender in core.ring.index
-            and core.token.tries > 0
-            and packet.suspect == core.token.holder_key()
-        )
+        own = header.version == state.ring.version or ends == ordering.S
+        return own and ordering.has_from(header.s)

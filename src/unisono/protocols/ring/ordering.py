@@ -1,4 +1,4 @@
-"""QDAT and QSUS: turns as they come, in order, and what everybody has of them.
+"""QDAT and QSUS: turns as they arrive, in order, and which of them all members have.
 
 [RNG-5] A turn that is next goes to QDAT, an early one waits in QSUS until the gap closes; both are
 one window here, whose unbroken row ends at S.
@@ -15,7 +15,7 @@ from unisono.model import Buffer, Member, Service
 from unisono.parts.message_runs import MessageRun
 from unisono.parts.packing import joined
 from unisono.parts.window import Window
-from unisono.protocols.ring.packets import WHOLE, Flag, Range, TurnPacket, key_of
+from unisono.protocols.ring.packets import WHOLE, Flag, Header, Range, TurnPacket, key_of
 from unisono.protocols.ring.ring import Ring
 from unisono.protocols.ring.turn import (
     DIFFER,
@@ -33,46 +33,46 @@ from unisono.protocols.ring.turn import (
 from unisono.wire import read_numbers
 
 AHEAD_MAX: Final = 256
-"""Turns beyond S that are kept; later ones are asked for again when their time comes."""
+"""Turns beyond S that are kept; later ones are requested when they are next."""
 RANGES_MAX: Final = 64
-"""Gaps that are asked for at once."""
+"""Gaps requested at once."""
 # Deviates [RNG Memory]: the paper keeps the last n messages, safe or not. Here nothing is forgotten
 # before all have it.
 HISTORY_ROUNDS: Final = 2
-"""So many rounds of turns are kept that everyone has: for one that was away for a moment."""
+"""Rounds of turns kept though all have them, for members that return after a moment."""
 HISTORY_BYTES: Final = 1 << 20
-"""But not beyond this."""
+"""At most this much of them."""
 
 _SERVICES: Final = tuple(Service)
 
 
 @dataclass(slots=True)
-class Heard:
-    """What a turn says to the application, once it may be delivered."""
+class TurnMessages:
+    """The messages of a turn, on their way to the application."""
 
     s: int
-    spans: list[MessageRun]
+    runs: list[MessageRun]
     count: int
     """Of messages."""
-    octets: int
+    nbytes: int
     safe: bool
-    """It waits until everyone has it."""
+    """They wait until everyone has the turn."""
     others: tuple[int, ...] = ()
-    """Originators for whom the holder said it: it waits until these have it."""
+    """Originators for which the holder sent them: they wait until these have the turn."""
 
 
 @dataclass(slots=True)
-class Growing:
-    """A large message of which the last piece has not come."""
+class PartialMessage:
+    """A large message whose last piece has not arrived."""
 
     number: int
     service: int
     pieces: list[Buffer]
-    octets: int
+    nbytes: int
 
 
 class Ordering:
-    """S, K and the turns of one member."""
+    """S, K, k and the turns of one member."""
 
     def __init__(self, key: int, message_bytes_max: int, drop: Callable[[str], None]) -> None:
         self.key = key
@@ -87,17 +87,25 @@ class Ordering:
         self.safe = 0
         """k: everyone has the turns up to here."""
         self.highest = 0
-        """The highest turn that was heard of."""
+        """The highest turn known to exist."""
         self.reached = 0
-        """The highest turn that somebody said, or has, with all before it."""
-        self.place = 0
+        """The highest turn that some member has with all before it."""
+        self.read_upto = 0
+        """The last turn read."""
+        self.seq = 0
+        """The sequence number of the last message read."""
         self.locals: dict[int, int] = {}
-        """ls by originator: its last message that was ordered."""
-        self._growing: dict[int, Growing] = {}
+        """ls by originator: the number of its last message read."""
+        self._partial: dict[int, PartialMessage] = {}
         self._members: dict[int, Member] = {}
         self._drop = drop
         self.is_broken = False
-        """Others deliver a message that is too large for us: we cannot go on."""
+        """Others deliver a message that is too large here: this member cannot go on."""
+        self._arriving: Header | None = None
+        """Of the packets last taken, if more of their turn are to follow. The packets of a turn
+        that were read together share it."""
+        self._unsettled = True
+        """K, S or k changed since `settle`."""
 
     @property
     def S(self) -> int:
@@ -106,33 +114,35 @@ class Ordering:
     # -- a new ring ------------------------------------------------------------------------------
 
     def enter(self, ring: Ring) -> None:
-        """[RNG Phase-2] All on the ring have the turns up to its base. What lies beyond belongs to
-        nobody, and large messages begin anew."""
-        if ring.base > self.S:  # A newcomer: what was before is not for it.
+        """[RNG Phase-2] All on the ring have the turns up to its base. Later turns are void, and
+        large messages begin anew."""
+        if ring.base > self.S:  # A newcomer, which needs no earlier turns.
             self.window = Window(ring.base)
             self._history_bytes = 0
         self._cut(ring.base)
         self._incoming.clear()
-        self._growing.clear()
+        self._partial.clear()
         self.ring, self._view = ring, str(ring.version)
         self.K = [ring.base] * len(ring.seats)
         self.highest = self.reached = ring.base
-        self.place = ring.place
+        self.seq = ring.seq
         self._members = {key: ring.seats[at].member for key, at in ring.index.items()}
         self.locals = {key_of(seat.member): seat.local for seat in (*ring.absent, *ring.seats)}
+        self.read_upto = self.window.received
         self._forget()
+        self._unsettled = True
 
     def start_anew(self) -> None:
-        """Nothing is left of what was: a new group begins."""
+        """A new group begins with an empty history."""
         self.window = Window()
         self._history_bytes = 0
-        self.place = self.safe = self.highest = self.reached = 0
+        self.seq = self.safe = self.highest = self.reached = self.read_upto = 0
         self.locals = {}
-        self._growing.clear()
+        self._partial.clear()
         self._incoming.clear()
 
-    def stand_still(self) -> None:
-        """[RNG Phase-1] What is not whole by now may be of a ring that is no more."""
+    def stop(self) -> None:
+        """[RNG Phase-1] Incomplete turns may belong to a ring that no longer exists."""
         self._incoming.clear()
         self._cut(self.S)
         self.highest = self.reached = self.S
@@ -142,46 +152,49 @@ class Ordering:
             self._history_bytes -= len(turn.content)
 
     def expect(self, s: int) -> None:
-        """The one who leads has the turns up to here."""
+        """The coordinator has the turns up to here."""
         self.highest = self.reached = max(self.S, s)
 
     # -- turns -----------------------------------------------------------------------------------
 
-    def take(self, packet: TurnPacket, holder: int) -> bool:
-        """Packets of a turn. They may complete it; whether it is still coming in."""
+    def take(self, packet: TurnPacket, holder: int) -> None:
+        """Packets of a turn, which they may complete."""
         s, count = packet.header.s, packet.of
+        self._arriving = None
         if s > self.highest:
             self.highest = s
         if s > self.reached and not packet.flags & Flag.EARLY:
             self.reached = s
         if s <= self.window.received or s > self.window.received + AHEAD_MAX:
-            return False
+            return
         found = self._incoming.get(s)
         if found is None:
             if self.window.get(s) is not None:
-                return False
+                return
             if count == 1:
                 content = bytes(packet.pieces[0])
                 self._put(s, Turn(s, holder, packet.flags, content, len(content) or 1))
-                return False
+                return
             found = IncomingTurn(holder, packet.flags, [None] * count, count)
             self._incoming[s] = found
         if len(found.pieces) != count:
-            return False
+            return
         found.take(packet.at, packet.pieces)
         if found.missing:
-            return True
+            self._arriving = None if packet.again else packet.header
+            return
         del self._incoming[s]
         turn = found.turn(s)
         if turn is None:
             self._drop("malformed")
         else:
             self._put(s, turn)
-        return False
 
     def extends_turn(self, packet: TurnPacket) -> bool:
-        """Take packets from the middle of a turn that is coming in, if that is what they are: after
-        them its last packet, or another, is still to come."""
+        """Take packets from the middle of the turn that is arriving, if they are: no guard of any
+        figure depends on them. See `Figure RECEIVE` for the slow way."""
+        if packet.header is not self._arriving:
+            return False
         found, end = self._incoming.get(packet.header.s), packet.at + len(packet.pieces)
         if found is None or len(found.pieces) != packet.of:
             return False
@@ -193,40 +206,39 @@ class Ordering:
     def _put(self, s: int, turn: Turn) -> None:
         self.window.put(s, turn)
         self._history_bytes += len(turn.content)
+        self._unsettled = True
 
-    def say(self, turn: Turn) -> None:
-        """Our own turn is in order at once."""
+    def put_own(self, turn: Turn) -> None:
+        """Our own turn, which is in order unless it is early."""
         self.highest = max(self.highest, turn.s)
         self._put(turn.s, turn)
 
-    def hear(self, turn: Turn) -> Heard:
-        """The turn that comes next, read: what it brings is the same at everyone, for the same
-        turns came before it everywhere."""
-        spans: list[MessageRun] = []
+    def read(self, turn: Turn) -> TurnMessages:
+        """The messages of the next turn: the same at all members, since all read the same turns
+        before it."""
+        found: list[MessageRun] = []
         content = turn.content
         try:
             runs = read_runs(content)
         except BadPacket as bad:
             self._drop(bad.reason)
             runs = []
-        at = len(content)
+        at = len(content) - sum([len(run.chunks[0]) for run in runs])
         for run in runs:
-            at -= len(run.chunks[0])
-        for run in runs:
-            self._hear_run(run, content, at, spans)
+            self._read_run(run, content, at, found)
             at += len(run.chunks[0])
-        count = octets = 0
-        for span in spans:
-            count += span.times
-            octets += span.size
-        others = tuple(run.origin for run in runs if run.origin != turn.holder)
-        return Heard(turn.s, spans, count, octets, bool(turn.flags & Flag.SAFE), others)
+        count = nbytes = 0
+        for each in found:
+            count += each.times
+            nbytes += each.size
+        others = tuple([run.origin for run in runs if run.origin != turn.holder])
+        return TurnMessages(turn.s, found, count, nbytes, bool(turn.flags & Flag.SAFE), others)
 
-    def _hear_run(self, run: OriginRun, content: bytes, at: int, spans: list[MessageRun]) -> None:
-        """The messages of a run, whose octets begin at this place.
+    def _read_run(self, run: OriginRun, content: bytes, at: int, found: list[MessageRun]) -> None:
+        """The messages of a run, whose bytes begin at this offset.
 
-        [RNG-4] A delegate's run may come twice, or after a gap: whatever is not its originator's
-        next message is passed over."""
+        [RNG-4] The run of a delegate may arrive twice, or after a gap: any message but the next of
+        its originator is ignored."""
         member = self._members.get(run.origin)
         if member is None:
             self._drop("origin")
@@ -235,7 +247,7 @@ class Ordering:
         lengths: tuple[int, ...]
         for times, size, mark in run.groups:
             length, past, lengths = size, have + 1 - number, ()
-            new, octets, start, service = times - past, content, at + past * length, mark & SERVICE
+            new, data, start, service = times - past, content, at + past * length, mark & SERVICE
             if not 0 <= past < times:
                 new = 0
             elif mark & DIFFER:
@@ -246,77 +258,86 @@ class Ordering:
                 start = at + times * LENGTH_BYTES + sum(lengths[:past])
                 lengths = lengths[past:]
                 length = sum(lengths)
-                self._growing.pop(run.origin, None)
+                self._partial.pop(run.origin, None)
             elif mark & IN_PIECES:
                 piece = memoryview(content)[at : at + length]
-                whole = self._grow(run.origin, number, mark, piece)
+                whole = self._join(run.origin, number, mark, piece)
                 if whole is None:
                     new = 0
                 else:
-                    octets, start, service = joined(whole.pieces), 0, whole.service
-                    length = len(octets)
+                    data, start, service = joined(whole.pieces), 0, whole.service
+                    length = len(data)
             else:
-                self._growing.pop(run.origin, None)
+                self._partial.pop(run.origin, None)
             if new:
-                level, first = _SERVICES[service], have + 1
-                place = self.place + 1
-                span = MessageRun(
-                    member, octets, start, length, new, first, view, place, level, lengths
+                level, first, seq = _SERVICES[service], have + 1, self.seq + 1
+                found.append(
+                    MessageRun(member, data, start, length, new, first, view, seq, level, lengths)
                 )
-                spans.append(span)
-                self.place += new
+                self.seq += new
                 have += new
             if not mark & MORE:
                 number += times
             at += size_of(times, size, mark)
         self.locals[run.origin] = have
 
-    def _grow(self, origin: int, number: int, mark: int, piece: Buffer) -> Growing | None:
-        """A piece of a large message; the message when it was the last."""
+    def _join(self, origin: int, number: int, mark: int, piece: Buffer) -> PartialMessage | None:
+        """A piece of a large message; with the last, the message."""
         if not mark & GOES_ON:
-            self._growing[origin] = Growing(number, mark & SERVICE, [piece], len(piece))
+            self._partial[origin] = PartialMessage(number, mark & SERVICE, [piece], len(piece))
             return None
-        found = self._growing.get(origin)
+        found = self._partial.get(origin)
         if found is None or found.number != number:
             self._drop("fragment")
             return None
         found.pieces.append(piece)
-        found.octets += len(piece)
-        if found.octets > self._message_bytes_max:
+        found.nbytes += len(piece)
+        if found.nbytes > self._message_bytes_max:
             self._drop("too_large")
             self.is_broken = True
             return None
-        return None if mark & MORE else self._growing.pop(origin)
+        return None if mark & MORE else self._partial.pop(origin)
 
     # -- what everyone has -----------------------------------------------------------------------
 
     def note(self, key: int, s: int, k: int) -> None:
-        """A packet of this ring: its sender has everything up to s, and knows that all have k."""
+        """A packet of this ring: its sender has all turns up to s, and knows that all have k."""
         at = self.ring.index.get(key)
         if at is not None and s > self.K[at]:
             self.K[at] = s
+            self._unsettled = True
         if k > self.safe:
             self.safe = k
+            self._unsettled = True
         if s > self.highest:
             self.highest = s
         if s > self.reached:
             self.reached = s
 
-    def may_deliver(self, heard: Heard) -> bool:
-        """[RNG-7] What is safe when everyone has it; the rest at once, except what the holder said
-        for others. Such a turn may be lost with its holder and all who have it, and an originator
-        without it would say its message again, at another place: so it must have it first."""
-        if heard.s <= self.safe:
+    def may_deliver(self, messages: TurnMessages) -> bool:
+        """[RNG-7] Safe messages when everyone has them; others at once, except those that the
+        holder sent for another member. Such a turn may be lost with its holder and all that have
+        it, and an originator without it would send its message again, at another place in the
+        order: so the originator must have it first."""
+        if messages.s <= self.safe:
             return True
-        return not heard.safe and all(self._has(key, heard.s) for key in heard.others)
+        return not messages.safe and all(self._has(key, messages.s) for key in messages.others)
 
     def _has(self, key: int, s: int) -> bool:
-        """Whether this one is known to have turn s, which we have."""
+        """The member is known to have turn s, which is here."""
         at = self.ring.index.get(key)
         return key == self.key or (at is not None and self.K[at] >= s)
 
+    def note_safe(self, s: int) -> None:
+        """All have the turns up to s."""
+        self.safe = max(self.safe, s)
+        self._unsettled = True
+
     def settle(self) -> None:
-        """[RNG-7, RNG-8] Both roads: by what the others' turns and acks tell us, or by k."""
+        """[RNG-7, RNG-8] k by the turns and acks of the others, or as reported by a holder."""
+        if not self._unsettled:
+            return
+        self._unsettled = False
         at = self.ring.index.get(self.key)
         if at is not None:
             self.K[at] = self.window.received
@@ -325,7 +346,7 @@ class Ordering:
         self._forget()
 
     def _forget(self) -> None:
-        """[RNG-9] About a ring's worth is kept."""
+        """[RNG-9] About a ring's worth of turns is kept."""
         window = self.window
         limit = min(self.safe, window.received)
         if window.floor >= limit:
@@ -340,7 +361,7 @@ class Ordering:
     # -- repair ----------------------------------------------------------------------------------
 
     def gaps(self) -> list[Range]:
-        """What is missing up to the highest turn that was heard of."""
+        """What is missing up to the highest turn known."""
         ranges: list[Range] = []
         last = min(self.highest, self.S + AHEAD_MAX)
         for s in range(self.S + 1, last + 1):
@@ -363,20 +384,23 @@ class Ordering:
                 ranges.append((s, start, WHOLE))
         return ranges[:RANGES_MAX]
 
-    def is_coming(self) -> bool:
-        """Of all that was heard of only the next turn is not whole, and its holder has more."""
+    def is_arriving(self) -> bool:
+        """Of all turns known only the next is incomplete, and its holder has more to send."""
         s = self.window.received + 1
         found = self._incoming.get(s)
         if found is None or not found.flags & Flag.WANTED:
             return False
         return all(self.window.get(later) for later in range(s + 1, self.highest + 1))
 
-    def has_gap(self) -> bool:
-        """A turn was heard of that is not here."""
+    def has_gap(self, event: object = None) -> bool:
+        """A turn that exists is not here."""
         return self.highest > self.window.received
 
+    def has_no_gap(self, event: object) -> bool:
+        return self.highest <= self.window.received
+
     def is_lost(self) -> bool:
-        """What is missing will not come by itself: something that was sent after it is here."""
+        """What is missing will not arrive by itself: something sent after it is here."""
         s = self.window.received + 1
         if self.reached > s:
             return True
@@ -384,18 +408,18 @@ class Ordering:
         return found is not None and found.pieces[-1] is not None
 
     def pieces(self, ranges: Sequence[Range], count_max: int) -> list[tuple[Turn, range]]:
-        """Of what is asked for, what is here: turns, and which packets of each."""
+        """What is here of the ranges: turns, and which packets of each."""
         found: list[tuple[Turn, range]] = []
         for s, first, last in ranges:
             turn = self.window.get(s)
             if turn is None:
                 continue
-            asked = range(first, min(last + 1, turn.count))[:count_max]
-            if asked:
-                found.append((turn, asked))
-                count_max -= len(asked)
+            indices = range(first, min(last + 1, turn.count))[:count_max]
+            if indices:
+                found.append((turn, indices))
+                count_max -= len(indices)
         return found
 
     def has_from(self, s: int) -> bool:
-        """Whether one whose last turn is s can be sent all that follows."""
+        """A member whose last turn is s can be sent all that follows."""
         return s >= self.window.floor

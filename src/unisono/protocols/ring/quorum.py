@@ -33,7 +33,7 @@ class Quorums(NamedTuple):
         rings = tuple(ring for ring in self.rings if ring.version not in unborn)
         return self._replace(rings=rings or (founding,))
 
-    def tells_unborn(self, packet: MemberRecord) -> bool:
+    def proves_unborn(self, packet: MemberRecord) -> bool:
         """It formed one of these rings, never put it in force, and has promised another."""
         version = packet.header.version
         ours = any(ring.version == version for ring in self.rings)

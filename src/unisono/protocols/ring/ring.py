@@ -1,4 +1,4 @@
-"""R and G: the logical ring, the group behind it, and who may go on."""
+"""R and G: the logical ring, the group behind it, and the record of both."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from unisono.protocols.ring.packets import (
 from unisono.wire import Reader, Writer
 
 CHAIN_MAX: Final = 32
-"""Of so many former versions it is known where they ended."""
+"""Former versions whose last turn is known."""
 
 
 class Seat(NamedTuple):
-    """[RNG Figure 3b] A place on the ring."""
+    """[RNG Figure 3b] A position on the ring."""
 
     member: Member
     local: int = 0
-    """ls: of its messages, the last that was ordered before this ring."""
+    """ls: the number of its last message ordered before this ring."""
     old: bool = True
     """[RNG Figure 3a] vi > 0: it was in the group before."""
     waits: bool = False
-    """It is to get the application's state."""
+    """It is to get the state of the application."""
 
 
 class RingLink(NamedTuple):
@@ -54,16 +54,16 @@ class Ring:
     """N: a majority is more than half of this."""
     base: int = 0
     """S when it was formed: all on it have the turns up to here."""
-    place: int = 0
-    """How many messages had been ordered by then."""
+    seq: int = 0
+    """The sequence number of the last message ordered by then."""
     chain: tuple[RingLink, ...] = ()
     """This version and those before it, the newest last."""
     leader: Member | None = None
     trunk: Version = NO_VERSION
-    """Where this ring, or one before it, was formed by the operator's word: the last that was not.
-    A majority that went on from there goes before it."""
+    """If this ring, or one before it, was formed by the operator's request: the last one that was
+    not. A ring of the majority that continued from there precedes it."""
     parted: bool = False
-    """This one was."""
+    """This one was formed by the operator's request."""
     known: int = 0
     """The last turn that all on the ring before it were known to have."""
     members: tuple[Member, ...] = field(init=False, compare=False)
@@ -84,7 +84,7 @@ class Ring:
         return rank_of(self.version, self.trunk)
 
     def holder(self, s: int) -> int:
-        """[RNG-2] The position of the one whose turn follows turn s: s ⊕ 1."""
+        """[RNG-2] The position of the holder after turn s: s ⊕ 1."""
         return (s + 1) % len(self.seats)
 
     def member(self, key: int) -> Member | None:
@@ -92,32 +92,42 @@ class Ring:
         return None if at is None else self.seats[at].member
 
     def marks(self, ordered: Mapping[int, int]) -> dict[Member, int]:
-        """By member, its last message in the turns read, given by key."""
+        """By member, the number of its last message in the turns read, given by key."""
         keys = (*self.keys, *(key_of(seat.member) for seat in self.absent))
         members = (*self.members, *(seat.member for seat in self.absent))
         return {member: ordered.get(key, 0) for member, key in zip(members, keys, strict=True)}
 
     @property
+    def awaits_state(self) -> bool:
+        """A newcomer is to get the state of the application."""
+        return any(seat.waits for seat in self.seats)
+
+    @property
+    def oldest(self) -> Member | None:
+        """The first member that was in the group before."""
+        return next((seat.member for seat in self.seats if seat.old), None)
+
+    @property
     def voters(self) -> int:
-        """So many that vote meet any majority."""
+        """This many voters are in any majority."""
         return self.size - self.size // 2
 
     def votes(self, names: Iterable[str]) -> int:
-        """Who never was in the group counts where it is said to be larger than what was seen."""
+        """Members new to the group count where it is larger than the members known."""
         voting = set(names)
         known = {seat.member.name for seat in (*self.seats, *self.absent)}
         votes = len(voting & known)
         return votes + min(len(voting - known), max(0, self.size - len(known)))
 
     def remembered(self, names: Iterable[str]) -> int:
-        """How many of these are known to the group. A free place is nobody's: on either side of a
-        split another may take it. Before there is a ring, all places are free."""
+        """How many of these the group knows. A free seat counts for nobody: on either side of a
+        split another may take it. Before the first ring all seats are free."""
         known = {seat.member.name for seat in (*self.seats, *self.absent)}
         return len(set(names) & known) if known else self.votes(names)
 
     def ends(self, version: Version) -> int | None:
-        """The S with which a version of our history ended; None is *not of our history*. The
-        present one has not ended."""
+        """The last S of a version in this history; None if it is not in it. The present version has
+        not ended."""
         for at, link in enumerate(self.chain):
             if link.version == version:
                 return self.chain[at + 1].base if at + 1 < len(self.chain) else NUMBER_MAX
@@ -129,8 +139,8 @@ class Ring:
 
     # -- as bytes --------------------------------------------------------------------------------
 
-    def octets(self) -> bytes:
-        out = Writer().u16(self.size).u64(self.base).u64(self.place)
+    def packed(self) -> bytes:
+        out = Writer().u16(self.size).u64(self.base).u64(self.seq)
         out.u32(self.trunk.number).u64(self.trunk.leader).u8(self.parted).u64(self.known)
         assert self.leader is not None
         out.member(self.leader)
@@ -142,10 +152,10 @@ class Ring:
         return out.rows("IQQ", 3, flat).done()
 
 
-def read_ring(version: Version, octets: Buffer) -> Ring:
+def read_ring(version: Version, data: Buffer) -> Ring:
     """The description again, or `BadPacket`."""
-    reader = Reader(octets)
-    size, base, place = reader.u16(), reader.u64(), reader.u64()
+    reader = Reader(data)
+    size, base, seq = reader.u16(), reader.u64(), reader.u64()
     trunk = Version(reader.u32(), reader.u64())
     parted, known = bool(reader.u8()), reader.u64()
     leader = reader.member()
@@ -156,7 +166,7 @@ def read_ring(version: Version, octets: Buffer) -> Ring:
         RingLink(Version(flat[i], flat[i + 1]), flat[i + 2]) for i in range(0, len(flat), 3)
     )
     names = [seat.member.name for seat in seats]
-    wrong = not seats or len(set(names)) != len(names) or max(base, place) > NUMBER_MAX
+    wrong = not seats or len(set(names)) != len(names) or max(base, seq) > NUMBER_MAX
     wrong |= (
         any(seat.local > NUMBER_MAX for seat in (*seats, *absent))
         or key_of(leader) != version.leader
@@ -166,7 +176,7 @@ def read_ring(version: Version, octets: Buffer) -> Ring:
     wrong |= any(link.version.number > ROUND_MAX or link.base > NUMBER_MAX for link in chain)
     if wrong:
         raise BadPacket("malformed")
-    return Ring(version, seats, absent, size, base, place, chain, leader, trunk, parted, known)
+    return Ring(version, seats, absent, size, base, seq, chain, leader, trunk, parted, known)
 
 
 def _read_seats(reader: Reader) -> tuple[Seat, ...]:
@@ -178,21 +188,21 @@ def _read_seats(reader: Reader) -> tuple[Seat, ...]:
 
 
 class Record(NamedTuple):
-    """What a process keeps over a crash."""
+    """What a process keeps on stable storage."""
 
     version: Version
-    """The last that it accepted."""
+    """The last one accepted."""
     names: tuple[str, ...]
-    """Who was on that ring, and on those before it down to the last one known to have been in
+    """The members of that ring, and of those before it down to the last one known to have been in
     force: any of these may remember."""
     pledged: Version = NO_VERSION
-    """The highest that it promised."""
+    """The highest one promised."""
     votes: bool = False
-    """It has been on a ring in force, or never had a past: it cannot have forgotten a promise."""
+    """It was on a ring in force, or never had a past: it cannot have forgotten a promise."""
     trunk: Version = NO_VERSION
-    """As in the ring that it accepted."""
+    """Of the ring accepted last."""
 
-    def octets(self) -> bytes:
+    def packed(self) -> bytes:
         out = Writer().u32(self.version.number).u64(self.version.leader)
         out.u32(self.pledged.number).u64(self.pledged.leader).u8(self.votes)
         out.u32(self.trunk.number).u64(self.trunk.leader).u16(len(self.names))
@@ -201,8 +211,8 @@ class Record(NamedTuple):
         return out.done()
 
 
-def read_record(octets: Buffer) -> Record:
-    reader = Reader(octets)
+def read_record(data: Buffer) -> Record:
+    reader = Reader(data)
     version = Version(reader.u32(), reader.u64())
     pledged = Version(reader.u32(), reader.u64())
     votes = bool(reader.u8())

@@ -1,0 +1,119 @@
+"""The answers to an invitation: who can be on the next ring, and whether they are enough."""
+
+from __future__ import annotations
+
+from unisono.protocols.ring.election import Election
+from unisono.protocols.ring.formation import Answers, Formation, staying
+from unisono.protocols.ring.ordering import Ordering
+from unisono.protocols.ring.packets import NO_VERSION, Bits, MemberRecord, Version
+from unisono.protocols.ring.parameters import SITES_MAX
+from unisono.protocols.ring.quorum import Quorums
+from unisono.protocols.ring.state import RingState
+
+
+class Ballot:
+    """One attempt to form a ring."""
+
+    def __init__(
+        self, state: RingState, ordering: Ordering, election: Election, formation: Formation
+    ) -> None:
+        self._state = state
+        self._ordering = ordering
+        self._election = election
+        self._formation = formation
+        self.quorums = Quorums((), NO_VERSION)
+        """What the next ring needs."""
+        self.answers: dict[str, MemberRecord] = {}
+        self.stale: dict[str, MemberRecord] = {}
+        """Members that answered, and cannot go on from where they are."""
+        self._denials: dict[str, Version] = {}
+
+    def begin_attempt(self) -> None:
+        self.answers.clear()
+        self.stale.clear()
+        self._denials.clear()
+
+    def begin(self, with_founding: bool) -> None:
+        """A quorum of the last ring, or of those that may have been in force since. Of a part whose
+        memory is lost, too few sites are left to begin anew: `with_founding`."""
+        state, founding = self._state, self._state.founding()
+        rings = (*state.earlier, state.ring) if state.ring.seats else (founding,)
+        rings += (founding,) * with_founding
+        quorums = Quorums(rings, state.ring.version)
+        self.quorums = quorums.without(self._formation.unborn, founding)
+
+    def begin_anew(self) -> None:
+        """The last ring is forgotten."""
+        self.quorums = Quorums((self._state.founding(),), NO_VERSION)
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def is_full(self) -> bool:
+        return len(self.answers) + len(self.stale) >= SITES_MAX
+
+    def add(self, packet: MemberRecord) -> None:
+        name = packet.member.name
+        if self.quorums.proves_unborn(packet):
+            unborn = self._formation.unborn
+            unborn.add(packet.header.version)
+            self.quorums = self.quorums.without(unborn, self._state.founding())
+        self.answers[name] = packet
+        self.stale.pop(name, None)
+
+    def add_stale(self, packet: MemberRecord) -> None:
+        name = packet.member.name
+        self.answers.pop(name, None)
+        self.stale[name] = packet
+
+    def add_denial(self, packet: MemberRecord) -> bool:
+        """By a member on another ring in force; whether that ring has the majority."""
+        if len(self._denials) < SITES_MAX:
+            self._denials[packet.member.name] = packet.header.version
+        same = {n for n, version in self._denials.items() if version == packet.header.version}
+        sized = any(ring.size for ring in self.quorums.rings)
+        return sized and self.quorums.have_majority(same, same)
+
+    def is_complete(self, packet: MemberRecord) -> bool:
+        return not packet.has(Bits.MEMORY) or packet.header.s == self._ordering.S
+
+    def complete(self) -> dict[str, MemberRecord]:
+        """Members that can be on the new ring, this one included."""
+        found = {name: each for name, each in self.answers.items() if self.is_complete(each)}
+        found[self._state.me.name] = self._election.standing()
+        return found
+
+    def all(self) -> dict[str, MemberRecord]:
+        """Whether or not they can be on the new ring."""
+        return self.complete() | self.answers | self.stale
+
+    # -- are they enough -------------------------------------------------------------------------
+
+    def is_blocked(self) -> bool:
+        return not self.may_go_on(self.complete())
+
+    def may_go_on(self, answers: Answers) -> bool:
+        """[RNG-12] And, for a member that remembers a ring but none of its messages: all of that
+        ring are present, and none remembers more."""
+        if self.is_overridden():
+            return True
+        if not self._state.memory and not answers.keys() >= set(self._state.record.names):
+            return False
+        return self.quorums.are_met(answers)
+
+    def is_overridden(self) -> bool:
+        """[RNG-13] An operator lets this part go on, which it could not otherwise."""
+        wanted = self._state.override or any(
+            each.has(Bits.OVERRIDE) for each in self.answers.values()
+        )
+        return wanted and not self.quorums.are_met(self.complete())
+
+    def has_quorum(self) -> bool:
+        complete = self.complete()
+        stay = staying(complete)
+        return self.may_go_on(complete) and bool(stay) and self.would_stand(stay)
+
+    def would_stand(self, stay: Answers) -> bool:
+        """The new ring is a majority of what the group will then be."""
+        if self.is_overridden():
+            return True
+        return len(stay) > self._formation.size(stay, self.complete(), self.quorums) // 2

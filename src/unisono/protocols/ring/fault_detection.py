@@ -1,0 +1,54 @@
+"""Which members are silent: the holder while its turn is late, and all while a ring is formed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from unisono.core import Effect, Probe
+from unisono.model import Address, Member
+from unisono.parts.detector import Detector
+from unisono.protocols.ring.packets import key_of
+from unisono.protocols.ring.state import RingState
+from unisono.protocols.ring.timers import ArmedTimers
+
+
+class FaultDetection:
+    """The failure detector of one member, fed with what arrives."""
+
+    __slots__ = ("_state", "_timers", "detector", "tries")
+
+    def __init__(self, state: RingState, timers: ArmedTimers, detect_us: int, look_us: int) -> None:
+        self._state = state
+        self._timers = timers
+        self.detector: Detector[int] = Detector(detect_us, look_us)
+        self.tries = 0
+        """Requests to the holder that it has not answered."""
+
+    def watch_ring(self) -> None:
+        """While a ring is formed, all are to answer."""
+        for key in self._state.ring.keys:
+            if key != self._state.key:
+                self.detector.watch(key, self._timers.now_us)
+
+    def reset(self) -> None:
+        """The turn has arrived: nobody is waited for until the next is late."""
+        if self.tries:
+            self.tries = 0
+            self.detector.rest_all()
+
+    def note_holder(self, key: int) -> None:
+        """The holder sent something."""
+        self.tries = 0
+        self.detector.hear(key, self._timers.now_us)
+
+    def probe(self, members: Iterable[Member], out: list[Effect]) -> None:
+        """Ask the network whether their processes still exist."""
+        to = tuple(member.address for member in members)
+        if to:
+            out.append(Probe(to))
+
+    def note_unreachable(self, address: Address) -> None:
+        """The network reports that no process listens there."""
+        for member in self._state.ring.members:
+            if member.address == address:
+                self.detector.refuse(key_of(member), self._timers.now_us)

@@ -1,0 +1,119 @@
+"""A ring is accepted, then put in force: what each part of a member does then."""
+
+from __future__ import annotations
+
+from unisono.core import Effect, Warn
+from unisono.parts.admission import Admission
+from unisono.protocols.ring.codes import Code, Timer
+from unisono.protocols.ring.delivery import DeliveryQueue
+from unisono.protocols.ring.election import Election
+from unisono.protocols.ring.events import EventQueue
+from unisono.protocols.ring.lifecycle import Lifecycle
+from unisono.protocols.ring.ordering import Ordering
+from unisono.protocols.ring.repair import Repair
+from unisono.protocols.ring.requests import MembershipRequests
+from unisono.protocols.ring.ring import Ring
+from unisono.protocols.ring.ring_search import RingSearch
+from unisono.protocols.ring.send_queue import SendQueue
+from unisono.protocols.ring.state import RingState
+from unisono.protocols.ring.state_transfer import StateTransfer
+from unisono.protocols.ring.timers import ArmedTimers
+from unisono.protocols.ring.token_policy import TokenPolicy
+
+
+class Installation:
+    """The change from one ring to the next, at one member."""
+
+    def __init__(
+        self,
+        state: RingState,
+        timers: ArmedTimers,
+        events: EventQueue,
+        lifecycle: Lifecycle,
+        admission: Admission,
+        ordering: Ordering,
+        policy: TokenPolicy,
+        send_queue: SendQueue,
+        delivery: DeliveryQueue,
+        election: Election,
+        search: RingSearch,
+        requests: MembershipRequests,
+        repair: Repair,
+        transfer: StateTransfer,
+    ) -> None:
+        self._state = state
+        self._timers = timers
+        self._events = events
+        self._lifecycle = lifecycle
+        self._admission = admission
+        self._ordering = ordering
+        self._policy = policy
+        self._send_queue = send_queue
+        self._delivery = delivery
+        self._election = election
+        self._search = search
+        self._requests = requests
+        self._repair = repair
+        self._transfer = transfer
+        self.warned = False
+        """The operator was warned that no ring can be formed."""
+
+    def accept(self, ring: Ring, out: list[Effect]) -> None:
+        """[RNG Phase-2] The ring is ours, though it is not in force yet."""
+        state = self._state
+        state.accept(ring, out)
+        if not state.memory:
+            self._ordering.start_anew()
+        if not state.memory or not self._delivery.has_view:
+            self._delivery.start_anew()
+        self._ordering.enter(ring)
+        self._send_queue.new_ring(len(ring.seats))
+        self._policy.new_ring()
+        self._repair.new_ring()
+        self._transfer.forget()
+        state.memory = state.memory or len(ring.chain) == 1
+
+    def install(self, event: object, out: list[Effect]) -> None:
+        """[RESUME] The ring is in force: the application gets its view."""
+        state = self._state
+        if not state.was_in_force:
+            self.show_ring()
+            names = tuple(member.name for member in state.ring.members)
+            state.checkpoint(out, names=names, votes=state.record.votes or state.memory)
+        self.withdraw_warning(out)
+        self._election.suspects.clear()
+        state.override = False
+        self._timers.disarm(Timer.T_REF_RT, out)
+        state.in_force = state.seat is not None
+        if not state.in_force:
+            self._lifecycle.released = True
+            return
+        self._requests.new_ring()
+        self._search.end(out)
+        self._admission.entered(self._timers.now_us)
+        self._transfer.new_ring(out)
+        self._events.push(Code.E_REFEND)
+
+    def show_ring(self) -> None:
+        """[RNG-16] Earlier messages are committed, and the application gets the view."""
+        # Deviates [RNG Phase-2]: the old messages are committed here, where the ring is known to be
+        # in force, and not when it is received: until then another may be formed instead.
+        state = self._state
+        state.was_in_force = True
+        earlier, state.earlier = state.earlier, ()
+        seat = state.seat
+        state.memory = state.memory or seat is None or not seat.waits
+        self._ordering.note_safe(state.ring.base)
+        if seat is not None:
+            self._delivery.change(state.ring, self._transfer.is_sender(), earlier)
+
+    def forget_ring(self) -> None:
+        """As if no ring had been accepted."""
+        self._state.forget_ring()
+        self._ordering.start_anew()
+        self._delivery.start_anew()
+
+    def withdraw_warning(self, out: list[Effect]) -> None:
+        if self.warned:
+            self.warned = False
+            out.append(Warn(""))

@@ -1,0 +1,110 @@
+"""The clean leave: once all that this member sent is with everyone, the ring closes without it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from unisono.core import Effect
+from unisono.protocols.ring.codes import Code, Timer
+from unisono.protocols.ring.delivery import DeliveryQueue
+from unisono.protocols.ring.election import Election
+from unisono.protocols.ring.lifecycle import Lifecycle
+from unisono.protocols.ring.ordering import Ordering
+from unisono.protocols.ring.packet_builder import PacketBuilder
+from unisono.protocols.ring.parameters import Parameters
+from unisono.protocols.ring.requests import MembershipRequests
+from unisono.protocols.ring.send_queue import SendQueue
+from unisono.protocols.ring.state import RingState
+from unisono.protocols.ring.timers import ArmedTimers
+
+LEAVE_ROUNDS: Final = 60
+BLOCKED_ROUNDS: Final = 10
+"""A leaving member without a ring waits for one for this many T_REFORM."""
+
+
+class Leaving:
+    """The leave of one member, from the request to the release."""
+
+    def __init__(
+        self,
+        parameters: Parameters,
+        state: RingState,
+        timers: ArmedTimers,
+        lifecycle: Lifecycle,
+        ordering: Ordering,
+        send_queue: SendQueue,
+        delivery: DeliveryQueue,
+        builder: PacketBuilder,
+        election: Election,
+        requests: MembershipRequests,
+    ) -> None:
+        self._t_reform_us = parameters.t_reform_us
+        self._state = state
+        self._timers = timers
+        self._lifecycle = lifecycle
+        self._ordering = ordering
+        self._send_queue = send_queue
+        self._delivery = delivery
+        self._builder = builder
+        self._election = election
+        self._requests = requests
+        self._quit_us = 0
+        self._rounds = 0
+        self._blocked_rounds = 0
+
+    def leave(self, out: list[Effect]) -> None:
+        """The application wants to leave."""
+        self._lifecycle.leaving = self._send_queue.closing = True
+        if not self._delivery.has_view and not self._is_counted_on():
+            self._send_quit(out)
+            self._lifecycle.released = True
+            return
+        self._timers.arm(Timer.LEAVE, self._t_reform_us, out)
+        self.quit(out)
+
+    def _is_counted_on(self) -> bool:
+        """A ring holds this member, or may: the others need its answer to close without it. A
+        member that gives up while it joins comes in first and then leaves."""
+        state, election = self._state, self._election
+        promised = election.promised > state.ring.version and election.leader != state.me
+        return promised or state.seat is not None
+
+    def quit(self, out: list[Effect]) -> None:
+        """[QUIT] Once everything this member sent is with everyone."""
+        # Deviates [RNG Member leave]: the paper's member announces its leave and is gone. Here it
+        # stays until a ring without it is in force, or it is released.
+        state, now_us = self._state, self._timers.now_us
+        if not self._send_queue.is_settled() or not state.is_normal:
+            return
+        if self._lifecycle.has_quit and now_us - self._quit_us < self._t_reform_us // 2:
+            return
+        self._quit_us = now_us
+        self._lifecycle.has_quit = True
+        if len(state.ring.seats) == 1:
+            self._lifecycle.released = not len(self._delivery)
+            return
+        self._requests.note_leaver(state.me)
+        self._send_quit(out)
+
+    def _send_quit(self, out: list[Effect]) -> None:
+        body = self._builder.member_record(Code.QUIT, 0, 0).body()
+        self._builder.everyone(Code.QUIT, body, out)
+
+    def insist(self, out: list[Effect]) -> None:
+        """[LEAVE] The leave was not answered."""
+        self._rounds += 1
+        self._blocked_rounds = 0 if self._state.is_normal else self._blocked_rounds + 1
+        if self._rounds > LEAVE_ROUNDS or self._blocked_rounds > BLOCKED_ROUNDS:
+            self._lifecycle.fail("left before the others had taken over")
+            return
+        self._timers.arm(Timer.LEAVE, self._t_reform_us, out)
+        self.quit(out)
+
+    def depart(self) -> None:
+        """Those that stay have all that this member has, but too few for a ring: what they still
+        find when they form one, this member will not deliver."""
+        if {member.name for member in self._state.ring.members} <= self._requests.leaving():
+            self._ordering.note_safe(self._ordering.S)
+            self._lifecycle.released = True  # Nobody stays.
+        else:
+            self._lifecycle.fail("left when too few remained for the ring to go on")

@@ -1,0 +1,26 @@
+"""How the membership of this process ends: by a clean leave, or by a failure."""
+
+from __future__ import annotations
+
+from unisono.core import Cause, Fail
+
+
+class Lifecycle:
+    """Set by any part that sees the end; read by the core once a step."""
+
+    __slots__ = ("has_quit", "leaving", "released", "verdict")
+
+    def __init__(self) -> None:
+        self.leaving = False
+        """The application wants to leave."""
+        self.has_quit = False
+        """Everything this member sent is with everyone, and it has announced its leave."""
+        self.released = False
+        """The group goes on without this member: nothing is left to do."""
+        self.verdict: Fail | None = None
+
+    def fail(
+        self, reason: str, cause: Cause = Cause.STOPPED, known: int = 0, view: str = ""
+    ) -> None:
+        """The first failure counts."""
+        self.verdict = self.verdict or Fail(reason, cause, known, view)

@@ -1,0 +1,120 @@
+"""[RNG-16] The state of the application, handed from the first old member to the newcomers."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from unisono.core import Adopt, Captured, Effect
+from unisono.parts.state_transfer import StateReceiver, StateSender
+from unisono.protocols.ring.codes import Code, Timer
+from unisono.protocols.ring.packet_builder import PacketBuilder
+from unisono.protocols.ring.packets import (
+    HEADER_BYTES,
+    NO_VERSION,
+    STATE,
+    STATE_BYTES,
+    StatePiece,
+    StateRequest,
+    Version,
+)
+from unisono.protocols.ring.parameters import Parameters
+from unisono.protocols.ring.state import RingState
+from unisono.protocols.ring.timers import ArmedTimers
+from unisono.wire import ENVELOPE_BYTES, Writer
+
+PIECES_MAX: Final = 64
+"""Pieces sent for one request."""
+
+
+class StateTransfer:
+    """Both sides of the transfer at one member."""
+
+    def __init__(
+        self,
+        parameters: Parameters,
+        state: RingState,
+        timers: ArmedTimers,
+        builder: PacketBuilder,
+        packet_bytes_max: int,
+    ) -> None:
+        self._t_rt_us = parameters.t_rt_us
+        self._state = state
+        self._timers = timers
+        self._builder = builder
+        self._piece_bytes = packet_bytes_max - ENVELOPE_BYTES - HEADER_BYTES - STATE_BYTES
+        self._sender: StateSender | None = None
+        self._sender_of = NO_VERSION
+        self._receiver: StateReceiver | None = None
+
+    # -- rings -----------------------------------------------------------------------------------
+
+    def is_sender(self) -> bool:
+        """The first on the ring that was in the group before."""
+        ring = self._state.ring
+        return ring.awaits_state and ring.oldest == self._state.me
+
+    def forget(self) -> None:
+        """A new ring is accepted: what was on its way belongs to an earlier offset."""
+        self._receiver = None
+
+    def new_ring(self, out: list[Effect]) -> None:
+        """The ring is in force: request the state if this member waits for it."""
+        if not self.is_sender():
+            self._sender = None
+        seat = self._state.seat
+        if seat is not None and seat.waits:
+            self._receiver = StateReceiver()
+            self.request(out)
+
+    # -- to send ---------------------------------------------------------------------------------
+
+    def keep(self, event: Captured) -> None:
+        if isinstance(event.key, Version):
+            self._sender = StateSender(event.state, self._piece_bytes)
+            self._sender_of = event.key
+
+    def answer(self, packet: StateRequest, out: list[Effect]) -> None:
+        sender, member = self._sender, self._state.ring.member(packet.header.sender)
+        if sender is None or self._sender_of != packet.header.version or member is None:
+            return
+        pieces = sender.pieces(packet.offset, min(packet.pieces, PIECES_MAX))
+        if not pieces and not sender.octets:
+            pieces = [(0, memoryview(b""))]
+        bodies = [STATE.pack(sender.octets, at) + bytes(piece) for at, piece in pieces]
+        self._builder.to_many(member, Code.STATE, bodies, out)
+
+    # -- to receive ------------------------------------------------------------------------------
+
+    def is_waiting(self) -> bool:
+        return self._receiver is not None
+
+    def request(self, out: list[Effect]) -> None:
+        """Request what has not arrived, and again when nothing does."""
+        if self._receiver is None:
+            return
+        for offset, count in self._receiver.ask_again():
+            self._request(offset, count, out)
+        self._timers.arm(Timer.REPAIR, self._t_rt_us, out)
+
+    def _request(self, offset: int, count: int, out: list[Effect]) -> None:
+        oldest = self._state.ring.oldest
+        if oldest is not None:
+            body = Writer().u64(offset).u16(min(count, PIECES_MAX)).done()
+            self._builder.to(oldest, Code.STATE_ASK, body, out)
+
+    def take(self, packet: StatePiece, out: list[Effect]) -> None:
+        receiver, state = self._receiver, self._state
+        if receiver is None or packet.header.version != state.ring.version:
+            return
+        receiver.take(packet.total, packet.offset, packet.piece)
+        if receiver.is_done():
+            self._receiver = None
+            state.memory = True
+            state.checkpoint(out, votes=True)
+            out.append(Adopt(receiver.state()))
+            return
+        ahead = receiver.ask_ahead()
+        if ahead is not None:
+            self._request(*ahead, out)
+        elif receiver.has_run_dry:
+            self.request(out)
