@@ -8,10 +8,10 @@ import pytest
 
 from tests.mtp.theatre import batch_of
 from unisono.draw.labels import DATA, JOIN, NAK, QUIET, REFUSAL, STATE, TOKEN, category
+from unisono.layout import encode
 from unisono.model import Address, Member
 from unisono.protocols import offers
 from unisono.protocols.mtp.batch import MembershipChange
-from unisono.protocols.mtp.labels import label
 from unisono.protocols.mtp.packets import (
     PROTOCOL,
     WHOLE,
@@ -39,6 +39,7 @@ from unisono.protocols.mtp.packets import (
     TokenRequest,
     write_header,
 )
+from unisono.protocols.mtp.reading import label
 from unisono.wire import FRONT_BYTES, SUM_BYTES, seal
 
 A = Member("a", Address("10.0.0.1", 7000), 1)
@@ -53,33 +54,33 @@ PACKETS = {
     "data 5.3 end": (PacketKind.DATA, Data.body(HEADER, KEY, 5, 3, True, b"\1x")),
     "data 5.0 end view": (PacketKind.DATA, Data.body(HEADER, KEY, 5, 0, True, CHANGED)),
     "data 5.1": (PacketKind.DATA, Data.body(HEADER, KEY, 5, 1, False, b"")),
-    "empty 7": (PacketKind.EMPTY, Empty(H, ballot=1, stable=3, master=A).body(HEADER)),
-    "empty 5.0-5.3": (PacketKind.EMPTY, Empty(H, 5, 4).body(HEADER)),
-    "empty 5.0 end": (PacketKind.EMPTY, Empty(H, 5, 1, ended=True).body(HEADER)),
-    "request": (PacketKind.REQUEST, TokenRequest(H, 1, 4).body(HEADER)),
-    "grant 6": (PacketKind.GRANT, Grant(H, 1, 6, (A.address,)).body(HEADER)),
-    "nak 5.1-5.3": (PacketKind.NAK, Nak(H, ((5, 1, 3),)).body(HEADER)),
-    "nak 5.1 6.0 on": (PacketKind.NAK, Nak(H, ((5, 1, 1), (6, 0, WHOLE))).body(HEADER)),
-    "nak 5 status": (PacketKind.NAK, Nak(H, ((5, WHOLE, WHOLE),)).body(HEADER)),
-    "deny 5 6": (PacketKind.DENY, Deny(H, (5, 6)).body(HEADER)),
-    "report": (PacketKind.REPORT, Report(H).body(HEADER)),
-    "report losing": (PacketKind.REPORT, Report(H, Pressure.LOSING).body(HEADER)),
-    "leave": (PacketKind.LEAVE, LeaveRequest(H).body(HEADER)),
-    "expel": (PacketKind.EXPEL, Expel(H, KEY).body(HEADER)),
-    "join": (PacketKind.JOIN, JoinRequest(A, True).body()),
-    "confirm 12": (PacketKind.CONFIRM, Confirm(H, KEY, 12, True, 1, A).body(HEADER)),
-    "refuse: full": (PacketKind.REFUSE, Refuse(KEY, False, "full").body()),
-    "roster-ask from 0": (PacketKind.STATE_ASK, StateRequest(H, 0, 0, 4).body(HEADER)),
-    "state-ask from 20": (PacketKind.STATE_ASK, StateRequest(H, 1, 20, 4).body(HEADER)),
-    "state-taken": (PacketKind.STATE_ASK, StateRequest(H, 1, 90, 0).body(HEADER)),
-    "roster 0-4 of 5": (PacketKind.STATE, StatePiece(H, 0, 5, 0, b"12345").body(HEADER)),
-    "state 20-24 of 90": (PacketKind.STATE, StatePiece(H, 1, 90, 20, b"12345").body(HEADER)),
-    "state 0 of 0": (PacketKind.STATE, StatePiece(H, 1, 0, 0, b"").body(HEADER)),
-    "seat": (PacketKind.SEAT, ReplicaSeat(1, 3, A, 9, 3, 17, True, 0, 0).body()),
-    "propose 3.17": (PacketKind.PROPOSE, Propose(H, 3, 17, b"value").body(HEADER)),
-    "ack 3.17": (PacketKind.ACK, Ack(H, 2, 3, 17).body(HEADER)),
-    "stand 5": (PacketKind.STAND, Stand(H, 2, 5).body(HEADER)),
-    "support 5": (PacketKind.SUPPORT, Support(H, 3, 5, 3, 17, b"value").body(HEADER)),
+    "empty 7": (PacketKind.EMPTY, HEADER + encode(Empty(H, ballot=1, stable=3, master=A))),
+    "empty 5.0-5.3": (PacketKind.EMPTY, HEADER + encode(Empty(H, 5, 4))),
+    "empty 5.0 end": (PacketKind.EMPTY, HEADER + encode(Empty(H, 5, 1, ended=True))),
+    "request": (PacketKind.REQUEST, HEADER + encode(TokenRequest(H, 1, 4))),
+    "grant 6": (PacketKind.GRANT, HEADER + encode(Grant(H, 1, 6, (A.address,)))),
+    "nak 5.1-5.3": (PacketKind.NAK, HEADER + encode(Nak(H, ((5, 1, 3),)))),
+    "nak 5.1 6.0 on": (PacketKind.NAK, HEADER + encode(Nak(H, ((5, 1, 1), (6, 0, WHOLE))))),
+    "nak 5 status": (PacketKind.NAK, HEADER + encode(Nak(H, ((5, WHOLE, WHOLE),)))),
+    "deny 5 6": (PacketKind.DENY, HEADER + encode(Deny(H, (5, 6)))),
+    "report": (PacketKind.REPORT, HEADER + encode(Report(H))),
+    "report losing": (PacketKind.REPORT, HEADER + encode(Report(H, Pressure.LOSING))),
+    "leave": (PacketKind.LEAVE, HEADER + encode(LeaveRequest(H))),
+    "expel": (PacketKind.EXPEL, HEADER + encode(Expel(H, KEY))),
+    "join": (PacketKind.JOIN, encode(JoinRequest(A, True))),
+    "confirm 12": (PacketKind.CONFIRM, HEADER + encode(Confirm(H, KEY, 12, True, 1, A))),
+    "refuse: full": (PacketKind.REFUSE, encode(Refuse(KEY, False, "full"))),
+    "roster-ask from 0": (PacketKind.STATE_ASK, HEADER + encode(StateRequest(H, 0, 0, 4))),
+    "state-ask from 20": (PacketKind.STATE_ASK, HEADER + encode(StateRequest(H, 1, 20, 4))),
+    "state-taken": (PacketKind.STATE_ASK, HEADER + encode(StateRequest(H, 1, 90, 0))),
+    "roster 0-4 of 5": (PacketKind.STATE, HEADER + encode(StatePiece(H, 0, 5, 0, b"12345"))),
+    "state 20-24 of 90": (PacketKind.STATE, HEADER + encode(StatePiece(H, 1, 90, 20, b"12345"))),
+    "state 0 of 0": (PacketKind.STATE, HEADER + encode(StatePiece(H, 1, 0, 0, b""))),
+    "seat": (PacketKind.SEAT, encode(ReplicaSeat(1, 3, A, 9, 3, 17, True, 0, 0))),
+    "propose 3.17": (PacketKind.PROPOSE, HEADER + encode(Propose(H, 3, 17, b"value"))),
+    "ack 3.17": (PacketKind.ACK, HEADER + encode(Ack(H, 2, 3, 17))),
+    "stand 5": (PacketKind.STAND, HEADER + encode(Stand(H, 2, 5))),
+    "support 5": (PacketKind.SUPPORT, HEADER + encode(Support(H, 3, 5, 3, 17, b"value"))),
 }
 
 

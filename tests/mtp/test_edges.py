@@ -6,6 +6,7 @@ import pytest
 
 from tests.mtp.theatre import GROUP, Room, core, gather, handed, seen, together
 from unisono.core import Effect, Received
+from unisono.layout import encode
 from unisono.model import Address, Member
 from unisono.protocols.mtp.decision import machine_of, value_of
 from unisono.protocols.mtp.packet_writer import NO_HEADER
@@ -122,7 +123,7 @@ def test_joiners_of_one_burst_are_judged_together() -> None:
 
     def asking(name: str, host: str, incarnation: int) -> bytes:
         member = Member(name, Address(host, 7000), incarnation)
-        return seal(PROTOCOL, PacketKind.JOIN, GROUP, NO_LIFE, JoinRequest(member, False).body())
+        return seal(PROTOCOL, PacketKind.JOIN, GROUP, NO_LIFE, encode(JoinRequest(member, False)))
 
     burst = [
         asking("x", "10.9.9.1", 1),

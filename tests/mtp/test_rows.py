@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from unisono.layout import encode
 from unisono.model import Buffer, Burst, Packets
 from unisono.net.send_path import runs
 from unisono.parts.admission import Terms
@@ -26,12 +27,11 @@ from unisono.protocols.mtp.packets import (
     PROTOCOL,
     Data,
     Header,
-    Packet,
     PacketKind,
     StatePiece,
     write_header,
 )
-from unisono.protocols.mtp.reading import heard, read
+from unisono.protocols.mtp.reading import Packet, heard, read
 from unisono.sim import campaign
 from unisono.wire import Envelope
 
@@ -112,7 +112,7 @@ def test_a_burst_is_heard_as_its_packets_would_be(
         ours.seal(PacketKind.DATA, Data.body(header, 7, number, packet, end, b"piece"))
         for header, number, packet, end in told
     ]
-    state = StatePiece(H, 0, 9, 0, b"x" * (len(packets[0]) if packets else 9)).body(HEADER)
+    state = HEADER + encode(StatePiece(H, 0, 9, 0, b"x" * (len(packets[0]) if packets else 9)))
     packets.insert(len(packets) // 2, ours.seal(PacketKind.STATE, state))
     size = len(packets[0])
     packets = [packet for packet in packets if len(packet) == size]
@@ -130,7 +130,7 @@ def test_a_burst_is_heard_as_its_packets_would_be(
 
 def test_packets_of_another_kind_that_begin_alike_are_read_one_by_one() -> None:
     ours = codec()
-    state = [StatePiece(H, 1, 900, at, bytes(20)).body(HEADER) for at in (0, 0)]
+    state = [HEADER + encode(StatePiece(H, 1, 900, at, bytes(20))) for at in (0, 0)]
     packets = [ours.seal(PacketKind.STATE, body) for body in state]
     burst = Burst(memoryview(b"".join(packets)), len(packets[0]))
     (opened,) = codec().admit_batch(burst, ALIKE_BYTES)

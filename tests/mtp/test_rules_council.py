@@ -18,6 +18,7 @@ from tests.mtp.theatre import (
 )
 from tests.mtp.theatre import together as gathered
 from unisono.core import Received
+from unisono.layout import encode
 from unisono.protocols.mtp.agreement import ACCEPTED, PENDING, REJECTED
 from unisono.protocols.mtp.decision import machine_of, value_of
 from unisono.protocols.mtp.packet_writer import NO_HEADER
@@ -353,7 +354,7 @@ def test_a_seat_of_another_size_of_council_is_not_believed() -> None:
     b = core(room, "b")
     before = dict(b.replicas.seats.by_rank)
     other = ReplicaSeat(3, 5, core(room, "d").me, 0, 0, 0, False, 7, 0)
-    packet = seal(PROTOCOL, PacketKind.SEAT, GROUP, 0, other.body())
+    packet = seal(PROTOCOL, PacketKind.SEAT, GROUP, 0, encode(other))
     assert packets_in(step(room, "b", Received(room.actors["d"].address, [packet]))) == []
     assert b.replicas.seats.by_rank == before
     assert b.counts["drop.seat"] == 1

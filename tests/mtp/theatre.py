@@ -9,18 +9,17 @@ from typing import Any, NamedTuple, TypeVar
 from tests.scenarios.stage import Actor, Stage
 from unisono.core import EVERYONE, Effect, Event, Received, Send
 from unisono.core import Target as To
-from unisono.layout import decode_front
+from unisono.layout import decode_front, encode
 from unisono.protocols.mtp.batch import BatchRow, MessageBatch, MixedBatch, Said
 from unisono.protocols.mtp.core import Mtp
 from unisono.protocols.mtp.packets import (
     PROTOCOL,
     Header,
-    Packet,
     PacketKind,
     bits_of,
     write_header,
 )
-from unisono.protocols.mtp.reading import read
+from unisono.protocols.mtp.reading import Packet, read
 from unisono.wire import cut, seal, tag_of, unseal
 
 GROUP = tag_of("stage")
@@ -139,7 +138,7 @@ def forged(
     """A packet of our making, with the header of a member as it is now, changed at will."""
     header = write_header(header_of(room, by, **changes))
     its = core(room, by).codec.life if life is None else life
-    body = packet.body(header)
+    body = header + encode(packet)
     return Received(room.actors[by].address, [seal(PROTOCOL, kind, GROUP, its, body)])
 
 

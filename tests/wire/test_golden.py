@@ -11,6 +11,7 @@ import pytest
 from unisono import protocols
 from unisono.layout import encode
 from unisono.protocols.mtp import packets as mtp
+from unisono.protocols.mtp.reading import FROM_OUTSIDE
 from unisono.protocols.mtp.reading import read as read_mtp
 from unisono.protocols.ring import packets as ring
 from unisono.protocols.ring.codes import KINDS as ring_kinds
@@ -33,7 +34,7 @@ def rmcast_again(envelope: Envelope) -> bytes:
 
 def mtp_again(envelope: Envelope) -> bytes:
     packet = read_mtp(envelope.kind, envelope.body)
-    if isinstance(packet, mtp.FROM_OUTSIDE):
+    if isinstance(packet, FROM_OUTSIDE):
         return encode(packet)
     header = mtp.write_header(packet.header)
     if isinstance(packet, mtp.Data):

@@ -9,9 +9,9 @@ from unisono.core import ProcessRole, ProtocolSpec
 from unisono.model import Service
 from unisono.protocols.mtp.core import Mtp
 from unisono.protocols.mtp.figure import FIGURE
-from unisono.protocols.mtp.labels import label
 from unisono.protocols.mtp.packets import PROTOCOL
 from unisono.protocols.mtp.parameters import DEFAULTS, PRESETS
+from unisono.protocols.mtp.reading import label
 
 
 def assign_roles(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, int]:

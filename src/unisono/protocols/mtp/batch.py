@@ -7,21 +7,20 @@ from dataclasses import dataclass
 from enum import IntEnum
 from itertools import accumulate, chain, pairwise, repeat
 from operator import mul
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 from unisono.errors import BadPacket
+from unisono.fields import U16_COUNT, U64, fixed, table
+from unisono.layout import decode, encode, layout_of, size_of
 from unisono.model import Buffer, Member, Service
 from unisono.parts.packing import pour, sliced
 from unisono.parts.pending import VARIED
-from unisono.wire import Reader, Writer
 
 BATCH_BYTES_MAX: Final = 1 << 20
 """So much that was said travels under one token, or one message that is larger."""
 BATCH_COUNT_MAX: Final = 4096
 SMALL_BYTES_MAX: Final = 16 << 10
 """Larger payloads are never copied on their way out."""
-TABLE_AT: Final = 1 + 8
-ROW_BYTES: Final = 2 + 4 + 1
 JOIN_BYTES_MAX: Final = 2 << 20
 """Up to here a message is put together before it is cut up: faster, but a copy."""
 
@@ -30,6 +29,32 @@ class Form(IntEnum):
     BATCH = 0
     CHANGE = 1
     MIXED = 2
+
+
+class BatchHead(NamedTuple):
+    """Before the payloads of a `MessageBatch`: the columns of `BatchRow`, row by row."""
+
+    form: Form
+    first: U64
+    """The number of the first message."""
+    rows: Annotated[
+        tuple[int, ...],
+        table(fixed("(times u16, length u32, service u8)", "HIB"), U16_COUNT, flat=True),
+    ]
+
+
+class MixedHead(NamedTuple):
+    """Before the payloads of a `MixedBatch`."""
+
+    form: Form
+    first: U64
+    rows: Annotated[
+        tuple[int, ...], table(fixed("(length u32, service u8)", "IB"), U16_COUNT, flat=True)
+    ]
+
+
+ROW_BYTES: Final = 2 + 4 + 1
+_HEAD_BYTES: Final = size_of(BatchHead)
 
 
 class BatchRow(NamedTuple):
@@ -68,14 +93,14 @@ class MessageBatch:
 
     def slices(self, size: int) -> list[Buffer]:
         """The message in packets' worths, large payloads where they lie."""
-        head = Writer().u8(Form.BATCH).u64(self.first)
         flat = [value for group in self.groups for value in group[:3]]
+        head = encode(BatchHead(Form.BATCH, self.first, tuple(flat)))
         chunks: list[Buffer] = []
         for times, length, _, octets, start in self.groups:
             whole = times * length
             mine = whole == len(octets)
             chunks.append(octets if mine else memoryview(octets)[start : start + whole])
-        return _sliced(head.rows("HIB", 3, flat).done(), chunks, size)
+        return _sliced(head, chunks, size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +121,10 @@ class MixedBatch:
         return sum(map(len, self.payloads))
 
     def slices(self, size: int) -> list[Buffer]:
-        head = Writer().u8(Form.MIXED).u64(self.first)
         flat = [0] * (2 * self.count)
         flat[::2], flat[1::2] = map(len, self.payloads), self.services
-        return _sliced(head.rows("IB", 2, flat).done(), self.payloads, size)
+        head = encode(MixedHead(Form.MIXED, self.first, tuple(flat)))
+        return _sliced(head, self.payloads, size)
 
 
 Said = MessageBatch | MixedBatch
@@ -141,7 +166,7 @@ def _sliced(head: bytes, chunks: Sequence[Buffer], size: int) -> list[Buffer]:
 class RemovedMember(NamedTuple):
     """A member that is listed no more, and why."""
 
-    key: int
+    key: U64
     left: bool
     """It asked to."""
 
@@ -157,11 +182,17 @@ class MembershipChange:
     """The master ends the web."""
 
     def slices(self, size: int) -> list[Buffer]:
-        out = Writer().u8(Form.CHANGE).u8(self.ends).u16(len(self.joined))
-        for member, waits in self.joined:
-            out.member(member).u8(waits)
-        out.rows("QB", 2, [value for gone in self.gone for value in (gone.key, gone.left)])
-        return sliced([out.done()], size)
+        fields = ChangeFields(Form.CHANGE, self.ends, self.joined, self.gone)
+        return sliced([encode(fields)], size)
+
+
+class ChangeFields(NamedTuple):
+    """A `MembershipChange` on the wire."""
+
+    form: Form
+    ends: bool
+    joined: tuple[tuple[Member, bool], ...]
+    gone: tuple[RemovedMember, ...]
 
 
 Content = Said | MembershipChange
@@ -186,20 +217,17 @@ class Front(NamedTuple):
 
 
 def _front(slices: Sequence[Buffer]) -> Front | None:
-    reader = Reader(slices[0])
-    form = reader.u8()
-    if form == Form.CHANGE:
-        return None
-    if form not in (Form.BATCH, Form.MIXED):
-        raise BadPacket("malformed")
-    mixed = form == Form.MIXED
-    first, count = reader.u64(), reader.u16()
-    start = TABLE_AT + 2 + (ROW_BYTES - 2 if mixed else ROW_BYTES) * count
     front, index = bytes(slices[0]), 1
-    while len(front) < start and index < len(slices):
+    if front[:1] == bytes((Form.CHANGE,)):
+        return None
+    mixed = front[:1] == bytes((Form.MIXED,))
+    count = int.from_bytes(front[_HEAD_BYTES - 2 : _HEAD_BYTES], "big")
+    end = _HEAD_BYTES + (ROW_BYTES - 2 if mixed else ROW_BYTES) * count
+    while len(front) < end and index < len(slices):
         front += bytes(slices[index])
         index += 1
-    rows = Reader(memoryview(front)[TABLE_AT:]).rows("IB" if mixed else "HIB")
+    read_head = layout_of(MixedHead if mixed else BatchHead).read
+    (form, first, rows), start = read_head(memoryview(front), 0)
     width = 2 if mixed else 3
     times = (1,) * count if mixed else rows[::3]
     lengths, services = rows[width - 2 :: width], rows[width - 1 :: width]
@@ -237,11 +265,5 @@ def read_content(slices: list[Buffer]) -> Content:
 
 
 def _change(slices: Sequence[Buffer]) -> MembershipChange:
-    reader = Reader(b"".join(slices))
-    reader.u8()
-    ends = bool(reader.u8())
-    joined = tuple((reader.member(), bool(reader.u8())) for _ in range(reader.u16()))
-    flat = reader.rows("QB")
-    reader.done()
-    gone = tuple(RemovedMember(flat[i], bool(flat[i + 1])) for i in range(0, len(flat), 2))
+    _, ends, joined, gone = decode(ChangeFields, b"".join(slices))
     return MembershipChange(joined, gone, ends)

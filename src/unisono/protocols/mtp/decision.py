@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
-from unisono.errors import BadPacket
+from unisono.fields import U64
+from unisono.layout import decode, encode
 from unisono.protocols.mtp.agreement import Master
-from unisono.protocols.mtp.packets import NUMBER_MAX, bits_of, statuses_of
-from unisono.wire import Reader, Writer
+from unisono.protocols.mtp.packets import Number, bits_of, statuses_of
 
 TAIL: Final = 32
 """Statuses that the council holds, so that a new coordinator knows what the last one decided."""
 
 
+class Decision(NamedTuple):
+    """Figure 1's state."""
+
+    next: Number
+    """The number of the next message."""
+    statuses: U64
+    """Of the messages before it, two bits each."""
+    holders: tuple[tuple[U64, U64], ...]
+    """Message number and holder of the tokens that are out."""
+
+
 def value_of(machine: Master[int]) -> bytes:
     """Figure 1's state, for the council."""
-    flat = [value for pair in sorted(machine.holder.items()) for value in pair]
-    out = Writer().u64(machine.next).u64(bits_of(machine.last(TAIL)))
-    return out.rows("QQ", 2, flat).done()
+    holders = tuple(sorted(machine.holder.items()))
+    return encode(Decision(machine.next, bits_of(machine.last(TAIL)), holders))
 
 
 def machine_of(value: bytes, t: int) -> Master[int]:
     """Figure 1's state again. Raises `BadPacket` on bytes that are none."""
-    reader = Reader(value)
-    machine: Master[int] = Master(t, reader.u64(), TAIL)
-    if machine.next >= NUMBER_MAX:
-        raise BadPacket("malformed")
-    for k, status in enumerate(statuses_of(reader.u64(), TAIL), 1):
+    following, bits, holders = decode(Decision, value)
+    machine: Master[int] = Master(t, following, TAIL)
+    for k, status in enumerate(statuses_of(bits, TAIL), 1):
         if machine.next - k >= 1:
             machine.status[machine.next - k] = status
-    flat = reader.rows("QQ")
-    reader.done()
-    machine.holder = {flat[i]: flat[i + 1] for i in range(0, len(flat), 2)}
+    machine.holder = dict(holders)
     return machine

@@ -15,20 +15,16 @@ from unisono.protocols.mtp.member_watch import MemberWatch
 from unisono.protocols.mtp.ordering import Ordering
 from unisono.protocols.mtp.pacing import Pacing
 from unisono.protocols.mtp.packets import (
-    FROM_OUTSIDE,
-    OF_COUNCIL,
     Confirm,
     Empty,
     Header,
     LeaveRequest,
-    OfCouncil,
-    Packet,
     Propose,
     Report,
     StateRequest,
     TokenRequest,
-    count_of,
 )
+from unisono.protocols.mtp.reading import FROM_OUTSIDE, OF_COUNCIL, OfCouncil, Packet, count_of
 from unisono.protocols.mtp.replicas import Replicas
 from unisono.protocols.mtp.web import Web
 

@@ -21,6 +21,7 @@ from unisono.core import (
     Send,
 )
 from unisono.errors import BadPacket
+from unisono.layout import encode
 from unisono.model import Member
 from unisono.parts.admission import Admission
 from unisono.parts.codec import PacketCodec
@@ -100,7 +101,7 @@ class Joiner:
         self._maybe_found(out)
 
     def _request(self, out: list[Effect], withdrawn: bool = False) -> None:
-        body = JoinRequest(self._me, self._with_state, withdrawn).body()
+        body = encode(JoinRequest(self._me, self._with_state, withdrawn))
         if self._replicas.count > 1 or not self._replicas.rank:
             out.append(Send(EVERYONE, [self._codec.seal(PacketKind.JOIN, body, life=NO_LIFE)]))
 

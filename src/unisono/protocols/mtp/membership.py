@@ -11,9 +11,9 @@ from unisono.protocols.mtp.batch import MembershipChange
 from unisono.protocols.mtp.fail_stop import FailStop
 from unisono.protocols.mtp.leaving import Leaver
 from unisono.protocols.mtp.ordering import Ordering
-from unisono.protocols.mtp.packets import Expel, key_of
+from unisono.protocols.mtp.packets import ROSTER, Expel, key_of
 from unisono.protocols.mtp.replicas import Replicas
-from unisono.protocols.mtp.state import ROSTER, StateSource
+from unisono.protocols.mtp.state import StateSource
 from unisono.protocols.mtp.web import Web
 
 

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from unisono.core import Effect, Send, Target
+from unisono.layout import encode
 from unisono.model import Member
 from unisono.parts.codec import PacketCodec
 from unisono.protocols.mtp.master import MasterWatch
 from unisono.protocols.mtp.ordering import Ordering
 from unisono.protocols.mtp.pacing import Pacing
 from unisono.protocols.mtp.packets import Header, PacketKind, Refuse, bits_of, key_of, write_header
+from unisono.protocols.mtp.reading import WithHeader
 
 NO_HEADER: Final = Header(0, 0, 0, 0, 0, 0, 0, 0, 1)
 """In a packet that is yet to be sealed: `PacketWriter` writes the header."""
-
-
-class WithHeader(Protocol):
-    """A packet that begins with a header."""
-
-    def body(self, header: bytes) -> bytes: ...
 
 
 @dataclass(eq=False)
@@ -68,18 +64,18 @@ class PacketWriter:
         return known
 
     def seal(self, kind: PacketKind, packet: WithHeader, base: int = 0) -> bytes:
-        return self._codec.seal(kind, packet.body(self.header(base)))
+        return self._codec.seal(kind, self.header(base) + encode(packet))
 
     def send(
         self, kind: PacketKind, packet: WithHeader, to: Target, out: list[Effect], base: int = 0
     ) -> None:
-        out.append(Send(to, [self._codec.seal(kind, packet.body(self.header(base)))]))
+        out.append(Send(to, [self._codec.seal(kind, self.header(base) + encode(packet))]))
 
     def send_in(
         self, web: int, kind: PacketKind, packet: WithHeader, to: Target, out: list[Effect]
     ) -> None:
         """To the replicas of a web that we may not have joined."""
-        out.append(Send(to, [self._codec.seal(kind, packet.body(self.header()), life=web)]))
+        out.append(Send(to, [self._codec.seal(kind, self.header() + encode(packet), life=web)]))
 
     def refuse_superseded(self, member: Member, known: int, out: list[Effect]) -> None:
         """A higher incarnation of the member is known: its clock was set back, or it is late."""
@@ -87,7 +83,7 @@ class PacketWriter:
 
     def refuse(self, member: Member, reason: str, out: list[Effect], known: int = 0) -> None:
         """Deny a join request; with a known incarnation, for good."""
-        body = Refuse(key_of(member), known > 0, reason, known).body()
+        body = encode(Refuse(key_of(member), known > 0, reason, known))
         out.append(Send((member.address,), [self._codec.seal(PacketKind.REFUSE, body)]))
 
     def send_to_master(self, kind: PacketKind, packet: WithHeader, out: list[Effect]) -> None:

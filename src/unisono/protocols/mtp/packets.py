@@ -25,9 +25,10 @@ from unisono.fields import (
     fixed,
     table,
 )
-from unisono.layout import encode, field_of, layout_of, size_of
+from unisono.layout import field_of, layout_of, size_of
 from unisono.model import Address, Buffer, Member
 from unisono.protocols.mtp.agreement import MessageStatus
+from unisono.protocols.mtp.batch import Form
 from unisono.wire import tag_of
 
 PROTOCOL: Final = 1
@@ -37,6 +38,8 @@ requested."""
 NUMBER_MAX: Final = 1 << 62
 COUNT_MAX: Final = 1 << 31
 """Hostile beyond these. What is computed from smaller numbers still fits its field."""
+ROSTER, STATE = 0, 1
+"""What a joiner pulls: the members, and the application's state."""
 
 Number: TypeAlias = Annotated[int, bounded("Q", 0, NUMBER_MAX - 1)]
 MessageNumber: TypeAlias = Annotated[int, bounded("Q", 1, NUMBER_MAX - 1)]
@@ -147,6 +150,15 @@ ALIKE_BYTES: Final = HEADER_BYTES + DATA_BYTES - 2
 of their number follows."""
 
 
+def _range(requested: tuple[int, int, int]) -> str:
+    number, first, last = requested
+    if first == WHOLE:
+        return f"{number} status"
+    if last == WHOLE:
+        return f"{number}.{first} on"
+    return f"{number}.{first}" if first == last else f"{number}.{first}-{number}.{last}"
+
+
 class Data(NamedTuple):
     """Packet p of message m, sent by `origin`. Consecutive ones of a burst are received as one."""
 
@@ -180,6 +192,10 @@ class Data(NamedTuple):
         (origin, number, end, upper, lower), at = DATA.read(rest, 0)
         return Data(header, origin, number, upper << 16 | lower, end, [rest[at:]])
 
+    def label(self) -> str:
+        change = self.packet == 0 and bytes(self.piece[:1]) == bytes((Form.CHANGE,))
+        return f"data {self.number}.{self.packet}{' end' * self.end}{' view' * change}"
+
 
 class Empty(NamedTuple):
     """[MTP 3.3] No data, only the sender's progress: a token holder's message and how many of its
@@ -194,8 +210,11 @@ class Empty(NamedTuple):
     master: Annotated[Member | None, When("ballot")] = None
     """The leader under this ballot."""
 
-    def body(self, header: bytes) -> bytes:
-        return header + encode(self)
+    def label(self) -> str:
+        if not self.number:
+            return f"empty {self.header.base}"
+        last = max(self.packets - 1, 0)
+        return f"empty {_range((self.number, 0, last))}{' end' * self.ended}"
 
 
 class TokenRequest(NamedTuple):
@@ -203,9 +222,6 @@ class TokenRequest(NamedTuple):
     request: U32
     packets: U32
     """About how many packets will be sent."""
-
-    def body(self, header: bytes) -> bytes:
-        return header + encode(self)
 
 
 class Grant(NamedTuple):
@@ -217,8 +233,8 @@ class Grant(NamedTuple):
     audience: Annotated[tuple[Address, ...], table(field_of(Address), bounded("H", 0, 256))] = ()
     """Where to send; none is the web's multicast address."""
 
-    def body(self, header: bytes) -> bytes:
-        return header + encode(self)
+    def label(self) -> str:
+        return f"grant {self.number}"
 
 
 Range: TypeAlias = tuple[U64, U32, U32]
@@ -230,8 +246,8 @@ class Nak(NamedTuple):
     header: Given[Header]
     ranges: tuple[Range, ...]
 
-    def body(self, header: bytes) -> bytes:
-        return header + encode(self)
+    def label(self) -> str:
+        return " ".join(("nak", *map(_range, self.ranges)))
 
 
 class Deny(NamedTuple):
@@ -240,8 +256,8 @@ class Deny(NamedTuple):
     header: Given[Header]
     numbers: tuple[U64, ...]
 
-    def body(self, header: bytes) -> bytes:
-        return header + encode(self)
+    def label(self) -> str:
+        return " ".join(("deny", *map(str, self.numbers)))
 
 
 # -- members --------------------------------------------------------------------------------------
@@ -264,15 +280,12 @@ class Report(NamedTuple):
     pressure: Pressure = Pressure.CALM
     suspects: tuple[U64, ...] = ()
 
-    def body(self, header: bytes) -> bytes:
-        return header + encode(self)
+    def label(self) -> str:
+        return f"report {self.pressure.name.lower()}" if self.pressure else "report"
 
 
 class LeaveRequest(NamedTuple):
     header: Given[Header]
-
-    def body(self, header: bytes) -> bytes:
-        return header
 
 
 class Expel(NamedTuple):
@@ -283,9 +296,6 @@ class Expel(NamedTuple):
     stateless: bool = False
     """Only if it still waits for the roster or the state: nobody has them for it any more."""
 
-    def body(self, header: bytes) -> bytes:
-        return header + encode(self)
-
 
 class JoinRequest(NamedTuple):
     member: Member
@@ -293,8 +303,8 @@ class JoinRequest(NamedTuple):
     withdrawn: bool = False
     """It gave up."""
 
-    def body(self) -> bytes:
-        return encode(self)
+    def label(self) -> str:
+        return "withdraw" if self.withdrawn else "join"
 
 
 class Confirm(NamedTuple):
@@ -307,8 +317,8 @@ class Confirm(NamedTuple):
     ballot: Count
     master: Member
 
-    def body(self, header: bytes) -> bytes:
-        return header + encode(self)
+    def label(self) -> str:
+        return f"confirm {self.first}"
 
 
 class Refuse(NamedTuple):
@@ -318,8 +328,8 @@ class Refuse(NamedTuple):
     known: Incarnation = 0
     """If it is refused for its incarnation: the one of this name that is known."""
 
-    def body(self) -> bytes:
-        return encode(self)
+    def label(self) -> str:
+        return f"refuse: {self.reason}"
 
 
 class StateRequest(NamedTuple):
@@ -328,8 +338,9 @@ class StateRequest(NamedTuple):
     offset: U64
     pieces: U16
 
-    def body(self, header: bytes) -> bytes:
-        return header + encode(self)
+    def label(self) -> str:
+        what = "roster" if self.what == ROSTER else "state"
+        return f"{what}-ask from {self.offset}" if self.pieces else f"{what}-taken"
 
 
 class StatePiece(NamedTuple):
@@ -339,8 +350,11 @@ class StatePiece(NamedTuple):
     offset: U64
     piece: Rest
 
-    def body(self, header: bytes) -> bytes:
-        return header + encode(self)
+    def label(self) -> str:
+        what = "roster" if self.what == ROSTER else "state"
+        last = self.offset + max(len(self.piece) - 1, 0)
+        span = f"{self.offset}" if last == self.offset else f"{self.offset}-{last}"
+        return f"{what} {span} of {self.total}"
 
 
 STATE_BYTES: Final = size_of(StatePiece)
@@ -385,9 +399,6 @@ class ReplicaSeat(NamedTuple):
     def is_valid(self) -> bool:
         return 1 <= self.rank <= self.masters
 
-    def body(self) -> bytes:
-        return encode(self)
-
 
 class Propose(NamedTuple):
     header: Given[Header]
@@ -395,8 +406,8 @@ class Propose(NamedTuple):
     version: Number
     value: Blob
 
-    def body(self, header: bytes) -> bytes:
-        return header + encode(self)
+    def label(self) -> str:
+        return f"propose {self.ballot}.{self.version}"
 
 
 class Ack(NamedTuple):
@@ -407,8 +418,8 @@ class Ack(NamedTuple):
     ballot: Count
     version: Number
 
-    def body(self, header: bytes) -> bytes:
-        return header + encode(self)
+    def label(self) -> str:
+        return f"ack {self.ballot}.{self.version}"
 
 
 class Stand(NamedTuple):
@@ -416,8 +427,8 @@ class Stand(NamedTuple):
     rank: U8
     ballot: Count
 
-    def body(self, header: bytes) -> bytes:
-        return header + encode(self)
+    def label(self) -> str:
+        return f"stand {self.ballot}"
 
 
 class Support(NamedTuple):
@@ -431,18 +442,5 @@ class Support(NamedTuple):
     lives: tuple[ReplicaLife, ...] = ()
     """Rank by rank, the latest life that the supporter knows, its own included."""
 
-    def body(self, header: bytes) -> bytes:
-        return header + encode(self)
-
-
-OfMessages: TypeAlias = Data | Empty | TokenRequest | Grant | Nak | Deny
-OfMembers: TypeAlias = Report | LeaveRequest | Expel | Confirm | StateRequest | StatePiece
-OfCouncil: TypeAlias = Propose | Ack | Stand | Support
-Packet: TypeAlias = OfMessages | OfMembers | OfCouncil | JoinRequest | Refuse | ReplicaSeat
-FROM_OUTSIDE: Final = (JoinRequest, Refuse, ReplicaSeat)
-OF_COUNCIL: Final = (Propose, Ack, Stand, Support)
-
-
-def count_of(packet: Packet) -> int:
-    """How many datagrams it stands for."""
-    return len(packet.pieces) if isinstance(packet, Data) else 1
+    def label(self) -> str:
+        return f"support {self.ballot}"

@@ -1,15 +1,18 @@
-"""Datagrams to packets; hostile bytes raise `BadPacket`, and nothing else."""
+"""All packets of MTP, and datagrams to packets; hostile bytes raise only `BadPacket`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from unisono.errors import BadPacket
 from unisono.layout import decode
 from unisono.parts.codec import PacketTrain
+from unisono.parts.labels import labeller
 from unisono.protocols.mtp.packets import (
     HEADER,
+    KINDS,
+    PROTOCOL,
     Ack,
     Confirm,
     Data,
@@ -20,7 +23,6 @@ from unisono.protocols.mtp.packets import (
     JoinRequest,
     LeaveRequest,
     Nak,
-    Packet,
     PacketKind,
     Propose,
     Refuse,
@@ -34,6 +36,13 @@ from unisono.protocols.mtp.packets import (
 )
 from unisono.wire import Envelope, read_once
 
+OfMessages: TypeAlias = Data | Empty | TokenRequest | Grant | Nak | Deny
+OfMembers: TypeAlias = Report | LeaveRequest | Expel | Confirm | StateRequest | StatePiece
+OfCouncil: TypeAlias = Propose | Ack | Stand | Support
+WithHeader: TypeAlias = OfMessages | OfMembers | OfCouncil
+Packet: TypeAlias = WithHeader | JoinRequest | Refuse | ReplicaSeat
+FROM_OUTSIDE: Final = (JoinRequest, Refuse, ReplicaSeat)
+OF_COUNCIL: Final = (Propose, Ack, Stand, Support)
 WITHOUT_HEADER: Final[dict[int, Any]] = {
     PacketKind.JOIN: JoinRequest,
     PacketKind.REFUSE: Refuse,
@@ -57,6 +66,11 @@ BEHIND_HEADER: Final[dict[int, Any]] = {
     PacketKind.SUPPORT: Support,
 }
 _DATA: Final = PacketKind.DATA.value
+
+
+def count_of(packet: Packet) -> int:
+    """How many datagrams it stands for."""
+    return len(packet.pieces) if isinstance(packet, Data) else 1
 
 
 def read(kind: int, body: memoryview) -> Packet:
@@ -98,3 +112,13 @@ def _rows(train: PacketTrain) -> Sequence[Data]:
     upper = data.packet & ~0xFFFF
     rows = () if data.end else train.rows()
     return [data._replace(packet=upper | index, pieces=pieces) for index, pieces in rows]
+
+
+def _describe(envelope: Envelope) -> str:
+    packet = read(envelope.kind, envelope.body)
+    named: Callable[[], str] | None = getattr(packet, "label", None)
+    return KINDS[envelope.kind] if named is None else named()
+
+
+label: Final = labeller(PROTOCOL, KINDS, _describe)
+"""`data 5.0`, `nak 5.1-5.3`, `grant 6`: messages by their number, packets after the dot."""

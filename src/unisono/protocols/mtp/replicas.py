@@ -22,6 +22,7 @@ from random import Random
 from typing import Final, NamedTuple
 
 from unisono.core import EVERYONE, Effect, Send
+from unisono.layout import encode
 from unisono.model import Address, Member
 from unisono.parts.codec import PacketCodec
 from unisono.protocols.mtp.agreement import Consumer
@@ -132,7 +133,7 @@ class Replicas:
         web = self.web if self.accepted and (self.committed or not self.leads) else NO_LIFE
         where = (self.rank, self.count, self._me, web, self.ballot, version, self.leads)
         seat = ReplicaSeat(*where, asks, echo, self._life())
-        return self._codec.seal(PacketKind.SEAT, seat.body(), life=web)
+        return self._codec.seal(PacketKind.SEAT, encode(seat), life=web)
 
     def _life(self) -> int:
         """Rises whenever we forget."""

@@ -14,6 +14,8 @@ from unisono.protocols.mtp.pacing import Pacing
 from unisono.protocols.mtp.packet_writer import NO_HEADER, PacketWriter
 from unisono.protocols.mtp.packets import (
     HEADER_BYTES,
+    ROSTER,
+    STATE,
     STATE_BYTES,
     Expel,
     PacketKind,
@@ -27,7 +29,6 @@ from unisono.protocols.mtp.token_master import TokenMaster
 from unisono.protocols.mtp.web import Web
 from unisono.wire import ENVELOPE_BYTES
 
-ROSTER, STATE = 0, 1
 GIVERS_MAX: Final = 16
 """Joiners that are given roster and state at once; the others wait to be admitted."""
 STATE_BYTES_MAX: Final = 4 << 30

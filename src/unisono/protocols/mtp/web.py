@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from unisono.errors import BadPacket
+from unisono.fields import U64
+from unisono.layout import decode, encode
 from unisono.model import Member, View, changes_of
 from unisono.protocols.mtp.batch import MembershipChange, RemovedMember
-from unisono.protocols.mtp.packets import NUMBER_MAX, key_of
-from unisono.wire import Reader, Writer
+from unisono.protocols.mtp.packets import Number, key_of
+
+
+class Roster(NamedTuple):
+    """The web, for a joiner."""
+
+    view: str
+    seq: Number
+    members: tuple[tuple[Member, U64], ...]
+    """With each, the number of its last message delivered."""
 
 
 class Web:
@@ -77,25 +88,15 @@ class Web:
 
     def roster(self) -> bytes:
         """All this, for a joiner that starts at this point of the order."""
-        out = Writer().text(self.view).u64(self.seq).u16(len(self.members))
-        for key, member in self.members.items():
-            out.member(member).u64(self.upto.get(key, 0))
-        return out.done()
+        rows = [(member, self.upto.get(key, 0)) for key, member in self.members.items()]
+        return encode(Roster(self.view, self.seq, tuple(rows)))
 
     def take_over(self, roster: bytes, me: Member) -> View:
         """Start from a roster: returns the first view, with its cut."""
-        reader = Reader(roster)
         self._me = me
-        self.view, self.seq = reader.text(), reader.u64()
-        self.members, self.upto = {}, {}
-        if self.seq >= NUMBER_MAX:
-            raise BadPacket("malformed")
-        for _ in range(reader.u16()):
-            member, upto = reader.member(), reader.u64()
-            self.members[key_of(member)] = member
-            if upto:
-                self.upto[key_of(member)] = upto
-        reader.done()
+        self.view, self.seq, rows = decode(Roster, roster)
+        self.members = {key_of(member): member for member, _ in rows}
+        self.upto = {key_of(member): upto for member, upto in rows if upto}
         if key_of(me) not in self.members:
             raise BadPacket("malformed")
         cut = tuple((self.members[key], upto) for key, upto in self.upto.items())
