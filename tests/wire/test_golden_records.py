@@ -112,7 +112,7 @@ def ring() -> bytes:
     seats = (Seat(A, 4, True, True), Seat(B, 5, False))
     absent = (Seat(A._replace(name="c")),)
     trunk = Version(2, 9)
-    return Ring(VERSION, seats, absent, 3, 5, 1, chain, A, trunk, True, 4).octets()
+    return Ring(VERSION, seats, absent, 3, 5, 1, chain, A, trunk, True, 4).packed()
 
 
 WRITTEN: dict[str, Callable[[], bytes]] = {
@@ -171,7 +171,7 @@ WRITTEN: dict[str, Callable[[], bytes]] = {
     ),
     "mixed": lambda: joined_slices(MixedBatch(7, (b"abc", b"x"), bytes((4, 2)))),
     "ring": ring,
-    "ring.record": lambda: Record(VERSION, ("a", "b"), Version(4, 5), True, Version(1, 1)).octets(),
+    "ring.record": lambda: Record(VERSION, ("a", "b"), Version(4, 5), True, Version(1, 1)).packed(),
 }
 
 
