@@ -32,7 +32,7 @@ class Scribe:
         self.kept: list[str] = []
         self.count = 0
 
-    def hear(self, message: Message) -> Sequence[bytes]:
+    def deliver(self, message: Message) -> Sequence[bytes]:
         heard = self.chronicle.hear(message)
         if isinstance(heard, Message):
             assert heard.seq is not None
@@ -42,7 +42,7 @@ class Scribe:
                 self.kept.append(f"the past of {heard.seq} has holes")
         return ()
 
-    def see(self, view: View) -> Sequence[bytes]:
+    def install(self, view: View) -> Sequence[bytes]:
         self.chronicle.see(view)
         return ()
 

@@ -11,10 +11,10 @@ from typing import Final
 from unisono.core import Core, CoreConfig
 from unisono.model import Service
 from unisono.protocols import offer
-from unisono.sim.application import payload_of
 from unisono.sim.nodes import Node
 from unisono.sim.plan import LinkPlan, Plan, Router, Weather
 from unisono.sim.run import verdict_on
+from unisono.sim.workload import payload_of
 from unisono.sim.world import World
 from unisono.trace.history import History
 
@@ -64,15 +64,15 @@ class Tally:
 class Storm(World):
     """Those outside speak in turns, those behind the router listen."""
 
-    def _plan_talk(self, node: Node) -> None:
+    def _plan_bursts(self, node: Node) -> None:
         if node.index < OUTSIDE:
             for turn in range(node.index, MESSAGES, OUTSIDE):
                 self.post(BEGIN_US + turn * EVERY_US, self._say, node, OCTETS)
 
     def _say(self, node: Node, octets: int) -> None:
-        life = node.life
-        assert life is not None and life.view is not None
-        life.say([payload_of(life.me, life.said + 1, octets)], Service.AGREED)
+        process = node.process
+        assert process is not None and process.view is not None
+        process.multicast([payload_of(process.me, process.sent_count + 1, octets)], Service.AGREED)
 
 
 def storm(dally: int, seed: int = 1) -> Tally:

@@ -49,10 +49,10 @@ class Teller:
     def _keep(self, kept: bytes) -> None:
         self.scene.records[:] = [kept]
 
-    def hear(self, message: Message) -> Sequence[bytes]:
+    def deliver(self, message: Message) -> Sequence[bytes]:
         return self._do(self.replica.hear(message))
 
-    def see(self, view: View) -> Sequence[bytes]:
+    def install(self, view: View) -> Sequence[bytes]:
         self.views.append((self.scene.now_us(), view))
         return self._do(self.replica.see(view))
 

@@ -24,14 +24,14 @@ class Echo:
         self.answers = 0
         scene.records.append(str(scene.me).encode())
 
-    def hear(self, message: Message) -> Sequence[bytes]:
+    def deliver(self, message: Message) -> Sequence[bytes]:
         self.heard.append(message.payload)
         if message.payload == b"answer":
             self.answers += 1
         other = message.payload == b"ask" and message.sender != self.scene.me
         return [b"answer"] if other else []
 
-    def see(self, view: View) -> Sequence[bytes]:
+    def install(self, view: View) -> Sequence[bytes]:
         self.views += 1
         return []
 
@@ -108,7 +108,7 @@ def test_what_the_judge_finds_breaks_the_law_of_the_application() -> None:
 
 
 class Raises(Echo):
-    def see(self, view: View) -> Sequence[bytes]:
+    def install(self, view: View) -> Sequence[bytes]:
         raise ZeroDivisionError("planted")
 
 

@@ -29,10 +29,10 @@ from unisono.core import (
     Send,
 )
 from unisono.model import Address, Member, Message, Service, View
-from unisono.sim.application import Memory
 from unisono.sim.clocks import NodeClock
 from unisono.sim.plan import Clock, FaultEvent, LinkPlan, Plan, Weather
 from unisono.sim.run import verdict_on
+from unisono.sim.workload import Memory
 from unisono.sim.world import World
 from unisono.trace.history import History
 
@@ -205,8 +205,8 @@ def test_healing_ends_what_would_have_lasted(lives: list[Diary]) -> None:
         FaultEvent("slow", SECOND, hour, (2,)),
         nodes=3,
     )
-    assert all(node.life is not None and not node.paused for node in world.nodes)
-    back = world.nodes[1].life
+    assert all(node.process is not None and not node.paused for node in world.nodes)
+    back = world.nodes[1].process
     assert back is not None and back.me.incarnation == 2
     assert lives[2].only(Congested) == [Congested(True), Congested(False)]
     late = [now for now in lives[2].times(Received) if now > 3 * SECOND]
@@ -256,15 +256,15 @@ ANNA, BEN = (Member(name, Address("10.0.0.1", 7), 1) for name in ("anna", "ben")
 
 def test_a_state_that_ends_elsewhere_than_the_cut_is_seen() -> None:
     giver = Memory()
-    giver.hear([Message(ANNA, b"x", 1), Message(ANNA, b"y", 2)])
+    giver.deliver([Message(ANNA, b"x", 1), Message(ANNA, b"y", 2)])
     good, bad = View((ANNA, BEN), cut=((ANNA, 2),)), View((ANNA, BEN), cut=((ANNA, 1),))
     for view, wrong in ((good, ""), (bad, "the adopted state has anna#1 up to 2, the cut says 1")):
         before, after = Memory(), Memory()
         assert before.adopt(giver.state(), BEN) == ""
-        assert before.see(view, BEN) == wrong
-        assert after.see(view, BEN) == ""
+        assert before.install(view, BEN) == wrong
+        assert after.install(view, BEN) == ""
         assert after.adopt(giver.state(), BEN) == wrong
-    assert before.chain == giver.chain
+    assert before.sequence == giver.sequence
     assert "not one that was captured" in Memory().adopt(b"junk", BEN)
 
 

@@ -248,9 +248,9 @@ def test_routers_survive_the_file_and_a_plan_without_them_does_not_name_them() -
 @pytest.mark.parametrize(
     "router, says",
     [
-        ("1", "object with `behind`"),
-        ("{}", "object with `behind`"),
-        ('{"behind": [1], "speed": 1}', "object with `behind`"),
+        ("1", "routers must be an object"),
+        ("{}", "behind is missing"),
+        ('{"behind": [1], "speed": 1}', "unknown field 'speed'"),
         ('{"behind": 1}', "behind must be a list"),
         ('{"behind": ["b"]}', "whole number"),
         ('{"behind": []}', "name the nodes behind it"),

@@ -131,7 +131,7 @@ def _shrunk(plan: Plan) -> tuple[Shrunk, Path]:
             if moving is not None:
                 moving.update(f"shrinking … {words}")
 
-        small = shrunk(plan, tell=tell)
+        small = shrunk(plan, report=tell)
     file = Path(f"small-{plan.run_name}.json")
     try:
         write_plan(small.plan, file)

@@ -1,5 +1,5 @@
-"""Aimed faults: they wait at a node for a view, an arrow of its core or an effect, and strike
-there, between two effects of a step."""
+"""Aimed faults: each waits at a node for a view, an arrow or an effect of its core, and strikes
+between two effects of a step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unisono.core import Effect, Install
 from unisono.sim.plan import FaultEvent
 
 if TYPE_CHECKING:
-    from unisono.sim.incarnations import SimIncarnation
+    from unisono.sim.process import SimProcess
 
 Strike = Callable[[FaultEvent, None], None]
 """Let a fault strike now."""
@@ -40,9 +40,9 @@ class AimedFaults:
         self._index = index
         self._strike_now = strike
         self.waiting: list[AimedFault] = []
-        self._life: SimIncarnation | None = None
+        self._life: SimProcess | None = None
         self._walks: dict[AimedFault, int] = {}
-        """By aim, how often its arrows had been walked by this life before the step at hand."""
+        """By aim, how often the process had taken its arrows before this step."""
 
     def wait(self, aim: AimedFault) -> None:
         self.waiting.append(aim)
@@ -50,54 +50,54 @@ class AimedFaults:
     def clear(self) -> None:
         self.waiting.clear()
 
-    def look(self, life: SimIncarnation) -> None:
+    def look(self, process: SimProcess) -> None:
         """A step begins."""
         self.waiting = [aim for aim in self.waiting if not aim.struck]
         for aim in self.waiting:
             aim.left = -1
-        if life is not self._life:
-            self._life, self._walks = life, {}
+        if process is not self._life:
+            self._life, self._walks = process, {}
         for aim in self.waiting:
             if aim.event.at_arrow and aim not in self._walks:
-                self._walks[aim] = _walks(life, aim.event.at_arrow)
+                self._walks[aim] = _walks(process, aim.event.at_arrow)
 
-    def walked(self, life: SimIncarnation) -> None:
-        """A step was taken, and none of its effects performed: which arrows were walked?"""
+    def walked(self, process: SimProcess) -> None:
+        """The core has stepped, and no effect is performed yet: count the arrows it took."""
         for aim in self.waiting:
             event = aim.event
             if not event.at_arrow or aim.struck or aim not in self._walks:
                 continue
-            walks = _walks(life, event.at_arrow)
+            walks = _walks(process, event.at_arrow)
             aim.met += walks - self._walks[aim]
             self._walks[aim] = walks
             if aim.met >= event.nth:
                 aim.left = event.done
 
     def before(self, effect: Effect | None, at: int) -> bool:
-        """The effect is the next of the step, at this place in the list; none: the list is done."""
-        word = f"before {type(effect).__name__}"
+        """The effect is the next of the step, at this index; None: all are performed."""
+        point = f"before {type(effect).__name__}"
         struck = False
         for aim in list(self.waiting):
             event = aim.event
-            due = event.at_effect == word and aim.meets(event.nth)
+            due = event.at_effect == point and aim.meets(event.nth)
             if aim.left >= 0 and (at >= aim.left or effect is None):
                 due = True
             struck = (due and self._strike(aim)) or struck
         return struck
 
     def after(self, effect: Effect) -> bool:
-        word = f"after {type(effect).__name__}"
+        point = f"after {type(effect).__name__}"
         struck = False
         for aim in list(self.waiting):
             event = aim.event
-            due = event.at_effect == word and aim.meets(event.nth)
+            due = event.at_effect == point and aim.meets(event.nth)
             if event.at_view and isinstance(effect, Install):
                 due = aim.meets(event.at_view)
             struck = (due and self._strike(aim)) or struck
         return struck
 
     def _strike(self, aim: AimedFault) -> bool:
-        """Whoever of its nodes is first is struck, and the others are not."""
+        """The first of its nodes to get there is struck, the others are not."""
         if aim in self.waiting:
             self.waiting.remove(aim)
         if aim.struck:
@@ -108,6 +108,6 @@ class AimedFaults:
         return True
 
 
-def _walks(life: SimIncarnation, text: str) -> int:
-    """How often arrows were walked whose names hold the text."""
-    return sum(count for name, count in life.tap.transition_counts().items() if text in name)
+def _walks(process: SimProcess, text: str) -> int:
+    """How often arrows were taken whose names hold the text."""
+    return sum(count for name, count in process.tap.transition_counts().items() if text in name)

@@ -27,16 +27,16 @@ class RunResult:
     broken: tuple[str, ...]
     replay: str
     text: str
-    """The first violation, in words."""
+    """The first violation, as text."""
     sent: int
     delivered: int
     steps: int
     virtual_s: float
     wall_s: float
     excluded: int = 0
-    """Lives that others went on without."""
+    """Processes that the group went on without."""
     unforced: int = 0
-    """Of these, the ones that nothing had ailed."""
+    """Of these, the ones without a fault to cause it."""
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ def _results(plans: Iterator[Plan], jobs: int) -> Iterator[RunResult]:
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
         waiting = [pool.apply_async(several, ([first],))]
         while waiting:
-            # Only so many are handed out ahead: a campaign over endless seeds stays small.
+            # Few are handed out ahead, so that a campaign over endless seeds stays small.
             while len(waiting) < jobs * 2 and (some := list(islice(plans, CHUNK))):
                 waiting.append(pool.apply_async(several, (some,)))
             yield from waiting.pop(0).get()

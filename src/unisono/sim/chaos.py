@@ -1,6 +1,6 @@
-"""What chaos has beyond the mild faults: strikes that are aimed, and what hurts in a long life.
+"""What chaos adds to the mild faults: aimed faults, flapping links, clocks, disks, namesakes.
 
-Each kind has dice of its own and is off in most runs, so that it is also seen alone.
+Each kind has its own dice and is off in most runs, so that it is also tried alone.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ AIMS: Final = tuple(kind for kind in AIMED if kind not in ("torn", "setback"))
 Drawn: TypeAlias = list[FaultEvent]
 
 
-def stirred(plan: Plan, weather: Weather, offer: ProtocolSpec | None) -> Plan:
-    """The plan with more in its weather."""
+def with_chaos(plan: Plan, weather: Weather, offer: ProtocolSpec | None) -> Plan:
+    """The plan with the faults of chaos added."""
     on = {kind for kind, chance in CHANCES.items() if _roll(plan, kind, "on").random() < chance}
     alone = _roll(plan, "alone", "on")
     chance, few = alone.random(), alone.sample(sorted(CHANCES), 2)
@@ -76,7 +76,9 @@ def stirred(plan: Plan, weather: Weather, offer: ProtocolSpec | None) -> Plan:
     if "hold" in on:
         roll = _roll(plan, "hold", "")
         link = replace(
-            weather.link, hold_ppm=wild(roll, 50, 5_000), hold_us=wild(roll, SECOND_US, 10_000_000)
+            weather.link,
+            hold_ppm=log_uniform(roll, 50, 5_000),
+            hold_us=log_uniform(roll, SECOND_US, 10_000_000),
         )
         weather = replace(weather, link=link)
     if "parts" in on and offer is not None and plan.nodes > 1:
@@ -84,7 +86,7 @@ def stirred(plan: Plan, weather: Weather, offer: ProtocolSpec | None) -> Plan:
     return replace(plan, weather=weather)
 
 
-def wild(roll: Random, least: int, most: int) -> int:
+def log_uniform(roll: Random, least: int, most: int) -> int:
     """A number drawn so that every doubling between the two is as likely as any other."""
     doublings = (most // least).bit_length()
     return min(most, int(least * (1 + roll.random())) << roll.randrange(doublings))
@@ -136,30 +138,30 @@ def _some(nodes: int, roll: Random) -> tuple[int, ...]:
 
 
 def _for_us(fault_us: int, roll: Random) -> int:
-    return wild(roll, 10_000, max(fault_us // 2, 10_001))
+    return log_uniform(roll, 10_000, max(fault_us // 2, 10_001))
 
 
 def _at_effect(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
     events = []
-    for _ in range(wild(roll, 1, 8)):
+    for _ in range(log_uniform(roll, 1, 8)):
         effect = roll.choice((*EFFECTS, "Checkpoint"))
         point = f"{roll.choice(('before', 'after'))} {effect}"
         kind = roll.choice(AIMS)
         if effect in WRITES and roll.random() < 0.5:
             kind, point = "torn", f"after {effect}"
         at_us, for_us = roll.randrange(fault_us), _for_us(fault_us, roll)
-        nth = wild(roll, 1, 32 if effect in ("Send", "Arm", "Deliver") else 3)
-        who = _some(plan.nodes, roll)
-        events.append(FaultEvent(kind, at_us, for_us, who, at_effect=point, nth=nth))
+        nth = log_uniform(roll, 1, 32 if effect in ("Send", "Arm", "Deliver") else 3)
+        nodes = _some(plan.nodes, roll)
+        events.append(FaultEvent(kind, at_us, for_us, nodes, at_effect=point, nth=nth))
     return events
 
 
 def _at_view(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
     events = []
-    for _ in range(wild(roll, 1, 4)):
+    for _ in range(log_uniform(roll, 1, 4)):
         at_us, for_us = roll.randrange(fault_us) // 2, _for_us(fault_us, roll)
-        kind, who = roll.choice(AIMS), _some(plan.nodes, roll)
-        events.append(FaultEvent(kind, at_us, for_us, who, at_view=wild(roll, 1, 8)))
+        kind, nodes = roll.choice(AIMS), _some(plan.nodes, roll)
+        events.append(FaultEvent(kind, at_us, for_us, nodes, at_view=log_uniform(roll, 1, 8)))
     return events
 
 
@@ -171,13 +173,13 @@ def _at_arrow(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Rando
     arrows = [name for name in offer.arrows if "/stay-->" not in name]
     states = sorted({name[name.index("-->") :] for name in arrows})
     events = []
-    for _ in range(wild(roll, 1, 6)):
+    for _ in range(log_uniform(roll, 1, 6)):
         point = roll.choice(arrows if roll.random() < 0.7 else states)
         at_us, for_us = roll.randrange(fault_us) // 2, _for_us(fault_us, roll)
-        kind, who, nth = roll.choice(AIMS), _some(plan.nodes, roll), wild(roll, 1, 8)
+        kind, nodes, nth = roll.choice(AIMS), _some(plan.nodes, roll), log_uniform(roll, 1, 8)
         done = roll.choice((0, 0, 1, 2, 3, 1000))
         events.append(
-            FaultEvent(kind, at_us, for_us, who, at_arrow=point, nth=nth, done=done),
+            FaultEvent(kind, at_us, for_us, nodes, at_arrow=point, nth=nth, done=done),
         )
     return events
 
@@ -186,13 +188,13 @@ def _flap(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -
     if plan.nodes < 2:
         return []
     events = []
-    for _ in range(wild(roll, 1, 3)):
+    for _ in range(log_uniform(roll, 1, 3)):
         order = list(range(plan.nodes))
         roll.shuffle(order)
         border = roll.choice((1, roll.randrange(1, plan.nodes)))
         there = order[border : border + roll.randint(1, plan.nodes - border)]
         at_us = roll.randrange(fault_us)
-        every_us = wild(roll, 5_000, 2 * SECOND_US)
+        every_us = log_uniform(roll, 5_000, 2 * SECOND_US)
         here = tuple(sorted(order[:border]))
         events.append(
             FaultEvent("flap", at_us, fault_us, here, tuple(sorted(there)), every_us=every_us)
@@ -203,7 +205,7 @@ def _flap(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -
 def _rotate(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
     if plan.nodes < 3:
         return []
-    everyone, every_us = tuple(range(plan.nodes)), wild(roll, 20_000, 2 * SECOND_US)
+    everyone, every_us = tuple(range(plan.nodes)), log_uniform(roll, 20_000, 2 * SECOND_US)
     return [FaultEvent("rotate", roll.randrange(fault_us), fault_us, everyone, every_us=every_us)]
 
 
@@ -215,7 +217,7 @@ def _isolate(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random
             _for_us(fault_us, roll),
             (roll.randrange(plan.nodes),),
         )
-        for _ in range(wild(roll, 1, 4))
+        for _ in range(log_uniform(roll, 1, 4))
     ]
 
 
@@ -237,7 +239,7 @@ def _handover(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Rando
     kind = roll.choice(("crash", "amnesia"))
     return [
         FaultEvent("split", first_us, last_us, away, tuple(sorted(gone_on))),
-        FaultEvent(kind, then_us - 10_000, wild(roll, 1_000, 100_000), forget),
+        FaultEvent(kind, then_us - 10_000, log_uniform(roll, 1_000, 100_000), forget),
         FaultEvent("split", then_us - 10_000, fault_us, remember, back),
     ]
 
@@ -253,15 +255,15 @@ def _request(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random
             _some(plan.nodes, roll),
             what=roll.choice(offer.requests),
         )
-        for _ in range(wild(roll, 1, 3))
+        for _ in range(log_uniform(roll, 1, 3))
     ]
 
 
 def _clock(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
     events = []
-    for _ in range(wild(roll, 1, 4)):
+    for _ in range(log_uniform(roll, 1, 4)):
         kind = roll.choice(("drift", "jump", "stand"))
-        ppm = roll.choice((-1, 1)) * wild(roll, 20_000, 500_000) if kind == "drift" else 0
+        ppm = roll.choice((-1, 1)) * log_uniform(roll, 20_000, 500_000) if kind == "drift" else 0
         at_us, for_us = roll.randrange(fault_us), _for_us(fault_us, roll)
         events.append(FaultEvent(kind, at_us, for_us, _some(plan.nodes, roll), ppm=ppm))
     return events
@@ -276,7 +278,7 @@ def _one_each(kind: str) -> Callable[[Plan, int, ProtocolSpec | None, Random], D
                 _for_us(fault_us, roll),
                 (roll.randrange(plan.nodes),),
             )
-            for _ in range(wild(roll, 1, 3))
+            for _ in range(log_uniform(roll, 1, 3))
         ]
 
     return draw
@@ -284,9 +286,9 @@ def _one_each(kind: str) -> Callable[[Plan, int, ProtocolSpec | None, Random], D
 
 def _slow(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
     """Many readers, for long."""
-    who = tuple(sorted(roll.sample(range(plan.nodes), roll.randint(1, plan.nodes))))
+    nodes = tuple(sorted(roll.sample(range(plan.nodes), roll.randint(1, plan.nodes))))
     at_us = roll.randrange(fault_us)
-    return [FaultEvent("slow", at_us, fault_us, who)]
+    return [FaultEvent("slow", at_us, fault_us, nodes)]
 
 
 EVENTS: Final[dict[str, Callable[[Plan, int, ProtocolSpec | None, Random], Drawn]]] = {

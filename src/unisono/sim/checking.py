@@ -1,4 +1,4 @@
-"""Whether a plan can be run, and what to write instead."""
+"""Checks of a plan before it is run."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from unisono.sim.plan import (
 )
 
 POINTS = tuple(f"{when} {effect}" for when in ("before", "after") for effect in EFFECTS)
-"""Between which effects a fault may strike."""
+"""Points between effects at which a fault may strike."""
 
 
 def check_plan(plan: Plan) -> None:
-    """Refuse a plan that cannot be run, with a line that says what to write instead."""
+    """Refuse a plan that cannot be run, and name the remedy."""
     if not 1 <= plan.nodes <= NODES_MAX:
         raise Misuse(f"nodes must be 1 to {NODES_MAX}, not {plan.nodes}")
     if plan.faults not in PROFILES:
@@ -79,7 +79,7 @@ def _check_event(event: FaultEvent, nodes: int) -> None:
     if kind in ("block", "split", "flap") and not event.to:
         raise Misuse(f"{where}: name the other side in `to`")
     if kind in ("flap", "rotate") and not event.every_us:
-        raise Misuse(f"{where}: say in `every_us` how long each state lasts")
+        raise Misuse(f"{where}: set `every_us`, how long each state lasts")
     if kind == "request" and not event.what:
         raise Misuse(f"{where}: name the request in `what`")
     if abs(event.ppm) >= 1_000_000:

@@ -1,4 +1,4 @@
-"""The clock of a simulated node: as its plan says, until a fault bends, stops or moves it."""
+"""The clock of a simulated node: as planned, until a fault changes its rate, stops or moves it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class NodeClock:
         self._ppm = ppm
 
     def jump(self, now_us: int, by_us: int) -> None:
-        """Show so much more at once."""
+        """Show this much more at once."""
         self._turn(now_us, self.local(now_us) + by_us)
 
     def stand(self, now_us: int, for_us: int) -> None:
@@ -55,16 +55,16 @@ class NodeClock:
 
 
 class Skewed:
-    """A core that lives by its node's clock, inside the tap: the rows keep the world's time."""
+    """A core that sees its node's clock; the tap outside it writes the world's time."""
 
-    def __init__(self, core: Core, watch: NodeClock) -> None:
+    def __init__(self, core: Core, clock: NodeClock) -> None:
         self.inner = core
         self.me: Member = core.me
         self.counts: dict[str, int] = core.counts
-        self._watch = watch
+        self._clock = clock
 
     def step(self, now_us: int, event: Event) -> list[Effect]:
-        return self.inner.step(self._watch.local(now_us), event)
+        return self.inner.step(self._clock.local(now_us), event)
 
     def send_credit(self) -> int:
         return self.inner.send_credit()

@@ -1,8 +1,8 @@
-"""Exclusions: did a group go on without a member that nothing ailed?
+"""Exclusions: did a group go on without a member that had no fault?
 
-The world knows the faults of its run, counts exclusions, and tells its faults in the trace, so that
-the laws of exclusion can be judged by the trace alone. A life that others went on without was
-excluded for nothing when nothing has ailed its node since shortly before its last view.
+The world knows the faults of its run, counts exclusions, and writes `fault` rows, so that the laws
+of exclusion can be judged from the trace alone. A process was excluded for nothing when its node
+had no fault since shortly before its last view.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from unisono.sim.plan import FaultEvent, LinkPlan, Weather, node_name
 from unisono.trace.record import HEALED, NAMESAKE, NOTHING
 
 if TYPE_CHECKING:
-    from unisono.sim.incarnations import SimIncarnation
+    from unisono.sim.process import SimProcess
     from unisono.sim.world import World
 
 LOSS_PPM_MAX: Final = 10_000
-"""A link that loses more is a fault, one that loses less is a network."""
+"""A link that loses more counts as faulty."""
 
 DRIFT_PPM_MAX: Final = 20_000
-"""The same of clocks."""
+"""A clock that drifts more counts as faulty."""
 
-WELL: Final = -(1 << 62)
-"""Nothing ailed it, ever."""
+NEVER: Final = -(1 << 62)
+"""It had no fault yet."""
 
 HARMLESS: Final = ("request", "namesake", "leave")
-"""Faults that are no excuse for an exclusion."""
+"""Faults that do not excuse an exclusion."""
 
 
-def ails(link: LinkPlan) -> bool:
-    """Whether a link by itself excuses that somebody is not heard."""
+def is_faulty(link: LinkPlan) -> bool:
+    """Whether the link by itself excuses an exclusion."""
     return bool(
         link.loss_ppm + link.corrupt_ppm > LOSS_PPM_MAX
         or link.burst_ppm
@@ -44,21 +44,21 @@ def ails(link: LinkPlan) -> bool:
 
 
 class Exclusions:
-    """Until when what ailed each node excuses its exclusion, and who was excluded."""
+    """Until when the faults of each node excuse its exclusion, and what was excluded."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._until_us = _from_the_start(world.weather, world.plan.nodes)
-        self._untold: list[tuple[str, int | None, tuple[str, ...] | None]] = []
-        """Fault rows that wait for a life which can tell them: detail, until when, who."""
-        for until_us in sorted(set(self._until_us) - {WELL}):
-            ailing = [at for at, until in enumerate(self._until_us) if until == until_us]
-            self._untold.append(("weather", max(until_us, 0), _names(ailing)))
-        if not self._untold:
-            self._untold.append((NOTHING, None, None))
+        self._unwritten: list[tuple[str, int | None, tuple[str, ...] | None]] = []
+        """Fault rows that wait for a process to write them: detail, end, nodes."""
+        for until_us in sorted(set(self._until_us) - {NEVER}):
+            faulty = [at for at, until in enumerate(self._until_us) if until == until_us]
+            self._unwritten.append(("weather", max(until_us, 0), _names(faulty)))
+        if not self._unwritten:
+            self._unwritten.append((NOTHING, None, None))
 
     def struck(self, event: FaultEvent) -> None:
-        """A fault strikes now. What it does to one node it does to those that it hears, too."""
+        """A fault strikes now; it affects both sides of a link."""
         if event.kind in HARMLESS:
             return
         end_us = self._world.now_us + event.for_us
@@ -66,61 +66,61 @@ class Exclusions:
         struck = everyone if event.kind == "isolate" else sorted({*event.nodes, *event.to})
         for index in struck:
             self._until_us[index] = max(self._until_us[index], end_us)
-        self._tell(event.kind, end_us, struck)
+        self._record_fault(event.kind, end_us, struck)
 
     def healed(self) -> None:
         """No fault strikes any more."""
-        self._tell(HEALED, None, ())
+        self._record_fault(HEALED, None, ())
 
-    def born(self, life: SimIncarnation) -> None:
-        """Whoever lives tells what nobody could tell before."""
+    def started(self, process: SimProcess) -> None:
+        """Write the fault rows that waited for a process."""
         now_us = self._world.now_us
-        if life.node.host is not None:
-            life.tap.note(now_us, "fault", NAMESAKE)
-        untold, self._untold = self._untold, []
-        for detail, until_us, names in untold:
-            life.tap.note(now_us, "fault", detail, until_us, names)
+        if process.node.host is not None:
+            process.tap.note(now_us, "fault", NAMESAKE)
+        rows, self._unwritten = self._unwritten, []
+        for detail, until_us, names in rows:
+            process.tap.note(now_us, "fault", detail, until_us, names)
 
-    def _tell(self, detail: str, until_us: int | None, ailing: Sequence[int]) -> None:
-        """In the trace of one of those that it ails, or of anybody that lives."""
+    def _record_fault(self, detail: str, until_us: int | None, faulty: Sequence[int]) -> None:
+        """In the trace of an affected process, or of any that runs."""
         nodes = self._world.nodes
-        lives = [nodes[index].life for index in (*ailing, *range(len(nodes)))]
-        life = next(filter(None, lives), None)
-        names = _names(ailing) or None
-        if life is not None:
-            life.tap.note(self._world.now_us, "fault", detail, until_us, names)
+        processes = [nodes[index].process for index in (*faulty, *range(len(nodes)))]
+        process = next(filter(None, processes), None)
+        names = _names(faulty) or None
+        if process is not None:
+            process.tap.note(self._world.now_us, "fault", detail, until_us, names)
         else:
-            self._untold.append((detail, until_us, names))
+            self._unwritten.append((detail, until_us, names))
 
-    def away(self, index: int) -> None:
-        """Its life ended: others have to notice."""
+    def ended(self, index: int) -> None:
+        """Its process ended: the others have to notice."""
         self._until_us[index] = max(self._until_us[index], self._world.now_us)
 
-    def installed(self, life: SimIncarnation, before: View | None) -> None:
-        """Who of the last view is missing, and still there?"""
-        view, world = life.view, self._world
+    def installed(self, process: SimProcess, before: View | None) -> None:
+        """Find members of the last view that are missing from this one and still run."""
+        view, world = process.view, self._world
         if before is None or view is None:
             return
         for member in before.members:
-            other = world.life_of.get(member)
-            if other is None or other is life or member in view.members:
+            other = world.processes.get(member)
+            if other is None or other is process or member in view.members:
                 continue
             if not (other.over or other.leaving):
                 self._excluded(other)
 
-    def failed(self, life: SimIncarnation, fail: Fail) -> None:
-        if fail.cause is Cause.EXCLUDED and not life.leaving:
-            self._excluded(life)
+    def failed(self, process: SimProcess, fail: Fail) -> None:
+        if fail.cause is Cause.EXCLUDED and not process.leaving:
+            self._excluded(process)
 
-    def _excluded(self, life: SimIncarnation) -> None:
+    def _excluded(self, process: SimProcess) -> None:
         world = self._world
-        if life.excluded or life.node.host is not None:
+        if process.excluded or process.node.host is not None:
             return
-        life.excluded = True
+        process.excluded = True
         world.counts["excluded"] += 1
-        since_us = life.view_us - AFTER_US
-        if self._until_us[life.node.index] >= since_us:
-            world.recovery.excluded(life)
+        since_us = process.view_us - AFTER_US
+        if self._until_us[process.node.index] >= since_us:
+            world.recovery.excluded(process)
             return
         world.counts["excluded_unforced"] += 1
         if max(self._until_us) < since_us:
@@ -128,14 +128,14 @@ class Exclusions:
 
 
 def _from_the_start(weather: Weather, nodes: int) -> list[int]:
-    """What the weather itself excuses, by node."""
+    """By node, until when the weather itself excuses an exclusion."""
     links = [weather.link, *(router.link for router in weather.routers)]
-    until_us = [WELL] * nodes
-    rough = [weather.fault_us + _held_us(link) for link in links if ails(link)]
+    until_us = [NEVER] * nodes
+    rough = [weather.fault_us + _held_us(link) for link in links if is_faulty(link)]
     if rough:
         until_us = [max(rough)] * nodes
     for source, target, link in weather.links:
-        if ails(link):
+        if is_faulty(link):
             for index in (source, target):
                 until_us[index] = max(until_us[index], weather.fault_us + _held_us(link))
     for index, clock in enumerate(weather.clocks[:nodes]):

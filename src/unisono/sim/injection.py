@@ -1,4 +1,4 @@
-"""What strikes a simulated world: each scheduled fault, from its beginning to its end."""
+"""Fault injection: each scheduled fault of a plan, from its beginning to its end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FaultInjector:
         self._namesakes: dict[FaultEvent, Node] = {}
 
     def expect_namesake(self, event: FaultEvent, node: Node) -> None:
-        """The node lives elsewhere and bides its time."""
+        """This node will be the namesake of the event."""
         self._namesakes[event] = node
 
     def plan(self, event: FaultEvent) -> None:
@@ -40,7 +40,7 @@ class FaultInjector:
         world, kind = self._world, event.kind
         if world.healing:
             return
-        world.ailing.struck(event)
+        world.exclusions.struck(event)
         if kind in CUTS:
             world.counts[kind] += 1
             self._cut(event)
@@ -65,22 +65,22 @@ class FaultInjector:
                 world.counts["requested"] += 1
         elif kind == "drift":
             world.counts["drifted"] += 1
-            node.bend_clock(lambda watch, now_us: watch.drift(now_us, event.ppm))
+            node.adjust_clock(lambda clock, now_us: clock.drift(now_us, event.ppm))
             world.post(world.now_us + event.for_us, self._true_again, node, None)
         elif kind == "jump":
             world.counts["jumped"] += 1
-            node.bend_clock(lambda watch, now_us: watch.jump(now_us, event.for_us))
+            node.adjust_clock(lambda clock, now_us: clock.jump(now_us, event.for_us))
         elif kind == "stand":
             world.counts["stood"] += 1
-            node.bend_clock(lambda watch, now_us: watch.stand(now_us, event.for_us))
+            node.adjust_clock(lambda clock, now_us: clock.stand(now_us, event.for_us))
         elif kind == "namesake":
             self._call(event)
 
     def _true_again(self, node: Node, _: None) -> None:
-        node.bend_clock(NodeClock.heal)
+        node.adjust_clock(NodeClock.heal)
 
     def _call(self, event: FaultEvent) -> None:
-        """A namesake wants in, for a while."""
+        """A namesake tries to join, for a while."""
         world = self._world
         world.counts["namesakes"] += 1
         stranger = self._namesakes[event]
@@ -108,7 +108,7 @@ class FaultInjector:
         """The directed links that are down while the fault lasts."""
         there = event.to
         if event.kind == "isolate":
-            there = tuple(node.index for node in self._world.everywhere)
+            there = tuple(node.index for node in self._world.all_nodes)
         pairs = [(here, other) for here in event.nodes for other in there if here != other]
         if event.kind != "block":
             pairs += [(other, here) for here, other in pairs]
@@ -129,7 +129,7 @@ class FaultInjector:
         world.post(world.now_us + 2 * event.every_us, self._flap, event, until_us)
 
     def _rotate(self, what: tuple[FaultEvent, int], turn: int) -> None:
-        """Each is cut off from one other, in the next turn from another: who hears whom is never
+        """Each is cut off from one other, and from another in the next turn: connectivity is never
         transitive, and never the same for long."""
         event, until_us = what
         world, nodes = self._world, event.nodes

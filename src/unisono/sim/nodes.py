@@ -1,7 +1,7 @@
-"""The nodes of a simulated world: places that crash, pause and return, where one life follows
-another.
+"""The nodes of a simulated world, which crash, pause and return.
 
-A node is a name, an address, a disk and a clock; a life is one incarnation of its process.
+A node is a name, an address, a disk and a clock; it runs one process at a time, each a new
+incarnation.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from unisono.core import Congested, CoreConfig, Join, Leave, Received, Request, 
 from unisono.model import Address, Member, coalesced
 from unisono.sim.aims import AimedFaults
 from unisono.sim.clocks import NodeClock
-from unisono.sim.incarnations import SimIncarnation
 from unisono.sim.plan import TRUE, dice, node_name
+from unisono.sim.process import SimProcess
 from unisono.trace.record import LEAVING
 
 if TYPE_CHECKING:
     from unisono.sim.world import World
 
 INBOX_MAX: Final = 256
-"""Bursts that wait for a paused process; the operating system drops what comes beyond."""
+"""Bursts that wait for a paused process; the operating system drops the rest."""
 
 CLOCK_KINDS: Final = ("drift", "jump", "stand")
 """Faults of a node's clock."""
 
 TAKING_NAMES: Final = ("setback", "namesake")
-"""Faults that need an incarnation below one that was."""
+"""Faults that need an incarnation below an earlier one."""
 
 
 class SimDisk:
@@ -41,7 +41,7 @@ class SimDisk:
         self._before: list[bytes] = []
 
     def write(self, record: bytes, alone: bool) -> bool:
-        """Add a record, or put it in place of all others; false when there is no space."""
+        """Add a record, or replace all others by it; false when there is no space."""
         if self.full:
             return False
         self._before = self.records
@@ -49,7 +49,7 @@ class SimDisk:
         return True
 
     def tear(self) -> None:
-        """The last write did not come to its end."""
+        """Undo the last write, which did not complete."""
         self.records = self._before
 
     def lose(self) -> None:
@@ -57,47 +57,47 @@ class SimDisk:
 
 
 class Node:
-    """A place in the world where one life follows another."""
+    """Runs one process after another."""
 
     def __init__(self, world: World, index: int, host: Node | None = None) -> None:
         weather, plan = world.weather, world.plan
         self.world = world
         self.index = index
         self.host = host
-        """Whose name it wants to take, where it is a namesake."""
+        """Of a namesake: the node whose name it takes."""
         self.name: str = host.name if host is not None else node_name(index)
         self.address = Address(f"10.0.{index >> 8}.{(index & 255) + 1}", 7000)
         clock = weather.clocks[index] if index < len(weather.clocks) else TRUE
         mine = [event.kind for event in weather.schedule if index in event.nodes]
-        self.watch = NodeClock(clock)
+        self.clock = NodeClock(clock)
         self.skewed = clock != TRUE or any(kind in CLOCK_KINDS for kind in mine)
         self.dice = dice(plan.seed, "node", index)
         durable = weather.durable[index] if index < len(weather.durable) else True
         self.disk = SimDisk(durable)
         self.aims = AimedFaults(index, world.strike)
         self.records: list[bytes] = []
-        """What a plan's application has made safe, beside what its core has."""
-        self.life: SimIncarnation | None = None
+        """What a plan's application has stored, beside what its core has."""
+        self.process: SimProcess | None = None
         self.paused = False
         self._unused = list(range(1, 1 + sum(kind in TAKING_NAMES for kind in mine)))
-        """Incarnations below the first, for those who come back with one."""
+        """Incarnations below the first, for processes whose clock was set back."""
         self._highest = len(self._unused)
         self._set_back = False
         self._pause_end_us = 0
         self._slow_end_us = 0
         self._down = False
-        """Died by a crash, so its next life begins with `Restart`."""
-        self._lives = 0
+        """It crashed, so its next process begins with `Restart`."""
+        self._starts = 0
         self._return = 0
-        """Which of the planned returns is the one that counts: the last."""
+        """The number of the last planned return, which is the one that counts."""
         self._away_us = 0
         self._inbox: list[Received] = []
 
-    # -- lives ----------------------------------------------------------------------------------
+    # -- processes ------------------------------------------------------------------------------
 
     def start(self, which: int, _: object = None) -> None:
-        """Begin a life, unless one is under way or this return was overtaken by another."""
-        if self.life is not None or which != self._return:
+        """Start a process, unless one runs or this return was superseded."""
+        if self.process is not None or which != self._return:
             return
         world = self.world
         member = Member(self.name, self.address, self._next_incarnation())
@@ -111,15 +111,15 @@ class Node:
             durable=self.disk.durable,
             options=world.options_of(self.index),
         )
-        life = SimIncarnation(world, self, member, world.tapped(setting, self))
-        self.life = world.born(life)
-        self._lives += 1
-        if self._lives > 1:
+        process = SimProcess(world, self, member, world.tapped_core(setting, self))
+        self.process = world.started(process)
+        self._starts += 1
+        if self._starts > 1:
             world.counts["incarnations"] += 1
             if self._down or self.disk.records:
-                life.feed(Restart(tuple(self.disk.records)))
+                process.feed(Restart(tuple(self.disk.records)))
         self._down = False
-        life.feed(Join())
+        process.feed(Join())
 
     def _next_incarnation(self) -> int:
         if self.host is not None:
@@ -131,7 +131,7 @@ class Node:
         return self._highest
 
     def lend_incarnation(self, lower: bool) -> int:
-        """One that no life of this name has or will have."""
+        """One that no other process of this name has or will have."""
         if lower and self._unused:
             return self._unused.pop(0)
         self._highest += 1
@@ -143,12 +143,12 @@ class Node:
 
     def crash(self, kind: str, down_us: int) -> None:
         """Die; `amnesia`, `torn` and `setback` are crashes with something more."""
-        life = self.life
-        if life is None:
+        process = self.process
+        if process is None:
             return
         world = self.world
         world.counts["crashed" if kind == "crash" else kind] += 1
-        life.tap.note(world.now_us, "crash", kind)
+        process.tap.note(world.now_us, "crash", kind)
         if kind == "torn":
             self.disk.tear()
         if kind == "amnesia":
@@ -160,14 +160,14 @@ class Node:
             self.disk.lose()
             self.records.clear()
         self._down = True
-        self._bury(life)
+        self._end_process(process)
         self.plan_return(down_us)
 
-    def finished(self, life: SimIncarnation, clean: bool) -> None:
-        """The core is done, by leaving or by failing; the node always joins again. Who was stopped
-        does so in the same process, which has its records without a disk too."""
+    def finished(self, process: SimProcess, clean: bool) -> None:
+        """The core has left or failed; the node always joins again. A member that stopped does so
+        in the same operating-system process, and keeps its records even without a disk."""
         self.world.counts["departed" if clean else "stopped"] += 1
-        self._bury(life)
+        self._end_process(process)
         if clean and not self.disk.durable:
             self.disk.lose()
         away_us = self.dice.randint(50_000, 200_000)
@@ -179,32 +179,32 @@ class Node:
     def vanish(self) -> None:
         """The process is killed and does not come back."""
         self._return += 1
-        if self.life is not None:
-            self.life.tap.note(self.world.now_us, "crash", "crash")
-            self._bury(self.life)
+        if self.process is not None:
+            self.process.tap.note(self.world.now_us, "crash", "crash")
+            self._end_process(self.process)
 
-    def _bury(self, life: SimIncarnation) -> None:
-        life.end()
-        self.life = None
-        # What ailed this life does not ail the next.
+    def _end_process(self, process: SimProcess) -> None:
+        process.end()
+        self.process = None
+        # Pauses and slowness end with the process.
         self.paused = False
         self._pause_end_us = self._slow_end_us = 0
         self._inbox.clear()
-        self.world.lost(life)
+        self.world.lost(process)
 
     # -- faults ---------------------------------------------------------------------------------
 
     def pause(self, for_us: int) -> None:
-        if self.life is None:
+        if self.process is None:
             return
         self.world.counts["paused"] += 1
         self.paused = True
         self._pause_end_us = max(self._pause_end_us, self.world.now_us + for_us)
-        self.world.post(self._pause_end_us, self.resume, self.life, None)
+        self.world.post(self._pause_end_us, self.resume, self.process, None)
 
-    def resume(self, life: SimIncarnation | None, _: object = None) -> None:
-        """Wake: packets and timers that are overdue come first, in either order."""
-        if not self.paused or life is not self.life or life is None:
+    def resume(self, process: SimProcess | None, _: object = None) -> None:
+        """Handle overdue packets and timers, in either order."""
+        if not self.paused or process is not self.process or process is None:
             return
         if self.world.now_us < self._pause_end_us and not self.world.healing:
             return
@@ -212,50 +212,50 @@ class Node:
         self._pause_end_us = 0
         inbox, self._inbox = self._inbox, []
         timers_first = self.dice.random() < 0.5
-        life.finish_step()
+        process.finish_step()
         if timers_first:
-            life.wake(timers_first)
+            process.wake(timers_first)
         for received in inbox:
-            life.feed(received)
+            process.feed(received)
         if not timers_first:
-            life.wake(timers_first)
+            process.wake(timers_first)
 
     def leave(self, away_us: int) -> None:
-        life = self.life
-        if life is None or life.view is None or life.leaving:
+        process = self.process
+        if process is None or process.view is None or process.leaving:
             return
         self.world.counts["left"] += 1
         self._away_us = away_us
-        life.leaving = True
-        life.tap.note(self.world.now_us, "fault", LEAVING)
-        life.feed(Leave())
+        process.leaving = True
+        process.tap.note(self.world.now_us, "fault", LEAVING)
+        process.feed(Leave())
 
     def slow(self, for_us: int) -> None:
         """The application stops reading."""
-        life = self.life
-        if life is None:
+        process = self.process
+        if process is None:
             return
         self._slow_end_us = max(self._slow_end_us, self.world.now_us + for_us)
-        self.world.post(self._slow_end_us, self.read_on, life, None)
-        if not life.congested:
+        self.world.post(self._slow_end_us, self.read_on, process, None)
+        if not process.congested:
             self.world.counts["congested"] += 1
-            life.congested = True
-            life.feed(Congested(True))
+            process.congested = True
+            process.feed(Congested(True))
 
-    def read_on(self, life: SimIncarnation | None, _: object = None) -> None:
-        if life is None or life is not self.life or not life.congested:
+    def read_on(self, process: SimProcess | None, _: object = None) -> None:
+        if process is None or process is not self.process or not process.congested:
             return
         if self.world.now_us < self._slow_end_us and not self.world.healing:
             return
         self._slow_end_us = 0
-        life.congested = False
-        life.feed(Congested(False))
+        process.congested = False
+        process.feed(Congested(False))
 
     def request(self, what: str) -> bool:
-        """Whether there was a life to ask it."""
-        if self.life is None or self.life.leaving:
+        """Whether there was a process to make the request."""
+        if self.process is None or self.process.leaving:
             return False
-        self.life.feed(Request(what))
+        self.process.feed(Request(what))
         return True
 
     def fill_disk(self, for_us: int) -> None:
@@ -265,32 +265,32 @@ class Node:
     def _free_disk(self, _: None, __: None) -> None:
         self.disk.full = False
 
-    def bend_clock(self, bend: Callable[[NodeClock, int], None]) -> None:
-        """Change the clock; what waits for a time that it shows goes on waiting for that."""
-        waiting = self.life.local_deadlines() if self.life is not None else {}
-        bend(self.watch, self.world.now_us)
-        if self.life is not None:
-            self.life.keep_deadlines(waiting)
+    def adjust_clock(self, adjust: Callable[[NodeClock, int], None]) -> None:
+        """Change the clock; timers keep waiting for the same reading of it."""
+        waiting = self.process.local_deadlines() if self.process is not None else {}
+        adjust(self.clock, self.world.now_us)
+        if self.process is not None:
+            self.process.keep_deadlines(waiting)
 
     def heal(self) -> None:
-        """End whatever ails this node; who is away comes back soon."""
+        """End all faults of this node; if it is down, it comes back soon."""
         self.aims.clear()
         self.disk.full = False
         if self.skewed:
-            self.bend_clock(NodeClock.heal)
-        if self.life is None and self.host is None:
+            self.adjust_clock(NodeClock.heal)
+        if self.process is None and self.host is None:
             self.plan_return(self.dice.randint(0, 300_000))
-        self.resume(self.life)
-        self.read_on(self.life)
+        self.resume(self.process)
+        self.read_on(self.process)
 
     # -- packets --------------------------------------------------------------------------------
 
     def arrive(self, source: Address, packets: list[bytes]) -> None:
-        life = self.life
-        if life is None:
+        process = self.process
+        if process is None:
             self.world.counts["arrived_nowhere"] += len(packets)
         elif not self.paused:
-            life.feed(Received(source, coalesced(packets)))
+            process.feed(Received(source, coalesced(packets)))
         elif len(self._inbox) < INBOX_MAX:
             self.world.counts["inboxed"] += len(packets)
             self._inbox.append(Received(source, coalesced(packets)))

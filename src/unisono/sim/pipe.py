@@ -1,4 +1,4 @@
-"""One directed link at work: what becomes of a burst on its way."""
+"""One directed link: loss, delay, duplication, reordering and damage of a burst."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def drawn_delay_us(link: LinkPlan, roll: Random) -> int:
 
 
 class Pipe:
-    """One directed link at work: its dice, its mood, its queue."""
+    """One directed link: its dice, its state and its queue."""
 
     __slots__ = ("bad", "dice", "free_us", "last_us", "link", "lossy", "odd")
 
@@ -46,7 +46,7 @@ class Pipe:
         self.become(link)
 
     def become(self, link: LinkPlan) -> None:
-        """Be like this from now on; what is under way still arrives late, even out of order."""
+        """Behave like this from now on; what is under way still arrives late, even out of order."""
         self.link = link
         self.lossy = bool(link.loss_ppm or link.burst_ppm)
         self.odd = bool(link.duplicate_ppm or link.reorder_ppm or link.corrupt_ppm or link.hold_ppm)
@@ -73,7 +73,7 @@ class Pipe:
     def serialised(
         self, now_us: int, packets: Sequence[bytes], counts: Counter[str]
     ) -> tuple[int, list[bytes]]:
-        """When the last of them has left, and those for which the queue had a place."""
+        """When the last of them has left, and those that fitted into the queue."""
         link, kept = self.link, []
         free_us = max(self.free_us, now_us)
         longest_us = link.queue_bytes * _MILLION // link.bytes_per_s

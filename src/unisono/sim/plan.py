@@ -28,7 +28,7 @@ KINDS: Final = {
     "pause": "stops for a while and comes back believing nothing happened",
     "leave": "leaves cleanly, and joins again later as a new incarnation",
     "slow": "its application stops reading for a while",
-    "full": "its disk takes no record for a while: who has to write one stops",
+    "full": "its disk takes no record for a while: a process that has to write one stops",
     "request": "its application requests `what` of the protocol",
     "drift": "its clock runs fast, or slow, by `ppm` for a while",
     "jump": "its clock jumps ahead by `for_us`",
@@ -54,9 +54,9 @@ EFFECTS: Final = ("Send", "Arm", "Deliver", "Install", *WRITES, "Stabilize")
 SinkMaker: TypeAlias = Callable[[Member], Sink]
 
 
-def dice(seed: int, *words: object) -> Random:
-    """Dice of their own for each purpose, so that editing one fault leaves the others as drawn."""
-    return Random("/".join(map(str, (seed, *words))))
+def dice(seed: int, *purpose: object) -> Random:
+    """Separate dice for each purpose, so that editing one fault leaves the others as drawn."""
+    return Random("/".join(map(str, (seed, *purpose))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class LinkPlan:
     reorder_us: int = 5_000
     """The most that a reordered packet is held back; all others keep their order."""
     hold_ppm: int = 0
-    """How often a packet is held back for long, so that it comes into another view or life."""
+    """How often a packet is held back for long, so that it arrives in another view."""
     hold_us: int = 1_000_000
     """The most that it is held back; the least is a tenth of this."""
     corrupt_ppm: int = 0
@@ -96,8 +96,8 @@ CALM: Final = LinkPlan()
 
 @dataclass(frozen=True, slots=True)
 class Router:
-    """A link that all nodes behind it share, on the way in and, with a queue of its own, on the
-    way out. A burst for several of them crosses it once; then each one's own link follows."""
+    """A link that all nodes behind it share, on the way in and, with a separate queue, on the way
+    out. A burst for several of them crosses it once; then each one's own link follows."""
 
     behind: tuple[int, ...]
     link: LinkPlan = CALM
@@ -105,7 +105,7 @@ class Router:
 
 @dataclass(frozen=True, slots=True)
 class FaultEvent:
-    """One fault: what, when, for how long, to whom.
+    """One fault: its kind, time, duration and nodes.
 
     With `at_view`, `at_arrow` or `at_effect` it is aimed: from `at_us` on it waits until one of
     `nodes` comes to that point, and strikes that one, there, between two effects of a step.
@@ -126,8 +126,8 @@ class FaultEvent:
     at_view: int = 0
     """Strike when this many views were installed, right after the last one."""
     at_arrow: str = ""
-    """Strike when an arrow is walked whose name holds this text, `done` effects later: a whole
-    name as `walked()` has it, or `--> STATE`."""
+    """Strike when an arrow is taken whose name holds this text, `done` effects later: a whole name
+    as in `transition_counts()`, or `--> STATE`."""
     at_effect: str = ""
     """Strike before or after an effect: `before Persist`, `after Send`."""
     nth: int = 1
@@ -141,17 +141,17 @@ class FaultEvent:
 
     def __str__(self) -> str:
         other = f" / {list(self.to)}" if self.to else ""
-        words = f"{self.at_us / 1e6:.3f}s {self.kind} {list(self.nodes)}{other}"
+        text = f"{self.at_us / 1e6:.3f}s {self.kind} {list(self.nodes)}{other}"
         if self.for_us:
-            words += f" for {self.for_us / 1e6:.3f}s"
+            text += f" for {self.for_us / 1e6:.3f}s"
         if self.every_us:
-            words += f" every {self.every_us / 1e6:.3f}s"
-        words += f" of {self.what}" if self.what else f" of {self.ppm} ppm" if self.ppm else ""
+            text += f" every {self.every_us / 1e6:.3f}s"
+        text += f" of {self.what}" if self.what else f" of {self.ppm} ppm" if self.ppm else ""
         if self.at_view:
-            words += f" at view {self.at_view}"
+            text += f" at view {self.at_view}"
         if self.at_arrow or self.at_effect:
-            words += f" at {self.nth}. {self.at_arrow or self.at_effect}"
-        return words
+            text += f" at {self.nth}. {self.at_arrow or self.at_effect}"
+        return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +176,9 @@ class Weather:
     """Directed pairs that behave unlike the rest."""
     schedule: tuple[FaultEvent, ...] = ()
     clocks: tuple[Clock, ...] = ()
-    """By node; who is not named has a true clock."""
+    """By node; the others have true clocks."""
     starts_us: tuple[int, ...] = ()
-    """When each node first joins; who is not named joins at once."""
+    """When each node first joins; the others join at once."""
     packet_bytes_max: int = 1400
     window_bytes_max: int = 1 << 18
     burst_max: int = 4
@@ -188,19 +188,19 @@ class Weather:
     large_packets: int = 5
     with_state: bool = True
     loopback: bool = False
-    """Whether a node hears its own multicast packets."""
+    """Whether a node receives its own multicast packets."""
     routers: tuple[Router, ...] = ()
     """A node is behind one of them, or behind none."""
     services: tuple[ServiceLevel, ...] = ()
-    """What each burst of messages asks for is one of these; without any, the plan's service."""
+    """The service level of a burst is one of these; without any, the plan's service."""
     durable: tuple[bool, ...] = ()
-    """By node: whether its records survive a crash. Who is not named is durable."""
+    """By node: whether its records survive a crash. The others are durable."""
     parts: tuple[tuple[int, ...], ...] = ()
-    """The run ends partitioned into these, and who is in none is alone; without any, all heals."""
+    """The run ends partitioned into these and into single nodes; without any, all heals."""
 
     @property
     def forgetful(self) -> bool:
-        """Some may come back without what they knew."""
+        """Some may come back without their state."""
         return any(
             event.kind in ("crash", "amnesia", "torn", "setback", "leave")
             for event in self.schedule
@@ -209,7 +209,7 @@ class Weather:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One run: who, how many, which seed, which faults."""
+    """One run: protocol, nodes, seed and faults."""
 
     protocol: str
     nodes: int = 5
@@ -217,8 +217,8 @@ class Plan:
     faults: str = "chaos"
     messages: int = 200
     service: ServiceLevel | None = None
-    """What all messages ask for; unless given, the levels of the weather, or the strongest that
-    the protocol offers."""
+    """The service level of all messages; by default those of the weather, or the strongest that the
+    protocol offers."""
     options: Mapping[str, int] = field(default_factory=dict)
     progress_us: int = 30 * SECOND_US
     """After healing, everyone must be together and have delivered the probes within this."""
@@ -231,11 +231,11 @@ class Plan:
     trace: str | Path | None = None
     """The directory that gets the trace files."""
     sink: SinkMaker | None = None
-    """Gets the rows of each life as well."""
+    """Also gets the rows of each process."""
     detail: bool = False
     """Trace protocol work too."""
     application: ApplicationSpec | None = None
-    """What the nodes do instead of the usual talk. Brought from Python: no plan file names it."""
+    """What the nodes run instead of the usual load. Only from Python: no plan file names it."""
 
     @property
     def schedule(self) -> tuple[FaultEvent, ...]:

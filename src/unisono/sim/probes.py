@@ -1,7 +1,7 @@
-"""Probes in a simulated world: who asks for an address where no process lives is refused, mostly.
+"""Probes in a simulated world: an address without a process is refused, mostly.
 
-As on a real network the answer may be lost or late, and a link that is cut carries none. A process
-that is paused still has its port, and answers nothing either.
+As on a real network a refusal may be lost or late, and a link that is cut carries none. A paused
+process still has its port, so it is not refused.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from unisono.model import Address
 from unisono.sim.plan import dice
 
 if TYPE_CHECKING:
-    from unisono.sim.incarnations import SimIncarnation
     from unisono.sim.nodes import Node
+    from unisono.sim.process import SimProcess
     from unisono.sim.world import World
 
 WAY_US: Final = 1_000
@@ -24,7 +24,7 @@ LOST: Final = 0.25
 LATE: Final = 0.1
 """Of the answers, how many are lost, and how many are late."""
 LATE_US: Final = 500_000
-"""By up to so much: so that another life may have begun there."""
+"""The longest that a late one takes: another process may have started there by then."""
 
 
 class Probes:
@@ -34,26 +34,26 @@ class Probes:
         self._world = world
         self._dice = dice(world.plan.seed, "probes")
 
-    def send(self, life: SimIncarnation, to: Sequence[Address]) -> None:
-        world, here = self._world, life.node.index
+    def send(self, process: SimProcess, to: Sequence[Address]) -> None:
+        world, here = self._world, process.node.index
         for address in to:
-            there = world.places.get(address)
+            there = world.index_of.get(address)
             world.counts["probed"] += 1
             if there is not None and not world.network.blocked(here, there):
                 at_us = world.now_us + self._dice.randint(1, WAY_US)
-                world.post(at_us, self._arrive, life, world.everywhere[there])
+                world.post(at_us, self._arrive, process, world.all_nodes[there])
 
-    def _arrive(self, life: SimIncarnation, node: Node) -> None:
+    def _arrive(self, process: SimProcess, node: Node) -> None:
         world, roll = self._world, self._dice
-        if node.life is not None:
+        if node.process is not None:
             return
-        if world.network.blocked(node.index, life.node.index) or roll.random() < LOST:
+        if world.network.blocked(node.index, process.node.index) or roll.random() < LOST:
             world.counts["refusals_lost"] += 1
             return
         way_us = LATE_US if roll.random() < LATE else WAY_US
-        world.post(world.now_us + roll.randint(1, way_us), self._refuse, life, node.address)
+        world.post(world.now_us + roll.randint(1, way_us), self._refuse, process, node.address)
 
-    def _refuse(self, life: SimIncarnation, address: Address) -> None:
-        if not life.over:
+    def _refuse(self, process: SimProcess, address: Address) -> None:
+        if not process.over:
             self._world.counts["refused"] += 1
-            life.feed(Unreachable(address))
+            process.feed(Unreachable(address))

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from unisono.core import ProcessRole
 from unisono.model import Member, Message, View
-from unisono.sim.application import payload_of
 from unisono.sim.plan import Weather
+from unisono.sim.workload import payload_of
 from unisono.trace.record import PROBE
 
 if TYPE_CHECKING:
-    from unisono.sim.incarnations import SimIncarnation
     from unisono.sim.nodes import Node
+    from unisono.sim.process import SimProcess
     from unisono.sim.world import World
 
 SETTLE_US: Final = 500_000
@@ -50,8 +50,8 @@ class Recovery:
         self._awaited: dict[str, set[tuple[str, int]]] = {}
 
     def begin(self) -> None:
-        """The faults are over. Whether a part must go on depends on who was in it, and on whether
-        any node has lost its memory: those out of reach may be needed to tell."""
+        """The faults are over. Whether a part must go on depends on its members, and on whether
+        any node has lost its memory: nodes out of reach may be needed to decide."""
         if len(self.parts) > 1:
             for part in self.going_on:
                 self._inside |= _inside(part)
@@ -63,9 +63,9 @@ class Recovery:
             self._known.update(member.name for member in view.members)
         self.changed()
 
-    def excluded(self, life: SimIncarnation) -> None:
-        """It was excluded, for what had ailed it: perhaps before the cut, and heard of only now."""
-        if self._inside.pop(life.me, None) is not None:
+    def excluded(self, process: SimProcess) -> None:
+        """Excluded because of a fault, perhaps before the partition, and noticed only now."""
+        if self._inside.pop(process.me, None) is not None:
             self._narrow()
 
     def _narrow(self) -> None:
@@ -100,7 +100,7 @@ class Recovery:
         return [node for node in self._world.nodes if node.index not in going_on]
 
     def lost(self) -> None:
-        """A life ended. If that was amid the probes, all must come together and probe again."""
+        """A process ended. If that was amid the probes, all must come together and probe again."""
         if self.settled and not self.progressed:
             self._world.counts["probed_in_vain"] += 1
             self.settled = False
@@ -108,7 +108,7 @@ class Recovery:
         self.changed()
 
     def changed(self) -> None:
-        """A view or a life came or went: if now all are together, look again in a while."""
+        """A view or a process came or went: if now all are together, check again in a while."""
         world = self._world
         if world.healing and not self.settled:
             self._epoch += 1
@@ -121,39 +121,43 @@ class Recovery:
         self.settled = True
         self._awaited = {}
         for nodes in self.going_on:
-            lives = [node.life for node in nodes if node.life is not None]
+            processes = [node.process for node in nodes if node.process is not None]
             # Until a probe is sent, a number below zero stands for it.
-            probes = [(str(life.me), -left) for life in lives for left in range(1, PROBES + 1)]
-            self._awaited |= {life.node.name: set(probes) for life in lives}
+            probes = [
+                (str(process.me), -left) for process in processes for left in range(1, PROBES + 1)
+            ]
+            self._awaited |= {process.node.name: set(probes) for process in processes}
         for nodes in self.going_on:
             for node in nodes:
-                if node.life is not None:
-                    self._probe(node.life, PROBES)
+                if node.process is not None:
+                    self._probe(node.process, PROBES)
 
-    def _probe(self, life: SimIncarnation, left: int) -> None:
+    def _probe(self, process: SimProcess, left: int) -> None:
         """Multicast a probe, now or as soon as there is room; all of its part shall deliver it."""
-        if life.over or not self.settled:
+        if process.over or not self.settled:
             return
         world = self._world
-        payload = payload_of(life.me, life.said + 1, 40)
-        if life.tap.send_credit() < len(payload):
-            world.post(world.now_us + 10_000, self._probe, life, left)
+        payload = payload_of(process.me, process.sent_count + 1, 40)
+        if process.tap.send_credit() < len(payload):
+            world.post(world.now_us + 10_000, self._probe, process, left)
             return
         for awaited in self._awaited.values():
-            if (str(life.me), -left) in awaited:
-                awaited.discard((str(life.me), -left))
-                awaited.add((str(life.me), life.said + 1))
-        self.probes.add((life.me, life.said + 1))
-        usual = life.tap.send_detail
-        if len(self.parts) == 1:  # No trace tells who is cut off for good: there only we judge.
-            life.tap.send_detail = PROBE
-        life.say([payload], self._service)
-        life.tap.send_detail = usual
+            if (str(process.me), -left) in awaited:
+                awaited.discard((str(process.me), -left))
+                awaited.add((str(process.me), process.sent_count + 1))
+        self.probes.add((process.me, process.sent_count + 1))
+        usual = process.tap.send_detail
+        if (
+            len(self.parts) == 1
+        ):  # The trace does not show what is cut off for good: there only we judge.
+            process.tap.send_detail = PROBE
+        process.multicast([payload], self._service)
+        process.tap.send_detail = usual
         if left > 1:
-            self._probe(life, left - 1)
+            self._probe(process, left - 1)
 
-    def delivered(self, life: SimIncarnation, messages: Sequence[Message]) -> None:
-        mine = self._awaited.get(life.node.name)
+    def delivered(self, process: SimProcess, messages: Sequence[Message]) -> None:
+        mine = self._awaited.get(process.node.name)
         if mine:
             for message in messages:
                 mine.discard((str(message.sender), message.number))
@@ -171,40 +175,42 @@ class Recovery:
             return f"not all delivered all probes within {bound_s:g} s of healing"
         stood = []
         for node in (node for nodes in self.going_on for node in nodes):
-            life = node.life
-            if life is None:
+            process = node.process
+            if process is None:
                 stood.append(f"{node.name} is away")
-            elif life.view is None:
-                stood.append(f"{life.me} has no view")
+            elif process.view is None:
+                stood.append(f"{process.me} has no view")
             else:
-                members = " ".join(map(str, sorted(life.view.members)))
-                stood.append(f"{life.me} sees {{{members}}}")
+                members = " ".join(map(str, sorted(process.view.members)))
+                stood.append(f"{process.me} sees {{{members}}}")
         return f"not together within {bound_s:g} s of healing: {', '.join(stood)}"
 
 
 def _inside(part: Sequence[Node]) -> dict[Member, int]:
     """Those that have a view, are in the view of each that has one, and have not begun to leave."""
-    lives = [node.life for node in part if node.life is not None and not node.life.leaving]
-    views = [life.view.members for life in lives if life.view is not None]
+    processes = [
+        node.process for node in part if node.process is not None and not node.process.leaving
+    ]
+    views = [process.view.members for process in processes if process.view is not None]
     return {
-        life.me: life.node.index
-        for life in lives
-        if life.view is not None and all(life.me in members for members in views)
+        process.me: process.node.index
+        for process in processes
+        if process.view is not None and all(process.me in members for members in views)
     }
 
 
 def _are_together(nodes: Sequence[Node]) -> bool:
     """Everyone is alive, and everyone's view is exactly everyone."""
-    lives = [node.life for node in nodes]
-    everyone = {life.me for life in lives if life is not None and not life.leaving}
+    processes = [node.process for node in nodes]
+    everyone = {process.me for process in processes if process is not None and not process.leaving}
     return len(everyone) == len(nodes) and all(
-        life is not None and life.view is not None and set(life.view.members) == everyone
-        for life in lives
+        process is not None and process.view is not None and set(process.view.members) == everyone
+        for process in processes
     )
 
 
 def parts_of(weather: Weather, nodes: int) -> list[tuple[int, ...]]:
-    """The parts at the end: who is named in none is alone. One part: all heals."""
+    """The parts at the end; a node that none names is alone. One part: all heals."""
     if not weather.parts:
         return [tuple(range(nodes))]
     named = {node for part in weather.parts for node in part}

@@ -31,12 +31,12 @@ WORLD_LAWS: Final = {
 """Laws that the world judges itself, since no row of the trace shows them."""
 
 MEMBERS: Final = "members_count_max"
-"""The option by which a protocol says how many members it takes."""
+"""The option that limits the members of a protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a run."""
+    """The outcome of a run."""
 
     protocol: str
     seed: int
@@ -51,11 +51,11 @@ class Outcome:
     virtual_s: float
     wall_s: float
     replay: str
-    """The line that runs this again."""
+    """The command that runs this again."""
     options: Mapping[str, int] = field(default_factory=dict)
-    """The protocol's, as they were set and drawn."""
+    """The protocol's options, as set and drawn."""
     counts: Mapping[str, int] = field(default_factory=dict)
-    """What the network and the nodes went through, by name."""
+    """Events of the network and the nodes, by name."""
     history: History | None = None
 
     @property
@@ -99,7 +99,7 @@ def run(plan: Plan, clock: Callable[[], float] | None = None) -> Outcome:
 
 
 def verdict_on(world: World, history: History) -> tuple[dict[str, str], tuple[Violation, ...]]:
-    """The laws' judgement of the trace, together with what the world itself saw break."""
+    """The laws' verdict on the trace, together with the violations that the world itself saw."""
     from unisono.laws import Violation, judge
 
     verdict = judge(history, world.offer.laws)
@@ -109,7 +109,7 @@ def verdict_on(world: World, history: History) -> tuple[dict[str, str], tuple[Vi
         laws[law] = "kept"
     for each in found:
         laws[each.law] = "broken"
-    seen = (Violation(each.law, history.run, each.life, "", "", each.text) for each in found)
+    seen = (Violation(each.law, history.run, each.process, "", "", each.text) for each in found)
     return laws, (*seen, *verdict.violations)
 
 
@@ -136,7 +136,7 @@ def offered(plan: Plan) -> ProtocolSpec:
 
 
 def services_for(plan: Plan, offer: ProtocolSpec) -> tuple[ServiceLevel, ...]:
-    """What the messages ask for: as the plan says, or its weather, or the strongest on offer."""
+    """The service levels of messages: the plan's, its weather's, or the strongest on offer."""
     weather = plan.weather.services if plan.weather is not None else ()
     services = weather if plan.service is None else (plan.service,)
     for service in services:

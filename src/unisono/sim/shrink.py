@@ -30,7 +30,7 @@ STILL: Final = replace(CALM, delay="constant", spread_us=0)
 Steps: TypeAlias = Iterator[tuple[str, Plan]]
 """Plans one step smaller, the boldest step first, each with what was done."""
 
-_RATES: Final = (
+_LINK_RATES: Final = (
     "loss_ppm",
     "burst_ppm",
     "duplicate_ppm",
@@ -54,16 +54,16 @@ class Shrunk:
 def shrink(
     plan: Plan,
     attempts_max: int = ATTEMPTS_MAX,
-    tell: Callable[[str], None] | None = None,
+    report: Callable[[str], None] | None = None,
 ) -> Plan:
     """The smallest plan found that breaks the same law."""
-    return shrunk(plan, attempts_max, tell).plan
+    return shrunk(plan, attempts_max, report).plan
 
 
 def shrunk(
     plan: Plan,
     attempts_max: int = ATTEMPTS_MAX,
-    tell: Callable[[str], None] | None = None,
+    report: Callable[[str], None] | None = None,
 ) -> Shrunk:
     """Try ever smaller plans, keep each that still fails, and stop when none does."""
     line = plan.replay
@@ -86,8 +86,8 @@ def shrunk(
                 if law in tried.broken:
                     plan, outcome, smaller = candidate, tried, True
                     candidates = reduction(plan)
-                    if tell is not None:
-                        tell(f"{what}: still breaks {law}")
+                    if report is not None:
+                        report(f"{what}: still breaks {law}")
     return Shrunk(plan, law, outcome, attempts)
 
 
@@ -136,8 +136,8 @@ def _fewer_routers(plan: Plan) -> Steps:
         before, after = routers[:at], routers[at + 1 :]
         smaller.append((f"{len(routers) - 1} routers", (*before, *after)))
         for what, calmer in _calmer(router.link):
-            words = f"{what} at a router"
-            smaller.append((words, (*before, replace(router, link=calmer), *after)))
+            text = f"{what} at a router"
+            smaller.append((text, (*before, replace(router, link=calmer), *after)))
     for what, some in smaller:
         yield what, replace(plan, weather=replace(weather, routers=some))
 
@@ -145,7 +145,7 @@ def _fewer_routers(plan: Plan) -> Steps:
 def _calmer_links(plan: Plan) -> Steps:
     weather = _weather(plan)
     if weather.links:
-        yield "all links alike", replace(plan, weather=replace(weather, links=()))
+        yield "uniform links", replace(plan, weather=replace(weather, links=()))
     for what, calmer in _calmer(weather.link):
         yield what, replace(plan, weather=replace(weather, link=calmer))
 
@@ -156,7 +156,7 @@ def _calmer(link: LinkPlan) -> Iterator[tuple[str, LinkPlan]]:
         yield "still links", STILL
     if link not in (STILL, CALM):
         yield "calm links", CALM
-        for rate in _RATES:
+        for rate in _LINK_RATES:
             if getattr(link, rate):
                 none: dict[str, Any] = {rate: 0}
                 yield f"no {rate}", replace(link, **none)
@@ -224,7 +224,7 @@ def _with_event(plan: Plan, at: int, event: FaultEvent) -> Plan:
 
 
 def _without_node(weather: Weather, gone: int) -> Weather:
-    """The weather of the others, each moved up into the place of the one before."""
+    """The weather of the others, renumbered without a gap."""
 
     def moved(indices: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(each - (each > gone) for each in indices if each != gone)

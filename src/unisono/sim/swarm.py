@@ -9,31 +9,31 @@ from random import Random
 from typing import Final
 
 from unisono.core import ProtocolSpec
-from unisono.sim.chaos import stirred, wild
+from unisono.sim.chaos import log_uniform, with_chaos
 from unisono.sim.plan import SECOND_US, Clock, FaultEvent, LinkPlan, Plan, Weather, dice
 
-RATES: Final = ("loss", "burst", "duplicate", "reorder", "corrupt", "bandwidth", "unlike")
-"""Kinds that act on packets all the time; `unlike` gives some links a weather of their own."""
+LINK_FAULTS: Final = ("loss", "burst", "duplicate", "reorder", "corrupt", "bandwidth", "unlike")
+"""Kinds that act on packets all the time; `unlike` makes some links differ."""
 
-LIVES: Final = ("crash", "amnesia", "pause", "leave", "slow", "drift", "late")
+PROCESS_FAULTS: Final = ("crash", "amnesia", "pause", "leave", "slow", "drift", "late")
 """Kinds that act on processes; `drift` is their clocks, `late` their first joining."""
 
-SPLITS: Final = ("block", "split")
+PARTITIONS: Final = ("block", "split")
 
-MILD: Final = (*RATES, *LIVES, *SPLITS)
+MILD: Final = (*LINK_FAULTS, *PROCESS_FAULTS, *PARTITIONS)
 
 PROFILE_KINDS: Final = {
     "none": (),
-    "loss": RATES,
-    "crash": LIVES,
-    "partition": (*SPLITS, "loss", "late"),
+    "loss": LINK_FAULTS,
+    "crash": PROCESS_FAULTS,
+    "partition": (*PARTITIONS, "loss", "late"),
     "mild": MILD,
     "chaos": MILD,
 }
 """What may be on; `chaos` has the kinds of `chaos.py` beside these."""
 
 ALWAYS: Final = {"none": (), "loss": ("loss", "burst"), "crash": ("crash", "amnesia", "pause")} | {
-    "partition": SPLITS,
+    "partition": PARTITIONS,
     "mild": (),
     "chaos": (),
 }
@@ -62,7 +62,7 @@ def drawn(plan: Plan) -> Plan:
         packet_bytes_max=roll.choice((600, 1400)),
         window_bytes_max=1 << roll.randint(15, 20),
         burst_max=roll.choice((1, 3, 10)),
-        large_ppm=wild(roll, 1_000, 200_000),
+        large_ppm=log_uniform(roll, 1_000, 200_000),
         large_packets=roll.randint(2, 8),
         with_state=roll.random() < 0.5,
         loopback=roll.random() < 0.5,
@@ -72,11 +72,11 @@ def drawn(plan: Plan) -> Plan:
         weather = replace(weather, links=links)
     offer = offer_of(plan)
     plan = replace(plan, weather=weather, options=options_of(plan, offer))
-    return stirred(plan, weather, offer) if plan.faults == "chaos" else plan
+    return with_chaos(plan, weather, offer) if plan.faults == "chaos" else plan
 
 
 def offer_of(plan: Plan) -> ProtocolSpec | None:
-    """The protocol that the plan brings or the catalogue has; none when nobody knows it."""
+    """The protocol that the plan brings or the catalogue has, or None."""
     if plan.offer is not None:
         return plan.offer
     from unisono.protocols import offers
@@ -85,7 +85,7 @@ def offer_of(plan: Plan) -> ProtocolSpec | None:
 
 
 def options_of(plan: Plan, offer: ProtocolSpec | None) -> Mapping[str, int]:
-    """The plan's options, and those that the protocol wants varied. Each has dice of its own, so
+    """The plan's options, and those that the protocol wants varied. Each has its own dice, so
     that setting one leaves the others as drawn."""
     if offer is None or plan.faults == "none":
         return plan.options
@@ -107,13 +107,13 @@ def kinds_of(profile: str, roll: Random) -> tuple[str, ...]:
 
 def link_of(kinds: tuple[str, ...], roll: Random, calm: bool = False) -> LinkPlan:
     """A link with the kinds that are on, each at its own rate. Always the same number of draws."""
-    loss, burst = wild(roll, 1_000, 300_000), wild(roll, 500, 50_000)
-    burst_end, burst_loss = wild(roll, 20_000, 500_000), roll.randint(500, 1000) * 1000
-    duplicate, reorder = wild(roll, 1_000, 200_000), wild(roll, 1_000, 300_000)
-    reorder_us, corrupt = wild(roll, 500, 100_000), wild(roll, 500, 50_000)
-    bandwidth, queue = wild(roll, 100_000, 10_000_000), wild(roll, 8_192, 262_144)
+    loss, burst = log_uniform(roll, 1_000, 300_000), log_uniform(roll, 500, 50_000)
+    burst_end, burst_loss = log_uniform(roll, 20_000, 500_000), roll.randint(500, 1000) * 1000
+    duplicate, reorder = log_uniform(roll, 1_000, 200_000), log_uniform(roll, 1_000, 300_000)
+    reorder_us, corrupt = log_uniform(roll, 500, 100_000), log_uniform(roll, 500, 50_000)
+    bandwidth, queue = log_uniform(roll, 100_000, 10_000_000), log_uniform(roll, 8_192, 262_144)
     delay = roll.choice(("constant", "uniform", "exponential", "lognormal"))
-    delay_us, spread_us = wild(roll, 50, 5_000), wild(roll, 50, 20_000)
+    delay_us, spread_us = log_uniform(roll, 50, 5_000), log_uniform(roll, 50, 20_000)
     if calm:
         return LinkPlan()
     return LinkPlan(
@@ -159,22 +159,22 @@ def schedule_of(
 ) -> tuple[FaultEvent, ...]:
     """For each kind that is on, one to a dozen events anywhere in the faults' time."""
     events = []
-    for kind in (*LIVES, *SPLITS):
-        if kind not in kinds or kind in ("drift", "late") or (kind in SPLITS and nodes < 2):
+    for kind in (*PROCESS_FAULTS, *PARTITIONS):
+        if kind not in kinds or kind in ("drift", "late") or (kind in PARTITIONS and nodes < 2):
             continue
-        for _ in range(wild(roll, 1, 12)):
+        for _ in range(log_uniform(roll, 1, 12)):
             at_us = roll.randrange(fault_us)
-            for_us = wild(roll, 10_000, max(fault_us // 2, 10_001))
-            who, to = sides_of(kind, nodes, roll)
-            events.append(FaultEvent(kind, at_us, for_us, who, to))
+            for_us = log_uniform(roll, 10_000, max(fault_us // 2, 10_001))
+            here, there = sides_of(kind, nodes, roll)
+            events.append(FaultEvent(kind, at_us, for_us, here, there))
     return tuple(sorted(events, key=lambda event: (event.at_us, event.kind, event.nodes)))
 
 
 def sides_of(kind: str, nodes: int, roll: Random) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Whom an event strikes: one node, now and then several; for a split, the two sides."""
+    """The nodes of an event: one, now and then several; of a partition, the two sides."""
     order = list(range(nodes))
     roll.shuffle(order)
-    if kind in SPLITS:
+    if kind in PARTITIONS:
         border = roll.randrange(1, nodes)
         there = order[border:]
         if kind == "block":

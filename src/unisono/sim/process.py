@@ -1,7 +1,7 @@
-"""Lives of simulated nodes: one incarnation of a process, its core and its timers.
+"""A process of a simulated node: one incarnation, its core and its timers.
 
-A life performs what its core asks for effect by effect: a fault that is aimed strikes between two
-of them, and what was not performed then never is.
+Effects are performed one by one: an aimed fault strikes between two of them, and the rest are
+never performed.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from unisono.core import (
     Timer,
 )
 from unisono.model import Member, ServiceLevel, View
-from unisono.sim.application import Memory
 from unisono.sim.applications import RunningApplication
 from unisono.sim.plan import dice
+from unisono.sim.workload import Memory
 
 if TYPE_CHECKING:
     from unisono.sim.nodes import Node
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from unisono.trace.tap import Tap
 
 
-class SimIncarnation:
-    """One incarnation: feeds its core, performs what the core asks, and keeps its timers."""
+class SimProcess:
+    """One incarnation: feeds its core, performs the effects, and keeps the timers."""
 
     def __init__(self, world: World, node: Node, member: Member, tap: Tap) -> None:
         self.world = world
@@ -57,24 +57,24 @@ class SimIncarnation:
         """Ended by its core, and not by a crash."""
         self.view: View | None = None
         self.view_us = world.now_us
-        """When the view was installed, or the life began."""
-        self.audience: tuple[Member, ...] = ()
-        """Who is to hold what this life delivers as safe: its view, or its transitional one."""
+        """When the view was installed, or the process began."""
+        self.safe_members: tuple[Member, ...] = ()
+        """Must hold what it delivers as safe: the members of its view, or its transitional one."""
         self.excluded = False
-        """Others went on without it."""
-        self.said = 0
+        """The group went on without it."""
+        self.sent_count = 0
         """Messages multicast so far: the number of the last one."""
         self.memory = Memory() if world.with_state else None
-        self.acting: RunningApplication | None = None
-        if play := world.plan.application:
+        self.application: RunningApplication | None = None
+        if spec := world.plan.application:
             seed = world.plan.seed
             roll, levels = dice(seed, "application", member), dice(seed, "levels", member)
-            self.acting = RunningApplication(self, play, roll, levels)
+            self.application = RunningApplication(self, spec, roll, levels)
         self.congested = False
         self.leaving = False
         self._deadlines: dict[Timer, int] = {}
         self._queued: dict[Timer, int] = {}
-        """When the earliest entry in the world's queue looks at the timer again."""
+        """By timer, when its earliest entry in the world's queue is due."""
         self._late_effects: list[Effect] = []
         self._late_timers: list[Timer] = []
         self._late_events: list[Event] = []
@@ -101,7 +101,7 @@ class SimIncarnation:
             return
         for effect in effects:
             kind = type(effect)
-            # The two kinds that are most of all come first, and end no life.
+            # The two most frequent kinds come first; they never end the process.
             if kind is Send:
                 self._send(effect)  # type: ignore[arg-type]
             elif kind is Arm:
@@ -111,13 +111,13 @@ class SimIncarnation:
                 if self.over:
                     return
 
-    def say(self, payloads: Sequence[bytes], service: ServiceLevel) -> None:
-        self.said += len(payloads)
+    def multicast(self, payloads: Sequence[bytes], service: ServiceLevel) -> None:
+        self.sent_count += len(payloads)
         self.world.sent += len(payloads)
         self.feed(Multicast(payloads, service))
 
     def stop(self, reason: str) -> None:
-        """The world ends this life, and the application is told why."""
+        """The world ends this process, and the application gets the reason."""
         self.tap.tell(self.world.now_us, Fail(reason))
         self.node.finished(self, clean=False)
 
@@ -151,8 +151,8 @@ class SimIncarnation:
     # -- effects --------------------------------------------------------------------------------
 
     def _perform_aimed_at(self, effects: Sequence[Effect]) -> None:
-        """One effect after another, and a fault where it was aimed at. Who is paused there goes on
-        from there."""
+        """Perform the effects one by one, and strike where a fault is aimed; a pause there keeps
+        the rest for later."""
         aims = self.node.aims
         aims.walked(self)
         for at, effect in enumerate(effects):
@@ -189,27 +189,31 @@ class SimIncarnation:
         self.tap.tell(world.now_us, effect)
         if isinstance(effect, Deliver):
             if self.memory is not None:
-                self.memory.hear(effect.messages)
-            if self.acting is not None:
-                self.acting.hear(effect.messages)
-            world.delivered_here(self, effect.messages)
+                self.memory.deliver(effect.messages)
+            if self.application is not None:
+                self.application.deliver(effect.messages)
+            world.on_delivered(self, effect.messages)
         elif isinstance(effect, Install):
-            self.audience = effect.view.members
+            self.safe_members = effect.view.members
             if effect.view.transitional:
                 return  # It ends the view before it, which remains the last that has a majority.
             before, self.view, self.view_us = self.view, effect.view, world.now_us
             if self.memory is not None:
-                world.judge_state(self, self.memory.see(effect.view, self.me))
-            if self.acting is not None:
-                self.acting.see(effect.view)
+                world.check_state(self, self.memory.install(effect.view, self.me))
+            if self.application is not None:
+                self.application.install(effect.view)
             world.installed(self, before)
         elif isinstance(effect, Capture):
             self._capture(effect)
         elif isinstance(effect, Adopt):
             world.counts["adopted"] += 1
-            state = self.acting.adopt(effect.state) if self.acting is not None else effect.state
+            state = (
+                self.application.adopt(effect.state)
+                if self.application is not None
+                else effect.state
+            )
             if self.memory is not None:
-                world.judge_state(self, self.memory.adopt(state, self.me))
+                world.check_state(self, self.memory.adopt(state, self.me))
         elif isinstance(effect, Depart | Fail):
             self.stopped = True
             if isinstance(effect, Fail):
@@ -217,7 +221,7 @@ class SimIncarnation:
             self.node.finished(self, clean=isinstance(effect, Depart))
 
     def _write(self, effect: Persist | Checkpoint) -> None:
-        """As on a real disk: who cannot write stops before anything that relies on it leaves."""
+        """A process that cannot write stops before anything that relies on the write is sent."""
         node, world = self.node, self.world
         if not node.disk.write(effect.record, isinstance(effect, Checkpoint)):
             world.counts["disk_full"] += 1
@@ -231,12 +235,12 @@ class SimIncarnation:
         self.feed(Persisted(key))
 
     def _capture(self, effect: Capture) -> None:
-        """The state is taken here and now; the core hears of it as the next event."""
+        """The state is taken now; the core gets it as its next event."""
         self.world.counts["captured"] += 1
         state = self.memory.state() if self.memory is not None else b""
-        if self.acting is not None:
-            state = self.acting.state(state)
-        self.world.judge_state(self, "")
+        if self.application is not None:
+            state = self.application.state(state)
+        self.world.check_state(self, "")
         self.world.post(self.world.now_us, self._captured, effect.key, state)
 
     def _captured(self, key: Hashable, state: bytes) -> None:
@@ -249,12 +253,12 @@ class SimIncarnation:
         packets: list[bytes] = list(map(world.datagram, effect.packets))
         longest = max(map(len, packets), default=0)
         if longest > world.weather.packet_bytes_max:
-            world.broken("packet_size", f"a packet of {longest} octets", self)
+            world.broken("packet_size", f"a packet of {longest} bytes", self)
         if effect.to is EVERYONE or isinstance(effect.to, Everyone):
             targets: Sequence[int] = world.reach[here]
         else:
-            places = world.places
-            targets = [places[each] for each in effect.to if each in places]
+            index_of = world.index_of
+            targets = [index_of[each] for each in effect.to if each in index_of]
             if len(targets) < len(effect.to):
                 world.counts["sent_nowhere"] += len(packets) * (len(effect.to) - len(targets))
         world.network.cast(world.now_us, here, targets, packets)
@@ -264,8 +268,8 @@ class SimIncarnation:
     def _arm(self, timer: Timer, after_us: int) -> None:
         now_us, node = self.world.now_us, self.node
         if node.skewed:
-            watch = node.watch
-            deadline_us = max(watch.world(watch.local(now_us) + after_us), now_us)
+            clock = node.clock
+            deadline_us = max(clock.world(clock.local(now_us) + after_us), now_us)
         else:
             deadline_us = now_us + max(after_us, 0)
         self._await(timer, deadline_us)
@@ -280,12 +284,12 @@ class SimIncarnation:
 
     def local_deadlines(self) -> dict[Timer, int]:
         """What the node's clock will show when each timer runs out."""
-        return {timer: self.node.watch.local(at_us) for timer, at_us in self._deadlines.items()}
+        return {timer: self.node.clock.local(at_us) for timer, at_us in self._deadlines.items()}
 
     def keep_deadlines(self, local_us: dict[Timer, int]) -> None:
         """The clock has changed: timers run out when it shows what they wait for."""
         for timer, at_us in local_us.items():
-            self._await(timer, max(self.node.watch.world(at_us), self.world.now_us))
+            self._await(timer, max(self.node.clock.world(at_us), self.world.now_us))
 
     def _look(self, timer: Timer, entry_us: int) -> None:
         if self.over or self._queued.get(timer) != entry_us:

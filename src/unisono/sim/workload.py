@@ -1,4 +1,4 @@
-"""The application of a simulated node: what it says, hears, and remembers."""
+"""The usual load of a simulated node: its payloads, and the state that it hands to joiners."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def drawn_sizes(weather: Weather, count: int, roll: Random) -> list[int]:
     return sizes
 
 
-def payload_of(who: Member, number: int, size: int) -> bytes:
+def payload_of(sender: Member, number: int, size: int) -> bytes:
     """Bytes of about this size that no other message has."""
-    head = f"{who}:{number} ".encode()
+    head = f"{sender}:{number} ".encode()
     start = number * 131 % 4096
     missing = size - len(head)
     while missing > len(_POOL) - start:
@@ -39,59 +39,63 @@ def payload_of(who: Member, number: int, size: int) -> bytes:
 
 
 class Memory:
-    """What a life of an application has heard: the state that it hands to those who join.
+    """What an application has delivered: the state that it hands to joiners.
 
-    `numbers` is the highest number heard by sender. `heard` is a digest of the set of messages,
-    whatever their order; `chain` of their sequence. Where the order is total, the same set must
-    come with the same chain.
+    `numbers` is the highest number delivered by sender. `message_set` is a digest of the set of
+    messages, whatever their order; `sequence` of their sequence. Where the order is total, the
+    same set must come with the same sequence.
     """
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
-        self.heard = 0
-        self.chain = 0
+        self.message_set = 0
+        self.sequence = 0
         self.adopted: dict[str, int] | None = None
         self._view: View | None = None
 
-    def hear(self, messages: Sequence[Message]) -> None:
+    def deliver(self, messages: Sequence[Message]) -> None:
         for message in messages:
             sender = str(message.sender)
             if message.number > self.numbers.get(sender, 0):
                 self.numbers[sender] = message.number
             mark = blake2b(f"{sender}:{message.number}".encode(), digest_size=8).digest()
-            self.heard ^= int.from_bytes(mark, "little")
-            link = self.chain.to_bytes(8, "little") + mark
-            self.chain = int.from_bytes(blake2b(link, digest_size=8).digest(), "little")
+            self.message_set ^= int.from_bytes(mark, "little")
+            link = self.sequence.to_bytes(8, "little") + mark
+            self.sequence = int.from_bytes(blake2b(link, digest_size=8).digest(), "little")
 
     def state(self) -> bytes:
-        return json.dumps([self.numbers, self.heard, self.chain], sort_keys=True).encode()
+        return json.dumps([self.numbers, self.message_set, self.sequence], sort_keys=True).encode()
 
     def adopt(self, state: bytes, me: Member) -> str:
-        """Take over a state; what is wrong with it, or nothing."""
+        """Take over a state; returns what is wrong with it, or nothing."""
         try:
-            numbers, heard, chain = json.loads(state)
+            numbers, message_set, sequence = json.loads(state)
         except ValueError:
             return "the adopted state is not one that was captured"
         if self.numbers:
             return "a state was adopted after messages had been delivered"
-        self.numbers, self.heard, self.chain = dict(numbers), heard, chain
+        self.numbers, self.message_set, self.sequence = (
+            dict(numbers),
+            message_set,
+            sequence,
+        )
         self.adopted = dict(numbers)
         return self._judge(me)
 
-    def see(self, view: View, me: Member) -> str:
-        """Note the first view; what is wrong with it beside an adopted state, or nothing."""
+    def install(self, view: View, me: Member) -> str:
+        """Note the first view; returns how it contradicts an adopted state, or nothing."""
         if self._view is not None:
             return ""
         self._view = view
         return self._judge(me)
 
     def _judge(self, me: Member) -> str:
-        """The state and the cut must end at the same place, for all who may say more."""
+        """The state and the cut must agree on every member that may still send."""
         if self.adopted is None or self._view is None:
             return ""
         cut = {str(member): number for member, number in self._view.cut}
         for member in sorted(map(str, self._view.members)):
-            has, told = self.adopted.get(member, 0), cut.get(member, 0)
-            if has != told and member != str(me):
-                return f"the adopted state has {member} up to {has}, the cut says {told}"
+            has, cut_off = self.adopted.get(member, 0), cut.get(member, 0)
+            if has != cut_off and member != str(me):
+                return f"the adopted state has {member} up to {has}, the cut says {cut_off}"
         return ""
