@@ -371,9 +371,18 @@ class CoreFactory(Protocol):
     def __call__(self, config: CoreConfig, /) -> Core: ...
 
 
-def no_label(packet: Buffer) -> str:
-    """The default: packets have no labels."""
+# Defaults of a spec are named functions, so that a spec can be sent to worker processes.
+def no_text(subject: object) -> str:
+    """The default label and advice: none."""
     return ""
+
+
+def _no_quorum(options: Mapping[str, int]) -> int:
+    return 0
+
+
+def _same_options(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, int]:
+    return options
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,6 +396,10 @@ class ProcessRole:
     """Its name was in a view of the group."""
     durable: bool = True
     """Its records survive a crash."""
+
+
+def _any_part(part: Sequence[ProcessRole], forgetful: bool) -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,20 +421,18 @@ class ProtocolSpec:
     """Whether it offers `Resilient(k)`."""
     requests: tuple[str, ...] = ()
     """The requests it takes."""
-    label: Callable[[Buffer], str] = no_label
+    label: Callable[[Buffer], str] = no_text
     """A sealed packet as a short label for traces, such as `nak 5.2-5.4`. Never raises: empty for
     bytes that are not a packet."""
-    assign_roles: Callable[[int, int, Mapping[str, int]], Mapping[str, int]] = (
-        lambda index, count, options: options
-    )
+    assign_roles: Callable[[int, int, Mapping[str, int]], Mapping[str, int]] = _same_options
     """Index of a process, number of processes and shared options to the options of that process,
     where a group is started as a whole and its protocol assigns roles or needs its size."""
-    quorum: Callable[[Mapping[str, int]], int] = lambda options: 0
+    quorum: Callable[[Mapping[str, int]], int] = _no_quorum
     """Options to the minimum size of a view: 1 if one partition continues, however small, and 0 if
     any may."""
-    advice: Callable[[Mapping[str, int]], str] = lambda options: ""
+    advice: Callable[[Mapping[str, int]], str] = no_text
     """Options to a sentence: what to do when no member admits the process."""
-    may_continue: Callable[[Sequence[ProcessRole], bool], bool] = lambda part, forgetful: True
+    may_continue: Callable[[Sequence[ProcessRole], bool], bool] = _any_part
     """Whether a partition with these processes must continue without the others. The flag: some
     processes may have restarted without their records."""
     arrows: tuple[str, ...] = ()

@@ -64,6 +64,7 @@ def plan_from_json(text: str) -> Plan:
 
 
 def read_plan(path: str | Path) -> Plan:
+    """The plan in this file; a bad file is a `Misuse`."""
     try:
         return plan_from_json(Path(path).read_text("utf-8"))
     except (OSError, UnicodeDecodeError) as error:

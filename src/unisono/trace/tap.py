@@ -24,7 +24,7 @@ from unisono.core import (
     Send,
     Stabilize,
     Timer,
-    no_label,
+    no_text,
 )
 from unisono.model import Buffer, Member, Message, Packets, Resilient, ServiceLevel, View
 from unisono.trace.record import LEFT, Row, Sink, digest_of
@@ -51,7 +51,7 @@ class Tap:
         group: str,
         sink: Sink,
         detail: bool = False,
-        label: Callable[[Buffer], str] = no_label,
+        label: Callable[[Buffer], str] = no_text,
         quorum: int = 0,
     ) -> None:
         self.core = core
