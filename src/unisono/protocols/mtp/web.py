@@ -13,7 +13,7 @@ from unisono.protocols.mtp.batch import MembershipChange, RemovedMember
 from unisono.protocols.mtp.packets import Number, key_of
 
 
-class Roster(NamedTuple):
+class WebRoster(NamedTuple):
     """The web, for a joiner."""
 
     view: str
@@ -89,12 +89,12 @@ class Web:
     def roster(self) -> bytes:
         """All this, for a joiner that starts at this point of the order."""
         rows = [(member, self.upto.get(key, 0)) for key, member in self.members.items()]
-        return encode(Roster(self.view, self.seq, tuple(rows)))
+        return encode(WebRoster(self.view, self.seq, tuple(rows)))
 
     def take_over(self, roster: bytes, me: Member) -> View:
         """Start from a roster: returns the first view, with its cut."""
         self._me = me
-        self.view, self.seq, rows = decode(Roster, roster)
+        self.view, self.seq, rows = decode(WebRoster, roster)
         self.members = {key_of(member): member for member, _ in rows}
         self.upto = {key_of(member): upto for member, upto in rows if upto}
         if key_of(me) not in self.members:
