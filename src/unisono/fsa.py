@@ -222,7 +222,14 @@ class Machine:
         """As `fire`, for an event that goes by a name of the paper's own."""
         if self.state is not self._at:
             self._look_up()
-        if not self._follow(self._rows.get(on) or self._steps(on), event, out):
+        for when, do, to, name in self._rows.get(on) or self._steps(on):
+            if when is None or when(event):
+                walked = self.walked
+                walked[name] = walked.get(name, 0) + 1
+                do(event, out)
+                self.state = to
+                break
+        else:
             raise AssertionError(
                 f"{self.figure.name}: {self.state.name} on {name_of(on)} undecided"
             )
@@ -234,22 +241,19 @@ class Machine:
                 return
 
     def settle(self, event: Any, out: list[Effect]) -> None:
+        """Follow every *as soon as* that holds."""
         for _ in range(SOON_MAX):
             if self.state is not self._at:
                 self._look_up()
-            if not self._follow(self._soon, event, out):
+            for when, do, to, name in self._soon:
+                if when is None or when(event):
+                    self.walked[name] = self.walked.get(name, 0) + 1
+                    do(event, out)
+                    self.state = to
+                    break
+            else:
                 return
         raise AssertionError(f"{self.figure.name}: {self.state.name} never settles")
-
-    def _follow(self, steps: Sequence[BoundStep], event: Any, out: list[Effect]) -> bool:
-        for when, do, to, name in steps:
-            if when is None or when(event):
-                walked = self.walked
-                walked[name] = walked.get(name, 0) + 1
-                do(event, out)
-                self.state = to
-                return True
-        return False
 
 
 def unwalked(figure: Figure, walks: Iterable[Mapping[str, int]]) -> list[str]:

@@ -68,7 +68,7 @@ def test_what_waited_under_one_ballot_is_not_held_under_another() -> None:
     version, out = council.version + 1, list[Effect]()
     proposal = Propose(NO_HEADER, 1, version, value_of(machine))
     council._consider(proposal, room.actors["a"].address, out)
-    assert council._waiting, "its data is not here"
+    assert council.waiting, "its data is not here"
     for rank, name in ((3, "c"), (4, "d"), (5, "e")):
         where = (rank, 5, core(room, name).me, council.web, 5, version, rank == 5)
         council.hear_seat(ReplicaSeat(*where, 0, council._nonce, 1 << 20), out)

@@ -71,7 +71,7 @@ def held_by(member: Mtp) -> int:
     outgoing = sum(len(held.slices) for held in member.outbound.held.values())
     replicas, joins, tokens = member.replicas, member.admission, member.tokens
     waiting = len(joins._joiners) + len(joins._leavers) + len(joins.failing) + len(joins._admitted)
-    seats = len(replicas.seats.by_rank) + len(replicas._told) + len(replicas._supports)
+    seats = len(replicas.seats.by_rank) + len(replicas._reports) + len(replicas._supports)
     seats += len(replicas._acks)
     granting = len(tokens.requests) + len(tokens._sizes) + len(member.watch.members)
     state = len(member.source._senders) + len(member.consumer.status)

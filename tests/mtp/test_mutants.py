@@ -12,7 +12,7 @@ from tests.mtp.theatre import Room, core, handed, together
 from unisono.core import Deliver, Effect, Install
 from unisono.protocols.mtp.admission import MasterAdmission
 from unisono.protocols.mtp.agreement import ACCEPTED, PENDING, REJECTED, Consumer, Next
-from unisono.protocols.mtp.batch import MembershipChange, Said, head_of, read_content
+from unisono.protocols.mtp.batch import Batch, MembershipChange, head_of, read_content
 from unisono.protocols.mtp.coordinator import Coordinator
 from unisono.protocols.mtp.joining import Joiner
 from unisono.protocols.mtp.membership import Membership
@@ -114,7 +114,7 @@ def test_not_saying_again_what_was_rejected(monkeypatch: pytest.MonkeyPatch) -> 
 def test_delivering_a_batch_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     append = Ordering._append
 
-    def twice(self: Any, origin: int, batch: Said, heard: list[Any]) -> None:
+    def twice(self: Any, origin: int, batch: Batch, heard: list[Any]) -> None:
         append(self, origin, batch, heard)
         if batch.first == 3:
             append(self, origin, batch, heard)
@@ -127,7 +127,7 @@ def test_delivering_a_batch_twice(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_delivering_other_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     append = Ordering._append
 
-    def garbled(self: Any, origin: int, batch: Said, heard: list[Any]) -> None:
+    def garbled(self: Any, origin: int, batch: Batch, heard: list[Any]) -> None:
         append(self, origin, batch, heard)
         if heard and heard[-1][-1].number == 5:
             *others, last = heard[-1]

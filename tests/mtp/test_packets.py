@@ -17,16 +17,16 @@ from unisono.parts.pending import VARIED
 from unisono.protocols.mtp.agreement import Master, MessageStatus
 from unisono.protocols.mtp.batch import (
     BATCH_COUNT_MAX,
+    Batch,
     BatchHead,
     Content,
     Form,
     MembershipChange,
     MixedBatch,
     RemovedMember,
-    Said,
     head_of,
+    make_batch,
     read_content,
-    said_as,
 )
 from unisono.protocols.mtp.decision import TAIL, machine_of, value_of
 from unisono.protocols.mtp.packets import (
@@ -187,7 +187,7 @@ changes = st.builds(
 )
 
 
-def same(content: Content, batch: Said) -> bool:
+def same(content: Content, batch: Batch) -> bool:
     """Whether the same is said, however it lies."""
     assert type(content) is type(batch)
     told = [(b.first, payloads_of(b), services_of(b)) for b in (content, batch)]
@@ -195,7 +195,7 @@ def same(content: Content, batch: Said) -> bool:
 
 
 @given(batches, st.integers(12, 400))
-def test_a_batch_round_trips_in_slices(batch: Said, size: int) -> None:
+def test_a_batch_round_trips_in_slices(batch: Batch, size: int) -> None:
     slices = batch.slices(size)
     assert all(len(piece) == size for piece in slices[:-1])
     assert head_of(slices) == (7, batch.count)
@@ -236,11 +236,11 @@ def test_what_was_said_is_in_the_form_that_takes_less(
         mine = messages if varied else messages[:1] * len(messages)
         parts.append((mine, VARIED if varied else len(mine[0]), service))
         said += [(message, service) for message in mine]
-    found = said_as(3, parts)
+    found = make_batch(3, parts)
     assert payloads_of(found) == [message for message, _ in said]
     assert services_of(found) == bytes(service for _, service in said)
     assert (found.first, found.count) == (3, len(said))
-    other: Said = MixedBatch(3, tuple(payloads_of(found)), services_of(found))
+    other: Batch = MixedBatch(3, tuple(payloads_of(found)), services_of(found))
     assert sum(map(len, found.slices(99))) <= sum(map(len, other.slices(99)))
 
 

@@ -7,12 +7,12 @@ import pytest
 from tests.mtp.theatre import Room, core, delivered, forged, packets_in, payloads_of, step, together
 from unisono.core import Multicast
 from unisono.model import Service
-from unisono.protocols.mtp.batch import BATCH_BYTES_MAX, MembershipChange, Said, read_content
+from unisono.protocols.mtp.batch import BATCH_BYTES_MAX, Batch, MembershipChange, read_content
 from unisono.protocols.mtp.packet_writer import NO_HEADER
 from unisono.protocols.mtp.packets import Data, Grant, PacketKind, TokenRequest
 
 
-def batches(room: Room, by: str) -> list[Said]:
+def batches(room: Room, by: str) -> list[Batch]:
     """The messages of one packet each that a member sent, as batches."""
     found = [read_content([packet.piece]) for packet in room.of(Data, by)]
     return [content for content in found if not isinstance(content, MembershipChange)]
@@ -52,8 +52,8 @@ def test_a_batch_has_its_bound_and_the_rest_goes_with_the_next() -> None:
     step(room, "b", Multicast([payload] * 60))
     speech = core(room, "b").send_queue
     first, second = speech._gather(), speech._gather()
-    assert (first.count, first.octets) == (26, 26 * 40_000)
-    assert first.octets <= BATCH_BYTES_MAX < first.octets + 40_000
+    assert (first.count, first.nbytes) == (26, 26 * 40_000)
+    assert first.nbytes <= BATCH_BYTES_MAX < first.nbytes + 40_000
     assert (second.first, second.count) == (27, 26)
     assert speech._gather().count == 8
     assert speech._gather().count == 0

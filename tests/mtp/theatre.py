@@ -10,7 +10,7 @@ from tests.scenarios.stage import Actor, Stage
 from unisono.core import EVERYONE, Effect, Event, Received, Send
 from unisono.core import Target as To
 from unisono.layout import decode_front, encode
-from unisono.protocols.mtp.batch import BatchRow, MessageBatch, MixedBatch, Said
+from unisono.protocols.mtp.batch import Batch, BatchRow, MessageBatch, MixedBatch
 from unisono.protocols.mtp.core import Mtp
 from unisono.protocols.mtp.packets import (
     PROTOCOL,
@@ -151,7 +151,7 @@ def batch_of(first: int, payloads: Sequence[bytes], services: bytes) -> MessageB
     return MessageBatch(first, tuple(groups))
 
 
-def payloads_of(batch: Said) -> list[bytes]:
+def payloads_of(batch: Batch) -> list[bytes]:
     """What a batch says, message by message."""
     if isinstance(batch, MixedBatch):
         return list(batch.payloads)
@@ -162,7 +162,7 @@ def payloads_of(batch: Said) -> list[bytes]:
     ]
 
 
-def services_of(batch: Said) -> bytes:
+def services_of(batch: Batch) -> bytes:
     if isinstance(batch, MixedBatch):
         return batch.services
     return bytes(group.service for group in batch.groups for _ in range(group.times))

@@ -21,27 +21,27 @@ def assign_roles(index: int, count: int, options: Mapping[str, int]) -> Mapping[
 
 
 def may_continue(part: Sequence[ProcessRole], forgetful: bool) -> bool:
-    """Those with a majority of the masters. One of several masters that was not in when the others
-    were cut off remembers nothing, and only a majority that does can tell it."""
+    """A part with a majority of the masters. Of several, one that had not joined when the network
+    split remembers nothing, and does not count."""
     masters = max(each.options.get("masters", DEFAULTS["masters"]) for each in part)
     here = [each for each in part if each.options.get("master", 0)]
     return sum(each.inside or masters == 1 for each in here) > masters // 2
 
 
 def quorum(options: Mapping[str, int]) -> int:
-    """Those with the master go on, be it alone."""
+    """The part with the master continues, even alone."""
     return 1
 
 
 def advice(options: Mapping[str, int]) -> str:
-    """Nobody elects itself, so somebody must have been told."""
+    """No process elects itself: one must be configured as the master."""
     chosen = {**DEFAULTS, **options}
     masters, master = chosen["masters"], chosen["master"]
     if masters == 1:
         return "no master answers: start one member with master=1"
     others = ", ".join(f"master={rank}" for rank in range(1, masters + 1) if rank != master)
     needed = masters // 2 + 1 - bool(master)
-    return f"too few of masters={masters} are heard: start at least {needed} of {others}"
+    return f"too few of masters={masters} answer: start at least {needed} of {others}"
 
 
 OFFER: Final = ProtocolSpec(

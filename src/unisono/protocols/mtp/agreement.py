@@ -1,11 +1,11 @@
 """Agreement and ordering: Figures 1 to 3 of the paper, as three small machines.
 
-Nothing here knows of packets, clocks or members: a *holder* is any name, a *batch* any value. The
+There are no packets, clocks or members here: a *holder* is any name, a *batch* any value. The
 explorer in the tests walks every interleaving of just these classes, and the core runs them.
 
 The figures differ by one in places. Here a token's `number` is its message's number, `last[k - 1]`
-is the status of message `number - k`, and so at most t tokens are out. Where decisions are heard of
-(by the master's empty packets, or because it is asked), t holders in a row may fail with nothing
+is the status of message `number - k`, and so at most t tokens are out. Where decisions are
+announced (by the master's empty packets, or on request), t holders in a row may fail with nothing
 lost to the others; from the headers of tokens alone even fewer failures may force a rejoin, as the
 explorer shows. Nothing forces divergence.
 """
@@ -22,7 +22,7 @@ B = TypeVar("B")
 
 
 class MessageStatus(IntEnum):
-    """What the master has decided of a message. Once settled it never changes."""
+    """The master's decision on a message. Once settled it never changes."""
 
     PENDING = 0
     ACCEPTED = 1
@@ -52,10 +52,10 @@ class Master(Generic[H]):
         self.next = first
         """The number of the next token."""
         self.status: dict[int, MessageStatus] = {}
-        """Of the last messages, at least `t_max`; what was before is settled."""
+        """Of the last messages, at least `t_max`; those before are settled."""
         self.memory = max(memory, t_max)
         self.holder: dict[int, H] = {}
-        """Who was granted the messages that are pending."""
+        """By pending message, the holder of its token."""
 
     def last(self, count: int = 0) -> tuple[MessageStatus, ...]:
         """The statuses of the t (or `count`) messages before `next`, the latest first."""
@@ -93,14 +93,14 @@ class Master(Generic[H]):
 
 
 class Producer(Generic[B]):
-    """Figure 2. One request at a time; what is said while the token is awaited goes with it."""
+    """Figure 2. One request at a time; messages queued meanwhile are sent under the same token."""
 
     __slots__ = ("asking", "flights", "request")
 
     def __init__(self) -> None:
         self.asking = False
         self.request = 0
-        """Counts our requests, so that one asked twice is granted once."""
+        """Counts our requests, so that a repeated one is granted once."""
         self.flights: deque[tuple[int, B]] = deque()
         """Sent and not settled, by number."""
 
@@ -116,10 +116,10 @@ class Producer(Generic[B]):
         self.flights.append((token.number, batch))
 
     def settled(self, status: Callable[[int], MessageStatus]) -> tuple[list[B], list[B]]:
-        """What of ours was accepted since, and what was rejected and must be said again.
+        """The batches accepted since, and those rejected, which are to be sent again.
 
         The master accepts a producer's messages in the producer's order, so what follows a
-        rejected one is rejected too, and is said again after it.
+        rejected one is rejected too, and is sent again after it.
         """
         accepted: list[B] = []
         while self.flights and status(self.flights[0][0]) is ACCEPTED:
@@ -133,17 +133,17 @@ class Producer(Generic[B]):
 
 
 class DataStatus(Enum):
-    """How it stands with a message's data at a consumer."""
+    """Whether a consumer has the data of a message."""
 
     HERE = "here"
     COMING = "coming"
-    """Not whole yet, and somebody may still have it."""
+    """Incomplete, and some member may still have it."""
     LOST = "lost"
-    """It cannot be had."""
+    """The master no longer has it."""
 
 
 class Next(Enum):
-    """What Figure 3 says of the next message."""
+    """What Figure 3 does with the next message."""
 
     WAIT = "wait"
     DELIVER = "deliver"
@@ -173,7 +173,7 @@ class Consumer:
     def learn(self, number: int, last: tuple[MessageStatus, ...]) -> bool:
         """`status(s - k) := last(k)`, and `nextIn := max s, nextIn`. True when it was news."""
         # Deviates [MTP Figure 3]: k counts from 1, and a settled status is never overwritten: a
-        # late packet may still say pending. The figure assigns whatever comes.
+        # late packet may still state pending. The figure assigns whatever comes.
         status, least, news = self.status, self.next_out, False
         for k, its in enumerate(last, 1):
             if its is not PENDING and number - k >= least and number - k not in status:

@@ -1,4 +1,4 @@
-"""What one MTP message carries: a batch of the application's messages, or a change of members."""
+"""What one MTP message carries: a batch of application messages, or a membership change."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from unisono.parts.packing import pour, sliced
 from unisono.parts.pending import VARIED
 
 BATCH_BYTES_MAX: Final = 1 << 20
-"""So much that was said travels under one token, or one message that is larger."""
+"""The payload sent under one token, unless a single message is larger."""
 BATCH_COUNT_MAX: Final = 4096
 SMALL_BYTES_MAX: Final = 16 << 10
 """Larger payloads are never copied on their way out."""
 JOIN_BYTES_MAX: Final = 2 << 20
-"""Up to here a message is put together before it is cut up: faster, but a copy."""
+"""Messages up to this size are joined before they are cut up: faster, but a copy."""
 
 
 class Form(IntEnum):
@@ -58,18 +58,18 @@ _HEAD_BYTES: Final = size_of(BatchHead)
 
 
 class BatchRow(NamedTuple):
-    """Messages of one length and service side by side: one row of a batch's table."""
+    """Consecutive messages of one length and service: one row of a batch's table."""
 
     times: int
     length: int
     service: int
-    octets: bytes
+    data: bytes
     start: int = 0
-    """Where in the octets the first of them begins."""
+    """The offset of the first of them in `data`."""
 
     @staticmethod
     def of(messages: Sequence[bytes], length: int, service: int) -> list[BatchRow]:
-        """Small ones are laid side by side; large ones stay where they are."""
+        """Small messages are joined; large ones are not copied."""
         if length > SMALL_BYTES_MAX:
             return [BatchRow(1, length, service, message) for message in messages]
         return [BatchRow(len(messages), length, service, b"".join(messages))]
@@ -77,8 +77,8 @@ class BatchRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MessageBatch:
-    """Messages of one member, numbered from `first` on. Without any, a token that was not needed
-    is given back."""
+    """Messages of one member, numbered from `first` on. An empty batch returns a token that was
+    not needed."""
 
     first: int
     groups: tuple[BatchRow, ...] = ()
@@ -88,36 +88,36 @@ class MessageBatch:
         return sum([group.times for group in self.groups])
 
     @property
-    def octets(self) -> int:
+    def nbytes(self) -> int:
         return sum([group.times * group.length for group in self.groups])
 
     def slices(self, size: int) -> list[Buffer]:
-        """The message in packets' worths, large payloads where they lie."""
+        """The message cut into packets; large payloads are not copied."""
         flat = [value for group in self.groups for value in group[:3]]
         head = encode(BatchHead(Form.BATCH, self.first, tuple(flat)))
         chunks: list[Buffer] = []
-        for times, length, _, octets, start in self.groups:
-            whole = times * length
-            mine = whole == len(octets)
-            chunks.append(octets if mine else memoryview(octets)[start : start + whole])
+        for times, length, _, data, start in self.groups:
+            nbytes = times * length
+            owned = nbytes == len(data)
+            chunks.append(data if owned else memoryview(data)[start : start + nbytes])
         return _sliced(head, chunks, size)
 
 
 @dataclass(frozen=True, slots=True)
 class MixedBatch:
-    """The same where most differ in length from those beside them: each has a row of its own."""
+    """Messages of varying length: each has its own row."""
 
     first: int
     payloads: tuple[bytes, ...]
     services: bytes
-    """One octet a message."""
+    """One byte per message."""
 
     @property
     def count(self) -> int:
         return len(self.payloads)
 
     @property
-    def octets(self) -> int:
+    def nbytes(self) -> int:
         return sum(map(len, self.payloads))
 
     def slices(self, size: int) -> list[Buffer]:
@@ -127,12 +127,12 @@ class MixedBatch:
         return _sliced(head, self.payloads, size)
 
 
-Said = MessageBatch | MixedBatch
+Batch = MessageBatch | MixedBatch
 
 
-def said_as(first: int, parts: Sequence[tuple[list[bytes], int, int]]) -> Said:
-    """These messages in the form that takes less; each part is of one service, and of one length
-    unless that is VARIED."""
+def make_batch(first: int, parts: Sequence[tuple[list[bytes], int, int]]) -> Batch:
+    """These messages in the shorter form; each part is of one service, and of one length unless
+    that is VARIED."""
     count = sum([len(messages) for messages, _, _ in parts])
     rows = sum([len(messages) if length == VARIED else 1 for messages, length, _ in parts])
     if rows * ROW_BYTES > count * (ROW_BYTES - 2):
@@ -149,7 +149,7 @@ def said_as(first: int, parts: Sequence[tuple[list[bytes], int, int]]) -> Said:
 
 
 def _sliced(head: bytes, chunks: Sequence[Buffer], size: int) -> list[Buffer]:
-    """Small ones are put together, large ones stay where they lie."""
+    """Small chunks are joined, large ones are not copied."""
     runs: list[Buffer] = []
     run: list[Buffer] = [head]
     for chunk in chunks:
@@ -164,19 +164,19 @@ def _sliced(head: bytes, chunks: Sequence[Buffer], size: int) -> list[Buffer]:
 
 
 class RemovedMember(NamedTuple):
-    """A member that is listed no more, and why."""
+    """A member that is removed, and why."""
 
     key: U64
     left: bool
-    """It asked to."""
+    """It asked to; otherwise it failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class MembershipChange:
-    """[MTP 5.3] Who comes and who goes, at this place of the order."""
+    """[MTP 5.3] Members that join and leave at this message of the order."""
 
     joined: tuple[tuple[Member, bool], ...] = ()
-    """With each, whether it waits for the state."""
+    """Each with whether it waits for the state."""
     gone: tuple[RemovedMember, ...] = ()
     ends: bool = False
     """The master ends the web."""
@@ -195,18 +195,18 @@ class ChangeFields(NamedTuple):
     gone: tuple[RemovedMember, ...]
 
 
-Content = Said | MembershipChange
+Content = Batch | MembershipChange
 
 
 def head_of(slices: Sequence[Buffer]) -> tuple[int, int] | None:
-    """Of a batch that is all here: the number of its first message and how many there are; None is
-    a change. Raises `BadPacket` when it is neither."""
+    """Of a complete batch, the number of its first message and their count; None is a change.
+    Raises `BadPacket` when it is neither."""
     found = _front(slices)
     return (found.first, sum(found.times)) if found is not None else None
 
 
 class Front(NamedTuple):
-    """Of a batch: its table column by column, and where payloads begin."""
+    """The table of a batch, column by column, and the offset of the payloads."""
 
     form: int
     first: int
@@ -231,7 +231,7 @@ def _front(slices: Sequence[Buffer]) -> Front | None:
     width = 2 if mixed else 3
     times = (1,) * count if mixed else rows[::3]
     lengths, services = rows[width - 2 :: width], rows[width - 1 :: width]
-    # Messages of no octets would cost their sender nothing: how many there are is bounded too.
+    # Empty messages cost their sender nothing, so their count is bounded too.
     if rows and (not min(times) or sum(times) > BATCH_COUNT_MAX or max(services) > Service.AGREED):
         raise BadPacket("malformed")
     if start + sum(map(mul, times, lengths)) != sum(map(len, slices)):
@@ -240,8 +240,8 @@ def _front(slices: Sequence[Buffer]) -> Front | None:
 
 
 def read_content(slices: list[Buffer]) -> Content:
-    """What the message says, its payloads not cut apart yet. Of a large message the slices are
-    used up, and those of a mixed one are each the one copy that the application keeps."""
+    """The content, its payloads not cut apart yet. Of a large message the slices are used up, and
+    the payloads of a mixed one are the only copy, which the application keeps."""
     found = _front(slices)
     if found is None:
         return _change(slices)

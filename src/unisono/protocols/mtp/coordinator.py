@@ -99,7 +99,7 @@ class Coordinator:
         try:
             self._tokens.take_over(self._replicas.value)
         except BadPacket:
-            self._fail_stop.request("the council's value is not one")
+            self._fail_stop.request("the replicas hold a malformed value")
             return
         self._begin()
         self._codec.count("take_over")

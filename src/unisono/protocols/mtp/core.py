@@ -14,7 +14,7 @@ from unisono.parts.codec import PacketCodec, PacketTrain
 from unisono.parts.detector import Detector
 from unisono.protocols.mtp.admission import MasterAdmission
 from unisono.protocols.mtp.agreement import Consumer, Producer
-from unisono.protocols.mtp.batch import Said
+from unisono.protocols.mtp.batch import Batch
 from unisono.protocols.mtp.clock import Arrival, StepClock
 from unisono.protocols.mtp.coordinator import Coordinator
 from unisono.protocols.mtp.fail_stop import FailStop
@@ -64,17 +64,17 @@ class Mtp:
         self.fail_stop = fail_stop = FailStop()
         self.pace = pace = Pacing.of(parameters)
         self.web = web = Web()
-        self.master = master = MasterWatch(parameters, detector, clock)
+        self.master = master = MasterWatch(parameters, detector, clock, pace)
 
         # A message: its packets out and in, Figure 3, and Figure 2.
         self.consumer = consumer = Consumer(parameters.tokens)
-        self.producer: Producer[Said] = Producer()
+        self.producer: Producer[Batch] = Producer()
         self.outbound = outbound = MessageSender(codec, pace, parameters.dally)
         self.inbound = inbound = MessageReceiver(codec, pace, parameters.dally, dice)
         self.ordering = ordering = Ordering(
             consumer, clock, codec, web, master, fail_stop, outbound, inbound, parameters.master > 0
         )
-        self.packets = packets = PacketWriter(key, codec, ordering, pace, master)
+        self.packets = packets = PacketWriter(key, clock, codec, ordering, pace, master)
         self.send_queue = send_queue = SendQueue(
             setting, key, self.producer, consumer, clock, codec, pace, master, ordering, packets,
             outbound,
@@ -122,7 +122,7 @@ class Mtp:
             repair, replicas, watch, admission, coordinator, source, leaving, fail_stop,
         )  # fmt: skip
         self.incoming = Incoming(
-            key, clock, arrival, codec, own_terms, pace, web, master, ordering,
+            key, clock, arrival, codec, own_terms, web, master, ordering,
             replicas, watch, admission, fail_stop,
         )  # fmt: skip
         self.machine = Machine(
@@ -150,7 +150,6 @@ class Mtp:
 
     def step(self, now_us: int, event: Event) -> list[Effect]:
         self.clock.tick(now_us)
-        self.packets.begin_step()
         out: list[Effect] = []
         machine = self.machine
         if isinstance(event, Received):
@@ -176,7 +175,7 @@ class Mtp:
             arrival.web = opened.first.life if isinstance(opened, PacketTrain) else opened.life
             for packet in heard(opened, codec.drop):
                 if self.incoming.admits(packet, machine.state in INSIDE, out):
-                    machine.fire(packet, out)
+                    machine.take(type(packet), packet, out)
         if codec.odd:
             self.incoming.check_terms(machine.state in INSIDE, out)
 
@@ -188,32 +187,36 @@ class Mtp:
         if self.replicas.leads:
             if ordering.has_news or not self.coordinator.is_idle():
                 return False
-        elif self.heartbeat.must_report():
+        elif self.consumer.next_out >= self.heartbeat.report_at:
             return False
-        if ordering.has_more or self.fail_stop.reason is not None or self.replicas.owes():
+        if ordering.has_more or self.fail_stop.reason is not None or self.replicas.waiting:
             return False
         return not self.send_queue.is_unsettled() and not self.outbound.is_busy()
 
     def _work(self, event: Event, out: list[Effect]) -> None:
         """Once per burst: decide, deliver, send, and request what is missing."""
-        ordering, replicas = self.ordering, self.replicas
+        ordering, replicas, send_queue = self.ordering, self.replicas, self.send_queue
         ordering.has_more = False
+        before = self._progress()
         for _ in range(ROUNDS_MAX):
-            before = self._progress()
-            self.send_queue.settle()
+            if send_queue.is_unsettled():
+                send_queue.settle()
+                if not replicas.leads:
+                    send_queue.request(out)
             if replicas.leads:
                 self.coordinator.conclude(out)
-            else:
-                self.send_queue.request(out)
             ordering.deliver(self.membership.apply_change, out)
-            self.outbound.pump(self.clock.now_us, self.packets.header, out)
-            if self._progress() == before:
+            if self.outbound.is_busy():
+                self.outbound.pump(self.clock.now_us, self.packets.header, out)
+            if before == (before := self._progress()):
                 break
-        replicas.settle(out)
+        if replicas.waiting:
+            replicas.settle(out)
         if replicas.leads and ordering.has_news:
             self.coordinator.advertise(out)
         ordering.has_news = False
-        self.heartbeat.report_early(out)
+        if not replicas.leads and ordering.taken() >= self.heartbeat.report_at:
+            self.heartbeat.report(out)
         self.repair.request_missing(out)
         if self.leaving.active:
             self.leaving.linger()

@@ -1,4 +1,4 @@
-"""What the master has decided, as the few bytes that its replicas hold."""
+"""The master's decisions, as the value that its replicas hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from unisono.protocols.mtp.agreement import Master
 from unisono.protocols.mtp.packets import Number, bits_of, statuses_of
 
 TAIL: Final = 32
-"""Statuses that the council holds, so that a new coordinator knows what the last one decided."""
+"""Statuses in a value, so that a new coordinator knows what the last one decided."""
 
 
 class Decision(NamedTuple):
@@ -25,13 +25,13 @@ class Decision(NamedTuple):
 
 
 def value_of(machine: Master[int]) -> bytes:
-    """Figure 1's state, for the council."""
+    """Figure 1's state as a value."""
     holders = tuple(sorted(machine.holder.items()))
     return encode(Decision(machine.next, bits_of(machine.last(TAIL)), holders))
 
 
 def machine_of(value: bytes, t: int) -> Master[int]:
-    """Figure 1's state again. Raises `BadPacket` on bytes that are none."""
+    """Figure 1's state of a value. Raises `BadPacket` if it is malformed."""
     following, bits, holders = decode(Decision, value)
     machine: Master[int] = Master(t, following, TAIL)
     for k, status in enumerate(statuses_of(bits, TAIL), 1):

@@ -34,7 +34,7 @@ SUSPECTS_MAX: Final = 16
 
 @dataclass(eq=False)
 class Heartbeat:
-    """The two periods of a member: the paper's heartbeat, and the beat in which all are heard."""
+    """The two periods of a member: the paper's heartbeat, and the longest silence."""
 
     _parameters: Parameters
     _clock: StepClock
@@ -59,22 +59,21 @@ class Heartbeat:
         self._quiet = 0
         """Heartbeats since the order last advanced."""
         self._progress = (0, 0)
-        self._reported = 1
+        self.report_at = 1 + max(1, self._consumer.t // 2)
+        """A report is due when all messages below this number are taken."""
 
     # -- the heartbeat -----------------------------------------------------------------------------
 
     def arm(self, out: list[Effect]) -> None:
         """While something is not settled, the heart beats."""
-        if self._armed and not self._outbound.is_busy():
-            return
-        if self._is_needed():
+        busy = self._outbound.is_busy()
+        if busy or (not self._armed and self._is_needed()):
             self._armed = True
             out.append(Arm(Timer.HEARTBEAT, self._outbound.wait_us(self._clock.now_us)))
 
     def _is_needed(self) -> bool:
         return (
-            self._outbound.is_busy()
-            or self._ordering.known_next > self._consumer.next_out
+            self._ordering.known_next > self._consumer.next_out
             or self._send_queue.is_unsettled()
             or (self._replicas.leads and self._coordinator.is_busy())
             or self._leaving.active
@@ -116,13 +115,13 @@ class Heartbeat:
         if replicas.count > 1 and not self._ordering.spooling and replicas.may_stand():
             replicas.stand(out)
         if replicas.leads:
-            self._master.hear()
+            self._master.lead()
             replicas.hear_coordinator()
             self._coordinator.beat(out)
             self._coordinator.advertise(out)
             self._source.tidy()
         else:
-            self._report(self._inbound.pressure(self._ordering.congested), out)
+            self.report(out, self._inbound.pressure(self._ordering.congested))
             self._look_for_master(out)
         if replicas.count > 1 and (replicas.has_ended() or replicas.is_forgotten()):
             self._leaving.end_with_web()
@@ -154,17 +153,9 @@ class Heartbeat:
 
     # -- reports -----------------------------------------------------------------------------------
 
-    def must_report(self) -> bool:
-        """We took much since the last report: the master may be waiting for it."""
-        return self._ordering.taken() >= self._reported + max(1, self._consumer.t // 2)
-
-    def report_early(self, out: list[Effect]) -> None:
-        """Before the next beat."""
-        if not self._replicas.leads and self.must_report():
-            self._report(Pressure.CALM, out)
-
-    def _report(self, pressure: Pressure, out: list[Effect]) -> None:
-        self._reported = self._ordering.taken()
+    def report(self, out: list[Effect], pressure: Pressure = Pressure.CALM) -> None:
+        """Report to the master what we have; it may be waiting for it."""
+        self.report_at = self._ordering.taken() + max(1, self._consumer.t // 2)
         incoming = self._inbound.incoming.values()
         suspects = {m.origin for m in incoming if m.tries > SUSPECT_TRIES and m.origin}
         # Deviates [MTP 4]: a consumer reports to the master, which sets the pace of all; in the

@@ -1,4 +1,4 @@
-"""Incoming packets: which of them count, and what every header tells."""
+"""Incoming packets: which of them count, and what their headers carry."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from unisono.protocols.mtp.fail_stop import FailStop
 from unisono.protocols.mtp.master import MasterWatch
 from unisono.protocols.mtp.member_watch import MemberWatch
 from unisono.protocols.mtp.ordering import Ordering
-from unisono.protocols.mtp.pacing import Pacing
 from unisono.protocols.mtp.packets import (
     Confirm,
     Empty,
@@ -38,7 +37,6 @@ class Incoming:
     _arrival: Arrival
     _codec: PacketCodec
     _terms: Admission
-    _pace: Pacing
     _web: Web
     _master: MasterWatch
     _ordering: Ordering
@@ -86,8 +84,7 @@ class Incoming:
     def _learn(self, header: Header) -> None:
         """Every header carries statuses and the next number; the master's sets the pace."""
         if self._ordering.learn(header) and header.sender == self._master.key:
-            self._master.hear()
-            self._pace.adopt(header)
+            self._master.hear(header)
             if self._replicas.rank:
                 self._replicas.hear_coordinator()
 

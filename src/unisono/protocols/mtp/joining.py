@@ -162,7 +162,6 @@ class Joiner:
         return "the same web as before" if same else "another web than before"
 
     def _start(self, out: list[Effect]) -> None:
-        self._master.begin()
         self._terms.entered(self._clock.now_us)
         out.append(Arm(Timer.BEAT, self._parameters.beat_us))
 
@@ -195,7 +194,7 @@ class Joiner:
         try:
             view = self._web.take_over(roster, self._me)
         except BadPacket:
-            self._fail_stop.request("the master's roster is not one")
+            self._fail_stop.request("the master sent a malformed roster")
             return
         if state is not None:
             out.append(Adopt(state))

@@ -59,7 +59,7 @@ class Leaver:
         return self._out
 
     def depart(self, event: object, out: list[Effect]) -> None:
-        """The clean end; a joiner that is admitted already says so to the master."""
+        """The clean end; a joiner that is admitted already notifies the master."""
         if self._ordering.spooling:
             self._packets.send_to_master(PacketKind.LEAVE, LeaveRequest(NO_HEADER), out)
         if self._replicas.seated:

@@ -9,7 +9,8 @@ from unisono.core import Effect, Probe
 from unisono.model import Address, Member
 from unisono.parts.detector import Detector
 from unisono.protocols.mtp.clock import StepClock
-from unisono.protocols.mtp.packets import key_of
+from unisono.protocols.mtp.pacing import Pacing
+from unisono.protocols.mtp.packets import Header, key_of
 from unisono.protocols.mtp.parameters import Parameters
 
 QUIET_BEATS: Final = 2
@@ -23,6 +24,7 @@ class MasterWatch:
     _parameters: Parameters
     _detector: Detector[int]
     _clock: StepClock
+    _pace: Pacing
 
     def __post_init__(self) -> None:
         self.member: Member | None = None
@@ -42,14 +44,17 @@ class MasterWatch:
             if self.member != master:
                 self.member, self.key = master, key_of(master)
             self._ballot = ballot
-            self.begin()
+            self.heard_us = self._clock.listened_us
+            if self._doubted is not None:
+                self._trust()
 
-    def begin(self) -> None:
-        """There is one, and it was heard just now."""
+    def hear(self, header: Header) -> None:
+        """Its header sets the pace."""
         self.heard_us = self._clock.listened_us
-        self._trust()
+        self._pace.adopt(header)
 
-    def hear(self) -> None:
+    def lead(self) -> None:
+        """We are the master ourselves."""
         self.heard_us = self._clock.listened_us
 
     def hear_foreign(self) -> None:
@@ -90,9 +95,9 @@ class MasterWatch:
         return self._detector.refuse(self.key, self._clock.now_us)
 
     def _trust(self) -> None:
-        if self._doubted is not None:
-            self._detector.rest(self._doubted)
-            self._doubted = None
+        assert self._doubted is not None
+        self._detector.rest(self._doubted)
+        self._doubted = None
 
     @property
     def long_ago_us(self) -> int:

@@ -23,11 +23,11 @@ from unisono.protocols.mtp.agreement import (
     Next,
 )
 from unisono.protocols.mtp.batch import (
+    Batch,
     Content,
     MembershipChange,
     MessageBatch,
     MixedBatch,
-    Said,
     read_content,
 )
 from unisono.protocols.mtp.clock import StepClock
@@ -102,7 +102,7 @@ class Ordering:
         self.know(header.next)
         self._consuming = self.spooling = True
 
-    # -- what packets tell -------------------------------------------------------------------------
+    # -- packets -----------------------------------------------------------------------------------
 
     def learn(self, header: Header) -> bool:
         """Every header carries statuses and the next number. False if it is too far ahead."""
@@ -170,7 +170,9 @@ class Ordering:
 
     def complete_to(self) -> int:
         """All messages below this number are settled, and those accepted are here."""
-        number, known = max(self._complete_to, self._consumer.next_out), self.known_next
+        number, next_out, known = self._complete_to, self._consumer.next_out, self.known_next
+        if number < next_out:
+            number = next_out
         while number < known:
             status = self.status(number)
             if status is PENDING or (
@@ -292,7 +294,7 @@ class Ordering:
         message = self._inbound.incoming.get(number)
         return message.origin if message is not None else 0
 
-    def _append(self, origin: int, batch: Said, batches: list[Sequence[Message]]) -> None:
+    def _append(self, origin: int, batch: Batch, batches: list[Sequence[Message]]) -> None:
         web = self._web
         sender = web.members.get(origin)
         count = batch.count

@@ -25,9 +25,11 @@ class Pacing:
 
     def adopt(self, header: Header) -> None:
         """Take the master's values."""
-        self.heartbeat_us = max(500, header.heartbeat_us)
-        self.window = max(1, header.window)
-        self.retention = max(1, header.retention)
+        if header.heartbeat_us != self.heartbeat_us:
+            self.heartbeat_us = max(500, header.heartbeat_us)
+        if header.window != self.window or header.retention != self.retention:
+            self.window = max(1, header.window)
+            self.retention = max(1, header.retention)
 
     def adapt(self, pressure: Pressure, wished: Parameters) -> None:
         """Move towards safety at once, or back towards the configured values step by step."""

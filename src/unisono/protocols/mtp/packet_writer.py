@@ -9,6 +9,7 @@ from unisono.core import Effect, Send, Target
 from unisono.layout import encode
 from unisono.model import Member
 from unisono.parts.codec import PacketCodec
+from unisono.protocols.mtp.clock import StepClock
 from unisono.protocols.mtp.master import MasterWatch
 from unisono.protocols.mtp.ordering import Ordering
 from unisono.protocols.mtp.pacing import Pacing
@@ -24,6 +25,7 @@ class PacketWriter:
     """Builds the packets that this member sends."""
 
     _key: int
+    _clock: StepClock
     _codec: PacketCodec
     _ordering: Ordering
     _pace: Pacing
@@ -31,19 +33,16 @@ class PacketWriter:
 
     def __post_init__(self) -> None:
         self._headers: dict[int, bytes] = {}
-        """By base, the headers written in this step, as of `_version` of the order."""
-        self._version = 0
-
-    def begin_step(self) -> None:
-        self._headers.clear()
+        """By base, the headers written in this step, as of this version of the order."""
+        self._written = (0, 0)
 
     def header(self, base: int = 0) -> bytes:
         """[MTP 3.3] What every packet begins with. The statuses are those of the messages before
         `base`: the number of the data packet's message, or the next one."""
         ordering = self._ordering
         base = base or ordering.known_next
-        if self._version != ordering.version:
-            self._version = ordering.version
+        if self._written != (written := (self._clock.steps, ordering.version)):
+            self._written = written
             self._headers.clear()
         known = self._headers.get(base)
         if known is None:

@@ -1,4 +1,4 @@
-"""Heartbeat, window and retention: the paper's model of them, presets, and what may be set."""
+"""Options and presets, and the paper's model of heartbeat, window and retention."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ DEFAULTS: Final[Mapping[str, int]] = {
     "members_count_max": 64,
     "unicast": 0,
 }
-"""What may be set. `master` is told to each process: 0 is a plain member, 1 to `masters` the rank
-of a master replica. All others are the same at every member."""
+"""The options. `master` differs per process: 0 is a plain member, 1 to `masters` the rank of a
+master replica. All others are the same at every member."""
 
 TOKENS_MAX: Final = 32
 MASTERS_MAX: Final = 9
@@ -52,7 +52,7 @@ def model(
     processing for the network and for the store it comes from.
     """
     if min(fault_us, wire_us + net_us + store_us, tokens) <= 0 or dally < 0:
-        raise Misuse("the model wants times and tokens above 0, and a dally that is not below")
+        raise Misuse("times and tokens must be above 0, and dally at least 0")
     heartbeat_us = 2 * (2 * fault_us)
     window = max(1, heartbeat_us // (wire_us + net_us + store_us))
     retention = dally + 3
@@ -67,10 +67,10 @@ def model(
 
 
 def from_round_trip(round_trip_us: int, bytes_per_s: int, dally: int = 0) -> dict[str, int]:
-    """Options for a network of which the round trip was measured, and what a member can take."""
+    """Options for a measured round trip, and the rate that a member can receive."""
     if round_trip_us <= 0 or bytes_per_s <= 0:
-        raise Misuse("a round trip and a rate are above 0")
-    fault_us = max(round_trip_us, 1_250)  # A process is off its processor for so long at times.
+        raise Misuse("round_trip_us and bytes_per_s must be above 0")
+    fault_us = max(round_trip_us, 1_250)  # A scheduling pause.
     made = model(fault_us, max(1, 1_400 * 1_000_000 // bytes_per_s), 1, dally=dally)
     return {
         "heartbeat_us": made.heartbeat_us,
@@ -85,7 +85,7 @@ PRESETS: Final[Mapping[str, Mapping[str, int]]] = {
     "lan": from_round_trip(2_000, 100_000_000),
     "wan": from_round_trip(80_000, 10_000_000, dally=4),
 }
-"""For `join(..., options=PRESETS["wan"])`: from round trips of 0.3, 2 and 80 ms."""
+"""For `join(..., options=PRESETS["wan"])`: round trips of 0.3, 2 and 80 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +102,16 @@ class Parameters:
     """f: a NAK waits a random 0 to f heartbeats."""
     retention: int
     detect_us: int
-    """A member that the master does not hear for so long has failed."""
+    """A member that is silent for this long has failed."""
     beat_us: int
-    """Nobody is silent for longer."""
+    """The longest silence of a member that has not failed."""
     lost_us: int
-    """A member that hears no master for so long gives up."""
+    """A member gives up when the master is silent for this long."""
     buffers: int
-    """[MTP 4] Packets that a consumer is made to hold at most, or one message that is larger."""
+    """[MTP 4] The most packets that a consumer must hold, unless one message is larger."""
     members_count_max: int
     unicast: bool
-    """Tokens name the members' addresses to send to, instead of the web's multicast address."""
+    """Grants list the members' addresses to send to, instead of the multicast address."""
 
     @staticmethod
     def of(options: Mapping[str, int]) -> Parameters:
@@ -154,7 +154,7 @@ class Parameters:
 
 
 def alike(options: Mapping[str, int]) -> Mapping[str, int]:
-    """Those that are the same at every member."""
+    """The options that are the same at every member."""
     return {k: v for k, v in {**DEFAULTS, **options}.items() if k != "master"}
 
 

@@ -71,7 +71,7 @@ class Repair:
         ordering = self._ordering
         first = ordering.complete_to()
         wanted: list[int] = []
-        if self._replicas.owes():
+        if self._replicas.waiting:
             wanted = ordering.accepted_in(self._replicas.owed_value())
             if wanted:
                 ordering.know(max(wanted) + 1)
@@ -173,8 +173,7 @@ class Repair:
             self._packets.send(PacketKind.DENY, Deny(NO_HEADER, tuple(denied)), (to,), out)
 
     def take_empty(self, packet: Empty, out: list[Effect]) -> None:
-        """[MTP 3.3] How much a token holder has sent; or, of the master, who it is and what every
-        member has."""
+        """[MTP 3.3] How much a token holder has sent; or, the master and what all members have."""
         ordering, number = self._ordering, packet.number
         if packet.master is not None:
             self._master.follow(packet.master, packet.ballot)

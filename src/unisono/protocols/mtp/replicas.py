@@ -2,16 +2,16 @@
 
 The decisions are one small value, the whole of Figure 1's state, with a version that rises. The
 coordinator proposes the next version; it is *committed* when a majority of all replicas holds it,
-and only then does anybody outside see it. When the coordinator is silent a cohort stands under a
-higher ballot, a majority supports it with what they hold, and the newest of that goes on.
+and only then does it show outside. When the coordinator is silent a cohort stands under a higher
+ballot, a majority supports it with what they hold, and it continues from the newest of that.
 
-A replica that restarts remembers nothing. It takes no part until the other replicas have told it
-the ballot and the version that count, and the coordinator has given it the value; or until most
-replicas remember nothing, when they found a new web. With one replica all of this is nothing.
+A replica that restarts remembers nothing. It takes no part until the other replicas have stated the
+ballot and the version that count, and the coordinator has sent it the value; or until most replicas
+remember nothing, when they found a new web. With one replica there is nothing to agree on.
 """
 
 # Deviates [MTP 5.2]: the paper assumes replicas that cannot be cut apart, and broadcasts to all of
-# them. Here a majority is asked, so those that are cut off neither decide nor hold up the others.
+# them. Here a majority decides, so replicas that are cut off neither decide nor delay the others.
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Replicas:
         self.web = NO_LIFE
         """The web that we remember."""
         self.ballot = 0
-        """The highest that we have heard of: we take nothing from a lower one."""
+        """The highest known: nothing is accepted under a lower one."""
         self.accepted = 0
         """The ballot under which we took the value; 0 is a value still to come."""
         self.version = 0
@@ -90,22 +90,22 @@ class Replicas:
         self.heard_us = 0
         """When the coordinator was last heard, in listening time."""
         self.taken_by: Member | None = None
-        """Another process that sits on our seat."""
-        self._told: dict[int, ReplicaReport] = {}
+        """Another process that has our rank."""
+        self._reports: dict[int, ReplicaReport] = {}
         self._offered: tuple[Propose, int, Address] | None = None
-        """A new web, until its founder has told us that this is not an old proposal."""
+        """A new web, until its founder confirms that this is not an old proposal."""
         self._acks: dict[int, int] = {}
         self._supports: dict[int, Support] = {}
-        self._waiting: deque[PendingProposal] = deque(maxlen=WAITING_MAX)
+        self.waiting: deque[PendingProposal] = deque(maxlen=WAITING_MAX)
         """Proposals of the coordinator whose data has not all come. We do not hold them yet: if the
-        coordinator dies, what nobody else has is to be rejected, not waited for."""
+        coordinator dies, what no other replica has is to be rejected, not waited for."""
         self._stood_us = 0
         self._forgotten = 0
         self._nonce = self._dice.getrandbits(32) | 1
         """Answers to an earlier one are from before we forgot."""
         self.seats = ReplicaSeats(self._parameters, self._clock, self._nonce)
 
-    # -- who sits where ---------------------------------------------------------------------------
+    # -- the other replicas ------------------------------------------------------------------------
 
     @property
     def seated(self) -> bool:
@@ -113,8 +113,11 @@ class Replicas:
 
     @property
     def coordinator(self) -> int:
-        """The rank that the ballot belongs to."""
-        return (self.ballot - 1) % self.count + 1
+        return self._rank_of(self.ballot)
+
+    def _rank_of(self, ballot: int) -> int:
+        """Ballots belong to the ranks in turn."""
+        return (ballot - 1) % self.count + 1
 
     def hear_coordinator(self) -> None:
         self.heard_us = self._clock.listened_us
@@ -124,7 +127,7 @@ class Replicas:
         self.heard_us = min(self.heard_us, since_us)
 
     def greet(self, out: list[Effect]) -> None:
-        """Tell the other replicas where we stand; who remembers nothing asks."""
+        """State our web, ballot and version to the other replicas; without memory, query theirs."""
         if self.rank:
             out.append(Send(EVERYONE, [self._seat(0 if self.accepted else self._nonce, 0)]))
 
@@ -158,7 +161,7 @@ class Replicas:
             return
         self.seats.record(seat)
         if not seat.web:
-            self._told.pop(seat.rank, None)
+            self._reports.pop(seat.rank, None)
         if seat.asks and self.accepted:
             answer = self._seat(0, echo=seat.asks)
             out.append(Send((seat.member.address,), [answer]))
@@ -169,14 +172,14 @@ class Replicas:
         if seat.rank == self.coordinator and not seat.web and self.accepted:
             self.doubt_coordinator(self._clock.listened_us - self._parameters.detect_us)
         if seat.echo == self._nonce and seat.web and not self.accepted:
-            self._told[seat.rank] = ReplicaReport(seat.web, seat.ballot, seat.version)
+            self._reports[seat.rank] = ReplicaReport(seat.web, seat.ballot, seat.version)
             self._remember()
         elif seat.echo == self._nonce and seat.leads and not self.seated:
             self._take_offer(seat, out)
 
     def _hear_rival(self, seat: ReplicaSeat, out: list[Effect]) -> None:
-        """Another process was told our rank: who sits stays. One of our name may be a former life
-        of ours, of which packets are left; if it answers what we ask now, it is alive."""
+        """Another process has our rank: the one that has joined stays. One of our name may be a
+        former incarnation, of which packets are left; if it answers our query, it is alive."""
         me = self._me
         if seat.asks and self.accepted:
             out.append(Send((seat.member.address,), [self._seat(0, echo=seat.asks)]))
@@ -188,19 +191,20 @@ class Replicas:
             self.taken_by = seat.member
 
     def _remember(self) -> None:
-        """Once a majority has told us, its coordinator included, we know what we must not undercut:
-        no value before that version counts for us."""
-        for web in {told.web for told in self._told.values()}:
-            told = {rank: each for rank, each in self._told.items() if each.web == web}
-            ballot = max(each.ballot for each in told.values())
-            leader = (ballot - 1) % self.count + 1
-            if len(told) >= self.majority and leader in told and told[leader].ballot == ballot:
+        """Once a majority has answered, its coordinator included, we know the least ballot and
+        version to accept."""
+        for web in {report.web for report in self._reports.values()}:
+            reports = {rank: each for rank, each in self._reports.items() if each.web == web}
+            ballot = max(each.ballot for each in reports.values())
+            leader = self._rank_of(ballot)
+            known = leader in reports and reports[leader].ballot == ballot
+            if len(reports) >= self.majority and known:
                 if web != self.web:
                     self.heard_us = self._clock.listened_us
                 if (web, ballot) != (self.web, self.ballot):
-                    self._waiting.clear()
+                    self.waiting.clear()
                 self.web, self.ballot = web, ballot
-                self.version = told[leader].version
+                self.version = reports[leader].version
 
     # -- founding ---------------------------------------------------------------------------------
 
@@ -238,14 +242,14 @@ class Replicas:
     def abandon(self) -> None:
         """Forget a web that did not come about, as a restart would."""
         self.web, self.ballot, self.accepted, self.version = NO_LIFE, 0, 0, 0
-        self.leads, self._told, self._offered = False, {}, None
-        self._waiting.clear()
+        self.leads, self._reports, self._offered = False, {}, None
+        self.waiting.clear()
         self.committed, self.value = 0, b""
         self._forgotten += 1
         self._nonce = self._dice.getrandbits(32) | 1
 
     def is_stranded(self) -> bool:
-        """We hold on to a web of which no coordinator is heard."""
+        """We remember a web, and its coordinator is silent."""
         silent_us = self._clock.listened_us - self.heard_us
         return self.seated and not self.leads and silent_us > self._parameters.detect_us
 
@@ -292,31 +296,27 @@ class Replicas:
         if packet.ballot > self.ballot:
             self._follow(packet.ballot)
         if not self.accepted and packet.version < self.version:
-            return  # From before our time: what we held in a former life may be newer.
+            return  # What we held before we forgot may be newer.
         self.heard_us = self._clock.listened_us
         if self.accepted == packet.ballot and packet.version <= self.version:
             self._answer(self.version, source, out)
             return
-        if not self._waiting or packet.version > self._waiting[-1].version:
-            self._waiting.append(PendingProposal(packet.version, bytes(packet.value), source))
+        if not self.waiting or packet.version > self.waiting[-1].version:
+            self.waiting.append(PendingProposal(packet.version, bytes(packet.value), source))
         self.settle(out)
 
     def settle(self, out: list[Effect]) -> None:
-        """Hold what was proposed, as soon as the data that it accepts is here, and say so."""
+        """Hold and acknowledge what was proposed, as soon as the data that it accepts is here."""
         source = None
-        while self._waiting and self._holds(self._waiting[0].value):
-            self.version, self.value, source = self._waiting.popleft()
+        while self.waiting and self._holds(self.waiting[0].value):
+            self.version, self.value, source = self.waiting.popleft()
             self.accepted = self.ballot
         if source is not None:
             self._answer(self.version, source, out)
 
-    def owes(self) -> bool:
-        """Something was proposed that we do not hold yet."""
-        return bool(self._waiting)
-
     def owed_value(self) -> bytes:
         """A value that we cannot hold before we have the data it accepts."""
-        return self._waiting[-1].value if self._waiting else b""
+        return self.waiting[-1].value if self.waiting else b""
 
     def _answer(self, version: int, source: Address, out: list[Effect]) -> None:
         packet = Ack(NO_HEADER, self.rank, self.ballot, version)
@@ -342,11 +342,11 @@ class Replicas:
         self.ballot = ballot
         self.leads = False
         self._supports = {}
-        self._waiting.clear()
+        self.waiting.clear()
         self.heard_us = self._clock.listened_us
 
     def stand(self, out: list[Effect]) -> None:
-        """The coordinator is silent: ask for support under the next ballot that is ours."""
+        """The coordinator is silent: request support under the next ballot that is ours."""
         rounds = self.ballot // self.count
         ballot = rounds * self.count + self.rank
         self._follow(ballot if ballot > self.ballot else ballot + self.count)
@@ -357,7 +357,7 @@ class Replicas:
         self._codec.count("stand")
 
     def may_stand(self) -> bool:
-        """Only who holds a value, and has a consumer to fetch what it accepts."""
+        """Only a replica that holds a value, and has a consumer to fetch what it accepts."""
         wait_us = self._parameters.detect_us + self.rank * self._parameters.beat_us
         silent = self._clock.listened_us - self.heard_us > wait_us
         silent = silent and self._clock.now_us - self._stood_us > wait_us
@@ -381,7 +381,7 @@ class Replicas:
         self._packets.send_in(self.web, PacketKind.SUPPORT, self._support(), (source,), out)
 
     def _support(self) -> Support:
-        """What we hold, and the latest life that we know of each replica."""
+        """What we hold, and the latest known life of each replica."""
         known = self.seats.lives() | {self.rank: self._life()}
         lives = tuple(known.get(rank, 0) for rank in range(1, self.count + 1))
         held = (self.ballot, self.accepted, self.version, self.value)
@@ -394,10 +394,10 @@ class Replicas:
         if not 1 <= packet.rank <= self.count or len(packet.lives) != self.count:
             return False
         self._supports[packet.rank] = packet
-        # Who has forgotten since it supported us has forgotten that too, and may be counted by
-        # another. Of the replicas that told it what it forgot, one at least supports us and knows.
-        told = [support.lives for support in self._supports.values()]
-        latest = [max(lives) for lives in zip(*told, strict=True)]
+        # A replica that has forgotten since may support another. Of those that answered its query,
+        # at least one supports us and knows its new life.
+        known = [support.lives for support in self._supports.values()]
+        latest = [max(lives) for lives in zip(*known, strict=True)]
         for rank in [r for r, s in self._supports.items() if s.lives[r - 1] < latest[r - 1]]:
             del self._supports[rank]
         if len(self._supports) < self.majority or self.rank not in self._supports:

@@ -28,7 +28,7 @@ class ReplicaStatus:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaReport:
-    """What a replica that remembers answered us, who do not."""
+    """The answer to our query, when we remember nothing."""
 
     web: int
     ballot: int
@@ -107,13 +107,13 @@ class ReplicaSeats:
         return {rank: seat for rank, seat in self.by_rank.items() if seat.heard_us >= since_us}
 
     def are_blank(self, count: int) -> bool:
-        """At least this many remember no web, and none is about to tell them of one."""
+        """At least this many remember no web, and no coordinator is about to answer."""
         fresh, now_us = self._fresh(), self._clock.now_us
         if sum(not seat.web for seat in fresh.values()) < count:
             self._blank_us = -1
             return False
         if any(seat.leads for seat in fresh.values()):
-            # It may be about to answer us; but if we have forgotten its web, it leads nobody.
+            # It may be about to answer; but once we have forgotten its web, it leads no majority.
             self._blank_us = now_us if self._blank_us < 0 else self._blank_us
             if now_us - self._blank_us < self._parameters.detect_us:
                 return False

@@ -14,9 +14,9 @@ from unisono.protocols.mtp.agreement import PENDING, Consumer, Producer, SendTok
 from unisono.protocols.mtp.batch import (
     BATCH_BYTES_MAX,
     BATCH_COUNT_MAX,
+    Batch,
     Content,
-    Said,
-    said_as,
+    make_batch,
 )
 from unisono.protocols.mtp.clock import StepClock
 from unisono.protocols.mtp.master import MasterWatch
@@ -44,7 +44,7 @@ class SendQueue:
 
     _config: CoreConfig
     _key: int
-    _producer: Producer[Said]
+    _producer: Producer[Batch]
     _consumer: Consumer
     _clock: StepClock
     _codec: PacketCodec
@@ -65,7 +65,7 @@ class SendQueue:
         self._flight_bytes = 0
         self._numbered = 0
         """The number of the last message that left the queue."""
-        self._again: deque[Said] = deque()
+        self._again: deque[Batch] = deque()
         """Batches that were rejected and are sent again."""
         self._requested_us: int | None = None
         """When the token was last requested, of `_requested_of`."""
@@ -109,7 +109,7 @@ class SendQueue:
         self._packets.send_to_master(PacketKind.REQUEST, packet, out)
 
     def _packets_wanted(self) -> int:
-        nbytes = self._again[0].octets if self._again else self._queue_bytes
+        nbytes = self._again[0].nbytes if self._again else self._queue_bytes
         if not self._again and self._queue:
             nbytes = min(nbytes, max(BATCH_BYTES_MAX, len(self._queue[0].messages[0])))
         return 1 + nbytes // self.slice_bytes
@@ -140,7 +140,7 @@ class SendQueue:
         slices = content.slices(self.slice_bytes)
         self._outbound.send(Held(self._key, number, slices, 0, self._clock.now_us, to, content))
 
-    def _gather(self) -> Said:
+    def _gather(self) -> Batch:
         """All that was queued meanwhile; an empty batch returns the token."""
         parts: list[Pending] = []
         room, left = BATCH_BYTES_MAX, BATCH_COUNT_MAX
@@ -156,13 +156,13 @@ class SendQueue:
             del head.messages[:fit]
             if not head.messages:
                 self._queue.popleft()
-        batch = said_as(self._numbered + 1, parts)
+        batch = make_batch(self._numbered + 1, parts)
         self._numbered += batch.count
         self._queue_bytes -= self._cost(batch)
         return batch
 
-    def _cost(self, batch: Said) -> int:
-        return batch.octets + MESSAGE_BYTES * batch.count
+    def _cost(self, batch: Batch) -> int:
+        return batch.nbytes + MESSAGE_BYTES * batch.count
 
     # -- what became of it -------------------------------------------------------------------------
 
