@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from enum import Enum
 from importlib import import_module
 from types import ModuleType
@@ -76,6 +76,7 @@ def methods_of(kind: type) -> list[str]:
         name
         for name, value in vars(kind).items()
         if not name.startswith("_")
+        and not (issubclass(kind, Coroutine) and name in vars(Coroutine))
         and (inspect.isfunction(value) or isinstance(value, property | classmethod | staticmethod))
     ]
 

@@ -28,7 +28,7 @@ PATIENT = ("--option", "detect_us=3000000")
 def test_the_demo_tells_its_story_and_keeps_the_laws(tmp_path: Path) -> None:
     found = unisono("demo", "--no-spark", "--seconds", "5", *PATIENT, cwd=tmp_path)
     assert found.returncode == 0, found.stderr + found.stdout
-    for words in ("see each other", "killed", "comes back", "heard the same", "safe"):
+    for words in ("see each other", "killed", "comes back", "delivered the same", "safe"):
         assert words in found.stdout
     assert not found.stderr
     assert unisono("verify", "unisono-demo/trace", cwd=tmp_path).returncode == 0
@@ -40,7 +40,7 @@ def test_the_demo_plays_with_masters(tmp_path: Path, masters: int) -> None:
     arguments += ("--option", f"masters={masters}", *PATIENT)
     found = unisono(*arguments, cwd=tmp_path)
     assert found.returncode == 0, found.stderr + found.stdout
-    assert "heard the same" in found.stdout
+    assert "delivered the same" in found.stdout
     assert not found.stderr
 
 

@@ -139,7 +139,7 @@ def test_a_life_that_is_told_in_two_ways_is_broken(trace: Path, tmp_path: Path) 
     (lives,) = json.loads(found.stdout)["contradicted"].values()
     assert lives == [f"{some['node']}#{some['incarnation']}"]
     assert found.returncode == 1
-    assert f"two files tell {lives[0]}" in unisono("verify", str(tmp_path)).stdout
+    assert f"contradict each other about {lives[0]}" in unisono("verify", str(tmp_path)).stdout
 
 
 def test_the_end_of_a_killed_process_is_missing_not_unjudged(trace: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -139,6 +140,24 @@ def test_a_daemon_tells_people_what_it_does(place: Path) -> None:
         process.send_signal(2)
         assert process.stdout.read() == "ended\n"
         assert process.wait(LIMIT_S) == 130
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+def test_a_daemon_has_a_file_for_each_client(place: Path) -> None:
+    line = f"ulimit -S -n 256; exec {sys.executable} -m unisono daemon --listen {place}/d0"
+    process = subprocess.Popen(
+        ["sh", "-c", f"{line} --port {free_port()} --clients 300"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    try:
+        assert process.stdout is not None and process.stdout.readline().startswith("listening")
+        limits = Path(f"/proc/{process.pid}/limits").read_text()
+        (soft,) = re.findall(r"Max open files +(\d+)", limits)
+        assert int(soft) >= 300
     finally:
         process.kill()
         process.wait(10)

@@ -51,7 +51,7 @@ def test_a_trace_is_drawn(tmp_path: Path) -> None:
     traces, file = written(tmp_path / "t", repaired()), tmp_path / "x.svg"
     found = unisono("draw", str(traces), "--out", str(file))
     assert found.returncode == 0, found.stderr
-    assert found.stdout == f"3 lives, 4 packets (1 lost, 1 sent again), 0.0 to 9.9 ms: {file}\n"
+    assert found.stdout == f"3 members, 4 packets (1 lost, 1 sent again), 0.0 to 9.9 ms: {file}\n"
     parsed(file.read_text(encoding="utf-8"))
 
 

@@ -79,7 +79,7 @@ def test_a_sweep_agrees_with_verify_goes_on_and_names_what_failed(
     forge(out / "traces" / f"run={victim}")
     code, printed = swept(out, keep="failed", as_json=False, protocol="all", seeds="0:4")
     assert code == 1
-    assert "0 simulated" in printed and "12 were there" in printed
+    assert "0 simulated" in printed and "12 existed" in printed
     (line,) = [line for line in printed.splitlines() if "•" in line]
     assert line.split()[1] == f"{victim}:"
     assert "no_duplication" in line and "judged differently" in line

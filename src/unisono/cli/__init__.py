@@ -1,4 +1,4 @@
-"""The `unisono` command. What a command does is in a module of its own, imported when asked for."""
+"""The `unisono` command: exit codes, errors, closed pipes."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ OK: Final = 0
 BROKEN: Final = 1
 """A law is broken."""
 BAD_INPUT: Final = 2
-"""One line on standard error says what to write instead."""
+"""One line on standard error says what to do."""
 STOPPED: Final = 3
-"""The member is no longer in the group, or never came in."""
+"""The member is out of the group, or never joined."""
 INTERNAL: Final = 70
-"""Our own mistake: a traceback tells where."""
+"""An internal error, with a traceback."""
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143
 """Ended by SIGTERM before its work was done."""
 PIPE_CLOSED: Final = 141
-"""Nobody reads what is printed: as if ended by SIGPIPE."""
+"""The reader of the output is gone: as after SIGPIPE."""
 UNWRITABLE: Final = frozenset(
     (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF, errno.EAGAIN)
 )
-"""What a device answers when it takes no more, or takes nothing at all."""
+"""Errors of a device that accepts no more output."""
 
 
 def main() -> NoReturn:
@@ -38,7 +38,7 @@ def main() -> NoReturn:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; the answer is the exit code."""
+    """Run one command; returns the exit code."""
     _hold_descriptors()
     if sys.stdout is None:
         return refuse("cannot write the output: standard output is closed; try >/dev/null")
@@ -46,7 +46,7 @@ def run(arguments: Sequence[str]) -> int:
         from unisono.cli.app import app
     except ImportError as missing:
         if (missing.name or "").partition(".")[0] == "unisono":
-            return _our_mistake()
+            return _internal_error()
         return refuse(f"the command needs {missing.name}: pip install 'unisono[cli]'")
     try:
         code = app(list(arguments) or ["--help"], prog_name="unisono", standalone_mode=False)
@@ -54,7 +54,7 @@ def run(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         return pipe_closed()
     except SystemExit as ended:
-        # The parser's own answer to a closed pipe would look like a broken law.
+        # The parser exits with 1 on a closed pipe, which would mean a broken law.
         if isinstance(ended.__context__, BrokenPipeError):
             return pipe_closed()
         raise
@@ -67,24 +67,24 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:
         return _unwritten(error)
     except Exception as error:
-        # What the parser has against the arguments, whatever its class is called by now.
-        if told := getattr(error, "format_message", None):
-            return refuse(f"{told().rstrip('.')}: see `{_help_of(error)}`")
+        # A usage error of the parser, whatever its class.
+        if message := getattr(error, "format_message", None):
+            return refuse(f"{message().rstrip('.')}: see `{_help_of(error)}`")
         if type(error).__name__ == "Abort":
             return INTERRUPTED
-        return _our_mistake()
+        return _internal_error()
     return code if isinstance(code, int) else OK
 
 
-def refuse(why: str, code: int = BAD_INPUT) -> int:
-    """Say on one line of standard error why not."""
-    print("unisono:", shortened(" ".join(why.split())), file=sys.stderr)
+def refuse(reason: str, code: int = BAD_INPUT) -> int:
+    """Print the reason as one line on standard error; returns the exit code."""
+    print("unisono:", shortened(" ".join(reason.split())), file=sys.stderr)
     return code
 
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """SIGTERM unwinds meanwhile: child processes are ended and what they used is removed."""
+    """SIGTERM raises SystemExit meanwhile, so that child processes are ended."""
 
     def terminate(*_: object) -> NoReturn:
         raise SystemExit(TERMINATED)
@@ -97,12 +97,12 @@ def terminable() -> Iterator[None]:
 
 
 def pipe_closed() -> int:
-    _let_go()
+    _discard_output()
     return PIPE_CLOSED
 
 
-def _let_go() -> None:
-    # The interpreter flushes once more at its end: let that go nowhere.
+def _discard_output() -> None:
+    # The interpreter flushes once more when it ends.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
@@ -110,12 +110,12 @@ def _unwritten(error: OSError) -> int:
     if error.filename is not None:
         return refuse(f"{error.filename}: {error.strerror}")
     if error.errno not in UNWRITABLE:
-        return _our_mistake()
-    _let_go()
+        return _internal_error()
+    _discard_output()
     return refuse(f"cannot write the output: {error.strerror}")
 
 
-def _our_mistake() -> int:
+def _internal_error() -> int:
     import traceback
 
     traceback.print_exc()
@@ -123,8 +123,7 @@ def _our_mistake() -> int:
 
 
 def _hold_descriptors() -> None:
-    """A descriptor that came closed would become a socket of ours, and be read or written as
-    standard input or error."""
+    """Open closed standard descriptors, or a socket would get their number."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)

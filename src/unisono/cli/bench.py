@@ -24,7 +24,7 @@ PAPER_OUT = Path("unisono-paper")
 
 
 def bench(what: str, given: Mapping[str, Any], as_json: bool) -> int:
-    """Run this benchmark with the options given; the exit code."""
+    """Run this benchmark with the given options."""
     if what not in KINDS:
         raise Misuse(f"no benchmark {what!r}: write one of {', '.join(KINDS)}")
     if misplaced := [name for name in given if name not in KINDS[what]]:
@@ -42,7 +42,7 @@ def bench(what: str, given: Mapping[str, Any], as_json: bool) -> int:
 
 def _paper(given: Mapping[str, Any], as_json: bool) -> int:
     from unisono.bench.checkout import extras
-    from unisono.cli.numbers import options_of
+    from unisono.cli.options import options_of
 
     protocols: Sequence[str] = given.get("protocol", (DEFAULT_PROTOCOL,))
     if len(protocols) > 1:
@@ -57,7 +57,7 @@ def raw(seconds: float, rounds: int, as_json: bool) -> int:
     from unisono.net.bench import raw as measure
 
     console = err()
-    tell = None if as_json else (lambda words: console.print(f"[dim]{words}[/]"))
+    tell = None if as_json else (lambda text: console.print(f"[dim]{text}[/]"))
     found = measure(seconds, rounds, tell)
     if as_json:
         print_json(found)
@@ -76,5 +76,5 @@ def raw(seconds: float, rounds: int, as_json: bool) -> int:
         f" {found['packet_bytes']} bytes; each receiver got, as median of {found['rounds']} rounds"
     )
     screen.print(table)
-    screen.print(f"the driver keeps {found['ratio']:.0%} of what bare sockets do")
+    screen.print(f"the driver reaches {found['ratio']:.0%} of bare sockets")
     return OK

@@ -11,14 +11,14 @@ from typing import Any
 import unisono
 from unisono.cli import INTERRUPTED, OK, PIPE_CLOSED, STOPPED, refuse
 from unisono.cli.printing import printer
+from unisono.cli.serving import request_go_on
 from unisono.cli.stdio import StdinReader, StdoutWriter
-from unisono.core import GO_ON
-from unisono.errors import Misuse, Stopped, UnisonoError
+from unisono.errors import Misuse, Stopped
 from unisono.group import Group
 from unisono.model import Message, View
 from unisono.net.stream import Item, Rejoined
 
-LAST_WORDS_S = 5.0
+LAST_OUTPUT_S = 5.0
 """So long may what was heard while leaving take to be printed."""
 SETTLE_VIEWS_MAX = 20
 
@@ -38,7 +38,7 @@ def cat(
 
 
 class Cat:
-    """One member whose application is a pair of pipes."""
+    """A member whose application is a pair of pipes."""
 
     def __init__(
         self,
@@ -53,17 +53,15 @@ class Cat:
         self._expect = expect
         self._linger_s = linger_s
         self._settle_s = settle_s
-        self._changed = asyncio.Event()
-        """A view came."""
+        self._view_came = asyncio.Event()
         self._render = printer(as_json)
-        self._mouth = StdoutWriter()
-        self._moved = asyncio.Event()
-        self._asked = asyncio.Event()
-        """Somebody wants us to go."""
+        self._output = StdoutWriter()
+        self._progress = asyncio.Event()
+        self._leave_requested = asyncio.Event()
         self._joined = False
         self._delivered_count = 0
-        self._said = self._heard_own = 0
-        """Our last message, and the last of ours that came back, by number in this life."""
+        self._last_sent = self._last_own_delivered = 0
+        """By number, in this incarnation."""
 
     async def run(self) -> int:
         self._code = OK
@@ -73,103 +71,96 @@ class Cat:
         try:
             async with self._joining as group:
                 loop = asyncio.get_running_loop()
-                loop.add_signal_handler(signal.SIGUSR1, self._go_on, group)
-                return await self._converse(group)
+                loop.add_signal_handler(signal.SIGUSR1, request_go_on, group)
+                return await self._run_member(group)
         except asyncio.CancelledError:
             return self._code
         except BrokenPipeError:
             return PIPE_CLOSED
 
     def _signalled(self, number: int) -> None:
-        """The first signal asks for a clean leave, the second ends at once."""
+        """The first signal leaves cleanly, the second ends at once."""
         self._code = INTERRUPTED if number == signal.SIGINT else OK
-        if (self._asked.is_set() or not self._joined) and self._main is not None:
+        if (self._leave_requested.is_set() or not self._joined) and self._main is not None:
             self._main.cancel()
-        self._asked.set()
+        self._leave_requested.set()
 
-    def _go_on(self, group: Group) -> None:
-        """The operator's word that this part of a split group may go on."""
-        try:
-            group.request(GO_ON)
-        except UnisonoError as error:
-            logging.warning("%s", error)
-
-    async def _converse(self, group: Group) -> int:
+    async def _run_member(self, group: Group) -> int:
         self._joined = True
-        hearing = asyncio.create_task(self._hear(group))
-        saying = asyncio.create_task(self._say(group))
-        ending = asyncio.create_task(self._enough(saying))
-        asked = asyncio.create_task(self._asked.wait())
+        reading = asyncio.create_task(self._read(group))
+        sending = asyncio.create_task(self._send(group))
+        ending = asyncio.create_task(self._enough(sending))
+        requested = asyncio.create_task(self._leave_requested.wait())
         try:
-            await asyncio.wait((hearing, ending, asked), return_when=asyncio.FIRST_COMPLETED)
-            for first in (hearing, ending):
+            await asyncio.wait((reading, ending, requested), return_when=asyncio.FIRST_COMPLETED)
+            for first in (reading, ending):
                 if first.done():
                     first.result()
             await group.leave()
-            await asyncio.wait((hearing,), timeout=LAST_WORDS_S)
-            if hearing.done():
-                hearing.result()  # so that output that could not be written is told
+            await asyncio.wait((reading,), timeout=LAST_OUTPUT_S)
+            if reading.done():
+                reading.result()  # raises if output could not be written
         except Stopped as stop:
-            await self._mouth.say(self._render.stopped(stop.reason))
+            await self._output.write(self._render.stopped(stop.reason))
             return refuse(f"stopped: {stop.reason}", STOPPED)
         finally:
-            tasks: tuple[asyncio.Task[Any], ...] = (hearing, saying, ending, asked)
+            tasks: tuple[asyncio.Task[Any], ...] = (reading, sending, ending, requested)
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
         return self._code
 
-    async def _hear(self, group: Group) -> None:
+    async def _read(self, group: Group) -> None:
         async for batch in group.batches():
-            # In another thread: while a slow reader of ours makes this wait, the member goes on
-            # answering, and the group's policy for slow readers decides.
-            await self._mouth.say(b"".join(map(self._render.item, batch)))
-            self._note(batch, group)
-        self._moved.set()
+            # Written by a thread: while our reader is slow the member stays responsive, and the
+            # group's policy for slow readers decides.
+            await self._output.write(b"".join(map(self._render.item, batch)))
+            self._count(batch, group)
+        self._progress.set()
 
-    def _note(self, batch: Sequence[Item], group: Group) -> None:
+    def _count(self, batch: Sequence[Item], group: Group) -> None:
         me = group.me
         for item in batch:
             if isinstance(item, Message):
                 self._delivered_count += 1
                 if item.sender == me:
-                    self._heard_own = item.number
+                    self._last_own_delivered = item.number
             elif isinstance(item, View):
-                self._changed.set()
+                self._view_came.set()
             elif isinstance(item, Rejoined):
-                # What was said in the former life comes back there or never.
-                self._said = self._heard_own = 0
-        self._moved.set()
+                # Messages of the former incarnation are delivered in it or never.
+                self._last_sent = self._last_own_delivered = 0
+        self._progress.set()
 
     async def _settled(self) -> None:
-        """Those that start together find each other before anyone speaks, so that all hear all:
-        who joins later does not hear what was said before. Bounded, should the group never rest."""
+        """Members that start together find each other before any sends, since a later joiner
+        misses what was sent before. Bounded, in case views never stop coming."""
         for _ in range(SETTLE_VIEWS_MAX):
-            self._changed.clear()
+            self._view_came.clear()
             try:
-                await asyncio.wait_for(self._changed.wait(), self._settle_s)
+                await asyncio.wait_for(self._view_came.wait(), self._settle_s)
             except TimeoutError:
                 return
 
-    async def _say(self, group: Group) -> None:
+    async def _send(self, group: Group) -> None:
         await self._settled()
         async for lines in StdinReader(group.config.message_bytes_max):
-            self._said = await group.multicast_many(lines)
+            self._last_sent = await group.multicast_many(lines)
 
-    async def _enough(self, saying: asyncio.Task[None]) -> None:
-        """Until all was heard that should be, and the linger after it."""
+    async def _enough(self, sending: asyncio.Task[None]) -> None:
+        """Wait until all expected messages are delivered, then linger."""
         if self._expect is None:
-            await saying
-            while self._heard_own < self._said:
-                await self._next_move()
+            await sending
+            while self._last_own_delivered < self._last_sent:
+                await self._wait_for_progress()
         else:
-            saying.add_done_callback(lambda _: self._moved.set())
+            sending.add_done_callback(lambda _: self._progress.set())
             while self._delivered_count < self._expect:
-                if saying.done():
-                    saying.result()
-                await self._next_move()
+                if sending.done():
+                    sending.result()
+                await self._wait_for_progress()
         await asyncio.sleep(self._linger_s)
 
-    async def _next_move(self) -> None:
-        self._moved.clear()
-        await self._moved.wait()
+    async def _wait_for_progress(self) -> None:
+        self._progress.clear()
+        await self._progress.wait()

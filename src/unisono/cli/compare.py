@@ -1,4 +1,4 @@
-"""`unisono bench all`: options become a plan, measurements a table, JSON and a page."""
+"""`unisono bench all`: from options to a plan, from measurements to a table, JSON and a page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,7 @@ from unisono.bench.own import PREFIX, VIAS, UnisonoSystem, ordered_protocols
 from unisono.bench.results import PERCENTILES, RowKey, figure
 from unisono.bench.system import System
 from unisono.cli import OK, STOPPED, refuse, terminable
-from unisono.cli.numbers import options_of, whole
+from unisono.cli.options import integer, options_of
 from unisono.cli.show import err, out, print_json, status
 from unisono.errors import Misuse
 from unisono.model import level_named
@@ -43,11 +43,11 @@ def compare(given: Mapping[str, Any], as_json: bool) -> int:
     directory = _directory(given.get("out"))
     console = err()
     about = about_here(plan)
-    with status("the members start …") as moving, terminable():
+    with status("the members start …") as spinner, terminable():
 
         def progress(text: str) -> None:
-            if moving is not None:
-                moving.update(f"{text} …")
+            if spinner is not None:
+                spinner.update(f"{text} …")
 
         def warn(text: str) -> None:
             console.print(f"unisono: {text}", markup=False)
@@ -55,7 +55,7 @@ def compare(given: Mapping[str, Any], as_json: bool) -> int:
         found = BenchRun(plan, systems, progress, warn).run()
     results = found.as_json(about)
     if not results["results"]:
-        why = found.troubles or [*found.skipped.values()] or ["nothing was asked for"]
+        why = found.troubles or [*found.skipped.values()] or ["no system was requested"]
         return refuse(f"nothing was measured: {why[0]}", STOPPED)
     if directory is not None and render is not None:
         (directory / RESULTS).write_text(json.dumps(results, indent=1) + "\n")
@@ -84,26 +84,14 @@ def _directory(directory: Path | None) -> Path | None:
 
 def plan_of(given: Mapping[str, Any]) -> BenchPlan:
     """The options given, checked; the others keep the plan's defaults."""
-    asked: dict[str, Any] = {}
-    if "members" in given:
-        asked["members"] = tuple(map(_members, _each(given["members"])))
-    if "size" in given:
-        asked["sizes"] = tuple(map(_size, _each(given["size"])))
-    if "senders" in given:
-        asked["senders"] = tuple(map(_senders, _each(given["senders"])))
-    if "service" in given:
-        asked["services"] = tuple(map(_service, _each(given["service"])))
-    if "via" in given:
-        asked["vias"] = tuple(map(_via, _each(given["via"])))
+    asked = {name: given[name] for name in PLAIN if name in given}
     if "warm" in given:
         asked["warm_s"] = given["warm"]
-    for name in ("net", "seconds", "rounds", "recovery", "state_bytes"):
+    for name, (field, read) in LISTED.items():
         if name in given:
-            asked[name] = given[name]
+            asked[field] = tuple(map(read, _each(given[name])))
     if "state_bytes" in asked and not asked.get("recovery"):
-        raise Misuse(
-            "--state-bytes goes with --recovery: it is the state that a new member is given"
-        )
+        raise Misuse("--state-bytes is the state of a joiner: give --recovery too")
     plan = BenchPlan(**asked)
     if min(plan.senders, default=ALL) > max(plan.members):
         raise Misuse(f"--senders {min(plan.senders)}: the group has {max(plan.members)} members")
@@ -116,7 +104,7 @@ def _each(texts: Sequence[str]) -> list[str]:
 
 
 def _members(text: str) -> int:
-    count = whole(text, "--members")
+    count = integer(text, "--members")
     if not MEMBERS_MIN <= count <= MEMBERS_MAX:
         raise Misuse(f"--members {count}: from {MEMBERS_MIN} to {MEMBERS_MAX}")
     return count
@@ -135,7 +123,7 @@ def _size(text: str) -> int:
 def _senders(text: str) -> int:
     if text == "all":
         return ALL
-    count = whole(text, "--senders")
+    count = integer(text, "--senders")
     if count < 1:
         raise Misuse(f"--senders {count}: at least 1, or all")
     return count
@@ -151,6 +139,17 @@ def _via(text: str) -> str:
     if text not in VIAS:
         raise Misuse(f"--via {text!r}: write {' or '.join(VIAS)}")
     return text
+
+
+PLAIN: Final = ("net", "seconds", "rounds", "recovery", "state_bytes")
+LISTED: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    "members": ("members", _members),
+    "size": ("sizes", _size),
+    "senders": ("senders", _senders),
+    "service": ("services", _service),
+    "via": ("vias", _via),
+}
+"""Options of several values: the field of the plan, and how a value is read."""
 
 
 def systems_of(given: Mapping[str, Any]) -> list[System]:
@@ -211,7 +210,7 @@ def show(results: Mapping[str, Any]) -> None:
             )
         screen.print(line, markup=False)
     if about["load_before"] > about["cores"] / 2:
-        screen.print(f"[yellow]the machine was busy before: load {about['load_before']}[/]")
+        screen.print(f"[yellow]the machine was busy: load {about['load_before']}[/]")
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -247,7 +246,7 @@ def _delays(delays: Mapping[str, float] | None) -> list[str]:
 
 
 def _ratios(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Our throughput as a multiple of each peer's, a line a workload."""
+    """Our throughput as a multiple of each peer's, one line per workload."""
     for row in rows:
         if row["system"].startswith(PREFIX):
             peers = {

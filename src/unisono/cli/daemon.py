@@ -1,27 +1,22 @@
-"""`unisono daemon`: the member of its machine, for the applications that connect to it."""
+"""`unisono daemon`: one member per machine, for the applications that connect to it."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import logging
 import resource
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from unisono.cli import STOPPED, refuse
-from unisono.cli.serving import Serving
-from unisono.core import GO_ON
+from unisono.cli.serving import ServerRun, request_go_on
 from unisono.daemon import Daemon, SessionLimits
-from unisono.errors import Misuse, Stopped, UnisonoError
-from unisono.model import View
+from unisono.errors import Misuse, Stopped
 
 WATCH_S = 0.2
-FILES_BESIDES = 64
-"""Descriptors for all that is not a client."""
+OTHER_FILES = 64
+"""Descriptors for everything but clients."""
 
 
 def daemon(
@@ -35,8 +30,10 @@ def daemon(
     if not listen:
         raise Misuse("the daemon listens nowhere: write --listen unix:/path or tcp:127.0.0.1:7401")
     logging.basicConfig(format="unisono: %(message)s")
-    made = Daemon(listen, ring, bounds=SessionLimits(**bounds), mode=_mode(mode), **options)
-    return asyncio.run(_DaemonRun(made, as_json).run())
+    limits = SessionLimits(**bounds)
+    _allow_files(limits.clients_count_max)
+    made = Daemon(listen, ring, bounds=limits, mode=_mode(mode), **options)
+    return asyncio.run(_DaemonRun(made, as_json, WATCH_S).run())
 
 
 def _mode(text: str) -> int:
@@ -50,72 +47,44 @@ def _mode(text: str) -> int:
 
 
 def _allow_files(clients: int) -> None:
-    """A socket for each client, where the system lets us."""
+    """Raise the limit of open files to one socket per client, as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = clients + FILES_BESIDES
+    wanted = clients + OTHER_FILES
     if hard != resource.RLIM_INFINITY:
         wanted = min(wanted, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-class _DaemonRun(Serving):
-    """From the start to a signal, or to the end of the ring."""
-
-    def __init__(self, daemon: Daemon, as_json: bool) -> None:
-        self._daemon = daemon
-        super().__init__()
-        self._as_json = as_json
+class _DaemonRun(ServerRun):
+    """From the start to a signal, or to the loss of the ring."""
 
     async def run(self) -> int:
-        self._heed_signals()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, self._go_on)
+        self._handle_signals()
+        asyncio.get_running_loop().add_signal_handler(
+            signal.SIGUSR1, lambda: request_go_on(self._server.ring)
+        )
         serving = False
         try:
-            async with self._daemon as site:
+            async with self._server as server:
                 serving = True
-                self._tell("listening", {"at": [str(door) for door in site.at]})
-                watching = asyncio.create_task(self._watch())
-                try:
-                    await site.serve()
-                finally:
-                    watching.cancel()
+                at = [str(address) for address in server.at]
+                self._print("listening", lambda: " ".join(at), at=at)
+                await self._serve()
         except asyncio.CancelledError:
-            self._tell("ended", {"counters": self._daemon.counters()} if serving else {})
-            return self._code
+            counters = {"counters": self._server.counters()} if serving else {}
+            self._print("ended", str, **counters)
         except Stopped as stop:
             if not serving:
                 raise
-            self._tell("stopped", {"reason": stop.reason})
-            return refuse(f"stopped: {stop.reason}", STOPPED)
+            reason = stop.reason
+            self._print("stopped", lambda: reason, reason=reason)
+            return refuse(f"stopped: {reason}", STOPPED)
         return self._code
 
-    def _go_on(self) -> None:
-        """The operator's word that this part of a split ring may go on."""
-        try:
-            self._daemon.ring.request(GO_ON)
-        except UnisonoError as error:
-            logging.warning("%s", error)
-
-    async def _watch(self) -> None:
-        """Who is in the ring, when it changes."""
-        told: View | None = None
-        while True:
-            view = self._daemon.ring.view
-            if view is not told:
-                told = view
-                self._tell("ring", {"view": view.id, "daemons": [who.name for who in view.members]})
-            await asyncio.sleep(WATCH_S)
-
-    def _tell(self, kind: str, told: Mapping[str, Any]) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            if self._as_json:
-                print(json.dumps({"kind": kind, **told}), flush=True)
-                return
-            words = " ".join(
-                " ".join(value) if isinstance(value, list) else str(value)
-                for name, value in told.items()
-                if name != "counters"
-            )
-            print(f"{kind}: {words}" if words else kind, flush=True)
-            sys.stdout.flush()
+    def _report_changes(self) -> None:
+        view = self._server.ring.view
+        if (view,) != self._reported:
+            self._reported = (view,)
+            names = [member.name for member in view.members]
+            self._print("ring", lambda: f"{view.id} {' '.join(names)}", view=view.id, daemons=names)

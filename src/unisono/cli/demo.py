@@ -1,4 +1,4 @@
-"""`unisono demo`: a group of real processes, one killed and back, and proof of what they heard."""
+"""`unisono demo`: a group of real processes, one killed and back, with the trace verified."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from unisono.cli.show import out, print_json, print_violations, verdicts
 from unisono.cli.verify import as_object, claims
 from unisono.core import ProtocolSpec
 from unisono.errors import Misuse
-from unisono.laws import LAWS, judge_all
+from unisono.laws import judge_all
 from unisono.processes import RunFailed, wait_for
 from unisono.protocols import check_options, offer
 from unisono.sim.plan import node_name
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from unisono.spark.pipeline import PipelineResult
 
 LINES_A_ROUND, ROUND_S = 10, 0.1
-"""Each member sends so many lines, so often: 100 a second."""
+"""Each member sends 100 lines a second."""
 QUIET_S, SETTLE_S, END_S = 0.7, 60.0, 60.0
 MARKER = ".unisono-demo"
 
@@ -50,18 +50,18 @@ def show(
     check_options(chosen, options)
     trace = prepare(directory)
     names = [node_name(index) for index in range(members)]
-    told = Narration(Console(quiet=True) if as_json else out())
-    told.say(
+    log = StepLog(Console(quiet=True) if as_json else out())
+    log.console.print(
         f"[bold]unisono demo[/]  {members} members of a group, protocol [bold]{protocol}[/],"
         " on this machine"
     )
     try:
         with terminable():
-            played = play(chosen, options, names, seconds, trace, stable, told)
+            played = play(chosen, options, names, seconds, trace, stable, log)
     except RunFailed as failure:
         return refuse(f"the demo failed: {failure} (the trace so far is in {trace})", STOPPED)
-    found, kept = verify(trace, told)
-    on_spark = with_spark(trace, directory, told) if spark else None
+    found, kept = verify(trace, log)
+    on_spark = with_spark(trace, directory, log) if spark else None
     if as_json:
         measured_there = {"measures": on_spark.measures} if on_spark else {}
         print_json({"demo": played, **found} | measured_there)
@@ -69,7 +69,7 @@ def show(
 
 
 def prepare(directory: Path) -> Path:
-    """An empty directory: new, or one that a former demo filled."""
+    """An empty directory: new, or cleared of a former demo."""
     marker = directory / MARKER
     try:
         if marker.exists():
@@ -83,33 +83,29 @@ def prepare(directory: Path) -> Path:
     return directory / "trace"
 
 
-# -- telling -------------------------------------------------------------------------------------
+# -- output --------------------------------------------------------------------------------------
 
 
 @dataclass
-class Narration:
-    """The story so far: one line a step, with the time it took."""
+class StepLog:
+    """One line per step, with the time since the start."""
 
     console: Console
     began: float = field(default_factory=time.perf_counter)
 
-    def say(self, words: str) -> None:
-        self.console.print(words)
-
     @contextmanager
-    def step(self, words: str) -> Iterator[Callable[[str], None]]:
-        """A sign that moves while it lasts, then one line with what came of it."""
-        result = words
-
-        moving = self.console.status(f"{words} …") if self.console.is_terminal else None
+    def step(self, text: str) -> Iterator[Callable[[str], None]]:
+        """A spinner while it lasts, then one line, which the yielded function replaces."""
+        result = text
+        spinner = self.console.status(f"{text} …") if self.console.is_terminal else None
 
         def becomes(better: str) -> None:
             nonlocal result
             result = better
-            if moving is not None:
-                moving.update(f"{better} …")
+            if spinner is not None:
+                spinner.update(f"{better} …")
 
-        with moving or nullcontext():
+        with spinner or nullcontext():
             yield becomes
         passed_s = time.perf_counter() - self.began
         self.console.print(f"[dim]{passed_s:5.1f} s[/]  {result}")
@@ -125,23 +121,23 @@ def play(
     seconds: float,
     trace: Path,
     stable: bool,
-    told: Narration,
+    log: StepLog,
 ) -> dict[str, Any]:
     victim, others = names[-1], names[:-1]
     with DemoCluster(chosen, options, names, trace, stable) as cluster:
         way = "multicast on loopback" if cluster.multicast else "a list of peers on loopback"
-        with told.step(f"{len(names)} processes start") as becomes:
+        with log.step(f"{len(names)} processes start") as becomes:
             for name in names:
                 cluster.start(name)
             cluster.until(lambda: cluster.all_see(names), SETTLE_S, "all in one view")
             becomes(f"{len(names)} processes see each other, by {way}: {' '.join(names)}")
-        with told.step("all talk") as becomes:
-            count, _ = talk(cluster, seconds / 3)
-            becomes(f"all talk: {count:,} messages sent")
+        with log.step("all send") as becomes:
+            count, _ = send(cluster, seconds / 3)
+            becomes(f"all send: {count:,} messages")
         lost = cluster.members.pop(victim)
         lost.process.kill()
-        with told.step(f"[red]{victim} is killed[/] (SIGKILL), the others talk on") as becomes:
-            more, took = talk(cluster, seconds / 3, lambda: cluster.all_see(others))
+        with log.step(f"[red]{victim} is killed[/] (SIGKILL), the others continue") as becomes:
+            more, took = send(cluster, seconds / 3, lambda: cluster.all_see(others))
             if took is None:
                 left_s = SETTLE_S - seconds / 3
                 excluded = f"a view without {victim}"
@@ -151,29 +147,29 @@ def play(
             count += more
             becomes(
                 f"[red]{victim} is killed[/] (SIGKILL): out of everyone's view after {took:.1f} s,"
-                " the others talk on"
+                " the others continue"
             )
-        with told.step(f"[green]{victim} comes back[/]") as becomes:
+        with log.step(f"[green]{victim} comes back[/]") as becomes:
             cluster.start(victim)
             took = cluster.until(lambda: cluster.all_see(names), SETTLE_S, f"{victim} back in")
-            count += talk(cluster, seconds / 3)[0]
+            count += send(cluster, seconds / 3)[0]
             becomes(f"[green]{victim} comes back[/] as a new incarnation within {took:.1f} s")
-        with told.step("all fall quiet and leave") as becomes:
+        with log.step("all finish and leave") as becomes:
             settle(cluster)
             same = compare(cluster, others)
             leave(cluster)
             heard = sum(len(each.delivered) for each in (lost, *cluster.members.values()))
             becomes(
-                f"all fall quiet and leave: {heard:,} deliveries;"
-                f" {', '.join(others)} heard the same {same:,} messages"
+                f"all finish and leave: {heard:,} deliveries;"
+                f" {', '.join(others)} delivered the same {same:,} messages"
             )
     return {"members": names, "killed": victim, "said": count, "heard": heard, "same": same}
 
 
-def talk(
+def send(
     cluster: DemoCluster, seconds: float, seen: Callable[[], bool] | None = None
 ) -> tuple[int, float | None]:
-    """All members send, for so long; how many messages, and when `seen()` became true."""
+    """All members send; how many messages, and after how many seconds `seen()` was true."""
     began_s, count, took_s = time.monotonic(), 0, None
     while (passed_s := time.monotonic() - began_s) < seconds:
         for name, member in cluster.members.items():
@@ -190,7 +186,7 @@ def talk(
 
 
 def settle(cluster: DemoCluster) -> None:
-    """Until nobody has delivered anything new for a while."""
+    """Wait until no member has delivered anything for a while."""
     end_s = time.monotonic() + SETTLE_S
 
     def delivered() -> int:
@@ -204,11 +200,11 @@ def settle(cluster: DemoCluster) -> None:
     while wait_for(more, QUIET_S):
         count = delivered()
         if time.monotonic() > end_s:
-            raise RunFailed(f"the members are not quiet {SETTLE_S:g} s after the last line")
+            raise RunFailed(f"the members still deliver {SETTLE_S:g} s after the last line")
 
 
 def compare(cluster: DemoCluster, names: list[str]) -> int:
-    """How many messages each of these delivered: all were there from the first to the last."""
+    """How many messages each of these delivered; they were members throughout."""
     heard = [Counter(cluster.members[name].delivered) for name in names]
     if any(each != heard[0] for each in heard):
         counts = ", ".join(
@@ -219,41 +215,39 @@ def compare(cluster: DemoCluster, names: list[str]) -> int:
 
 
 def leave(cluster: DemoCluster) -> None:
-    """One after another, so that each hands over to those that stay. The first to come are the last
-    to go: where a process has a role from the start, the others may depend on it."""
+    """One after another, in reverse order: the others may depend on the roles of the first."""
     for _, member in sorted(cluster.members.items(), reverse=True):
         member.process.close_input()
         if member.process.wait(END_S):
             raise member.process.failure()
 
 
-# -- afterwards ----------------------------------------------------------------------------------
+# -- the result ----------------------------------------------------------------------------------
 
 
-def verify(trace_dir: Path, told: Narration) -> tuple[dict[str, Any], bool]:
-    with told.step("the laws are checked") as becomes:
+def verify(trace_dir: Path, log: StepLog) -> tuple[dict[str, Any], bool]:
+    with log.step("the laws are checked") as becomes:
         trace = read_trace(trace_dir)
         verdict_of = judge_all(trace.histories(), claims)
         found = as_object(trace, verdict_of)
         becomes(f"the laws are checked on {trace.events:,} events of the trace")
-    sentences = {name: law.sentence for name, law in LAWS.items()}
     for verdict in verdict_of.values():
-        told.console.print(verdicts(verdict.laws, sentences))
-        print_violations(told.console, verdict.violations)
+        log.console.print(verdicts(verdict.laws))
+        print_violations(log.console, verdict.violations)
     return found, all(verdict.kept for verdict in verdict_of.values())
 
 
-def with_spark(trace_dir: Path, directory: Path, told: Narration) -> PipelineResult | None:
+def with_spark(trace_dir: Path, directory: Path, log: StepLog) -> PipelineResult | None:
     try:
-        with told.step("Spark starts") as becomes:
+        with log.step("Spark starts") as becomes:
             asked = claimed_in(trace_dir)
             result = measured(trace_dir, directory, asked, "local[*]", becomes)
             becomes(f"the same laws and the measures on Spark: {_counted(result)}")
     except Misuse as why:
-        told.say(f"[yellow]without Spark: {escape(str(why))}[/]")
+        log.console.print(f"[yellow]without Spark: {escape(str(why))}[/]")
         return None
-    told.console.print(measures(result.measures))
-    told.say(f"open [bold]{escape(str(result.report))}[/] in a browser")
+    log.console.print(measures(result.measures))
+    log.console.print(f"open [bold]{escape(str(result.report))}[/] in a browser")
     return result
 
 

@@ -19,7 +19,7 @@ from unisono.trace.history import History
 STDOUT: Final = Path("-")
 MS_MAX: Final = 1e12
 LISTED_MAX: Final = 8
-"""So many runs are listed where one has to be chosen."""
+"""Runs listed where one must be chosen."""
 HINT: Final = "to see packets, trace with --detail; in a program, join(…, detail=True)"
 
 
@@ -27,15 +27,15 @@ def show(
     source: Path,
     run: str | None,
     group: str | None,
-    ask: DrawRequest,
+    asked: DrawRequest,
     file: Path | None,
     as_json: bool,
 ) -> int:
     if as_json and file == STDOUT:
-        raise Misuse("--json and --out - would both print: leave one of them out")
+        raise Misuse("--json and --out - both print: leave one out")
     with status("reading and drawing …"):
         history = chosen(source, histories_in(source), run, group)
-        drawing = draw(history, ask)
+        drawing = draw(history, asked)
     target = file or Path(f"{safe_name(history.run)}.svg")
     write(drawing.svg, target)
     if as_json:
@@ -44,12 +44,12 @@ def show(
         for note in drawing.notes:
             err().print(note, markup=False)
     else:
-        tell(drawing, target)
+        show_counts(drawing, target)
     return OK
 
 
 def histories_in(source: Path) -> list[History]:
-    """Of a trace directory, or of one `run=…` folder of it; a file stands for its folder."""
+    """The histories of a trace directory, a `run=…` folder of it, or a file in one."""
     if source.is_file():
         folder = source.resolve().parent
         if source.suffix != ".parquet" or not folder.name.startswith("run="):
@@ -63,7 +63,7 @@ def histories_in(source: Path) -> list[History]:
 def chosen(
     source: Path, histories: Sequence[History], run: str | None, group: str | None
 ) -> History:
-    """The one that is asked for; where there are several, one must be."""
+    """The requested history; of several, one must be chosen."""
     found = [each for each in histories if run in (None, each.run)]
     if not found:
         raise Misuse(f"no run {run!r} in {source}: it has {listed(e.run for e in histories)}")
@@ -85,7 +85,7 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(known[:LISTED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
-def ask_for(
+def request(
     from_ms: float,
     to_ms: float | None,
     nodes: str | None,
@@ -111,7 +111,7 @@ def ask_for(
 def _names(text: str | None, option: str) -> tuple[str, ...]:
     names = () if text is None else tuple(name.strip() for name in text.split(","))
     if not all(names):
-        raise Misuse(f"{option} {text!r}: write names with commas between them, as a,b,c")
+        raise Misuse(f"{option} {text!r}: write names separated by commas, as a,b,c")
     return names
 
 
@@ -143,12 +143,12 @@ def as_object(history: History, drawing: Drawing, target: Path) -> dict[str, Any
     }
 
 
-def tell(drawing: Drawing, target: Path) -> None:
+def show_counts(drawing: Drawing, target: Path) -> None:
     console = out()
-    told = counted(drawing.packets, "packet" if drawing.traced else "message")
-    fared = f" ({drawing.lost:,} lost, {drawing.repairs:,} sent again)" if drawing.traced else ""
+    drawn = counted(drawing.packets, "packet" if drawing.traced else "message")
+    lost = f" ({drawing.lost:,} lost, {drawing.repairs:,} sent again)" if drawing.traced else ""
     console.print(
-        f"{drawing.lives} {'life' if drawing.lives == 1 else 'lives'}, {told}{fared},"
+        f"{counted(drawing.lives, 'member')}, {drawn}{lost},"
         f" {drawing.from_us / 1000:,.1f} to {drawing.to_us / 1000:,.1f} ms: {target}",
         markup=False,
     )

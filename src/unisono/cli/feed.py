@@ -1,19 +1,18 @@
-"""`unisono feed`: a member that keeps what its group says in a log, and serves it."""
+"""`unisono feed`: a member that keeps a group's messages in a log and serves it."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from unisono.cli.serving import Serving
+from unisono.cli.serving import ServerRun
 from unisono.errors import Misuse
 
 WATCH_S = 0.5
+SHOWN = ("members", "away", "life", "first", "end")
 
 
 def feed(
@@ -26,58 +25,42 @@ def feed(
     if group is None and "config" not in options:
         raise Misuse("no group is named: write unisono feed GROUP --log DIR, or --config FILE")
     if directory is None:
-        raise Misuse("where does the log go? write --log DIR, the same each time")
+        raise Misuse("no directory for the log: write --log DIR, the same each time")
     try:
         from unisono.feed.site import Feed
     except ImportError as missing:
         name = missing.name or "pyarrow"
         raise Misuse(f"a feed needs {name}: pip install 'unisono[feed]'") from None
     logging.basicConfig(format="unisono: %(message)s", level=logging.WARNING)
-    return asyncio.run(_FeedRun(Feed(group, directory, **retain, **options), as_json).run())
+    made = Feed(group, directory, **retain, **options)
+    return asyncio.run(_FeedRun(made, as_json, WATCH_S).run())
 
 
-class _FeedRun(Serving):
-    """From the start to a signal, or to what the feed cannot go on from."""
-
-    def __init__(self, feed: Any, as_json: bool) -> None:
-        self._feed = feed
-        super().__init__()
-        self._as_json = as_json
+class _FeedRun(ServerRun):
+    """From the start to a signal, or to an error that the feed cannot recover from."""
 
     async def run(self) -> int:
-        self._heed_signals()
+        self._handle_signals()
         try:
-            async with self._feed as feed:
-                self._tell("listening", at=feed.at)
-                watching = asyncio.create_task(self._watch())
-                try:
-                    await feed.serve()
-                finally:
-                    watching.cancel()
+            async with self._server as server:
+                self._print("listening", lambda: f"at {server.at}", at=server.at)
+                await self._serve()
         except asyncio.CancelledError:
-            self._tell("ended")
+            self._print("ended", str)
         return self._code
 
-    async def _watch(self) -> None:
-        """Who is in the group, when it changes."""
-        told: tuple[Any, ...] = ()
-        while True:
-            status = self._feed.status()
-            now = (status["members"], status["away"], status["life"])
-            if now != told:
-                told = now
-                keys = ("members", "away", "life", "first", "end")
-                self._tell("group", **{key: status[key] for key in keys})
-            await asyncio.sleep(WATCH_S)
+    def _report_changes(self) -> None:
+        status = self._server.status()
+        now = (status["members"], status["away"], status["life"])
+        if now != self._reported:
+            self._reported = now
+            facts = {key: status[key] for key in SHOWN}
+            self._print("group", lambda: _text(facts), **facts)
 
-    def _tell(self, kind: str, **told: Any) -> None:
-        with contextlib.suppress(BrokenPipeError):
-            if self._as_json:
-                print(json.dumps({"kind": kind, **told}), flush=True)
-                return
-            words = [
-                f"{name} {' '.join(value) if isinstance(value, list) else value}"
-                for name, value in told.items()
-                if value not in (None, "", [])
-            ]
-            print(f"{kind}: {', '.join(words)}" if words else kind, flush=True)
+
+def _text(facts: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"{name} {' '.join(value) if isinstance(value, list) else value}"
+        for name, value in facts.items()
+        if value not in (None, "", [])
+    )

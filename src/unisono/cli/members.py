@@ -1,4 +1,4 @@
-"""The members of the demo: real processes, each a `unisono cat` with its pipes in our hands."""
+"""The members of the demo: `unisono cat` processes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DemoMember:
 
 
 class DemoCluster:
-    """All of them. Leaving the `with` ends every process, whatever happened."""
+    """All members. Leaving the `with` kills every process."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class DemoCluster:
         self.members[name] = DemoMember(self._processes.start(f"member {name}", command))
 
     def arguments(self, name: str) -> list[str]:
-        """How a member of this name is started, in every incarnation."""
+        """The command line of a member, the same in every incarnation."""
         arguments = ["-m", "unisono", "cat", "demo", "--name", name, "--json"]
         arguments += ["--protocol", self._protocol, "--trace", str(self._trace), "--linger", "0"]
         arguments += ["--settle", "0"]  # The demo waits for the views itself.
@@ -103,7 +103,7 @@ class DemoCluster:
         return ["--peers", ",".join(peers), "--bind", peers[self._names.index(name)]]
 
     def until(self, done: Callable[[], bool], within_s: float, what: str) -> float:
-        """Wait for it while all members live; how long it took."""
+        """Wait while all members live; how long it took."""
         began_s = time.monotonic()
 
         def alive_and_done() -> bool:

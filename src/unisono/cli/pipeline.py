@@ -14,9 +14,8 @@ from rich.table import Table
 
 from unisono.cli.show import err, out, print_json, print_violations, status, verdicts
 from unisono.cli.sparking import conf_of, session_on
-from unisono.cli.verify import SAID_BY_ALL, check_some, claims, exit_code, print_unjudged
+from unisono.cli.verify import CLAIMED_BY_ALL, check_some, claims, exit_code, print_unjudged
 from unisono.errors import Misuse
-from unisono.laws import LAWS
 from unisono.laws.verdict import verdict_json
 from unisono.protocols import offers
 from unisono.trace.files import trace_files
@@ -32,15 +31,15 @@ UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
 EVERY_S_MIN: Final = 0.1
 EVERY_S_MAX: Final = 3600.0
 LOOKED_INTO_MAX: Final = 500
-"""No more files than this are looked into before Spark starts."""
+"""Files checked before Spark starts, at most."""
 EACH_SHOWN_MAX: Final = 8
-"""More runs than this are told together, and of them only those that broke a law."""
+"""More runs are summarised, and only broken ones shown."""
 BROKEN_SHOWN_MAX: Final = 20
 
 
 @dataclass(frozen=True)
 class PipelineRequest:
-    """What of the trace is to be done, and what is to be written."""
+    """Which runs to process, and what to write."""
 
     everything: bool = False
     runs: tuple[str, ...] = ()
@@ -52,7 +51,7 @@ class PipelineRequest:
     conf: Mapping[str, str] = field(default_factory=dict)
 
 
-def ask_for(
+def request(
     everything: bool,
     runs: Sequence[str],
     tables: str,
@@ -65,11 +64,11 @@ def ask_for(
     if tables not in TABLES:
         raise Misuse(f"--tables {tables!r}: write {' or '.join(TABLES)}")
     if everything and runs:
-        raise Misuse("--all does every run, --run some of them: give one of the two")
+        raise Misuse("--all and --run exclude each other: give one")
     if follow and (everything or runs):
-        raise Misuse("--follow does what changes: leave out --all and --run")
+        raise Misuse("--follow processes what changes: leave out --all and --run")
     if not follow and (every is not None or until_idle is not None):
-        raise Misuse("--every and --until-idle are of --follow: give that too")
+        raise Misuse("--every and --until-idle need --follow")
     every_s = 5.0 if every is None else _seconds(every)
     return PipelineRequest(
         everything=everything,
@@ -96,16 +95,16 @@ def pipeline(
     directory: Path, out_dir: Path, master: str, ask: PipelineRequest, as_json: bool
 ) -> int:
     asked = claimed_in(directory, ask)
-    # A call into Java that Ctrl-C cuts short is told at length, and is of no use to anyone.
+    # py4j logs every call that Ctrl-C interrupts.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     console = err()
-    with status("Spark starts …") as moving:
+    with status("Spark starts …") as spinner:
 
-        def tell(words: str) -> None:
-            if moving is not None:
-                moving.update(f"{words} …")
+        def tell(text: str) -> None:
+            if spinner is not None:
+                spinner.update(f"{text} …")
             elif not as_json and not ask.follow:
-                console.print(words)
+                console.print(text)
 
         if ask.follow:
             return followed(directory, out_dir, asked, master, ask, as_json, tell)
@@ -119,8 +118,8 @@ def pipeline(
 
 
 def claimed_in(directory: Path, ask: PipelineRequest | None = None) -> dict[str, tuple[str, ...]]:
-    """What is asked of each protocol of the catalogue. A small trace that holds nothing to judge is
-    told at once."""
+    """The laws that each protocol claims. A small trace with nothing to judge is refused at once,
+    before Spark starts."""
     if ask is None or not ask.follow or not directory.is_dir():
         from unisono.trace.parquet import protocols_of
 
@@ -138,11 +137,11 @@ def measured(
     tell: Callable[[str], None],
     ask: PipelineRequest | None = None,
 ) -> PipelineResult:
-    """What the pipeline found; the session is opened for it and stopped after it."""
+    """Run the pipeline in a session that is opened and stopped here."""
     ask = ask or PipelineRequest()
     paths = [found.path for found in trace_files(directory)]
-    octets = sum(path.stat().st_size for path in paths if path.is_file())
-    with session_on(master, APP, ask.conf, octets) as session:
+    nbytes = sum(path.stat().st_size for path in paths if path.is_file())
+    with session_on(master, APP, ask.conf, nbytes) as session:
         from unisono.spark.pipeline import run_pipeline
 
         return run_pipeline(
@@ -151,7 +150,7 @@ def measured(
             out_dir,
             claimed,
             tell,
-            others=SAID_BY_ALL,
+            others=CLAIMED_BY_ALL,
             everything=ask.everything,
             runs=ask.runs,
             silver=ask.silver,
@@ -167,8 +166,8 @@ def followed(
     as_json: bool,
     tell: Callable[[str], None],
 ) -> int:
-    """Each run judged as it grows: a line a run when its verdict changes. Ends on Ctrl-C, or when
-    nothing has changed for as long as was asked."""
+    """Judge runs as they grow and print each new verdict. Ends on Ctrl-C, or after `idle_s` without
+    a change."""
     with session_on(master, APP, ask.conf, 0) as session:
         from unisono.spark.follow import VerdictStream
 
@@ -177,7 +176,7 @@ def followed(
             directory,
             out_dir,
             claimed,
-            SAID_BY_ALL,
+            CLAIMED_BY_ALL,
             ask.every_s,
             ask.idle_s,
             ask.silver,
@@ -193,8 +192,8 @@ def followed(
     unjudged = sum(stream.unjudged.values())
     if not as_json:
         print_unjudged(out(), stream.contradicted, unjudged)
-        told = f"{len(stream.verdicts):,} runs judged, {broken:,} broke a law"
-        out().print(f"{told}; report to open: {stream.report}" if stream.report else told)
+        summary = f"{len(stream.verdicts):,} runs judged, {broken:,} broke a law"
+        out().print(f"{summary}; report: {stream.report}" if stream.report else summary)
     return exit_code(not broken and not stream.contradicted, unjudged, ask.allow_quarantined)
 
 
@@ -204,8 +203,8 @@ def print_news(news: News, as_json: bool) -> None:
         return
     console = out()
     broken = [law for law, how in news.verdict.laws.items() if how == "broken"]
-    said = f"[bold red]✗ broken: {', '.join(broken)}[/]" if broken else "[green]✓ kept[/]"
-    console.print(f"{said}{' so far' if news.so_far else ''}  [bold]{escape(news.run)}[/]")
+    mark = f"[bold red]✗ broken: {', '.join(broken)}[/]" if broken else "[green]✓ kept[/]"
+    console.print(f"{mark}{' so far' if news.so_far else ''}  [bold]{escape(news.run)}[/]")
     print_violations(console, news.verdict.violations)
 
 
@@ -213,15 +212,14 @@ def show(result: PipelineResult) -> None:
     console = out()
     few = len(result.verdicts) <= EACH_SHOWN_MAX
     broken = {run: each for run, each in result.verdicts.items() if not each.kept}
-    sentences = {name: law.sentence for name, law in LAWS.items()}
     shown = result.verdicts if few else dict(list(broken.items())[:BROKEN_SHOWN_MAX])
     for name, verdict in shown.items():
-        so_far = "  [yellow]a file has no end[/]" if name in result.open else ""
+        so_far = "  [yellow]a file is incomplete[/]" if name in result.open else ""
         console.print(f"[bold]{escape(name)}[/]{so_far}")
-        console.print(verdicts(verdict.laws, sentences))
+        console.print(verdicts(verdict.laws))
         print_violations(console, verdict.violations)
         if not verdict.kept and name in result.replays:
-            console.print(f"  again: {result.replays[name]}", markup=False)
+            console.print(f"  replay: {result.replays[name]}", markup=False)
     if few:
         console.print(measures(result.measures))
     else:
@@ -235,26 +233,15 @@ def show(result: PipelineResult) -> None:
     print_unjudged(console, result.contradicted, result.unjudged)
     if result.skipped:
         done = len(result.processed)
-        console.print(
-            f"{done:,} runs done now; {result.skipped:,} had not changed since the last time"
-        )
-    console.print(f"tables in {result.out}, report to open: {result.report}", markup=False)
+        console.print(f"{done:,} runs processed; {result.skipped:,} unchanged since the last time")
+    console.print(f"tables in {result.out}, report: {result.report}", markup=False)
 
 
 def together(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """A line for all runs alike: of one protocol, group size and payload size."""
+    """A line per protocol, group size and payload size."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("protocol", no_wrap=True)
-    for head in (
-        "members",
-        "bytes",
-        "runs",
-        "broken",
-        "delivered",
-        "messages/s",
-        "p50 ms",
-        "p99 ms",
-    ):
+    for head in "members,bytes,runs,broken,delivered,messages/s,p50 ms,p99 ms".split(","):
         table.add_column(head, justify="right", no_wrap=True)
     for row in rows:
         counts = ("members", "size", "runs", "broken", "delivered", "messages_per_s")
@@ -267,7 +254,7 @@ def together(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def measures(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """A line a run and protocol: how much, how fast, how late."""
+    """A line per run and protocol."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for head in ("run", "sent", "delivered", "messages/s"):
         table.add_column(head, justify="left" if head == "run" else "right", no_wrap=True)

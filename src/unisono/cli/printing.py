@@ -1,4 +1,4 @@
-"""How `unisono cat` shows what comes out of a group: text for people, JSON for programs."""
+"""The output of `unisono cat`: text or JSON."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from unisono.model import Message, View, shortened
 from unisono.net.stream import Item, Rejoined, Shed
 
 COLOURS = (36, 33, 35, 32, 34, 96, 93, 95, 92, 94)
-# Control characters could move the cursor or worse: a terminal gets their pictures.
+# Control characters could move the cursor: a terminal gets their pictures.
 PICTURES = {code: 0x2400 + code for code in range(32) if code != 9} | {127: 0x2421}
 
 
 class Printer(Protocol):
-    """Each item as one line, newline and all."""
+    """Each item as one line."""
 
     def item(self, item: Item) -> bytes: ...
 
@@ -30,7 +30,7 @@ def printer(as_json: bool) -> Printer:
 
 
 class Json:
-    """One object a line."""
+    """One object per line."""
 
     def item(self, item: Item) -> bytes:
         return _line(_object(item))
@@ -39,8 +39,8 @@ class Json:
         return _line({"kind": "stopped", "reason": reason})
 
 
-def _line(told: dict[str, Any]) -> bytes:
-    return (json.dumps(told) + "\n").encode()
+def _line(value: dict[str, Any]) -> bytes:
+    return (json.dumps(value) + "\n").encode()
 
 
 def _object(item: Item) -> dict[str, Any]:
@@ -54,7 +54,11 @@ def _object(item: Item) -> dict[str, Any]:
             "text": item.payload.decode("utf-8", "replace"),
         }
     if isinstance(item, View):
-        return {"kind": "view", "view": item.id, "members": [who.name for who in item.members]}
+        return {
+            "kind": "view",
+            "view": item.id,
+            "members": [member.name for member in item.members],
+        }
     if isinstance(item, Shed):
         return {"kind": "shed", "count": item.count}
     if isinstance(item, Rejoined):
@@ -83,21 +87,19 @@ class Text:
     def item(self, item: Item) -> bytes:
         if isinstance(item, Message):
             text = item.payload.decode("utf-8", "replace") if self._terminal else ""
-            words = text.translate(PICTURES).encode() if self._terminal else item.payload
-            return self._name(item.sender.name).encode() + b": " + words + b"\n"
+            shown = text.translate(PICTURES).encode() if self._terminal else item.payload
+            return self._name(item.sender.name).encode() + b": " + shown + b"\n"
         if isinstance(item, View):
             return self._notice(_view(item))
         if isinstance(item, Shed):
-            return self._notice(f"{item.count} messages dropped: too slow")
+            return self._notice(f"{item.count} messages dropped: the reader is too slow")
         if isinstance(item, Rejoined):
-            missed = "" if item.missed is None else f", {len(item.missed)} places missed"
-            lost = f", {len(item.lost)} lines said in vain" if item.lost else ""
+            missed = "" if item.missed is None else f", {len(item.missed)} messages missed"
+            lost = f", {len(item.lost)} lines lost" if item.lost else ""
             return self._notice(f"stopped: {item.reason}; back as {item.me}{missed}{lost}")
         if isinstance(item, Answer):
-            told = "granted" if item.cause is None else f"denied ({item.cause.value})"
-            return self._notice(
-                f"{item.what}: {told}" + (f": {item.detail}" if item.detail else "")
-            )
+            answer = "granted" if item.cause is None else f"denied ({item.cause.value})"
+            return self._notice(": ".join(filter(None, (item.what, answer, item.detail))))
         return self._notice("stable: " + " ".join(str(each.number) for each in item.messages))
 
     def stopped(self, reason: str) -> bytes:
@@ -107,12 +109,14 @@ class Text:
         colour = COLOURS[zlib.crc32(name.encode()) % len(COLOURS)]
         return f"\x1b[1;{colour}m{name}\x1b[0m" if self._colours else name
 
-    def _notice(self, words: str) -> bytes:
-        line = f"-- {shortened(words)}".translate(PICTURES)
+    def _notice(self, text: str) -> bytes:
+        line = f"-- {shortened(text)}".translate(PICTURES)
         return (f"\x1b[2m{line}\x1b[0m\n" if self._colours else f"{line}\n").encode()
 
 
 def _view(view: View) -> str:
-    changes = [f"+{who.name}" for who in view.joined] + [f"-{who.name}" for who in view.left]
-    names = " ".join(who.name for who in view.members)
+    changes = [f"+{member.name}" for member in view.joined] + [
+        f"-{member.name}" for member in view.left
+    ]
+    names = " ".join(member.name for member in view.members)
     return f"{names}" + (f"  ({' '.join(changes)})" if changes else "")

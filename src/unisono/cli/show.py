@@ -1,17 +1,19 @@
-"""What the commands share in showing: a console, verdicts, progress on standard error."""
+"""Output that commands share: consoles, verdicts, progress on standard error."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 from rich.console import Console
 from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.status import Status
 from rich.table import Table
 
+from unisono.laws import LAWS
 from unisono.laws.verdict import Violation, sentence
 
 VIOLATIONS_SHOWN_MAX: Final = 5
@@ -31,27 +33,46 @@ def err() -> Console:
     return Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-def print_json(told: Mapping[str, Any]) -> None:
-    print(json.dumps(told), flush=True)
+def print_json(value: Mapping[str, Any]) -> None:
+    print(json.dumps(value), flush=True)
 
 
 @contextmanager
-def status(words: str) -> Iterator[Status | None]:
-    """A moving sign on a terminal, nothing elsewhere."""
+def status(text: str) -> Iterator[Status | None]:
+    """A spinner on a terminal, nothing elsewhere."""
     console = err()
     if not console.is_terminal:
         yield None
         return
-    with console.status(words) as moving:
-        yield moving
+    with console.status(text) as spinner:
+        yield spinner
 
 
-def verdicts(laws: Mapping[str, str], sentences: Mapping[str, str]) -> Table:
-    """The laws by verdict; of a broken one also what it says."""
+@contextmanager
+def progress_bar(total: int, quiet: bool) -> Iterator[Callable[[int, str], None]]:
+    """A bar on a terminal, nothing elsewhere: call it with the number done and a text."""
+    console = err()
+    bar = Progress(
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[text]}"),
+        console=console,
+        transient=True,
+        disable=quiet or not console.is_terminal,
+    )
+    task = bar.add_task("", total=total, text="")
+    with bar:
+        yield lambda done, text: bar.update(task, completed=done, text=text)
+
+
+def verdicts(laws: Mapping[str, str], sentences: Mapping[str, str] | None = None) -> Table:
+    """The laws by verdict; a broken one with its sentence."""
+    known = {name: law.sentence for name, law in LAWS.items()} | dict(sentences or {})
     table = Table.grid(padding=(0, 2, 0, 0))
     by_verdict = {each: [law for law in laws if laws[law] == each] for each in MARKS}
     for law in by_verdict["broken"]:
-        table.add_row(MARKS["broken"], f"[bold]{law}[/]: {escape(sentences.get(law, ''))}")
+        table.add_row(MARKS["broken"], f"[bold]{law}[/]: {escape(known.get(law, ''))}")
     for verdict in ("kept", "not yet", "not claimed"):
         if by_verdict[verdict]:
             table.add_row(MARKS[verdict], ", ".join(by_verdict[verdict]))
@@ -62,4 +83,4 @@ def print_violations(console: Console, violations: Sequence[Violation]) -> None:
     for violation in violations[:VIOLATIONS_SHOWN_MAX]:
         console.print(f"  [red]•[/] {escape(sentence(violation))}")
     if (more := len(violations) - VIOLATIONS_SHOWN_MAX) > 0:
-        console.print(f"  [dim]and {more} more; --json tells them all[/]")
+        console.print(f"  [dim]and {more} more; --json lists all[/]")

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from unisono.cli import BROKEN, OK
-from unisono.cli.numbers import options_of, whole
+from unisono.cli.options import integer, integers, options_of
 from unisono.cli.show import (
-    err,
     out,
     print_json,
     print_violations,
+    progress_bar,
     status,
     verdicts,
 )
 from unisono.core import DEFAULT_PROTOCOL
 from unisono.errors import Misuse
-from unisono.laws import LAWS
 from unisono.sim import Outcome, Plan, Shrunk, Summary, outcome_json, read_plan, run, shrunk
 from unisono.sim import campaign as run_campaign
 from unisono.sim.plan import service_of
@@ -33,7 +29,7 @@ from unisono.sim.planfile import write_plan
 from unisono.sim.run import WORLD_LAWS, offered
 
 NODES_DRAWN: Final = (3, 7)
-"""How many nodes a run of a campaign has, unless it is said."""
+"""The default range of a campaign, from which each seed draws."""
 
 
 def single(
@@ -45,7 +41,7 @@ def single(
     as_json: bool,
 ) -> int:
     if detail and trace is None:
-        raise Misuse("--detail is about the trace: write --trace DIR too")
+        raise Misuse("--detail needs a trace: write --trace DIR too")
     asked = plan_of(wanted, plan)
     with status(f"simulating {asked.run_name} …"):
         outcome = run(replace(asked, trace=trace, detail=detail), time.perf_counter)
@@ -70,19 +66,17 @@ def single(
 def plan_of(wanted: Mapping[str, Any], file: Path | None) -> Plan:
     if file is not None:
         if wanted:
-            named = ", ".join(
-                f"--{name.rstrip('s') if name == 'options' else name}" for name in wanted
-            )
-            raise Misuse(f"the plan decides everything: leave out {named}, or edit {file}")
+            named = ", ".join(f"--{name.replace('options', 'option')}" for name in wanted)
+            raise Misuse(f"the plan determines everything: leave out {named}, or edit {file}")
         return read_plan(file)
     fields = dict(wanted)
     if "nodes" in fields:
-        fields["nodes"] = whole(fields["nodes"], "--nodes")
+        fields["nodes"] = integer(fields["nodes"], "--nodes")
     return Plan(**{"protocol": DEFAULT_PROTOCOL} | _read(fields))
 
 
 def _read(fields: dict[str, Any]) -> dict[str, Any]:
-    """Services and options from the words they are written in."""
+    """The service and the options, from their text."""
     if "service" in fields:
         fields["service"] = service_of(fields["service"])
     if "options" in fields:
@@ -90,25 +84,17 @@ def _read(fields: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _range(text: str, what: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d{1,18}):(\d{1,18})", text)
-    if match is None or int(match[1]) >= int(match[2]):
-        raise Misuse(f"{what} {text!r}: write two numbers as A:B, the lesser first")
-    return int(match[1]), int(match[2])
-
-
 # -- one run -------------------------------------------------------------------------------------
 
 
 def show(outcome: Outcome, shrink: bool) -> None:
     console = out()
-    sentences = {name: law.sentence for name, law in LAWS.items()} | WORLD_LAWS
     options = "".join(f", {name} {value}" for name, value in outcome.options.items())
     console.print(
         f"[bold]{outcome.protocol}[/]  {outcome.nodes} nodes, faults {outcome.faults},"
         f" seed {outcome.seed}{options}"
     )
-    console.print(verdicts(outcome.laws, sentences))
+    console.print(verdicts(outcome.laws, WORLD_LAWS))
     console.print(
         f"{outcome.sent:,} sent, {outcome.delivered:,} delivered, {outcome.steps:,} steps;"
         f" {outcome.virtual_s:.1f} s simulated in {outcome.wall_s:.2f} s:"
@@ -119,24 +105,26 @@ def show(outcome: Outcome, shrink: bool) -> None:
         print_violations(console, outcome.violations)
         console.print(f"replay: {escape(outcome.replay)}")
         if not shrink:
-            console.print("[dim]add --shrink to make it small[/]")
+            console.print("[dim]add --shrink to reduce it[/]")
     elif shrink:
         console.print("nothing to shrink: no law is broken")
 
 
 def _shrunk(plan: Plan) -> tuple[Shrunk, Path]:
-    with status("shrinking …") as moving:
+    with status("shrinking …") as spinner:
 
-        def tell(words: str) -> None:
-            if moving is not None:
-                moving.update(f"shrinking … {words}")
+        def tell(text: str) -> None:
+            if spinner is not None:
+                spinner.update(f"shrinking … {text}")
 
         small = shrunk(plan, report=tell)
     file = Path(f"small-{plan.run_name}.json")
     try:
         write_plan(small.plan, file)
     except OSError as error:
-        raise Misuse(f"cannot write {file}: {error.strerror}; go to a directory you own") from None
+        raise Misuse(
+            f"cannot write {file}: {error.strerror}; run it in a writable directory"
+        ) from None
     return small, file
 
 
@@ -172,18 +160,20 @@ def show_small(small: Shrunk, file: Path) -> None:
 def campaign(
     seeds: str, wanted: dict[str, Any], misplaced: Mapping[str, Any], jobs: int, as_json: bool
 ) -> int:
-    first, last = _range(seeds, "--seeds")
+    first, last = integers(seeds, "--seeds")
+    if first == last:
+        raise Misuse(f"--seeds {seeds!r} is empty: B must exceed A")
     for name in (*misplaced, *({"seed"} & wanted.keys())):
         raise Misuse(f"--{name} is for one run: leave it out, or --seeds")
     fields = _read(dict(wanted))
     nodes = _nodes(fields.pop("nodes", None))
     common = Plan(**{"protocol": DEFAULT_PROTOCOL} | fields)
     offered(replace(common, nodes=nodes[1]))
-    with _progress(last - first, as_json) as (bar, task):
+    with progress_bar(last - first, as_json) as update:
 
         def tell(summary: Summary) -> None:
-            words = f"{summary.rate:.0f} simulated s/s, {len(summary.failures)} failures"
-            bar.update(task, completed=summary.runs, told=words)
+            failures = f"{len(summary.failures)} failures"
+            update(summary.runs, f"{summary.rate:.0f} simulated s/s, {failures}")
 
         summary = run_campaign(
             common.protocol,
@@ -206,31 +196,8 @@ def _nodes(text: str | None) -> tuple[int, int]:
     if text is None:
         return NODES_DRAWN
     if ":" in text:
-        return _range(text, "--nodes")
-    return (whole(text, "--nodes"),) * 2
-
-
-class _progress:
-    """A bar on standard error, where that is a terminal."""
-
-    def __init__(self, total: int, quiet: bool) -> None:
-        columns = (BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeElapsedColumn())
-        console: Console = err()
-        self._bar = Progress(
-            *columns,
-            TextColumn("{task.fields[told]}"),
-            console=console,
-            transient=True,
-            disable=quiet or not console.is_terminal,
-        )
-        self._task = self._bar.add_task("", total=total, told="")
-
-    def __enter__(self) -> tuple[Progress, Any]:
-        self._bar.start()
-        return self._bar, self._task
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        return integers(text, "--nodes")
+    return (integer(text, "--nodes"),) * 2
 
 
 def _summary_json(summary: Summary, plan: Plan, first: int, last: int) -> dict[str, Any]:
@@ -277,8 +244,8 @@ def show_summary(summary: Summary, plan: Plan, asked: int) -> None:
         f" {summary.rate:.0f} simulated seconds a second"
     )
     console.print(
-        f"{summary.excluded:,} lives excluded by others, {summary.unforced:,} of them unforced:"
-        " nothing had ailed them"
+        f"{summary.excluded:,} members excluded by others, {summary.unforced:,} of them unforced:"
+        " no fault had affected them"
     )
     for each in summary.failures:
         console.print(f"  [red]•[/] {', '.join(each.broken)}: {escape(each.text)}")

@@ -1,4 +1,4 @@
-"""What the commands that work on Spark share: the master, its settings, the session."""
+"""The Spark session of a command: master, settings."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ MASTER: Final = re.compile(
 )
 SMALL_BYTES: Final = 64 << 20
 JAVA_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
-"""To compile quickly comes with a small cache, which `--follow` and a sweep would fill: then
-nothing more would be compiled."""
+"""The quick compiler's default code cache is small; `--follow` and a sweep would fill it."""
 QUICK: Final[Mapping[str, str | int | bool]] = {
     "spark.driver.extraJavaOptions": JAVA_OPTIONS,
     "spark.executor.extraJavaOptions": JAVA_OPTIONS,
@@ -27,7 +26,7 @@ QUICK: Final[Mapping[str, str | int | bool]] = {
     "spark.sql.shuffle.partitions": 2,
     "spark.default.parallelism": 2,
 }
-"""For a small trace: what is spent on compiling and planning well is never earned back."""
+"""For a small trace, which never earns back good compilation and planning."""
 CONNECT_S: Final = 10
 
 
@@ -37,7 +36,7 @@ def check_master(master: str) -> None:
 
 
 def check_reachable(master: str) -> None:
-    """Spark asks a master that is not there for a minute before it says so."""
+    """Spark itself would retry a missing master for a minute."""
     if not master.startswith("spark://"):
         return
     where = master.removeprefix("spark://").split(",")
@@ -46,11 +45,11 @@ def check_reachable(master: str) -> None:
         with suppress(OSError, ValueError, OverflowError):
             socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
             return
-    raise Misuse(f"--master {master!r}: nobody listens there; start the master, or try local[*]")
+    raise Misuse(f"--master {master!r}: nothing listens there; start the master, or try local[*]")
 
 
 def conf_of(texts: Iterable[str]) -> dict[str, str]:
-    """Spark's own settings as `--conf NAME=VALUE` has them; the last of a name counts."""
+    """Spark settings from `--conf NAME=VALUE`; the last of a name counts."""
     found = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -62,14 +61,14 @@ def conf_of(texts: Iterable[str]) -> dict[str, str]:
 
 @contextmanager
 def session_on(
-    master: str, app: str, conf: Mapping[str, str], octets: int
+    master: str, app: str, conf: Mapping[str, str], nbytes: int
 ) -> Iterator[SparkSession]:
-    """A session for so much data, stopped afterwards. `conf` wins over what we think fit."""
+    """A session for this much data, stopped afterwards. `conf` overrides our settings."""
     from unisono.spark.session import in_words, is_interrupted, open_session
 
     check_master(master)
     check_reachable(master)
-    ours = QUICK if octets < SMALL_BYTES else {}
+    ours = QUICK if nbytes < SMALL_BYTES else {}
     try:
         session = open_session(master, app, **{**ours, **conf})
     except UnisonoError:

@@ -1,7 +1,7 @@
-"""Standard input and output beside an event loop: pipes, files and terminals alike.
+"""Standard input and output beside an event loop, for pipes, files and terminals.
 
-Threads read and write the descriptors themselves, so that a blocked pipe never makes the member
-silent, and a process can end while one of them is still blocked.
+Threads read and write the descriptors, so that a blocked pipe never blocks the member, and the
+process can end while one of them is blocked.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ STDIN, STDOUT = 0, 1
 
 
 class StdoutWriter:
-    """Writes to standard output, in order; `say` waits until it is written."""
+    """Writes to standard output, in order; `write` returns when it is written."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[tuple[bytes, asyncio.Future[None]]] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    async def say(self, octets: bytes) -> None:
+    async def write(self, data: bytes) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._write, name="stdout", daemon=True)
+            self._thread = threading.Thread(target=self._write_all, name="stdout", daemon=True)
             self._thread.start()
         written = asyncio.get_running_loop().create_future()
-        self._queue.put((octets, written))
+        self._queue.put((data, written))
         await written
 
-    def _write(self) -> None:
+    def _write_all(self) -> None:
         while True:
-            octets, written = self._queue.get()
+            data, written = self._queue.get()
             error: OSError | None = None
-            view = memoryview(octets)
+            view = memoryview(data)
             try:
                 while view:
                     view = view[os.write(STDOUT, view) :]
             except OSError as failed:
                 error = failed
-            _tell(written, error)
+            _settle(written, error)
 
 
 class StdinReader:
-    """The lines of standard input, in blocks. The next block is read when the last was taken."""
+    """The lines of standard input, in blocks; a block is read when the last one was taken."""
 
     def __init__(self, line_bytes_max: int) -> None:
         self._line_bytes_max = line_bytes_max
@@ -58,15 +58,15 @@ class StdinReader:
         self._line_count = 0
 
     async def __aiter__(self) -> AsyncIterator[list[bytes]]:
-        asks: SimpleQueue[asyncio.Future[bytes]] = SimpleQueue()
-        threading.Thread(target=_read, args=(asks,), name="stdin", daemon=True).start()
+        requests: SimpleQueue[asyncio.Future[bytes]] = SimpleQueue()
+        threading.Thread(target=_read, args=(requests,), name="stdin", daemon=True).start()
         while True:
             arrived = asyncio.get_running_loop().create_future()
-            asks.put(arrived)
+            requests.put(arrived)
             block = await arrived
             if not block:
                 break
-            lines, too_long = self._cut(block)
+            lines, too_long = self._lines_of(block)
             if lines:
                 yield lines
             if too_long:
@@ -78,8 +78,8 @@ class StdinReader:
         if self._part_bytes:
             yield [b"".join(self._part)]
 
-    def _cut(self, block: bytes) -> tuple[list[bytes], bool]:
-        """Whole lines, up to one that is too long; what follows the last newline waits."""
+    def _lines_of(self, block: bytes) -> tuple[list[bytes], bool]:
+        """Whole lines, and whether one is too long; the rest after the last newline is kept."""
         pieces = block.split(b"\n")
         lines: list[bytes] = []
         for piece in pieces[:-1]:
@@ -95,19 +95,19 @@ class StdinReader:
         return lines, self._part_bytes > self._line_bytes_max
 
 
-def _read(asks: SimpleQueue[asyncio.Future[bytes]]) -> None:
+def _read(requests: SimpleQueue[asyncio.Future[bytes]]) -> None:
     block = b"?"
     while block:
-        arrived = asks.get()
+        arrived = requests.get()
         try:
             block = os.read(STDIN, BLOCK_BYTES)
-        except OSError:  # closed, or a terminal that is not ours: nothing comes
+        except OSError:  # closed, or a terminal of another process group
             block = b""
-        _tell(arrived, None, block)
+        _settle(arrived, None, block)
 
 
-def _tell(waiting: asyncio.Future[Any], error: OSError | None, value: Any = None) -> None:
-    """Settle a future of the event loop from a thread."""
+def _settle(waiting: asyncio.Future[Any], error: OSError | None, value: Any = None) -> None:
+    """Resolve a future of the event loop from a thread."""
 
     def settle() -> None:
         if waiting.done():

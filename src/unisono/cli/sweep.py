@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,11 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from unisono.cli import BROKEN, OK
-from unisono.cli.numbers import options_of
-from unisono.cli.show import err, out, print_json
+from unisono.cli.options import integer, integers, options_of
+from unisono.cli.show import err, out, print_json, progress_bar
 from unisono.cli.sparking import check_master, conf_of, session_on
 from unisono.errors import Misuse
 from unisono.protocols import offers
@@ -28,13 +26,19 @@ if TYPE_CHECKING:
 ALL: Final = "all"
 SHOWN_MAX: Final = 20
 RUN_BYTES: Final = 120_000
-"""What the trace of a run takes, about, with two hundred messages."""
-SAY_EVERY_S: Final = 10
-"""How often a line says how far it is, where there is no terminal to move a bar on."""
+"""The approximate size of a trace of two hundred messages."""
+PRINT_EVERY_S: Final = 10
+"""How often progress is printed without a terminal."""
+PATHS: Final = ("out", "traces", "report")
 
 
 def sweep(
-    words: dict[str, Any], out_dir: Path, keep: str, master: str, conf: Sequence[str], as_json: bool
+    fields: dict[str, Any],
+    out_dir: Path,
+    keep: str,
+    master: str,
+    conf: Sequence[str],
+    as_json: bool,
 ) -> int:
     check_master(master)
     settings = conf_of(conf)
@@ -43,13 +47,12 @@ def sweep(
         from unisono.spark.sweep import sweep as run_sweep
     except ImportError as missing:
         raise Misuse(f"sweeps need {missing.name}: pip install 'unisono[spark]'") from None
-    ask = asked(words)
+    ask = requested(fields)
     if keep not in KEEPS:
         raise Misuse(f"--keep {keep!r}: write one of {', '.join(KEEPS)}")
-    octets = ask.count * RUN_BYTES
     with (
-        told(ask.count, as_json) as tell,
-        session_on(master, "unisono sweep", settings, octets) as session,
+        progress(ask.count, as_json) as tell,
+        session_on(master, "unisono sweep", settings, ask.count * RUN_BYTES) as session,
     ):
         swept = run_sweep(session, ask, out_dir, keep, tell)
     if as_json:
@@ -59,14 +62,16 @@ def sweep(
     return OK if swept.kept else BROKEN
 
 
-def asked(words: dict[str, Any]) -> Sweep:
-    """What the options say, checked before Spark is started."""
+def requested(fields: dict[str, Any]) -> Sweep:
+    """The sweep that the options describe, checked before Spark is started."""
     from unisono.spark.sweep import Sweep
 
-    fields = dict(words)
-    first, last = span(fields.pop("seeds"), "--seeds", ":")
+    fields = dict(fields)
+    first, last = integers(fields.pop("seeds"), "--seeds")
     if "nodes" in fields:
-        fields["nodes"] = span(fields["nodes"], "--nodes", ":-", alone=True)
+        text = fields["nodes"]
+        alone = text.isdecimal() and (integer(text, "--nodes"),) * 2
+        fields["nodes"] = alone or integers(text, "--nodes", ":-")
     if "service" in fields:
         fields["service"] = service_of(fields["service"])
     if "options" in fields:
@@ -77,7 +82,7 @@ def asked(words: dict[str, Any]) -> Sweep:
 
 
 def protocols_of(text: str) -> tuple[str, ...]:
-    """`all`, or names with commas between them."""
+    """`all`, or names separated by commas."""
     known = offers()
     if text == ALL:
         return tuple(known)
@@ -88,60 +93,42 @@ def protocols_of(text: str) -> tuple[str, ...]:
     return names
 
 
-def span(text: str, what: str, marks: str, alone: bool = False) -> tuple[int, int]:
-    if alone and re.fullmatch(r"\d{1,18}", text):
-        return int(text), int(text)
-    match = re.fullmatch(rf"(\d{{1,18}})[{marks}](\d{{1,18}})", text)
-    if match is None or int(match[1]) > int(match[2]):
-        raise Misuse(f"{what} {text!r}: write two numbers as A{marks[0]}B, the lesser first")
-    return int(match[1]), int(match[2])
-
-
-# -- while it works ------------------------------------------------------------------------------
+# -- progress ------------------------------------------------------------------------------------
 
 
 @contextmanager
-def told(total: int, quiet: bool) -> Iterator[Any]:
-    """A bar where there is a terminal, else a line now and then; nothing beside JSON."""
+def progress(total: int, quiet: bool) -> Iterator[Any]:
+    """A bar on a terminal, else a line now and then; nothing beside JSON."""
     console: Console = err()
     if quiet:
         yield None
     elif not console.is_terminal:
-        yield Lines(console).tell
+        yield ProgressLines(console).tell
     else:
-        columns = (BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeElapsedColumn())
-        words = TextColumn("{task.fields[told]}")
-        with Progress(*columns, words, console=console, transient=True) as bar:
-            task = bar.add_task("", total=total, told="Spark starts")
-
-            def tell(standing: SweepProgress) -> None:
-                bar.update(task, completed=standing.done, told=in_short(standing))
-
-            yield tell
+        with progress_bar(total, quiet) as update:
+            update(0, "Spark starts")
+            yield lambda now: update(now.done, text_of(now))
 
 
-class Lines:
-    """A line when something else is done, or when some time has passed."""
+class ProgressLines:
+    """A line when another step begins, or when some time has passed."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._doing, self._told_s = "", 0.0
+        self._doing, self._printed_s = "", 0.0
 
-    def tell(self, standing: SweepProgress) -> None:
-        now = time.monotonic()
-        if standing.doing != self._doing or now - self._told_s >= SAY_EVERY_S:
-            self._doing, self._told_s = standing.doing, now
-            self._console.print(
-                f"{standing.done}/{standing.total} runs, {in_short(standing)}", markup=False
-            )
+    def tell(self, now: SweepProgress) -> None:
+        now_s = time.monotonic()
+        if now.doing != self._doing or now_s - self._printed_s >= PRINT_EVERY_S:
+            self._doing, self._printed_s = now.doing, now_s
+            self._console.print(f"{now.done}/{now.total} runs, {text_of(now)}", markup=False)
 
 
-def in_short(standing: SweepProgress) -> str:
-    failed = f"{standing.failed} failed"
-    return f"{standing.doing}, {standing.rate:.1f} runs a second, {failed}"
+def text_of(now: SweepProgress) -> str:
+    return f"{now.doing}, {now.rate:.1f} runs a second, {now.failed} failed"
 
 
-# -- afterwards ----------------------------------------------------------------------------------
+# -- the result ----------------------------------------------------------------------------------
 
 
 def as_object(ask: Sweep, swept: Swept) -> dict[str, Any]:
@@ -159,9 +146,6 @@ def as_object(ask: Sweep, swept: Swept) -> dict[str, Any]:
     }
 
 
-PATHS: Final = ("out", "traces", "report")
-
-
 def show(ask: Sweep, swept: Swept) -> None:
     console = out()
     verdict = (
@@ -176,7 +160,7 @@ def show(ask: Sweep, swept: Swept) -> None:
     there = swept.runs - swept.simulated
     console.print(
         f"{swept.simulated:,} simulated in {swept.simulate_s:.1f} s ({swept.rate:.1f} a second),"
-        f" {there:,} were there; judged in {swept.judge_s:.1f} s"
+        f" {there:,} existed; judged in {swept.judge_s:.1f} s"
     )
     console.print(
         f"{swept.sent:,} sent, {swept.delivered:,} delivered, {swept.steps:,} steps;"
@@ -189,5 +173,5 @@ def show(ask: Sweep, swept: Swept) -> None:
         console.print(f"    replay: {escape(each.replay)}")
     if (more := swept.failed - SHOWN_MAX) > 0:
         console.print(f"  [dim]and {more:,} more: --json, or {swept.out}/outcomes.parquet[/]")
-    report = f", report to open: {swept.report}" if swept.report else ""
+    report = f", report: {swept.report}" if swept.report else ""
     console.print(f"traces in {swept.traces}, tables in {swept.out}{report}", markup=False)

@@ -11,13 +11,13 @@ from rich.console import Console
 from unisono.cli import BAD_INPUT, BROKEN, OK
 from unisono.cli.show import out, print_json, print_violations, status, verdicts
 from unisono.errors import BadTrace
-from unisono.laws import LAWS, Verdict, judge_all
+from unisono.laws import Verdict, judge_all
 from unisono.laws.verdict import verdict_json
 from unisono.protocols import offers
 from unisono.trace.files import Trace, read_trace
 
-SAID_BY_ALL: Final = ("no_creation", "no_duplication")
-"""What is asked of a protocol that is not in the catalogue: no level of service allows less."""
+CLAIMED_BY_ALL: Final = ("no_creation", "no_duplication")
+"""Checked for an unknown protocol: every service level implies them."""
 
 
 def claimed() -> dict[str, tuple[str, ...]]:
@@ -26,7 +26,7 @@ def claimed() -> dict[str, tuple[str, ...]]:
 
 
 def claims(protocol: str) -> tuple[str, ...]:
-    return claimed().get(protocol, SAID_BY_ALL)
+    return claimed().get(protocol, CLAIMED_BY_ALL)
 
 
 def verify(directory: Path, as_json: bool, allow_quarantined: bool = False) -> int:
@@ -43,7 +43,7 @@ def verify(directory: Path, as_json: bool, allow_quarantined: bool = False) -> i
 
 
 def exit_code(kept: bool, unjudged: int, allow_quarantined: bool) -> int:
-    """What was there and not judged is no success, unless that is allowed."""
+    """Rows that could not be judged are a failure, unless they are allowed."""
     if not kept:
         return BROKEN
     return OK if allow_quarantined or not unjudged else BAD_INPUT
@@ -54,15 +54,18 @@ def print_unjudged(
 ) -> None:
     for run, lives in sorted(contradicted.items()):
         for life in sorted(lives):
-            told = f"{run}: two files tell {life} in different ways"
-            console.print(told, style="red", markup=False)
+            console.print(
+                f"{run}: two files contradict each other about {life}", style="red", markup=False
+            )
     if unjudged:
-        told = f"{unjudged:,} rows or files were there and not judged"
-        console.print(f"[yellow]{told}; --allow-quarantined says that this is well[/]")
+        console.print(
+            f"[yellow]{unjudged:,} rows or files could not be judged; --allow-quarantined"
+            " accepts that[/]"
+        )
 
 
 def check_some(directory: Path, events: int, quarantined: int) -> None:
-    """Where nothing could be judged, nothing is kept."""
+    """`BadTrace` if nothing could be judged."""
     if not events:
         raise BadTrace(
             f"{directory}: no event in it can be judged ({quarantined} rows or files are not of a"
@@ -73,28 +76,26 @@ def check_some(directory: Path, events: int, quarantined: int) -> None:
 def as_object(trace: Trace, found: Mapping[str, Verdict]) -> dict[str, Any]:
     """The shape that `verify --json` and `pipeline --json` share."""
     runs = {run: verdict_json(verdict) for run, verdict in sorted(found.items())}
-    told = {run: sorted(lives) for run, lives in sorted(trace.contradicted.items())}
     return {
         "runs": runs,
         "events": trace.events,
         "quarantined": len(trace.quarantined),
-        "contradicted": told,
+        "contradicted": {run: sorted(found) for run, found in sorted(trace.contradicted.items())},
     }
 
 
 def show(trace: Trace, found: Mapping[str, Verdict]) -> None:
     console = out()
-    sentences = {name: law.sentence for name, law in LAWS.items()}
     for run, verdict in sorted(found.items()):
         rows = trace.runs.get(run, ())
         names = sorted({row.protocol for row in rows})
         lives = len({(row.node, row.incarnation) for row in rows})
-        console.print(f"[bold]{run}[/]  {', '.join(names)}, {len(rows):,} events, {lives} lives")
-        console.print(verdicts(verdict.laws, sentences))
+        console.print(f"[bold]{run}[/]  {', '.join(names)}, {len(rows):,} events, {lives} members")
+        console.print(verdicts(verdict.laws))
         if unknown := [name for name in names if name not in claimed()]:
             console.print(
                 f"[yellow]{', '.join(unknown)} is not in the catalogue: only"
-                f" {' and '.join(SAID_BY_ALL)} were asked of it[/]"
+                f" {' and '.join(CLAIMED_BY_ALL)} were checked[/]"
             )
         print_violations(console, verdict.violations)
     if trace.quarantined:
