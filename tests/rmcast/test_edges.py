@@ -8,9 +8,8 @@ from tests.rmcast.theatre import GROUP, beat, core, packets_in, step, together
 from tests.scenarios.stage import Stage
 from unisono.core import Congested, Deliver, Expired, Multicast, Received, Send
 from unisono.model import Address, Member
-from unisono.protocols.rmcast import membership, ordering
+from unisono.protocols.rmcast import ordering, state_transfer
 from unisono.protocols.rmcast.control import Add, read_control, write_control
-from unisono.protocols.rmcast.figure import Timer
 from unisono.protocols.rmcast.packets import (
     PROTOCOL,
     AckEntry,
@@ -24,13 +23,14 @@ from unisono.protocols.rmcast.packets import (
 )
 from unisono.protocols.rmcast.parameters import Parameters
 from unisono.protocols.rmcast.roster import PeerState
+from unisono.protocols.rmcast.states import Timer
 from unisono.wire import seal
 
 
 def data_from(stage: Stage, sender: str, origin: str, number: int, payload: bytes) -> Received:
     """A packet of `sender` that carries chunk `number` of the stream of `origin`."""
     who = core(stage, sender)
-    header = write_header(who.roster.header(who.ordering.sent))
+    header = write_header(who.roster.header())
     chunk = MessagePart(3, 3, payload, number, ())
     body = Data.body(header, core(stage, origin).roster.key, number, [chunk])
     packet = seal(PROTOCOL, PacketKind.DATA, GROUP, who.codec.life, body)
@@ -52,7 +52,7 @@ def test_an_addition_larger_than_a_packet_still_adds() -> None:
     name = "c" * 60
     stage = together("a", "b", packet=512)
     said = stage.obey(f"start rmcast {name}\njoin {name}\nadvance 1500ms")
-    assert f"b view 3-{core(stage, 'b').ordering.view[2:]}" in said
+    assert f"b view 3-{core(stage, 'b').views.id[2:]}" in said
     assert len(core(stage, "b").roster.group()) == 3
 
 
@@ -64,8 +64,8 @@ def test_many_newcomers_take_the_state_and_nothing_of_it_is_kept() -> None:
     assert len(core(stage, "a").roster.group()) == 13
     assert all(stage.actors[name].log[0] == "x" * 100_000 for name in names)
     stage.obey("advance 500ms")
-    assert core(stage, "a").membership._givers == {}
-    assert core(stage, "a").membership._welcomes == {}
+    assert len(core(stage, "a").transfer._server) == 0
+    assert core(stage, "a").sponsor._welcomes == {}
 
 
 def test_packets_fit_the_path_with_many_members_and_state() -> None:
@@ -92,11 +92,11 @@ def test_packets_fit_the_path_with_many_members_and_state() -> None:
 def test_a_state_over_the_limit_stops_the_newcomer_with_a_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(membership, "STATE_BYTES_MAX", 1_000)
+    monkeypatch.setattr(state_transfer, "STATE_BYTES_MAX", 1_000)
     stage = together("a", state=1)
     stage.actors["a"].log = ["x" * 2_000]
     said = stage.obey("start rmcast b\njoin b\nadvance 300ms")
-    assert "b stops: the group's state has 2000 octets, over the limit of 1000" in said
+    assert "b stops: the group's state has 2000 bytes, over the limit of 1000" in said
 
 
 def test_a_rank_out_of_bounds_is_malformed() -> None:
@@ -116,7 +116,7 @@ def test_of_the_failed_only_what_somebody_delivered_is_delivered() -> None:
     """a has given up on c when b passes on a message of c's that b holds and did not deliver."""
     stage = together("a", "b", "c", "d")
     a, b, c_key = core(stage, "a"), core(stage, "b"), core(stage, "c").roster.key
-    entries = dict(b.roster.header(b.ordering.sent).entries)
+    entries = dict(b.roster.header().entries)
     entries[c_key] = AckEntry(0, 1, StreamStatus.FAILED)
     step(stage, "a", beat(stage, "b", "a", Header(b.roster.key, entries)))
     assert a.roster.peers[c_key].status is StreamStatus.FAILED
@@ -132,7 +132,7 @@ def test_an_old_header_that_comes_late_is_not_believed() -> None:
     stage = together("a", "b", "c")
     a, b = core(stage, "a"), core(stage, "b")
     c_key = core(stage, "c").roster.key
-    now = dict(a.roster.header(a.ordering.sent).entries)
+    now = dict(a.roster.header().entries)
     newer = Header(a.roster.key, now | {c_key: AckEntry(1, 1, StreamStatus.FAILED)})
     older = Header(a.roster.key, now | {c_key: AckEntry(0, 0, StreamStatus.FAILED)})
     step(stage, "b", beat(stage, "a", "b", newer))
@@ -160,7 +160,7 @@ def test_open_requests_ride_on_every_heartbeat() -> None:
     stage = together("a", "b", "c")
     stage.obey("lose 1 a > c\nsay a lost\nadvance 1ms\ncut a > c\ncut b > c")
     a = core(stage, "a")
-    step(stage, "c", beat(stage, "a", "c", a.roster.header(a.ordering.sent)))
+    step(stage, "c", beat(stage, "a", "c", a.roster.header()))
     stage.now_us += 100_000
     sent = packets_in(step(stage, "c", Expired(Timer.BEAT)))
     to, packet = sent[0]
@@ -200,7 +200,7 @@ def test_own_words_are_sent_once_to_each() -> None:
     [
         ({"detect_us": 19_999}, "detect_us must be 20000 to"),
         ({"detect_us": 10**20}, "detect_us must be 20000 to"),
-        ({"members_count_max": 65}, "between 1 and 64"),
+        ({"members_count_max": 65}, "must be 1 to 64"),
         ({"found_us": -1}, "must not be negative"),
         ({"speed": 1}, "it has: detect_us, found_us, members_count_max"),
     ],

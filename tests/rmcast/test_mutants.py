@@ -9,12 +9,13 @@ import pytest
 
 from tests.rmcast.theatre import together
 from unisono.core import Effect
-from unisono.protocols.rmcast.core import Rmcast
 from unisono.protocols.rmcast.failure import Failures
-from unisono.protocols.rmcast.membership import Membership
+from unisono.protocols.rmcast.leaving import Leaving
 from unisono.protocols.rmcast.merging import Merging
 from unisono.protocols.rmcast.ordering import Ordering
 from unisono.protocols.rmcast.packets import FIRST, StreamStatus
+from unisono.protocols.rmcast.send_queue import SendQueue
+from unisono.protocols.rmcast.views import Views
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
 
@@ -90,15 +91,15 @@ def test_delivering_other_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.catches("validity")
 def test_not_delivering_to_oneself(monkeypatch: pytest.MonkeyPatch) -> None:
     def multicast(self: Any, event: Any, out: list[Effect]) -> None:
-        self.ordering.say(event.messages, event.service)
+        self.append(event.messages, event.service)
 
-    monkeypatch.setattr(Rmcast, "multicast", multicast)
+    monkeypatch.setattr(SendQueue, "multicast", multicast)
     assert "validity" in laws_broken("none", "validity")
 
 
 @pytest.mark.catches("agreement")
 def test_leaving_without_handing_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Membership, "handed_over", lambda self: True)
+    monkeypatch.setattr(Leaving, "is_handed_over", lambda self, event: True)
     assert "agreement" in laws_broken("mild", "agreement")
 
 
@@ -132,14 +133,14 @@ def test_parts_that_never_meet_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.catches("self_inclusion")
 def test_a_view_without_oneself(monkeypatch: pytest.MonkeyPatch) -> None:
-    install = Rmcast.install
+    install = Views.install
 
     def without_me(self: Any, out: list[Effect], cut: bool = False) -> None:
         install(self, out, cut)
         last: Any = out[-1] if out else None
         if hasattr(last, "view") and len(last.view.members) > 2:
-            members = tuple(m for m in last.view.members if m != self.me)
+            members = tuple(m for m in last.view.members if m != self._roster.me)
             out[-1] = replace(last, view=replace(last.view, members=members))
 
-    monkeypatch.setattr(Rmcast, "install", without_me)
+    monkeypatch.setattr(Views, "install", without_me)
     assert "self_inclusion" in laws_broken("none", "self_inclusion")

@@ -17,7 +17,6 @@ from unisono.errors import BadPacket
 from unisono.layout import decode, encode
 from unisono.model import Address
 from unisono.protocols.rmcast.control import Add, Bye, read_control, write_control
-from unisono.protocols.rmcast.figure import Timer
 from unisono.protocols.rmcast.packets import (
     KINDS,
     PROTOCOL,
@@ -40,6 +39,7 @@ from unisono.protocols.rmcast.packets import (
     welcome_parts,
     write_header,
 )
+from unisono.protocols.rmcast.states import Timer
 from unisono.wire import FRONT_BYTES, SUM_BYTES, seal
 
 HOSTILE_COUNT = 20_000

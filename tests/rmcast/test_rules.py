@@ -7,9 +7,9 @@ import pytest
 from tests.rmcast.theatre import beat, core, packets_in, step, together
 from unisono.core import Cause, Deliver, Expired, Fail, Multicast, Received, Send
 from unisono.model import Address, Member
-from unisono.protocols.rmcast.figure import Timer
 from unisono.protocols.rmcast.packets import AckEntry, Beat, Data, Header, StreamStatus
 from unisono.protocols.rmcast.roster import Roster
+from unisono.protocols.rmcast.states import Timer
 
 
 def delivered(text: str) -> dict[str, list[str]]:
@@ -89,9 +89,9 @@ def test_a_message_is_delivered_at_most_once() -> None:
 @pytest.mark.rule("RMC-3")
 def test_only_members_are_listened_to() -> None:
     stage = together("a", "b")
-    stranger = Roster(Member("x", Address("10.0.0.9", 7000), 1), 99)
+    stranger = Roster(Member("x", Address("10.0.0.9", 7000), 1), 1400)
     stranger.add(stranger.me, 0, 0)
-    effects = step(stage, "b", beat(stage, "a", "b", stranger.header(0)))
+    effects = step(stage, "b", beat(stage, "a", "b", stranger.header()))
     assert not effects
     assert core(stage, "b").counts["drop.stranger"] == 1
 
@@ -113,7 +113,7 @@ def test_what_is_missing_is_asked_of_everyone_known_to_have_it() -> None:
     stage = together("a", "b", "c")
     stage.obey("lose 1 a > c\nsay a lost\nadvance 2ms")
     b = core(stage, "b")
-    assert not packets_in(step(stage, "c", beat(stage, "b", "c", b.roster.header(b.ordering.sent))))
+    assert not packets_in(step(stage, "c", beat(stage, "b", "c", b.roster.header())))
     effects = step(stage, "a", Multicast([b"next"]))
     packets = next(e.packets for e in effects if isinstance(e, Send))
     sent = packets_in(step(stage, "c", Received(stage.actors["a"].address, packets)))
@@ -213,7 +213,7 @@ def test_last_words_that_nobody_could_deliver_are_delivered_by_none() -> None:
 def test_a_member_held_for_failed_stops_with_a_reason() -> None:
     stage = together("a", "b", "c")
     a, c = core(stage, "a"), core(stage, "c")
-    entries = dict(a.roster.header(a.ordering.sent).entries)
+    entries = dict(a.roster.header().entries)
     entries[c.roster.key] = entries[c.roster.key]._replace(status=StreamStatus.FAILED)
     effects = step(stage, "c", beat(stage, "a", "c", Header(a.roster.key, entries)))
     assert Fail("a#1 holds this member for failed", Cause.EXCLUDED) in effects
@@ -225,7 +225,7 @@ def test_a_member_that_delivered_more_of_the_failed_than_the_others_will_stops()
     stage.obey("cut c > a\nsay c farewell\nadvance 3ms\ncrash c")
     a, b, c_key = core(stage, "a"), core(stage, "b"), core(stage, "c").roster.key
     assert b.roster.peers[c_key].delivered == 1
-    entries = dict(a.roster.header(a.ordering.sent).entries)
+    entries = dict(a.roster.header().entries)
     entries[c_key] = AckEntry(0, 0, StreamStatus.CLOSED)
     effects = step(stage, "b", beat(stage, "a", "b", Header(a.roster.key, entries)))
     reasons = [e.reason for e in effects if isinstance(e, Fail)]
@@ -237,7 +237,7 @@ def test_one_that_delivered_more_of_an_ended_stream_is_removed() -> None:
     stage = together("a", "b", "c")
     a, b = core(stage, "a"), core(stage, "b")
     a.roster.tombs[77] = 3
-    entries = dict(b.roster.header(b.ordering.sent).entries)
+    entries = dict(b.roster.header().entries)
     entries[77] = AckEntry(4, 4, StreamStatus.FAILED)
     step(stage, "a", beat(stage, "b", "a", Header(b.roster.key, entries)))
     assert a.roster.peers[b.roster.key].status in (StreamStatus.FAILED, StreamStatus.CLOSED)
@@ -281,7 +281,7 @@ def test_what_one_lacks_is_kept_and_the_window_bounds_it() -> None:
 
 @pytest.mark.rule("RMC-8")
 def test_ended_streams_are_remembered_only_so_many() -> None:
-    roster = Roster(Member("a", Address("10.0.0.1", 1), 1), 99)
+    roster = Roster(Member("a", Address("10.0.0.1", 1), 1), 1400)
     for number in range(500):
         peer = roster.add(Member("b", Address("10.0.0.2", 1), number), 1, 0)
         roster.bury(peer)

@@ -9,11 +9,14 @@ import pytest
 from tests.rmcast.theatre import core, step, together
 from unisono.core import CoreConfig, Deliver, Effect, Multicast, Received, Send
 from unisono.model import Address, Member, Service
-from unisono.parts.admission import Terms
+from unisono.parts.admission import Admission, Terms
 from unisono.parts.codec import PacketCodec
-from unisono.protocols.rmcast.ordering import Ordering, entries_max
+from unisono.parts.step_clock import StepClock
+from unisono.protocols.rmcast.packet_builder import PacketBuilder
 from unisono.protocols.rmcast.packets import KINDS, PROTOCOL, Data, StreamStatus, read
-from unisono.protocols.rmcast.roster import Roster
+from unisono.protocols.rmcast.roster import Roster, entries_max
+from unisono.protocols.rmcast.send_queue import SendQueue
+from unisono.protocols.rmcast.views import Views
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
 from unisono.wire import unseal
@@ -25,14 +28,16 @@ def member(n: int, incarnation: int = 1) -> Member:
     return Member(f"n{n}", Address("10.0.0.1", 7000 + n), incarnation)
 
 
-def room_of(count: int, packet_bytes: int) -> tuple[Roster, Ordering]:
+def room_of(count: int, packet_bytes: int) -> tuple[Roster, SendQueue, PacketBuilder]:
     """A member with so many others, of each of which it has delivered something."""
-    roster = Roster(member(0), entries_max(packet_bytes))
-    setting = CoreConfig(member(0), "g", 1, packet_bytes_max=packet_bytes)
-    ordering = Ordering(setting, roster, PacketCodec(PROTOCOL, KINDS, TERMS))
+    config = CoreConfig(member(0), "g", 1, packet_bytes_max=packet_bytes)
+    roster, clock = Roster(member(0), packet_bytes), StepClock(1)
+    codec = PacketCodec(PROTOCOL, KINDS, TERMS)
+    builder = PacketBuilder(roster, codec, packet_bytes)
+    views = Views(roster, Admission(codec, TERMS), clock)
     for n in range(count):
         roster.add(member(n), n, 0, delivered=n * 1000)
-    return roster, ordering
+    return roster, SendQueue(config, roster, builder, views, clock), builder
 
 
 def decoded(packets: Iterable[bytes]) -> list[object]:
@@ -43,12 +48,12 @@ def decoded(packets: Iterable[bytes]) -> list[object]:
 @pytest.mark.parametrize("packet_bytes", [512, 600, 1400])
 def test_data_fits_whatever_the_group_and_whoever_came_since(packet_bytes: int) -> None:
     for count in range(1, entries_max(packet_bytes) + 1):
-        roster, ordering = room_of(count, packet_bytes)
-        ordering.say([b"x" * 3000, b"", b"y" * 70], Service.CAUSAL)
+        roster, queue, builder = room_of(count, packet_bytes)
+        queue.append([b"x" * 3000, b"", b"y" * 70], Service.CAUSAL)
         for n in range(count, entries_max(packet_bytes)):
             roster.add(member(n), n, 0, delivered=1)
         mine = roster.mine()
-        packets = ordering._packets(mine, 1, mine.delivered)
+        packets = builder.data(mine, 1, mine.delivered)
         assert max(map(len, packets)) <= packet_bytes, count
         found = decoded(packets)
         data = [each for each in found if isinstance(each, Data)]
@@ -60,12 +65,12 @@ def test_data_fits_whatever_the_group_and_whoever_came_since(packet_bytes: int) 
 
 def test_what_has_no_room_beside_a_message_goes_before_it() -> None:
     """Streams that ended, and are not settled by all, are told of too."""
-    roster, ordering = room_of(28, 512)
+    roster, queue, builder = room_of(28, 512)
     for n in range(28, 90):
         roster.mark(roster.add(member(n), n, 0, delivered=5), StreamStatus.CLOSED)
-    ordering.say([b"z" * 600], Service.CAUSAL)
+    queue.append([b"z" * 600], Service.CAUSAL)
     mine = roster.mine()
-    packets = ordering._packets(mine, 1, mine.delivered)
+    packets = builder.data(mine, 1, mine.delivered)
     assert max(map(len, packets)) <= 512
     data = [each for each in decoded(packets) if isinstance(each, Data)]
     told = {key for each in data for key in each.chunks[0].deps[::2]}
@@ -73,12 +78,12 @@ def test_what_has_no_room_beside_a_message_goes_before_it() -> None:
 
 
 def test_a_header_leaves_out_ended_streams_in_turns() -> None:
-    roster, _ = room_of(20, 512)
+    roster, _, _ = room_of(20, 512)
     for n in range(20, 60):
         roster.mark(roster.add(member(n), n, 0), StreamStatus.CLOSED)
     seen: set[int] = set()
     for _ in range(60):
-        entries = roster.header(0).entries
+        entries = roster.header().entries
         assert len(entries) == entries_max(512)
         assert all(peer.key in entries for peer in roster.group())
         seen |= entries.keys()
@@ -98,14 +103,14 @@ def test_who_has_smaller_packets_than_the_group_needs_stops_and_says_so() -> Non
     core(stage, "b").roster.entries_max = 2
     stage.obey("start rmcast c")
     said = stage.obey("join c\nadvance 2000ms")
-    assert "b stops: the group has 3 members, and packets of 1400 octets are enough for 2" in said
+    assert "b stops: the group has 3 members, and packets of 1400 bytes are enough for 2" in said
 
 
 def test_a_header_without_lines_is_no_report() -> None:
     stage = together("a", "b")
     a, b = core(stage, "a"), core(stage, "b")
     before = b.roster.peers[a.roster.key].row
-    a.ordering._packet_bytes = 130
+    a.builder._packet_bytes = 130
     effects: list[Effect] = step(stage, "a", Multicast([b"p" * 60]))
     packets = next(effect.packets for effect in effects if isinstance(effect, Send))
     *data, report = packets

@@ -22,6 +22,11 @@ def shown(page: str) -> dict[str, str]:
     return found
 
 
+def code_lines(text: str) -> list[str]:
+    """Without blank lines: the formatter of pages drops those at the end of a block."""
+    return [line for line in text.splitlines() if line]
+
+
 def refreshed(page: str, root: Path) -> str:
     """The page with its blocks as the files are now."""
     starts: dict[str, list[int]] = {}

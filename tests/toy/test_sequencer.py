@@ -15,7 +15,7 @@ import unisono
 from tests.cli.running import free_port
 from tests.cli.running import unisono as command
 from tests.harness import ENVIRONMENT
-from tests.toy.pages import refreshed, shown
+from tests.toy.pages import code_lines, refreshed, shown
 from tests.toy.plugin import ROOT, make_distribution
 from tests.toy.sequencer import SPEC
 from tests.toy.sequencer.core import FIGURE, Sequencer
@@ -180,6 +180,7 @@ def test_the_tutorial_shows_the_files_themselves(rewrite: bool) -> None:
     if rewrite:
         page.write_text(refreshed(page.read_text(), ROOT))
     files = sorted((ROOT / "tests" / "toy" / "sequencer").glob("*.py"))
-    assert shown(page.read_text()) == {
-        str(path.relative_to(ROOT)): path.read_text() for path in files
-    }
+    found = shown(page.read_text())
+    assert found.keys() == {str(path.relative_to(ROOT)) for path in files}
+    for path in files:
+        assert code_lines(found[str(path.relative_to(ROOT))]) == code_lines(path.read_text())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Annotated, Any, Final, NamedTuple
 
-from unisono.fields import U8, U64, Blob, Incarnation, number
+from unisono.fields import U8, U64, Blob, Incarnation, bounded
 from unisono.layout import decode, size_of
 from unisono.model import Member
 from unisono.parts.labels import labeller, number_range
@@ -66,7 +66,7 @@ class Chunk(NamedTuple):
     origin: U64
     number: U64
     """The sender's count of messages."""
-    service: Annotated[int, number("B", 0, 5)]
+    service: Annotated[int, bounded("B", 0, 5)]
     payload: Blob
 
 

@@ -1,13 +1,13 @@
-"""Algorithm 2 and the suspicions of Algorithm 3: who is silent, who is removed, who must stop."""
+"""Algorithm 2 and the suspicions of Algorithm 3: which members are silent, removed or must stop."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Final
 
-from unisono.core import Cause
-from unisono.model import Address
+from unisono.core import Cause, Effect, Unreachable
 from unisono.parts.detector import Detector
+from unisono.parts.step_clock import StepClock
 from unisono.protocols.rmcast.ordering import Ordering
 from unisono.protocols.rmcast.packets import (
     CLOSED,
@@ -21,27 +21,35 @@ from unisono.protocols.rmcast.parameters import Parameters
 from unisono.protocols.rmcast.roster import UNKNOWN, PeerState, Roster
 
 QUIET_BEATS: Final = 3
-"""Without a packet for so many heartbeats, a peer is asked for one."""
+"""A peer that sent no packet for this many heartbeats is probed."""
 
 
 class Failures:
-    """Judges by silence and by what others say; its own verdict ends the member."""
+    """Suspects members for their silence and by the reports of others, this member included."""
 
-    def __init__(self, parameters: Parameters, roster: Roster, ordering: Ordering) -> None:
+    def __init__(
+        self, parameters: Parameters, roster: Roster, ordering: Ordering, clock: StepClock
+    ) -> None:
+        self._clock = clock
         self._parameters = parameters
         self._roster = roster
         self._ordering = ordering
         self._silence: Detector[int] = Detector(parameters.detect_us, parameters.beat_us)
         self._gone: set[int] = set()
-        """Those that said of themselves that they are leaving."""
+        """Members whose last header reports that they have left."""
         self.verdict: str | None = None
-        """Why this member must stop, once it must."""
+        """Why this member must stop, if it must."""
         self.cause = Cause.EXCLUDED
         self.expelled: dict[int, int] = {}
-        """Removed members that still speak, and when they were last told."""
+        """Removed members that still send, and when they were last informed."""
 
-    def hear(self, peer: PeerState, header: Header, now_us: int) -> None:
+    def is_doomed(self, event: object) -> bool:
+        """This member must stop."""
+        return self.verdict is not None
+
+    def hear(self, peer: PeerState, header: Header) -> None:
         """[RMC A3.8-22] Any packet resets its sender's time-out and brings its lists."""
+        now_us = self._clock.now_us
         if peer.heard_us != now_us:
             peer.heard_us = now_us
             self._silence.hear(peer.key, now_us)
@@ -71,7 +79,7 @@ class Failures:
                     self._heed_closing(peer, other, entry.delivered)
 
     def _recall(self, peer: PeerState, key: int, entry: AckEntry) -> None:
-        """Somebody still speaks of a stream that ended here."""
+        """A member still lists a stream that ended here."""
         final = self._roster.tombs.get(key)
         if final is None:
             return
@@ -91,10 +99,11 @@ class Failures:
                 f"than {peer.member} will ({final})"
             )
 
-    def look(self, now_us: int) -> None:
-        """[RMC A2.4] Remove whoever has been silent for too long."""
-        # Deviates [RMC A2.4]: a member that was itself asleep, or that hears nobody at all, does
-        # not blame one after the other for the silence; once all are silent it goes on alone.
+    def look(self) -> None:
+        """[RMC A2.4] Remove the members that have been silent for too long."""
+        # Deviates [RMC A2.4]: a member that was itself suspended, or that receives nothing at all,
+        # does not suspect one after the other; once all are silent it continues alone.
+        now_us = self._clock.now_us
         others = {peer.key: peer for peer in self._roster.others()}
         self._silence.look(now_us)
         self._silence.keep(others, now_us)
@@ -109,34 +118,34 @@ class Failures:
                 del self.expelled[key]
 
     def _is_deaf(self, others: Collection[int], silent: set[int]) -> bool:
-        """Nobody was heard for some heartbeats, and not all of them are silent for too long yet."""
+        """Nothing was received for some heartbeats, and not all are silent for too long yet."""
         if len(others) < 2 or len(silent) == len(others):
             return False
         return min(map(self._silence.silence_us, others)) > QUIET_BEATS * self._parameters.beat_us
 
-    def quiet(self, now_us: int) -> list[PeerState]:
-        """Those that have not been heard for some heartbeats."""
-        since_us = now_us - QUIET_BEATS * self._parameters.beat_us
+    def quiet(self) -> list[PeerState]:
+        """The members that sent nothing for some heartbeats."""
+        since_us = self._clock.now_us - QUIET_BEATS * self._parameters.beat_us
         return [peer for peer in self._roster.others() if peer.heard_us < since_us]
 
-    def refuse(self, address: Address, now_us: int) -> None:
-        """The network says that nobody listens there."""
+    def doubt(self, event: Unreachable, out: list[Effect]) -> None:
+        """The network reports that no process listens there."""
         gone = [
-            self._silence.refuse(peer.key, now_us)
+            self._silence.refuse(peer.key, self._clock.now_us)
             for peer in self._roster.others()
-            if peer.member.address == address
+            if peer.member.address == event.address
         ]
         if any(gone):
-            self.look(now_us)
+            self.look()
 
-    def awake(self, now_us: int) -> None:
+    def start(self) -> None:
         """From here on silence counts."""
-        self._silence.keep([peer.key for peer in self._roster.others()], now_us)
+        self._silence.keep([peer.key for peer in self._roster.others()], self._clock.now_us)
 
     def suspect(self, peer: PeerState) -> None:
-        """Remove from G. What it said stays, for those who need it."""
+        """Remove from G. Its messages stay, for the members that need them."""
         # Deviates [RMC A2.5]: it leaves G at once, but the application's view only when all agree
-        # on its last message; so no message comes from one that the view does not hold.
+        # on its last message; so no message comes from a process that is not in the view.
         if peer.status is MEMBER:
             if peer.key == self._roster.key:
                 self.stop("this member was removed")
@@ -145,7 +154,7 @@ class Failures:
 
     def close(self) -> bool:
         """Settle the last message of failed members: when every member of G has given up on it and
-        all have delivered the same, its stream ends there. True when somebody was settled."""
+        all have delivered the same, its stream ends there. True when one was settled."""
         closed = False
         if len(self._roster.group()) == len(self._roster.peers):
             return closed
@@ -159,16 +168,15 @@ class Failures:
                     self._roster.bury(peer)
         return closed
 
-    def part(self, now_us: int) -> None:
-        """Wait no longer for leavers that have fallen silent."""
-        patience_us = 3 * self._parameters.beat_us
+    def drop_silent_leavers(self) -> None:
+        since_us = self._clock.now_us - 3 * self._parameters.beat_us
         leavers = self._roster.leavers
-        self._roster.leavers = [p for p in leavers if now_us - p.heard_us <= patience_us]
+        self._roster.leavers = [peer for peer in leavers if peer.heard_us >= since_us]
 
     def _agreed(self, failed: PeerState) -> bool:
         if failed.closed_by and failed.delivered >= self._ordering.needed(failed):
             return True
-        for other in self._roster.audience():
+        for other in self._roster.reporters():
             entry = other.trusted.get(failed.key)
             if entry is None or entry.status is MEMBER:
                 return False
@@ -180,13 +188,13 @@ class Failures:
         return True
 
     def _over(self, ended: PeerState) -> bool:
-        """Nobody will speak of it again: all that remain have ended it too, or forgotten it."""
+        """No member will list it again: all others have ended or forgotten it."""
         for other in self._roster.others():
             if other.key in ended.closed_by:
                 continue
             entry = other.trusted.get(ended.key)
             if entry is None:
-                # Who came before it may not have delivered its addition yet, and will need it all.
+                # An older member may not have delivered its addition yet, and will need it all.
                 unheard = other.rank <= ended.rank and ended.key not in other.listed
                 if not other.trusted or unheard:
                     return False
@@ -196,6 +204,11 @@ class Failures:
             elif entry.status is not CLOSED:
                 return False
         return True
+
+    def is_recent(self, stamp: int) -> bool:
+        """Whether we gave this stamp lately: its echo proves that the other end is alive."""
+        age_us = self._clock.now_us - stamp
+        return bool(stamp) and 0 <= age_us <= self._parameters.detect_us // 2
 
     def stop(self, reason: str, cause: Cause = Cause.EXCLUDED) -> None:
         if self.verdict is None:

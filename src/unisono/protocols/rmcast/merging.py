@@ -1,81 +1,97 @@
-"""Parts of a split group: each announces itself, and the weaker one stops."""
+"""Components of a partitioned group: each announces itself, and the weaker one stops."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from unisono.core import EVERYONE, Arm, Effect, Send
+from unisono.core import EVERYONE, Arm, Effect, Expired, Send
 from unisono.layout import encode
 from unisono.model import Member
-from unisono.protocols.rmcast.figure import Timer
-from unisono.protocols.rmcast.packets import Announce, PacketKind, StreamStatus, key_of
-
-if TYPE_CHECKING:
-    from unisono.protocols.rmcast.core import Rmcast
+from unisono.parts.codec import PacketCodec
+from unisono.parts.step_clock import StepClock
+from unisono.protocols.rmcast.failure import Failures
+from unisono.protocols.rmcast.packet_builder import addresses
+from unisono.protocols.rmcast.packets import LEFT, MEMBER, Announce, PacketKind, key_of
+from unisono.protocols.rmcast.parameters import Parameters
+from unisono.protocols.rmcast.roster import Roster
+from unisono.protocols.rmcast.send_queue import SendQueue
+from unisono.protocols.rmcast.states import Timer
 
 
 class Merging:
-    """Tells others of our part, and weighs theirs."""
+    """Announces our component, and compares it with others."""
 
-    def __init__(self, core: Rmcast) -> None:
-        self._core = core
+    def __init__(
+        self,
+        parameters: Parameters,
+        roster: Roster,
+        codec: PacketCodec,
+        failures: Failures,
+        send_queue: SendQueue,
+        clock: StepClock,
+    ) -> None:
+        self._parameters = parameters
+        self._roster = roster
+        self._codec = codec
+        self._failures = failures
+        self._send_queue = send_queue
+        self._clock = clock
 
-    def announce(self, out: list[Effect]) -> None:
-        core = self._core
-        out.append(Arm(Timer.ANNOUNCE, core.about(core.parameters.announce_us)))
-        if core.roster.sponsor().key == core.roster.key and not core.leaving:
+    def announce(self, event: Expired, out: list[Effect]) -> None:
+        out.append(Arm(Timer.ANNOUNCE, self._clock.jittered(self._parameters.announce_us)))
+        if self._leads():
             out.append(Send(EVERYONE, [self.announcement()]))
 
+    def _leads(self) -> bool:
+        return self._roster.sponsor().key == self._roster.key and not self._send_queue.farewell
+
     def announcement(self, echo: int = 0) -> bytes:
-        core = self._core
-        stamp = max(core.now_us, 0)
-        body = encode(Announce(core.me, self._size(), core.codec.life, stamp=stamp, echo=echo))
-        return core.codec.seal(PacketKind.ANNOUNCE, body)
+        stamp = max(self._clock.now_us, 0)
+        return self._sealed(Announce(self._roster.me, *self._ours(), stamp=stamp, echo=echo))
 
     def pointer(self, sponsor: Member) -> bytes:
         """Tells a seeker that there is a group. Without a stamp it cannot be answered."""
-        body = encode(Announce(sponsor, self._size(), self._core.codec.life))
-        return self._core.codec.seal(PacketKind.ANNOUNCE, body)
+        return self._sealed(Announce(sponsor, *self._ours()))
+
+    def _sealed(self, packet: Announce) -> bytes:
+        return self._codec.seal(PacketKind.ANNOUNCE, encode(packet))
+
+    def _ours(self) -> tuple[int, int]:
+        return self._size(), self._codec.life
 
     def _size(self) -> int:
-        """Ourselves, and those heard lately: of a newcomer, its request or its welcome."""
-        since_us = self._core.now_us - self._core.parameters.detect_us
-        return 1 + sum(peer.heard_us >= since_us for peer in self._core.roster.others())
+        """Ourselves, and the members that sent lately."""
+        since_us = self._clock.now_us - self._parameters.detect_us
+        return 1 + sum(peer.heard_us >= since_us for peer in self._roster.others())
 
     def weigh(self, packet: Announce, out: list[Effect]) -> None:
-        """Two parts of one group cannot both go on: the larger stays, at equal size the one with
-        the lesser sponsor; the members of the other stop, and may join again."""
-        # Deviates [RMC A3.12]: parts that removed each other would ignore each other for ever;
-        # each announces itself, and the suspected stop when they hear of it.
-        core = self._core
+        """Two components of one group cannot both continue: the larger does, at equal size the one
+        with the lesser sponsor; the members of the other stop, and may join again."""
+        # Deviates [RMC A3.12]: components that removed each other would ignore each other for ever;
+        # each announces itself, and the suspected members stop when they receive that.
+        roster = self._roster
         theirs = key_of(packet.sponsor)
-        peer = core.roster.peers.get(theirs)
-        ours_too = theirs in core.roster.farewells or (
-            peer is not None and peer.status in (StreamStatus.MEMBER, StreamStatus.LEFT)
-        )
-        if theirs == core.roster.key or (packet.life == core.codec.life and ours_too):
+        peer = roster.peers.get(theirs)
+        is_ours = theirs in roster.farewells or (peer is not None and peer.status in (MEMBER, LEFT))
+        if theirs == roster.key or (packet.life == self._codec.life and is_ours):
             return
-        ours = core.roster.sponsor()
-        stronger = (-packet.size, packet.sponsor) < (-self._size(), ours.member)
-        if stronger and self._is_there(packet):
-            self._tell_mine(packet, out)
-            core.detector.stop(
+        ours = roster.sponsor().member
+        is_stronger = (-packet.size, packet.sponsor) < (-self._size(), ours)
+        if is_stronger and self._is_present(packet):
+            self._forward(packet, out)
+            self._failures.stop(
                 f"another part of the group goes on: {packet.size} with {packet.sponsor}"
             )
-        elif ours.key == core.roster.key and not packet.forwarder and not core.leaving:
+        elif not packet.forwarder and self._leads():
             answer = self.announcement(echo=packet.stamp)
             out.append(Send((packet.sponsor.address,), [answer]))
 
-    def _is_there(self, packet: Announce) -> bool:
-        """An announcement may be late, of a part that is no more: it counts when it answers one of
-        ours, or when one of us, to whom it was an answer, passes it on."""
+    def _is_present(self, packet: Announce) -> bool:
+        """An announcement may be late, and its component gone: it counts if it answers one of ours,
+        or if a member that it answered forwards it."""
         if packet.forwarder:
-            return packet.forwarder in self._core.roster.peers
-        return self._core.is_recent(packet.echo)
+            return packet.forwarder in self._roster.peers
+        return self._failures.is_recent(packet.echo)
 
-    def _tell_mine(self, packet: Announce, out: list[Effect]) -> None:
-        core = self._core
-        to = tuple(peer.member.address for peer in core.roster.others())
+    def _forward(self, packet: Announce, out: list[Effect]) -> None:
+        to = addresses(self._roster.others())
         if to and not packet.forwarder:
-            body = encode(packet._replace(forwarder=core.roster.key))
-            out.append(Send(to, [core.codec.seal(PacketKind.ANNOUNCE, body)]))
+            out.append(Send(to, [self._sealed(packet._replace(forwarder=self._roster.key))]))

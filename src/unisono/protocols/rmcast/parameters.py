@@ -1,4 +1,4 @@
-"""One goal, the rest derived: notice a death within `detect_us`."""
+"""The options, and the periods derived from one goal: detect a failure within `detect_us`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from unisono.errors import Misuse
+from unisono.parts.options import checked
 
 DEFAULTS: Final[Mapping[str, int]] = {
     "detect_us": 1_000_000,
     "found_us": 0,
     "members_count_max": 32,
 }
-"""What may be set. `found_us` 0 stands for half of `detect_us`."""
+"""`found_us` 0 is half of `detect_us`."""
+BOUNDS: Final = {"detect_us": (20_000, 3_600_000_000), "members_count_max": (1, 64)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,43 +22,33 @@ class Parameters:
     """The periods and bounds of one member."""
 
     detect_us: int
-    """T_i of Algorithm 2: a member not heard for so long is removed."""
+    """T_i of Algorithm 2: a member that is silent for this long is removed."""
     beat_us: int
-    """H_i of Algorithm 2: nobody is left without a packet from us for longer."""
+    """H_i of Algorithm 2: every member gets a packet from us at least this often."""
     ask_us: int
-    """A request is repeated after so long."""
+    """Between two requests for the same chunks."""
     seek_us: int
     """Between two attempts to find the group."""
     found_us: int
-    """A seeker that finds nobody for so long founds the group."""
+    """A seeker that finds no member for this long founds the group."""
     announce_us: int
-    """Between two announcements by which separated parts find each other."""
+    """Between two announcements, by which components find each other."""
     leave_us: int
-    """A leaver that is not answered goes after so long."""
+    """A leaver that gets no answer stops after this long."""
     members_count_max: int
-    """One more is refused."""
 
     @staticmethod
     def of(options: Mapping[str, int]) -> Parameters:
-        for name, value in options.items():
-            if name not in DEFAULTS:
-                raise Misuse(f"rmcast has no option {name!r}; it has: {', '.join(DEFAULTS)}")
-            if value < 0:
-                raise Misuse(f"rmcast option {name} must not be negative, got {value}")
-        chosen = {**DEFAULTS, **options}
-        detect = chosen["detect_us"]
-        if not 20_000 <= detect <= 3_600_000_000:
-            raise Misuse(f"rmcast option detect_us must be 20000 to 3600000000, got {detect}")
-        if not 1 <= chosen["members_count_max"] <= 64:
-            raise Misuse("rmcast option members_count_max must be between 1 and 64")
-        beat = detect // 8
+        chosen = checked("rmcast", DEFAULTS, options, BOUNDS)
+        detect_us = chosen["detect_us"]
+        beat_us = detect_us // 8
         return Parameters(
-            detect_us=detect,
-            beat_us=beat,
-            ask_us=beat // 4,
-            seek_us=beat // 2,
-            found_us=chosen["found_us"] or detect // 2,
-            announce_us=beat * 2,
-            leave_us=detect * 2,
+            detect_us=detect_us,
+            beat_us=beat_us,
+            ask_us=beat_us // 4,
+            seek_us=beat_us // 2,
+            found_us=chosen["found_us"] or detect_us // 2,
+            announce_us=beat_us * 2,
+            leave_us=detect_us * 2,
             members_count_max=chosen["members_count_max"],
         )

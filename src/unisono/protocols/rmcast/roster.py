@@ -1,6 +1,6 @@
-"""Who is known to this member: the group G, those that failed or left, and what each reported.
+"""The members known here: the group G, those that failed or left, and what each reported.
 
-The paper's D_{G,k} for every k is the `row` of each peer; a message list M is each peer's window.
+The paper's D_{G,k} for every k is the `row` of each peer; the message list M is its window.
 """
 
 from __future__ import annotations
@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from unisono.model import Member, View, changes_of
-from unisono.parts.window import Window
+from unisono.model import Member
+from unisono.parts.fragment_stream import FragmentStream
 from unisono.protocols.rmcast.packets import (
+    BEAT_BYTES,
     CLOSED,
+    ENTRY_BYTES,
     FAILED,
+    HEADER_BYTES,
     LEFT,
     MEMBER,
     AckEntry,
@@ -22,82 +25,83 @@ from unisono.protocols.rmcast.packets import (
     WelcomeEntry,
     key_of,
 )
-from unisono.wire import tag_of
+from unisono.wire import ENVELOPE_BYTES
 
 TOMBS_COUNT_MAX: Final = 64
-"""Ended streams remembered; the oldest is forgotten first."""
+"""Ended streams that are remembered; the oldest is forgotten first."""
 
 RECALLED_COUNT_MAX: Final = 4
-"""Of these a header tells at once; the others have their turn after them."""
+"""Ended streams that a header repeats at once; the others take their turn."""
 
 ENDED: Final = (LEFT, CLOSED)
 UNKNOWN: Final = AckEntry(0, 0, MEMBER)
 
 
-class PeerState:
-    """One member, its stream here, and what it told of the others' streams."""
+def entries_max(packet_bytes: int) -> int:
+    """Entries of a header that fit a packet: the bound on members, failed ones included."""
+    return (packet_bytes - ENVELOPE_BYTES - HEADER_BYTES - BEAT_BYTES) // ENTRY_BYTES
+
+
+class PeerState(FragmentStream[MessagePart]):
+    """A member: its stream as received here, and what it reported of the others' streams.
+
+    `delivered` is a_i, the last chunk of its last message delivered here.
+    """
 
     __slots__ = (
         "asked_us",
         "closed_by",
-        "delivered",
         "heard_us",
         "key",
         "listed",
-        "looked",
         "member",
         "message",
+        "noted",
         "noticed_us",
         "pending",
         "plain",
         "rank",
         "rounds",
         "row",
-        "scanned",
         "sent_us",
         "status",
         "trusted",
         "unreported",
-        "window",
     )
 
     def __init__(
         self, member: Member, rank: int, delivered: int, message: int, now_us: int
     ) -> None:
+        super().__init__(delivered)
         self.member = member
         self.key = key_of(member)
         self.rank = rank
         self.status = MEMBER
-        self.window: Window[MessagePart] = Window(delivered)
-        self.delivered = delivered
-        """a_i: the last chunk of the last whole message of this stream delivered here."""
         self.message = message
         """The application's count at `delivered`."""
         self.unreported = 0
-        """Octets of its stream received since our last header to it."""
-        self.scanned = 0
-        """Chunks up to here do not end the message that is being received."""
+        """Bytes of its stream received since our last header to it."""
         self.heard_us = now_us
         self.sent_us = now_us
         self.noticed_us = -1
-        """Since when something of its stream is known to be missing."""
+        """Since when some of its stream is known to be missing; -1 if none is."""
         self.asked_us = -1
         self.rounds = 0
         self.row: dict[int, AckEntry] = {}
         """D_{G,i}: the last header it sent."""
         self.plain = False
-        """It tells of members alone, all of them known here: told again, it says nothing."""
+        """The row lists members alone, all known here: received again, it changes nothing."""
         self.listed: set[int] = set()
-        """The streams of which its headers ever told, as long as we know them."""
-        self.looked: dict[int, AckEntry] | None = None
-        """The row that was last looked at for what others have received."""
+        """The streams that its headers ever listed, while we know them."""
+        self.noted: dict[int, AckEntry] | None = None
+        """The row that `Repair` has seen."""
         self.pending: dict[int, AckEntry] = {}
         self.trusted: dict[int, AckEntry] = {}
-        """A header of its that we have caught up with: what clean-up and closing may rely on."""
+        """A header that we have caught up with: clean-up and closing rely on it."""
         self.closed_by: set[int] = set()
 
     def undelivered(self) -> Iterator[MessagePart]:
-        """What is here of its stream in a row, and not delivered."""
+        """The chunks received in a row and not delivered."""
         for number in range(self.delivered + 1, self.window.received + 1):
             chunk = self.window.get(number)
             if chunk is not None:
@@ -105,7 +109,7 @@ class PeerState:
 
     def report(self, entries: dict[int, AckEntry]) -> None:
         """Take its newest header; the one waited for stays until it can be trusted. Counts only
-        rise: a header with a lower one is old, and came late."""
+        rise: a header with a lower one is late."""
         held = self.row
         for key, entry in entries.items():
             if key in held and entry.delivered < held[key].delivered:
@@ -116,8 +120,8 @@ class PeerState:
             self.pending = entries
 
     def promote(self) -> bool:
-        """A header is trusted once all that its sender had said by then is delivered here: only
-        then is every addition it knew of known here too. True when there is a new one."""
+        """A header is trusted once all that its sender had multicast by then is delivered here:
+        only then is every addition it knew of known here. True when there is a new one."""
         if self.trusted is self.row:
             return False
         if self._caught_up(self.row):
@@ -135,36 +139,35 @@ class PeerState:
 class Roster:
     """The peers by key. Grows by additions, shrinks when an ended stream is settled by all."""
 
-    def __init__(self, me: Member, entries_max: int) -> None:
+    def __init__(self, me: Member, packet_bytes_max: int) -> None:
         self.me = me
-        self.entries_max = entries_max
-        """So many lines of a header fit a packet."""
+        self._packet_bytes = packet_bytes_max
+        self.entries_max = entries_max(packet_bytes_max)
+        self.sent = 0
+        """Of our own stream: the last chunk sent."""
         self.key = key_of(me)
         self.peers: dict[int, PeerState] = {}
         self.tombs: dict[int, int] = {}
-        """Streams that ended and where; a message that needs more of one never comes."""
+        """By ended stream, its last chunk; a message that needs more of it is never delivered."""
         self.farewells: set[int] = set()
-        """Those of them whose member left: no part of the group is with it."""
+        """The ended streams of members that left."""
         self.recalled: set[int] = set()
-        """Ended streams that somebody still waits to settle: our headers tell how they ended."""
+        """Ended streams that another member has yet to settle: our headers list their ends."""
         self.changes = 0
-        """Additions and removals so far, known alike to all that know the same."""
+        """Additions and removals so far: equal at members that know the same."""
         self.rank_last = -1
-        """The highest rank given so far, as far as we know. Ranks tell who came after whom, also
-        after one that has failed and that others still settle. Two sponsors, of which one takes the
-        other for failed, may give the same one at once: then the members' names decide, and neither
-        newcomer is taken to know of the other (see `Failures._over`)."""
-        self.shown: tuple[Member, ...] = ()
-        """The members of the last view installed."""
+        """The highest rank known. Ranks order members by age. Two sponsors, one of which suspects
+        the other, may give the same rank at once: then names decide, and neither newcomer is taken
+        to know of the other (see `Failures._over`)."""
         self._turn = 0
         self._news = 0
         self._rested = -1
         self._group: list[PeerState] | None = None
         self._others: list[PeerState] = []
         self.leavers: list[PeerState] = []
-        """Those that have said goodbye and still listen."""
+        """Members that have left and still receive."""
 
-    # -- who ------------------------------------------------------------------------------------
+    # -- members --------------------------------------------------------------------------------
 
     def group(self) -> list[PeerState]:
         """G, oldest first, ourselves included."""
@@ -180,12 +183,12 @@ class Roster:
             self.group()
         return self._others
 
-    def audience(self) -> list[PeerState]:
-        """Those whose word counts: G, and those that still hand over after their goodbye."""
+    def reporters(self) -> list[PeerState]:
+        """The members whose reports count: G without ourselves, and leavers that still retain."""
         return [*self.others(), *self.leavers] if self.leavers else self.others()
 
     def unsettled(self) -> bool:
-        """Somebody failed, and its last message is not agreed on yet."""
+        """Whether a member failed whose last message is not agreed on yet."""
         return any(peer.status is FAILED for peer in self.peers.values())
 
     def mine(self) -> PeerState:
@@ -199,8 +202,8 @@ class Roster:
         return next((p for p in self.group() if p.member.name == name), None)
 
     def namesake_lingers(self, member: Member) -> bool:
-        """Whether a failed member of the same name, at another address and perhaps alive, is closed
-        here but not yet by all: until then a view of theirs may hold it."""
+        """Whether a failed member of the same name at another address is closed here but not yet by
+        all: until then a view of another member may list it."""
         return any(
             peer.status is CLOSED
             and peer.member.name == member.name
@@ -211,12 +214,12 @@ class Roster:
     # -- changes --------------------------------------------------------------------------------
 
     def stir(self) -> None:
-        """Something was said, heard or changed from which more may follow."""
+        """Something was multicast, received or changed that may have consequences."""
         self._news += 1
 
     def rest(self) -> None:
-        """All has followed from it that does, and nobody is on the way out: until the next news
-        there is nothing to do."""
+        """All consequences are drawn, and no member is ending: nothing to do until the next
+        `stir`."""
         if not self.leavers and len(self.group()) == len(self.peers):
             self._rested = self._news
 
@@ -246,7 +249,7 @@ class Roster:
         self._alter()
 
     def bury(self, peer: PeerState) -> None:
-        """Forget the peer; its key and its last chunk are remembered for a while."""
+        """Forget the peer; its key and its last chunk are kept for a while."""
         del self.peers[peer.key]
         for other in self.peers.values():
             other.listed &= self.peers.keys()
@@ -262,7 +265,7 @@ class Roster:
         self._alter()
 
     def enter(self, lines: tuple[WelcomeEntry, ...], changes: int, now_us: int) -> None:
-        """Begin where the sponsor says."""
+        """Begin where the sponsor's welcome says."""
         self.peers.clear()
         for line in lines:
             peer = self.add(line.member, line.rank, now_us, line.delivered, line.message)
@@ -270,20 +273,33 @@ class Roster:
         self.changes = changes
         self._alter()
 
-    # -- what is told of them ----------------------------------------------------------------------
+    def oversize(self) -> str:
+        """Why the group is too large for our packets, if it is: every header has an entry of each
+        member, and the sponsor counts by its own packets."""
+        count = sum(peer.status not in ENDED for peer in self.peers.values())
+        if count <= self.entries_max:
+            return ""
+        return (
+            f"the group has {count} members, and packets of {self._packet_bytes} bytes are enough"
+            f" for {self.entries_max}: raise packet_bytes_max, at all members alike"
+        )
 
-    def header(self, sent: int) -> Header:
+    # -- what we report of them -------------------------------------------------------------------
+
+    def header(self) -> Header:
         """T_G, D_G and the failed list, as of now."""
         # Deviates [RMC A3.13]: T_G counts what was received of each stream and is not raised by
         # receiving as such; so it says what is missing, and the order rests on D_G alone.
-        entries = {}
-        for peer in self.peers.values():
-            received = sent if peer.key == self.key else peer.window.received
-            entries[peer.key] = AckEntry(peer.delivered, received, peer.status)
+        entries = {
+            key: AckEntry(peer.delivered, peer.window.received, peer.status)
+            for key, peer in self.peers.items()
+        }
+        if (mine := entries.get(self.key)) is not None:
+            entries[self.key] = mine._replace(received=self.sent)
         if len(entries) > self.entries_max:
             self._leave_out(entries)
-        room = self.entries_max - len(entries)
-        for key in sorted(self.recalled)[: min(room, RECALLED_COUNT_MAX)]:
+        space = self.entries_max - len(entries)
+        for key in sorted(self.recalled)[: min(space, RECALLED_COUNT_MAX)]:
             if key in self.tombs and any(key in peer.row for peer in self.others()):
                 entries[key] = AckEntry(self.tombs[key], self.tombs[key], CLOSED)
             else:
@@ -291,8 +307,7 @@ class Roster:
         return Header(self.key, entries)
 
     def _leave_out(self, entries: dict[int, AckEntry]) -> None:
-        """Those that others still settle, and we have, may be left out, as if we had forgotten
-        them; which of them, takes turns."""
+        """Streams that are settled here may be left out, as if forgotten; they take turns."""
         ended = [key for key, entry in entries.items() if entry.status in ENDED]
         self._turn += 1
         for at in range(min(len(ended), len(entries) - self.entries_max)):
@@ -303,28 +318,3 @@ class Roster:
             WelcomeEntry(p.member, p.status, p.rank, p.delivered, p.message)
             for p in self.peers.values()
         )
-
-    def view(self, detail: str = "", cut: bool = False) -> View:
-        """The view for the application: a failed member stays until its last message is settled."""
-        seen = (MEMBER, FAILED)
-        members = tuple(sorted(p.member for p in self.peers.values() if p.status in seen))
-        joined = tuple(m for m in members if m not in self.shown)
-        left = tuple(m for m in self.shown if m not in members)
-        words = " ".join(map(str, members))
-        began = sorted((p.member, p.message) for p in self.peers.values()) if cut else ()
-        founded = not cut and not self.shown
-        went = {m: key_of(m) in self.farewells or self._has_left(m) for m in left}
-        changes = changes_of(
-            self.me,
-            joined,
-            [m for m in left if went[m]],
-            [m for m in left if not went[m]],
-            founded,
-        )
-        self.shown = members
-        name = f"{self.changes}-{tag_of(words) & 0xFFFFFF:06x}"
-        return View(members, name, joined, left, None, tuple(began), detail, changes=changes)
-
-    def _has_left(self, member: Member) -> bool:
-        peer = self.peers.get(key_of(member))
-        return peer is not None and peer.status is LEFT

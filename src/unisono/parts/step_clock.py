@@ -1,0 +1,19 @@
+"""The time of the current step, which all parts of a core share."""
+
+from __future__ import annotations
+
+from random import Random
+
+
+class StepClock:
+    """The core sets `now_us` at each step; parts read it, and draw from `random`."""
+
+    __slots__ = ("now_us", "random")
+
+    def __init__(self, seed: int) -> None:
+        self.now_us = 0
+        self.random = Random(seed)
+
+    def jittered(self, period_us: int) -> int:
+        """Up to a quarter longer, so that members do not act all at once."""
+        return period_us + self.random.randrange(period_us // 4 + 1)
