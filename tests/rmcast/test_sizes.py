@@ -11,7 +11,7 @@ from unisono.core import CoreConfig, Deliver, Effect, Multicast, Received, Send
 from unisono.model import Address, Member, Service
 from unisono.parts.admission import Admission, Terms
 from unisono.parts.codec import PacketCodec
-from unisono.parts.step_clock import StepClock
+from unisono.parts.core_clock import CoreClock
 from unisono.protocols.rmcast.packet_builder import PacketBuilder
 from unisono.protocols.rmcast.packets import KINDS, PROTOCOL, Data, StreamStatus, read
 from unisono.protocols.rmcast.roster import Roster, entries_max
@@ -31,7 +31,7 @@ def member(n: int, incarnation: int = 1) -> Member:
 def room_of(count: int, packet_bytes: int) -> tuple[Roster, SendQueue, PacketBuilder]:
     """A member with so many others, of each of which it has delivered something."""
     config = CoreConfig(member(0), "g", 1, packet_bytes_max=packet_bytes)
-    roster, clock = Roster(member(0), packet_bytes), StepClock(1)
+    roster, clock = Roster(member(0), packet_bytes), CoreClock(1)
     codec = PacketCodec(PROTOCOL, KINDS, TERMS)
     builder = PacketBuilder(roster, codec, packet_bytes)
     views = Views(roster, Admission(codec, TERMS), clock)

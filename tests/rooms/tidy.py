@@ -261,8 +261,8 @@ def banned(text: str, name: str) -> list[str]:
 
 
 SAME_ROLE = frozenset(
-    """Coordinator Data Header MemberState Membership Ordering PacketKind Parameters Receiver Refuse
-    Repair SendQueue
+    """Coordinator Data Header Leaving MemberState Membership Ordering PacketKind Parameters Receiver Refuse
+    PacketBuilder Repair SendQueue StateTransfer
     StatePiece StateRequest Timer""".split()
 )
 """What each protocol has a class for, under the same name."""

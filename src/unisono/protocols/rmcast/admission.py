@@ -8,7 +8,7 @@ from unisono.core import Effect, Send
 from unisono.layout import encode
 from unisono.model import Member
 from unisono.parts.codec import PacketCodec
-from unisono.parts.step_clock import StepClock
+from unisono.parts.core_clock import CoreClock
 from unisono.protocols.rmcast.control import Add, write_control
 from unisono.protocols.rmcast.failure import Failures
 from unisono.protocols.rmcast.merging import Merging
@@ -48,7 +48,7 @@ class Sponsor:
         failures: Failures,
         merging: Merging,
         transfer: StateTransfer,
-        clock: StepClock,
+        clock: CoreClock,
         packet_bytes_max: int,
         with_state: bool,
     ) -> None:

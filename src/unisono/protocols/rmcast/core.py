@@ -9,14 +9,14 @@ from unisono.fsa import Machine
 from unisono.model import Address, Member
 from unisono.parts.admission import Admission, Terms
 from unisono.parts.codec import PacketCodec
-from unisono.parts.step_clock import StepClock
+from unisono.parts.core_clock import CoreClock
 from unisono.protocols.rmcast.admission import Sponsor
 from unisono.protocols.rmcast.delivery import Delivery
 from unisono.protocols.rmcast.ending import Ending
 from unisono.protocols.rmcast.failure import Failures
 from unisono.protocols.rmcast.figure import FIGURE
 from unisono.protocols.rmcast.heartbeats import Heartbeats
-from unisono.protocols.rmcast.joining import Joining
+from unisono.protocols.rmcast.joining import Joiner
 from unisono.protocols.rmcast.leaving import Leaving
 from unisono.protocols.rmcast.merging import Merging
 from unisono.protocols.rmcast.ordering import Ordering
@@ -40,7 +40,7 @@ class Rmcast:
         parameters = Parameters.of(config.options)
         terms = Terms.of(config, "rmcast", {**DEFAULTS, **config.options})
         packet_bytes, with_state = config.packet_bytes_max, config.with_state
-        self._clock = clock = StepClock(config.seed)
+        self._clock = clock = CoreClock(config.seed)
         self.codec = codec = PacketCodec(PROTOCOL, KINDS, terms)
         self._admission = Admission(codec, terms)
         self.roster = roster = Roster(config.me, packet_bytes)
@@ -55,7 +55,7 @@ class Rmcast:
         self._leaving = Leaving(parameters, roster, ordering, send_queue)
         self.merging = Merging(parameters, roster, codec, failures, send_queue, clock)
         ending = Ending(roster, builder, failures)
-        joining = Joining(
+        joining = Joiner(
             parameters,
             roster,
             codec,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from unisono.core import Congested, Deliver, Effect
 from unisono.errors import BadPacket
 from unisono.parts.codec import PacketCodec
-from unisono.parts.step_clock import StepClock
+from unisono.parts.core_clock import CoreClock
 from unisono.protocols.rmcast.control import Add, Bye, read_control
 from unisono.protocols.rmcast.failure import Failures
 from unisono.protocols.rmcast.ordering import Ordering
@@ -25,7 +25,7 @@ class Delivery:
         views: Views,
         failures: Failures,
         codec: PacketCodec,
-        clock: StepClock,
+        clock: CoreClock,
     ) -> None:
         self._roster = roster
         self._ordering = ordering

@@ -7,7 +7,7 @@ from typing import Final
 
 from unisono.core import Cause, Effect, Unreachable
 from unisono.parts.detector import Detector
-from unisono.parts.step_clock import StepClock
+from unisono.parts.core_clock import CoreClock
 from unisono.protocols.rmcast.ordering import Ordering
 from unisono.protocols.rmcast.packets import (
     CLOSED,
@@ -28,7 +28,7 @@ class Failures:
     """Suspects members for their silence and by the reports of others, this member included."""
 
     def __init__(
-        self, parameters: Parameters, roster: Roster, ordering: Ordering, clock: StepClock
+        self, parameters: Parameters, roster: Roster, ordering: Ordering, clock: CoreClock
     ) -> None:
         self._clock = clock
         self._parameters = parameters

@@ -15,7 +15,7 @@ from unisono.protocols.rmcast.delivery import Delivery
 from unisono.protocols.rmcast.ending import Ending
 from unisono.protocols.rmcast.failure import Failures
 from unisono.protocols.rmcast.heartbeats import Heartbeats
-from unisono.protocols.rmcast.joining import Joining
+from unisono.protocols.rmcast.joining import Joiner
 from unisono.protocols.rmcast.leaving import Leaving
 from unisono.protocols.rmcast.merging import Merging
 from unisono.protocols.rmcast.ordering import Ordering
@@ -50,18 +50,18 @@ STAYING: Final = (CATCHING_UP, MEMBER)
 # fmt: off
 FIGURE: Final = Figure("rmcast", start=OUTSIDE, arrows=(
     #     from         on              when                     do                     to
-    Arrow(OUTSIDE,     Join,           always,                  Joining.seek,          SEEKING),
-    Arrow(SEEKING,     Timer.SEEK,     always,                  Joining.seek,          SEEKING),
-    Arrow(SEEKING,     Timer.FOUND,    always,                  Joining.found,         MEMBER),
-    Arrow(SEEKING,     Seek,           Joining.defers_to,       Joining.await_founder, SEEKING),
+    Arrow(OUTSIDE,     Join,           always,                  Joiner.seek,           SEEKING),
+    Arrow(SEEKING,     Timer.SEEK,     always,                  Joiner.seek,           SEEKING),
+    Arrow(SEEKING,     Timer.FOUND,    always,                  Joiner.found,          MEMBER),
+    Arrow(SEEKING,     Seek,           Joiner.defers_to,        Joiner.await_founder,  SEEKING),
     Arrow(SEEKING,     Seek,           always,                  stay,                  SEEKING),
-    Arrow(SEEKING,     Announce,       always,                  Joining.await_founder, SEEKING),
-    Arrow(SEEKING,     Welcome,        Joining.brings_state,    Joining.enter,         CATCHING_UP),
-    Arrow(SEEKING,     Welcome,        Joining.is_mine,         Joining.enter,         MEMBER),
+    Arrow(SEEKING,     Announce,       always,                  Joiner.await_founder,  SEEKING),
+    Arrow(SEEKING,     Welcome,        Joiner.brings_state,     Joiner.enter,          CATCHING_UP),
+    Arrow(SEEKING,     Welcome,        Joiner.is_mine,          Joiner.enter,          MEMBER),
     Arrow(SEEKING,     Welcome,        always,                  stay,                  SEEKING),
-    Arrow(SEEKING,     Refuse,         Joining.is_rejected,     Ending.give_up,        DONE),
+    Arrow(SEEKING,     Refuse,         Joiner.is_rejected,      Ending.give_up,        DONE),
     Arrow(SEEKING,     Refuse,         always,                  stay,                  SEEKING),
-    Arrow(SEEKING,     Leave,          always,                  Joining.withdraw,      DONE),
+    Arrow(SEEKING,     Leave,          always,                  Joiner.withdraw,       DONE),
 
     Arrow(INSIDE,      None,           Failures.is_doomed,      Ending.stop,           DONE),
 

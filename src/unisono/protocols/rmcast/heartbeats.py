@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from unisono.core import Arm, Effect, Expired, Probe, Send
 from unisono.model import Address
-from unisono.parts.step_clock import StepClock
+from unisono.parts.core_clock import CoreClock
 from unisono.protocols.rmcast.failure import Failures
 from unisono.protocols.rmcast.packet_builder import PacketBuilder, addresses
 from unisono.protocols.rmcast.packets import additions, key_of
@@ -27,7 +27,7 @@ class Heartbeats:
         builder: PacketBuilder,
         failures: Failures,
         repair: Repair,
-        clock: StepClock,
+        clock: CoreClock,
         withholds: Callable[[], bool],
         ticks: Sequence[Callable[[list[Effect]], None]],
     ) -> None:

@@ -8,7 +8,7 @@ from unisono.core import EVERYONE, Arm, Disarm, Effect, Expired, Join, Leave, Se
 from unisono.layout import decode, encode
 from unisono.model import Buffer
 from unisono.parts.codec import PacketCodec
-from unisono.parts.step_clock import StepClock
+from unisono.parts.core_clock import CoreClock
 from unisono.protocols.rmcast.ending import Ending
 from unisono.protocols.rmcast.failure import Failures
 from unisono.protocols.rmcast.merging import Merging
@@ -32,7 +32,7 @@ REFUSALS_MAX: Final = 64
 """A seeker that was refused this often gives up; until then the obstacle may go away."""
 
 
-class Joining:
+class Joiner:
     """A process until it is a member."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Joining:
         merging: Merging,
         transfer: StateTransfer,
         ending: Ending,
-        clock: StepClock,
+        clock: CoreClock,
         with_state: bool,
     ) -> None:
         self._parameters = parameters

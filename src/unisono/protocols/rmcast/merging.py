@@ -6,7 +6,7 @@ from unisono.core import EVERYONE, Arm, Effect, Expired, Send
 from unisono.layout import encode
 from unisono.model import Member
 from unisono.parts.codec import PacketCodec
-from unisono.parts.step_clock import StepClock
+from unisono.parts.core_clock import CoreClock
 from unisono.protocols.rmcast.failure import Failures
 from unisono.protocols.rmcast.packet_builder import addresses
 from unisono.protocols.rmcast.packets import LEFT, MEMBER, Announce, PacketKind, key_of
@@ -26,7 +26,7 @@ class Merging:
         codec: PacketCodec,
         failures: Failures,
         send_queue: SendQueue,
-        clock: StepClock,
+        clock: CoreClock,
     ) -> None:
         self._parameters = parameters
         self._roster = roster

@@ -6,9 +6,9 @@ from unisono.core import Effect, Send
 from unisono.errors import BadPacket
 from unisono.model import Address
 from unisono.parts.codec import PacketCodec
-from unisono.parts.step_clock import StepClock
+from unisono.parts.core_clock import CoreClock
 from unisono.protocols.rmcast.failure import Failures
-from unisono.protocols.rmcast.joining import Joining
+from unisono.protocols.rmcast.joining import Joiner
 from unisono.protocols.rmcast.packet_builder import PacketBuilder
 from unisono.protocols.rmcast.packets import (
     CLOSED,
@@ -37,8 +37,8 @@ class Receiver:
         codec: PacketCodec,
         builder: PacketBuilder,
         failures: Failures,
-        joining: Joining,
-        clock: StepClock,
+        joining: Joiner,
+        clock: CoreClock,
         beat_us: int,
     ) -> None:
         self._roster = roster

@@ -7,7 +7,7 @@ from typing import Final
 
 from unisono.core import Arm, Effect, Expired, Send
 from unisono.parts.codec import PacketCodec
-from unisono.parts.step_clock import StepClock
+from unisono.parts.core_clock import CoreClock
 from unisono.protocols.rmcast.ordering import AHEAD_COUNT_MAX, Ordering
 from unisono.protocols.rmcast.packet_builder import PacketBuilder, addresses
 from unisono.protocols.rmcast.packets import CLOSED, FAILED, MEMBER, Ask, Beat
@@ -31,7 +31,7 @@ class Repair:
         ordering: Ordering,
         builder: PacketBuilder,
         codec: PacketCodec,
-        clock: StepClock,
+        clock: CoreClock,
         ask_us: int,
     ) -> None:
         self._roster = roster

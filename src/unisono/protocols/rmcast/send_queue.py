@@ -11,7 +11,7 @@ from unisono.model import Message, Service
 from unisono.parts.fragment_stream import marked
 from unisono.parts.pacing import Flight
 from unisono.parts.packing import fragments
-from unisono.parts.step_clock import StepClock
+from unisono.parts.core_clock import CoreClock
 from unisono.protocols.rmcast.control import After, write_control
 from unisono.protocols.rmcast.packet_builder import PacketBuilder, addresses
 from unisono.protocols.rmcast.packets import (
@@ -40,7 +40,7 @@ class SendQueue:
         roster: Roster,
         builder: PacketBuilder,
         views: Views,
-        clock: StepClock,
+        clock: CoreClock,
     ) -> None:
         self._roster = roster
         self._builder = builder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from unisono.core import Effect, Install
 from unisono.model import Member, View
 from unisono.parts.admission import Admission
-from unisono.parts.step_clock import StepClock
+from unisono.parts.core_clock import CoreClock
 from unisono.parts.views import next_view
 from unisono.protocols.rmcast.packets import FAILED, LEFT, MEMBER, key_of
 from unisono.protocols.rmcast.roster import Roster
@@ -15,7 +15,7 @@ from unisono.wire import tag_of
 class Views:
     """Installs a view when the members have changed since the last."""
 
-    def __init__(self, roster: Roster, admission: Admission, clock: StepClock) -> None:
+    def __init__(self, roster: Roster, admission: Admission, clock: CoreClock) -> None:
         self._roster = roster
         self._admission = admission
         self._clock = clock

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 
-class StepClock:
+class CoreClock:
     """The core sets `now_us` at each step; parts read it, and draw from `random`."""
 
     __slots__ = ("now_us", "random")
