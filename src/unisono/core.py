@@ -257,7 +257,6 @@ class Checkpoint:
 
     record: bytes
     key: Hashable = None
-    """As in `Persist`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -261,9 +261,9 @@ def banned(text: str, name: str) -> list[str]:
 
 
 SAME_ROLE = frozenset(
-    """Coordinator Data Header Leaving MemberState Membership Ordering PacketKind Parameters Receiver Refuse
-    PacketBuilder Repair SendQueue StateTransfer
-    StatePiece StateRequest Timer""".split()
+    """Coordinator Data Header Joiner Leaving MemberState Membership Ordering PacketBuilder
+    PacketKind Parameters Receiver Refuse Repair SendQueue StatePiece StateRequest StateTransfer
+    Timer""".split()
 )
 """What each protocol has a class for, under the same name."""
 

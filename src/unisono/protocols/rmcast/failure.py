@@ -6,8 +6,8 @@ from collections.abc import Collection
 from typing import Final
 
 from unisono.core import Cause, Effect, Unreachable
-from unisono.parts.detector import Detector
 from unisono.parts.core_clock import CoreClock
+from unisono.parts.detector import Detector
 from unisono.protocols.rmcast.ordering import Ordering
 from unisono.protocols.rmcast.packets import (
     CLOSED,

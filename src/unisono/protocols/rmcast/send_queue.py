@@ -8,10 +8,10 @@ from typing import Final
 
 from unisono.core import CoreConfig, Deliver, Effect, Multicast, Send
 from unisono.model import Message, Service
+from unisono.parts.core_clock import CoreClock
 from unisono.parts.fragment_stream import marked
 from unisono.parts.pacing import Flight
 from unisono.parts.packing import fragments
-from unisono.parts.core_clock import CoreClock
 from unisono.protocols.rmcast.control import After, write_control
 from unisono.protocols.rmcast.packet_builder import PacketBuilder, addresses
 from unisono.protocols.rmcast.packets import (
