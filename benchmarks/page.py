@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from unisono.bench.own import PREFIX as OURS
 from unisono.bench.results import RowKey, figure
 from unisono.spark.plots import Axis, Point, line_plot, logarithmic
-from unisono.spark.report.words import clean, column, count_of, section, size_of, table, time_of
+from unisono.spark.report.markup import clean, column, count_of, section, size_of, table, time_of
 
 STYLE: Final = """
 .line { stroke-width: 2.4; }

@@ -54,8 +54,8 @@ class _Plot:
         return linear(top * 1.2, self.figure.unit)
 
     def _at(self, members: float, value: float) -> Place:
-        x = LEFT + self.across.place(members) * (WIDTH - LEFT - RIGHT)
-        share = min(max(self.up.place(value), 0.0), 1.0) if value > 0 else 0.0
+        x = LEFT + self.across.position(members) * (WIDTH - LEFT - RIGHT)
+        share = min(max(self.up.position(value), 0.0), 1.0) if value > 0 else 0.0
         return x, HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
 
     def svg(self, subtitle: str) -> str:
@@ -83,7 +83,7 @@ class _Plot:
     def _grid(self) -> Iterator[str]:
         floor = HEIGHT - BOTTOM
         for value, label in self.up.ticks:
-            y = floor - self.up.place(value) * (floor - TOP)
+            y = floor - self.up.position(value) * (floor - TOP)
             yield path((LEFT, y), (WIDTH - RIGHT, y), kind="hair")
             yield words(LEFT - 8, y + 4, label, "faint small", "end")
         for value, label in self.across.ticks:

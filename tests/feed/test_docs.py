@@ -68,11 +68,11 @@ def test_the_programs_with_spark_run(
 
 
 def test_the_columns_and_the_options_are_on_the_page() -> None:
-    from unisono.spark.source.asking import OPTIONS
+    from unisono.spark.source.options import OPTIONS
 
     for name in (*rows.SCHEMA.names, *protocol.FeedFrameKind.__members__):
         assert f"`{name}`" in PAGE, name
-    for name in OPTIONS.values():
+    for name in OPTIONS:
         assert f"`{name}`" in READING or name == "path", name
 
 

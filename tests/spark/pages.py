@@ -21,9 +21,9 @@ from unisono.protocols import offers
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
 from unisono.spark.measures import CURVE
-from unisono.spark.report import Curves, Findings, RunAbout
+from unisono.spark.report import Curves, Findings, RunInfo
 from unisono.spark.report.broken import SHOWN_MAX
-from unisono.spark.report.pictures import Pictures
+from unisono.spark.report.diagrams import Diagrams
 from unisono.trace.files import read_trace
 from unisono.trace.history import History
 from unisono.trace.record import Row
@@ -125,14 +125,14 @@ def found_in(directory: Path) -> tuple[Findings, Curves]:
     for history in histories:
         note = directory / f"run={history.run}" / "replay.txt"
         replay = note.read_text().strip() if note.exists() else None
-        about[history.run] = RunAbout(history.protocol, True, replay)
+        about[history.run] = RunInfo(history.protocol, True, replay)
     found = Findings(
         verdicts=dict(sorted(verdicts.items())),
         measures=measures,
         events=trace.events,
         quarantined=len(trace.quarantined),
         quarantine=[tuple(each) for each in trace.quarantined][:200],
-        about=about,
+        info=about,
         summary=summed(measures),
         recoveries={
             ("ring", "crashed"): [(us, 1 + us % 3) for us in range(90_000, 900_000, 31_000)],
@@ -141,9 +141,9 @@ def found_in(directory: Path) -> tuple[Findings, Curves]:
         },
         version="0.1.0",
     )
-    pictures = Pictures(str(directory))
+    diagrams = Diagrams(str(directory))
     drawn = {
-        name: pictures.of(name, found.verdicts[name].violations)
+        name: diagrams.of(name, found.verdicts[name].violations)
         for name in found.broken[:SHOWN_MAX]
     }
     few = measures[:6]
@@ -152,7 +152,7 @@ def found_in(directory: Path) -> tuple[Findings, Curves]:
         {row["run"]: row["curve"] for row in few},
         {row["run"]: row["rates"] for row in few},
     )
-    return replace(found, pictures=drawn), curves
+    return replace(found, diagrams=drawn), curves
 
 
 def summed(measures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -168,12 +168,12 @@ def many(few: Findings, count: int) -> Findings:
     kept = next(v for v in few.verdicts.values() if v.kept)
     broken = next(v for v in few.verdicts.values() if not v.kept)
     verdicts: dict[str, Verdict] = dict(few.verdicts)
-    about = dict(few.about)
+    about = dict(few.info)
     for number in range(count):
         name = f"{PROTOCOLS[number % 3]}-chaos-5-{number:04}"
         verdicts[name] = kept if number % 9 else broken
-        about[name] = RunAbout(PROTOCOLS[number % 3], True, f"unisono sim --seed {number}")
-    return replace(few, verdicts=verdicts, about=about)
+        about[name] = RunInfo(PROTOCOLS[number % 3], True, f"unisono sim --seed {number}")
+    return replace(few, verdicts=verdicts, info=about)
 
 
 def hostile(few: Findings) -> Findings:
@@ -182,13 +182,13 @@ def hostile(few: Findings) -> Findings:
     bad = [v._replace(life=HOSTILE, message=HOSTILE, other=HOSTILE, detail=HOSTILE)
            for v in broken.violations[:2]]  # fmt: skip
     verdicts = {**few.verdicts, HOSTILE: Verdict(broken.laws, bad)}
-    about = {**few.about, HOSTILE: RunAbout(HOSTILE, False, f"unisono sim --x '{HOSTILE}'")}
+    about = {**few.info, HOSTILE: RunInfo(HOSTILE, False, f"unisono sim --x '{HOSTILE}'")}
     measures = [*few.measures, {**few.measures[0], "run": HOSTILE, "protocol": HOSTILE}]
     summary = [*few.summary, {**few.summary[0], "protocol": HOSTILE}]
     return replace(
         few,
         verdicts=verdicts,
-        about=about,
+        info=about,
         measures=measures,
         summary=summary,
         recoveries={**few.recoveries, (HOSTILE, HOSTILE): [(5, 1)]},
@@ -224,7 +224,7 @@ def shoot(page: Path, into: Path) -> None:
 
 def main() -> None:
     from unisono.spark.pipeline import run_pipeline
-    from unisono.spark.report.gather import report_of
+    from unisono.spark.report.build import build_report
     from unisono.spark.session import open_session
 
     if len(sys.argv) != 2:
@@ -237,7 +237,7 @@ def main() -> None:
         laws = {name: list(offer.laws) for name, offer in offers().items()}
         result = run_pipeline(session, top, "results", laws, silver=False)
         page = Path("report.html")
-        page.write_text(report_of(session, result.out, top), encoding="utf-8")
+        page.write_text(build_report(session, result.out, top), encoding="utf-8")
         session.stop()
         shoot(page, into)
 

@@ -3,7 +3,6 @@ said of what is bad."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +34,10 @@ from tests.trace.test_files import BAD_ROWS, GOOD
 from unisono.errors import BadTrace, Misuse
 from unisono.spark import register
 from unisono.spark.session import in_words
-from unisono.spark.source import batch
-from unisono.spark.source.batch import FileReading, TraceReader, asked
-from unisono.spark.source.filters import column_of, is_ours, mask_of
-from unisono.spark.source.sound import reasons_against
+from unisono.spark.source import trace
+from unisono.spark.source.filters import column_of, is_supported, mask_of
+from unisono.spark.source.row_checks import reasons_against
+from unisono.spark.source.trace import FileReader, TraceReader, trace_options
 from unisono.trace.checks import AFTER_TORN, TOLD_TWICE
 from unisono.trace.files import SCHEMA, TraceFile, read_trace, trace_files
 from unisono.trace.parquet import ParquetPart, batch_of
@@ -81,32 +80,9 @@ def session(spark: Any) -> Any:
 
 def reader(directory: Path, *filters: Filter, **options: str) -> TraceReader:
     given = {"path": str(directory), **options}
-    made = TraceReader(given, DDL[options.get("mode", "dropmalformed"), options.get("columns", "")])
+    made = TraceReader(given, trace.trace_schema(given))
     assert list(made.pushFilters(list(filters))) == []
     return made
-
-
-class _Schemas(dict[tuple[str, str], Any]):
-    def __missing__(self, key: tuple[str, str]) -> Any:
-        from pyspark.sql.types import (
-            ArrayType,
-            IntegerType,
-            LongType,
-            StringType,
-            StructField,
-            StructType,
-        )
-
-        mode, columns = key
-        kinds = {"string": StringType(), "int": IntegerType(), "bigint": LongType()}
-        kinds["array<string>"] = ArrayType(StringType())  # type: ignore[assignment]
-        given = {"path": "x", "mode": mode} | ({"columns": columns} if columns else {})
-        fields = (field.split("` ") for field in batch.trace_schema(given).split(", "))
-        self[key] = StructType([StructField(n.strip("`"), kinds[kind]) for n, kind in fields])
-        return self[key]
-
-
-DDL = _Schemas()
 
 
 def rows_of(made: TraceReader) -> list[dict[str, Any]]:
@@ -147,12 +123,12 @@ def test_a_query_opens_only_the_files_of_its_runs(session: Any, tmp_path: Path) 
 
 
 def test_no_run_is_asked_for_and_no_file_is_read(traces: Path) -> None:
-    assert reader(traces, EqualTo(("run",), "three")).partitions() == [batch.Files([])]
+    assert reader(traces, EqualTo(("run",), "three")).partitions() == [trace.FilesPartition([])]
     assert rows_of(reader(traces, EqualTo(("run",), "three"))) == []
 
 
 def test_row_groups_without_a_wanted_row_are_not_read(traces: Path) -> None:
-    given = asked({"path": str(traces)})
+    given = trace_options({"path": str(traces)})
     found = next(f for f in trace_files(traces) if f.run == "one")
     for filters, groups, count in (
         ([], 3, 12),
@@ -160,7 +136,7 @@ def test_row_groups_without_a_wanted_row_are_not_read(traces: Path) -> None:
         ([EqualTo(("node",), "b")], 0, 0),
         ([LessThan(("t_us",), 50), EqualTo(("kind",), "send")], 2, 3),
     ):
-        reading = FileReading(given, filters, found.run, found.path, found.name)
+        reading = FileReader(given, filters, found.run, found.path, found.name)
         rows = [each for rows in reading.batches() for each in rows.to_pylist()]
         assert (reading.part.groups_count, reading.part.groups_read) == (3, groups)
         assert len(rows) == count
@@ -197,7 +173,7 @@ def test_columns_are_named_by_an_option_or_by_a_schema(session: Any, traces: Pat
     assert other.load(str(traces)).where("number = 1").collect() == [(1, None)] * 4
 
 
-@pytest.mark.parametrize("mode", batch.MODES)
+@pytest.mark.parametrize("mode", trace.MODES)
 def test_any_columns_go_with_any_filter(traces: Path, mode: str) -> None:
     for columns in ("run", "step", "run,node", "node,detail", ",".join(SCHEMA.names)):
         for filters, count in (
@@ -211,9 +187,9 @@ def test_any_columns_go_with_any_filter(traces: Path, mode: str) -> None:
 
 
 def test_many_files_share_partitions(traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch, "PARTITIONS_MAX", 3)
+    monkeypatch.setattr(trace, "PARTITIONS_MAX", 3)
     made = reader(traces)
-    assert [len(each.found) for each in made.partitions()] == [1, 1, 2]
+    assert [len(each.files) for each in made.partitions()] == [1, 1, 2]
     assert len(rows_of(made)) == 2 * 2 * GROUPS * ROWS
 
 
@@ -259,7 +235,7 @@ def test_a_filter_means_here_what_it_means_to_spark(session: Any) -> None:
     columns = dict(zip(kinds, (NUMBERS, TEXTS, LISTS), strict=True))
     schema = pa.schema(list(kinds.items()))
     for at, (sql, meant) in enumerate(MEANT):
-        assert is_ours(meant, schema), sql
+        assert is_supported(meant, schema), sql
         name = column_of(meant)
         ours = mask_of(meant, pa.chunked_array([pa.array(columns[name], kinds[name])]))
         assert ours.to_pylist() == [each[at] for each in theirs], sql
@@ -278,8 +254,8 @@ def test_what_it_cannot_say_exactly_stays_with_spark() -> None:
         In(("n",), (1, None)),
         StringContains(("n",), "1"),
     ):
-        assert not is_ours(strange, schema)
-        assert not is_ours(Not(strange), schema)
+        assert not is_supported(strange, schema)
+        assert not is_supported(Not(strange), schema)
 
 
 def test_spark_gives_the_same_rows_with_filters_it_keeps(session: Any, traces: Path) -> None:
@@ -376,17 +352,17 @@ def test_unchecked_rows_are_as_they_are(hostile: Path) -> None:
     ("options", "words"),
     [
         ({"mode": "loose"}, "mode='loose': there are dropmalformed"),
-        ({"columns": "step,speed"}, "no column 'speed' with mode=dropmalformed"),
-        ({"columns": "reason"}, "no column 'reason'"),
-        ({"columns": "step,step"}, "named twice"),
+        ({"columns": "step,speed"}, "columns='step,speed': name some of run, protocol"),
+        ({"columns": "reason"}, "columns='reason': name some of run"),
+        ({"columns": "step,step"}, "each once"),
         ({"colums": "step"}, "unknown option 'colums': a trace is read with columns, mode, path"),
-        ({"path": ""}, "which trace?"),
+        ({"path": ""}, "no trace: give .load"),
         ({"path": "s3://bucket/x"}, "all machines see"),
     ],
 )
 def test_a_bad_option_is_one_clear_line(options: dict[str, str], words: str) -> None:
     with pytest.raises(Misuse, match=r"^[^\n]*$") as raised:
-        asked({"path": "traces", **options})
+        trace_options({"path": "traces", **options})
     assert words in str(raised.value)
 
 
@@ -403,11 +379,9 @@ def test_spark_says_it_to_the_user(session: Any, traces: Path, tmp_path: Path) -
 
 
 def test_a_path_may_be_a_uri_or_one_run(traces: Path) -> None:
-    assert asked({"path": f"file://{traces}"}).directory == str(traces)
-    assert asked({"path": f"file:{traces}"}).directory == str(traces)
+    assert trace_options({"path": f"file://{traces}"}).directory == str(traces)
+    assert trace_options({"path": f"file:{traces}"}).directory == str(traces)
     assert len(rows_of(reader(traces / "run=one"))) == 2 * GROUPS * ROWS
-    assert batch.is_trace(traces) and batch.is_trace(traces / "run=one")
-    assert not batch.is_trace(os.path.dirname(traces)) and not batch.is_trace(traces / "nowhere")
 
 
 def test_an_older_trace_lacks_what_may_be_null(session: Any, tmp_path: Path) -> None:

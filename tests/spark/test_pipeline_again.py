@@ -15,7 +15,6 @@ from tests.laws.stories import story, write_trace
 from unisono.errors import BadTrace, Misuse
 from unisono.spark import pipeline
 from unisono.spark import runs as batching
-from unisono.spark.findings import summary_in
 from unisono.spark.layout import (
     GOLD,
     MARK,
@@ -29,6 +28,7 @@ from unisono.spark.layout import (
     run_folder,
     run_of,
 )
+from unisono.spark.results import summary_in
 from unisono.spark.runs import changed, inputs_in
 from unisono.trace.files import safe_name
 

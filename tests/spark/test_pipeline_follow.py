@@ -12,9 +12,9 @@ from tests.cli.running import here, refused
 from tests.laws.stories import story, write_trace
 from unisono.errors import BadTrace
 from unisono.spark import follow
-from unisono.spark.findings import runs_in
 from unisono.spark.follow import VerdictStream
 from unisono.spark.pipeline import run_pipeline
+from unisono.spark.results import runs_in
 from unisono.spark.runs import changed, inputs_in
 from unisono.trace.files import TraceFile
 

@@ -15,21 +15,21 @@ from tests.spark import pages
 from unisono.laws import LAWS, Verdict, Violation, judge
 from unisono.spark.report import (
     Curves,
+    Diagram,
     Findings,
-    Picture,
-    RunAbout,
+    RunInfo,
     charts,
+    diagrams,
+    markup,
     page,
-    pictures,
-    places,
+    trace_rows,
     verdicts,
-    words,
 )
 from unisono.spark.report.broken import NAMED_MAX, SHOWN_MAX
+from unisono.spark.report.diagrams import Diagrams, diagram_style
+from unisono.spark.report.markup import anchor_of, clean, time_of
 from unisono.spark.report.page import MEASURES_SHOWN_MAX
-from unisono.spark.report.pictures import Pictures, drawing_style
-from unisono.spark.report.places import near, told_of
-from unisono.spark.report.words import anchor_of, clean, time_of
+from unisono.spark.report.trace_rows import rows_near, violation_rows
 from unisono.trace.files import trace_files
 from unisono.trace.history import life_of, message_of
 
@@ -122,12 +122,12 @@ def test_a_law_that_is_not_judged_yet_is_not_said_to_be_kept() -> None:
 
 def test_what_was_not_judged_or_is_not_over_is_said_at_the_top() -> None:
     found = findings({"a": verdict()}, quarantined=3, quarantine=[("f", None, "torn")],
-                     about={"a": RunAbout("ring", whole=False)})  # fmt: skip
+                     info={"a": RunInfo("ring", complete=False)})  # fmt: skip
     text = Seen(page(found, NOTHING)).text
     assert "3 rows or files could not be judged" in text
     assert "1 run has files without an end" in text
     assert "so far" in text
-    calm = Seen(page(findings({"a": verdict()}, about={"a": RunAbout("ring")}), NOTHING)).text
+    calm = Seen(page(findings({"a": verdict()}, info={"a": RunInfo("ring")}), NOTHING)).text
     assert "could not be judged" not in calm and "so far" not in calm
 
 
@@ -184,8 +184,8 @@ def test_broken_runs_beyond_the_bound_are_named_and_then_counted() -> None:
 def test_the_first_of_each_kind_is_told_before_the_second_of_any() -> None:
     verdicts = {f"a{n:02}": verdict("fifo") for n in range(30)}
     verdicts |= {f"z{n}": verdict("causal", "fifo") for n in range(2)}
-    about = {run: RunAbout("ring" if run != "a29" else "mtp") for run in verdicts}
-    assert findings(verdicts, about=about).broken[:4] == ["a00", "a29", "z0", "a01"]
+    about = {run: RunInfo("ring" if run != "a29" else "mtp") for run in verdicts}
+    assert findings(verdicts, info=about).broken[:4] == ["a00", "a29", "z0", "a01"]
 
 
 def test_no_more_violations_are_told_than_can_be_read() -> None:
@@ -204,7 +204,7 @@ def test_each_broken_run_has_its_address_its_witnesses_and_its_replay(made: Made
     for run in found.broken:
         article = whole.split(f'<article id="{anchor_of(run)}"')[1].split("</article>")[0]
         assert f'href="#{anchor_of(run)}"' in article
-        assert f"<code>{found.about[run].replay}</code>" in article
+        assert f"<code>{found[run].replay}</code>" in article
         first = found.verdicts[run].violations[0]
         assert f"message <code>{first.message}</code>" in article
         assert '<div class="scroll drawing"' in article and "<desc>" in article
@@ -264,19 +264,22 @@ def test_anchors_are_safe_and_each_its_own() -> None:
 def test_the_picture_is_of_the_first_violation_with_its_message_marked(made: Made) -> None:
     top, found, _ = made
     for run in found.broken:
-        picture, violations = found.pictures[run], found.verdicts[run].violations
-        told = told_of(trace_files(top / f"run={run}"), violations)
+        picture, violations = found.diagrams[run], found.verdicts[run].violations
+        told = violation_rows(trace_files(top / f"run={run}"), violations)
         focus = told.first(violations)
         assert focus is not None
         violation, row = focus
         assert (message_of(row), life_of(row)) == (violation.message, violation.life) or (
             "not" in violation.detail
         )
-        assert violation.message in picture.told and violation.law.replace("_", " ") in picture.told
+        assert (
+            violation.message in picture.caption
+            and violation.law.replace("_", " ") in picture.caption
+        )
         assert re.search(rf'class="mark \w+ accused"><title>[^<]*{violation.message},', picture.svg)
         assert "<style" not in picture.svg and "xmlns" not in picture.svg
         height = re.search(r' height="([0-9.]+)"', picture.svg)
-        assert height and float(height[1]) <= pictures.HEIGHT_PX_MAX
+        assert height and float(height[1]) <= diagrams.HEIGHT_PX_MAX
 
 
 def test_what_happened_first_is_drawn_whatever_is_told_first(tmp_path: Path) -> None:
@@ -284,7 +287,7 @@ def test_what_happened_first_is_drawn_whatever_is_told_first(tmp_path: Path) -> 
     write_trace(story(told, run="r"), tmp_path)
     late, early = (Violation("fifo", "r", "b#1", f"a#1:{n}", "", "?") for n in (3, 1))
     for violations in ([late, early], [early, late]):
-        focus = told_of(trace_files(tmp_path), violations).first(violations)
+        focus = violation_rows(trace_files(tmp_path), violations).first(violations)
         assert focus is not None and focus[0] == early
 
 
@@ -295,7 +298,7 @@ def test_every_kind_of_violation_can_be_drawn(tmp_path: Path) -> None:
             continue
         write_trace(item.history, tmp_path)
         violations = judge(item.history, LAWS).violations
-        picture = Pictures(str(tmp_path)).of(item.history.run, violations)
+        picture = Diagrams(str(tmp_path)).of(item.history.run, violations)
         assert picture.svg.startswith("<svg") and picture.svg.endswith("</svg>"), item
         drawn += 1
     assert drawn > 40
@@ -307,30 +310,32 @@ def test_a_trace_that_is_gone_damaged_or_too_long_says_so(
     history = story("a: view 1 a | send | send | a:2", run="one two")
     violations = judge(history, LAWS).violations
     assert (
-        Pictures(str(tmp_path)).of("one two", violations).told.startswith("its trace is no longer")
+        Diagrams(str(tmp_path))
+        .of("one two", violations)
+        .caption.startswith("its trace is no longer")
     )
     write_trace(history, tmp_path)
-    assert Pictures(str(tmp_path)).of("one two", violations).svg
-    assert Pictures(str(tmp_path / "run=one%20two")).of("one two", violations).svg
-    assert not Pictures(str(tmp_path / "run=one%20two")).of("else", violations).svg
+    assert Diagrams(str(tmp_path)).of("one two", violations).svg
+    assert Diagrams(str(tmp_path / "run=one%20two")).of("one two", violations).svg
+    assert not Diagrams(str(tmp_path / "run=one%20two")).of("else", violations).svg
     stranger = [violations[0]._replace(life="z#9", message="z#9:1", other="", detail="?")]
-    assert Pictures(str(tmp_path)).of("one two", stranger).svg
+    assert Diagrams(str(tmp_path)).of("one two", stranger).svg
     with monkeypatch.context() as patch:
-        patch.setattr(pictures, "RUN_BYTES_MAX", 10)
-        long = Pictures(str(tmp_path)).of("one two", violations)
-        assert "is long" in long.told and long.svg == ""
+        patch.setattr(diagrams, "RUN_BYTES_MAX", 10)
+        long = Diagrams(str(tmp_path)).of("one two", violations)
+        assert "is large" in long.caption and long.svg == ""
         assert long.command == (f"unisono draw {tmp_path} --run 'one two' --from-ms 0 --to-ms 1000")
     with monkeypatch.context() as patch:
-        patch.setattr(pictures, "ALL_BYTES_MAX", 10)
-        assert "all that may be read" in Pictures(str(tmp_path)).of("one two", violations).told
+        patch.setattr(diagrams, "ALL_BYTES_MAX", 10)
+        assert "what may be read" in Diagrams(str(tmp_path)).of("one two", violations).caption
     for path in (tmp_path / "run=one%20two").iterdir():
         path.write_bytes(path.read_bytes()[:40])
-    torn = Pictures(str(tmp_path)).of("one two", violations)
-    assert torn == Picture("", "the trace has no row of what the violations are about.")
+    torn = Diagrams(str(tmp_path)).of("one two", violations)
+    assert torn == Diagram("", "the trace has no rows about the violations.")
     assert (
         "No diagram: the trace has no row"
         in Seen(
-            page(findings({"one two": verdict("fifo")}, pictures={"one two": torn}), NOTHING)
+            page(findings({"one two": verdict("fifo")}, diagrams={"one two": torn}), NOTHING)
         ).text
     )
 
@@ -341,19 +346,19 @@ def test_of_a_long_run_only_what_is_near_is_kept(tmp_path: Path) -> None:
     write_trace(story(f"a: view 1 a b | {talk}\nb: view 1 a b | {heard}", run="long"), tmp_path)
     files = trace_files(tmp_path)
     lost = Violation("fifo", "long", "b#1", "a#1:1501", "a#1", "without 1500")
-    told = told_of(files, [lost])
-    assert {row.number for rows in told.spoken.values() for row in rows} == {1501}
+    told = violation_rows(files, [lost])
+    assert {row.number for rows in told.messages.values() for row in rows} == {1501}
     focus = told.first([lost])
     assert focus is not None
-    kept = near(files, focus[1])
+    kept = rows_near(files, focus[1])
     assert len(kept.near) == 1500 and len(kept.rows) <= 1510
     assert {row.number for row in kept.near if row.node == "b"} >= {1499, 1501}
     assert {row.kind for row in kept.rows if row not in kept.near} >= {"view"}
-    assert "a#1:1501" in Pictures(str(tmp_path)).of("long", [lost]).told
+    assert "a#1:1501" in Diagrams(str(tmp_path)).of("long", [lost]).caption
 
 
 def test_the_style_of_drawings_holds_for_drawings_alone() -> None:
-    lines = drawing_style().splitlines()
+    lines = diagram_style().splitlines()
     selectors = [line.split("{")[0] for line in lines if "{" in line and not line.startswith("@")]
     assert len(selectors) > 40
     for selector in selectors:
@@ -377,12 +382,12 @@ def test_the_docs_tell_the_bounds_as_they_are() -> None:
         f"{NAMED_MAX} more are named",
         f"the {charts.KINDS_MAX} kinds of each protocol",
         f"at most {MEASURES_SHOWN_MAX} |",
-        f"of the first {places.LOOKED_AT_MAX} listed",
-        f"more than {pictures.COLUMNS_MAX} nodes",
-        f"most {places.NEAR_MAX:,} rows",
-        f"more than {pictures.RUN_BYTES_MAX >> 20} MiB of trace",
-        f"more than {pictures.ALL_BYTES_MAX >> 20} MiB for one page",
-        f"cut at {words.TEXT_MAX} characters",
+        f"of the first {trace_rows.EXAMINED_MAX} listed",
+        f"more than {diagrams.COLUMNS_MAX} nodes",
+        f"most {trace_rows.NEAR_MAX:,} rows",
+        f"more than {diagrams.RUN_BYTES_MAX >> 20} MiB of trace",
+        f"more than {diagrams.ALL_BYTES_MAX >> 20} MiB for one page",
+        f"cut at {markup.TEXT_MAX} characters",
     ):
         assert told in text, told
     assert verdicts.LINKED_MAX == 5 and "the first five that broke it" in text

@@ -11,9 +11,9 @@ from tests.documents import blocks, section
 from tests.spark import pages
 from tests.spark.test_report import Seen
 from unisono.protocols import offers
-from unisono.spark.report import gather
-from unisono.spark.report.gather import report_of
-from unisono.spark.report.words import anchor_of
+from unisono.spark.report import build
+from unisono.spark.report.build import build_report
+from unisono.spark.report.markup import anchor_of
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def made(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, An
 
 def test_the_tables_and_the_traces_make_the_page(spark: Any, made: tuple[Path, Any]) -> None:
     top, result = made
-    text = report_of(spark, result.out, top)
+    text = build_report(spark, result.out, top)
     seen = Seen(text)
     for part in ("laws", "broken", "summary", "curves", "recoveries", "measures", "quarantine"):
         assert part in seen.ids, part
@@ -38,7 +38,7 @@ def test_the_tables_and_the_traces_make_the_page(spark: Any, made: tuple[Path, A
         assert anchor_of(run) in seen.ids
         assert result.replays[run] in seen.text
     assert text.count('class="scroll drawing"') == len(broken)
-    assert text == report_of(spark, result.out, top)
+    assert text == build_report(spark, result.out, top)
 
 
 def test_the_docs_make_the_same_page(spark: Any, made: tuple[Path, Any]) -> None:
@@ -46,14 +46,14 @@ def test_the_docs_make_the_same_page(spark: Any, made: tuple[Path, Any]) -> None
     (example,) = blocks(section("SPARK", "The report"), "python")
     shown: dict[str, Any] = {"spark": spark, "out": result.out, "traces": top}
     exec(example, shown)
-    assert shown["html"] == report_of(spark, result.out, top)
+    assert shown["html"] == build_report(spark, result.out, top)
 
 
 def test_a_page_without_its_traces_says_why_it_has_no_diagrams(
     spark: Any, made: tuple[Path, Any], tmp_path: Path
 ) -> None:
     _, result = made
-    text = report_of(spark, result.out, tmp_path)
+    text = build_report(spark, result.out, tmp_path)
     assert "No diagram: its trace is no longer there" in text
     assert 'class="scroll drawing"' not in text
 
@@ -62,10 +62,10 @@ def test_recoveries_of_many_runs_are_counted_in_classes(
     spark: Any, made: tuple[Path, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, result = made
-    plain = gather._recoveries(spark, result.out)
+    plain = build._recoveries(spark, result.out)
     assert plain
-    monkeypatch.setattr(gather, "FOLDERS_A_TASK", 0)
-    classed = gather._recoveries(spark, result.out)
+    monkeypatch.setattr(build, "FOLDERS_PER_TASK", 0)
+    classed = build._recoveries(spark, result.out)
     assert classed.keys() == plain.keys()
     for key, line in plain.items():
         assert sum(n for _, n in classed[key]) == sum(n for _, n in line)

@@ -46,7 +46,7 @@ def test_what_may_be_null_within_a_column_keeps_no_tables_apart(
     wanted = [{"run": run, "told": [{"life": "a#1", "us": 1}]} for run in "uvwxy"]
     for most in (5, 4):
         # More than that are read in tasks.
-        monkeypatch.setattr(partitioned, "FOLDERS_A_TASK", most)
+        monkeypatch.setattr(partitioned, "FOLDERS_PER_TASK", most)
         read = partitioned.read_table(spark, tmp_path, RUNS)
         assert sorted(read.to_pylist(), key=lambda row: row["run"]) == wanted
     assert pq.read_schema(tmp_path / RUNS / "run=x" / "part.parquet").equals(

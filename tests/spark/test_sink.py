@@ -22,9 +22,10 @@ from tests.spark.sinkstage import Stage, repeated_of, rss_bytes, staged
 from unisono.feed.site import IN_FLIGHT_BYTES_MAX
 from unisono.spark import register
 from unisono.spark.session import in_words
-from unisono.spark.source.batch import MODES, PARTITIONS_MAX
-from unisono.spark.source.sink import BATCH_OPTIONS, SAY_ROWS
-from unisono.spark.source.sorting import MEMORY_BYTES
+from unisono.spark.source.external_sort import MEMORY_BYTES
+from unisono.spark.source.options import PARTITIONS_MAX
+from unisono.spark.source.sink import BATCH_OPTIONS, WRITE_ROWS
+from unisono.spark.source.trace import MODES
 
 pytestmark = pytest.mark.real
 
@@ -64,12 +65,12 @@ def test_a_task_knows_its_executors_connection_from_others(session: Any) -> None
 
         import pyarrow as pa
 
-        from unisono.spark.source.sink import check_whole, executor_socket
+        from unisono.spark.source.sink import check_complete, executor_socket
 
         here, there = socket.socketpair()
         there.close()  # a connection of the task's own, that its server has closed
         for _ in batches:
-            check_whole()
+            check_complete()
             found = executor_socket()
             yield pa.record_batch([pa.array([found is not None and found != here.fileno()])], ["x"])
         here.close()
@@ -208,7 +209,7 @@ def test_spark_tells_the_writer_its_mistakes(session: Any, stage: Stage) -> None
     before = stage.counts()[0]
     frame = session.createDataFrame([("x", 1), (None, 2)], "payload string, n int").coalesce(1)
     for mode, options, words in (
-        ("append", {}, "which feed?"),
+        ("append", {}, "no feed: give"),
         ("overwrite", {"feed": stage.feed}, "what a group was told stays told"),
         ("append", {"feed": stage.feed, "topic": "x"}, "unknown option 'topic'"),
         ("append", {"feed": stage.feed}, "the payload of row"),
@@ -257,5 +258,5 @@ def test_what_the_page_shows_runs(
 def test_every_option_is_on_the_page() -> None:
     for option in (*BATCH_OPTIONS, *MODES):
         assert f"`{option}`" in PAGE, option
-    for words in (f"{SAY_ROWS:,} rows", f"{PARTITIONS_MAX:,} files", f"{MEMORY_BYTES >> 20} MB"):
+    for words in (f"{WRITE_ROWS:,} rows", f"{PARTITIONS_MAX:,} files", f"{MEMORY_BYTES >> 20} MB"):
         assert words in PAGE, words

@@ -25,9 +25,16 @@ from tests.feed.stage import Served
 from unisono.errors import Misuse
 from unisono.feed.client import FeedGone
 from unisono.spark.source import sink
+from unisono.spark.source.external_sort import ExternalSort, batched
 from unisono.spark.source.payloads import Payloads
-from unisono.spark.source.sink import batch_sink, check_whole, say, saying, stream_sink, transaction
-from unisono.spark.source.sorting import Sorting, cut
+from unisono.spark.source.sink import (
+    batch_sink,
+    check_complete,
+    sink_options,
+    stream_sink,
+    transaction,
+    write,
+)
 
 ONE = T.StructType().add("payload", T.StringType())
 KINDS: dict[str, tuple[T.DataType, pa.DataType]] = {
@@ -102,8 +109,8 @@ def test_a_payload_that_is_null_is_refused_with_its_row() -> None:
 @pytest.mark.parametrize(
     ("schema", "order_by", "words"),
     [
-        (T.StructType(), (), "without columns"),
-        (T.StructType().add("payload", T.LongType()), (), "payload is bigint: make it a binary"),
+        (T.StructType(), (), "rows have no columns"),
+        (T.StructType().add("payload", T.LongType()), (), "payload is bigint: cast it to binary"),
         (
             T.StructType([*ONE, T.StructField("PAYLOAD", T.StringType())]),
             (),
@@ -143,7 +150,7 @@ ROWS = [
 def in_order(rows: list[tuple[Any, ...]], *order_by: str, memory_bytes: int = 1 << 20) -> list[str]:
     schema, batch = made(*rows, columns="n x payload")
     payloads = Payloads(schema, order_by)
-    with Sorting(memory_bytes) as sorting:
+    with ExternalSort(memory_bytes) as sorting:
         for at in range(batch.num_rows):
             sorting.add(payloads.entries(batch.slice(at, 1), at))
         return [payload.decode() for payload in sorting]
@@ -160,12 +167,12 @@ def test_rows_come_in_one_order_however_they_arrived() -> None:
 def test_what_is_too_much_for_memory_is_sorted_on_disk() -> None:
     rng = random.Random(3)
     entries = [(((1, rng.randrange(50)),), b"%05d" % rng.randrange(1000)) for _ in range(5000)]
-    with Sorting(memory_bytes=50_000) as sorting:
+    with ExternalSort(memory_bytes=50_000) as sorting:
         for start in range(0, len(entries), 77):
             sorting.add(entries[start : start + 77])
-        assert sorting.runs_count > 20
+        assert len(sorting.runs) > 20
         assert list(sorting) == [payload for _, payload in sorted(entries)]
-    assert list(cut(iter([b"a", b"b", b"c"]), 2)) == [[b"a", b"b"], [b"c"]]
+    assert list(batched(iter([b"a", b"b", b"c"]), 2)) == [[b"a", b"b"], [b"c"]]
 
 
 # -- whole or not ---------------------------------------------------------------------------------
@@ -187,7 +194,7 @@ def test_rows_that_were_cut_short_are_not_said(tmp_path: Path) -> None:
                 assert executor.recv(1) == b"r"
                 executor.close() if closed else executor.sendall(b"e")
                 worker.wait(30)
-            assert told.read_text() == ("CutShort" if closed else "said 2")
+            assert told.read_text() == ("IncompletePartition" if closed else "said 2")
         assert [(query, rows) for query, *_, rows in feed.taken] == [("q", [b"a", b"b"])]
 
 
@@ -195,17 +202,17 @@ WORKER = """
 import socket, sys, time, pathlib
 import pyarrow as pa
 from pyspark.sql.types import StructType, StringType
-from unisono.spark.source.sink import say, saying
+from unisono.spark.source.sink import sink_options, write
 port, feed, told = int(sys.argv[1]), sys.argv[2], pathlib.Path(sys.argv[3])
 executor = socket.create_connection(("127.0.0.1", port))
 def rows():
     yield pa.record_batch([pa.array(["b", "a"])], names=["payload"])
     executor.sendall(b"r")
     executor.recv(1)
-asked = saying({"feed": feed}, StructType().add("payload", StringType()))
+asked = sink_options({"feed": feed}, StructType().add("payload", StringType()))
 def main(infile):
     try:
-        told.write_text(f"said {say(asked, 'q', 0, 0, rows()).rows}")
+        told.write_text(f"said {write(asked, 'q', 0, 0, rows()).rows}")
     except Exception as error:
         told.write_text(type(error).__name__)
 main(executor.makefile("rb"))
@@ -214,8 +221,8 @@ main(executor.makefile("rb"))
 
 def as_a_worker(infile: Any) -> None:
     """As Spark's own calls what it was given."""
-    code = "def main(infile):\n    check_whole()"
-    room = {"__name__": "pyspark.worker", "check_whole": check_whole}
+    code = "def main(infile):\n    check_complete()"
+    room = {"__name__": "pyspark.worker", "check_complete": check_complete}
     exec(code, room)
     room["main"](infile)  # type: ignore[operator]
 
@@ -229,9 +236,9 @@ def test_what_is_whole_is_not_taken_for_cut() -> None:
         there.close()
         as_a_worker(here)  # there is still something to be read
         here.recv(1)
-        with pytest.raises(sink.CutShort):
+        with pytest.raises(sink.IncompletePartition):
             as_a_worker(here)
-        check_whole()  # nothing but the executor's connection counts
+        check_complete()  # nothing but the executor's connection counts
         other, executor = socket.socketpair()
         with other, executor:
             as_a_worker(other)
@@ -241,13 +248,13 @@ def test_what_is_whole_is_not_taken_for_cut() -> None:
 def test_rows_are_numbered_through_and_said_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sink, "SAY_ROWS", 3)
+    monkeypatch.setattr(sink, "WRITE_ROWS", 3)
     _, batch = made(*((str(7 - n),) for n in range(7)), columns="payload")
     with Served(tmp_path) as feed:
         for order in ("sorted", "arrival"):
-            asked = saying({"feed": feed.at, "rowOrder": order}, ONE)
-            assert say(asked, order, 2, 9, iter([batch.slice(0, 4), batch.slice(4)])).rows == 7
-        assert say(asked, "none", 0, 0, iter([])) == sink.PartitionWritten(0, 0)
+            asked = sink_options({"feed": feed.at, "rowOrder": order}, ONE)
+            assert write(asked, order, 2, 9, iter([batch.slice(0, 4), batch.slice(4)])).rows == 7
+        assert write(asked, "none", 0, 0, iter([])) == sink.PartitionWritten(0, 0)
         assert feed.taken == [
             ("sorted", 2, 9, 0, [b"1", b"2", b"3"]),
             ("sorted", 2, 9, 3, [b"4", b"5", b"6"]),
@@ -262,9 +269,9 @@ def test_a_feed_that_is_away_is_waited_for_and_not_for_ever(tmp_path: Path) -> N
     _, batch = made(("a",), columns="payload")
     with socket.create_server(("127.0.0.1", 0)) as door:
         port = door.getsockname()[1]
-    asked = saying({"feed": f"127.0.0.1:{port}", "feedTimeout": "0.3"}, ONE)
+    asked = sink_options({"feed": f"127.0.0.1:{port}", "feedTimeout": "0.3"}, ONE)
     with pytest.raises(FeedGone, match=r"within 0\.3 s"):
-        say(asked, "q", 0, 0, iter([batch]))
+        write(asked, "q", 0, 0, iter([batch]))
 
 
 # -- options --------------------------------------------------------------------------------------
@@ -273,7 +280,7 @@ def test_a_feed_that_is_away_is_waited_for_and_not_for_ever(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "which feed?"),
+        ({}, "no feed: give"),
         ({"feed": "nowhere:x"}, "write HOST:PORT"),
         ({"feed": "h:1", "path": "/x"}, "a group has no path"),
         ({"feed": "h:1", "topic": "x"}, "unknown option 'topic': a group is written with feed, "),
@@ -303,8 +310,8 @@ def test_a_batch_has_a_name_of_its_own_or_the_one_given() -> None:
             transaction(bad)
     with pytest.raises(Misuse, match="txnVersion='-1'"):
         transaction({"txnAppId": "x", "txnVersion": "-1"})
-    with pytest.raises(Misuse, match="unknown option 'txnappid'"):
+    with pytest.raises(Misuse, match="unknown option 'txnAppId'"):
         stream_sink({"feed": "h:1", "txnAppId": "x"}, ONE)
-    with pytest.raises(Misuse, match="stays told"):
+    with pytest.raises(Misuse, match="cannot be overwritten"):
         batch_sink({"feed": "h:1"}, ONE, True)
     assert os.sep not in drawn.pop()[0]

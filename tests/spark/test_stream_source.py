@@ -32,9 +32,9 @@ from unisono.feed.epochs import Counting, stretches_of
 from unisono.feed.keeper import Keeper
 from unisono.log import Log
 from unisono.spark import register
-from unisono.spark.source.asking import feed_options
+from unisono.spark.source.feed import DataLoss, FeedSource, OffsetRange
 from unisono.spark.source.offsets import resumed
-from unisono.spark.source.origin import DataLoss, OffsetRange, Origin
+from unisono.spark.source.options import feed_options
 from unisono.spark.source.stream import FeedReader, FeedStreamReader, behind_latest, narrowed
 
 SPELLED = from_arrow_schema(rows.SCHEMA)
@@ -101,7 +101,9 @@ def test_a_query_restarts_where_it_was(session: Any, tmp_path: Path) -> None:
         assert run_once(stream(session, door.at), out).exception() is None
     with Served(tmp_path / "other", life="y") as door:
         door.say(messages(1, 3000))
-        with pytest.raises(Exception, match="up to place 2600, message 2600 of the group's life x"):
+        with pytest.raises(
+            Exception, match="up to offset 2600, message 2600 of the group's incarnation x"
+        ):
             run_once(stream(session, door.at), out)
     assert places(session, out) == [(place, "message") for place in range(1, 2601)]
     row = session.read.parquet(str(out)).where("place = 7").collect()[0]
@@ -160,7 +162,7 @@ def test_views_and_gaps_are_rows_when_asked_for(session: Any, tmp_path: Path) ->
     ]
     assert found[3].members == ["a#7", "f#8"]
     first = session.read.format("unisono").option("startingOffsets", 1)
-    with pytest.raises(Exception, match="at place 2: places 1 to 2 are lost: nobody has them"):
+    with pytest.raises(Exception, match="at offset 2: places 1 to 2 are lost: nobody has them"):
         first.load(str(tmp_path)).count()
     assert session.read.format("unisono").load(str(tmp_path)).count() == 3, "the earliest there is"
 
@@ -173,13 +175,13 @@ def test_retention_is_data_loss(session: Any, tmp_path: Path) -> None:
         dropped = door.log.trim(bytes_max=1)
         assert dropped is not None and dropped.last == 300
         door.say(messages(301, 310))
-        with pytest.raises(Exception, match="places 101 to 300 were dropped") as error:
+        with pytest.raises(Exception, match="offsets 101 to 300 were dropped") as error:
             run_once(stream(session, door.at, startingOffsets=101), out)
         assert "failOnDataLoss" in str(error.value)
         run_once(stream(session, door.at, startingOffsets=101, failOnDataLoss="false"), out)
     assert places(session, out) == [(300, "gap"), *((n, "message") for n in range(301, 311))]
     gap = session.read.parquet(str(out)).where("kind = 'gap'").collect()[0]
-    assert (gap.number, gap.detail[:32]) == (200, "places 101 to 300 are lost: drop")
+    assert (gap.number, gap.detail[:33]) == (200, "offsets 101 to 300 are lost: drop")
 
 
 def test_a_batch_reads_a_range(session: Any, tmp_path: Path) -> None:
@@ -196,7 +198,7 @@ def test_a_batch_reads_a_range(session: Any, tmp_path: Path) -> None:
         part = read.option("startingOffsets", 701).option("endingOffsets", 1400).load()
         assert [row.place for row in part.collect()] == list(range(701, 1401))
         beyond = read.option("endingOffsets", 5001)
-        with pytest.raises(Exception, match="has come to place 5000 only"):
+        with pytest.raises(Exception, match="ends at offset 5000"):
             beyond.load().count()
 
 
@@ -239,9 +241,9 @@ def test_an_empty_log_has_no_rows(session: Any, tmp_path: Path) -> None:
     ("options", "word"),
     [
         ({"feed": "h:1", "startingOffset": "latest"}, "unknown option 'startingoffset'"),
-        ({"feed": "h:1", "startingOffsets": "0"}, "a place from 1 on"),
-        ({"feed": "h:1", "startingOffsets": "newest"}, "earliest, latest, or a place"),
-        ({"feed": "h:1", "path": "/tmp"}, "keep the one"),
+        ({"feed": "h:1", "startingOffsets": "0"}, "an offset from 1 on"),
+        ({"feed": "h:1", "startingOffsets": "newest"}, "earliest, latest, or an offset"),
+        ({"feed": "h:1", "path": "/tmp"}, "keep one"),
         ({"feed": "h:99999"}, "HOST:PORT"),
         ({"feed": "h:1", "maxOffsetsPerTrigger": "0"}, "from 1"),
         ({"feed": "h:1", "minPartitions": "many"}, "minPartitions='many'"),
@@ -251,7 +253,7 @@ def test_an_empty_log_has_no_rows(session: Any, tmp_path: Path) -> None:
         ({"feed": "h:1", "endingOffsets": "9"}, "for batch reads"),
         ({"feed": "h:1", "columns": "place,sander"}, "name some of place, kind"),
         ({"feed": "h:1", "columns": "place,place"}, "each once"),
-        ({}, "what is read?"),
+        ({}, "no source: give"),
     ],
 )
 def test_a_bad_option_is_told(options: dict[str, str], word: str) -> None:
@@ -287,7 +289,7 @@ def test_what_is_available_now_has_an_end(tmp_path: Path) -> None:
         assert one.initialOffset() == at(10), "a stream begins at the latest"
         one = reader(door.at, startingOffsets="4")
         assert one.initialOffset() == at(3)
-        with pytest.raises(Misuse, match="startingOffsets=12: the feed has come to place 10 only"):
+        with pytest.raises(Misuse, match="startingOffsets=12: the feed ends at offset 10"):
             reader(door.at, startingOffsets="12").initialOffset()
         one.prepareForTriggerAvailableNow()
         door.say(messages(11, 20))
@@ -337,17 +339,17 @@ def test_a_log_that_has_become_shorter_is_data_loss(tmp_path: Path) -> None:
         put(log, keeper.hear(messages(1, 10), 1))
         put(log, keeper.enter("x", 12, 1))
         put(log, keeper.hear(messages(13, 15), 1))
-    strict = Origin(feed_options({"path": str(tmp_path)}, True))
-    with pytest.raises(DataLoss, match="places 16 to 20 were to be read"):
+    strict = FeedSource(feed_options({"path": str(tmp_path)}, True))
+    with pytest.raises(DataLoss, match="offsets 16 to 20 were planned"):
         list(strict.rows(OffsetRange(12, 20, Counting())))
-    with pytest.raises(DataLoss, match="places 11 to 12 were to be read"):
+    with pytest.raises(DataLoss, match="offsets 11 to 12 were planned"):
         list(strict.rows(OffsetRange(0, 15, Counting())))
-    lax = Origin(feed_options({"path": str(tmp_path), "failOnDataLoss": "false"}, True))
+    lax = FeedSource(feed_options({"path": str(tmp_path), "failOnDataLoss": "false"}, True))
     told = [row for b in lax.rows(OffsetRange(8, 20, Counting())) for row in rows_in(b)]
     gaps = [each for each in told if isinstance(each, tuple)]
     assert [each for each in told if each not in gaps] == [b"m9", b"m10", b"m13", b"m14", b"m15"]
     assert [place for place, _ in gaps] == [12, 20]
-    assert gaps[1][1].startswith("places 16 to 20 are lost: they were there")
+    assert gaps[1][1].startswith("offsets 16 to 20 are lost: the log")
 
 
 def every(one: FeedStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[Any]:
@@ -371,7 +373,9 @@ def test_an_offset_knows_the_log_that_it_is_of(tmp_path: Path) -> None:
     with Served(tmp_path / "new", life="y") as door:
         door.say(messages(1, 30))
         strict = reader(door.at)
-        with pytest.raises(DataLoss, match="up to place 10, message 10 of the group's life x; in"):
+        with pytest.raises(
+            DataLoss, match="up to offset 10, message 10 of the group's incarnation x; in"
+        ):
             strict.latestOffset(at(10), ReadAllAvailable())
         strict.stop()
         # The same of a batch that was planned before the query was started again.
@@ -383,7 +387,7 @@ def test_an_offset_knows_the_log_that_it_is_of(tmp_path: Path) -> None:
         end = lax.latestOffset(at(10), ReadAllAvailable())
         assert end == at(30, "y")
         gap, *said = every(lax, at(10), end)
-        assert gap[0] == 0 and gap[1].endswith("; read on after place 0")
+        assert gap[0] == 0 and gap[1].endswith("; read on after offset 0")
         assert said == [b"m%d" % n for n in range(1, 31)]
         planned = reader(door.at, failOnDataLoss="false")
         ((place, _),) = every(planned, at(10), at(20))
@@ -401,7 +405,9 @@ def test_a_log_that_counts_otherwise_is_read_on_at_the_same_message(tmp_path: Pa
     with Served(tmp_path) as door:
         door.say(messages(1, 20))
         strict = reader(door.at)
-        with pytest.raises(DataLoss, match="message 10 of the group's life x; in this log that"):
+        with pytest.raises(
+            DataLoss, match="message 10 of the group's incarnation x; in this log that"
+        ):
             strict.latestOffset(at(10), ReadAllAvailable())
         strict.stop()
         lax = reader(door.at, failOnDataLoss="false")
@@ -430,7 +436,7 @@ def test_a_log_that_ends_before_the_offset_is_noticed(tmp_path: Path) -> None:
     with served(tmp_path) as door:
         door.say(messages(1, 5))
         one = reader(door.at, feedTimeout="700ms")
-        with pytest.raises(DataLoss, match="read up to place 100, and the log ends at 5"):
+        with pytest.raises(DataLoss, match="read up to offset 100, and the log ends at 5"):
             one.latestOffset(at(100), ReadAllAvailable())
         late = threading.Timer(0.3, lambda: door.say(messages(6, 100)))
         late.start()
@@ -447,7 +453,7 @@ def test_a_limit_counts_places_that_are_there(tmp_path: Path) -> None:
         one = reader(door.at, maxOffsetsPerTrigger="4", failOnDataLoss="false")
         assert one.latestOffset({"place": 0}, one.getDefaultReadLimit()) == at(14)
         assert one.latestOffset({"place": 14}, one.getDefaultReadLimit()) == at(18)
-        with pytest.raises(DataLoss, match="places 1 to 10 were dropped"):
+        with pytest.raises(DataLoss, match="offsets 1 to 10 were dropped"):
             strict = reader(door.at)
             strict.latestOffset({"place": 0}, strict.getDefaultReadLimit())
         one.stop()

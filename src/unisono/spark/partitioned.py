@@ -23,9 +23,9 @@ from unisono.spark.layout import NO_RUN, TABLES, ResultLayout, folders_in, run_f
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-ROWS_A_GROUP: Final = 100_000
+ROWS_PER_GROUP: Final = 100_000
 """Rows of a run that are held before they are written."""
-FOLDERS_A_TASK: Final = 2_000
+FOLDERS_PER_TASK: Final = 2_000
 """So many are read by one task; no more than that are read by the driver itself."""
 
 
@@ -60,7 +60,7 @@ class PartitionedWriter:
     def _hold(self, rows: pa.Table) -> None:
         self._held.append(rows)
         self._count += rows.num_rows
-        if self._count >= ROWS_A_GROUP:
+        if self._count >= ROWS_PER_GROUP:
             self._flush()
 
     def _flush(self) -> None:
@@ -191,7 +191,7 @@ def read_table(
     schema = schema_in(out, table)
     if schema is None:
         return pa.table({"run": pa.array([], pa.string())})
-    if len(folders) <= FOLDERS_A_TASK:
+    if len(folders) <= FOLDERS_PER_TASK:
         return pa.concat_tables([schema.empty_table(), *rows_in(folders)])
     return frame_in(session, out, table, runs).toArrow()
 
@@ -204,10 +204,10 @@ def frame_in(
     schema = schema_in(out, table)
     assert schema is not None, "each table is made with the first run"
     ddl = from_arrow_schema(schema)
-    if len(folders) <= FOLDERS_A_TASK:
+    if len(folders) <= FOLDERS_PER_TASK:
         rows = pa.concat_tables([schema.empty_table(), *rows_in(folders)])
         return session.createDataFrame(rows, ddl).coalesce(1)
-    tasks = max(1, len(folders) // FOLDERS_A_TASK)
+    tasks = max(1, len(folders) // FOLDERS_PER_TASK)
     named = session.createDataFrame([(str(folder),) for folder in folders], "folder string")
     return named.repartition(tasks).mapInArrow(_reading(schema), ddl)
 

@@ -22,12 +22,12 @@ from unisono.laws import Verdict
 from unisono.laws.verdict import verdict_json
 from unisono.spark import gold
 from unisono.spark.bronze import SOUND, Bronze, read_bronze
-from unisono.spark.findings import findings_in, runs_in, summary_in
 from unisono.spark.laws import Claims, check_claims, judged
 from unisono.spark.layout import CURVES, REPORT, RUNS, SUMMARY, ResultLayout, folders_in, places
 from unisono.spark.measures import with_work
 from unisono.spark.partitioned import frame_in, stage, stage_little, stage_whole
-from unisono.spark.report.gather import report_of
+from unisono.spark.report.build import build_report
+from unisono.spark.results import findings_in, runs_in, summary_in
 from unisono.spark.runs import (
     OPEN,
     Input,
@@ -165,7 +165,7 @@ def run_pipeline(
             with _suited(session, 0):
                 _put_together(session, where)
         say("drawing the report")
-        where.put_report(report_of(session, where.out, trace_dir))
+        where.put_report(build_report(session, where.out, trace_dir))
         return _result(session, where.out, inputs, todo)
 
 

@@ -1,4 +1,4 @@
-"""Plots as inline SVG: a line a series, drawn with the page's own colours."""
+"""Line plots as inline SVG, in the colours of the page."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Final, NamedTuple
 WIDTH: Final = 480
 HEIGHT: Final = 264
 LEFT, RIGHT, TOP, BOTTOM = 56, 24, 14, 52
-"""Room for a text of 15 units: so large it is on a phone, where the plot is drawn small."""
+"""Margins for text of 15 units, its size on a phone, where the plot is small."""
 TICKS_MAX: Final = 6
-"""Of more than this, every second is told."""
+"""With more than this, every second has a label."""
 
 Point = tuple[float, float]
 
 
 class Axis(NamedTuple):
-    """How values become places on the paper."""
+    """Maps values to positions."""
 
     ticks: list[tuple[float, str]]
     """Each with its label."""
-    place: Callable[[float], float]
+    position: Callable[[float], float]
     """From 0 at the beginning of the axis to 1 at its end."""
     title: str
 
@@ -50,7 +50,7 @@ def _round_step(least: float) -> float:
 
 
 def short(value: float) -> str:
-    """A number as a tick says it: 2500, 25k, 0.1."""
+    """A number as a tick label: 2500, 25k, 0.1."""
     for unit, name in ((1e9, "G"), (1e6, "M"), (1e4, "k")):
         if abs(value) >= unit:
             return f"{value / min(unit, 1e3 if name == 'k' else unit):g}{name}"
@@ -58,20 +58,20 @@ def short(value: float) -> str:
 
 
 def line_plot(series: Mapping[str, Sequence[Point]], across: Axis, up: Axis, label: str) -> str:
-    """The plot with its legend; `label` says to those who cannot see it what it shows."""
+    """The plot with its legend; `label` is for screen readers."""
     lines = [
         f'<path class="line s{index}" d="{_path(points, across, up)}"/>'
         for index, points in enumerate(series.values())
         if points
     ]
-    told = f"<title>{escape(label)}</title><desc>{escape(_told(series, across, up))}</desc>"
-    drawn = "".join((told, _grid(across, up), *lines))
+    text = f"<title>{escape(label)}</title><desc>{escape(_description(series, across, up))}</desc>"
+    drawn = "".join((text, _grid(across, up), *lines))
     svg = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">{drawn}</svg>'
     return f'<div class="plot">{svg}</div>{_legend(list(series))}'
 
 
-def _told(series: Mapping[str, Sequence[Point]], across: Axis, up: Axis) -> str:
-    """The plot in words: of each line, where it begins and ends."""
+def _description(series: Mapping[str, Sequence[Point]], across: Axis, up: Axis) -> str:
+    """The first and last point of each line."""
     parts = [f"{up.title} over {across.title}"]
     for name, points in series.items():
         if points:
@@ -81,28 +81,27 @@ def _told(series: Mapping[str, Sequence[Point]], across: Axis, up: Axis) -> str:
 
 
 def _at(across: Axis, up: Axis, point: Point) -> tuple[float, float]:
-    x = LEFT + across.place(point[0]) * (WIDTH - LEFT - RIGHT)
-    y = HEIGHT - BOTTOM - up.place(point[1]) * (HEIGHT - TOP - BOTTOM)
+    x = LEFT + across.position(point[0]) * (WIDTH - LEFT - RIGHT)
+    y = HEIGHT - BOTTOM - up.position(point[1]) * (HEIGHT - TOP - BOTTOM)
     return round(x, 1), round(y, 1)
 
 
 def _path(points: Sequence[Point], across: Axis, up: Axis) -> str:
-    places = (_at(across, up, point) for point in points)
-    return "M" + "L".join(f"{x} {y}" for x, y in places)
+    return "M" + "L".join(f"{x} {y}" for x, y in (_at(across, up, point) for point in points))
 
 
 def _grid(across: Axis, up: Axis) -> str:
     parts = []
     floor, ceiling = HEIGHT - BOTTOM, TOP
     for value, text in up.ticks:
-        y = round(floor - up.place(value) * (floor - ceiling), 1)
+        y = round(floor - up.position(value) * (floor - ceiling), 1)
         parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y}" y2="{y}"/>')
         parts.append(
             f'<text class="tick" x="{LEFT - 8}" y="{y + 4}" text-anchor="end">{text}</text>'
         )
     every = 2 if len(across.ticks) > TICKS_MAX else 1
     for value, text in across.ticks[::every]:
-        x = round(LEFT + across.place(value) * (WIDTH - LEFT - RIGHT), 1)
+        x = round(LEFT + across.position(value) * (WIDTH - LEFT - RIGHT), 1)
         parts.append(f'<line class="mark" x1="{x}" x2="{x}" y1="{floor}" y2="{floor + 5}"/>')
         parts.append(
             f'<text class="tick" x="{x}" y="{floor + 20}" text-anchor="middle">{text}</text>'

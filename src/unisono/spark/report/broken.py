@@ -1,4 +1,4 @@
-"""The runs that broke a law: what happened, how to see it again, and a picture of it."""
+"""The runs that broke a law: the violations, how to reproduce them, and a diagram."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ from itertools import groupby
 from typing import Final
 
 from unisono.laws import VIOLATIONS_MAX, Violation
-from unisono.spark.report.found import Findings, Picture, RunAbout
-from unisono.spark.report.words import (
+from unisono.spark.report.markup import (
     anchor_of,
     clean,
     column,
     command,
     count_of,
+    more_in,
     section,
+    spaced,
     table,
 )
+from unisono.spark.report.model import Diagram, Findings, RunInfo, broken_laws
 
 SHOWN_MAX: Final = 12
-"""So many are told at length."""
+"""Runs that are shown in full."""
 NAMED_MAX: Final = 200
-"""So many more are named."""
-TOLD_MAX: Final = 10
+"""Further runs that are named."""
+VIOLATIONS_SHOWN_MAX: Final = 10
 """Of one law in one run; the table `violations` has more."""
 
 
@@ -29,49 +31,46 @@ def broken_section(findings: Findings) -> str:
     broken = findings.broken
     if not broken:
         return ""
-    told = [_told(findings, run) for run in broken[:SHOWN_MAX]]
     rest = broken[SHOWN_MAX:]
-    note = "What should not have been, with its witnesses. Each run has an address of its own."
+    note = "Violations with their witnesses. Each run has its own link."
     if rest:
-        note += (
-            f" Told at length: {SHOWN_MAX} of {count_of(len(broken), 'run')}, of each kind some."
-        )
-    return section("broken", "Broken runs", note, *told, _named(findings, rest))
+        note += f" In full: {SHOWN_MAX} of {count_of(len(broken), 'run')}, some of each kind."
+    shown = [_run(findings, run) for run in broken[:SHOWN_MAX]]
+    return section("broken", "Broken runs", note, *shown, _named(findings, rest))
 
 
-def _told(findings: Findings, run: str) -> str:
-    anchor, verdict = anchor_of(run), findings.verdicts[run]
-    about = findings.about.get(run, RunAbout(""))
-    laws = [law.replace("_", " ") for law, word in verdict.laws.items() if word == "broken"]
-    facts = [about.protocol] if about.protocol else []
-    facts += [f"broken: {', '.join(laws)}"] + ([] if about.whole else ["so far"])
+def _run(findings: Findings, run: str) -> str:
+    anchor, verdict, info = anchor_of(run), findings.verdicts[run], findings.info_of(run)
+    laws = ", ".join(map(spaced, broken_laws(verdict)))
+    facts = [info.protocol, f"broken: {laws}", "" if info.complete else "so far"]
     return (
         f'<article id="{anchor}" aria-labelledby="{anchor}-name">'
         f'<h3 id="{anchor}-name">{clean(run)} <a class="self" href="#{anchor}" '
         f'aria-label="Link to run {clean(run)}">#</a></h3>'
-        f'<p class="note">{clean("; ".join(facts))}</p>'
-        f'<ul class="told">{_violations(verdict.violations)}</ul>{_replay(about)}'
-        f"{_picture(findings.pictures.get(run))}</article>"
+        f'<p class="note">{clean("; ".join(filter(None, facts)))}</p>'
+        f'<ul class="told">{_violations(verdict.violations)}</ul>{_replay(info)}'
+        f"{_diagram(findings.diagrams.get(run))}</article>"
     )
 
 
 def _violations(violations: list[Violation]) -> str:
     parts = []
     for law, group in groupby(violations, key=lambda violation: violation.law):
-        told = list(group)
-        parts += [f"<li>{_sentence(each)}</li>" for each in told[:TOLD_MAX]]
-        if len(told) > TOLD_MAX:
-            at_least = "at least " if len(told) >= VIOLATIONS_MAX else ""
+        found = list(group)
+        parts += [f"<li>{_sentence(each)}</li>" for each in found[:VIOLATIONS_SHOWN_MAX]]
+        hidden = len(found) - VIOLATIONS_SHOWN_MAX
+        if hidden > 0:
+            at_least = "at least " if len(found) >= VIOLATIONS_MAX else ""
             parts.append(
-                f'<li class="more">{clean(law.replace("_", " "))}: {at_least}'
-                f"{len(told) - TOLD_MAX} more, in the table <code>violations</code></li>"
+                f'<li class="more">{clean(spaced(law))}: {at_least}'
+                f"{hidden} more, in the table <code>violations</code></li>"
             )
     return "".join(parts)
 
 
 def _sentence(violation: Violation) -> str:
     where = f"at <code>{clean(violation.life)}</code>" if violation.life else "in the group"
-    parts = [f"<strong>{clean(violation.law.replace('_', ' '))}</strong> {where}"]
+    parts = [f"<strong>{clean(spaced(violation.law))}</strong> {where}"]
     if violation.message:
         parts.append(f"message <code>{clean(violation.message)}</code>")
     if violation.other:
@@ -79,25 +78,25 @@ def _sentence(violation: Violation) -> str:
     return f"{', '.join(parts)}: {clean(violation.detail)}"
 
 
-def _replay(about: RunAbout) -> str:
-    if about.replay:
-        return command(about.replay, "Make this run again")
+def _replay(info: RunInfo) -> str:
+    if info.replay:
+        return command(info.replay, "Reproduce this run")
     return (
-        '<p class="note">No command is known that makes this run again: it was not simulated, or '
-        "has no <code>replay.txt</code>.</p>"
+        '<p class="note">No command reproduces this run: it was not simulated, or has no '
+        "<code>replay.txt</code>.</p>"
     )
 
 
-def _picture(picture: Picture | None) -> str:
-    if picture is None:
+def _diagram(diagram: Diagram | None) -> str:
+    if diagram is None:
         return ""
-    line = command(picture.command, "Draw it into a file of its own") if picture.command else ""
-    if not picture.svg:
-        return f'<p class="note no-picture">No diagram: {clean(picture.told)}</p>{line}'
+    line = command(diagram.command, "Draw it into a file") if diagram.command else ""
+    if not diagram.svg:
+        return f'<p class="note no-picture">No diagram: {clean(diagram.caption)}</p>{line}'
     return (
-        f'<figure class="diagram"><figcaption class="note">{clean(picture.told)}</figcaption>'
+        f'<figure class="diagram"><figcaption class="note">{clean(diagram.caption)}</figcaption>'
         '<div class="scroll drawing" tabindex="0" role="region" aria-label="Space-time diagram">'
-        f"{picture.svg}</div></figure>{line}"
+        f"{diagram.svg}</div></figure>{line}"
     )
 
 
@@ -106,18 +105,14 @@ def _named(findings: Findings, rest: list[str]) -> str:
         return ""
     rows = []
     for run in rest[:NAMED_MAX]:
-        about, verdict = findings.about.get(run, RunAbout("")), findings.verdicts[run]
-        laws = (law.replace("_", " ") for law, word in verdict.laws.items() if word == "broken")
-        replay = f"<code>{clean(about.replay)}</code>" if about.replay else "–"
+        laws, replay = broken_laws(findings.verdicts[run]), findings.info_of(run).replay
         rows.append(
             f'<tr id="{anchor_of(run)}"><th scope="row">{clean(run)}</th>'
-            f"<td>{clean(', '.join(laws))}</td><td>{replay}</td></tr>"
+            f"<td>{clean(', '.join(map(spaced, laws)))}</td>"
+            f"<td>{f'<code>{clean(replay)}</code>' if replay else '–'}</td></tr>"
         )
-    hidden = len(rest) - NAMED_MAX
-    more = (
-        f" {count_of(hidden, 'run')} more in the table <code>verdicts</code>." if hidden > 0 else ""
-    )
-    head = (column("run"), column("laws broken"), column("makes it again"))
-    return f'<h3 id="broken-others">The others</h3><p class="note">Named only.{more}</p>' + table(
+    more = more_in(len(rest) - NAMED_MAX, "verdicts", "run")
+    head = (column("run"), column("laws broken"), column("reproduced by"))
+    return f'<h3 id="broken-others">The others</h3><p class="note">By name only.{more}</p>' + table(
         "Other broken runs", head, rows, "others"
     )

@@ -1,5 +1,4 @@
-"""Charts that are tables: each value stands beside its bar, so nothing needs to be read off, and
-the text is as large on a phone as elsewhere."""
+"""Charts as tables: each value is beside its bar, and the text has full size on a phone."""
 
 from __future__ import annotations
 
@@ -8,14 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from unisono.spark.report.found import Findings
-from unisono.spark.report.words import clean, count_of, section, time_of
+from unisono.spark.report.markup import clean, count_of, figure, more_in, section, time_of
+from unisono.spark.report.model import Findings
 
 KINDS_MAX: Final = 12
-"""Of one protocol, so many group sizes and payload sizes are shown."""
+"""Combinations of group size and payload size that are shown of one protocol."""
 PROTOCOLS_MAX: Final = 12
 CLASSES: Final = 24
-"""A distribution is drawn in so many classes."""
+"""Of a histogram."""
 
 
 def summary_section(findings: Findings) -> str:
@@ -24,10 +23,8 @@ def summary_section(findings: Findings) -> str:
         return ""
     parts = _chosen(rows)
     shown = [row for part in parts.values() for row in part]
-    hidden = len(rows) - len(shown)
-    note = "Runs of one group size and one payload size together; payloads up to a power of two."
-    if hidden:
-        note += f" {hidden:,} more in the table <code>summary</code>."
+    note = "Runs by group size and payload size, which is rounded up to a power of two."
+    note += more_in(len(rows) - len(shown), "summary")
     charts = _throughput(parts, shown) + _latency(parts, shown)
     return section("summary", "By protocol", note, f'<div class="plots">{charts}</div>')
 
@@ -36,7 +33,7 @@ Parts = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def _chosen(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
-    """By protocol; of many kinds those with the most runs, in the order of sizes."""
+    """By protocol the sizes with the most runs, in order."""
 
     def size(row: Mapping[str, Any]) -> tuple[int, int]:
         return row["members"] or 0, row["size"] or 0
@@ -62,7 +59,7 @@ def _throughput(parts: Parts, shown: Sequence[Mapping[str, Any]]) -> str:
             return "", "–"
         return f'<i class="bar" style="width:{_percent(rate / top)}"></i>', f"{rate:,.0f}"
 
-    title = "messages delivered a second, at a member"
+    title = "messages delivered per second at a member"
     return _chart("Throughput", title, parts, bar, Ticks([]))
 
 
@@ -75,7 +72,7 @@ def _latency(parts: Parts, shown: Sequence[Mapping[str, Any]]) -> str:
     def span(row: Mapping[str, Any]) -> tuple[str, str]:
         if row["p50_us"] is None:
             return "", "–"
-        low, high = (ticks.place(row[name]) for name in ("p50_us", "p99_us"))
+        low, high = (ticks.position(row[name]) for name in ("p50_us", "p99_us"))
         drawn = (
             f'<i class="span" style="left:{_percent(low)};width:{_percent(high - low)}"></i>'
             f'<i class="dot" style="left:{_percent(low)}"></i>'
@@ -83,7 +80,7 @@ def _latency(parts: Parts, shown: Sequence[Mapping[str, Any]]) -> str:
         )
         return drawn, f"{time_of(row['p50_us'])} – {time_of(row['p99_us'])}"
 
-    title = "half of all deliveries (●) and 99 of 100 (|) took no longer"
+    title = "median (●) and 99th percentile (|)"
     return _chart("Latency", title, parts, span, ticks)
 
 
@@ -103,12 +100,14 @@ def recoveries_section(findings: Findings) -> str:
     def spread(row: Mapping[str, Any]) -> tuple[str, str]:
         line = row["line"]
         times = sum(count for _, count in line)
-        told = f"{count_of(times, 'time')}: half in {time_of(_median(line))}, all in "
-        return _histogram(line, ticks), told + time_of(line[-1][0])
+        median, longest = time_of(_median(line)), time_of(line[-1][0])
+        return _histogram(
+            line, ticks
+        ), f"{count_of(times, 'time')}: half in {median}, all in {longest}"
 
     title = "from the loss of a member to the last survivor's view without it"
     chart = _chart("Time to recover", title, parts, spread, ticks, lambda row: row["end"])
-    note = "How long the others took to go on when one was lost, by how it ended."
+    note = "How long the survivors took to continue after a member was lost, by how it ended."
     return section("recoveries", "Recoveries", note, chart)
 
 
@@ -124,12 +123,12 @@ def _median(line: Sequence[tuple[int, int]]) -> int:
 def _histogram(line: Sequence[tuple[int, int]], ticks: Ticks) -> str:
     counts = [0] * CLASSES
     for us, count in line:
-        counts[min(int(ticks.place(us) * CLASSES), CLASSES - 1)] += count
+        counts[min(int(ticks.position(us) * CLASSES), CLASSES - 1)] += count
     most = max(counts)
     return "".join(
-        f'<i class="pile" style="left:{_percent(place / CLASSES)};'
+        f'<i class="pile" style="left:{_percent(index / CLASSES)};'
         f'height:{_percent(max(count / most, 0.08))}"></i>'
-        for place, count in enumerate(counts)
+        for index, count in enumerate(counts)
         if count
     )
 
@@ -138,14 +137,14 @@ def _histogram(line: Sequence[tuple[int, int]], ticks: Ticks) -> str:
 
 
 class Ticks(NamedTuple):
-    """A scale of time with whole powers of ten."""
+    """A logarithmic scale of time, with ticks at powers of ten."""
 
     marks: list[tuple[float, str]]
     first: int = 0
     last: int = 1
 
-    def place(self, us: float) -> float:
-        """From 0 to 1. A logarithm knows no zero: what took no time stands at the left edge."""
+    def position(self, us: float) -> float:
+        """From 0 to 1; less than a microsecond is at the left edge."""
         at = (math.log10(max(us, 1)) - self.first) / (self.last - self.first)
         return min(max(at, 0.0), 1.0)
 
@@ -188,9 +187,9 @@ def _chart(
     bodies = []
     for protocol, rows in parts.items():
         runs = sum(row.get("runs", 0) for row in rows)
-        told = f" <small>{count_of(runs, 'run')}</small>" if runs else ""
+        noted = f" <small>{count_of(runs, 'run')}</small>" if runs else ""
         body = [
-            f'<tr class="kind"><th scope="rowgroup" colspan="2">{clean(protocol)}{told}</th></tr>'
+            f'<tr class="kind"><th scope="rowgroup" colspan="2">{clean(protocol)}{noted}</th></tr>'
         ]
         for row in rows:
             drawn, value = draw(row)
@@ -207,10 +206,11 @@ def _chart(
         if scale
         else ""
     )
-    return (
-        f'<figure><figcaption><h3>{name}</h3><p class="note">{clean(title)}</p></figcaption>'
+    return figure(
+        name,
+        clean(title),
         f'<div class="plot"><table class="chart {name.split()[0].lower()}">'
         '<thead class="unseen"><tr>'
         f'<th scope="col">kind</th><th scope="col">{clean(title)}</th></tr></thead>'
-        f"{''.join(bodies)}{foot}</table></div></figure>"
+        f"{''.join(bodies)}{foot}</table></div>",
     )

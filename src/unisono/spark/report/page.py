@@ -1,8 +1,8 @@
-"""The page as a whole: whether all is well, where to find what, and what made it."""
+"""The page as a whole: the result, links to the sections, and the sections."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -12,10 +12,10 @@ from unisono.spark.measures import CURVE
 from unisono.spark.plots import line_plot, linear, logarithmic
 from unisono.spark.report.broken import broken_section
 from unisono.spark.report.charts import recoveries_section, summary_section
-from unisono.spark.report.found import Curves, Findings
-from unisono.spark.report.pictures import drawing_style
+from unisono.spark.report.diagrams import diagram_style
+from unisono.spark.report.markup import clean, column, count_of, figure, more_in, section, table
+from unisono.spark.report.model import Curves, Findings
 from unisono.spark.report.verdicts import laws_section
-from unisono.spark.report.words import clean, column, count_of, section, table
 
 MEASURES_SHOWN_MAX: Final = 60
 
@@ -42,8 +42,8 @@ def page(findings: Findings, curves: Curves) -> str:
     )
     nav = f'<nav aria-label="On this page"><ul>{links}</ul></nav>'
     body = "".join((_header(findings), nav, *(html for _, html in shown.values())))
-    drawn = any(picture.svg for picture in findings.pictures.values())
-    style = (drawing_style() if drawn else "") + _style()
+    with_diagrams = any(diagram.svg for diagram in findings.diagrams.values())
+    style = (diagram_style() if with_diagrams else "") + _style()
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -55,25 +55,25 @@ def page(findings: Findings, curves: Curves) -> str:
 
 
 def _title(findings: Findings) -> tuple[str, str]:
-    """How it stands in one word, and in a sentence."""
-    runs = len(findings.verdicts)
+    """The kind of result, and a sentence."""
+    runs = count_of(len(findings.verdicts), "run")
     broken = sum(not verdict.kept for verdict in findings.verdicts.values())
-    words = {word for verdict in findings.verdicts.values() for word in verdict.laws.values()}
-    if not runs:
+    outcomes = {each for verdict in findings.verdicts.values() for each in verdict.laws.values()}
+    if not findings.verdicts:
         return "none", "Nothing to judge"
     if broken:
-        return "broken", f"Laws broken in {broken:,} of {count_of(runs, 'run')}"
-    if lied := len(findings.contradicted):
-        return "broken", f"Files contradict each other in {lied:,} of {count_of(runs, 'run')}"
-    if "not yet" in words:
-        return "none", f"No law broken so far in {count_of(runs, 'run')}"
-    if "kept" not in words:
-        return "none", f"No law is claimed in {count_of(runs, 'run')}"
-    return "kept", f"Every law kept in {count_of(runs, 'run')}"
+        return "broken", f"Laws broken in {broken:,} of {runs}"
+    if contradicted := len(findings.contradicted):
+        return "broken", f"Files contradict each other in {contradicted:,} of {runs}"
+    if "not yet" in outcomes:
+        return "none", f"No law broken so far in {runs}"
+    if "kept" not in outcomes:
+        return "none", f"No law is claimed in {runs}"
+    return "kept", f"Every law kept in {runs}"
 
 
 CONTRADICTED_MAX: Final = 5
-"""So many runs and lives that are told in two ways are named."""
+"""Runs, and incarnations of a run, that are named."""
 _SIGNS: Final = {"kept": "✓", "broken": "✕", "none": "–"}
 
 
@@ -89,25 +89,26 @@ def _header(findings: Findings) -> str:
     }
     listed = "".join(f"<div><dt>{name}</dt><dd>{n:,}</dd></div>" for name, n in facts.items())
     remarks = []
-    if going_on := sum(not about.whole for about in findings.about.values()):
-        one = going_on == 1
+    if incomplete := sum(not info.complete for info in findings.info.values()):
+        one = incomplete == 1
         remarks.append(
-            f"{count_of(going_on, 'run')} {'has' if one else 'have'} files without an end: still "
+            f"{count_of(incomplete, 'run')} {'has' if one else 'have'} files without an end: still "
             f"going on, or cut short. {'It is' if one else 'They are'} judged so far."
         )
     if findings.quarantined:
+        what = "row or file" if findings.quarantined == 1 else "rows or files"
         remarks.append(
-            f"{count_of(findings.quarantined, 'row or file')} could not be judged: "
-            '<a href="#quarantine">see why</a>.'.replace("row or files", "rows or files")
+            f"{findings.quarantined:,} {what} could not be judged: "
+            '<a href="#quarantine">see why</a>.'
         )
     for run, lives in list(findings.contradicted.items())[:CONTRADICTED_MAX]:
         named = ", ".join(f"<code>{clean(life)}</code>" for life in lives[:CONTRADICTED_MAX])
-        remarks.append(f"Run {clean(run)}: two files tell {named} in different ways.")
-    told = "".join(f'<p class="remark">{remark}</p>' for remark in remarks)
+        remarks.append(f"Run {clean(run)}: two files differ about {named}.")
+    shown = "".join(f'<p class="remark">{remark}</p>' for remark in remarks)
     return (
         f'<header class="{kind}"><p class="brand">Unisono</p>'
         f'<h1><span class="sign" aria-hidden="true">{_SIGNS[kind]}</span> {escape(title)}</h1>'
-        f'{told}<dl class="facts">{listed}</dl></header>'
+        f'{shown}<dl class="facts">{listed}</dl></header>'
     )
 
 
@@ -129,13 +130,11 @@ def _footer(findings: Findings) -> str:
 def _plots(curves: Curves) -> str:
     if not curves.latency and not any(curves.rates.values()):
         return ""
-    latency = (
-        '<figure><figcaption><h3>Delivery latency</h3><p class="note">Part of all deliveries that '
-        f"took no longer than this.</p></figcaption>{_latency(curves)}</figure>"
+    latency = figure(
+        "Delivery latency", "Share of deliveries that took no longer than this.", _latency(curves)
     )
-    rates = (
-        '<figure><figcaption><h3>Throughput over time</h3><p class="note">Messages delivered a '
-        f"second at a member.</p></figcaption>{_rates(curves)}</figure>"
+    rates = figure(
+        "Throughput over time", "Messages delivered per second at a member.", _rates(curves)
     )
     return section(
         "curves", "Curves", f"By {clean(curves.by)}.", f'<div class="plots">{latency}{rates}</div>'
@@ -143,8 +142,7 @@ def _plots(curves: Curves) -> str:
 
 
 def _latency(curves: Curves) -> str:
-    # A logarithm knows no zero: what took no time, or (by clocks that differ) less, stands at the
-    # left edge.
+    # Latencies of 0, or below by differing clocks, are at the left edge of the log axis.
     positive = [us for line in curves.latency.values() for us in line if us > 0] or [1000]
     points = {
         name: [
@@ -156,17 +154,14 @@ def _latency(curves: Curves) -> str:
     title = "milliseconds from send to delivery"
     across = logarithmic(min(positive) / 1000, max(positive) / 1000, title)
     up = linear(100, "percent")
-    return line_plot(points, across, up._replace(ticks=_percents(up.ticks)), "Delivery latency")
-
-
-def _percents(ticks: Iterable[tuple[float, str]]) -> list[tuple[float, str]]:
-    return [(value, f"{text} %") for value, text in ticks]
+    up = up._replace(ticks=[(value, f"{text} %") for value, text in up.ticks])
+    return line_plot(points, across, up, "Delivery latency")
 
 
 def _rates(curves: Curves) -> str:
     points = [point for line in curves.rates.values() for point in line]
     across = linear(max((at for at, _ in points), default=1.0), "seconds since the first delivery")
-    up = linear(max((rate for _, rate in points), default=1.0), "messages a second")
+    up = linear(max((rate for _, rate in points), default=1.0), "messages per second")
     return line_plot(curves.rates, across, up, "Throughput over time")
 
 
@@ -184,15 +179,15 @@ MEASURES: Final = {
     "p99_us": ("p99 ms", 1e-3, 2),
     "max_us": ("max ms", 1e-3, 2),
     "packets_out": ("packets", 1.0, 0),
-    "retransmissions": ("sent again", 1.0, 0),
+    "retransmissions": ("retransmissions", 1.0, 0),
     "naks": ("NAKs", 1.0, 0),
     "token_rotation_p50_us": ("token round ms", 1e-3, 2),
 }
-"""Column to title, factor and decimals. One that no run has is left out."""
+"""Column to title, factor and decimals. A column without values is left out."""
 
 
 def _measures(findings: Findings) -> str:
-    rank = {run: place for place, run in enumerate(findings.broken)}
+    rank = {run: index for index, run in enumerate(findings.broken)}
     whole = [row for row in findings.measures if row["node"] is None]
     whole.sort(key=lambda row: (rank.get(row["run"], len(rank)), row["run"], row["protocol"]))
     if not whole:
@@ -205,11 +200,9 @@ def _measures(findings: Findings) -> str:
         + "</tr>"
         for row in whole[:MEASURES_SHOWN_MAX]
     ]
-    hidden = len(whole) - len(rows)
-    more = f" {hidden:,} more in the table <code>measures</code>." if hidden else ""
     note = (
-        "Rates are what a member sees. Latency is from a message's send to its delivery at each "
-        f"member, itself included; quantiles are exact.{more}"
+        "Rates are per member. Latency is from a message's send to its delivery at each member, "
+        f"the sender included; quantiles are exact.{more_in(len(whole) - len(rows), 'measures')}"
     )
     return section("measures", "Measures", note, table("Measures", head, rows))
 
@@ -227,8 +220,7 @@ def _quarantine(findings: Findings) -> str:
         f"{'all or rest' if row is None else f'{row:,}'}</td><td>{clean(reason)}</td></tr>"
         for path, row, reason in findings.quarantine
     ]
-    hidden = findings.quarantined - len(findings.quarantine)
-    more = f" {hidden:,} more in the table <code>quarantine</code>." if hidden else ""
+    more = more_in(findings.quarantined - len(findings.quarantine), "quarantine")
     head = (column("file"), column("row", "n"), column("reason"))
     return section(
         "quarantine", "Quarantine", f"Not judged, and why.{more}", table("Quarantine", head, rows)

@@ -1,7 +1,7 @@
-"""The data source `unisono`: what Spark reads of groups and writes into them.
+"""The data source `unisono`: reads traces, feeds and logs; writes DataFrames into a group.
 
-Registered by `unisono.spark.register`. The class is pickled by reference, so tasks must be able to
-import this package.
+Registered by `unisono.spark.register`. Spark pickles the class by reference, so tasks must be able
+to import this package.
 """
 
 from __future__ import annotations
@@ -16,29 +16,27 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from unisono.errors import Misuse
-from unisono.spark.source.asking import feed_options, is_feed
-from unisono.spark.source.batch import TraceReader, trace_schema
-from unisono.spark.source.origin import feed_schema
+from unisono.spark.source.feed import feed_schema
+from unisono.spark.source.options import feed_options, is_feed
 from unisono.spark.source.sink import batch_sink, stream_sink
 from unisono.spark.source.stream import FeedReader, FeedStreamReader
+from unisono.spark.source.trace import TraceReader, trace_schema
 
 
 class UnisonoSource(DataSource):
-    """`spark.read.format("unisono")` and its sisters; see docs/SPARK.md."""
+    """See docs/SPARK.md."""
 
     @classmethod
     def name(cls) -> str:
         return "unisono"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         if is_feed(self.options):
             return feed_schema(feed_options(self.options))
         return trace_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        if is_feed(self.options):
-            return FeedReader(self.options, schema)
-        return TraceReader(self.options, schema)
+        return (FeedReader if is_feed(self.options) else TraceReader)(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         if not is_feed(self.options):
@@ -46,7 +44,7 @@ class UnisonoSource(DataSource):
         return FeedStreamReader(self.options, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        # With complete results each epoch says all of them: what was said stays said.
+        # In complete mode each epoch has all results; messages already sent cannot be replaced.
         return stream_sink(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

@@ -1,7 +1,7 @@
-"""What Spark asks of the rows, answered by the source: the same rows as Spark itself would keep.
+"""Filters that Spark pushes down to the source.
 
-A filter is taken only when it means exactly here what it means to Spark; the others stay Spark's.
-As in SQL, a comparison with null is neither true nor false, and only rows with a true one remain.
+A filter is accepted only when it means exactly the same here as in Spark. As in SQL, a comparison
+with null is null, and only rows for which all filters are true remain.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-_COMPARED: Final[Mapping[type[Filter], Callable[..., Any]]] = {
+_COMPARISONS: Final[Mapping[type[Filter], Callable[..., Any]]] = {
     EqualTo: pc.equal,
     GreaterThan: pc.greater,
     GreaterThanOrEqual: pc.greater_equal,
     LessThan: pc.less,
     LessThanOrEqual: pc.less_equal,
 }
-_WORDED: Final[Mapping[type[Filter], Callable[..., Any]]] = {
+_STRING_TESTS: Final[Mapping[type[Filter], Callable[..., Any]]] = {
     StringStartsWith: pc.starts_with,
     StringEndsWith: pc.ends_with,
     StringContains: pc.match_substring,
@@ -43,31 +43,31 @@ _WORDED: Final[Mapping[type[Filter], Callable[..., Any]]] = {
 INT64: Final = range(-(1 << 63), 1 << 63)
 
 
-def column_of(asked: Filter) -> str:
-    """The column that a filter is about; empty when it is a field within one."""
-    while isinstance(asked, Not):
-        asked = asked.child
-    path: tuple[str, ...] = getattr(asked, "attribute", ())
+def column_of(filter_: Filter) -> str:
+    """The column that a filter tests; empty for a field within a column."""
+    while isinstance(filter_, Not):
+        filter_ = filter_.child
+    path: tuple[str, ...] = getattr(filter_, "attribute", ())
     return path[0] if len(path) == 1 else ""
 
 
-def is_ours(asked: Filter, schema: pa.Schema) -> bool:
-    """Whether `mask_of` says of this filter exactly what Spark would."""
-    if isinstance(asked, Not):
-        return not isinstance(asked.child, Not) and is_ours(asked.child, schema)
-    name = column_of(asked)
+def is_supported(filter_: Filter, schema: pa.Schema) -> bool:
+    """Whether `mask_of` gives exactly Spark's result."""
+    if isinstance(filter_, Not):
+        return not isinstance(filter_.child, Not) and is_supported(filter_.child, schema)
+    name = column_of(filter_)
     if not name or name not in schema.names:
         return False
     kind = schema.field(name).type
-    if isinstance(asked, IsNull | IsNotNull):
+    if isinstance(filter_, IsNull | IsNotNull):
         return True
-    if isinstance(asked, In):
-        return all(_fits(value, kind) for value in asked.value)
-    if isinstance(asked, EqualNullSafe) and asked.value is None:
+    if isinstance(filter_, In):
+        return all(_fits(value, kind) for value in filter_.value)
+    if isinstance(filter_, EqualNullSafe) and filter_.value is None:
         return True
-    if type(asked) in _COMPARED or isinstance(asked, EqualNullSafe):
-        return _fits(asked.value, kind)  # type: ignore[attr-defined]
-    return type(asked) in _WORDED and pa.types.is_string(kind)
+    if type(filter_) in _COMPARISONS or isinstance(filter_, EqualNullSafe):
+        return _fits(filter_.value, kind)  # type: ignore[attr-defined]
+    return type(filter_) in _STRING_TESTS and pa.types.is_string(kind)
 
 
 def _fits(value: Any, kind: pa.DataType) -> bool:
@@ -76,46 +76,42 @@ def _fits(value: Any, kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) and isinstance(value, str)
 
 
-def mask_of(asked: Filter, column: Any) -> Any:
-    """For each value true, false or, where SQL knows no answer, null."""
-    if isinstance(asked, Not):
-        return pc.invert(mask_of(asked.child, column))
-    if isinstance(asked, IsNull):
+def mask_of(filter_: Filter, column: Any) -> Any:
+    """For each value true, false or null."""
+    if isinstance(filter_, Not):
+        return pc.invert(mask_of(filter_.child, column))
+    if isinstance(filter_, IsNull):
         return pc.is_null(column)
-    if isinstance(asked, IsNotNull):
+    if isinstance(filter_, IsNotNull):
         return pc.is_valid(column)
-    if isinstance(asked, EqualNullSafe):
-        if asked.value is None:
+    if isinstance(filter_, EqualNullSafe):
+        if filter_.value is None:
             return pc.is_null(column)
-        return pc.fill_null(pc.equal(column, _scalar(asked.value)), False)
-    if isinstance(asked, In):
+        return pc.fill_null(pc.equal(column, _scalar(filter_.value)), False)
+    if isinstance(filter_, In):
         kind = pa.int64() if pa.types.is_integer(column.type) else pa.string()
-        among = pc.is_in(column.cast(kind), value_set=pa.array(asked.value, kind))
+        among = pc.is_in(column.cast(kind), value_set=pa.array(filter_.value, kind))
         return pc.if_else(pc.is_valid(column), among, None)
-    if type(asked) in _COMPARED:
-        return _COMPARED[type(asked)](column, _scalar(asked.value))  # type: ignore[attr-defined]
-    return _WORDED[type(asked)](column, asked.value)  # type: ignore[attr-defined]
+    if type(filter_) in _COMPARISONS:
+        return _COMPARISONS[type(filter_)](column, _scalar(filter_.value))  # type: ignore[attr-defined]
+    return _STRING_TESTS[type(filter_)](column, filter_.value)  # type: ignore[attr-defined]
 
 
 def _scalar(value: int | str) -> Any:
     return pa.scalar(value, pa.int64() if isinstance(value, int) else pa.string())
 
 
-def kept(asked: list[Filter], table: pa.Table) -> Any:
-    """Which rows of the table all filters keep; null where one of them has no answer."""
+def mask_of_all(filters: list[Filter], table: pa.Table) -> Any:
+    """For each row whether it passes all filters; None without filters."""
     mask = None
-    for each in asked:
+    for each in filters:
         one = mask_of(each, table.column(column_of(each)))
         mask = one if mask is None else pc.and_kleene(mask, one)
     return mask
 
 
-def keeps(asked: list[Filter], name: str, value: str) -> bool:
-    """Whether the filters keep a row whose column `name` has this value."""
-    return bool(
-        all(
-            mask_of(each, pa.array([value], pa.string()))[0].as_py()
-            for each in asked
-            if column_of(each) == name
-        )
-    )
+def matches(filters: list[Filter], name: str, value: str) -> bool:
+    """Whether a value passes all filters on a column."""
+    column = pa.array([value], pa.string())
+    mine = (each for each in filters if column_of(each) == name)
+    return all(mask_of(each, column)[0].as_py() for each in mine)

@@ -1,7 +1,7 @@
-"""Offsets of a stream: a place, and the stretch of the log that it is in.
+"""Offsets of a stream: an offset in the log, and the epoch of the log that it is in.
 
-`{"place": 1234, "life": …, "base": 0}` says that all up to 1234 was read, and that 1234 was there
-the message 1234 - base of this life of the group. Another log has something else at that place.
+`{"place": 1234, "life": …, "base": 0}`: everything up to 1234 was read, and offset 1234 was message
+1234 - base of this incarnation of the group. Another log has another message there.
 """
 
 from __future__ import annotations
@@ -12,43 +12,43 @@ from unisono.feed.epochs import Counting
 
 PLACE, LIFE, BASE = "place", "life", "base"
 Offset = dict[str, Any]
-PLACE_MAX: Final = (1 << 62) - 1
+OFFSET_MAX: Final = (1 << 62) - 1
 
 
 class Resumed(NamedTuple):
-    """Where a log is read on."""
+    """Where reading a log continues."""
 
     after: int
     lost: str = ""
-    """Why that is not where the offset says, if so."""
+    """Why that is not where the offset points."""
 
 
 def offset_at(place: int, counting: Counting) -> Offset:
-    """Before the first place there is nothing to tell logs apart by."""
-    its = counting.at(place) if place else None
-    return {PLACE: place} if its is None else {PLACE: place, LIFE: its.life, BASE: its.base}
+    """Before the first offset there is no epoch."""
+    epoch = counting.at(place) if place else None
+    return {PLACE: place} if epoch is None else {PLACE: place, LIFE: epoch.life, BASE: epoch.base}
 
 
 def resumed(offset: Offset, counting: Counting, first: int) -> Resumed:
-    """Where what follows the offset is in a log that counts so. An offset without a life, as they
-    once were, is taken at its word."""
+    """Where a log that counts so has what follows the offset. An offset without an epoch is taken
+    as it is."""
     place, life, base = int(offset[PLACE]), offset.get(LIFE), offset.get(BASE)
-    its = counting.at(place)
-    if life is None or base is None or its is None or its[:2] == (life, base):
+    epoch = counting.at(place)
+    if life is None or base is None or epoch is None or epoch[:2] == (life, base):
         return Resumed(place)
     lost = (
-        f"the query has read up to place {place}, message {place - base} of the group's life"
-        f" {life}; in this log that place is in life {its.life}, at its message {place - its.base}:"
-        " it is not the log that was read before"
+        f"the query has read up to offset {place}, message {place - base} of the group's"
+        f" incarnation {life}; in this log that offset is message {place - epoch.base} of"
+        f" incarnation {epoch.life}: it is not the log that was read before"
     )
-    return Resumed(_same(life, place - base, counting, first), lost)
+    return Resumed(_same_message(life, place - base, counting, first), lost)
 
 
-def _same(life: str, count: int, counting: Counting, first: int) -> int:
-    """Where this log has what comes next in this life; its begin, if it knows nothing of it."""
-    upto = PLACE_MAX
-    for stretch in reversed(counting.stretches):
-        if stretch.life == life and stretch.begins - 1 <= stretch.base + count:
-            return min(stretch.base + count, upto)
-        upto = stretch.begins - 2
+def _same_message(life: str, count: int, counting: Counting, first: int) -> int:
+    """The offset of a message, or the beginning of a log that does not have it."""
+    upto = OFFSET_MAX
+    for epoch in reversed(counting.stretches):
+        if epoch.life == life and epoch.begins - 1 <= epoch.base + count:
+            return min(epoch.base + count, upto)
+        upto = epoch.begins - 2
     return first - 1

@@ -1,4 +1,4 @@
-"""Rows as the payloads that a group is told, and by what they are put in order."""
+"""Rows as message payloads, and the keys by which they are sorted."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ SCALARS: Final = frozenset(
 
 Key = tuple[tuple[int, Any], ...]
 Entry = tuple[Key, bytes]
-"""A row's place among the others, and its payload: equal entries are equal messages."""
+"""A row's sort key and payload: equal entries are equal messages."""
 
 
 class Payloads:
-    """Of a DataFrame with this schema: the column `payload` as it is, or else each row as JSON.
+    """The column `payload` of a DataFrame as it is, or else each row as JSON.
 
-    Rows are ordered by the columns `order_by`, then by their payloads; without `order_by` by all
-    columns that can be compared, from the first to the last."""
+    Rows are sorted by the columns `order_by`, then by payload; without `order_by` by all comparable
+    columns, from the first to the last."""
 
     def __init__(self, schema: StructType, order_by: Sequence[str] = ()) -> None:
         names = schema.fieldNames()
         if not names:
-            raise Misuse("a row without columns cannot be said")
+            raise Misuse("the rows have no columns: select at least one")
         self._names = names
         self._at = _payload_at(schema)
         if self._at is None:
             for field in schema:
-                _check_sayable(field.name, field.dataType)
+                _check_json(field.name, field.dataType)
         kinds = {field.name: field.dataType.typeName() for field in schema}
         for name in order_by:
             if name not in kinds:
@@ -56,24 +56,23 @@ class Payloads:
         keys = order_by or [name for name in names if kinds[name] in SCALARS]
         self._keys = [names.index(name) for name in keys if names.index(name) != self._at]
         if not order_by and self._at is not None and self._at < max(self._keys, default=-1):
-            # The payload takes its turn among the columns; behind them all it stands anyway.
+            # The payload is a key among the columns; behind them all it is one anyway.
             self._keys = sorted([*self._keys, self._at])
 
     def of(self, batch: pa.RecordBatch, first_row: int) -> list[bytes]:
-        """One a row. `first_row` is the number of the first, for what is said of a bad one."""
+        """One per row. `first_row` is the number of the first, for errors."""
         if self._at is None:
             return self._as_json(batch)
         column = batch.column(self._at)
         if column.null_count:
-            place = first_row + column.to_pylist().index(None)
+            number = first_row + column.to_pylist().index(None)
             raise Misuse(
-                f"the payload of row {place} is null: leave such rows out, as with"
+                f"the payload of row {number} is null: filter such rows, as with"
                 ' .where("payload IS NOT NULL")'
             )
         return column.cast(pa.large_binary()).to_pylist()  # type: ignore[no-any-return]
 
     def entries(self, batch: pa.RecordBatch, first_row: int) -> list[Entry]:
-        """Payloads with what they are put in order by."""
         payloads = self.of(batch, first_row)
         columns = [map(_comparable, batch.column(at).to_pylist()) for at in self._keys]
         if not columns:
@@ -82,8 +81,8 @@ class Payloads:
 
     def _as_json(self, batch: pa.RecordBatch) -> list[bytes]:
         columns = [
-            list(map(told, column.to_pylist()))
-            if (told := _teller(column.type))
+            list(map(encode, column.to_pylist()))
+            if (encode := _encoder(column.type))
             else column.to_pylist()
             for column in batch.columns
         ]
@@ -98,34 +97,33 @@ class Payloads:
 def _payload_at(schema: StructType) -> int | None:
     found = [at for at, name in enumerate(schema.fieldNames()) if name.lower() == PAYLOAD]
     if len(found) > 1:
-        raise Misuse("two columns are named payload: which one is meant?")
+        raise Misuse("two columns are named payload: keep one")
     if not found:
         return None
     kind = schema[found[0]].dataType
     if not isinstance(kind, BinaryType | StringType):
-        raise Misuse(f"column payload is {kind.simpleString()}: make it a binary or a string")
+        raise Misuse(f"column payload is {kind.simpleString()}: cast it to binary or string")
     return found[0]
 
 
-def _check_sayable(name: str, kind: DataType) -> None:
-    """What has a form in JSON that everybody knows."""
+def _check_json(name: str, kind: DataType) -> None:
     if isinstance(kind, ArrayType):
-        _check_sayable(name, kind.elementType)
+        _check_json(name, kind.elementType)
     elif isinstance(kind, MapType):
-        _check_sayable(name, kind.keyType)
-        _check_sayable(name, kind.valueType)
+        _check_json(name, kind.keyType)
+        _check_json(name, kind.valueType)
     elif isinstance(kind, StructType):
         for field in kind:
-            _check_sayable(f"{name}.{field.name}", field.dataType)
+            _check_json(f"{name}.{field.name}", field.dataType)
     elif kind.typeName() not in SCALARS:
         raise Misuse(
-            f"column {name} is {kind.simpleString()}, which has no form in JSON here: give a"
-            " column payload instead"
+            f"column {name} is {kind.simpleString()}, which has no JSON form here: give a column"
+            " payload instead"
         )
 
 
 def _comparable(value: Any) -> tuple[int, Any]:
-    """Nulls first, then values, then what is not a number."""
+    """Nulls first, then values, then NaN."""
     if value is None:
         return (0, None)
     if isinstance(value, float) and math.isnan(value):
@@ -133,44 +131,40 @@ def _comparable(value: Any) -> tuple[int, Any]:
     return (1, value)
 
 
-def _teller(kind: pa.DataType) -> Callable[[Any], Any] | None:
-    """How values of this type are put for JSON; nothing where they can stay."""
+def _encoder(kind: pa.DataType) -> Callable[[Any], Any] | None:
+    """Converts values of this type for JSON; None where they can stay."""
     is_ = pa.types
-    if is_.is_boolean(kind) or is_.is_integer(kind) or is_.is_string(kind) or is_.is_null(kind):
+    if is_.is_boolean(kind) or is_.is_integer(kind) or is_.is_null(kind):
         return None
-    if is_.is_large_string(kind):
+    if is_.is_string(kind) or is_.is_large_string(kind):
         return None
     if is_.is_map(kind):
-        inner = _teller(kind.item_type) or _same
-        return _unless_null(lambda pairs: {_key(k): inner(v) for k, v in pairs})
+        of_value = _encoder(kind.item_type) or _identity
+        return _unless_null(lambda pairs: {_json_key(k): of_value(v) for k, v in pairs})
     if is_.is_list(kind) or is_.is_large_list(kind):
-        inner = _teller(kind.value_type) or _same
-        return _unless_null(lambda values: [inner(value) for value in values])
+        of_element = _encoder(kind.value_type) or _identity
+        return _unless_null(lambda values: list(map(of_element, values)))
     if is_.is_struct(kind):
-        tellers = {
-            kind.field(at).name: _teller(kind.field(at).type) or _same
-            for at in range(kind.num_fields)
-        }
-        return _unless_null(lambda value: {n: tell(value[n]) for n, tell in tellers.items()})
-    return _plain
+        of_field = {field.name: _encoder(field.type) or _identity for field in kind}
+        return _unless_null(lambda value: {n: of(value[n]) for n, of in of_field.items()})
+    return _scalar
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
-def _unless_null(tell: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda value: None if value is None else tell(value)
+def _unless_null(encode: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else encode(value)
 
 
-def _key(value: Any) -> str:
-    told = _plain(value)
-    return told if isinstance(told, str) else json.dumps(told)
+def _json_key(value: Any) -> str:
+    encoded = _scalar(value)
+    return encoded if isinstance(encoded, str) else json.dumps(encoded)
 
 
-def _plain(value: Any) -> Any:
-    """Octets in base 64, times in UTC by ISO 8601, decimals with all their digits as text; of
-    numbers, those that JSON has no word for as text."""
+def _scalar(value: Any) -> Any:
+    """Bytes in base64, times in ISO 8601 and UTC; decimals, NaN and infinities as text."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

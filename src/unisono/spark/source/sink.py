@@ -1,10 +1,10 @@
-"""DataFrames into a group: each row is said once, whatever task or query is started again.
+"""DataFrames into a group: each row is multicast once, whatever task or query restarts.
 
-A row is known by its query, the query's epoch, its partition and its number in the partition; every
-member drops, at the same place in the order, one that was ordered before. For that a partition that
-is computed again must have the same rows in the same order. Spark promises the first, and the
-second only where nothing was shuffled: so rows are put in order here, unless the caller knows that
-they come in order (`rowOrder=arrival`).
+A row is identified by its query, epoch, partition and number within the partition; every member
+drops, at the same point of the total order, one that was ordered before. So a partition that is
+computed again must have the same rows in the same order. Spark guarantees the rows, and the order
+only without a shuffle: rows are sorted here, unless the caller knows that they arrive in a fixed
+order (`rowOrder=arrival`).
 """
 
 from __future__ import annotations
@@ -29,76 +29,69 @@ from pyspark.sql.types import StructType
 
 from unisono.errors import Misuse, UnisonoError
 from unisono.feed.client import FeedClient
-from unisono.spark.source.asking import feed_options
+from unisono.feed.protocol import addresses
+from unisono.spark.source.external_sort import ExternalSort, batched
+from unisono.spark.source.options import check_names, timeout_s
 from unisono.spark.source.payloads import Payloads
-from unisono.spark.source.sorting import Sorting, cut
 
 OPTIONS: Final = ("feed", "feedTimeout", "orderBy", "rowOrder")
 BATCH_OPTIONS: Final = (*OPTIONS, "txnAppId", "txnVersion")
-SPARKS_OWN: Final = frozenset(("checkpointlocation", "queryname"))
+SPARK_OPTIONS: Final = frozenset(("checkpointlocation", "queryname"))
 SORTED, ARRIVAL = "sorted", "arrival"
-SAY_ROWS: Final = 8192
-"""Rows that are handed to the feed at once; it has logged them before it gets more."""
+WRITE_ROWS: Final = 8192
+"""Rows per request to the feed, which logs them before it accepts more."""
 
 WORKERS: Final = ("pyspark.worker", "pyspark.daemon", "__main__")
-"""Where Spark's workers are; the last is one that was started by itself."""
+"""Modules of Spark's workers; the last is one that was started by itself."""
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
 
 
-class CutShort(UnisonoError):
-    """What Spark gave was not all: the task failed before, or its executor is gone."""
+class IncompletePartition(UnisonoError):
+    """Spark did not deliver all rows: the task failed before the sink, or its executor is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """What the options ask for, read once."""
-
     feed: str
     timeout_s: float
     order: str
     payloads: Payloads
 
 
-def saying(
+def sink_options(
     options: Mapping[str, str], schema: StructType, names: Sequence[str] = OPTIONS
 ) -> SinkOptions:
-    """`Misuse` says which option is wrong, and what it may be."""
-    unknown = sorted(set(map(str.lower, options)) - set(map(str.lower, names)) - SPARKS_OWN)
-    if "path" in unknown:
+    """`Misuse` names the wrong option and its values."""
+    given = [name for name in sorted(options) if name.lower() not in SPARK_OPTIONS]
+    if "path" in map(str.lower, given):
         raise Misuse('a group has no path: name its feed, .option("feed", "HOST:PORT"), and save()')
-    if unknown:
-        raise Misuse(f"unknown option {unknown[0]!r}: a group is written with {', '.join(names)}")
+    check_names(given, names, "a group is written with")
     feed = options.get("feed", "")
     if not feed:
-        raise Misuse('which feed? .option("feed", "HOST:PORT"), where unisono feed listens')
+        raise Misuse('no feed: give .option("feed", "HOST:PORT"), where unisono feed listens')
+    addresses(feed)
     order = options.get("rowOrder", SORTED).lower()
     if order not in (SORTED, ARRIVAL):
         raise Misuse(f"rowOrder={order!r}: there are {SORTED} and {ARRIVAL}")
-    given = options.get("orderBy")
-    if given is not None and order == ARRIVAL:
-        raise Misuse("orderBy needs rowOrder=sorted: rows that stay as they arrive are not sorted")
-    order_by = [name.strip() for name in given.split(",")] if given is not None else []
-    return SinkOptions(feed, _timeout_s(options), order, Payloads(schema, order_by))
+    columns = options.get("orderBy")
+    if columns is not None and order == ARRIVAL:
+        raise Misuse("orderBy needs rowOrder=sorted: rows in order of arrival are not sorted")
+    order_by = [name.strip() for name in columns.split(",")] if columns is not None else []
+    return SinkOptions(feed, timeout_s(options), order, Payloads(schema, order_by))
 
 
 def transaction(options: Mapping[str, str]) -> tuple[str, int]:
-    """The name and epoch of a batch job, by which it is known when it is done again. Drawn anew,
-    and so for no other job, when the caller gives none."""
+    """The name and epoch that identify a batch job when it is repeated. Without them the job gets a
+    new name."""
     name, version = options.get("txnAppId"), options.get("txnVersion")
     if name is None and version is None:
         return f"job-{uuid.uuid4()}", 0
     if not name or version is None:
         raise Misuse("txnAppId and txnVersion go together: the writer's name, and its count")
     if not version.strip().isdigit() or int(version) >= 1 << 62:
-        raise Misuse(f"txnVersion={version!r}: write a whole number that rises with each write")
+        raise Misuse(f"txnVersion={version!r}: give an integer that rises with each write")
     return name, int(version)
-
-
-def _timeout_s(options: Mapping[str, str]) -> float:
-    """As those who read a feed give it; the feed's address is looked at as well."""
-    same = {name: options[name] for name in ("feed", "feedTimeout") if name in options}
-    return feed_options(same).patience_s
 
 
 @dataclass
@@ -107,42 +100,42 @@ class PartitionWritten(WriterCommitMessage):
 
     rows: int
     place: int
-    """In the feed's log, not before that of the last row; 0 when there was none."""
+    """An offset of the feed's log, not before the last row; 0 without rows."""
 
 
 class StreamSink(DataSourceStreamArrowWriter):
     """`df.writeStream.format("unisono")`: an epoch is a micro-batch."""
 
-    def __init__(self, asked: SinkOptions) -> None:
-        self._asked = asked
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> PartitionWritten:
         context = _context()
         query, epoch = (context.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID))
         if not query or epoch is None:
-            raise UnisonoError("Spark did not say which query and batch this is")
-        return say(self._asked, query, context.partitionId(), int(epoch), iterator)
+            raise UnisonoError("Spark did not pass the ids of the query and its batch")
+        return write(self._options, query, context.partitionId(), int(epoch), iterator)
 
 
 class BatchSink(DataSourceArrowWriter):
-    """`df.write.format("unisono")`: the job is one epoch of a query that is named in the driver."""
+    """`df.write.format("unisono")`: the job is one epoch of a query that the driver names."""
 
-    def __init__(self, asked: SinkOptions, name: str, epoch: int) -> None:
-        self._asked = asked
+    def __init__(self, options: SinkOptions, name: str, epoch: int) -> None:
+        self._options = options
         self._name, self._epoch = name, epoch
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> PartitionWritten:
-        return say(self._asked, self._name, _context().partitionId(), self._epoch, iterator)
+        return write(self._options, self._name, _context().partitionId(), self._epoch, iterator)
 
 
 def stream_sink(options: Mapping[str, str], schema: StructType) -> StreamSink:
-    return StreamSink(saying(options, schema))
+    return StreamSink(sink_options(options, schema))
 
 
 def batch_sink(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchSink:
     if overwrite:
-        raise Misuse('what a group was told stays told: write with mode("append")')
-    return BatchSink(saying(options, schema, BATCH_OPTIONS), *transaction(options))
+        raise Misuse('messages cannot be overwritten: write with mode("append")')
+    return BatchSink(sink_options(options, schema, BATCH_OPTIONS), *transaction(options))
 
 
 def _context() -> TaskContext:
@@ -151,45 +144,45 @@ def _context() -> TaskContext:
     return context
 
 
-def say(
-    asked: SinkOptions, query: str, partition: int, epoch: int, batches: Iterator[pa.RecordBatch]
+def write(
+    options: SinkOptions, query: str, partition: int, epoch: int, batches: Iterator[pa.RecordBatch]
 ) -> PartitionWritten:
-    """Say a partition; returns when the feed has all of it ordered and logged."""
+    """Multicast a partition; returns when the feed has ordered and logged all of it."""
     row = place = 0
-    with FeedClient(asked.feed, asked.timeout_s) as feed:
-        for payloads in _in_order(asked, batches):
+    with FeedClient(options.feed, options.timeout_s) as feed:
+        for payloads in _in_order(options, batches):
             place = feed.write(query, partition, epoch, row, payloads)
             row += len(payloads)
     return PartitionWritten(row, place)
 
 
-def _in_order(asked: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Iterator[list[bytes]]:
+def _in_order(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Iterator[list[bytes]]:
     row = 0
-    if asked.order == ARRIVAL:
+    if options.order == ARRIVAL:
         for batch in batches:
-            yield from cut(iter(asked.payloads.of(batch, row)), SAY_ROWS)
+            yield from batched(iter(options.payloads.of(batch, row)), WRITE_ROWS)
             row += batch.num_rows
         return
-    with Sorting() as rows:
+    with ExternalSort() as rows:
         for batch in batches:
-            rows.add(asked.payloads.entries(batch, row))
+            rows.add(options.payloads.entries(batch, row))
             row += batch.num_rows
-        check_whole()
-        yield from cut(iter(rows), SAY_ROWS)
+        check_complete()
+        yield from batched(iter(rows), WRITE_ROWS)
 
 
-def check_whole() -> None:
-    """`CutShort` when Spark hung up. A task that fails before the sink, or whose executor dies,
-    ends the rows as if these were all; put in order, part of them would pass for others. Then the
-    socket to the executor has come to its end, which a whole partition never brings."""
+def check_complete() -> None:
+    """`IncompletePartition` when Spark hung up. If a task fails before the sink or its executor
+    dies, the rows end as if they were complete; sorted, some would have other numbers. The socket
+    to the executor is then at its end, which never happens with a complete partition."""
     descriptor = executor_socket()
     if descriptor is not None and _is_at_end(descriptor):
-        raise CutShort("Spark hung up before all rows were there; nothing was said")
+        raise IncompletePartition("Spark hung up before all rows had arrived; nothing was sent")
 
 
 def executor_socket() -> int | None:
-    """The connection over which the executor gives this task its rows: what the worker of Spark
-    that called us reads from, `infile`. Nothing where no worker did."""
+    """The connection over which the executor sends this task its rows: `infile` of the calling
+    Spark worker. None without one."""
     frame = inspect.currentframe()
     while frame is not None:
         if frame.f_globals.get("__name__", "") in WORKERS and "infile" in frame.f_code.co_varnames:
@@ -211,8 +204,8 @@ def _descriptor(infile: Any) -> int | None:
 def _is_at_end(descriptor: int) -> bool:
     """Whether the other side has closed this connection, and nothing is left to be read."""
     try:
-        with socket.socket(fileno=os.dup(descriptor)) as talk:
-            return talk.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+        with socket.socket(fileno=os.dup(descriptor)) as connection:
+            return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
     except BlockingIOError:  # nothing to read yet
         return False
     except OSError:  # broken, as by an executor that was killed

@@ -1,6 +1,7 @@
 """A live group as a stream: `spark.readStream.format("unisono").option("feed", "HOST:PORT")`.
 
-An offset is a place in the group's order, so a query that restarts neither loses nor repeats.
+An offset is a position in the group's total order, so a query that restarts neither loses nor
+repeats messages.
 """
 
 from __future__ import annotations
@@ -32,114 +33,113 @@ from pyspark.sql.types import StructType
 
 from unisono.feed.epochs import Counting
 from unisono.feed.rows import SCHEMA
-from unisono.spark.source.asking import FeedOptions, feed_options
-from unisono.spark.source.filters import column_of, is_ours
+from unisono.spark.source.feed import DataLoss, FeedBounds, FeedSource, OffsetRange, check_schema
+from unisono.spark.source.filters import column_of, is_supported
 from unisono.spark.source.offsets import PLACE, Offset, Resumed, offset_at, resumed
-from unisono.spark.source.origin import DataLoss, OffsetRange, Origin, Seen, check_schema
+from unisono.spark.source.options import FeedOptions, feed_options
 
-LOOK_S: Final = 0.5
+POLL_S: Final = 0.5
 
 
 class FeedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows a feed, or a log that grows. What an offset says is in `offsets`."""
+    """Follows a feed, or a log that grows."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        self.options: FeedOptions = feed_options(options, streaming=True)
-        check_schema(schema, self.options)
-        self._origin = Origin(self.options)
-        self._target: int | None = None
-        """Where a query that reads what is available now is to end."""
-        self._latest: Offset | None = None
+        given = feed_options(options, streaming=True)
+        check_schema(schema, given)
+        self.__setstate__({"options": given})
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tasks get the options; what is open here stays here.
+        # Tasks get the options, not the open connection.
         return {"options": self.options}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.options = state["options"]
-        self._origin = Origin(self.options)
-        self._target = self._latest = None
+        self.options: FeedOptions = state["options"]
+        self._source = FeedSource(self.options)
+        self._target: int | None = None
+        """Where a query that reads what is available now ends."""
+        self._latest: Offset | None = None
 
     def initialOffset(self) -> Offset:
-        place = self._origin.start()
-        return offset_at(place, self._now().counting)
+        place = self._source.start()
+        return offset_at(place, self._known().counting)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        most = self.options.max_places
+        most = self.options.max_offsets
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        known, (after, _) = self._found(start)
-        after = self._origin.earliest(after, known)
-        self._origin.check(after, known)
+        known, (after, _) = self._resume(start)
+        after = self._source.earliest(after, known)
+        self._source.check_retained(after, known)
         self._latest = offset_at(known.end, known.counting)
         end = known.end if self._target is None else min(known.end, self._target)
         if isinstance(limit, ReadMaxRows):
-            # What retention took away does not count, or it could take many triggers to get past.
+            # What retention dropped does not count: it could take many triggers to get past it.
             end = min(end, max(after, known.first - 1) + limit.max_rows)
         return offset_at(end, known.counting) if end > after else start
 
-    def _found(self, offset: Offset, planned: bool = False) -> tuple[Seen, Resumed]:
-        """What is there, and where the offset is in it. A feed that has not come so far as we have
-        may be one that catches up; one that never does has another log than the one we read."""
+    def _resume(self, offset: Offset, planned: bool = False) -> tuple[FeedBounds, Resumed]:
+        """The bounds, and where the offset is within them. A feed that ends before the offset may
+        be catching up; after the timeout it is another log."""
         place = int(offset[PLACE])
-        # Of what was planned before, tasks wait for what is not there yet.
-        must_reach = self.options.fail and not planned
-        deadline = time.monotonic() + self.options.patience_s
+        # The tasks of a planned batch wait for what is not there yet.
+        must_reach = self.options.fail_on_loss and not planned
+        deadline = time.monotonic() + self.options.timeout_s
         while True:
-            known = self._origin.bounds()
+            known = self._source.bounds()
             at = resumed(offset, known.counting, known.first)
             is_late = time.monotonic() >= deadline or not self.options.feed
             if known.end < place and not is_late and (at.lost or must_reach):
-                time.sleep(LOOK_S)
+                time.sleep(POLL_S)
                 continue
-            if self.options.fail and at.lost:
+            if self.options.fail_on_loss and at.lost:
                 raise DataLoss(at.lost)
             if must_reach and known.end < place:
                 raise DataLoss(
-                    f"the query has read up to place {place}, and the log ends at {known.end}: it"
+                    f"the query has read up to offset {place}, and the log ends at {known.end}: it"
                     " is not the log that was read before, or its end was lost"
                 )
             return known, at
 
-    def _now(self) -> Seen:
-        return self._origin.seen or self._origin.bounds()
+    def _known(self) -> FeedBounds:
+        return self._source.known or self._source.bounds()
 
     def reportLatestOffset(self) -> Offset | None:
         return self._latest
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = self._origin.bounds().end
+        self._target = self._source.bounds().end
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        if self._origin.seen is None:
-            # A batch that was planned before the query was started again.
-            self._found(end, planned=True)
-            known, at = self._found(start, planned=True)
-            self._origin.check(self._origin.earliest(at.after, known), known)
-        known = self._now()
+        if self._source.known is None:
+            # A batch that was planned before the query restarted.
+            self._resume(end, planned=True)
+            known, at = self._resume(start, planned=True)
+            self._source.check_retained(self._source.earliest(at.after, known), known)
+        known = self._known()
         after, lost = resumed(start, known.counting, known.first)
-        after = self._origin.earliest(after, known)
+        after = self._source.earliest(after, known)
         upto = resumed(end, known.counting, known.first)
         if upto.lost:
-            # Planned of another log: there is nothing of it to be read, and the next batch goes on.
-            return self._origin.partitions(after, after, upto.lost)
-        return self._origin.partitions(after, upto.after, lost)
+            # Planned for another log: nothing of it can be read, and the next batch continues.
+            return self._source.partitions(after, after, upto.lost)
+        return self._source.partitions(after, upto.after, lost)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRange)
-        return Origin(self.options, partition.counting).rows(partition)
+        return FeedSource(self.options, partition.counting).rows(partition)
 
     def commit(self, end: dict[str, int]) -> None:
-        """What is read stays in the log for others, as long as its retention lets it."""
+        """Nothing to do: the log keeps rows for other readers until retention drops them."""
 
     def stop(self) -> None:
-        self._origin.close()
+        self._source.close()
 
 
 class FeedReader(DataSourceReader):
-    """A range of a feed or a log, in one batch. What the query asks of the rows is answered where
-    they are read, and of places, before they are."""
+    """A range of a feed or a log, in one batch. Filters on offsets narrow the range; the others are
+    applied where the rows are read."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self.options = feed_options(options, streaming=False)
@@ -148,29 +148,29 @@ class FeedReader(DataSourceReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         for each in filters:
-            if is_ours(each, SCHEMA):
+            if is_supported(each, SCHEMA):
                 self.filters.append(each)
             else:
                 yield each
 
     def partitions(self) -> list[OffsetRange]:
-        origin = Origin(self.options)
+        source = FeedSource(self.options)
         try:
-            after, upto = origin.start(), origin.end()
-            origin.check(after, origin.bounds())
+            after, upto = source.start(), source.end()
+            source.check_retained(after, source.bounds())
             after, upto = narrowed(after, upto, self.filters)
-            # Where there is nothing, one task says so.
-            return origin.partitions(after, upto) or [OffsetRange(after, after, Counting())]
+            # Spark needs at least one partition.
+            return source.partitions(after, upto) or [OffsetRange(after, after, Counting())]
         finally:
-            origin.close()
+            source.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, OffsetRange)
-        return Origin(self.options, partition.counting, self.filters).rows(partition)
+        return FeedSource(self.options, partition.counting, self.filters).rows(partition)
 
 
 def narrowed(after: int, upto: int, filters: Sequence[Filter]) -> tuple[int, int]:
-    """The part of the range in which the filters can keep a row."""
+    """The part of the range in which a row can pass the filters."""
     for each in filters:
         if column_of(each) != PLACE:
             continue
@@ -188,22 +188,21 @@ def narrowed(after: int, upto: int, filters: Sequence[Filter]) -> tuple[int, int
 
 
 def behind_latest(progress: Any) -> int | None:
-    """How many places a query was behind its feed at its last trigger, from `query.lastProgress`;
-    nothing when that does not say."""
+    """The lag of a query at its last trigger, in offsets, from `query.lastProgress`; None when that
+    does not have it."""
     if progress is None:
         return None
-    told = progress if isinstance(progress, Mapping) else json.loads(progress.json)
-    found = None
-    for source in told.get("sources", ()):
-        ends = [_place(source.get(name)) for name in ("latestOffset", "endOffset")]
-        if None not in ends:
-            found = (found or 0) + max(0, ends[0] - ends[1])  # type: ignore[operator]
-    return found
+    report = progress if isinstance(progress, Mapping) else json.loads(progress.json)
+    lags = []
+    for source in report.get("sources", ()):
+        latest, end = (_place(source.get(name)) for name in ("latestOffset", "endOffset"))
+        if latest is not None and end is not None:
+            lags.append(max(0, latest - end))
+    return sum(lags) if lags else None
 
 
 def _place(offset: Any) -> int | None:
     try:
-        told = json.loads(offset) if isinstance(offset, str) else offset
-        return int(told[PLACE])
+        return int((json.loads(offset) if isinstance(offset, str) else offset)[PLACE])
     except (ValueError, TypeError, KeyError):
         return None

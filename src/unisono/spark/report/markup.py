@@ -1,4 +1,4 @@
-"""How things are said on the page: numbers, anchors, boxes and tables. All text is escaped."""
+"""HTML building blocks: numbers, anchors, boxes and tables. All text is escaped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMMAND_MAX: Final = 4096
 _UNFIT: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""Control characters, signs that turn the direction of writing, halves of characters."""
+"""Control characters, changes of writing direction, surrogates."""
 
 
 def count_of(count: int, noun: str) -> str:
@@ -24,13 +24,24 @@ def count_of(count: int, noun: str) -> str:
 
 
 def clean(text: str, most: int = TEXT_MAX) -> str:
-    """Fit to stand in the page, where it disturbs nothing around it."""
+    """Cut, printable and escaped."""
     cut = text if len(text) <= most else text[: most - 1] + "…"
     return escape(_UNFIT.sub("\ufffd", cut))
 
 
+def spaced(law: str) -> str:
+    """The name of a law as text."""
+    return law.replace("_", " ")
+
+
+def more_in(count: int, table_name: str, what: str = "") -> str:
+    """A sentence about rows that are not shown, after others."""
+    noun = count_of(count, what) if what else f"{count:,}"
+    return f" {noun} more in the table <code>{table_name}</code>." if count > 0 else ""
+
+
 def anchor_of(run: str) -> str:
-    """The name of a run's place on the page: readable, safe in an address, and its own."""
+    """The id of a run on the page: readable, valid in a URL, and unique."""
     slug = re.sub(r"[^a-z0-9]+", "-", run.lower()).strip("-")[:SLUG_MAX]
     if slug == run:
         return f"run-{slug}"
@@ -39,31 +50,29 @@ def anchor_of(run: str) -> str:
 
 
 def time_of(us: float) -> str:
-    """A time as people say it."""
     if us < 1_000:
         return f"{us:.0f} µs"
     if us < 1_000_000:
-        return f"{_three(us / 1_000)} ms"
-    return f"{_three(us / 1_000_000)} s"
+        return f"{_three_digits(us / 1_000)} ms"
+    return f"{_three_digits(us / 1_000_000)} s"
 
 
-def _three(value: float) -> str:
-    """Three digits, but all of those before the point."""
+def _three_digits(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def size_of(octets: int) -> str:
+def size_of(nbytes: int) -> str:
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-        if octets >= unit:
-            return f"{octets / unit:.3g} {name}"
-    return f"{octets:,} B"
+        if nbytes >= unit:
+            return f"{nbytes / unit:.3g} {name}"
+    return f"{nbytes:,} B"
 
 
 def section(anchor: str, title: str, note: str, *parts: str) -> str:
     """`title` is text; `note` and the parts are HTML."""
-    told = f'<p class="note">{note}</p>' if note else ""
+    lead = f'<p class="note">{note}</p>' if note else ""
     head = f'<h2 id="{anchor}-title">{escape(title)}</h2>'
-    inner = "".join((head, told, *parts))
+    inner = "".join((head, lead, *parts))
     return f'<section id="{anchor}" aria-labelledby="{anchor}-title">{inner}</section>'
 
 
@@ -79,8 +88,14 @@ def table(label: str, head: Iterable[str], rows: Iterable[str], kind: str = "") 
 
 def column(title: str, kind: str = "", hint: str = "") -> str:
     shape = f' class="{kind}"' if kind else ""
-    told = f' title="{clean(hint)}"' if hint else ""
-    return f'<th scope="col"{shape}{told}>{clean(title)}</th>'
+    tooltip = f' title="{clean(hint)}"' if hint else ""
+    return f'<th scope="col"{shape}{tooltip}>{clean(title)}</th>'
+
+
+def figure(title: str, note: str, *parts: str) -> str:
+    """A figure with its caption; `note` and the parts are HTML."""
+    caption = f'<figcaption><h3>{title}</h3><p class="note">{note}</p></figcaption>'
+    return f"<figure>{caption}{''.join(parts)}</figure>"
 
 
 def command(line: str, what: str) -> str:

@@ -1,4 +1,4 @@
-"""What the tables tell, small enough to be read: for the report and for the command line."""
+"""Reads the result tables, as far as the report and the command line show them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SERIES_MAX: Final = 6
-"""More runs than this are drawn together, by protocol, members and size."""
+"""More runs than this are plotted together, by protocol, members and size."""
 QUARANTINE_SHOWN_MAX: Final = 200
 MEASURES_MAX: Final = 100_000
 
@@ -32,53 +31,44 @@ def runs_in(
 
 
 def findings_in(session: SparkSession, out: Path, runs: Sequence[str] | None = None) -> Findings:
-    """What was found of some runs, or of all."""
+    """The results of some runs, or of all."""
     known = runs_in(session, out, runs)
     broken = [row["run"] for row in known if row["kept"] is False]
-    marred = [row["run"] for row in known if row["quarantined"]]
+    with_quarantine = [row["run"] for row in known if row["quarantined"]]
     return Findings(
-        verdicts=verdicts_in(session, out, runs, broken),
+        verdicts=_verdicts(session, out, runs, broken),
         measures=_measures(session, out, runs),
         events=sum(row["events"] for row in known),
         quarantined=sum(row["quarantined"] for row in known),
-        quarantine=_quarantine(session, out, marred[:QUARANTINE_SHOWN_MAX]),
+        quarantine=_quarantine(session, out, with_quarantine[:QUARANTINE_SHOWN_MAX]),
         contradicted={row["run"]: row["contradicted"] for row in known if row["contradicted"]},
     )
 
 
-def verdicts_in(
+def _verdicts(
     session: SparkSession, out: Path, runs: Sequence[str] | None, broken: Sequence[str]
 ) -> dict[str, Verdict]:
-    """By run, in their order; `broken` are those that have violations."""
-    told: dict[str, list[Violation]] = {}
-    violations = read_table(session, out, "gold/violations", broken).to_pylist() if broken else []
-    for row in violations:
-        found = Violation(
-            row["law"], row["run"], row["life"], row["message"], row["other"], row["detail"]
-        )
-        told.setdefault(row["run"], []).append(found)
+    """By run, in their order; `broken` are those with violations."""
+    violations: dict[str, list[Violation]] = {}
+    for row in read_table(session, out, "gold/violations", broken).to_pylist() if broken else ():
+        found = Violation(*(row[name] for name in Violation._fields))
+        violations.setdefault(row["run"], []).append(found)
     laws: dict[str, dict[str, str]] = {}
-    table = read_table(session, out, "gold/verdicts", runs)
-    for run, law, verdict in zip(*_columns(table, "run", "law", "verdict"), strict=True):
-        laws.setdefault(run, {})[law] = verdict
+    for row in read_table(session, out, "gold/verdicts", runs).to_pylist():
+        laws.setdefault(row["run"], {})[row["law"]] = row["verdict"]
     return {
-        run: Verdict({law: laws[run][law] for law in LAWS}, sorted(told.get(run, [])))
+        run: Verdict({law: laws[run][law] for law in LAWS}, sorted(violations.get(run, [])))
         for run in sorted(laws)
     }
 
 
-def _columns(table: pa.Table, *names: str) -> list[list[Any]]:
-    return [table.column(name).to_pylist() if table.num_rows else [] for name in names]
-
-
 def _measures(session: SparkSession, out: Path, runs: Sequence[str] | None) -> list[dict[str, Any]]:
     table = read_table(session, out, "gold/measures", runs)
-    if not table.num_rows:
-        return []
     if table.num_rows > MEASURES_MAX:
         table = table.filter(pc.is_null(table.column("node"))).slice(0, MEASURES_MAX)
-    rows: list[dict[str, Any]] = table.to_pylist()
-    return sorted(rows, key=lambda row: (row["run"], row["protocol"], row["node"] or ""))
+    return sorted(
+        table.to_pylist(), key=lambda row: (row["run"], row["protocol"], row["node"] or "")
+    )
 
 
 def _quarantine(
@@ -91,25 +81,22 @@ def _quarantine(
 
 def summary_in(out: Path) -> list[dict[str, Any]]:
     """The rows of `gold/summary`."""
-    return _whole(out / SUMMARY)
+    return _rows_in(out / SUMMARY)
 
 
-def _whole(folder: Path) -> list[dict[str, Any]]:
-    """The rows of the one file of a folder."""
+def _rows_in(folder: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = pq.ParquetFile(folder / "part.parquet").read().to_pylist()
     return rows
 
 
 def curves_in(session: SparkSession, out: Path) -> Curves:
-    """What is plotted: each run, or where they are many, runs of a kind together."""
-    folders = folders_in(out, CURVES[0])
-    if len(folders) <= SERIES_MAX:
+    """A curve per run, or per kind of run where there are many."""
+    if len(folders_in(out, CURVES[0])) <= SERIES_MAX:
         by = "run"
-        latency = read_table(session, out, CURVES[0]).to_pylist()
-        rates = read_table(session, out, CURVES[1]).to_pylist()
+        latency, rates = (read_table(session, out, table).to_pylist() for table in CURVES)
     else:
         by = "protocol, members and size"
-        latency, rates = (_whole(out / table / NO_RUN) for table in CURVES)
+        latency, rates = (_rows_in(out / table / NO_RUN) for table in CURVES)
     lines = {_series(row): list(row["quantiles"]) for row in latency}
     shown = dict(sorted(lines.items())[:SERIES_MAX])
     bins: dict[str, dict[int, float]] = {name: {} for name in shown}
@@ -118,15 +105,15 @@ def curves_in(session: SparkSession, out: Path) -> Curves:
         if (name := _series(row)) in bins:
             bins[name][row["bin"]] = row["rate"]
             widths[name] = row["width_s"]
-    # Time without a delivery has no row: it is drawn as the silence it was.
-    drawn = {
+    # A bin without deliveries has no row: its rate is 0.
+    plotted = {
         name: [((n + 0.5) * widths[name], of.get(n, 0.0)) for n in range(max(of) + 1)]
         for name, of in bins.items()
         if of
     }
-    return Curves(by, shown, drawn)
+    return Curves(by, shown, plotted)
 
 
 def _series(row: dict[str, Any]) -> str:
-    run = row.get("run")
+    run: str | None = row.get("run")
     return f"{row['protocol']}, {row['members']} members, {row['size']} B" if run is None else run

@@ -1,7 +1,8 @@
-"""The row checks on whole columns: which rows may fail one, so that only those are looked at."""
+"""The row checks on Arrow columns: they find rows that may fail, which are then checked singly."""
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any, Final
 
 import pyarrow as pa
@@ -12,33 +13,32 @@ from unisono.trace.parquet import SCHEMA
 from unisono.trace.record import Row
 
 UNCHECKED: Final = frozenset(("seq", "peer", "detail", "joined", "left", "stayed", "changes"))
-"""Columns that no check looks at."""
-FEW: Final = frozenset(("view", "transitional", "receipt"))
-"""Kinds of which there are few rows, with checks of their own."""
+"""Columns that no check reads."""
+CONTROL: Final = frozenset(("view", "transitional", "receipt"))
+"""Kinds with few rows and checks of their own: always checked singly."""
 CHECKED: Final = tuple(name for name in SCHEMA.names if name not in UNCHECKED)
 
 
 def reasons_against(table: pa.Table) -> dict[int, str]:
-    """By the place in the table, why a row must not be judged. The table has at least the columns
-    `CHECKED`. What `trace.checks` says, only faster: most rows pass and are never looked at."""
+    """By row number, the reason of `trace.checks`. The table has the columns `CHECKED`."""
     suspects = pc.indices_nonzero(_may_fail(table)).to_pylist()
     if not suspects:
         return {}
     some = table.select(CHECKED).take(suspects)
     columns = {name: some.column(name).to_pylist() for name in CHECKED}
     found: dict[int, str] = {}
-    for at, place in enumerate(suspects):
+    for at, number in enumerate(suspects):
         fields = {name: column[at] for name, column in columns.items()}
         if fields["members"] is not None:
             fields["members"] = tuple(fields["members"])
         reason = reason_against(Row(**fields))
         if reason is not None:
-            found[place] = reason
+            found[number] = reason
     return found
 
 
 def _may_fail(table: pa.Table) -> Any:
-    """True at least for all rows that fail a check. The few are looked at one by one."""
+    """True for at least all rows that fail a check."""
 
     def missing(name: str, least: int) -> Any:
         return pc.fill_null(pc.less(table.column(name), least), True)
@@ -47,17 +47,17 @@ def _may_fail(table: pa.Table) -> Any:
         return pc.fill_null(pc.equal(table.column(name), ""), True)
 
     kind = table.column("kind")
-    told = [
+    of_any_kind = [
         pc.is_null(table.column("protocol")),
         pc.is_null(table.column("group")),
         empty("node"),
         missing("incarnation", 0),
         missing("step", 0),
         missing("t_us", 0),
-        pc.invert(pc.is_in(kind, value_set=pa.array(sorted(KINDS - FEW)))),
+        pc.invert(pc.is_in(kind, value_set=pa.array(sorted(KINDS - CONTROL)))),
         pc.is_null(table.column("view")),
     ]
-    spoken = [
+    of_message = [
         empty("sender"),
         missing("sender_incarnation", 0),
         missing("number", 1),
@@ -66,15 +66,12 @@ def _may_fail(table: pa.Table) -> Any:
         pc.is_null(table.column("digest")),
         pc.and_(pc.equal(kind, "send"), _not_its_own(table)),
     ]
-    about = pc.is_in(kind, value_set=pa.array(SPOKEN))
-    return pc.or_(_any(told), pc.and_(about, pc.fill_null(_any(spoken), True)))
+    is_message = pc.is_in(kind, value_set=pa.array(SPOKEN))
+    return pc.or_(_any(of_any_kind), pc.and_(is_message, pc.fill_null(_any(of_message), True)))
 
 
 def _any(masks: list[Any]) -> Any:
-    whole = masks[0]
-    for mask in masks[1:]:
-        whole = pc.or_kleene(whole, mask)
-    return whole
+    return reduce(pc.or_kleene, masks)
 
 
 def _unknown(service: Any) -> Any:

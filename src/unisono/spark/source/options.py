@@ -1,0 +1,142 @@
+"""The options of the data source. Those of feeds are named as in Spark's Kafka source."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from unisono.errors import Misuse
+from unisono.feed.client import PATIENCE_S
+from unisono.feed.protocol import addresses
+from unisono.feed.rows import SCHEMA
+from unisono.log.files import FILE
+
+OPTIONS: Final = tuple(
+    """feed path startingOffsets endingOffsets maxOffsetsPerTrigger failOnDataLoss
+    minPartitions includeViews feedTimeout columns""".split()
+)
+EARLIEST, LATEST = "earliest", "latest"
+PARTITIONS_MAX: Final = 10_000
+_TIME: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m)?")
+_UNIT_S: Final = {"ms": 0.001, "s": 1.0, "m": 60.0}
+
+
+@dataclass(frozen=True, slots=True)
+class FeedOptions:
+    feed: str
+    """The addresses of feeds; or empty, and `directory` is a log."""
+    directory: str
+    starting: int | str
+    """An offset, `earliest` or `latest`."""
+    ending: int | str
+    max_offsets: int | None
+    """Per trigger."""
+    fail_on_loss: bool
+    """Whether data loss is an error; else a gap row reports it."""
+    min_partitions: int
+    views: bool
+    timeout_s: float
+    columns: tuple[str, ...]
+
+
+def is_feed(options: Mapping[str, str]) -> bool:
+    """Whether the options name a feed or a log, not a trace."""
+    if options.get("feed"):
+        return True
+    path = options.get("path")
+    return bool(path) and (Path(directory_of(path or "", "log")) / FILE).exists()
+
+
+def feed_options(options: Mapping[str, str], streaming: bool | None = None) -> FeedOptions:
+    """`Misuse` names the wrong option and its values. Spark asks for the schema before it is known
+    whether the read is a stream."""
+    check_names(options, OPTIONS, "a feed is read with")
+    feed, path = options.get("feed", ""), options.get("path", "")
+    if feed and path:
+        raise Misuse('both .option("feed", …) and a path are given: keep one')
+    if not feed and not path:
+        raise Misuse('no source: give .option("feed", "HOST:PORT") or .load("LOG DIRECTORY")')
+    if feed:
+        addresses(feed)
+    if streaming is True and "endingOffsets" in options:
+        raise Misuse("endingOffsets is for batch reads: a stream has no end")
+    if streaming is False and "maxOffsetsPerTrigger" in options:
+        raise Misuse("maxOffsetsPerTrigger is for streams: bound a batch by endingOffsets")
+    starting = _offset(options, "startingOffsets", LATEST if streaming else EARLIEST)
+    ending = _offset(options, "endingOffsets", LATEST)
+    if ending == EARLIEST:
+        raise Misuse("endingOffsets=earliest would read nothing: give latest or an offset")
+    if streaming is False and starting == LATEST:
+        raise Misuse("startingOffsets=latest would read nothing: give earliest or an offset")
+    most = options.get("maxOffsetsPerTrigger")
+    names = options.get("columns")
+    return FeedOptions(
+        feed,
+        directory_of(path, "log") if path else "",
+        starting,
+        ending,
+        None if most is None else _integer("maxOffsetsPerTrigger", most, 1 << 62),
+        _boolean("failOnDataLoss", options.get("failOnDataLoss", "true")),
+        _integer("minPartitions", options.get("minPartitions", "1"), PARTITIONS_MAX),
+        _boolean("includeViews", options.get("includeViews", "false")),
+        timeout_s(options),
+        tuple(SCHEMA.names) if names is None else columns_of(names, SCHEMA.names),
+    )
+
+
+def check_names(options: Iterable[str], known: Sequence[str], use: str) -> None:
+    lower = {name.lower() for name in known}
+    for name in options:
+        if name.lower() not in lower:
+            raise Misuse(f"unknown option {name!r}: {use} {', '.join(sorted(known))}")
+
+
+def columns_of(text: str, names: Sequence[str]) -> tuple[str, ...]:
+    wanted = tuple(name.strip() for name in text.split(","))
+    if len(set(wanted)) < len(wanted) or not set(wanted) <= set(names):
+        raise Misuse(f"columns={text!r}: name some of {', '.join(names)}, each once")
+    return wanted
+
+
+def directory_of(path: str, what: str) -> str:
+    if path.startswith("file:"):
+        path = "/" + path.removeprefix("file:").lstrip("/")
+    if "://" in path:
+        raise Misuse(f"{path}: give a directory that all machines see; a {what} is read from one")
+    return os.path.abspath(path)
+
+
+def _offset(options: Mapping[str, str], name: str, default: str) -> int | str:
+    text = options.get(name, default).strip().lower()
+    if text in (EARLIEST, LATEST):
+        return text
+    if not text.isdigit() or not 0 < int(text) < 1 << 62:
+        raise Misuse(f"{name}={text!r}: give earliest, latest, or an offset from 1 on")
+    return int(text)
+
+
+def _integer(name: str, text: str, most: int) -> int:
+    if not text.strip().isdigit() or not 1 <= int(text) <= most:
+        raise Misuse(f"{name}={text!r}: give an integer from 1 to {most}")
+    return int(text)
+
+
+def _boolean(name: str, text: str) -> bool:
+    if text.strip().lower() not in ("true", "false"):
+        raise Misuse(f"{name}={text!r}: give true or false")
+    return text.strip().lower() == "true"
+
+
+def timeout_s(options: Mapping[str, str]) -> float:
+    text = options.get("feedTimeout")
+    if text is None:
+        return PATIENCE_S
+    match = _TIME.fullmatch(text.strip().lower())
+    seconds = float(match[1]) * _UNIT_S[match[2] or "s"] if match else 0.0
+    if not 0 < seconds <= 86_400:
+        raise Misuse(f"feedTimeout={text!r}: give seconds, as 60 or 60s, at most a day")
+    return seconds
