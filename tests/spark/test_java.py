@@ -116,15 +116,15 @@ STRANGE = {
     "it hangs": ("sleep 60 & wait", "does not run"),
     "it never stops talking": ("exec yes 'java.home = here'", "does not run"),
     "it fails": ("exit 3", "does not run"),
-    "it prints rubbish": ("head -c 1000 /dev/urandom", "does not answer as a Java does"),
-    "it prints nothing": ("true", "does not answer as a Java does"),
+    "it prints rubbish": ("head -c 1000 /dev/urandom", "does not print a Java version"),
+    "it prints nothing": ("true", "does not print a Java version"),
     "it is a web page": (
         "echo '<html>404 version \"17\"</html>'",
-        "does not answer as a Java does",
+        "does not print a Java version",
     ),
     "it is not where it says": (
         "echo 'java.home = /nowhere'; echo 'openjdk version \"17.0.1\"'",
-        "says that it is at /nowhere, where there is none",
+        "reports /nowhere, which has no bin/java",
     ),
 }
 
@@ -171,11 +171,11 @@ def test_the_script_hands_over_the_classes_that_were_kept_and_is_overruled(bare:
     echo.write_text('#!/bin/sh\nfor a do printf "<%s>" "$a"; done\n')
     echo.chmod(0o755)
     home = java.wrap(echo)
-    (home / java.KEPT).write_text("")
+    (home / java.ARCHIVE).write_text("")
     program = home / "bin" / "java"
     said = subprocess.run([program, "-a b"], capture_output=True, text=True, check=True).stdout
     # What the caller says comes later, and so wins.
-    assert said == f"<-XX:SharedArchiveFile={home}/bin/../{java.KEPT}><-Xlog:cds*=off><-a b>"
+    assert said == f"<-XX:SharedArchiveFile={home}/bin/../{java.ARCHIVE}><-Xlog:cds*=off><-a b>"
 
 
 def test_kept_classes_that_do_not_fit_are_no_obstacle_and_not_a_word(
@@ -187,7 +187,7 @@ def test_kept_classes_that_do_not_fit_are_no_obstacle_and_not_a_word(
     home = java.wrap(program)
     plain = subprocess.run([program, "-version"], capture_output=True, text=True, check=True)
     for spoilt in (b"", b"no classes at all" * 1000):
-        (home / java.KEPT).write_bytes(spoilt)
+        (home / java.ARCHIVE).write_bytes(spoilt)
         run = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True)
         # It shares no classes at all then, and says so where it tells its version.
         told = plain.stderr.replace(", sharing", "")

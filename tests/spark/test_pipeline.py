@@ -265,19 +265,19 @@ def test_curves_and_summary_follow_from_the_runs(made: tuple[Path, Any, Any]) ->
 
 
 def test_a_killed_pipeline_is_cleared_away_and_one_at_work_is_not(tmp_path: Path) -> None:
-    from unisono.spark.layout import MARK, places
+    from unisono.spark.layout import MARK, open_layout
 
     old, foreign = tmp_path / ".pipeline-killed", tmp_path / ".pipeline-of-theirs"
     (old / "events").mkdir(parents=True)
     (old / MARK).touch()
     foreign.mkdir()
-    with places(tmp_path) as where:
+    with open_layout(tmp_path) as where:
         assert sorted(tmp_path.iterdir()) == sorted([where.scratch, foreign])
-        with pytest.raises(Misuse, match="another pipeline works there"), places(tmp_path):
+        with pytest.raises(Misuse, match="in use by another pipeline"), open_layout(tmp_path):
             pass
         assert where.scratch.exists()
     assert list(tmp_path.iterdir()) == [foreign]
-    with places(tmp_path) as where:
+    with open_layout(tmp_path) as where:
         assert where.scratch.exists()
 
 
@@ -304,17 +304,17 @@ def test_mistakes_get_one_clear_line(spark: Any, tmp_path: Path) -> None:
         ("mine", "out", {}, BadTrace, "no trace in it"),
         ("trace", "file", {}, Misuse, "cannot write there"),
         ("trace", "file/deeper", {}, Misuse, "cannot write there"),
-        ("trace", "mine", {}, Misuse, "mine/gold is there already and is not of our making"),
-        ("trace", "page", {}, Misuse, "page/report.html is there already and is not of our making"),
+        ("trace", "mine", {}, Misuse, "mine/gold exists and is not a pipeline's"),
+        ("trace", "page", {}, Misuse, "page/report.html exists and is not a pipeline's"),
         (
             "trace",
             "plain",
             {},
             Misuse,
-            "plain/silver/views is there already and is not of our making",
+            "plain/silver/views exists and is not a pipeline's",
         ),
-        ("trace", "linked", {}, Misuse, "linked/bronze is there already and is not of our making"),
-        ("trace", "turned", {}, Misuse, "turned/report.html is there already"),
+        ("trace", "linked", {}, Misuse, "linked/bronze exists and is not a pipeline's"),
+        ("trace", "turned", {}, Misuse, "turned/report.html exists"),
         ("trace", "out", {"story": ["gravity"]}, Misuse, "no law gravity"),
     ]
     for source, out, claimed, kind, why in cases:

@@ -24,7 +24,7 @@ from unisono.spark.layout import (
     TABLES,
     ResultLayout,
     folders_in,
-    places,
+    open_layout,
     run_folder,
     run_of,
 )
@@ -102,7 +102,7 @@ def test_only_what_is_new_or_has_changed_is_done(
         do(spark, tmp_path, runs=["one"])
     settings = {"spark.sql.shuffle.partitions": spark.conf.get("spark.sql.shuffle.partitions")}
     first = do(spark, tmp_path, progress=said.append, silver=False)
-    assert said[0] == "the tables there are of another version: all is done anew"
+    assert said[0] == "the tables are of another version: all runs are processed"
     assert not (out / "events").exists() and not (out / "sends").exists()
     assert runs_in(out) == sorted([ODD, "junk", "one", "other"])
     assert (first.processed, first.skipped, first.kept) == ((ODD, "junk", "one", "other"), 0, False)
@@ -197,17 +197,17 @@ def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batching, "BATCH_RUNS", 3)
     sizes = [4, 6, 1, 50, 1, 1, 1, 1]
     inputs = [batching.Input(str(n), (), size, "") for n, size in enumerate(sizes)]
-    made = [[each.octets for each in batch] for batch in batching.batches_of(inputs)]
+    made = [[each.nbytes for each in batch] for batch in batching.batches_of(inputs)]
     assert made == [[4, 6], [1], [50], [1, 1, 1], [1]]
     assert list(batching.batches_of([])) == []
 
 
 def test_a_run_is_put_in_place_last_in_the_table_of_runs(tmp_path: Path) -> None:
     assert TABLES[-1] == GOLD[-1] == RUNS
-    with places(tmp_path / "out") as where:
+    with open_layout(tmp_path / "out") as where:
         for name in TABLES:
             (where.staged(name) / "run=x").mkdir(parents=True)
-        where.put_in_place(["x"])
+        where.publish(["x"])
         assert all((where.out / name / "run=x").is_dir() for name in TABLES)
         assert where.stale
     assert not list((tmp_path / "out").glob(".pipeline-*"))

@@ -152,7 +152,7 @@ def test_each_bad_thing_is_named_and_the_rest_is_judged(
     from unisono.spark.partitioned import read_table
 
     # As if it were much: the work is shared among tasks.
-    monkeypatch.setattr(pipeline, "ALONE_BYTES", 0)
+    monkeypatch.setattr(pipeline, "TINY_BYTES", 0)
     top, laws = tmp_path / "trace", ["fifo", "no_creation"]
     hostile_directory(top)
     whole = (top / "run=story" / "a-1.parquet").read_bytes()

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from unisono.spark import partitioned
-from unisono.spark.layout import RUNS, places
+from unisono.spark.layout import RUNS, open_layout
 
 SURE = pa.struct([pa.field("life", pa.string(), nullable=False), pa.field("us", pa.int64())])
 UNSURE = pa.struct([pa.field("life", pa.string()), pa.field("us", pa.int64())])
@@ -30,14 +30,14 @@ def test_what_may_be_null_within_a_column_keeps_no_tables_apart(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_sure: bool
 ) -> None:
     kinds = {True: SURE, False: UNSURE}
-    with places(tmp_path) as where:
+    with open_layout(tmp_path) as where:
         # In tasks, and in the driver.
         told = "array(named_struct('life', 'a#1', 'us', 1L)) AS told"
         partitioned.stage(where, RUNS, spark.sql(f"SELECT 'u' AS run, {told}"), ())
-        where.put_in_place(["u"])
+        where.publish(["u"])
         for run, sure in (("x", first_sure), ("y", not first_sure)):
-            partitioned.stage_little(where, RUNS, rows_of(run, kinds[sure], sure), ())
-            where.put_in_place([run])
+            partitioned.stage_table(where, RUNS, rows_of(run, kinds[sure], sure), ())
+            where.publish([run])
     # As an earlier version wrote it: what is within a column stays as it was.
     for run, sure in (("v", True), ("w", False)):
         (tmp_path / RUNS / f"run={run}").mkdir()

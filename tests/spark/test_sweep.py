@@ -131,8 +131,8 @@ def test_a_sweep_that_is_stopped_goes_on_where_it_was(
 
     stopper = threading.Thread(target=stop)
     stopper.start()
-    with pytest.raises(Misuse, match=r"the sweep stopped: .*; what is done is kept"):
-        sweep(spark, ask, tmp_path, tell=told.append)
+    with pytest.raises(Misuse, match=r"the sweep failed: .*; completed runs are kept"):
+        sweep(spark, ask, tmp_path, report=told.append)
     stopper.join()
     done = len(list(traces.glob("run=*")))
     assert 3 <= done < 24

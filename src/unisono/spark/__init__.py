@@ -1,4 +1,4 @@
-"""The pipeline on Spark: the laws, measurements, the report; and groups as data."""
+"""Spark: the pipeline over traces, and groups as a data source and sink."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Make `unisono` a format that this session reads and writes, from this thread: Spark looks up
-    the format of a write in the session that the thread has, and a new thread has none."""
+    """Register the format `unisono` for this session. Writes need the same thread: Spark looks up
+    their format in the thread's active session."""
     from unisono.spark.source import UnisonoSource
 
-    # Without this Spark refuses a Python source that can filter.
+    # Without this Spark refuses a Python source with filter pushdown.
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(UnisonoSource)
     java: Any = spark.sparkContext._jvm

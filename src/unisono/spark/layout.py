@@ -1,8 +1,8 @@
-"""Where the tables lie: a folder a run in each of them, put in place run by run.
+"""The layout of the results: each table has a folder per run, published run by run.
 
-Everything is first written beside its place, in a scratch directory within the one for results, and
-then renamed. Of a run `gold/runs` goes first and comes last: a run that is named there is whole in
-every table, and one that a killed pipeline left half replaced is done again by the next.
+Tables are staged in a scratch directory within the output directory and then renamed. The row of a
+run in `gold/runs` is removed first and written last: a run that is listed there is complete in
+every table, and one that a killed pipeline left incomplete is processed again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
@@ -34,50 +34,43 @@ GOLD: Final = (
     RUNS,
 )
 TABLES: Final = (*BRONZE, *SILVER, *GOLD)
-"""Each has a folder a run. What is about many runs together has none of them: in a table of curves
-it stands in the folder `NO_RUN`."""
+"""Each has a folder per run. Joint curves are in the folder `NO_RUN` of their table."""
 CURVES: Final = ("gold/latency_curves", "gold/rate_curves")
 SUMMARY: Final = "gold/summary"
 REPORT: Final = "report.html"
 LAYERS: Final = ("bronze", "silver", "gold")
 
 NO_RUN: Final = "run=__HIVE_DEFAULT_PARTITION__"
-"""As Spark names the folder of rows without a run. In each table it also holds a file without rows,
-so that a table is one even where no run has a row in it."""
+"""Spark's name for the folder of rows without a run. In each table it also holds an empty file, so
+that a table without rows has a schema."""
 EMPTY_RUN: Final = "(empty)"
-"""A run without a name has this one here: Spark takes an empty name for none."""
+"""Stands for an empty run name, which Spark takes for null."""
 ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f" + "".join(map(chr, range(1, 32))))
-"""What Spark writes as %XX in a folder's name, and only that."""
+"""The characters that Spark writes as %XX in a folder's name."""
 FOLDER_BYTES_MAX: Final = 240
 
 FORMAT: Final = "2"
-"""Of the tables. What is of another format is made anew as a whole."""
+"""The version of the tables. Tables of another version are replaced as a whole."""
 MARK: Final = ".unisono-pipeline"
-"""This file says that the tables beside it are ours to replace, and of which format they are; in a
-scratch directory, that it is ours to remove."""
+"""Marks an output directory of the pipeline, with the version of its tables; or a scratch directory
+that may be removed."""
 STALE: Final = ".stale"
-"""While this file is there, what is about many runs together is older than the runs."""
+"""While this file exists, the summary and joint curves are older than the runs."""
 SCRATCH: Final = ".pipeline-"
-FORMER: Final = (
-    "events", "sends", "deliveries", "views", "packets",
-    "verdicts", "violations", "measures", "quarantine",
-)  # fmt: skip
-"""The tables of the first format, which knew no runs."""
 
 
 def run_folder(run: str) -> str:
-    """The name of a run's folder, as Spark would write it and reads it."""
+    """The name of a run's folder, as Spark writes it."""
     text = "".join(f"%{ord(c):02X}" if c in ESCAPED else c for c in run or EMPTY_RUN)
-    octets = text.encode()
-    # Longer than a file may be named: cut, with a hash for the rest.
-    if len(octets) > FOLDER_BYTES_MAX:
-        digest = blake2b(octets, digest_size=8).hexdigest()
-        octets = octets[:200].rstrip(b"%") + b"~" + digest.encode()
-    return "run=" + octets.decode("utf-8", "ignore")
+    name = text.encode()
+    if len(name) > FOLDER_BYTES_MAX:
+        digest = blake2b(name, digest_size=8).hexdigest()
+        name = name[:200].rstrip(b"%") + b"~" + digest.encode()
+    return "run=" + name.decode("utf-8", "ignore")
 
 
 def run_of(folder: str) -> str:
-    """The run that a folder is named after; one that was cut keeps its cut name."""
+    """The run of a folder; a name that was cut stays cut."""
     run = unquote(folder.removeprefix("run="))
     return "" if run == EMPTY_RUN else run
 
@@ -92,25 +85,25 @@ def folders_in(out: Path, table: str) -> list[Path]:
 
 
 class ResultLayout:
-    """One directory of results while a pipeline works in it; no other does then."""
+    """The output directory of one pipeline, which has it locked."""
 
     def __init__(self, out: Path, scratch: Path) -> None:
         self.out = out
         self.scratch = scratch
         self._trash = 0
         self.outdated = _format(out) not in (None, FORMAT)
-        """The tables there are of another format: the first run put in place removes them all."""
+        """The tables are of another version: the first publication removes them."""
 
     def staged(self, table: str) -> Path:
-        """Where a table of the batch is written before it is put in place."""
+        """Where a table of the batch is written before it is published."""
         return self.scratch / "staged" / table
 
     def kept(self, name: str) -> Path:
-        """Where what only this batch needs is kept."""
+        """Where an intermediate table of the batch is kept."""
         return self.scratch / "kept" / name
 
-    def put_in_place(self, runs: Iterable[str]) -> None:
-        """Replace these runs, and nothing else, by what is staged."""
+    def publish(self, runs: Iterable[str]) -> None:
+        """Replace these runs by what is staged."""
         self._claim()
         for run in runs:
             folder = run_folder(run)
@@ -123,8 +116,8 @@ class ResultLayout:
                 self._replace(empty, self.out / table / NO_RUN)
         self.clear()
 
-    def put_together(self) -> None:
-        """Replace what is about many runs together by what is staged."""
+    def publish_joint(self) -> None:
+        """Replace the summary and the joint curves by what is staged."""
         for table in CURVES:
             self._replace(self.staged(table) / NO_RUN, self.out / table / NO_RUN)
         self._replace(self.staged(SUMMARY), self.out / SUMMARY)
@@ -139,13 +132,13 @@ class ResultLayout:
                 self._away(self.out / table / folder)
         self.clear()
 
-    def put_report(self, text: str) -> None:
+    def write_report(self, text: str) -> None:
         page = self.scratch / REPORT
         page.write_text(text, encoding="utf-8")
         page.replace(self.out / REPORT)
 
     def clear(self) -> None:
-        """Make room for the next batch."""
+        """Remove what is staged."""
         for name in ("staged", "kept", "trash"):
             shutil.rmtree(self.scratch / name, ignore_errors=True)
 
@@ -156,7 +149,7 @@ class ResultLayout:
     def _claim(self) -> None:
         (self.out / STALE).touch()
         if self.outdated:
-            for name in (*FORMER, *LAYERS):
+            for name in LAYERS:
                 self._away(self.out / name)
             self.outdated = False
         (self.out / MARK).write_text(FORMAT)
@@ -176,20 +169,17 @@ class ResultLayout:
 
 
 @contextmanager
-def places(out: Path) -> Iterator[ResultLayout]:
-    """The directory for the results, alone in it; the scratch directory is gone afterwards."""
+def open_layout(out: Path) -> Iterator[ResultLayout]:
+    """Lock the output directory; the scratch directory is removed afterwards."""
     handle = -1
     try:
         try:
             out.mkdir(parents=True, exist_ok=True)
             handle = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
-            stranger = _stranger(out)
-            if stranger:
-                raise Misuse(
-                    f"{stranger} is there already and is not of our making; give another --out"
-                )
+            if foreign := _foreign(out):
+                raise Misuse(f"{foreign} exists and is not a pipeline's; give another --out")
             if _locked(handle, out):
-                _sweep(out)
+                _clean(out)
             scratch = Path(tempfile.mkdtemp(prefix=SCRATCH, dir=out.resolve()))
             (scratch / MARK).touch()
         except OSError as error:
@@ -206,19 +196,18 @@ def places(out: Path) -> Iterator[ResultLayout]:
 
 
 def _format(out: Path) -> str | None:
-    """Of the tables that are there, where there are any."""
+    """The version of existing tables."""
     try:
         return (out / MARK).read_text()
     except OSError:
         return None
 
 
-def _stranger(out: Path) -> Path | None:
-    """What stands in the place of a result and is none: without our mark everything; with it, what
-    cannot be one, as a table is a directory and the report is a file."""
+def _foreign(out: Path) -> Path | None:
+    """A path of the results that holds something else: anything without the mark; with it, a table
+    that is not a directory or a report that is not a file."""
     marked = (out / MARK).exists()
-    tables: Sequence[str] = (*LAYERS, *TABLES, SUMMARY)
-    for name in (*tables, *(FORMER if marked else ()), REPORT):
+    for name in (*LAYERS, *TABLES, SUMMARY, REPORT):
         path: Path = out / name
         fits = path.is_file() if name == REPORT else path.is_dir() and not path.is_symlink()
         if os.path.lexists(path) and not (marked and fits):
@@ -227,19 +216,18 @@ def _stranger(out: Path) -> Path | None:
 
 
 def _locked(handle: int, out: Path) -> bool:
-    """Whether no other pipeline works in this directory, for as long as the handle is open. False
-    where the file system cannot tell."""
+    """Lock the directory while the handle is open. False where the file system has no locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise Misuse(f"{out}: another pipeline works there; wait, or give another --out") from None
+        raise Misuse(f"{out}: in use by another pipeline; wait, or give another --out") from None
     except OSError:
         return False
     return True
 
 
-def _sweep(out: Path) -> None:
-    """Remove what pipelines that were killed have left."""
+def _clean(out: Path) -> None:
+    """Remove the scratch directories of killed pipelines."""
     for path in out.glob(f"{SCRATCH}*"):
         if (path / MARK).is_file() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)

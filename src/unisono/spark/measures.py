@@ -1,9 +1,9 @@
-"""What a run achieved: how fast messages were delivered, how many, and what work it took.
+"""Measures of a run: throughput, latency and protocol work.
 
-Latency is from the message's first send to its delivery, by the clocks of the trace: true in
-simulation and on one machine. Quantiles are exact: the smallest latency that at least this part of
-the deliveries does not exceed. Rates are what a member sees: deliveries by the time from a life's
-first message to its last, summed over the lives in question.
+Latency is from the message's first send to its delivery, by the clocks of the trace: exact in
+simulation and on one machine. A quantile is the smallest latency that at least this part of the
+deliveries does not exceed. Rates are per member: deliveries divided by the time from an
+incarnation's first message to its last, both summed over incarnations.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WORK: Final = (
     "token_rotation_p50_us",
     "token_rotation_max_us",
 )
-"""The measures of protocol work: null where it was not traced."""
+"""Measures of protocol work: null if not traced."""
 
 _WHOLE: Final = ["run", "protocol"]
 _NODE: Final = ["run", "protocol", "node"]
@@ -56,8 +56,7 @@ def quantile(part: float, column: str) -> Column:
 
 
 def with_work(measures: DataFrame, tables: Silver) -> DataFrame:
-    """Adds the measures of protocol work; none was traced where a run and protocol has no row of
-    it."""
+    """Adds the measures of protocol work: null for a run and protocol without such rows."""
     work = tables.union(_work_by(tables, _WHOLE), _work_by(tables, _NODE))
     traced = work.where("node IS NULL").select(*_WHOLE, F.lit(True).alias("traced"))
     work = work.withColumnRenamed("node", "at")
@@ -94,7 +93,7 @@ def _work_by(tables: Silver, keys: list[str]) -> DataFrame:
 
 
 def _turns(packets: DataFrame) -> DataFrame:
-    """`apart_us`: the time between a life's successive holdings of the token."""
+    """`apart_us`: the time between an incarnation's successive possessions of the token."""
     held = F.lit(False)
     for name, offer in offers().items():
         if offer.token_arrow:

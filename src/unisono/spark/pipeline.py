@@ -1,8 +1,8 @@
-"""The pipeline: a trace directory in; tables, verdicts, measures and a page for people out.
+"""The pipeline: from a trace directory to bronze, silver and gold tables, and a report.
 
-Only runs that are new or have changed are read, judged and measured, in batches that are bounded in
-bytes; each batch is put in place run by run when it is done (`places`). What is about many runs
-together, the summary, the joint curves and the report, is made from the tables of the runs.
+Only runs that are new or have changed are processed, in batches that are bounded in bytes; each
+batch is published run by run when it is done (`layout`). The summary, the joint curves and the
+report are made from the tables of all runs.
 """
 
 from __future__ import annotations
@@ -21,11 +21,19 @@ from unisono.errors import Misuse
 from unisono.laws import Verdict
 from unisono.laws.verdict import verdict_json
 from unisono.spark import gold
-from unisono.spark.bronze import SOUND, Bronze, read_bronze
+from unisono.spark.bronze import VALID, Bronze, read_bronze
 from unisono.spark.laws import Claims, check_claims, judged
-from unisono.spark.layout import CURVES, REPORT, RUNS, SUMMARY, ResultLayout, folders_in, places
+from unisono.spark.layout import (
+    CURVES,
+    REPORT,
+    RUNS,
+    SUMMARY,
+    ResultLayout,
+    folders_in,
+    open_layout,
+)
 from unisono.spark.measures import with_work
-from unisono.spark.partitioned import frame_in, stage, stage_little, stage_whole
+from unisono.spark.partitioned import frame_in, stage, stage_joint, stage_table
 from unisono.spark.report.build import build_report
 from unisono.spark.results import findings_in, runs_in, summary_in
 from unisono.spark.runs import (
@@ -33,9 +41,9 @@ from unisono.spark.runs import (
     Input,
     batches_of,
     changed,
-    gone,
     inputs_in,
-    word_of,
+    laws_digest,
+    removed,
 )
 from unisono.spark.tables import silver_of, with_parents
 from unisono.trace.parquet import TORN
@@ -45,27 +53,27 @@ if TYPE_CHECKING:
 
     from unisono.spark.tables import Silver
 
-ALONE_BYTES: Final = 4 << 20
-"""Of a smaller trace each step is one task: without exchanges all laws are a single stage."""
+TINY_BYTES: Final = 4 << 20
+"""Each step of a smaller batch is one task, without exchanges."""
 SMALL_BYTES: Final = 64 << 20
-"""A smaller trace is work for few tasks."""
+"""A smaller batch gets few tasks."""
 PART_BYTES: Final = 8 << 20
-"""Of a larger one, so much is one task's."""
+"""Per task of a larger one."""
 EVENTUAL: Final = (
     *("gap_free", "every_place", "agreement", "validity", "safe", "received", "stable"),
     *("one_primary", "quorum", "one_founding", "begun", "exclusion"),
     *("accuracy", "progress"),
 )
-"""The laws about what must come in the end: while a run goes on they say nothing."""
+"""Liveness: not judged while a run goes on."""
 NOT_YET: Final = "not yet"
-"""The verdict of such a law on a run that goes on."""
+"""The verdict of an eventual law on a run that goes on."""
 
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class PipelineResult:
-    """What the pipeline found of the runs asked for; the rest is in the tables."""
+    """The results of the selected runs; everything else is in the tables."""
 
     out: Path
     report: Path
@@ -74,23 +82,23 @@ class PipelineResult:
     verdicts: dict[str, Verdict]
     """By run."""
     unjudged_by_run: dict[str, int] = field(default_factory=dict)
-    """Of what is in quarantine, how much was there: all but what killed processes did not write."""
+    """Quarantined rows and files, without those that a killed process did not finish."""
     contradicted: dict[str, Sequence[str]] = field(default_factory=dict)
-    """By run, the lives that two files tell in different ways."""
+    """By run, the incarnations whose rows differ between two files."""
     measures: list[dict[str, Any]] = field(default_factory=list)
-    """One a run and protocol, in that order: the rows of the table `measures` without a node."""
+    """The rows of the table `measures` without a node, by run and protocol."""
     processed: tuple[str, ...] = ()
     """The runs that were new or had changed."""
     skipped: int = 0
-    """How many were as they had been."""
+    """The number of unchanged runs."""
     open: frozenset[str] = frozenset()
-    """The runs of which a file has no end: they go on, or were cut short."""
+    """Runs with a file without an end: they go on, or were cut short."""
     so_far: frozenset[str] = frozenset()
-    """Those of them that were judged as if they went on, so not for good."""
+    """Those of them that were judged as going on."""
     summary: list[dict[str, Any]] = field(default_factory=list)
-    """The rows of the table `summary`: all runs there are, whichever were asked for."""
+    """The rows of the table `summary`, of all runs."""
     replays: dict[str, str] = field(default_factory=dict)
-    """By run, the command that makes it again, where it is known."""
+    """By run, the command that reproduces it, where it is known."""
 
     @property
     def unjudged(self) -> int:
@@ -98,12 +106,12 @@ class PipelineResult:
 
     @property
     def kept(self) -> bool:
-        """No law is broken, and no life told in two ways."""
+        """No law is broken, and no files contradict each other."""
         return not self.contradicted and all(each.kept for each in self.verdicts.values())
 
     def as_json(self) -> dict[str, Any]:
-        """The object that `unisono pipeline --json` prints: that of `verify --json`, and how many
-        runs were done and left as they were."""
+        """What `unisono pipeline --json` prints: the object of `verify --json`, and the numbers of
+        runs processed and skipped."""
         return {
             "runs": {run: verdict_json(verdict) for run, verdict in self.verdicts.items()},
             "events": self.events,
@@ -127,134 +135,129 @@ def run_pipeline(
     silver: bool = True,
     going_on: bool = False,
 ) -> PipelineResult:
-    """Reads, tables, judges, measures and reports what is new or has changed. `claimed` are the
-    laws of each protocol, `others` those of a protocol that is not named there; `progress` is told
-    what comes next, in a few words.
+    """Process the runs that are new or have changed. `claimed` are the laws of each protocol,
+    `others` those of a protocol that is not in it; `progress` is called with the next step.
 
-    With `everything` all is done anew, and runs that are no longer there are dropped; `runs` are
-    the only ones to look at; without `silver` only gold and quarantine are written. With `going_on`
-    a run that has a file without an end is not blamed for what may still come.
+    `everything`: process all runs, and drop those that are gone; `runs`: only these; without
+    `silver` only gold and quarantine are written; `going_on`: a run with a file without an end is
+    not judged by eventual laws.
     """
     if everything and runs:
-        raise Misuse("all runs or some: give --all or --run, not both")
-    say = progress or (lambda words: None)
+        raise Misuse("give --all or --run, not both")
+    report = progress or (lambda step: None)
     inputs = inputs_in(trace_dir, runs)
     check_claims(claimed)
-    with places(Path(out_dir)) as where:
-        asked = _Asked(claimed, tuple(others))
+    with open_layout(Path(out_dir)) as layout:
+        laws = _ClaimedLaws(claimed, tuple(others))
         todo = list(inputs.values())
-        if where.outdated:
+        if layout.outdated:
             if runs:
                 raise Misuse(f"{out_dir}: tables of another version; give --all or another --out")
-            say("the tables there are of another version: all is done anew")
+            report("the tables are of another version: all runs are processed")
         elif not everything:
-            todo = changed(session, where.out, inputs, asked.laws, going_on, silver)
+            todo = changed(session, layout.out, inputs, laws.of, going_on, silver)
             if len(todo) < len(inputs):
-                say(f"{len(todo):,} of {len(inputs):,} runs are new or have changed")
+                report(f"{len(todo):,} of {len(inputs):,} runs are new or have changed")
         batches = list(batches_of(todo))
         for index, batch in enumerate(batches, 1):
             part = f" (part {index:,} of {len(batches):,})" if len(batches) > 1 else ""
-            work = _Work(session, where, say, part, batch)
-            with _suited(session, work.octets):
-                work.run(asked, silver, going_on)
-            where.put_in_place(each.run for each in batch)
+            job = _BatchJob(session, layout, report, part, batch)
+            with _configured(session, job.nbytes):
+                job.run(laws, silver, going_on)
+            layout.publish(each.run for each in batch)
         if everything:
-            where.drop(gone(folders_in(where.out, RUNS), inputs))
-        if where.stale:
-            say("putting the runs together")
-            with _suited(session, 0):
-                _put_together(session, where)
-        say("drawing the report")
-        where.put_report(build_report(session, where.out, trace_dir))
-        return _result(session, where.out, inputs, todo)
+            layout.drop(removed(folders_in(layout.out, RUNS), inputs))
+        if layout.stale:
+            report("summarizing all runs")
+            with _configured(session, 0):
+                _summarize(session, layout)
+        report("writing the report")
+        layout.write_report(build_report(session, layout.out, trace_dir))
+        return _result(session, layout.out, inputs, todo)
 
 
-class _Asked(NamedTuple):
-    """Which laws are asked of whom."""
-
+class _ClaimedLaws(NamedTuple):
     claimed: Claims
     others: tuple[str, ...]
 
-    def laws(self, protocol: str) -> Sequence[str]:
+    def of(self, protocol: str) -> Sequence[str]:
         return self.claimed.get(protocol, self.others)
 
     def by(self, protocols: set[str]) -> dict[str, Sequence[str]]:
-        return {name: self.laws(name) for name in sorted(protocols | self.claimed.keys())}
+        return {name: self.of(name) for name in sorted(protocols | self.claimed.keys())}
 
 
-class _Work:
-    """One batch of runs at work: what all its stages need."""
+class _BatchJob:
+    """Processes one batch of runs."""
 
     def __init__(
         self,
         session: SparkSession,
-        where: ResultLayout,
-        say: Progress,
+        layout: ResultLayout,
+        report: Progress,
         part: str,
         batch: Sequence[Input],
     ) -> None:
         self.session = session
-        self.where = where
-        self.say: Progress = lambda words: say(words + part)
+        self.layout = layout
+        self.report: Progress = lambda step: report(step + part)
         self.batch = batch
         self.files = [found for each in batch for found in each.files]
-        self.octets = sum(each.octets for each in batch)
-        self.alone = self.octets < ALONE_BYTES
-        self._held: dict[int, tuple[DataFrame, pa.Table]] = {}
-        """What is kept in memory."""
+        self.nbytes = sum(each.nbytes for each in batch)
+        self.tiny = self.nbytes < TINY_BYTES
+        self._in_memory: dict[int, tuple[DataFrame, pa.Table]] = {}
 
     def keep(self, table: DataFrame, name: str) -> DataFrame:
-        """Computes a table now, and gives it back as read from where it is kept: in a file beside
-        its place; or, where there is little, in memory."""
-        if self.alone:
+        """Compute a table now and read it back: from a scratch file, or from memory if it is
+        small."""
+        if self.tiny:
             rows = table.toArrow()
-            held = self.session.createDataFrame(rows, table.schema).coalesce(1)
-            self._held[id(held)] = (held, rows)
-            return held
-        where = f"file://{self.where.kept(name)}"
-        table.write.parquet(where)
-        # The directory's name is a name, whatever brackets and stars are in it.
+            frame = self.session.createDataFrame(rows, table.schema).coalesce(1)
+            self._in_memory[id(frame)] = (frame, rows)
+            return frame
+        path = f"file://{self.layout.kept(name)}"
+        table.write.parquet(path)
+        # Brackets and stars in the directory's name are no glob patterns.
         read = self.session.read.schema(table.schema).option("__globPaths__", "false")
-        return read.parquet(where)
+        return read.parquet(path)
 
     def stage(self, table: str, rows: DataFrame, *order: str) -> None:
-        """Writes a table beside its place."""
-        if self.alone:
-            told = self._held[id(rows)][1] if id(rows) in self._held else rows.toArrow()
-            stage_little(self.where, table, told, order)
+        if self.tiny:
+            kept = self._in_memory.get(id(rows))
+            stage_table(self.layout, table, kept[1] if kept else rows.toArrow(), order)
         else:
-            stage(self.where, table, rows, order)
+            stage(self.layout, table, rows, order)
 
-    def run(self, asked: _Asked, silver: bool, going_on: bool) -> None:
-        self.say("reading the trace")
-        bronze = read_bronze(self.session, self.files, self.alone)
+    def run(self, laws: _ClaimedLaws, silver: bool, going_on: bool) -> None:
+        self.report("reading the trace")
+        bronze = read_bronze(self.session, self.files, self.tiny)
         bronze.checked.persist()
         try:
             self.stage("bronze/quarantine", bronze.quarantine, "path", "row")
             if silver:
                 self.stage("bronze/events", bronze.events, "node", "incarnation", "step")
-            self.say("making the tables")
-            tables = silver_of(bronze.events, self.keep, self.alone)
+            self.report("writing the tables")
+            tables = silver_of(bronze.events, self.keep, self.tiny)
             counts = self.keep(_counts(bronze), "counts")
         finally:
             bronze.checked.unpersist()
         if silver:
             self._stage_silver(tables)
-        self.say("judging")
-        claimed = asked.by(self._protocols(counts))
+        self.report("judging")
+        claimed = laws.by(self._protocols(counts))
         found = judged(self.session, self.files, claimed)
         try:
             violations, verdicts = found.violations, found.verdicts
             if going_on:
                 violations, verdicts = _so_far(violations, verdicts, counts)
-            told = ("law", "life", "message", "other", "detail")
-            self.stage("gold/violations", violations, *told)
+            order = ("law", "life", "message", "other", "detail")
+            self.stage("gold/violations", violations, *order)
             verdicts = self.keep(verdicts, "verdicts")
             self.stage("gold/verdicts", verdicts, "law")
-            self.say("measuring")
+            self.report("measuring")
             measures = self.keep(with_work(found.measures, tables), "measures")
             lives = self.keep(found.lives, "lives")
-            otherwise = self.keep(_by_run(found.contradicted), "contradicted")
+            contradicted = self.keep(_by_run(found.contradicted), "contradicted")
         finally:
             found.forget()
         self.stage("gold/measures", measures, "protocol", "node")
@@ -262,11 +265,11 @@ class _Work:
             "gold/recoveries", gold.recoveries_of(tables, lives), "protocol", "group", "life"
         )
         self._stage_curves(tables, measures)
-        self.stage(RUNS, self._runs(counts, verdicts, otherwise, claimed, going_on))
+        self.stage(RUNS, self._runs(counts, verdicts, contradicted, claimed, going_on))
 
     def _protocols(self, counts: DataFrame) -> set[str]:
-        if self.alone:
-            listed = self._held[id(counts)][1].column("protocols").to_pylist()
+        if self.tiny:
+            listed = self._in_memory[id(counts)][1].column("protocols").to_pylist()
             return {name for names in listed for name in names}
         each = counts.select(F.explode("protocols").alias("protocol")).distinct()
         return {row.protocol for row in each.collect()}
@@ -291,46 +294,47 @@ class _Work:
         self,
         counts: DataFrame,
         verdicts: DataFrame,
-        otherwise: DataFrame,
+        contradicted: DataFrame,
         claimed: Claims,
         going_on: bool,
     ) -> DataFrame:
-        """One row a run: what is known of it, and by what it is told from its former self."""
+        """One row per run: its facts, and the fingerprints that show whether it has changed."""
         rows = [
-            (each.run, len(each.files), each.octets, each.fingerprint, each.replay)
+            (each.run, len(each.files), each.nbytes, each.fingerprint, each.replay)
             for each in self.batch
         ]
         ddl = "run string, files int, octets bigint, fingerprint string, replay string"
-        told = self.session.createDataFrame(rows, ddl).coalesce(1)
+        runs = self.session.createDataFrame(rows, ddl).coalesce(1)
         kept = verdicts.groupBy("run").agg(
             F.max(F.col("verdict") == "broken").alias("broken"),
             F.max(F.col("verdict") == NOT_YET).alias("not_yet"),
         )
-        # Whether it keeps all laws is not known while one of them is not judged.
+        # Unknown while a law is not judged.
         known = F.when(F.col("broken") | ~F.col("not_yet"), ~F.col("broken")).alias("kept")
-        pairs = [(F.lit(name), F.lit(word_of(laws))) for name, laws in claimed.items()]
-        word = F.create_map(*(each for pair in pairs for each in pair))
-        rest = told.join(counts, "run", "left").join(kept, "run", "left")
-        rest = rest.join(otherwise, "run", "left")
-        print_ = F.col("fingerprint")
+        pairs = [(F.lit(name), F.lit(laws_digest(laws))) for name, laws in claimed.items()]
+        digests = F.create_map(*(each for pair in pairs for each in pair))
+        for table in (counts, kept, contradicted):
+            runs = runs.join(table, "run", "left")
+        fingerprint = F.col("fingerprint")
         if going_on:
-            print_ = F.when(F.col("whole"), print_).otherwise(F.concat(F.lit(OPEN), print_))
-        return rest.select(
+            still_open = F.concat(F.lit(OPEN), fingerprint)
+            fingerprint = F.when(F.col("whole"), fingerprint).otherwise(still_open)
+        return runs.select(
             "run",
             F.array_join("protocols", ", ").alias("protocol"),
             *("protocols", "groups", "events", "quarantined", "unjudged", "contradicted"),
             *("files", "octets"),
             known,
             *("whole", "replay"),
-            print_.alias("fingerprint"),
-            F.array_join(F.transform("protocols", lambda name: word[name]), " ").alias("asked"),
+            fingerprint.alias("fingerprint"),
+            F.array_join(F.transform("protocols", lambda name: digests[name]), " ").alias("asked"),
         )
 
 
 def _so_far(
     violations: DataFrame, verdicts: DataFrame, counts: DataFrame
 ) -> tuple[DataFrame, DataFrame]:
-    """What is found of runs that may go on; what may still come is not judged yet."""
+    """Without the eventual laws of runs that go on."""
     early = counts.where("NOT whole").selectExpr("run", f"explode(array{EVENTUAL}) AS law")
     blamed = violations.join(early, ["run", "law"], "left_anti").select(*violations.columns)
     marked = verdicts.join(early.withColumn("early", F.lit(True)), ["run", "law"], "left")
@@ -344,32 +348,32 @@ def _by_run(contradicted: DataFrame) -> DataFrame:
 
 
 def _counts(bronze: Bronze) -> DataFrame:
-    """By run: who is in it, how many events, how many rows and files are in quarantine, how many of
-    these were there to be judged, and whether each file has its end."""
+    """By run: protocols, groups, events, quarantined rows and files, how many of these were
+    complete, and whether each file has its end."""
     cut = "place IS NULL AND (coalesce(torn, false) OR after)"
     cut_off = f"place IS NULL AND startswith(reason, '{TORN}')"
     return bronze.checked.groupBy("run").agg(
-        F.expr(f"array_sort(collect_set(protocol) FILTER (WHERE {SOUND})) AS protocols"),
-        F.expr(f"array_sort(collect_set(`group`) FILTER (WHERE {SOUND})) AS groups"),
-        F.expr(f"count_if({SOUND}) AS events"),
+        F.expr(f"array_sort(collect_set(protocol) FILTER (WHERE {VALID})) AS protocols"),
+        F.expr(f"array_sort(collect_set(`group`) FILTER (WHERE {VALID})) AS groups"),
+        F.expr(f"count_if({VALID}) AS events"),
         F.expr("count(reason) AS quarantined"),
         F.expr(f"count_if(reason IS NOT NULL AND NOT ({cut_off})) AS unjudged"),
         F.expr(f"count_if({cut}) = 0 AS whole"),
     )
 
 
-def _put_together(session: SparkSession, where: ResultLayout) -> None:
-    """What is about many runs together, from the tables of the runs."""
+def _summarize(session: SparkSession, layout: ResultLayout) -> None:
+    """The summary and the joint curves, from the tables of all runs."""
     latencies, rates, measures, recoveries, runs = (
-        frame_in(session, where.out, f"gold/{name}")
+        frame_in(session, layout.out, f"gold/{name}")
         for name in ("latencies", "rate_curves", "measures", "recoveries", "runs")
     )
     curves = gold.latency_curves(latencies, gold.KEYS)
-    told = session.createDataFrame(stage_whole(where, CURVES[0], curves, gold.KEYS)).coalesce(1)
-    stage_whole(where, CURVES[1], gold.rate_curves_together(rates), (*gold.KEYS, "bin"))
-    summary = gold.summary_of(measures, runs, recoveries, told)
-    stage_whole(where, SUMMARY, summary, gold.KEYS)
-    where.put_together()
+    staged = session.createDataFrame(stage_joint(layout, CURVES[0], curves, gold.KEYS)).coalesce(1)
+    stage_joint(layout, CURVES[1], gold.joint_rate_curves(rates), (*gold.KEYS, "bin"))
+    summary = gold.summary_of(measures, runs, recoveries, staged)
+    stage_joint(layout, SUMMARY, summary, gold.KEYS)
+    layout.publish_joint()
 
 
 def _result(
@@ -397,20 +401,19 @@ def _result(
 
 
 @contextmanager
-def _suited(session: SparkSession, octets: int) -> Iterator[None]:
-    """Spark's settings for a trace of this size; what they were before is put back."""
+def _configured(session: SparkSession, nbytes: int) -> Iterator[None]:
+    """Spark's settings for a batch of this size; restored afterwards."""
     settings = {"spark.sql.session.timeZone": "UTC"}
     cores = session.sparkContext.defaultParallelism
     shuffled = int(session.conf.get("spark.sql.shuffle.partitions") or 200)
-    if octets < SMALL_BYTES:
+    if nbytes < SMALL_BYTES:
         shuffled = max(1, min(cores, 8))
-    elif octets < shuffled * PART_BYTES:
-        # What is kept is not put together by Spark: tasks with next to nothing to do add up.
-        shuffled = max(2 * cores, octets // PART_BYTES)
+    elif nbytes < shuffled * PART_BYTES:
+        # Spark does not coalesce the partitions of scratch files: empty tasks add up.
+        shuffled = max(2 * cores, nbytes // PART_BYTES)
     settings["spark.sql.shuffle.partitions"] = str(shuffled)
-    if octets < ALONE_BYTES:
-        # Compiling takes longer than it saves; so do sending tables about, and planning anew
-        # after every stage.
+    if nbytes < TINY_BYTES:
+        # Code generation, broadcasts and adaptive planning cost more than they save.
         settings["spark.sql.shuffle.partitions"] = "1"
         settings["spark.sql.adaptive.enabled"] = "false"
         settings["spark.sql.codegen.wholeStage"] = "false"

@@ -1,4 +1,4 @@
-"""Opens a Spark session that needs no set-up by hand and keeps quiet."""
+"""Opens a quiet Spark session without manual set-up."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ RAISED = re.compile(
     r"(?!py4j|org|java|pyspark)[A-Za-z_][\w.]*(?:Error|Exception|Misuse|BadTrace): "
 )
 """The last line of a Python traceback."""
-WORDS_MAX = 300
+MESSAGE_MAX = 300
 CALLING = "An error occurred while calling "
-"""So begins what the bridge to the JVM says, and it says nothing."""
+"""The beginning of messages of Py4J, which carry no information."""
 
 QUIET = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Else each column that is named asks Java several times where in our code it was named.
+    # Otherwise each column reference makes several calls to Java to find its line of code.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
@@ -43,7 +43,7 @@ LOOPBACK = {
 def open_session(
     master: str = "local[*]", app: str = "unisono", **conf: str | int | bool
 ) -> SparkSession:
-    """A session on this master. `conf` are Spark's own settings and win over ours.
+    """A session on this master. `conf` are Spark settings, which override ours.
 
     >>> spark = open_session("local[2]", **{"spark.sql.shuffle.partitions": 2})
     """
@@ -55,12 +55,12 @@ def open_session(
     os.environ["JAVA_HOME"] = str(find_java().home)
     _set_python(conf)
     if "SPARK_CONF_DIR" not in os.environ and not _is_set_up(os.environ.get("SPARK_HOME")):
-        # By its own name: a directory of settings among the classes would forbid keeping them.
+        # By file: a configuration directory on the class path would disable the class archive.
         os.environ.setdefault("LOG4J_CONFIGURATION_FILE", str(LOGGING))
 
     settings: dict[str, str | int | bool] = dict(QUIET)
     if on_this_machine(master):
-        # A driver on loopback is right for one machine and unreachable from a cluster.
+        # A cluster cannot reach a driver on loopback.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= LOOPBACK
     settings |= conf
@@ -75,33 +75,32 @@ def open_session(
 
 
 def _is_set_up(home: str | None) -> bool:
-    """Whether this installation of Spark has settings of its own, which ours would hide."""
+    """Whether this Spark installation has its own settings, which ours would hide."""
     return bool(home) and (Path(str(home)) / "conf" / "spark-defaults.conf").is_file()
 
 
 def _set_python(conf: Mapping[str, str | int | bool]) -> None:
-    """Workers would otherwise take whatever python3 is on PATH, without our packages."""
+    """Otherwise workers take the python3 on PATH, without our packages."""
     if chosen := conf.get("spark.pyspark.python"):
-        # Spark reads this setting in a program that it starts itself; here it goes by the
-        # environment.
+        # Spark reads this setting only in programs that it starts itself.
         os.environ["PYSPARK_PYTHON"] = str(chosen)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 
 
 def in_words(error: BaseException) -> str:
-    """What Spark says, on a line: its errors are pages long. A task's own last words go first."""
+    """Spark's error, which is pages long, as one line: the exception of a task if there is one."""
     lines = [line.strip(" \t:") for line in str(error).splitlines()]
     lines = [line for line in lines if line and not line.startswith(CALLING)]
     raised = [line for line in lines if RAISED.match(line)]
     said = (raised or lines or [type(error).__name__])[-1 if raised else 0]
     if match := re.match(r"ModuleNotFoundError: No module named '([\w.]+)'", said):
         return f"the tasks' Python has no {match[1]}; see docs/SPARK.md for what to ship"
-    return re.sub(r"^unisono\.errors\.\w+: ", "", said)[:WORDS_MAX]
+    return re.sub(r"^unisono\.errors\.\w+: ", "", said)[:MESSAGE_MAX]
 
 
 def is_interrupted(error: BaseException) -> bool:
-    """Whether it was Ctrl-C: Spark may fail on the way out, and its error then hides the other."""
+    """Whether the cause was Ctrl-C: Spark may fail while stopping and hide it."""
     seen: BaseException | None = error
     while seen is not None:
         if isinstance(seen, KeyboardInterrupt):
@@ -116,10 +115,10 @@ def on_this_machine(master: str) -> bool:
 
 
 def is_local(master: str) -> bool:
-    """Whether the tasks run within this machine's one JVM."""
+    """Whether the tasks run in the driver's JVM."""
     return master == "local" or master.startswith("local[")
 
 
 def as_text(value: str | int | bool) -> str:
-    """A setting as Spark spells it: true, not True."""
+    """A setting in Spark's spelling: true, not True."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,6 +1,6 @@
-"""Ships this package to the machines of a cluster, so that tasks run the code that sent them.
+"""Ships this package to the machines of a cluster, so that tasks run the driver's code.
 
-Only Python is in it: what it stands on (pyarrow and pandas, which are compiled) must be in the
+It holds Python only: compiled dependencies (pyarrow and pandas) must be in the
 environment of the tasks. `docs/SPARK.md` says how.
 """
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EPOCH: Final = (1980, 1, 1, 0, 0, 0)
-"""The time of every file in an archive: the same code is the same archive."""
+"""The time of every file in an archive, so that the same code gives the same archive."""
 
 
 def ship(session: SparkSession) -> None:
-    """Hands the package to every task of this session, before one that is installed there."""
+    """Give every task of this session the package, with precedence over an installed one."""
     if (archive := packed()) is not None:
         session.sparkContext.addPyFile(str(archive))
 
@@ -45,7 +45,7 @@ def packed() -> Path | None:
     try:
         return _written(cache_folder() / name, files)
     except OSError:
-        # No home, or a read-only one: a directory for this process alone will do.
+        # No home directory, or a read-only one.
         return _written(Path(tempfile.mkdtemp(prefix="unisono-ship-")) / name, files)
 
 

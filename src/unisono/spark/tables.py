@@ -1,7 +1,7 @@
-"""Silver: sends, deliveries, views and packets, each message and each life with one name.
+"""Silver: sends, deliveries, views and packets, with one name for each message and incarnation.
 
-A *life* is `name#incarnation`; `source` is the life that sent a message, and (source, number) is
-the message. A history is one run of one protocol and group: no law looks across two of them.
+The column `life` is `name#incarnation`; `source` is the incarnation that sent a message, which
+(source, number) identifies. A history is one run of one protocol and group; laws do not span two.
 """
 
 from __future__ import annotations
@@ -24,28 +24,23 @@ HISTORY: Final = ("run", "protocol", "group")
 
 @dataclass(frozen=True)
 class Silver:
-    """What the measures look at."""
-
     sends: DataFrame
     deliveries: DataFrame
     views: DataFrame
     packets: DataFrame
-    alone: bool = False
-    """Each table is one partition, and what is put together from them is to be one as well."""
+    one_partition: bool = False
+    """Each table is one partition, and so is what is derived from them."""
 
     def union(self, one: DataFrame, two: DataFrame) -> DataFrame:
-        """The rows of both."""
         both = one.union(two)
-        return both.coalesce(1) if self.alone else both
+        return both.coalesce(1) if self.one_partition else both
 
 
 Keep: TypeAlias = Callable[["DataFrame", str], "DataFrame"]
-"""Computes a table now and gives it back as read from where it is kept. Plans stay small so: what
-follows is planned from the table, not from all that led to it."""
+"""Computes a table now and reads it back, so that later plans start from it and stay small."""
 
 
-def silver_of(events: DataFrame, keep: Keep, alone: bool = False) -> Silver:
-    """The tables of some events."""
+def silver_of(events: DataFrame, keep: Keep, one_partition: bool = False) -> Silver:
     named = events.withColumn("life", F.concat_ws("#", "node", "incarnation"))
     sends = keep(sends_of(named), "sends")
     return Silver(
@@ -53,12 +48,11 @@ def silver_of(events: DataFrame, keep: Keep, alone: bool = False) -> Silver:
         deliveries=keep(deliveries_of(named, sends), "deliveries"),
         views=keep(views_of(named), "views"),
         packets=keep(packets_of(named), "packets"),
-        alone=alone,
+        one_partition=one_partition,
     )
 
 
 def sends_of(named: DataFrame) -> DataFrame:
-    """What was multicast."""
     return named.where("kind = 'send'").select(
         *HISTORY,
         *("life", "node", "step", "t_us", "view", "number", "service"),
@@ -70,16 +64,13 @@ def sends_of(named: DataFrame) -> DataFrame:
 
 
 def with_parents(sends: DataFrame, deliveries: DataFrame) -> DataFrame:
-    """Adds `message`, the message's name, and `parents`: the names of the messages it follows.
-
-    Its parents are the message that its sender sent just before, and of each other source the one
-    with the highest number that the sender delivered since then. All else that the sender knew when
-    it sent the message is before one of these: the parents of the parents and so on are all of it,
-    where messages of a source are delivered in their order."""
+    """Adds `message`, the message's name, and `parents`, its direct causal predecessors: the
+    sender's previous message, and of each other source the one with the highest number that the
+    sender delivered since then. With fifo delivery their closure is the causal past."""
     mine = Window.partitionBy(*HISTORY, "life").orderBy("step")
-    told = sends.select(*HISTORY, "life", "step", "number", F.lit(None).alias("source"))
-    heard = deliveries.where("source <> life")
-    rows = told.union(heard.select(*HISTORY, "life", "step", "number", "source"))
+    sent = sends.select(*HISTORY, "life", "step", "number", F.lit(None).alias("source"))
+    delivered = deliveries.where("source <> life")
+    rows = sent.union(delivered.select(*HISTORY, "life", "step", "number", "source"))
     sent_before = F.count(F.when(F.col("source").isNull(), 1)).over(
         mine.rowsBetween(Window.unboundedPreceding, -1)
     )
@@ -102,7 +93,7 @@ def with_parents(sends: DataFrame, deliveries: DataFrame) -> DataFrame:
 
 
 def views_of(named: DataFrame) -> DataFrame:
-    """What was installed; `place` counts a life's views from 1."""
+    """`place` counts an incarnation's views from 1."""
     mine = Window.partitionBy(*HISTORY, "life").orderBy("step")
     return named.where(F.col("kind").isin(*VIEWS)).select(
         *HISTORY,
@@ -115,7 +106,7 @@ def views_of(named: DataFrame) -> DataFrame:
 
 
 def packets_of(named: DataFrame) -> DataFrame:
-    """Protocol work, where it was traced: packets, drops, repairs, timers, arrows."""
+    """Protocol work, if traced: packets, drops, repairs, timers, arrows."""
     return named.where(F.col("kind").isin(*WORK_KINDS)).select(
         *HISTORY,
         *("life", "node", "step", "t_us", "kind", "view"),
@@ -124,15 +115,13 @@ def packets_of(named: DataFrame) -> DataFrame:
 
 
 def deliveries_of(named: DataFrame, sends: DataFrame) -> DataFrame:
-    """What was delivered, with the message's first send and the life's view.
-
-    `view_step` is the step of the life's last view before; `as_sent` is null when no send is known.
-    """
+    """With the message's first send. `view_step` is the step of the incarnation's last view before;
+    `as_sent` is null when no send is known."""
     mine = Window.partitionBy(*HISTORY, "life").orderBy("step")
     placed = named.where(F.col("kind").isin("deliver", *VIEWS)).withColumn(
         "view_step", F.max(F.when(F.col("kind") != "deliver", F.col("step"))).over(mine)
     )
-    told = placed.where("kind = 'deliver'").select(
+    delivered = placed.where("kind = 'deliver'").select(
         *HISTORY,
         *("life", "node", "step", "t_us", "view", "view_step"),
         F.concat_ws("#", "sender", "sender_incarnation").alias("source"),
@@ -145,9 +134,9 @@ def deliveries_of(named: DataFrame, sends: DataFrame) -> DataFrame:
         F.min_by("t_us", "step").alias("sent_us"),
         F.collect_set(F.struct("size", "digest")).alias("forms"),
     )
-    joined = told.join(sent, [*HISTORY, "source", "number"], "left")
+    joined = delivered.join(sent, [*HISTORY, "source", "number"], "left")
     return joined.select(
-        *told.columns,
+        *delivered.columns,
         "sent_us",
         (F.col("t_us") - F.col("sent_us")).alias("latency_us"),
         F.array_contains("forms", F.struct("size", "digest")).alias("as_sent"),

@@ -1,7 +1,7 @@
-"""A whole sweep: simulate, judge, keep what is asked for, and say which seeds failed.
+"""A sweep: simulate, judge, keep the traces wanted, and report the seeds that failed.
 
-It goes in parts. When a part is simulated the pipeline judges it, and then the traces that nobody
-asked to keep are let go: so the disk holds one part at most, and what was done stays done.
+It proceeds in parts. The pipeline judges each part, and then unwanted traces are deleted: the disk
+holds one part at most, and completed parts stay.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ import pyarrow.parquet as pq
 from unisono.errors import Misuse
 from unisono.laws import LAWS, Verdict, sentence
 from unisono.protocols import offers
-from unisono.spark.sweep.ask import Sweep
 from unisono.spark.sweep.runs import MARK, RAISED, TaskResult, clean, code_version, drop
-from unisono.spark.sweep.tasks import SCHEMA, TASK_RUNS, Place, batch_of, simulated
+from unisono.spark.sweep.spec import Sweep
+from unisono.spark.sweep.tasks import SCHEMA, TASK_RUNS, TraceTarget, batch_of, simulate_runs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PART_RUNS: Final = 6_000
-"""Runs that are simulated before they are judged: some 600 MB of traces."""
+"""Runs per part: some 600 MB of traces."""
 PART_TASKS: Final = 16
-"""A part has so many tasks for each core at least, so that a wide cluster is not kept waiting."""
+"""The least number of tasks per core in a part, so that a large cluster stays busy."""
 FAILURES_MAX: Final = 1_000
-"""Failures that are told one by one; the others are counted, and stand in `outcomes.parquet`."""
+"""Failures that are listed; the others are counted, and are in `outcomes.parquet`."""
 KEEPS: Final = ("all", "failed")
 TRACES: Final = "traces"
 OUTCOMES: Final = "outcomes.parquet"
@@ -43,19 +43,17 @@ DIFFERS: Final = "judged differently"
 
 @dataclass(frozen=True, slots=True)
 class SweepProgress:
-    """How far a sweep has come."""
-
     done: int
     total: int
     failed: int
     rate: float
-    """Runs a second while simulating."""
+    """Runs per second while simulating."""
     doing: str
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A run that broke a law, could not be simulated, or was not judged alike."""
+    """A run that broke a law, could not be simulated, or was judged differently."""
 
     run: str
     protocol: str
@@ -68,23 +66,23 @@ class Failure:
 
 @dataclass(slots=True)
 class Swept:
-    """What a sweep found; what each run did is in `outcomes.parquet`."""
+    """The results of a sweep; those of each run are in `outcomes.parquet`."""
 
     out: Path
     traces: Path
     report: Path | None = None
     runs: int = 0
     simulated: int = 0
-    """Of them, now; the others were there."""
+    """By this sweep; the others existed."""
     failed: int = 0
     failures: list[Failure] = field(default_factory=list)
-    """The first of them, in order of seed and protocol."""
+    """The first, in order of seed and protocol."""
     sent: int = 0
     delivered: int = 0
     steps: int = 0
     virtual_s: float = 0.0
     octets: int = 0
-    """Of the traces, before any were let go."""
+    """The size of the traces, before any were deleted."""
     simulate_s: float = 0.0
     judge_s: float = 0.0
 
@@ -94,134 +92,131 @@ class Swept:
 
     @property
     def rate(self) -> float:
-        """Runs simulated a second, all tasks together."""
+        """Runs simulated per second, by all tasks."""
         return self.simulated / self.simulate_s if self.simulate_s else 0.0
 
-    def add(self, told: TaskResult, failure: Failure | None) -> None:
+    def add(self, result: TaskResult, failure: Failure | None) -> None:
         self.runs += 1
-        self.sent += told.sent
-        self.delivered += told.delivered
-        self.steps += told.steps
-        self.virtual_s += told.virtual_s
-        self.octets += told.octets
+        self.sent += result.sent
+        self.delivered += result.delivered
+        self.steps += result.steps
+        self.virtual_s += result.virtual_s
+        self.octets += result.octets
         if failure is not None:
             self.failed += 1
             if len(self.failures) < FAILURES_MAX:
                 self.failures.append(failure)
 
 
-Tell = Callable[[SweepProgress], None]
+Report = Callable[[SweepProgress], None]
 
 
 def sweep(
     session: SparkSession,
-    ask: Sweep,
+    spec: Sweep,
     out_dir: str | os.PathLike[str],
     keep: str = "all",
-    tell: Tell | None = None,
+    report: Report | None = None,
 ) -> Swept:
-    """Simulates each run that is not there yet, judges all, and leaves traces, tables and report
-    under `out_dir`. `tell` hears now and then how far it is."""
-    ask.check()
+    """Simulate each run that does not exist yet, judge all, and write traces, tables and the report
+    into `out_dir`. `report` is called with the progress."""
+    spec.check()
     if keep not in KEEPS:
-        raise Misuse(f"--keep {keep!r}: write one of {', '.join(KEEPS)}")
+        raise Misuse(f"--keep {keep!r}: give {' or '.join(KEEPS)}")
     out = Path(out_dir).absolute()
     swept = Swept(out, out / TRACES)
-    with _held(swept.traces) as token, _outcomes(out) as write:
-        place = Place(swept.traces, token, code_version(), keep == "failed")
+    with _locked(swept.traces) as token, _outcomes(out) as write:
+        target = TraceTarget(swept.traces, token, code_version(), keep == "failed")
         cores = session.sparkContext.defaultParallelism
         size = max(PART_RUNS, cores * TASK_RUNS * PART_TASKS)
-        for start in range(0, ask.count, size):
-            part = range(start, min(start + size, ask.count))
-            work = _Part(session, ask, place, swept, part, tell or (lambda standing: None))
-            write(work.done(keep))
+        for start in range(0, spec.count, size):
+            runs = range(start, min(start + size, spec.count))
+            part = _Part(session, spec, target, swept, runs, report or (lambda progress: None))
+            write(part.process(keep))
     return swept
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One part of a sweep at work."""
-
     session: SparkSession
-    ask: Sweep
-    place: Place
+    spec: Sweep
+    target: TraceTarget
     swept: Swept
-    places: range
-    tell: Tell
+    runs: range
+    report: Report
 
-    def done(self, keep: str) -> list[TaskResult]:
-        told = self._simulated()
-        verdicts = self._judged(told)
-        failures = [_failure(each, verdicts.get(each.run)) for each in told]
-        for each, failure in zip(told, failures, strict=True):
-            self.swept.add(each, failure)
+    def process(self, keep: str) -> list[TaskResult]:
+        results = self._simulate()
+        verdicts = self._judge(results)
         if keep == "failed":
-            self._say("letting go of what kept all laws")
-            for each, failure in zip(told, failures, strict=True):
-                if failure is None and not each.dropped:
-                    drop(self.swept.traces, each.run)
-        return [
-            each._replace(broken=list(failure.broken), why=failure.why) if failure else each
-            for each, failure in zip(told, failures, strict=True)
-        ]
+            self._report("deleting traces that kept all laws")
+        processed = []
+        for result in results:
+            failure = _failure(result, verdicts.get(result.run))
+            self.swept.add(result, failure)
+            if failure:
+                result = result._replace(broken=list(failure.broken), why=failure.why)
+            elif keep == "failed" and not result.dropped:
+                drop(self.swept.traces, result.run)
+            processed.append(result)
+        return processed
 
-    def _simulated(self) -> list[TaskResult]:
+    def _simulate(self) -> list[TaskResult]:
         started, swept = time.perf_counter(), self.swept
 
         def count(done: int, failed: int) -> None:
             rate = done / (time.perf_counter() - started)
-            # A task that was tried again counted its runs again.
-            done = self.places.start + min(done, len(self.places))
+            # A retried task counts its runs again.
+            done = self.runs.start + min(done, len(self.runs))
             failed += swept.failed
-            self.tell(SweepProgress(done, self.ask.count, failed, rate, "simulating"))
+            self.report(SweepProgress(done, self.spec.count, failed, rate, "simulating"))
 
-        told = simulated(self.session, self.ask, self.place, self.places, count)
+        results = simulate_runs(self.session, self.spec, self.target, self.runs, count)
         swept.simulate_s += time.perf_counter() - started
-        swept.simulated += sum(not each.there for each in told)
-        return told
+        swept.simulated += sum(not each.there for each in results)
+        return results
 
-    def _judged(self, told: Sequence[TaskResult]) -> dict[str, Verdict]:
-        traced = [each.run for each in told if not each.dropped and each.broken != [RAISED]]
+    def _judge(self, results: Sequence[TaskResult]) -> dict[str, Verdict]:
+        traced = [each.run for each in results if not each.dropped and each.broken != [RAISED]]
         if not traced:
             return {}
         started = time.perf_counter()
-        verdicts = judged(self.session, self.swept, traced, self._say)
+        verdicts = judge_runs(self.session, self.swept, traced, self._report)
         self.swept.judge_s += time.perf_counter() - started
         return verdicts
 
-    def _say(self, doing: str) -> None:
+    def _report(self, doing: str) -> None:
         swept = self.swept
-        done, total = self.places.stop, self.ask.count
-        self.tell(SweepProgress(done, total, swept.failed, swept.rate, doing))
+        done, total = self.runs.stop, self.spec.count
+        self.report(SweepProgress(done, total, swept.failed, swept.rate, doing))
 
 
-def judged(
-    session: SparkSession, swept: Swept, runs: Sequence[str], say: Callable[[str], None]
+def judge_runs(
+    session: SparkSession, swept: Swept, runs: Sequence[str], report: Callable[[str], None]
 ) -> dict[str, Verdict]:
-    """The pipeline's verdict on each of these runs. All that a sweep needs of the pipeline.
-
-    Of the tables only gold is made: silver would tell the traces once more, at several times their
-    size.
-    """
+    """The pipeline's verdict on each of these runs. Only gold tables are written: silver is several
+    times the size of the traces."""
     from unisono.spark.pipeline import run_pipeline
 
     claimed = {name: offer.laws for name, offer in offers().items()}
-    result = run_pipeline(session, swept.traces, swept.out, claimed, say, runs=runs, silver=False)
+    result = run_pipeline(
+        session, swept.traces, swept.out, claimed, report, runs=runs, silver=False
+    )
     swept.report = result.report
     return result.verdicts
 
 
-def _failure(told: TaskResult, verdict: Verdict | None) -> Failure | None:
-    """What is wrong with a run, by the world that simulated it and by the pipeline that judged."""
-    broken, why = set(told.broken), told.why
-    if told.broken != [RAISED] and not told.dropped:
+def _failure(result: TaskResult, verdict: Verdict | None) -> Failure | None:
+    """What is wrong with a run, according to the simulation and to the pipeline."""
+    broken, why = set(result.broken), result.why
+    if result.broken != [RAISED] and not result.dropped:
         if verdict is None:
             broken.add(UNJUDGED)
-            why = why or "the pipeline gave no verdict on it"
+            why = why or "the pipeline gave no verdict"
         else:
             found = {law for law, how in verdict.laws.items() if how == "broken"}
             if (found ^ broken) & LAWS.keys():
-                # Two judges, one trace: one of them is wrong, or the trace was changed.
+                # One of the two is wrong, or the trace was changed.
                 broken.add(DIFFERS)
                 why = why or "the laws were kept when it was simulated"
             if verdict.violations:
@@ -230,15 +225,15 @@ def _failure(told: TaskResult, verdict: Verdict | None) -> Failure | None:
     if not broken:
         return None
     laws = tuple(sorted(broken, key=lambda law: (law in (UNJUDGED, DIFFERS), law)))
-    return Failure(told.run, told.protocol, told.seed, told.nodes, laws, why, told.replay)
+    return Failure(*result[:4], laws, why, result.replay)
 
 
-# -- places --------------------------------------------------------------------------------------
+# -- directories ---------------------------------------------------------------------------------
 
 
 @contextmanager
-def _held(traces: Path) -> Iterator[str]:
-    """The directory of the traces, for this sweep alone while it works; the answer is its token."""
+def _locked(traces: Path) -> Iterator[str]:
+    """Lock the directory of the traces; yields the token of this sweep."""
     handle = -1
     try:
         try:
@@ -246,7 +241,7 @@ def _held(traces: Path) -> Iterator[str]:
             handle = os.open(traces, os.O_RDONLY | os.O_DIRECTORY)
             _lock(handle, traces)
             if not (traces / MARK).exists() and any(traces.iterdir()):
-                raise Misuse(f"{traces} is there already and no sweep made it; give another --out")
+                raise Misuse(f"{traces} exists and is not a sweep's; give another --out")
             clean(traces)
             token = uuid.uuid4().hex
             (traces / MARK).write_text(token)
@@ -264,19 +259,19 @@ def _lock(handle: int, traces: Path) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise Misuse(f"{traces}: another sweep works there; wait, or give another --out") from None
+        raise Misuse(f"{traces}: in use by another sweep; wait, or give another --out") from None
     except OSError:
-        # A file system that knows no locks: the token tells the tasks of two sweeps apart.
+        # A file system without locks: the token distinguishes the tasks of two sweeps.
         pass
 
 
 @contextmanager
 def _outcomes(out: Path) -> Iterator[Callable[[list[TaskResult]], Any]]:
-    """A table of what each run told, put in place when all are done."""
+    """Writes the table of all results, which appears when the sweep is done."""
     draft = out / f".{OUTCOMES}.draft"
     try:
         with pq.ParquetWriter(draft, SCHEMA, compression="zstd") as writer:
-            yield lambda told: writer.write_batch(batch_of(told))
+            yield lambda results: writer.write_batch(batch_of(results))
         draft.replace(out / OUTCOMES)
     finally:
         draft.unlink(missing_ok=True)

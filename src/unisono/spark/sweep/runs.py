@@ -1,8 +1,8 @@
-"""One run of a sweep as a folder: its trace, the line that replays it, and a manifest.
+"""One run of a sweep as a folder: its trace, the command that reproduces it, and a manifest.
 
-A run is simulated beside its place and put there whole by one rename. Whoever finds it there, a
-task that is tried again or a sweep that goes on, can tell from the manifest whether it is whole, of
-the same plan and of the same code; then there is nothing to do. Anything else is done anew.
+A run is simulated in a scratch directory and published by one rename. The manifest shows whether an
+existing run is complete, of the same plan and of the same code; then a retried task or a resumed
+sweep skips it. Anything else is simulated again.
 """
 
 from __future__ import annotations
@@ -22,44 +22,44 @@ from typing import Final, NamedTuple
 
 from unisono.errors import BadTrace, Misuse
 from unisono.sim.plan import Plan
-from unisono.sim.run import Outcome, run
+from unisono.sim.run import run
 from unisono.spark.code import SIMULATES, digest_of
 from unisono.trace.files import REPLAY, run_folder
 
 MANIFEST: Final = "manifest.json"
 MARK: Final = ".unisono-sweep"
-"""This file says that the traces beside it are a sweep's, and which sweep is at work there."""
+"""Marks the traces of a sweep, with the token of the sweep that is running."""
 SCRATCH: Final = ".sweep-"
 RENAMES_MAX: Final = 5
 IN_THE_WAY: Final = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 WHY_MAX: Final = 500
-"""Characters of a reason that are kept."""
+"""Characters."""
 
 
 class TaskResult(NamedTuple):
-    """What a task tells of a run."""
+    """The result of one run: a row of `outcomes.parquet`."""
 
     run: str
     protocol: str
     seed: int
     nodes: int
     broken: list[str]
-    """Laws, the world's own among them; `simulation` when it raised."""
+    """Laws, those of the simulator included; `simulation` when it raised."""
     why: str
-    """The first violation, or the error, in words."""
+    """The first violation, or the error, as a sentence."""
     replay: str
     sent: int
     delivered: int
     steps: int
     virtual_s: float
     wall_s: float
-    """What simulating took when it was done."""
+    """The duration of the simulation."""
     octets: int
     """Of the trace files."""
     there: bool
-    """It was done before."""
+    """It existed before."""
     dropped: bool
-    """It was done and judged before, and its trace is no longer kept."""
+    """It was judged before, and its trace has been deleted."""
 
 
 RAISED: Final = "simulation"
@@ -67,84 +67,67 @@ RAISED: Final = "simulation"
 
 
 def code_version() -> str:
-    """The code that decides a run: two that say the same here leave the same traces."""
+    """A digest of the code that determines a run."""
     return digest_of(SIMULATES)
 
 
-def check_place(traces: Path, token: str) -> None:
-    """The directory here must be the one that the sweep made, not another of the same name."""
+def check_directory(traces: Path, token: str) -> None:
+    """`Misuse` when the directory on this machine is not the one of the driver."""
     try:
         seen = (traces / MARK).read_text()
     except OSError:
         seen = ""
     if seen != token:
         raise Misuse(
-            f"{traces} on {socket.gethostname()} is not the directory of this sweep: --out must be"
-            " on storage that all machines share under one path"
+            f"{traces} on {socket.gethostname()} is not the directory of this sweep: put --out on"
+            " storage that all machines share under one path"
         )
 
 
 def perform(plan: Plan, traces: Path, code: str, drops: bool) -> TaskResult:
-    """Simulate the plan unless its run is there. `drops` says that a run whose trace was dropped
-    counts as there."""
+    """Simulate the plan unless its run exists. With `drops` that includes a deleted trace."""
     folder = run_folder(traces, plan.run_name)
-    found = _there(folder, plan, code, drops)
+    found = _existing(folder, plan, code, drops)
     if found is not None:
         return found
     with tempfile.TemporaryDirectory(
         prefix=SCRATCH, dir=traces, ignore_cleanup_errors=True
     ) as scratch:
-        told = _simulate(replace(plan, trace=scratch))
+        result = _simulate(replace(plan, trace=scratch))
         made = run_folder(scratch, plan.run_name)
         made.mkdir(exist_ok=True)
-        if told.broken == [RAISED]:
-            _clear(made)
+        if result.broken == [RAISED]:
+            for path in made.glob("*.parquet"):
+                path.unlink()
         files = _files(made)
-        told = told._replace(octets=sum(size for size, _ in files.values()))
-        _write_about(made, plan.replay, plan.detail, code, files, told)
-        _put(made, folder, lambda: _there(folder, plan, code, drops) is not None)
-    return told
+        result = result._replace(octets=sum(size for size, _ in files.values()))
+        _write_manifest(made, plan.replay, plan.detail, code, files, result)
+        _publish(made, folder, lambda: _existing(folder, plan, code, drops) is not None)
+    return result
 
 
 def _simulate(plan: Plan) -> TaskResult:
+    from unisono.laws import sentence
+
+    names = (plan.run_name, plan.protocol, plan.seed, plan.nodes)
+    blank = TaskResult(*names, [], "", plan.replay, 0, 0, 0, 0.0, 0.0, 0, False, False)
     started = time.perf_counter()
     try:
         outcome = run(plan, time.perf_counter)
     except (OSError, BadTrace, MemoryError):
-        # The machine's trouble, not the seed's: the task fails, and may be tried again.
+        # A fault of the machine, not of the seed: the task fails and may be retried.
         raise
     except Exception as error:
         why = " ".join(f"{type(error).__name__}: {error}".split())[:WHY_MAX]
-        wall_s = time.perf_counter() - started
-        return TaskResult(
-            *_names(plan), [RAISED], why, plan.replay, 0, 0, 0, 0.0, wall_s, 0, *_FRESH
-        )
-    return _told(plan, outcome)
-
-
-_FRESH: Final = (False, False)
-
-
-def _names(plan: Plan) -> tuple[str, str, int, int]:
-    return plan.run_name, plan.protocol, plan.seed, plan.nodes
-
-
-def _told(plan: Plan, outcome: Outcome) -> TaskResult:
-    from unisono.laws import sentence
-
-    return TaskResult(
-        *_names(plan),
+        return blank._replace(broken=[RAISED], why=why, wall_s=time.perf_counter() - started)
+    return blank._replace(
         broken=list(outcome.broken),
         why=sentence(outcome.violations[0])[:WHY_MAX] if outcome.violations else "",
-        replay=plan.replay,
         sent=outcome.sent,
         delivered=outcome.delivered,
         steps=outcome.steps,
         virtual_s=outcome.virtual_s,
         wall_s=outcome.wall_s,
-        octets=0,
-        there=False,
-        dropped=False,
     )
 
 
@@ -160,40 +143,42 @@ def _files(folder: Path) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _write_about(
+def _write_manifest(
     folder: Path,
     replay: str,
     detail: bool,
     code: str,
     files: dict[str, tuple[int, int]],
-    told: TaskResult,
+    result: TaskResult,
 ) -> None:
-    """Replay line and manifest, beside the trace files."""
+    """And the replay command, beside the trace files."""
     (folder / REPLAY).write_text(replay + "\n")
-    says = {"replay": replay, "detail": detail, "code": code, "files": files}
-    (folder / MANIFEST).write_text(json.dumps(says | {"told": told._asdict()}, indent=1) + "\n")
+    manifest = {"replay": replay, "detail": detail, "code": code, "files": files}
+    manifest["told"] = result._asdict()
+    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
 
 
-def _there(folder: Path, plan: Plan, code: str, drops: bool) -> TaskResult | None:
-    """What an earlier simulation told, if its run is whole, of this plan and of this code."""
+def _existing(folder: Path, plan: Plan, code: str, drops: bool) -> TaskResult | None:
+    """The result of an existing run that is complete, of this plan and of this code."""
     try:
-        says = json.loads((folder / MANIFEST).read_text())
-        if (says["replay"], says["detail"], says["code"]) != (plan.replay, plan.detail, code):
+        manifest = json.loads((folder / MANIFEST).read_text())
+        expected = {"replay": plan.replay, "detail": plan.detail, "code": code}
+        if any(manifest[name] != value for name, value in expected.items()):
             return None
-        told = TaskResult(**says["told"])._replace(there=True)
-        if told.broken == [RAISED]:
-            # It may have been the machine after all.
+        result = TaskResult(**manifest["told"])._replace(there=True)
+        if result.broken == [RAISED]:
+            # It may have been a fault of the machine after all.
             return None
-        if told.dropped:
-            return told if drops else None
-        recorded = {name: tuple(about) for name, about in says["files"].items()}
-        return told if recorded and _files(folder) == recorded else None
+        if result.dropped:
+            return result if drops else None
+        recorded = {name: tuple(each) for name, each in manifest["files"].items()}
+        return result if recorded and _files(folder) == recorded else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 
-def _put(made: Path, folder: Path, is_same: Callable[[], bool]) -> None:
-    """Rename into place. What is there and is not the same run, whole, gives way."""
+def _publish(made: Path, folder: Path, is_same: Callable[[], bool]) -> None:
+    """Rename into place, instead of anything but the same complete run."""
     for attempt in range(RENAMES_MAX):
         try:
             made.rename(folder)
@@ -202,34 +187,28 @@ def _put(made: Path, folder: Path, is_same: Callable[[], bool]) -> None:
             if error.errno not in IN_THE_WAY:
                 raise
         if is_same():
-            # Another try of this task was faster, and left the same bytes.
+            # Another attempt of this task was faster, and left the same bytes.
             return
         with suppress(FileNotFoundError):
             folder.rename(made.parent / f"old-{attempt}")
-    raise OSError(errno.EBUSY, "is put back again and again by somebody else", str(folder))
-
-
-def _clear(folder: Path) -> None:
-    for path in folder.glob("*.parquet"):
-        path.unlink()
+    raise OSError(errno.EBUSY, "another process keeps replacing it", str(folder))
 
 
 def drop(traces: Path, name: str) -> None:
-    """Let go of the trace of a run that was judged and kept all laws; what is known of it stays."""
+    """Delete the trace of a run that kept all laws; its manifest stays."""
     folder = run_folder(traces, name)
-    says = json.loads((folder / MANIFEST).read_text())
-    told = TaskResult(**says["told"])._replace(dropped=True)
+    manifest = json.loads((folder / MANIFEST).read_text())
+    result = TaskResult(**manifest["told"])._replace(dropped=True)
     with tempfile.TemporaryDirectory(
         prefix=SCRATCH, dir=traces, ignore_cleanup_errors=True
     ) as scratch:
         made = run_folder(scratch, name)
         made.mkdir()
-        _write_about(made, says["replay"], says["detail"], says["code"], {}, told)
-        # Never half a trace: it is whole, or not there, or dropped.
-        _put(made, folder, lambda: False)
+        _write_manifest(made, manifest["replay"], manifest["detail"], manifest["code"], {}, result)
+        _publish(made, folder, lambda: False)
 
 
 def clean(traces: Path) -> None:
-    """Remove what sweeps that were killed have left half done."""
+    """Remove the scratch directories of killed sweeps."""
     for path in traces.glob(f"{SCRATCH}*"):
         shutil.rmtree(path, ignore_errors=True)

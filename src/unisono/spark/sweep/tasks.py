@@ -1,4 +1,4 @@
-"""The simulations of a sweep as Spark tasks, many and small, so that the slowest hold up nobody."""
+"""The simulations of a sweep as Spark tasks: many and small, so that no slow one delays the end."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from unisono.errors import Misuse
 from unisono.spark.session import in_words, is_interrupted
-from unisono.spark.sweep.ask import Sweep
-from unisono.spark.sweep.runs import TaskResult, check_place, code_version, perform
+from unisono.spark.sweep.runs import TaskResult, check_directory, code_version, perform
+from unisono.spark.sweep.spec import Sweep
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TASK_RUNS: Final = 8
-"""Runs of a task: some seconds, so that starting it costs little and the last one is soon over."""
-TELL_EVERY_S: Final = 0.5
+"""Runs per task: some seconds of work."""
+REPORT_EVERY_S: Final = 0.5
 
 SCHEMA: Final = pa.schema(
     [
@@ -42,16 +43,11 @@ SCHEMA: Final = pa.schema(
         ("dropped", pa.bool_()),
     ]
 )
-COLUMNS: Final = (
-    "run string, protocol string, seed long, nodes int, broken array<string>, why string,"
-    " replay string, sent long, delivered long, steps long, virtual_s double, wall_s double,"
-    " octets long, there boolean, dropped boolean"
-)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where the runs go, and what a task must find to be allowed to write there."""
+class TraceTarget:
+    """The directory of the runs, and how a task recognizes it."""
 
     traces: Path
     token: str
@@ -60,57 +56,56 @@ class Place:
 
 
 Count = Callable[[int, int], None]
-"""Is told how many runs are done, and how many of them failed."""
+"""Called with the numbers of runs done and failed."""
 
 
-def simulated(
-    session: SparkSession, sweep: Sweep, place: Place, part: range, count: Count
+def simulate_runs(
+    session: SparkSession, sweep: Sweep, target: TraceTarget, part: range, count: Count
 ) -> list[TaskResult]:
-    """Runs these places of the sweep. What they told comes in the order of the places."""
+    """Simulate these runs of the sweep; the results are in their order."""
     context = session.sparkContext
     done, failed = context.accumulator(0), context.accumulator(0)
 
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if code_version() != place.code:
-            raise Misuse(
-                "the machines of the cluster have another unisono than this one: install the same"
-            )
-        check_place(place.traces, place.token)
+        if code_version() != target.code:
+            raise Misuse("the cluster has another version of unisono: install the same")
+        check_directory(target.traces, target.token)
         for batch in batches:
-            told = []
+            results = []
             for index in batch.column(0).to_pylist():
-                told.append(perform(sweep.plan(index), place.traces, place.code, place.drops))
+                plan = sweep.plan(index)
+                results.append(perform(plan, target.traces, target.code, target.drops))
                 done.add(1)
-                failed.add(bool(told[-1].broken))
-            yield batch_of(told)
+                failed.add(bool(results[-1].broken))
+            yield batch_of(results)
 
     tasks = max(1, -(-len(part) // TASK_RUNS))
-    places = session.range(part.start, part.stop, 1, tasks)
-    with _watched(lambda: count(done.value, failed.value)):
+    indices = session.range(part.start, part.stop, 1, tasks)
+    with _reporting(lambda: count(done.value, failed.value)):
         try:
-            table = places.mapInArrow(work, COLUMNS).toArrow()
+            table = indices.mapInArrow(work, from_arrow_schema(SCHEMA)).toArrow()
         except Exception as error:
             if is_interrupted(error):
                 raise KeyboardInterrupt from None
-            raise Misuse(f"the sweep stopped: {in_words(error)}; what is done is kept") from None
-    told = [TaskResult(**row) for row in table.to_pylist()]
-    return sorted(told, key=lambda each: (each.seed, sweep.protocols.index(each.protocol)))
+            raise Misuse(f"the sweep failed: {in_words(error)}; completed runs are kept") from None
+    results = [TaskResult(**row) for row in table.to_pylist()]
+    return sorted(results, key=lambda each: (each.seed, sweep.protocols.index(each.protocol)))
 
 
-def batch_of(told: list[TaskResult]) -> pa.RecordBatch:
-    columns: list[Any] = list(zip(*told, strict=True)) if told else [[] for _ in SCHEMA]
+def batch_of(results: list[TaskResult]) -> pa.RecordBatch:
+    columns: list[Any] = list(zip(*results, strict=True)) if results else [[] for _ in SCHEMA]
     arrays = [pa.array(column, kind) for column, kind in zip(columns, SCHEMA.types, strict=True)]
     return pa.record_batch(arrays, schema=SCHEMA)
 
 
 @contextmanager
-def _watched(tell: Callable[[], None]) -> Iterator[None]:
-    """Tells now and then while the tasks work, and once when they are done."""
+def _reporting(report: Callable[[], None]) -> Iterator[None]:
+    """Reports at intervals while the tasks run, and once when they are done."""
     over = threading.Event()
 
     def watch() -> None:
-        while not over.wait(TELL_EVERY_S):
-            tell()
+        while not over.wait(REPORT_EVERY_S):
+            report()
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -119,4 +114,4 @@ def _watched(tell: Callable[[], None]) -> Iterator[None]:
     finally:
         over.set()
         watcher.join()
-    tell()
+    report()

@@ -1,4 +1,4 @@
-"""What a sweep is asked for: which protocols, which seeds, and the plan of each run."""
+"""The specification of a sweep: protocols, seeds, and the plan of each run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from unisono.sim.plan import Plan
 from unisono.sim.run import offered, services_for
 
 RUNS_MAX: Final = 1_000_000
-"""Runs of one sweep. A million take some 80 GB with all traces kept, and days on two cores."""
-NAME: Final = "run={}"
+"""A million runs take some 80 GB if all traces are kept, and days on two cores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +26,7 @@ class Sweep:
     last: int
     faults: str = "chaos"
     nodes: tuple[int, int] = (3, 7)
-    """How many nodes a run has is drawn from its seed between these, as a campaign does."""
+    """The range from which a run's seed draws its number of nodes, as in a campaign."""
     messages: int = 200
     service: ServiceLevel | None = None
     options: Mapping[str, int] = field(default_factory=dict)
@@ -35,12 +34,12 @@ class Sweep:
 
     @property
     def count(self) -> int:
-        """How many runs it is."""
+        """The number of runs."""
         return (self.last - self.first) * len(self.protocols)
 
     def plan(self, index: int) -> Plan:
-        """The plan of a run by its place: all protocols of a seed stand side by side, so that
-        neighbours take about as long."""
+        """The plan of a run: all protocols of a seed are adjacent, so that neighbours take about as
+        long."""
         seed, which = divmod(index, len(self.protocols))
         one = plans_of(
             self.protocols[which], (self.first + seed,), self.faults, self.nodes, self.messages
@@ -48,23 +47,23 @@ class Sweep:
         return replace(next(one), service=self.service, options=self.options, detail=self.detail)
 
     def check(self) -> None:
-        """Refuse what cannot be run before anything is started."""
+        """`Misuse` for what cannot be run, before anything is started."""
         if not self.protocols:
-            raise Misuse("name a protocol, or all")
+            raise Misuse("no protocol: name one, or all")
         if len(set(self.protocols)) < len(self.protocols):
             raise Misuse(f"a protocol is named twice: {', '.join(self.protocols)}")
         if not 0 <= self.first < self.last:
-            raise Misuse(f"seeds {self.first}:{self.last}: write two numbers, the lesser first")
+            raise Misuse(f"seeds {self.first}:{self.last}: give two numbers, the smaller first")
         if self.count > RUNS_MAX:
             raise Misuse(
-                f"{self.count:,} runs are more than {RUNS_MAX:,}, the most of one sweep: give"
-                " fewer seeds, and the rest to another"
+                f"{self.count:,} runs are more than {RUNS_MAX:,}, the limit of a sweep: give fewer"
+                " seeds, and the rest to another"
             )
         low, high = self.nodes
         if not 1 <= low <= high:
-            raise Misuse(f"nodes {low}:{high}: write two numbers from 1 on, the lesser first")
+            raise Misuse(f"nodes {low}:{high}: give two numbers from 1 on, the smaller first")
         for index, _ in enumerate(self.protocols):
-            # What holds for the largest group holds for all.
+            # A plan that is valid for the largest group is valid for all.
             plan = replace(self.plan(index), nodes=high)
             check_plan(plan)
             services_for(plan, offered(plan))
