@@ -177,7 +177,7 @@ def test_work_is_measured_where_it_was_traced(made: tuple[Path, Any, Any]) -> No
         held = defaultdict(list)
         for each in of["arrow"]:
             action = (each.detail or "").split("/")[-1]
-            if action in ("speak--> WAITACK", "use_token--> MEMBER"):
+            if action in ("take_turn--> WAITACK", "use_token--> MEMBER"):
                 held[each.node, each.incarnation].append(each.t_us)
         apart = sorted(b - a for times in held.values() for a, b in pairwise(times))
         median = apart[math.ceil(len(apart) / 2) - 1] if apart else None

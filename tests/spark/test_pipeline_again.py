@@ -86,8 +86,8 @@ def test_only_what_is_new_or_has_changed_is_done(
 ) -> None:
     out = tmp_path / "out"
     said: list[str] = []
-    # What is there is of another format; it is made anew, but never by way of a single run.
-    for name in ("events/run=one", "sends", "gold/runs/run=old", f"gold/runs/{NO_RUN}"):
+    # What is there is of another version; it is replaced, but never for a single run.
+    for name in ("silver/sends/run=one", "gold/runs/run=old", f"gold/runs/{NO_RUN}"):
         (out / name).mkdir(parents=True)
         (out / name / "part.parquet").write_text("of another make")
     (out / MARK).touch()
@@ -103,7 +103,7 @@ def test_only_what_is_new_or_has_changed_is_done(
     settings = {"spark.sql.shuffle.partitions": spark.conf.get("spark.sql.shuffle.partitions")}
     first = do(spark, tmp_path, progress=said.append, silver=False)
     assert said[0] == "the tables are of another version: all runs are processed"
-    assert not (out / "events").exists() and not (out / "sends").exists()
+    assert not (out / "silver" / "sends").exists()
     assert runs_in(out) == sorted([ODD, "junk", "one", "other"])
     assert (first.processed, first.skipped, first.kept) == ((ODD, "junk", "one", "other"), 0, False)
     assert first.replays == {"other": "unisono sim --seed 7"}

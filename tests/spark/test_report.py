@@ -204,7 +204,7 @@ def test_each_broken_run_has_its_address_its_witnesses_and_its_replay(made: Made
     for run in found.broken:
         article = whole.split(f'<article id="{anchor_of(run)}"')[1].split("</article>")[0]
         assert f'href="#{anchor_of(run)}"' in article
-        assert f"<code>{found[run].replay}</code>" in article
+        assert f"<code>{found.info[run].replay}</code>" in article
         first = found.verdicts[run].violations[0]
         assert f"message <code>{first.message}</code>" in article
         assert '<div class="scroll drawing"' in article and "<desc>" in article

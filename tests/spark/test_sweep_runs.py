@@ -189,10 +189,10 @@ def test_what_a_killed_task_left_is_removed(tmp_path: Path) -> None:
 
 def test_a_directory_of_the_same_name_on_another_machine_is_refused(tmp_path: Path) -> None:
     (tmp_path / runs.MARK).write_text("one")
-    runs.check_place(tmp_path, "one")
+    runs.check_directory(tmp_path, "one")
     for traces, token in ((tmp_path, "two"), (tmp_path / "nowhere", "one")):
         with pytest.raises(Misuse, match="storage that all machines share"):
-            runs.check_place(traces, token)
+            runs.check_directory(traces, token)
 
 
 # -- what is asked for ---------------------------------------------------------------------------

@@ -88,7 +88,7 @@ OFFER: Final = ProtocolSpec(
     on_split="the majority goes on, the rest block and merge back",
     requests=(GO_ON,),
     label=label,
-    token_arrow=r"\Asend: .*/speak--> WAITACK\z",
+    token_arrow=r"\Asend: .*/take_turn--> WAITACK\z",
     packet_categories={
         "data": "delegate",
         "nak": "ask",
