@@ -210,7 +210,7 @@ def test_spark_tells_the_writer_its_mistakes(session: Any, stage: Stage) -> None
     frame = session.createDataFrame([("x", 1), (None, 2)], "payload string, n int").coalesce(1)
     for mode, options, words in (
         ("append", {}, "no feed: give"),
-        ("overwrite", {"feed": stage.feed}, "what a group was told stays told"),
+        ("overwrite", {"feed": stage.feed}, "messages cannot be overwritten"),
         ("append", {"feed": stage.feed, "topic": "x"}, "unknown option 'topic'"),
         ("append", {"feed": stage.feed}, "the payload of row"),
     ):

@@ -138,8 +138,8 @@ def test_a_sweep_that_is_stopped_goes_on_where_it_was(
     assert 3 <= done < 24
 
     (tmp_path / "traces" / ".sweep-left").mkdir()
-    place = tasks.Place(traces, (traces / MARK).read_text(), code_version(), False)
-    found = tasks.simulated(spark, ask, place, range(24), lambda done, failed: None)
+    place = tasks.TraceTarget(traces, (traces / MARK).read_text(), code_version(), False)
+    found = tasks.simulate_runs(spark, ask, place, range(24), lambda done, failed: None)
     assert sum(each.there for each in found) >= done
     assert [each.seed for each in found] == list(range(24))
 
@@ -148,12 +148,12 @@ def test_progress_is_told_while_tasks_work(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tasks, "TASK_RUNS", 2)
-    monkeypatch.setattr(tasks, "TELL_EVERY_S", 0.05)
+    monkeypatch.setattr(tasks, "REPORT_EVERY_S", 0.05)
     ask = Sweep(protocols=("rmcast",), first=0, last=16, faults="loss", nodes=(3, 3), messages=30)
     (tmp_path / MARK).write_text("token")
     counted: list[tuple[int, int]] = []
-    place = tasks.Place(tmp_path, "token", code_version(), False)
-    tasks.simulated(spark, ask, place, range(16), lambda *told: counted.append(told))
+    place = tasks.TraceTarget(tmp_path, "token", code_version(), False)
+    tasks.simulate_runs(spark, ask, place, range(16), lambda *told: counted.append(told))
     assert counted == sorted(counted) and counted[-1] == (16, 0)
     assert any(0 < done < 16 for done, _ in counted)
 
@@ -161,17 +161,20 @@ def test_progress_is_told_while_tasks_work(
 @pytest.mark.parametrize(
     ("place", "words"),
     [
-        (tasks.Place(Path("/nowhere"), "token", code_version(), False), "all machines share"),
-        (tasks.Place(Path("/nowhere"), "token", "other", False), "another unisono than this one"),
+        (tasks.TraceTarget(Path("/nowhere"), "token", code_version(), False), "all machines share"),
+        (
+            tasks.TraceTarget(Path("/nowhere"), "token", "other", False),
+            "another version of unisono",
+        ),
     ],
     ids=["no shared storage", "other code"],
 )
 def test_a_cluster_that_is_not_set_up_gets_one_clear_line(
-    spark: Any, place: tasks.Place, words: str
+    spark: Any, place: tasks.TraceTarget, words: str
 ) -> None:
     ask = Sweep(protocols=("rmcast",), first=0, last=1)
     with pytest.raises(Misuse, match=words) as refusal:
-        tasks.simulated(spark, ask, place, range(1), lambda done, failed: None)
+        tasks.simulate_runs(spark, ask, place, range(1), lambda done, failed: None)
     assert len(str(refusal.value).splitlines()) == 1
 
 
@@ -210,7 +213,7 @@ def test_a_bad_argument_gets_one_line(
 def test_what_no_sweep_made_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "traces").mkdir()
     (tmp_path / "traces" / "notes.txt").write_text("mine")
-    with pytest.raises(Misuse, match="no sweep made it"):
+    with pytest.raises(Misuse, match="exists and is not a sweep's"):
         sweep(None, Sweep(protocols=("ring",), first=0, last=1), tmp_path)  # type: ignore[arg-type]
     assert [path.name for path in (tmp_path / "traces").iterdir()] == ["notes.txt"]
 
