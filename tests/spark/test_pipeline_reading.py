@@ -252,4 +252,4 @@ def test_what_was_not_judged_and_what_is_told_in_two_ways_is_counted(
         assert result.as_json()["contradicted"] == {"two ways": ["b#1"]}
         assert all(verdict.kept for verdict in result.verdicts.values())
         assert not result.kept
-    assert "two files tell <code>b#1</code> in different ways" in result.report.read_text()
+    assert "two files differ about <code>b#1</code>" in result.report.read_text()
