@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -398,3 +399,16 @@ def test_the_same_plan_gives_the_same_run() -> None:
     assert first.history is not None
     assert second.history is not None
     assert first.history.rows == second.history.rows
+
+
+def test_the_arrow_by_which_turns_are_counted_is_of_the_send_machine() -> None:
+    spec = offer("ring")
+    taken = [
+        name for name in spec.arrows if re.search(spec.token_arrow.replace(r"\z", r"\Z"), name)
+    ]
+    assert taken and set(taken) == {
+        f"send: {step.name}"
+        for steps in figures.SEND.index.values()
+        for step in steps
+        if step.do.__name__ == "take_turn"
+    }

@@ -163,7 +163,7 @@ def test_the_content_of_a_turn_round_trips(runs: list[OriginRun]) -> None:
     content = write_runs(runs)
     found = [run._replace(chunks=bytes(run.chunks[0])) for run in read_runs(content)]
     assert found == [run._replace(chunks=b"".join(run.chunks)) for run in runs]
-    assert len(content) == (2 + sum(run.octets for run in runs) if runs else 0)
+    assert len(content) == (2 + sum(run.nbytes for run in runs) if runs else 0)
 
 
 @given(runs_of, st.data())

@@ -16,7 +16,7 @@ from unisono.protocols.ring.ring import Ring
 
 
 def assign_roles(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, int]:
-    """Who is started as one of so many knows how many there are."""
+    """A process started as one of `count` knows the size of the group."""
     return {"sites": count, **options}
 
 

@@ -1,4 +1,4 @@
-"""The answers to an invitation: who can be on the next ring, and whether they are enough."""
+"""The answers to an invitation: the members of the next ring, and whether they are enough."""
 
 from __future__ import annotations
 

@@ -359,8 +359,8 @@ class Coordinator:
     def _is_accepted(self) -> bool:
         """By a quorum of the group before, and a majority of the group after. After a pause of this
         process nobody may wait for its RESUME any more."""
-        # Deviates [RNG Figure 11]: the paper waits for all on the new ring, and says nothing of one
-        # that answered and died.
+        # Deviates [RNG Figure 11]: the paper waits for all on the new ring, and does not treat
+        # a member that answered and died.
         ring = self._state.ring
         if self._timers.now_us - self._formed_us > self._parameters.waiting_us:
             return False

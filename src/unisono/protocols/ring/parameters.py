@@ -1,4 +1,4 @@
-"""The timers and bounds that may be set, and presets of them."""
+"""The options of the ring, and presets of them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ DEFAULTS: Final[Mapping[str, int]] = {
     "forget_us": 60_000_000,
     "members_count_max": 64,
 }
-"""What may be set: the same at every member. `sites` is N, the number of processes that the whole
+"""The options, the same at every member. `sites` is N, the number of processes that the whole
 group has; 0 is *those that came*. `detect_us` is the goal for finding a dead member; `tries` sets
-the same in the paper's terms, as so many times T_RT, and 0 leaves it to the goal."""
+the same in the paper's terms, as a multiple of T_RT; 0 leaves it to the goal."""
 
 TIMES: Final = ("detect_us", "t_send_us", "t_rt_us", "t_reform_us", "t_ref_rt_us", "t_ts_us")
 
@@ -60,44 +60,44 @@ PRESETS: Final[Mapping[str, Mapping[str, int]]] = {
     },
 }
 """For `join(..., options=PRESETS["wan"])`. [RNG ArmedTimers] `paper` has C = 2, T_SEND = 0.5 s and
-T_RT = 1 s, one packet a turn, and counts who failed for good."""
+T_RT = 1 s, one packet a turn, and counts failed members for good."""
 
 SITES_MAX: Final = 256
 LEAST_TRIES: Final = 4
-"""T_RT is at most this share of `detect_us`, so that one lost packet is no death."""
+"""T_RT is at most this share of `detect_us`, so that one lost packet is no failure."""
 ROUNDS_MAX: Final = 12
-"""So often is the same asked of one that does not answer, in a reformation."""
+"""Requests to a member that does not answer, in a reformation."""
 HOUR_US: Final = 3_600_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """The settings of one member."""
+    """The options of one member."""
 
     sites: int
     detect_us: int
-    """A member that is silent for so long has failed, unless it is seen to be slower than that."""
+    """A member silent for this long has failed, unless it is known to be slower."""
     t_send_us: int
-    """Γ + δ: the least that a holder with nothing to say waits once the ring has gone quiet."""
+    """Γ + δ: the least time that an idle holder keeps the token on an idle ring."""
     t_rt_us: int
-    """δ + Δ + T: the turn that is expected should have come by then."""
+    """δ + Δ + T: the expected turn should have arrived by then."""
     tries: int
-    """C: so often is a silent holder asked before it is suspected, where all are fast enough."""
+    """C: requests to a silent holder before it is suspected, where all are fast enough."""
     t_reform_us: int
-    """Who waits for an invitation waits so long, or up to twice, and then invites."""
+    """A member without an invitation waits this long, or up to twice, and then invites."""
     t_ref_rt_us: int
     t_ts_us: int
     idle_us: int
-    """The most that a holder with nothing to say waits."""
+    """The longest time that an idle holder keeps the token."""
     turn_packets: int
-    """The most that a turn carries."""
+    """The most packets of a turn."""
     forget_us: int
     """Where `sites` is 0: a member that failed is no longer counted after this; 0 is never."""
     members_count_max: int
 
     @property
     def waiting_us(self) -> int:
-        """So long does one that accepted a ring wait for the word to resume."""
+        """How long a member that accepted a ring waits for RESUME."""
         return ROUNDS_MAX // 2 * (self.t_ref_rt_us // 2)
 
     @staticmethod
@@ -134,7 +134,7 @@ class Parameters:
 
     @property
     def look_us(self) -> int:
-        """Who waits for others looks at least so often."""
+        """How often a member that waits for others runs at least."""
         return max(self.t_rt_us, self.t_ref_rt_us // 2)
 
 

@@ -1,10 +1,10 @@
-"""Who counts: of those that answer an invitation, whose promises are kept, and are they enough?
+"""Which answers to an invitation count as votes, and whether they are enough.
 
 A ring is in force when W = ⌊N/2⌋ + 1 sites have accepted it, N - W + 1 of which vote. A site votes
-if it cannot have forgotten what it promised: it has been on a ring in force in this life, or has
+if it cannot have forgotten what it promised: it was on a ring in force in this incarnation, or has
 its records, or keeps records and has none, so that it never had a past. Any other may have promised
-or accepted something and forgotten it: it is let in by those that vote, and votes from then on. So
-is one whose name the group does not know.
+or accepted something and forgotten it: the voters admit it, and it votes from then on. The same
+holds for a name that the group does not know.
 """
 
 from __future__ import annotations
@@ -20,29 +20,28 @@ WAY_ON: Final = "start the others again, or let this part go on with request('go
 
 
 class Quorums(NamedTuple):
-    """What the next ring needs."""
+    """The quorums that the next ring needs."""
 
     rings: tuple[Ring, ...]
-    """The last that was in force, and any after it of which we do not know: a quorum of each."""
+    """The last ring in force, and any after it that may have been: a quorum of each."""
     version: Version
     """Of the last of them."""
 
     def without(self, unborn: Collection[Version], founding: Ring) -> Quorums:
-        """Rings that never were in force need no quorum; where there is no other, it is a
-        beginning."""
+        """Rings that never were in force need no quorum; without any other, it is a founding."""
         rings = tuple(ring for ring in self.rings if ring.version not in unborn)
         return self._replace(rings=rings or (founding,))
 
     def proves_unborn(self, packet: MemberRecord) -> bool:
-        """It formed one of these rings, never put it in force, and has promised another."""
+        """Its sender formed one of these rings, never put it in force, and promised another."""
         version = packet.header.version
         ours = any(ring.version == version for ring in self.rings)
         return ours and version.leader == packet.header.sender and not packet.has(Bits.IN_FORCE)
 
     def voting(self, people: People) -> set[str]:
-        """Who has accepted a ring that was in force, and is still alive, votes too, even if it
-        never heard that it was. Who is known to have been on a ring and says that it never was on
-        one is another of that name, or lost its records: it is not believed."""
+        """A live member that accepted a ring in force votes too, even if it never learned that it
+        was. One that is known to have been on a ring and reports none is another of that name, or
+        lost its records: it does not vote."""
         known = any(
             each.header.version == self.version and each.has(Bits.IN_FORCE)
             for each in people.values()
@@ -57,8 +56,8 @@ class Quorums(NamedTuple):
         }
 
     def are_met(self, people: People) -> bool:
-        """[RNG-12] Those who vote are enough; or all are here and none of them has been on a ring
-        in force in this life, so that nothing can be lost."""
+        """[RNG-12] The voters are enough; or all are present and none was on a ring in force in
+        this incarnation, so that nothing can be lost."""
         voting = self.voting(people)
         if self.have_majority(people, voting):
             return True
@@ -67,7 +66,7 @@ class Quorums(NamedTuple):
         return self.are_all(people)
 
     def have_majority(self, names: Collection[str], voting: Collection[str]) -> bool:
-        """A group whose size nobody knows begins with whoever is there."""
+        """A group of unknown size begins with those present."""
         return all(
             ring.votes(names) > ring.size // 2 and ring.remembered(voting) >= ring.voters
             for ring in self.rings
@@ -75,35 +74,35 @@ class Quorums(NamedTuple):
         )
 
     def are_all(self, names: Collection[str]) -> bool:
-        """Nobody is missing, so nobody remembers who is not here."""
+        """None is missing, so no absent member remembers anything."""
         return all(ring.votes(names) >= ring.size for ring in self.rings)
 
     def may_have_gone_on(self, people: People, after: Version) -> bool:
-        """A later ring than this one may have been in force: so many sites may have accepted one,
-        since they say so, have forgotten, or are not here."""
+        """A later ring may have been in force: enough sites report one, have forgotten, or are
+        absent."""
         voting = self.voting(people)
         not_on = {name for name in voting if people[name].header.version <= after}
         return all(ring.size - ring.remembered(not_on) > ring.size // 2 for ring in self.rings)
 
     def why_not(self, people: People) -> str:
-        """What is missing, for the operator."""
+        """What the operator has to do."""
         voting = self.voting(people)
         each = [self._replace(rings=(ring,)) for ring in self.rings]
         ring = ([one for one in each if not one.are_met(people)] or each)[0].rings[0]
-        heard, forgot = ring.votes(people), sorted(people.keys() - voting)
-        said = f"blocked: {heard} of {ring.size} members are heard"
+        present, forgot = ring.votes(people), sorted(people.keys() - voting)
+        text = f"blocked: {present} of {ring.size} members are heard"
         known = {seat.member.name for seat in (*ring.seats, *ring.absent)}
         missing = ", ".join(sorted(known - people.keys()))
         away = f" ({missing} {'is' if len(known - people.keys()) == 1 else 'are'} missing)"
-        said += away if missing else ""
-        if heard <= ring.size // 2:
-            return f"{said}, and more than half are needed; {WAY_ON}"
+        text += away if missing else ""
+        if present <= ring.size // 2:
+            return f"{text}, and more than half are needed; {WAY_ON}"
         if not any(each.has(Bits.INSIDE) for each in people.values()):
             return (
-                f"{said}, and {ring.size} are needed to begin, since {', '.join(forgot)} may"
+                f"{text}, and {ring.size} are needed to begin, since {', '.join(forgot)} may"
                 " have a past without records (stable=); start the others"
             )
         return (
-            f"{said}, and {ring.voters} that remember are needed: {', '.join(forgot)} came without"
+            f"{text}, and {ring.voters} that remember are needed: {', '.join(forgot)} came without"
             f" memory or records (stable=); {WAY_ON}"
         )

@@ -78,7 +78,7 @@ class Receiver:
         self._passing = passing
 
     def note_sender(self, packet: Packet, out: list[Effect]) -> None:
-        """Any packet of the ring in force: what its sender has, and that it lives."""
+        """Any packet of the ring in force: what its sender has, and that it is alive."""
         header, ordering = packet.header, self._ordering
         if type(packet) is not TurnPacket:
             ordering.note(header.sender, header.s, header.k)
@@ -188,7 +188,7 @@ class Receiver:
         self._builder.to(member, Code.TS_ALIVE_RSP, b"", out)
 
     def suspect(self, event: object, out: list[Effect]) -> None:
-        """[RNG-11] The member before the silent holder coordinates; this one tells it to."""
+        """[RNG-11] The member before the silent holder coordinates; this one requests it."""
         ring, holder_key = self._state.ring, self._token.holder_key()
         self._election.suspects = {holder_key}
         before = ring.seats[(ring.index[holder_key] - 1) % len(ring.seats)].member

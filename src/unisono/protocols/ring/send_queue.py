@@ -96,7 +96,7 @@ class SendQueue:
             fit = pending.fit(left_bytes, left, LENGTH_BYTES)
             if fit:
                 groups.append(_group(pending, fit, pieces))
-                left_bytes -= groups[-1].octets
+                left_bytes -= groups[-1].nbytes
                 left -= fit
             if fit < len(pending.messages):
                 break
@@ -123,10 +123,10 @@ class SendQueue:
         runs: list[OriginRun] = []
         own = left_bytes // 2 if self._queue else 0
         while self._delegates and len(runs) < RUNS_MAX - 1:
-            if runs and self._delegates[0].octets > left_bytes - own:
+            if runs and self._delegates[0].nbytes > left_bytes - own:
                 break
             run = self._delegates.popleft()
-            left_bytes -= run.octets
+            left_bytes -= run.nbytes
             runs.append(run)
         mine = self._gather_own(left_bytes)
         if mine is not None:
@@ -158,7 +158,7 @@ class SendQueue:
                     pieces.append(rest)
                 else:
                     groups.append(_group(head, fit, pieces))
-                left_bytes -= groups[-1].octets
+                left_bytes -= groups[-1].nbytes
                 left -= fit
                 self._remove_heads(fit)
             elif left_bytes < least:

@@ -76,7 +76,7 @@ class RingState:
 
     @property
     def seat(self) -> Seat | None:
-        """The place of this member on the ring."""
+        """The position of this member on the ring."""
         at = self.ring.index.get(self.key)
         return None if at is None else self.ring.seats[at]
 

@@ -1,4 +1,4 @@
-"""The four machines' states: three each, as in the paper."""
+"""The states of the four machines: three each, as in the paper."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ class SendState(Named):
     INIT = auto()
     """No ring, or it is being reformed."""
     NORMAL = auto()
-    """All expected turns came; if the token is here, speak."""
+    """All expected turns have arrived; a holder sends."""
     WAITACK = auto()
-    """Spoken; the next turn is expected."""
+    """The turn is sent; the next one is expected."""
 
 
 class ReceiveState(Named):
     INIT = auto()
     NORMAL = auto()
     RESEND = auto()
-    """A gap shows; what is missing was asked for."""
+    """A turn is missing, and is requested."""
 
 
 class CoordinatorState(Named):
@@ -35,6 +35,6 @@ class ReformationState(Named):
     INIT = auto()
     """Waits for an invitation."""
     W_TR = auto()
-    """Answered one; waits for the new token ring."""
+    """Has promised; waits for the new token ring."""
     W_RSU = auto()
-    """Has the new ring; waits for the word to resume."""
+    """Has accepted the new ring; waits for RESUME."""

@@ -19,7 +19,7 @@ LONE_TIMES: Final = 2
 
 
 class TokenPolicy:
-    """What the turns so far say about the next one. The same at all that have the same turns."""
+    """What the turns so far imply for the next one: the same at all members that have them."""
 
     __slots__ = (
         "_ack_turn",
@@ -93,7 +93,7 @@ class TokenPolicy:
         return self._passed > s
 
     def is_wanted(self, members: int) -> bool:
-        """In the last round somebody had more to send than its turn could carry."""
+        """In the last round a member had more to send than its turn could carry."""
         return self._quiet < members > 1
 
     def is_lone(self, now_us: int) -> bool:

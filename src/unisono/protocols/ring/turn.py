@@ -1,8 +1,8 @@
-"""A turn, and what it carries: runs of messages, each of one originator, numbered in a row.
+"""A turn and its content: runs of messages, each of one originator, numbered consecutively.
 
-Messages of one service side by side are a *group*: one row of the table tells of them all, and they
-are cut apart at once. Where their lengths differ, these stand before them. A large message travels
-in pieces, one or more a turn, until its last one closes it; each piece is a group of its own.
+Consecutive messages of one service are a *group*: one row of the table describes them all, and they
+are cut apart at once. If their lengths differ, a table of lengths precedes them. A large message is
+sent in pieces, one or more a turn; each piece is a group by itself.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ COUNT_MAX: Final = 16_384
 """Messages in a run."""
 SERVICE: Final = 7
 MORE: Final = 8
-"""The message goes on in a later piece."""
+"""Another piece of the message follows."""
 GOES_ON: Final = 16
-"""The piece goes on with what came before."""
+"""The piece continues an earlier one."""
 IN_PIECES: Final = MORE | GOES_ON
 DIFFER: Final = 32
-"""The messages of the group have lengths of their own, which stand before them."""
+"""The lengths of the messages differ, and precede them."""
 MARK_MAX: Final = 63
 LENGTH_BYTES: Final = 4
 #                     origin first groups
@@ -39,21 +39,21 @@ COUNT: Final = FieldLayout("H")
 
 
 class MessageGroup(NamedTuple):
-    """A message of this length, or so many side by side; or one piece of a message."""
+    """Consecutive messages of one service, or one piece of a message."""
 
     times: int
     length: int
-    """Where they differ, of all together."""
+    """If lengths differ, of all together."""
     mark: int
     """Their service, and MORE, GOES_ON and DIFFER."""
 
     @property
-    def octets(self) -> int:
+    def nbytes(self) -> int:
         return size_of(*self)
 
 
 def size_of(times: int, length: int, mark: int) -> int:
-    """What a group takes, beside its row."""
+    """The bytes of a group, without its row."""
     return length + times * LENGTH_BYTES if mark & DIFFER else times * length
 
 
@@ -64,14 +64,14 @@ class OriginRun(NamedTuple):
     first: int
     groups: Sequence[MessageGroup]
     chunks: Sequence[Buffer]
-    """Their octets, one after the other, however they are cut."""
+    """Their bytes in order, in any chunks."""
 
     @staticmethod
     def of(origin: int, first: int, marks: Iterable[int], pieces: Sequence[Buffer]) -> OriginRun:
-        """The same from messages, each with its mark."""
-        alike = groupby(zip(map(len, pieces), marks, strict=True))
+        """A run of messages, each with its mark."""
+        same = groupby(zip(map(len, pieces), marks, strict=True))
         groups: list[MessageGroup] = []
-        for (length, mark), many in alike:
+        for (length, mark), many in same:
             count = sum(1 for _ in many)
             groups += (
                 [MessageGroup(1, length, mark)] * count
@@ -81,13 +81,13 @@ class OriginRun(NamedTuple):
         return OriginRun(origin, first, groups, pieces)
 
     @property
-    def octets(self) -> int:
-        payload = sum([group.octets for group in self.groups])
+    def nbytes(self) -> int:
+        payload = sum([group.nbytes for group in self.groups])
         return RUN_BYTES + ROW_BYTES * len(self.groups) + payload
 
 
 def write_runs(runs: Sequence[OriginRun]) -> bytes:
-    """The tables of all runs, then the octets of all. Nothing to say is no octets at all: NULL."""
+    """The tables of all runs, then the bytes of all. Without runs, nothing: NULL."""
     if not runs:
         return b""
     parts: list[Buffer] = [COUNT.pack(len(runs))]
@@ -112,53 +112,53 @@ def read_runs(content: Buffer) -> list[OriginRun]:
     for _ in range(count):
         origin, first, rows = RUN.read(view, at)
         at += RUN_BYTES
-        groups, octets = _groups(ROW.read_all(view, at, rows))
-        heads.append((origin, first, groups, octets))
+        groups, nbytes = _groups(ROW.read_all(view, at, rows))
+        heads.append((origin, first, groups, nbytes))
         at += rows * ROW_BYTES
     runs = []
-    for origin, first, groups, octets in heads:
-        runs.append(OriginRun(origin, first, groups, (view[at : at + octets],)))
-        at += octets
+    for origin, first, groups, nbytes in heads:
+        runs.append(OriginRun(origin, first, groups, (view[at : at + nbytes],)))
+        at += nbytes
     if at != len(view):
         raise BadPacket("malformed")
     return runs
 
 
 def _groups(rows: Iterable[tuple[int, ...]]) -> tuple[list[MessageGroup], int]:
-    """And how many octets they speak of."""
+    """And the number of bytes they describe."""
     groups: list[MessageGroup] = []
-    messages = octets = 0
+    messages = nbytes = 0
     for times, length, mark in rows:
         if not times or mark & SERVICE > Service.SAFE or mark > MARK_MAX:
             raise BadPacket("malformed")
         if mark & IN_PIECES and (times > 1 or mark & DIFFER):
             raise BadPacket("malformed")
         messages += times
-        octets += size_of(times, length, mark)
+        nbytes += size_of(times, length, mark)
         groups.append(MessageGroup(times, length, mark))
     if messages > COUNT_MAX:
         raise BadPacket("malformed")
-    return groups, octets
+    return groups, nbytes
 
 
 @dataclass(slots=True)
 class Turn:
-    """A turn with all its packets, as it can be sent again."""
+    """A complete turn, which can be retransmitted."""
 
     s: int
     holder: int
     flags: int
     content: bytes
     piece_bytes: int
-    """Of each packet but the last, which may have less."""
+    """Of each packet but the last, which may be shorter."""
 
     @property
     def count(self) -> int:
-        """Of its packets. A turn that says nothing has one too."""
+        """Of its packets. An empty turn has one."""
         return -(-len(self.content) // self.piece_bytes) or 1
 
     def pieces(self, indices: range) -> list[bytes]:
-        """What these of its packets carry."""
+        """The content of the packets with these indices."""
         start, size = indices.start * self.piece_bytes, self.piece_bytes
         whole = min(len(indices), len(self.content) // size - indices.start)
         pieces = cut(self.content, start, size, max(whole, 0))
@@ -177,14 +177,14 @@ class IncomingTurn:
     missing: int
 
     size: int = -1
-    """Of each piece but the last; -1 while none of these is here."""
+    """Of each piece but the last; -1 while only the last is here."""
     last: int = 0
     """Of the last."""
     is_odd: bool = False
-    """Its pieces are not of one length, as nobody sends them."""
+    """Its pieces differ in length, as no member sends them."""
 
     def take(self, at: int, pieces: Sequence[Buffer]) -> None:
-        """Packets from number `at` on, of one length. What is here already stays."""
+        """Packets from index `at` on, of one length. Those already here stay."""
         end, size = at + len(pieces), len(pieces[0])
         had = self.pieces[at:end]
         new = had.count(None)
@@ -201,7 +201,7 @@ class IncomingTurn:
         self.missing -= new
 
     def turn(self, s: int) -> Turn | None:
-        """Whole; nothing where the packets are not of one length, as nobody sends them."""
+        """The complete turn; None if its pieces differ in length."""
         if self.is_odd or self.last > self.size:
             return None
         pieces = cast(list[Buffer], self.pieces)
