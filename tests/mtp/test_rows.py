@@ -18,8 +18,9 @@ from unisono.net.send_path import runs
 from unisono.parts.admission import Terms
 from unisono.parts.codec import PacketCodec, PacketTrain
 from unisono.parts.packing import sliced
+from unisono.protocols.mtp.data_packets import BURST, SealedMessage, sealed_one_by_one
 from unisono.protocols.mtp.message_receiver import IncomingMessage, MessageReceiver
-from unisono.protocols.mtp.message_sender import BURST, Held, MessageSender
+from unisono.protocols.mtp.message_sender import Held, MessageSender
 from unisono.protocols.mtp.pacing import Pacing
 from unisono.protocols.mtp.packets import (
     ALIKE_BYTES,
@@ -78,6 +79,18 @@ def test_packets_sealed_together_are_what_each_alone_would_be(
     assert [bytes(p) for p in packets] == [outlet._packet(held, p, write) for p in row]
     assert len(packets) == len(row)
     assert [len(burst) for burst in packets.each()][:-1] == [BURST] * ((len(row) - 1) // BURST)
+
+
+@given(st.integers(1, 120), st.integers(0, 0x1FFFF), st.integers(0, 30), st.booleans())
+def test_a_send_is_a_value_that_seals_the_same_packets_at_any_time(
+    count: int, first: int, shorter: int, ends: bool
+) -> None:
+    size = count * 31 - (shorter if ends else 0)
+    slices = tuple(sliced([Random(count).randbytes(size)], 31))
+    message = SealedMessage(9, 8, HEADER, 7, 5, first, slices, ends)
+    slow = sealed_one_by_one(message)
+    for _ in range(2):
+        assert [bytes(packet) for burst in message for packet in burst] == slow
 
 
 def test_a_row_ends_where_the_upper_half_of_its_numbers_does() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -20,7 +20,6 @@ from unisono.wire import (
     open_batch,
     opened,
     seal,
-    seal_batch,
     unseal,
 )
 
@@ -169,13 +168,6 @@ class PacketCodec:
 
     def sent(self, kind: int, count: int) -> None:
         self.count(f"out.{self._kinds[kind]}", count)
-
-    def seal_batch(
-        self, kind: int, head: bytes, pieces: Sequence[bytes], life: int, first: int = 0
-    ) -> bytes:
-        """Packets of one kind and length, side by side: head, index, piece. They are not
-        counted."""
-        return seal_batch(self._protocol, kind, self.group, life, head, pieces, first)
 
     def seal(self, kind: int, body: Buffer, life: int | None = None) -> bytes:
         self.count(f"out.{self._kinds[kind]}")

@@ -180,7 +180,8 @@ class Mtp:
             self.incoming.check_terms(machine.state in INSIDE, out)
 
     def _is_idle(self) -> bool:
-        """A consumer that has all there is, with nothing to send or decide: nothing follows."""
+        """Fast path: nothing follows at a consumer that has all messages and nothing to send or
+        decide. A test compares runs with and without it."""
         ordering = self.ordering
         if ordering.known_next > self.consumer.next_out or self.machine.state is not MEMBER:
             return False

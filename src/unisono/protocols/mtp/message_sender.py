@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from unisono.core import EVERYONE, Effect, Send
-from unisono.model import Address, Buffer, Burst, Bursts
+from unisono.model import Address, Buffer, Bursts
 from unisono.parts.codec import PacketCodec
 from unisono.protocols.mtp.batch import Content
+from unisono.protocols.mtp.data_packets import SealedMessage
 from unisono.protocols.mtp.pacing import Pacing
-from unisono.protocols.mtp.packets import DATA_BYTES, Data, PacketKind
-from unisono.wire import ENVELOPE_BYTES
+from unisono.protocols.mtp.packets import Data, PacketKind
 
-BURST: Final = 44
-"""Packets sealed at once: as many full-sized ones as one system call sends."""
 REPAIRS_MAX: Final = 16_384
 """Repairs pending at once; NAKs beyond are dropped, and repeated by their senders."""
 AT_ONCE_MAX: Final = 1536
@@ -183,30 +181,15 @@ class MessageSender:
             out.append(Send(to or EVERYONE, load))
 
     def _packets(self, held: Held, row: range, header: WriteHeader) -> Bursts:
-        """These of its packets, sealed as they leave."""
-        self._codec.sent(PacketKind.DATA, len(row))
-        sealing = self._sealing(held, row, header(held.number), self._codec.life)
-        return Bursts(len(row), sealing)
-
-    def _sealing(self, held: Held, row: range, header: bytes, life: int) -> Iterator[Burst]:
-        slices, whose = held.slices, (held.origin, held.number)
-        last, at = len(slices) - 1, row.start
-        size = ENVELOPE_BYTES + len(header) + DATA_BYTES + len(slices[at])
-        while at < row.stop:
-            packets = bytearray()
-            end = min(at + BURST, row.stop, last, (at | 0xFFFF) + 1)
-            if at < end:
-                head = Data.head(header, *whose, at, False)
-                pieces = list(map(bytes, slices[at:end]))
-                packets += self._codec.seal_batch(PacketKind.DATA, head, pieces, life, at & 0xFFFF)
-            # The header of the last packet differs, and the packet may be shorter.
-            if end == last < row.stop and end - at < BURST:
-                head, piece = Data.head(header, *whose, last, True), bytes(slices[last])
-                tail = self._codec.seal_batch(PacketKind.DATA, head, [piece], life, last & 0xFFFF)
-                packets += tail
-                end += 1
-            yield Burst(memoryview(packets), size)
-            at = end
+        """These of its packets for the first time."""
+        codec, number = self._codec, held.number
+        codec.sent(PacketKind.DATA, len(row))
+        slices, ends = tuple(held.slices[row.start : row.stop]), row.stop == len(held.slices)
+        start, head = row.start, header(number)
+        sealed = SealedMessage(
+            codec.group, codec.life, head, held.origin, number, start, slices, ends
+        )
+        return Bursts(len(row), sealed)
 
     def _packet(self, held: Held, packet: int, header: WriteHeader) -> bytes:
         """[MTP 3.3] The data and number as they were, the header as it is now."""
