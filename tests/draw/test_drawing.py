@@ -81,7 +81,7 @@ def test_time_runs_downward() -> None:
 def test_who_points_at_a_packet_learns_all_of_it() -> None:
     (packet,) = flights(draw(normal().history).svg, "data")
     assert told(packet).splitlines() == [
-        "data 1.0: 1 of 100 octets from a#1, 1.000 ms",
+        "data 1.0: 1 of 100 bytes from a#1, 1.000 ms",
         "arrived at b#1, 1.400 ms",
         "arrived at c#1, 1.600 ms",
     ]
@@ -119,7 +119,7 @@ def test_a_packet_that_nobody_is_there_to_hear_is_drawn() -> None:
 
 def test_who_was_killed_is_not_heard_of_again() -> None:
     tale = Tale("ab").said("b", 500, 1).join("b#2", 9000)
-    assert texts(groups(draw(tale.history).svg, "mark", "vanish")) == ["not heard of again"]
+    assert texts(groups(draw(tale.history).svg, "mark", "vanish")) == ["vanishes"]
 
 
 def test_a_place_in_the_total_order_is_told() -> None:
@@ -156,11 +156,11 @@ def test_every_colour_and_mark_is_in_the_legend_and_no_other() -> None:
     assert texts(legend) == [
         "data",
         "data sent again",
-        "asks for what is missing",
+        "retransmission request",
         "lost",
         "joins",
         "delivered to the application",
-        "time cut short",
+        "time shortened",
     ]
 
 

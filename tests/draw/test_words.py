@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from unisono.draw.labels import PacketLabel, category, named, owners, runs, said, together
+from unisono.draw.labels import PacketLabel, category, named, owners, parsed, runs, together
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from unisono.draw.labels import PacketLabel, category, named, owners, runs, said
     ],
 )
 def test_a_label_is_taken_apart(label: str, parts: PacketLabel) -> None:
-    assert said(label) == parts
+    assert parsed(label) == parts
 
 
 @pytest.mark.parametrize(

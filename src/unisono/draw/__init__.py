@@ -1,4 +1,4 @@
-"""Space-time diagrams: a history goes in, SVG comes out. A line a life, time downward."""
+"""Space-time diagrams: a history in, SVG out. One line per incarnation, time downward."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Drawing(NamedTuple):
     svg: str
     lives: int
     packets: int
-    """Drawn; messages, where packets were not traced."""
+    """Packets drawn; messages where packets were not traced."""
     lost: int
-    """Ways to a life on which a packet was lost or damaged."""
+    """Deliveries of a packet to a receiver that were lost or damaged."""
     repairs: int
     traced: bool
     from_us: int
@@ -31,11 +31,11 @@ class Drawing(NamedTuple):
     notes: list[str]
 
 
-def draw(history: History, ask: DrawRequest | None = None) -> Drawing:
-    """The same history and the same wishes always make the same bytes."""
-    ask = ask or DrawRequest()
-    story = story_of(history, ask)
-    title = ask.title or f"{history.run}: {history.protocol}, group {history.group}"
+def draw(history: History, request: DrawRequest | None = None) -> Drawing:
+    """The history as SVG. Equal histories and requests make equal bytes."""
+    request = request or DrawRequest()
+    story = story_of(history, request)
+    title = request.title or f"{history.run}: {history.protocol}, group {history.group}"
     packets = story.packets
     fates = [fate for packet in packets for fate in packet.fates if fate.life in story.lives]
     return Drawing(

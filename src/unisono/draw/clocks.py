@@ -1,7 +1,7 @@
-"""Clocks of different machines, made to agree: nothing arrives before it was sent.
+"""Aligns the clocks of different machines so that nothing arrives before it was sent.
 
-Where some packet or message seems to, the clocks disagree. Then each node's clock is moved so that
-the quickest way there takes as long as the quickest way back.
+Where a packet or message seems to, each node's clock is shifted until the fastest packets take
+equally long in both directions.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from unisono.trace.history import History, message_of
 from unisono.trace.record import Row
 
 Link = tuple[str, str]
-"""From one node to another."""
+"""Sending and receiving node."""
 
 _ARRIVES: Final = {"packet_out": "packet_in", "send": "deliver"}
-"""The kind of rows that tell of an arrival, by that of the sending."""
+"""The kind of an arrival row, by that of the sending row."""
 
 
 def aligned(history: History) -> tuple[History, dict[str, int]]:
-    """The history by one clock, and by node how far it was moved; as it is where clocks agree."""
+    """The history by one clock, and each node's shift; unchanged where the clocks agree."""
     least = _least(history.rows)
     if all(takes_us >= 0 for takes_us in least.values()):
         return history, {}
@@ -33,8 +33,7 @@ def aligned(history: History) -> tuple[History, dict[str, int]]:
 
 
 def _least(rows: Sequence[Row]) -> dict[Link, int]:
-    """By link, the least time from a sending to its arrival, by the clocks as they are. Only what
-    was sent once is asked: of equal packets nobody knows which is which."""
+    """By link, the least apparent delay. Packets sent more than once are ambiguous and skipped."""
     sent: dict[tuple[str, int | str], tuple[str, int] | None] = {}
     for row in rows:
         if row.kind in _ARRIVES:
@@ -54,7 +53,7 @@ def _identity(row: Row) -> int | str:
 
 
 def _ahead(nodes: Sequence[str], least: Mapping[Link, int]) -> dict[str, int]:
-    """By node, how far its clock is ahead of the first one's, as the links between them tell."""
+    """By node, how far its clock is ahead of the first node's."""
     ahead: dict[str, int] = {}
     for start in nodes:
         if start in ahead:
@@ -67,7 +66,7 @@ def _ahead(nodes: Sequence[str], least: Mapping[Link, int]) -> dict[str, int]:
                 there, back = least.get((here, other)), least.get((other, here))
                 if other in ahead or (there is None and back is None):
                     continue
-                # Where only one way is known, it is taken to need no time.
+                # Where only one direction is known, its delay is taken as zero.
                 if there is None or back is None:
                     gap_us = there if there is not None else -(back or 0)
                 else:

@@ -1,4 +1,4 @@
-"""Who sent what to whom, and what became of it: sendings and arrivals matched by their digests."""
+"""Matches sendings with arrivals by digest, and finds what was lost."""
 
 from __future__ import annotations
 
@@ -8,57 +8,57 @@ from dataclasses import dataclass, field
 from statistics import median_low
 from typing import Final, NamedTuple
 
-from unisono.draw.labels import DATA, REPAIR, category, named, owners, said
+from unisono.draw.labels import DATA, REPAIR, category, named, owners, parsed
 from unisono.trace.history import ALIVE, History, life_of, message_of, sender_of
 from unisono.trace.record import Row
 
 ARRIVED: Final = "arrived"
 AGAIN: Final = "again"
-"""The same packet once more: the network doubled it."""
+"""A duplicate."""
 LOST: Final = "lost"
 DAMAGED: Final = "damaged"
-"""Something else arrived in its place."""
+"""It arrived altered."""
 ABSENT: Final = "absent"
-"""Whom it was for ended before it could arrive."""
+"""The receiver ended before it could arrive."""
 UNDER_WAY: Final = "under way"
 """The trace ends before it could arrive."""
 
 EVERYONE: Final = "*"
 PATIENCE: Final = 4
-"""After so many times the usual delay, what has not arrived is not coming."""
+"""A packet is lost after this many times the usual delay."""
 EQUAL_MAX: Final = 64
-"""Of equal packets, so many are looked back at."""
+"""Equal packets considered for an arrival."""
 DELAY_US: Final = 500
-"""Taken for usual where nothing ever arrived."""
+"""The usual delay where nothing ever arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lifeline:
-    """A life as a line: from where to where, and how it ended."""
+    """The line of an incarnation."""
 
     key: str
     node: str
     name: str
-    """The node's name, with a prime for each life it had before this one."""
+    """The node's name, with a prime per earlier incarnation."""
     start_us: int
     end_us: int
-    """Of its end; of its last row, where it has none."""
+    """Its end, or its last row."""
     end: str
-    """As `trace.history` has it: alive, left, stopped, crashed or vanished."""
+    """As in `trace.history`: alive, left, stopped, crashed or vanished."""
 
 
 class Fate(NamedTuple):
-    """What became of a packet on its way to one life."""
+    """What became of a packet for one receiver."""
 
     life: str
     t_us: int
-    """When it arrived; when it should have."""
+    """When it arrived, or should have."""
     how: str
 
 
 @dataclass(slots=True)
 class Packet:
-    """A packet that was sent, to one or to many."""
+    """A sent packet, with its fate at each receiver."""
 
     life: str
     step: int
@@ -74,7 +74,7 @@ class Packet:
 
 
 class Stray(NamedTuple):
-    """An arrival that was sent by nobody as it is: damaged on the way, or from outside."""
+    """An arrival without a sending: damaged, or from outside."""
 
     life: str
     step: int
@@ -86,14 +86,14 @@ class Stray(NamedTuple):
 @dataclass(slots=True)
 class Traffic:
     lives: dict[str, Lifeline]
-    """In the order of nodes, and of their lives."""
+    """By node, then incarnation."""
     packets: list[Packet]
-    """In the order of time."""
+    """By time."""
     strays: list[Stray]
     delay_us: int
-    """The usual time on the way."""
+    """The usual delay."""
     traced: bool
-    """Packets were traced; else they are the messages, from send to delivery."""
+    """Whether packets were traced; else `packets` are messages, from send to delivery."""
 
 
 def traffic_of(history: History) -> Traffic:
@@ -109,7 +109,7 @@ def traffic_of(history: History) -> Traffic:
 
 
 def lives_of(history: History, ordered: Sequence[Row]) -> dict[str, Lifeline]:
-    """In the order of nodes, and of their lives."""
+    """By node, then incarnation."""
     spans: dict[str, tuple[int, int]] = {}
     ends: dict[str, int] = {}
     for row in ordered:
@@ -119,12 +119,12 @@ def lives_of(history: History, ordered: Sequence[Row]) -> dict[str, Lifeline]:
             ends.setdefault(key, row.t_us)
     found: dict[str, Lifeline] = {}
     counts: dict[str, int] = {}
-    for told in sorted(history.lives.values(), key=lambda life: (life.node, life.incarnation)):
-        key, node = told.key, told.node
+    for life in sorted(history.lives.values(), key=lambda life: (life.node, life.incarnation)):
+        key, node = life.key, life.node
         before = counts[node] = counts.get(node, -1) + 1
         name = node + ("′" * before if before < 4 else f"′{before}")
         start_us, last_us = spans[key]
-        found[key] = Lifeline(key, node, name, start_us, ends.get(key, last_us), told.end)
+        found[key] = Lifeline(key, node, name, start_us, ends.get(key, last_us), life.end)
     return found
 
 
@@ -132,16 +132,16 @@ def lives_of(history: History, ordered: Sequence[Row]) -> dict[str, Lifeline]:
 
 
 class _Matching:
-    """Sendings first, then each arrival to the sending it is of, then who is left waiting."""
+    """Collects sendings, assigns each arrival to one, then finds the receivers left without."""
 
     def __init__(self, ordered: Sequence[Row], lives: dict[str, Lifeline]) -> None:
         self._lives = lives
         self._end_us = ordered[-1].t_us
         self._addresses: dict[str, str] = {}
-        """By address, the node that is there."""
+        """Nodes by address."""
         self._by_digest: dict[int, list[Packet]] = {}
         self._by_node: dict[tuple[int, str], list[Packet]] = {}
-        """The same, by who sent them."""
+        """By digest and sending node."""
         self._strays: list[Stray] = []
         self.packets = self._sendings(ordered)
         self._learn_addresses(ordered)
@@ -174,9 +174,9 @@ class _Matching:
             if before is not None and before.t_us == row.t_us and peer not in before.peers:
                 before.peers.add(peer)
                 continue
-            words = row.detail or ""
-            kind = category(words, row.protocol)
-            packet = Packet(life, row.step, row.t_us, words, kind, row.size or 0)
+            label = row.detail or ""
+            kind = category(label, row.protocol)
+            packet = Packet(life, row.step, row.t_us, label, kind, row.size or 0)
             packet.peers.add(peer)
             last[life, row.digest] = packet
             found.append(packet)
@@ -185,7 +185,7 @@ class _Matching:
         return found
 
     def _learn_addresses(self, ordered: Sequence[Row]) -> None:
-        """A join tells its own; else an arrival tells the address of who alone sent it."""
+        """From a join its own address; else from an arrival that only one node sent."""
         for row in ordered:
             if row.kind == "join" and row.peer:
                 self._addresses[row.peer] = row.node
@@ -216,9 +216,9 @@ class _Matching:
         return median_low(delays) if delays else DELAY_US
 
     def _sending_of(self, row: Row, here: str) -> Packet | None:
-        """Equal packets may have been sent many times. A link mostly keeps its order, so it is the
-        first of the recent ones that has not been heard here; else a recent one a second time; else
-        an older one; else, where clocks disagree, the first of all."""
+        """Equal packets may be sent often. A link mostly keeps its order, so choose the first
+        recent one not received here; else a recent one as a duplicate; else an older one; else,
+        where clocks disagree, the first of all."""
         node = self._addresses.get(row.peer or "")
         if node is None:
             sendings = self._by_digest.get(row.digest or 0, [])
@@ -234,16 +234,16 @@ class _Matching:
         return next((each for each in sendings[now:] if self._meant(each, row)), None)
 
     def _meant(self, packet: Packet, row: Row) -> bool:
-        """Whether it was for the row's node, as far as addresses are known."""
+        """Whether it was addressed to the row's node, as far as addresses are known."""
         return any(
             peer == EVERYONE or self._addresses.get(peer, row.node) == row.node
             for peer in packet.peers
         )
 
     def _miss(self, packet: Packet, delays: Mapping[tuple[str, str], int], usual_us: int) -> None:
-        """Those whom it was for and did not reach."""
+        """Add the fates of receivers that it did not reach."""
         reached = {fate.life for fate in packet.fates}
-        for life in self._audience(packet):
+        for life in self._receivers(packet):
             if life.key in reached:
                 continue
             takes_us = delays.get((packet.life, life.key), usual_us)
@@ -256,8 +256,8 @@ class _Matching:
                 how = UNDER_WAY
             packet.fates.append(Fate(life.key, due_us, how))
 
-    def _audience(self, packet: Packet) -> list[Lifeline]:
-        """The lives that were there to hear it when it was sent."""
+    def _receivers(self, packet: Packet) -> list[Lifeline]:
+        """The incarnations that were alive when it was sent."""
         there = [
             life
             for life in self._lives.values()
@@ -271,7 +271,7 @@ class _Matching:
         return [life for life in there if life.node in nodes]
 
     def _find_damaged(self) -> None:
-        """What was lost on a link just before a stray came by it, is the stray."""
+        """A packet lost on a link just before a stray arrived by it is that stray."""
         lost: dict[tuple[str, str], list[Packet]] = {}
         for packet in self.packets:
             for fate in packet.fates:
@@ -303,35 +303,35 @@ def _when(packet: Packet) -> int:
 
 
 def _mark_repairs(packets: Iterable[Packet]) -> None:
-    """Data that was sent before, to some of the same."""
-    told: dict[tuple[str, str, int], list[tuple[int, set[str]]]] = {}
+    """Data sent before to some of the same receivers is a repair."""
+    sent: dict[tuple[str, str, int], list[tuple[int, set[str]]]] = {}
     for packet in packets:
         if packet.category != DATA:
             continue
-        each = said(packet.label)
+        each = parsed(packet.label)
         if each.first is None or each.last is None:
             continue
         to = {fate.life for fate in packet.fates} | (packet.peers & {EVERYONE})
-        # The ends will do: who sends a run again, sends its ends again.
-        places = [(each.kind, each.stream, place) for place in {each.first, each.last}]
-        if all(_was_told(told.get(place, []), packet.t_us, to) for place in places):
+        # The ends suffice: a repeated run repeats its ends.
+        ends = [(each.kind, each.stream, number) for number in {each.first, each.last}]
+        if all(_was_sent(sent.get(end, []), packet.t_us, to) for end in ends):
             packet.category = REPAIR
         for number in range(each.first, min(each.last, each.first + 1000) + 1):
-            told.setdefault((each.kind, each.stream, number), []).append((packet.t_us, to))
+            sent.setdefault((each.kind, each.stream, number), []).append((packet.t_us, to))
 
 
-def _was_told(earlier: list[tuple[int, set[str]]], t_us: int, to: set[str]) -> bool:
+def _was_sent(earlier: list[tuple[int, set[str]]], t_us: int, to: set[str]) -> bool:
     return any(before_us < t_us and to & others for before_us, others in earlier)
 
 
 def _messages(ordered: Sequence[Row], lives: Mapping[str, Lifeline]) -> list[Packet]:
-    """Each message as if it were a packet from who sent it to who delivered it."""
+    """Each message as a packet from its sender to those that delivered it."""
     sent: dict[str, Packet] = {}
     for row in ordered:
         if row.kind == "send" and message_of(row) not in sent:
-            words = f"{DATA} {lives[life_of(row)].name}.{row.number}"
+            label = f"{DATA} {lives[life_of(row)].name}.{row.number}"
             sent[message_of(row)] = Packet(
-                life_of(row), row.step, row.t_us, words, DATA, row.size or 0
+                life_of(row), row.step, row.t_us, label, DATA, row.size or 0
             )
     for row in ordered:
         packet = sent.get(message_of(row)) if row.kind == "deliver" else None
@@ -340,7 +340,7 @@ def _messages(ordered: Sequence[Row], lives: Mapping[str, Lifeline]) -> list[Pac
     return list(sent.values())
 
 
-# -- how long things take ------------------------------------------------------------------------
+# -- delays --------------------------------------------------------------------------------------
 
 
 def _usual(packets: Iterable[Packet]) -> int:

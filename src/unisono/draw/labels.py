@@ -1,9 +1,9 @@
-"""What a packet is, read from the words that its protocol has for it.
+"""Reads packet labels.
 
-A label is a kind, and often a place: `data 5.0`, `nak 5.1-5.3`, `grant 6`, `state 0-99 of 400`. The
-first word of the kind decides the category: a word that protocols share, or one that the packet's
-protocol lists in its `ProtocolSpec`. `@key` names a stream whose owner the label could not know;
-the first to send data of it is the owner.
+A label is a kind, and often a sequence number: `data 5.0`, `nak 5.1-5.3`, `state 0-99 of 400`. The
+first word decides the category: a word that protocols share, or one that the packet's protocol
+lists in its `ProtocolSpec`. `@key` names a stream by key; the first member to send data of it is
+its owner.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _vocabulary(protocol: str) -> Mapping[str, str]:
 CATEGORIES: Final = {
     DATA: "data",
     REPAIR: "data sent again",
-    NAK: "asks for what is missing",
+    NAK: "retransmission request",
     REFUSAL: "refusal",
     TOKEN: "token or acknowledgment",
     JOIN: "membership",
@@ -61,11 +61,11 @@ CATEGORIES: Final = {
     QUIET: "heartbeat and the like",
     OTHER: "other packet",
 }
-"""What each category is called in a legend, in the legend's order."""
+"""The legend's text of each category, in order."""
 
 
 class PacketLabel(NamedTuple):
-    """A label taken apart. Without a number it is all kind."""
+    """A label, parsed. Without a number it is all kind."""
 
     kind: str
     stream: str = ""
@@ -85,7 +85,7 @@ _WORD: Final = re.compile(r"[a-z]+")
 _KEY: Final = re.compile(r"@[0-9a-f]+")
 
 
-def said(label: str) -> PacketLabel:
+def parsed(label: str) -> PacketLabel:
     match = _LABEL.fullmatch(label)
     if match is None:
         return PacketLabel(label)
@@ -98,8 +98,7 @@ def said(label: str) -> PacketLabel:
 
 
 def category(label: str, protocol: str = "") -> str:
-    """By the first word of the label that is known; the words after the first must not decide,
-    as `grant` does in `refuse grant`."""
+    """By the first word alone: `refuse grant` is a refusal."""
     known = _vocabulary(protocol)
     first = label.split(" ", 1)[0].lower()
     for word in _WORD.findall(first):
@@ -109,7 +108,7 @@ def category(label: str, protocol: str = "") -> str:
 
 
 def owners(sent: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """By `@key`, the life that owns it. `sent` are lives and labels in the order of time."""
+    """Owners by `@key`. `sent` are senders and labels by time."""
     found: dict[str, str] = {}
     for life, label in sent:
         if "@" in label and category(label) == DATA:
@@ -119,7 +118,7 @@ def owners(sent: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def named(label: str, names: Mapping[str, str]) -> str:
-    """The label with each `@key` that is known by its owner's name."""
+    """The label with known `@key`s replaced by their owners' names."""
     return _KEY.sub(lambda match: names.get(match[0], match[0]), label) if "@" in label else label
 
 
@@ -127,23 +126,23 @@ def together(labels: Iterable[str]) -> str:
     """Several labels as one: `data 5.0`, `data 5.1` and `data 5.3 end` are `data 5.0–1, 3 end`."""
     parts: dict[tuple[str, str, str], list[PacketLabel]] = {}
     for label in labels:
-        each = said(label)
+        each = parsed(label)
         parts.setdefault((each.kind, each.stream, each.rest), []).append(each)
     return ", ".join(_one(kind, stream, rest, part) for (kind, stream, rest), part in parts.items())
 
 
 def _one(kind: str, stream: str, rest: str, part: list[PacketLabel]) -> str:
-    places = [(e.first, e.last) for e in part if e.first is not None and e.last is not None]
-    if places:
+    numbers = [(e.first, e.last) for e in part if e.first is not None and e.last is not None]
+    if numbers:
         end = " end" if any(each.ends for each in part) else ""
-        return f"{kind} {stream + '.' if stream else ''}{runs(places)}{end}{rest}"
+        return f"{kind} {stream + '.' if stream else ''}{runs(numbers)}{end}{rest}"
     return kind if len(part) == 1 else f"{kind} ×{len(part)}"
 
 
-def runs(places: Iterable[tuple[int, int]]) -> str:
-    """First and last of each, in short: `1–3, 5`."""
+def runs(ranges: Iterable[tuple[int, int]]) -> str:
+    """Ranges in short: `1–3, 5`."""
     found: list[tuple[int, int]] = []
-    for first, last in sorted(places):
+    for first, last in sorted(ranges):
         if found and first <= found[-1][1] + 1:
             found[-1] = (found[-1][0], max(last, found[-1][1]))
         else:

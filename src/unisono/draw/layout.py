@@ -1,8 +1,8 @@
-"""Where everything stands: a column a node, time downward, and no two texts on one place.
+"""Places everything: a column per node, time downward, no overlapping texts.
 
-A text belongs to a lane: the left or the right side of a column. Columns are so far apart that
-lanes never meet, and within a lane each text keeps its distance from the one before it. So time is
-stretched where much happens; where nothing does it is cut short, and a break says so.
+A text is in a lane: the left or right side of a column. Columns are far enough apart that lanes
+never meet, and within a lane texts keep their distance. So time is stretched where much happens and
+shortened, with a break, where nothing does.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from unisono.draw.story import Shot, Story
 
 FONT_PX: Final = 12
 LANE_PX_MAX: Final = 190
-"""A longer text is cut; who points at it sees all of it."""
+"""A longer text is cut; its tooltip has all of it."""
 COLUMN_PX_MIN: Final = 150
 DELAY_PX: Final = 42.0
-"""How far down the usual delay goes; what takes a quarter of it goes half as far."""
+"""The height of the usual delay; heights grow with the square root of time."""
 GAP_PX_MIN, GAP_PX_MAX = 4.0, 64.0
 BREAK_PX: Final = 46.0
 BREAK_FROM: Final = 8
-"""So many times the usual delay without an event are cut short."""
+"""A gap of more usual delays than this becomes a break."""
 REPEAT_PX: Final = 70.0
-"""A quiet packet's label is left out where the same stands so close above it."""
+"""A quiet packet's label is omitted this close below an equal one."""
 
 AXIS_PX: Final = 74
 TICK_PX: Final = 34
@@ -38,18 +38,17 @@ TEXT_PX: Final = 9
 """From a line to the text beside it."""
 HEAD_PX: Final = 15
 
-HEARD: Final = (ARRIVED, AGAIN, DAMAGED)
-"""What became of packets that came in."""
+RECEIVED: Final = (ARRIVED, AGAIN, DAMAGED)
 
 LEFT, RIGHT, LINE = -1, 1, 0
-"""The lanes of a column: text on either side, and the marks on its line."""
+"""The lanes of a column: texts on either side, marks on the line."""
 
 _NARROW: Final = frozenset("ijltfr.,:;|'!()[]{} 1′I-")
 _WIDE: Final = frozenset("mwMW@%→…")
 
 
 def width_of(text: str, size_px: float = FONT_PX) -> float:
-    """About how wide it will be, rather too much than too little."""
+    """An upper estimate of its width."""
     units = sum(0.4 if c in _NARROW else 0.92 if c in _WIDE else 0.64 for c in text)
     return units * size_px
 
@@ -64,26 +63,26 @@ def fitted(text: str, width_px: float = LANE_PX_MAX) -> str:
 
 @dataclass(slots=True)
 class Placed:
-    """A thing that has a place on a line, and perhaps a text beside it."""
+    """A thing on a line, and perhaps a text beside it."""
 
     thing: Mark | Shot | Stray
     column: int
     row: tuple[int, int]
     side: int
-    """Where its text stands."""
+    """The lane of its text."""
     text: str
     y: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """Time that was cut short."""
+    """Shortened time."""
 
     y: float
-    """Its middle."""
+    """The middle."""
     takes_us: int
     hidden: int
-    """Quiet packets in it that are not drawn."""
+    """Quiet packets in it."""
 
 
 @dataclass(slots=True)
@@ -94,16 +93,16 @@ class Layout:
     placed: list[Placed]
     breaks: list[Break]
     ticks: list[tuple[float, int]]
-    """Height and time of those that the axis tells."""
+    """Height and time of the axis labels."""
     width: float
     height: float
-    """Of the body; it begins at 0."""
+    """Of the body, from 0."""
     times: list[int] = field(default_factory=list)
     ys: list[float] = field(default_factory=list)
-    """The moments that have a row, and their heights."""
+    """The times of rows, and their heights."""
 
     def y_at(self, t_us: int) -> float:
-        """The height of a moment: of the row of that time, or between its neighbours."""
+        """The height of a time: that of its row, or interpolated."""
         times, ys = self.times, self.ys
         at = bisect_left(times, t_us)
         if at == len(times):
@@ -122,21 +121,21 @@ def layout_of(story: Story) -> Layout:
     return layout
 
 
-# -- rows: what stands at the same height --------------------------------------------------------
+# -- rows: things at the same height -------------------------------------------------------------
 
 
 class _Rows:
-    """Gives each thing a row: its time, and a slot where its life did several things at once."""
+    """Gives each thing a row: its time, and a slot where a column has several at once."""
 
     def __init__(self, story: Story) -> None:
         self.story = story
         self.placed: list[Placed] = []
         self.arrivals: dict[int, set[tuple[int, int, float]]] = {}
-        """By time, the columns and sides where packets come in, and the room above each."""
+        """By time, the columns and sides where packets arrive, and the space above each."""
         self._column = {name: index for index, name in enumerate(story.columns)}
         self._last = len(story.columns) - 1
         self._slots: dict[tuple[int, int], tuple[int, set[int]]] = {}
-        """By column and time, the slot that was filled last and the lanes taken in it."""
+        """By column and time, the last slot and the lanes taken in it."""
         for shot in story.shots:
             self._expect(shot)
         things: list[Mark | Shot | Stray] = [*story.marks, *story.shots, *story.strays]
@@ -147,7 +146,7 @@ class _Rows:
         return self._column[self.story.lives[life].node]
 
     def _expect(self, shot: Shot) -> None:
-        """Where packets come in, or should, texts on that side keep away."""
+        """Keep texts away from where packets arrive, or should."""
         column = self.column_of(shot.life)
         for fate in shot.fates:
             other = self.column_of(fate.life)
@@ -155,14 +154,14 @@ class _Rows:
                 side = RIGHT if column > other else LEFT
                 _, taken = self._slots.get((other, fate.t_us), (0, set()))
                 self._slots[other, fate.t_us] = (0, taken | {side})
-                # A cross stands somewhat before, and so above, where the packet would have been.
-                above = 2.0 if fate.how in HEARD else 14.0
+                # A cross is somewhat before, and so above, the missed arrival.
+                above = 2.0 if fate.how in RECEIVED else 14.0
                 self.arrivals.setdefault(fate.t_us, set()).add((other, side, above))
 
     def _place(self, thing: Mark | Shot | Stray) -> None:
         column = self.column_of(thing.life)
         side, text = self._text(thing, column)
-        if thing.t_us < self.story.from_us:  # only its arrivals are of this stretch
+        if thing.t_us < self.story.from_us:  # only its arrivals are in the interval
             self.placed.append(Placed(thing, column, (self.story.from_us, 0), side, ""))
             return
         lanes = {side} if text else set()
@@ -175,18 +174,18 @@ class _Rows:
         self.placed.append(Placed(thing, column, (thing.t_us, slot), side, text))
 
     def _text(self, thing: Mark | Shot | Stray, column: int) -> tuple[int, str]:
-        """On which side its text stands, and the text as far as it fits."""
-        # The outer side of the first and the last column is free of packets; between them, the
-        # side that no packet comes from just now.
+        """The lane of its text, and the text as far as it fits."""
+        # The outer side of the first and last column is free of packets; between them, the side
+        # from which no packet arrives.
         outer = LEFT if column == 0 < self._last else RIGHT
         if 0 < column < self._last:
-            heard = {side for c, side, _ in self.arrivals.get(thing.t_us, ()) if c == column}
-            outer = LEFT if heard == {RIGHT} else RIGHT
+            arriving = {side for c, side, _ in self.arrivals.get(thing.t_us, ()) if c == column}
+            outer = LEFT if arriving == {RIGHT} else RIGHT
         if isinstance(thing, Stray):
             return outer, ""
         if isinstance(thing, Mark):
             if thing.kind == SENT and not self.story.traced:
-                return outer, ""  # the arrow of the message tells its number
+                return outer, ""  # the arrow has the number
             return outer, fitted(thing.text)
         others = [self.column_of(fate.life) for fate in thing.fates]
         if not others:
@@ -196,11 +195,11 @@ class _Rows:
 
 
 def _columns(story: Story, placed: Iterable[Placed]) -> tuple[list[float], float]:
-    """Where the columns' lines are, so that their texts do not meet; and the width of it all."""
-    room = {(column, side): 20.0 for column in range(len(story.columns)) for side in (LEFT, RIGHT)}
+    """The x of each column, so that texts do not meet, and the total width."""
+    space = {(column, side): 20.0 for column in range(len(story.columns)) for side in (LEFT, RIGHT)}
 
     def need(column: int, side: int, width: float) -> None:
-        room[column, side] = max(room[column, side], width)
+        space[column, side] = max(space[column, side], width)
 
     for index, name in enumerate(story.columns):
         views = [story.views.get(key, "") for key, life in story.lives.items() if life.node == name]
@@ -213,18 +212,18 @@ def _columns(story: Story, placed: Iterable[Placed]) -> tuple[list[float], float
                 need(each.column, side, width_of(each.text) / 2 + 12)
         elif each.text:
             need(each.column, each.side, width_of(each.text) + TEXT_PX + 4)
-    xs = [AXIS_PX + room[0, LEFT] + 8]
+    xs = [AXIS_PX + space[0, LEFT] + 8]
     for column in range(1, len(story.columns)):
-        apart = room[column - 1, RIGHT] + room[column, LEFT] + 16
+        apart = space[column - 1, RIGHT] + space[column, LEFT] + 16
         xs.append(xs[-1] + max(apart, COLUMN_PX_MIN))
-    return xs, xs[-1] + room[len(story.columns) - 1, RIGHT] + 16
+    return xs, xs[-1] + space[len(story.columns) - 1, RIGHT] + 16
 
 
 # -- heights -------------------------------------------------------------------------------------
 
 
 class _Scale:
-    """From rows to heights, downward: each as far below the last as its time and its texts ask."""
+    """Computes heights of rows, from their times and texts."""
 
     def __init__(
         self, layout: Layout, arrivals: Mapping[int, Iterable[tuple[int, int, float]]]
@@ -246,7 +245,7 @@ class _Scale:
         ]
         self._delay_us = median_low(delays) if delays else DELAY_US
         self._bottoms: dict[tuple[int, int], float] = {}
-        """By column and lane, where the last text in it ends."""
+        """By column and lane, the lower edge of the last text."""
         self._repeats: dict[tuple[int, int, str], float] = {}
 
     def run(self) -> None:
@@ -260,8 +259,8 @@ class _Scale:
                     low, high = (bisect_right(story.hidden_us, x) for x in (before_us, t_us))
                     layout.breaks.append(Break(y + gap / 2, t_us - before_us, high - low))
                 y += gap
-            heard = self._arrivals.get(t_us, ()) if slot == 0 else ()
-            y = self._settle(y, placed, heard)
+            arrivals = self._arrivals.get(t_us, ()) if slot == 0 else ()
+            y = self._settle(y, placed, arrivals)
             if not layout.times or layout.times[-1] != t_us:
                 layout.times.append(t_us)
                 layout.ys.append(y)
@@ -278,10 +277,10 @@ class _Scale:
         return min(max(DELAY_PX * sqrt(delays), GAP_PX_MIN), GAP_PX_MAX), False
 
     def _settle(
-        self, y: float, placed: list[Placed], heard: Iterable[tuple[int, int, float]]
+        self, y: float, placed: list[Placed], arrivals: Iterable[tuple[int, int, float]]
     ) -> float:
-        """The first height from `y` on where all that stand in the row have room."""
-        boxes = [(column, side, above, 4.0) for column, side, above in sorted(heard)]
+        """The first height from `y` on where everything in the row fits."""
+        boxes = [(column, side, above, 4.0) for column, side, above in sorted(arrivals)]
         for each in placed:
             self._drop_repeated(each, y)
             boxes += [(each.column, *box) for box in _boxes(each)]
@@ -303,7 +302,7 @@ class _Scale:
 
 
 def _boxes(each: Placed) -> list[tuple[int, float, float]]:
-    """The lanes it takes, and how far above and below its height."""
+    """The lanes it takes, and its extent above and below."""
     thing = each.thing
     if isinstance(thing, Shot):
         return [(each.side, 15.0, 2.5)] if each.text else []

@@ -1,4 +1,4 @@
-"""What the shapes and colours mean: only of those that are in the drawing."""
+"""The legend, with the shapes and colours that occur."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ LINE_PX = 22
 FATES = {
     LOST: "lost",
     DAMAGED: "arrived damaged",
-    AGAIN: "arrived once more",
-    ABSENT: "nobody there any more",
-    UNDER_WAY: "still under way at the end",
+    AGAIN: "duplicate",
+    ABSENT: "receiver gone",
+    UNDER_WAY: "in flight at the end",
 }
 
 
 def legend(layout: Layout, x: float, y: float, width: float) -> tuple[str, float]:
-    """The legend from this place on, and its height."""
+    """The legend at this point, and its height."""
     parts, at_x, at_y = [], x, y
-    for kind, shape, said in _entries(layout):
-        takes = SAMPLE_PX + width_of(said) + 18
+    for kind, shape, text in _entries(layout):
+        takes = SAMPLE_PX + width_of(text) + 18
         if at_x > x and at_x + takes > x + width:
             at_x, at_y = x, at_y + LINE_PX
-        shown = words(at_x + SAMPLE_PX, at_y + 4, said, "plain")
+        shown = words(at_x + SAMPLE_PX, at_y + 4, text, "plain")
         parts.append(group(f"{kind} entry", "", [_moved(shape, at_x, at_y), shown]))
         at_x += takes
     return "".join(parts), at_y - y + LINE_PX
@@ -41,26 +41,26 @@ def _moved(shape: str, x: float, y: float) -> str:
 
 
 def _entries(layout: Layout) -> Iterator[tuple[str, str, str]]:
-    """Class, shape at 0 0 and words of each."""
+    """Class, shape at the origin, and text."""
     story = layout.story
     categories = {shot.category for shot in story.shots}
-    for category, said in CATEGORIES.items():
+    for category, text in CATEGORIES.items():
         if category in categories:
             if not story.traced and category == DATA:
-                said = "message, from send to delivery"
-            yield f"packet {category}", arrow((0, -3), (26, 3)), said
+                text = "message, from send to delivery"
+            yield f"packet {category}", arrow((0, -3), (26, 3)), text
     fates = {fate.how for shot in story.shots for fate in shot.fates}
-    for how, said in FATES.items():
+    for how, text in FATES.items():
         if how in fates:
-            yield f"packet {OTHER}", _fate(how), said
+            yield f"packet {OTHER}", _fate(how), text
     marks = {mark.kind for mark in story.marks}
-    for kind, said in MARKS.items():
+    for kind, text in MARKS.items():
         if kind in marks:
-            yield f"mark {kind}", sample(kind, 13, 0), said
+            yield f"mark {kind}", sample(kind, 13, 0), text
     if story.strays:
-        yield f"packet {OTHER}", arrow((12, -3), (26, 0)), "arrival that nobody sent so"
+        yield f"packet {OTHER}", arrow((12, -3), (26, 0)), "arrival without a sending"
     if layout.breaks:
-        yield "", slashes(13, 0), "time cut short"
+        yield "", slashes(13, 0), "time shortened"
 
 
 def _fate(how: str) -> str:
@@ -73,7 +73,7 @@ def _fate(how: str) -> str:
 
 
 def slashes(x: float, y: float) -> str:
-    """A line that is cut short."""
+    """A break in a line."""
     return (
         path((x, y - 5), (x, y + 5), kind="gap")
         + path((x - 6, y - 1), (x + 6, y - 6), kind="life")

@@ -1,4 +1,4 @@
-"""What the application of each life noticed, as marks on its line."""
+"""Application events as marks on a line."""
 
 from __future__ import annotations
 
@@ -28,53 +28,53 @@ MARKS: Final = {
     JOINED: "joins",
     SENT: "sent by the application",
     DELIVERED: "delivered to the application",
-    STABLE: "told to be stable",
+    STABLE: "stable",
     VIEWED: "view",
     DEPARTED: "leaves",
     STOPPED: "stops",
     CRASHED: "crashes",
-    GONE: "not heard of again",
+    GONE: "vanishes",
 }
-"""What each mark is called in a legend, in the legend's order."""
+"""The legend's text of each mark, in order."""
 
 _PLAIN: Final = {"send": SENT, "deliver": DELIVERED, "stable": STABLE}
 
 
 @dataclass(slots=True)
 class Mark:
-    """One thing, or several of a kind that happened together."""
+    """One event, or several of a kind that happened together."""
 
     life: str
     step: int
     t_us: int
     kind: str
     text: str
-    told: list[str] = field(default_factory=list)
-    """All of it, for who points at the mark."""
+    details: list[str] = field(default_factory=list)
+    """For the tooltip."""
 
 
 def marks_of(
     rows: Iterable[Row],
     lives: Mapping[str, Lifeline],
-    heard_us: Mapping[str, Sequence[int]],
+    arrivals_us: Mapping[str, Sequence[int]],
     together_us: int,
 ) -> list[Mark]:
-    """In the order of time. Sends and deliveries that follow each other within so long are one,
-    unless something was heard between them: when, by life and in order, is `heard_us`."""
+    """By time. Sends and deliveries within `together_us` are one mark, unless a packet arrived
+    between them (`arrivals_us`, by life)."""
     found: list[Mark] = []
     parts: dict[str, list[Row]] = {}
     for row in rows:
         parts.setdefault(life_of(row), []).append(row)
     for key, life in lives.items():
         mine = sorted(parts.get(key, ()), key=lambda row: row.step)
-        found += _of_life(mine, lives, heard_us.get(key, ()), together_us)
+        found += _of_life(mine, lives, arrivals_us.get(key, ()), together_us)
         if life.end == VANISHED:
-            found.append(Mark(key, 1 << 62, life.end_us, GONE, "not heard of again"))
+            found.append(Mark(key, 1 << 62, life.end_us, GONE, "vanishes"))
     return sorted(found, key=lambda mark: (mark.t_us, mark.life, mark.step))
 
 
 def _of_life(
-    rows: Sequence[Row], lives: Mapping[str, Lifeline], heard_us: Sequence[int], together_us: int
+    rows: Sequence[Row], lives: Mapping[str, Lifeline], arrivals_us: Sequence[int], together_us: int
 ) -> list[Mark]:
     found: list[Mark] = []
     run: list[Row] = []
@@ -88,7 +88,7 @@ def _of_life(
         if row.kind in _PLAIN:
             if run:
                 first_us = run[0].t_us
-                between = bisect_right(heard_us, row.t_us) > bisect_right(heard_us, first_us)
+                between = bisect_right(arrivals_us, row.t_us) > bisect_right(arrivals_us, first_us)
                 if run[0].kind != row.kind or between or row.t_us - first_us > together_us:
                     end_run()
             run.append(row)
@@ -97,7 +97,7 @@ def _of_life(
         if mark is None:
             continue
         end_run()
-        # A process that comes back tells of its restart and of its join: one of them will do.
+        # A returning process has a restart and a join row: one mark suffices.
         if mark.kind == JOINED and found and found[-1].kind == JOINED:
             continue
         found.append(mark)
@@ -109,48 +109,48 @@ def _of_life(
 
 def _of_row(row: Row, lives: Mapping[str, Lifeline]) -> Mark | None:
     life = lives[life_of(row)]
-    kind, text, told = row.kind, "", f"{life.key} {row.kind}"
+    kind, text, detail = row.kind, "", f"{life.key} {row.kind}"
     if row.kind in ("join", "restart"):
         again = life.name != life.node
         kind, text = JOINED, f"{life.name} joins again" if again else "joins"
-        told = f"{life.key} joins" + (f", at {row.peer}" if row.peer else "")
+        detail = f"{life.key} joins" + (f", at {row.peer}" if row.peer else "")
     elif row.kind in VIEWS:
         names = [lives[each].name if each in lives else each for each in row.members or ()]
         kind, text = VIEWED, "{" + " ".join(names) + "}"
         passing = "transitional " * (row.kind != "view")
         text = f"{passing}{text}"
-        told = f"{passing}view {row.view} at {life.key}: {' '.join(row.members or ())}"
-        told += f"; {row.detail}" if row.detail else ""
+        detail = f"{passing}view {row.view} at {life.key}: {' '.join(row.members or ())}"
+        detail += f"; {row.detail}" if row.detail else ""
     elif row.kind == "crash":
         kind, text = CRASHED, "crashes"
-        told = f"{life.key} crashes" + (f": {row.detail}" if row.detail else "")
+        detail = f"{life.key} crashes" + (f": {row.detail}" if row.detail else "")
     elif row.kind == "leave" and row.detail == LEFT:
-        text, told = "leaves", f"{life.key} leaves"
+        text, detail = "leaves", f"{life.key} leaves"
     elif row.kind == "leave":
-        kind, text, told = STOPPED, f"stops: {row.detail}", f"{life.key} stops: {row.detail}"
+        kind, text, detail = STOPPED, f"stops: {row.detail}", f"{life.key} stops: {row.detail}"
     else:
         return None
-    return Mark(life.key, row.step, row.t_us, kind, text, [told])
+    return Mark(life.key, row.step, row.t_us, kind, text, [detail])
 
 
 def _of_messages(rows: Sequence[Row], lives: Mapping[str, Lifeline]) -> Mark:
     first = rows[0]
     kind = _PLAIN[first.kind]
-    told = [
+    details = [
         f"{first.kind} {message_of(row)}"
-        + (f", place {row.seq}" if row.seq is not None else "")
-        + f", {row.service}, {row.size} octets"
+        + (f", seq {row.seq}" if row.seq is not None else "")
+        + f", {row.service}, {row.size} bytes"
         for row in rows
     ]
     if kind == DELIVERED:
-        text = _heard(rows, lives)
+        text = _deliveries(rows, lives)
     else:
         text = f"{first.kind} {runs((row.number or 0, row.number or 0) for row in rows)}"
-    return Mark(life_of(first), first.step, first.t_us, kind, text, told)
+    return Mark(life_of(first), first.step, first.t_us, kind, text, details)
 
 
-def _heard(rows: Sequence[Row], lives: Mapping[str, Lifeline]) -> str:
-    """Messages in the order of their delivery, and their places in the total order behind them."""
+def _deliveries(rows: Sequence[Row], lives: Mapping[str, Lifeline]) -> str:
+    """Messages in the order of their delivery, then their sequence numbers."""
     parts: list[list[Row]] = []
     for row in rows:
         before = parts[-1][-1] if parts else None
@@ -159,10 +159,10 @@ def _heard(rows: Sequence[Row], lives: Mapping[str, Lifeline]) -> str:
             parts[-1].append(row)
         else:
             parts.append([row])
-    words = []
+    texts = []
     for part in parts:
-        who, first, last = sender_of(part[0]), part[0].number, part[-1].number
-        name = lives[who].name if who in lives else who
-        words.append(f"{name}.{first}" if first == last else f"{name}.{first}–{last}")
-    places = [(row.seq, row.seq) for row in rows if row.seq is not None]
-    return ", ".join(words) + (f" #{runs(places)}" if places else "")
+        sender, first, last = sender_of(part[0]), part[0].number, part[-1].number
+        name = lives[sender].name if sender in lives else sender
+        texts.append(f"{name}.{first}" if first == last else f"{name}.{first}–{last}")
+    seqs = [(row.seq, row.seq) for row in rows if row.seq is not None]
+    return ", ".join(texts) + (f" #{runs(seqs)}" if seqs else "")

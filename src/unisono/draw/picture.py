@@ -1,4 +1,4 @@
-"""The drawing itself: a layout as SVG."""
+"""A layout as SVG."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from unisono.draw.story import Shot
 from unisono.draw.svg import group, path, style, tag, text_of, words
 
 HEAD_PX: Final = 122
-"""Above the body: the title and the names."""
+"""Above the body, for title and names."""
 TAIL_PX: Final = 26
-"""How far the lines go on below the last thing."""
+"""How far the lines continue below the last row."""
 TALL_PX: Final = 1200
-"""A body higher than this has the names below it too."""
+"""A higher body has the names below it too."""
 WIDTH_PX_MIN: Final = 560
 ABOVE_PX: Final = 16
 """How far above the first row the lines begin."""
@@ -46,7 +46,7 @@ class _Picture:
         self.width = max(layout.width, WIDTH_PX_MIN, width_of(title, 15) + 40)
         self._column = {name: index for index, name in enumerate(self.story.columns)}
         self._ends: dict[tuple[str, bool], float] = {}
-        """By life, and whether it is its end, the height of the mark for it."""
+        """Heights of the marks of a life's start (False) and end (True)."""
         for each in layout.placed:
             if isinstance(each.thing, Mark) and each.thing.kind in (JOINED, *ENDS):
                 self._ends[each.thing.life, each.thing.kind in ENDS] = each.y
@@ -58,16 +58,16 @@ class _Picture:
         notes_y = below + 14 + legend_px + 4
         height = notes_y + 17 * len(story.notes) + 8
         notes = [
-            words(24, notes_y + 17 * place, note, "faint small")
-            for place, note in enumerate(story.notes)
+            words(24, notes_y + 17 * index, note, "faint small")
+            for index, note in enumerate(story.notes)
         ]
-        told = f"Space-time diagram, time downward: {self.title}"
+        title = f"Space-time diagram, time downward: {self.title}"
         parts = [
-            tag("title", text_of(told)),
+            tag("title", text_of(title)),
             style(),
             tag("rect", width=self.width, height=height, rx=8.0, class_="paper"),
             words(24, 30, self.title, "head"),
-            words(24, 49, self._stretch(), "faint small"),
+            words(24, 49, self._interval(), "faint small"),
             tag("g", "\n".join(self._body()), transform=f"translate(0 {HEAD_PX})"),
             path((24, below), (self.width - 24, below), kind="hair"),
             tag("g", shown, class_="legend"),
@@ -79,16 +79,16 @@ class _Picture:
         xmlns = "http://www.w3.org/2000/svg"
         return tag("svg", inner, xmlns=xmlns, viewBox=view, **size, role="img") + "\n"
 
-    def _stretch(self) -> str:
+    def _interval(self) -> str:
         story = self.story
         first, last = (self._ms(t_us) for t_us in (story.from_us, story.to_us))
-        told = counted(len(story.packets), "packet" if story.traced else "message")
-        return f"{told}, {first} to {last} ms; time runs downward"
+        drawn = counted(len(story.packets), "packet" if story.traced else "message")
+        return f"{drawn}, {first} to {last} ms; time runs downward"
 
     def _ms(self, t_us: int, places: int = 2) -> str:
         return f"{(t_us - self.story.zero_us) / 1000:.{places}f}"
 
-    # -- what stands still ---------------------------------------------------------------------
+    # -- axis, names, lines --------------------------------------------------------------------
 
     def _body(self) -> Iterator[str]:
         yield from self._axis()
@@ -105,7 +105,7 @@ class _Picture:
         for each in self.layout.placed:
             if isinstance(each.thing, Mark):
                 yield self._mark(each, each.thing)
-        # Texts last: no line goes over them.
+        # Texts last, above all lines.
         for each in shots:
             if each.text:
                 yield self._label(each)
@@ -116,15 +116,15 @@ class _Picture:
             yield words(AXIS_PX - 16, y + 4, self._ms(t_us), "faint small", "end")
             yield path((AXIS_PX - 10, y), (AXIS_PX - 4, y), kind="hair")
         for cut in self.layout.breaks:
-            said = f"+{_span(cut.takes_us)}"
-            title = f"{_span(cut.takes_us)} cut short"
+            text = f"+{_span(cut.takes_us)}"
+            title = f"{_span(cut.takes_us)} shortened"
             title += f"; {counted(cut.hidden, 'quiet packet')} in it" if cut.hidden else ""
             yield group(
                 "break",
                 title,
                 [
                     path((AXIS_PX - 4, cut.y), (self.width - 24, cut.y), kind="guide"),
-                    words(AXIS_PX - 16, cut.y + 4, said, "faint small", "end"),
+                    words(AXIS_PX - 16, cut.y + 4, text, "faint small", "end"),
                 ],
             )
 
@@ -161,18 +161,18 @@ class _Picture:
         end = self._ends.get((life.key, True), bottom)
         return top, end
 
-    # -- what moves ----------------------------------------------------------------------------
+    # -- packets and marks ---------------------------------------------------------------------
 
     def _shot(self, each: Placed) -> str:
         shot = _shot(each)
         x0, hows = self.layout.xs[each.column], {fate.how for fate in shot.fates}
         start = (x0, each.y if shot.t_us >= self.story.from_us else -float(ABOVE_PX))
         parts = [self._flight(start, each.column, fate) for fate in shot.fates]
-        if not shot.audience and self.story.traced:
+        if not shot.receivers and self.story.traced:
             side = each.side
             parts.append(path(start, (x0 + side * 30, each.y + 8), kind="dash"))
         kinds = " ".join(["packet", shot.category, *sorted(h.replace(" ", "-") for h in hows)])
-        return group(kinds, self._told(shot), parts)
+        return group(kinds, self._tooltip(shot), parts)
 
     def _flight(self, start: Point, column: int, fate: Fate) -> str:
         xs, target = self.layout.xs, self._column[self.story.lives[fate.life].node]
@@ -185,7 +185,7 @@ class _Picture:
             return arrow(start, end, "dots" if fate.how == AGAIN else "")
         if fate.how == DAMAGED:
             return arrow(start, end, "dash") + cross(_toward(start, end, end[0] - way * 14))
-        # Near its target, so that it is seen for whom it was.
+        # Near its target, to show the receiver.
         gap = abs(x1 - xs[target - way])
         at = _toward(start, end, x1 - way * gap * (0.12 if fate.how == ABSENT else 0.4))
         line = path(start, at, kind="dash")
@@ -194,33 +194,33 @@ class _Picture:
     def _stray(self, each: Placed, stray: Stray) -> str:
         x, here = self.layout.xs[each.column], self._column.get(stray.peer)
         way = LEFT if here is None or here > each.column else RIGHT
-        told = f"{stray.label or 'a packet'} that nobody sent so, at {stray.life}"
-        told += f" from {stray.peer}, {self._ms(stray.t_us, 3)} ms"
+        tooltip = f"{stray.label or 'a packet'} without a sending, at {stray.life}"
+        tooltip += f" from {stray.peer}, {self._ms(stray.t_us, 3)} ms"
         shape = arrow((x - way * 30, each.y - 6), (x - way * 4, each.y), "dash")
-        return group("packet other stray", told, [shape])
+        return group("packet other stray", tooltip, [shape])
 
     def _mark(self, each: Placed, mark: Mark) -> str:
         x = self.layout.xs[each.column]
-        told = "\n".join([f"{self._ms(mark.t_us, 3)} ms", *mark.told])
+        tooltip = "\n".join([f"{self._ms(mark.t_us, 3)} ms", *mark.details])
         if mark.kind == VIEWED:
             return group(
-                "mark view", told, [capsule(x, each.y, each.text, width_of(each.text) + 16)]
+                "mark view", tooltip, [capsule(x, each.y, each.text, width_of(each.text) + 16)]
             )
         parts = [glyph(mark.kind, x, each.y)]
         if each.text:
             parts.append(_beside(x, each.y + 4, each))
-        return group(f"mark {mark.kind}", told, parts)
+        return group(f"mark {mark.kind}", tooltip, parts)
 
     def _label(self, each: Placed) -> str:
         shot = _shot(each)
         text = _beside(self.layout.xs[each.column], each.y - 4, each)
-        return group(f"label packet {shot.category}", self._told(shot), [text])
+        return group(f"label packet {shot.category}", self._tooltip(shot), [text])
 
-    def _told(self, shot: Shot) -> str:
-        """All that is known of it, for who points at it."""
-        octets = sum(packet.size for packet in shot.packets)
+    def _tooltip(self, shot: Shot) -> str:
+        """Everything known of it."""
+        nbytes = sum(packet.size for packet in shot.packets)
         lines = [
-            f"{shot.text or 'a packet'}: {len(shot.packets):,} of {octets:,} octets"
+            f"{shot.text or 'a packet'}: {len(shot.packets):,} of {nbytes:,} bytes"
             f" from {shot.life}, {self._ms(shot.t_us, 3)} ms"
         ]
         for fate in shot.fates:
@@ -243,7 +243,7 @@ def _beside(x: float, y: float, each: Placed) -> str:
 
 
 def _toward(start: Point, end: Point, x: float) -> Point:
-    """The point of the way that is at this x."""
+    """The point of the line at this x."""
     (x0, y0), (x1, y1) = start, end
     return x, y0 + (y1 - y0) * (x - x0) / (x1 - x0)
 

@@ -1,4 +1,4 @@
-"""The shapes that a drawing and its legend share: arrows, crosses, marks."""
+"""Arrows, crosses and marks, for the drawing and its legend."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def cross(at: Point, size: float = CROSS_PX) -> str:
 
 
 def glyph(kind: str, x: float, y: float) -> str:
-    """The mark on the line; a view is a capsule of its own."""
+    """The mark of an event; a view has a capsule instead."""
     if kind == JOINED:
         return tag("circle", cx=x, cy=y, r=4.5)
     if kind == SENT:
@@ -69,7 +69,7 @@ def glyph(kind: str, x: float, y: float) -> str:
 
 
 def capsule(x: float, y: float, text: str, width: float) -> str:
-    """A view on its line: who is in it."""
+    """A view on its line."""
     box = tag("rect", x=x - width / 2, y=y - 9, width=width, height=18.0, rx=9.0)
     return box + words(x, y + 4, text, "", "middle")
 

@@ -1,4 +1,4 @@
-"""What of a trace is drawn: the stretch of time, the nodes, and no more than can be read."""
+"""Selects what is drawn of a history: the interval, the nodes, a bounded number of packets."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Final
 
 from unisono.draw.clocks import aligned
 from unisono.draw.flights import ARRIVED, Fate, Lifeline, Packet, Stray, traffic_of
-from unisono.draw.labels import QUIET, counted, said, together
+from unisono.draw.labels import QUIET, counted, parsed, together
 from unisono.draw.marks import VIEWED, Mark, marks_of
 from unisono.errors import Misuse
 from unisono.trace.history import ALIVE, History
 
 PACKETS_MAX: Final = 1500
 MARKS_PER_PACKET: Final = 4
-"""So many marks may be drawn for each packet that may."""
+"""The bound of marks, as a multiple of that of packets."""
 NEAR: Final = 3
-"""A quiet packet is drawn within so many times the usual delay of something that is not quiet."""
+"""A quiet packet is drawn within this many usual delays of another event."""
 TOGETHER: Final = 4
-"""What happens within this part of the usual delay is drawn as one."""
+"""Events within this fraction of the usual delay are drawn as one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +34,16 @@ class DrawRequest:
     """The columns, from left to right; all when empty."""
     packets_max: int = PACKETS_MAX
     every: bool = False
-    """Also the quiet packets that are far from anything else."""
+    """Draw all quiet packets."""
     without: tuple[str, ...] = ()
-    """Kinds of packets that are not drawn: first words of labels."""
+    """Packets to omit, by the first word of their label."""
     title: str = ""
-    """Instead of the run, the protocol and the group."""
+    """Default: run, protocol and group."""
 
 
 @dataclass(slots=True)
 class Shot:
-    """Packets of one kind that left together and fared alike: one set of arrows."""
+    """Packets of one kind sent together with the same fates: one set of arrows."""
 
     life: str
     step: int
@@ -51,8 +51,8 @@ class Shot:
     category: str
     fates: list[Fate]
     packets: list[Packet]
-    audience: int = 0
-    """Whom it was for, drawn or not."""
+    receivers: int = 0
+    """Drawn or not."""
 
     @property
     def text(self) -> str:
@@ -67,16 +67,16 @@ class Story:
     shots: list[Shot]
     strays: list[Stray]
     hidden_us: list[int]
-    """When the quiet packets were sent that are not drawn, in order."""
+    """The times of quiet packets that are not drawn, in order."""
     zero_us: int
-    """Where the history begins."""
+    """The start of the history."""
     from_us: int
     to_us: int
     views: dict[str, str]
-    """By life, the view it was in when the drawing begins."""
+    """By life, its view at the start of the drawing."""
     traced: bool
     left_out: dict[str, int] = field(default_factory=dict)
-    """How much of what is not drawn."""
+    """Counts of what is not drawn, by reason."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -84,15 +84,15 @@ class Story:
         return [packet for shot in self.shots for packet in shot.packets]
 
 
-def story_of(told: History, ask: DrawRequest) -> Story:
-    history, moved = aligned(told)
+def story_of(recorded: History, ask: DrawRequest) -> Story:
+    history, moved = aligned(recorded)
     traffic = traffic_of(history)
-    zero_us, from_us, to_us = _stretch(history, ask)
+    zero_us, from_us, to_us = _interval(history, ask)
     columns = _columns(traffic.lives.values(), ask.nodes)
     lives = {key: life for key, life in traffic.lives.items() if life.node in columns}
     together_us = traffic.delay_us // TOGETHER
     mine = (row for row in history.rows if row.node in columns)
-    marks = marks_of(mine, lives, _heard(traffic.packets), together_us)
+    marks = marks_of(mine, lives, _arrivals(traffic.packets), together_us)
     story = Story(
         columns=columns,
         lives={key: life for key, life in lives.items() if _meets(life, from_us, to_us)},
@@ -108,7 +108,7 @@ def story_of(told: History, ask: DrawRequest) -> Story:
     )
     if moved:
         story.notes.append(
-            "Clocks disagreed and were moved: "
+            "Clocks disagreed and were shifted: "
             + ", ".join(f"{node} by {us / 1000:,.3f} ms" for node, us in sorted(moved.items()))
             + "."
         )
@@ -122,8 +122,8 @@ def story_of(told: History, ask: DrawRequest) -> Story:
     return story
 
 
-def _stretch(history: History, ask: DrawRequest) -> tuple[int, int, int]:
-    """Where the history begins, and where the drawing begins and ends."""
+def _interval(history: History, ask: DrawRequest) -> tuple[int, int, int]:
+    """The start of the history, and the interval drawn."""
     zero_us = min(row.t_us for row in history.rows)
     last_us = max(row.t_us for row in history.rows)
     from_us = zero_us + (ask.from_us or 0)
@@ -134,12 +134,12 @@ def _stretch(history: History, ask: DrawRequest) -> tuple[int, int, int]:
             f" the run lasts {(last_us - zero_us) / 1000:g} ms"
         )
     if from_us > to_us:
-        raise Misuse("the drawing would end before it begins: give the earlier time first")
+        raise Misuse("the interval ends before it begins: give the earlier time first")
     return zero_us, from_us, to_us
 
 
-def _heard(packets: Iterable[Packet]) -> dict[str, list[int]]:
-    """By life, when packets came in."""
+def _arrivals(packets: Iterable[Packet]) -> dict[str, list[int]]:
+    """By life, when packets arrived."""
     found: dict[str, list[int]] = {}
     for packet in packets:
         for fate in packet.fates:
@@ -177,14 +177,14 @@ def _views_at(marks: Iterable[Mark], from_us: int) -> dict[str, str]:
 
 
 def _chosen(packets: Iterable[Packet], story: Story, ask: DrawRequest) -> list[Packet]:
-    """Those that are sent, or arrive, in the stretch, between nodes that are drawn."""
+    """Those sent or received in the interval, between nodes that are drawn."""
     found, unwanted, elsewhere = [], 0, 0
     for packet in packets:
         ends = [packet.t_us, *(fate.t_us for fate in packet.fates if fate.how == ARRIVED)]
         if not any(story.from_us <= end <= story.to_us for end in ends):
             continue
-        heard = not packet.fates or any(fate.life in story.lives for fate in packet.fates)
-        if packet.life not in story.lives or not heard:
+        received = not packet.fates or any(fate.life in story.lives for fate in packet.fates)
+        if packet.life not in story.lives or not received:
             elsewhere += 1
         elif packet.label.split(" ", 1)[0] in ask.without:
             unwanted += 1
@@ -200,7 +200,7 @@ def _chosen(packets: Iterable[Packet], story: Story, ask: DrawRequest) -> list[P
 
 
 def _without_quiet(packets: list[Packet], story: Story, near_us: int) -> list[Packet]:
-    """Heartbeats and their like tell little, but for those near something else."""
+    """Omit heartbeats and the like unless they are near another event."""
     busy = sorted(
         [mark.t_us for mark in story.marks]
         + [p.t_us for p in packets if p.category != QUIET]
@@ -212,13 +212,13 @@ def _without_quiet(packets: list[Packet], story: Story, near_us: int) -> list[Pa
             kept.append(packet)
         else:
             story.hidden_us.append(packet.t_us)
-    if not kept:  # nothing else happens: then they are the story
+    if not kept:  # nothing else happens
         story.hidden_us.clear()
         return packets
     if story.hidden_us:
         story.left_out["quiet"] = len(story.hidden_us)
         quiet = counted(len(story.hidden_us), "quiet packet")
-        story.notes.append(f"{quiet} (heartbeats and the like) far from all else not drawn.")
+        story.notes.append(f"{quiet} (heartbeats and the like) far from other events not drawn.")
     story.strays = [stray for stray in story.strays if _is_near(busy, stray.t_us, near_us)]
     return kept
 
@@ -229,7 +229,7 @@ def _is_near(busy: Sequence[int], t_us: int, near_us: int) -> bool:
 
 
 def _bounded(packets: list[Packet], story: Story, packets_max: int) -> list[Packet]:
-    """The first so many; the drawing ends where the next would be."""
+    """At most this many; the drawing ends before the next."""
     marks_max = packets_max * MARKS_PER_PACKET
     ends_us = [
         each[count].t_us
@@ -238,7 +238,7 @@ def _bounded(packets: list[Packet], story: Story, packets_max: int) -> list[Pack
     ]
     if not ends_us:
         return packets
-    # Where all happens at once there is no end before it: then at least the first are drawn.
+    # Where all happens at once, at least the first are drawn.
     end_us = max(min(ends_us), story.from_us + 1)
     kept = [packet for packet in packets[:packets_max] if packet.t_us < end_us]
     later, marks = len(packets) - len(kept), sum(mark.t_us >= end_us for mark in story.marks)
@@ -259,27 +259,27 @@ def _bounded(packets: list[Packet], story: Story, packets_max: int) -> list[Pack
     return kept
 
 
-# -- packets that are one to the eye -------------------------------------------------------------
+# -- packets drawn as one ------------------------------------------------------------------------
 
 
 def _shots(packets: Iterable[Packet], lives: dict[str, Lifeline], together_us: int) -> list[Shot]:
     found: list[Shot] = []
     open_shots: dict[tuple[str, str, str, str, str], list[Shot]] = {}
     for packet in packets:
-        words = said(packet.label)
+        label = parsed(packet.label)
         fates = [fate for fate in packet.fates if fate.life in lives]
-        key = (packet.life, packet.category, words.kind, words.stream, words.rest)
+        key = (packet.life, packet.category, label.kind, label.stream, label.rest)
         recent = [
             shot for shot in open_shots.get(key, ()) if packet.t_us - shot.t_us <= together_us
         ]
         open_shots[key] = recent
         for shot in recent:
-            if _alike(shot.fates, fates, together_us):
+            if _same_fates(shot.fates, fates, together_us):
                 shot.packets.append(packet)
                 break
         else:
             shot = Shot(packet.life, packet.step, packet.t_us, packet.category, fates, [packet])
-            shot.audience = len(packet.fates)
+            shot.receivers = len(packet.fates)
             recent.append(shot)
             found.append(shot)
     for shot in found:
@@ -288,7 +288,7 @@ def _shots(packets: Iterable[Packet], lives: dict[str, Lifeline], together_us: i
 
 
 def _last_arrivals(shot: Shot) -> list[Fate]:
-    """Of packets that did not arrive at once, the first and the last are shown."""
+    """Of packets that arrived at different times, the first and the last are drawn."""
     last: dict[str, Fate] = {}
     for packet in shot.packets:
         for fate in packet.fates:
@@ -298,7 +298,7 @@ def _last_arrivals(shot: Shot) -> list[Fate]:
     return [fate for fate in last.values() if fate.life in drawn]
 
 
-def _alike(some: Sequence[Fate], others: Sequence[Fate], together_us: int) -> bool:
+def _same_fates(some: Sequence[Fate], others: Sequence[Fate], together_us: int) -> bool:
     return len(some) == len(others) and all(
         one.life == other.life
         and one.how == other.how

@@ -1,4 +1,4 @@
-"""SVG as text: elements, numbers, and the colours of light and dark."""
+"""SVG elements as text, and the light and dark colours."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ BODY: Final = ("#eef3fb", "#1b2a40")
 """Of a view."""
 
 
-def text_of(words: str) -> str:
-    """Fit to stand in XML: what no XML may hold is replaced."""
-    return escape(_NOT_XML.sub("\ufffd", words), quote=True)
+def text_of(text: str) -> str:
+    """Escaped for XML; characters that XML excludes are replaced."""
+    return escape(_NOT_XML.sub("\ufffd", text), quote=True)
 
 
 def number(value: float) -> str:
-    """To a tenth, without a useless zero: the same on every machine."""
+    """To a tenth, without a trailing zero."""
     text = f"{value:.1f}"
     text = text.removesuffix(".0")
     return "0" if text == "-0" else text
@@ -72,14 +72,14 @@ def _value(value: str | float) -> str:
 
 
 def group(kind: str, title: str, parts: Iterable[str]) -> str:
-    told = tag("title", text_of(shortened(title))) if title else ""
-    return tag("g", told + "".join(parts), class_=kind)
+    tooltip = tag("title", text_of(shortened(title))) if title else ""
+    return tag("g", tooltip + "".join(parts), class_=kind)
 
 
-def words(x: float, y: float, said: str, kind: str, anchor: str = "start") -> str:
+def words(x: float, y: float, text: str, kind: str, anchor: str = "start") -> str:
     if anchor == "start":
-        return tag("text", text_of(said), x=x, y=y, class_=kind)
-    return tag("text", text_of(said), x=x, y=y, class_=kind, text_anchor=anchor)
+        return tag("text", text_of(text), x=x, y=y, class_=kind)
+    return tag("text", text_of(text), x=x, y=y, class_=kind, text_anchor=anchor)
 
 
 def path(*points: tuple[float, float], kind: str = "") -> str:
