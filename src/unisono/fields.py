@@ -186,13 +186,8 @@ def table(row: Field, count: Field, flat: bool = False) -> Field:
     described = f"{count.text} count, then each {row.text}"
     if not row.codes:
         return _table_of_each(described, row, count)
-    codes, width, load, dump, bounds = (
-        "!" + row.codes,
-        len(row.codes),
-        row.load,
-        row.dump,
-        row.bounds,
-    )
+    codes, width, load, dump = "!" + row.codes, len(row.codes), row.load, row.dump
+    bounds, pack_count = row.bounds, Struct("!" + count.codes).pack
     single = width == 1 and dump is None
     flat = flat or (single and load is None)
 
@@ -215,14 +210,13 @@ def table(row: Field, count: Field, flat: bool = False) -> Field:
             numbers: Iterable[Any] = rows
         else:
             numbers = chain.from_iterable(map(dump, rows) if dump else rows)
-        count.write(times, parts)
-        parts.append(array(codes, times).pack(*numbers))
+        parts += (pack_count(times), array(codes, times).pack(*numbers))
 
     return Field(described, read, write, count.least)
 
 
 def _table_of_each(described: str, row: Field, count: Field) -> Field:
-    read_row, write_row = row.read, row.write
+    read_row, write_row, pack_count = row.read, row.write, Struct("!" + count.codes).pack
 
     def read(view: memoryview, at: int) -> tuple[tuple[Any, ...], int]:
         times, at = count.read(view, at)
@@ -233,7 +227,7 @@ def _table_of_each(described: str, row: Field, count: Field) -> Field:
         return tuple(rows), at
 
     def write(rows: Sequence[Any], parts: list[Buffer]) -> None:
-        count.write(len(rows), parts)
+        parts.append(pack_count(len(rows)))
         for value in rows:
             write_row(value, parts)
 

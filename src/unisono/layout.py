@@ -273,7 +273,8 @@ class _Compiler:
             return RecordLayout(read, write, field, self.rows, _not_fixed)
         codes, numbers, loads, dumps = self._runs[0]
         load = self._function(numbers, [*loads, *made, "return made"])
-        dump = self._function("record", [*unpacked, f"return ({dumps},)"])
+        plain = dumps == values and len(codes) > 1  # The record is the tuple of its numbers.
+        dump = None if plain else self._function("record", [*unpacked, f"return ({dumps},)"])
         field = fixed(form, codes, load, dump)._replace(read=read, write=write)
         return RecordLayout(read, write, field, self.rows, Struct("!" + codes).pack)
 

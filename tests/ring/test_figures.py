@@ -31,6 +31,7 @@ from tests.ring.theatre import (
 from tests.scenarios.stage import Stage
 from unisono.core import Core, CoreConfig, Expired, Multicast
 from unisono.fsa import Figure, unwalked
+from unisono.layout import encode
 from unisono.model import Address, Member, Service
 from unisono.protocols import offer
 from unisono.protocols.ring import codes, figures
@@ -280,7 +281,7 @@ def the_word_after_all(code: Code) -> Callable[[Room], str]:
         who = site(room, leader)
         version, key = site(room, me).state.ring.version, who.state.key
         header = Header(version, key, key, 0, who.ordering.S, 0)
-        person = MemberRecord(code, header, 0, Bits.IN_FORCE, 0, NO_VERSION, who.me).body()
+        person = encode(MemberRecord(code, header, 0, Bits.IN_FORCE, 0, NO_VERSION, who.me))
         tails = {Code.RESUME: b"", Code.TOKEN_BC: TURN.pack(1, 0, 0), Code.RSP_NEG: person}
         step(room, me, handed(room, leader, sealed(code, header, tails[code])))
         return me

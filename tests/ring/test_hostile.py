@@ -44,6 +44,7 @@ from unisono.core import (
     Send,
 )
 from unisono.fsa import Figure
+from unisono.layout import encode
 from unisono.model import Address, Member, Service
 from unisono.protocols.ring.codes import KINDS, Code, Timer
 from unisono.protocols.ring.core import Site
@@ -343,7 +344,7 @@ def stranger(dice: Random) -> Member:
 def person(room: Room, who: str, member: Member, code: Code, attempt: int) -> bytes:
     header = Header(site(room, who).state.version, key_of(member), 0, 0, 0, 0)
     return sealed(
-        code, header, MemberRecord(code, header, attempt, 0, attempt, NO_VERSION, member).body()
+        code, header, encode(MemberRecord(code, header, attempt, 0, attempt, NO_VERSION, member))
     )
 
 

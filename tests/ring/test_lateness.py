@@ -20,20 +20,19 @@ from tests.ring.theatre import (
     turn,
 )
 from unisono.core import Effect, Multicast
+from unisono.layout import encode
 from unisono.model import Service
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.core import Site
-from unisono.protocols.ring.packets import WHOLE, Flag, ResendRequest
+from unisono.protocols.ring.packets import NO_HEADER, WHOLE, Flag, ResendRequest
 from unisono.protocols.ring.parameters import DEFAULTS
 from unisono.protocols.ring.turn import Turn
-from unisono.wire import Writer
 
 T_RT_US = DEFAULTS["t_rt_us"]
 
 
 def ask(room: Room, by: str, of: str, *ranges: tuple[int, int, int]) -> None:
-    flat = [value for each in ranges for value in each]
-    body = Writer().rows("QHH", 3, flat).done()
+    body = encode(ResendRequest(NO_HEADER, ranges))
     step(room, of, handed(room, by, sealed(Code.RESEND_RQU, header_of(room, by), body)))
 
 

@@ -29,12 +29,12 @@ from tests.ring.theatre import (
     turns_of,
 )
 from unisono.core import Multicast
+from unisono.layout import encode
 from unisono.model import Service
 from unisono.protocols.ring.codes import Code
 from unisono.protocols.ring.ordering import HISTORY_ROUNDS
-from unisono.protocols.ring.packets import TURN, WHOLE, Flag
+from unisono.protocols.ring.packets import NO_HEADER, TURN, WHOLE, Flag, ResendRequest
 from unisono.protocols.ring.turn import OriginRun, write_runs
-from unisono.wire import Writer
 
 NORMAL = {Code.TOKEN_BC, Code.FAST_ACK, Code.DATA_BC_RQU}
 
@@ -263,7 +263,7 @@ def test_what_was_asked_for_comes_to_the_asker_alone_and_as_it_was() -> None:
     s = at_rest(room)
     first, third, last = (holder_of(room, s + more) for more in (0, 2, 3))
     step(room, third, handed(room, first, turn(room, s + 1, "word", by=first)))
-    ask = Writer().rows("QHH", 3, [s + 1, 0, WHOLE]).done()
+    ask = encode(ResendRequest(NO_HEADER, ((s + 1, 0, WHOLE),)))
     asked = handed(room, last, sealed(Code.RESEND_RQU, header_of(room, last), ask))
     ((to, again),) = packets_in(step(room, third, asked))
     assert to == (room.actors[last].address,)

@@ -23,11 +23,11 @@ from tests.ring.theatre import (
     step,
     together,
 )
+from unisono.layout import encode
 from unisono.protocols.ring.codes import Code
-from unisono.protocols.ring.packets import Bits, MemberRecord
+from unisono.protocols.ring.packets import NO_HEADER, Abort, Bits, MemberRecord
 from unisono.protocols.ring.ring import read_record
 from unisono.protocols.ring.states import CoordinatorState
-from unisono.wire import Writer
 
 
 def come_back(room: Room, *names: str) -> None:
@@ -177,7 +177,7 @@ def test_a_promise_is_not_forgotten_when_a_higher_one_is_called_off() -> None:
         return [said.code for _, said in packets_in(effects) if isinstance(said, MemberRecord)]
 
     assert invited("b", 10) == invited("c", 12) == [Code.RSP_POS]
-    given_up = sealed(Code.ABORT_BC_RQU, header_of(room, "c"), Writer().u32(12).done())
+    given_up = sealed(Code.ABORT_BC_RQU, header_of(room, "c"), encode(Abort(NO_HEADER, 12)))
     step(room, "a", handed(room, "c", given_up))
     assert site(room, "a").state.is_normal, "the ring goes on as it was"
     assert invited("d", 9) == [Code.RSP_NEG]

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from unisono.draw.labels import DATA, JOIN, NAK, QUIET, REFUSAL, REPAIR, STATE, TOKEN, category
+from unisono.layout import encode
 from unisono.model import Address, Member
 from unisono.protocols import offers
 from unisono.protocols.ring import packets
@@ -25,7 +26,7 @@ from unisono.protocols.ring.packets import (
     key_of,
 )
 from unisono.protocols.ring.turn import MORE, OriginRun, write_runs
-from unisono.wire import FRONT_BYTES, SUM_BYTES, Writer, seal
+from unisono.wire import FRONT_BYTES, SUM_BYTES, seal
 
 A = Member("a", Address("10.0.0.1", 7000), 1)
 KEY = key_of(A)
@@ -34,7 +35,7 @@ HEADER = Header(VERSION, KEY, KEY, 0, 12, 11)
 
 
 def person(code: Code) -> bytes:
-    return MemberRecord(code, HEADER, 6, Bits.MEMORY, 6, NO_VERSION, A, A).body()
+    return encode(MemberRecord(code, HEADER, 6, Bits.MEMORY, 6, NO_VERSION, A, A))
 
 
 def turn(at: int, of: int, piece: bytes) -> bytes:
@@ -42,7 +43,7 @@ def turn(at: int, of: int, piece: bytes) -> bytes:
 
 
 def ranges(*asked: tuple[int, int, int]) -> bytes:
-    return Writer().rows("QHH", 3, [value for each in asked for value in each]).done()
+    return encode(packets.ResendRequest(HEADER, asked))
 
 
 def run(first: int, *marks: int) -> bytes:
@@ -50,7 +51,7 @@ def run(first: int, *marks: int) -> bytes:
 
 
 def told(reason: str) -> bytes:
-    return Writer().text(reason).member(A).u64(0).done()
+    return encode(packets.Rejection(Code.STALE, HEADER, reason, A))
 
 
 PACKETS = {
@@ -81,15 +82,15 @@ PACKETS = {
     "neg 6": (Code.RSP_NEG, person(Code.RSP_NEG)),
     "info 5 s=12": (Code.RING_INFO, person(Code.RING_INFO)),
     "quit": (Code.QUIT, person(Code.QUIT)),
-    "abort 6": (Code.ABORT_BC_RQU, Writer().u32(6).done()),
-    "coord": (Code.COORD_RQU, Writer().u64(KEY).done()),
-    "newtr 5": (Code.NEWTR_BC, Writer().u8(0).u8(1).raw(b"ring").done()),
-    "newtr 5.1": (Code.NEWTR_BC, Writer().u8(1).u8(2).raw(b"ring").done()),
+    "abort 6": (Code.ABORT_BC_RQU, encode(packets.Abort(HEADER, 6))),
+    "coord": (Code.COORD_RQU, encode(packets.CoordRequest(HEADER, KEY))),
+    "newtr 5": (Code.NEWTR_BC, encode(packets.RingPart(HEADER, 0, 1, b"ring"))),
+    "newtr 5.1": (Code.NEWTR_BC, encode(packets.RingPart(HEADER, 1, 2, b"ring"))),
     "stale: gone": (Code.STALE, told("gone")),
     "refuse: full": (Code.REFUSE, told("full")),
-    "state_ask from 20": (Code.STATE_ASK, Writer().u64(20).u16(4).done()),
-    "state 20-24 of 90": (Code.STATE, packets.STATE.pack(90, 20) + b"12345"),
-    "state 0 of 0": (Code.STATE, packets.STATE.pack(0, 0)),
+    "state_ask from 20": (Code.STATE_ASK, encode(packets.StateRequest(HEADER, 20, 4))),
+    "state 20-24 of 90": (Code.STATE, encode(packets.StatePiece(HEADER, 90, 20, b"12345"))),
+    "state 0 of 0": (Code.STATE, encode(packets.StatePiece(HEADER, 0, 0, b""))),
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 from tests.scenarios.stage import Actor, Stage
 from unisono.core import EVERYONE, Arm, Deliver, Effect, Event, Received, Send
 from unisono.core import Target as To
+from unisono.layout import encode
 from unisono.model import Buffer, Member, Message, Service
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.core import Site
@@ -327,7 +328,7 @@ def invitation(
 ) -> bytes:
     header = Header(version, key_of(member), key_of(member), 0, s, 0)
     person = MemberRecord(code, header, attempt, bits, attempt, NO_VERSION, member)
-    return sealed(code, header, person.body())
+    return sealed(code, header, encode(person))
 
 
 def turns_of(room: Room, by: str = "") -> list[TurnPacket]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from unisono.core import EVERYONE, Cause, Effect, Send, Warn
+from unisono.layout import encode
 from unisono.parts.codec import PacketCodec
 from unisono.protocols.ring.ballot import Ballot
 from unisono.protocols.ring.codes import Code, Timer
@@ -20,12 +21,15 @@ from unisono.protocols.ring.ordering import Ordering
 from unisono.protocols.ring.packet_builder import PacketBuilder
 from unisono.protocols.ring.packets import (
     LOST_REASON,
+    NO_HEADER,
     ROUND_MAX,
     STALE_REASON,
+    Abort,
     Bits,
     Control,
     MemberRecord,
     ResendRequest,
+    RingPart,
     Version,
     key_of,
 )
@@ -36,7 +40,7 @@ from unisono.protocols.ring.ring import Seat
 from unisono.protocols.ring.ring_search import RingSearch
 from unisono.protocols.ring.state import RingState
 from unisono.protocols.ring.timers import ArmedTimers
-from unisono.wire import ENVELOPE_BYTES, Writer
+from unisono.wire import ENVELOPE_BYTES
 
 PART_BYTES_MIN: Final = 200
 BLOCKED_ROUNDS: Final = 8
@@ -189,7 +193,7 @@ class Coordinator:
                 self._forget_ring()  # Of unknown size, never in force: those present found it.
         bits = Bits.MEMORY * state.memory | Bits.AT_TOKEN * self._at_token
         packet = self._builder.member_record(Code.REF_INV_BC, election.promised.number, bits)
-        self._builder.everyone(Code.REF_INV_BC, packet.body(), out)
+        self._builder.everyone(Code.REF_INV_BC, encode(packet), out)
         wait_us = parameters.t_ts_us << min(self._rounds - 1, 6)
         wait_us = min(wait_us, parameters.t_ref_rt_us // 2)
         if self._rounds > 1:
@@ -348,7 +352,7 @@ class Coordinator:
         packets = []
         for index in range(count):
             piece = data[index * size : (index + 1) * size]
-            body = Writer().u8(index).u8(count).raw(piece).done()
+            body = encode(RingPart(NO_HEADER, index, count, piece))
             packets.append(self._builder.sealed(Code.NEWTR_BC, body))
         out.append(Send(EVERYONE, packets))
         self._timers.arm(Timer.T_TS, self._parameters.t_ts_us, out)
@@ -384,7 +388,7 @@ class Coordinator:
         self._timers.disarm(Timer.T_TS, out)
         self._at_token = False
         if self._leads():
-            body = Writer().u32(self._election.promised.number).done()
+            body = encode(Abort(NO_HEADER, self._election.promised.number))
             self._builder.everyone(Code.ABORT_BC_RQU, body, out)
             self._election.release_promise()
         self._ballot.answers.clear()

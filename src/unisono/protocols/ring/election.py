@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from unisono.core import Effect
+from unisono.layout import encode
 from unisono.model import Member
 from unisono.protocols.ring.codes import Code
 from unisono.protocols.ring.delivery import DeliveryQueue
@@ -134,7 +135,7 @@ class Election:
         """[RSP_NEG] While no ring is in force here, or this member is about to invite."""
         bits = Bits.MEMORY * self._state.memory
         answer = self._builder.member_record(Code.RSP_NEG, packet.attempt, bits, self.leader)
-        self._builder.to(packet.member, Code.RSP_NEG, answer.body(), out)
+        self._builder.to(packet.member, Code.RSP_NEG, encode(answer), out)
 
     # -- other rings -----------------------------------------------------------------------------
 

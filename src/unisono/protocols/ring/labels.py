@@ -1,9 +1,10 @@
-"""A packet of the ring in a few words, for those who look at a trace."""
+"""Labels of the ring's packets, for traces and drawings."""
 
 from __future__ import annotations
 
-from unisono.errors import BadPacket
-from unisono.model import Buffer
+from typing import Final
+
+from unisono.parts.labels import labeller
 from unisono.protocols.ring.codes import KINDS, Code
 from unisono.protocols.ring.packets import (
     PROTOCOL,
@@ -24,25 +25,9 @@ from unisono.protocols.ring.packets import (
     read,
 )
 from unisono.protocols.ring.turn import MORE, read_runs
-from unisono.wire import Reader, unseal
 
 
-def label(packet: Buffer) -> str:
-    """`token 12`, `resend 12.3`, `invite 5`: turns by S, their packets after the dot, rings by the
-    number of their version. What is no packet of ours has no words."""
-    try:
-        front = Reader(packet)
-        front.raw(6)
-        # Who traces a packet may be of any group: the packet's own is taken for right.
-        envelope = unseal(packet, PROTOCOL, front.u64())
-        if envelope.kind not in KINDS:
-            return ""
-        return _words(read(envelope.kind, envelope.life, envelope.body))
-    except BadPacket:
-        return ""
-
-
-def _words(packet: Packet) -> str:
+def _label(packet: Packet) -> str:
     match packet:
         case TurnPacket():
             return _of_turn(packet)
@@ -51,9 +36,9 @@ def _words(packet: Packet) -> str:
         case ResendRequest():
             return " ".join(("ask", *map(_range, packet.ranges)))
         case Control():
-            return _all_header(packet)
+            return _of_control(packet)
         case MemberRecord():
-            return _of_person(packet)
+            return _of_member_record(packet)
         case RingPart():
             part = f".{packet.at}" if packet.of > 1 else ""
             return f"newtr {packet.header.version.number}{part}"
@@ -75,7 +60,7 @@ def _of_turn(packet: TurnPacket) -> str:
 
 
 def _of_delegate(packet: Delegate) -> str:
-    """With the originator's numbers; without any it is only a wish for the token."""
+    """With the originator's numbers; without any it only requests the token."""
     runs = read_runs(packet.piece)
     if not runs:
         return "delegate"
@@ -84,14 +69,14 @@ def _of_delegate(packet: Delegate) -> str:
     return f"delegate {first}" if first == last else f"delegate {first}-{last}"
 
 
-def _range(asked: Range) -> str:
-    s, first, last = asked
+def _range(requested: Range) -> str:
+    s, first, last = requested
     if last == WHOLE:
         return f"{s}.{first} on" if first else f"{s}"
     return f"{s}.{first}" if first == last else f"{s}.{first}-{s}.{last}"
 
 
-def _all_header(packet: Control) -> str:
+def _of_control(packet: Control) -> str:
     header = packet.header
     match packet.code:
         case Code.FAST_ACK:
@@ -108,7 +93,7 @@ def _all_header(packet: Control) -> str:
             return f"{packet.code.name.lower()} {header.version.number}"
 
 
-def _of_person(packet: MemberRecord) -> str:
+def _of_member_record(packet: MemberRecord) -> str:
     match packet.code:
         case Code.REF_INV_BC:
             return f"invite {packet.attempt}"
@@ -128,5 +113,10 @@ def _of_state(packet: StateRequest | StatePiece) -> str:
     if isinstance(packet, StateRequest):
         return f"state_ask from {packet.offset}"
     last = packet.offset + max(len(packet.piece) - 1, 0)
-    octets = f"{packet.offset}" if last == packet.offset else f"{packet.offset}-{last}"
-    return f"state {octets} of {packet.total}"
+    span = f"{packet.offset}" if last == packet.offset else f"{packet.offset}-{last}"
+    return f"state {span} of {packet.total}"
+
+
+label: Final = labeller(PROTOCOL, KINDS, lambda envelope: _label(read(*envelope)))
+"""`token 12`, `resend 12.3`, `invite 5`: turns by S, their packets after the dot, rings by the
+number of their version."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from unisono.core import Effect
+from unisono.layout import encode
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.delivery import DeliveryQueue
 from unisono.protocols.ring.election import Election
@@ -87,7 +88,7 @@ class Leaving:
         self._send_quit(out)
 
     def _send_quit(self, out: list[Effect]) -> None:
-        body = self._builder.member_record(Code.QUIT, 0, 0).body()
+        body = encode(self._builder.member_record(Code.QUIT, 0, 0))
         self._builder.everyone(Code.QUIT, body, out)
 
     def insist(self, out: list[Effect]) -> None:

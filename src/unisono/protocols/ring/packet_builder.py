@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from unisono.core import EVERYONE, Effect, Send
+from unisono.layout import encode
 from unisono.model import Member, Packets
 from unisono.parts.codec import PacketCodec
 from unisono.protocols.ring.codes import Code
 from unisono.protocols.ring.ordering import Ordering
-from unisono.protocols.ring.packets import HEADER_BYTES, PIECE_AT, TURN, Header, MemberRecord
+from unisono.protocols.ring.packets import (
+    HEADER_BYTES,
+    NO_HEADER,
+    PIECE_AT,
+    TURN,
+    Header,
+    MemberRecord,
+    Rejection,
+)
 from unisono.protocols.ring.state import RingState
 from unisono.protocols.ring.turn import Turn
 from unisono.protocols.ring.turn_packets import sealed_turn
-from unisono.wire import Writer
 
 
 class PacketBuilder:
@@ -76,7 +84,7 @@ class PacketBuilder:
         self, member: Member, code: Code, reason: str, out: list[Effect], known: int = 0
     ) -> None:
         """STALE or REFUSE, with the reason."""
-        body = Writer().text(reason).member(member).incarnation(known).done()
+        body = encode(Rejection(code, NO_HEADER, reason, member, known))
         self.to(member, code, body, out)
 
     def refuse(self, member: Member, reason: str, out: list[Effect]) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from unisono.errors import BadPacket
 from unisono.fields import U8, U16, U32, U64, Given, Incarnation, Rest, bounded
-from unisono.layout import decode, encode, layout_of, size_of
+from unisono.layout import decode, layout_of, size_of
 from unisono.model import Buffer, Member
 from unisono.parts.codec import PacketTrain
 from unisono.protocols.ring.codes import RESEND_DATA, TOKEN_BC, Code
@@ -98,6 +98,10 @@ class Header(NamedTuple):
     def octets(self, length: int) -> bytes:
         version = self.version.number
         return HEADER.pack(version, self.sender, self.origin, self.local, self.s, self.k, length)
+
+
+NO_HEADER: Final = Header(NO_VERSION, 0)
+"""In a packet that is yet to be sealed."""
 
 
 class Flag:
@@ -199,9 +203,6 @@ class MemberRecord(NamedTuple):
     def is_valid(self) -> bool:
         return self.trunk <= self.header.version and key_of(self.member) == self.header.sender
 
-    def body(self) -> bytes:
-        return encode(self)
-
 
 class Abort(NamedTuple):
     header: Given[Header]
@@ -259,23 +260,14 @@ class StateRequest(NamedTuple):
     pieces: U16
 
 
-class StateFront(NamedTuple):
-    """What precedes a piece of the state."""
-
-    total: U64
-    offset: U64
-
-
-STATE: Final = layout_of(StateFront)
-STATE_BYTES: Final = size_of(StateFront)
-
-
 class StatePiece(NamedTuple):
     header: Given[Header]
     total: U64
     offset: U64
     piece: Rest
 
+
+STATE_BYTES: Final = size_of(StatePiece)
 
 Packet: TypeAlias = (
     TurnPacket

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from unisono.core import Effect
+from unisono.layout import encode
 from unisono.parts.codec import PacketCodec
 from unisono.protocols.ring.codes import FAST_ACK, T_RT, Code
 from unisono.protocols.ring.election import Election
@@ -13,6 +14,7 @@ from unisono.protocols.ring.fault_detection import FaultDetection
 from unisono.protocols.ring.ordering import Ordering
 from unisono.protocols.ring.packet_builder import PacketBuilder
 from unisono.protocols.ring.packets import (
+    NO_HEADER,
     NO_VERSION,
     Bits,
     Control,
@@ -34,7 +36,6 @@ from unisono.protocols.ring.timers import ArmedTimers
 from unisono.protocols.ring.token import TokenPosition
 from unisono.protocols.ring.token_passing import TokenPassing
 from unisono.protocols.ring.turn_reader import TurnReader
-from unisono.wire import Writer
 
 ASK_ALL: Final = 4
 """Of this many requests to a silent holder, one goes to everyone."""
@@ -196,7 +197,7 @@ class Receiver:
         if before == self._state.me:
             self._events.push(Code.E_COORDINATOR)
             return
-        self._builder.to(before, Code.COORD_RQU, Writer().u64(holder_key).done(), out)
+        self._builder.to(before, Code.COORD_RQU, encode(CoordRequest(NO_HEADER, holder_key)), out)
         self._events.push(Code.E_INIT)
 
     def coordinate(self, packet: CoordRequest, out: list[Effect]) -> None:
@@ -221,7 +222,7 @@ class Receiver:
         bits = Bits.IN_FORCE | Bits.MEMORY * self._state.memory
         leader = self._state.ring.leader
         answer = self._builder.member_record(Code.RSP_NEG, packet.attempt, bits, leader)
-        self._builder.to(packet.member, Code.RSP_NEG, answer.body(), out)
+        self._builder.to(packet.member, Code.RSP_NEG, encode(answer), out)
 
     def follow_later(self, packet: Any, out: list[Effect]) -> None:
         self._events.push(Code.E_REFSTART)

@@ -6,6 +6,7 @@ from typing import Final
 
 from unisono.core import Cause, Effect
 from unisono.errors import BadPacket
+from unisono.layout import encode
 from unisono.parts.codec import PacketCodec
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.delivery import DeliveryQueue
@@ -171,7 +172,7 @@ class Reformation:
         state = self._state
         bits = Bits.MEMORY * state.memory | Bits.STATE * state.wants_state
         packet = self._builder.member_record(Code.MEMBER_JOIN, 0, bits)
-        self._builder.everyone(Code.MEMBER_JOIN, packet.body(), out)
+        self._builder.everyone(Code.MEMBER_JOIN, encode(packet), out)
 
     def stand(self, event: object, out: list[Effect]) -> None:
         self._events.push(Code.E_COORDINATOR)
@@ -201,7 +202,7 @@ class Reformation:
     def _answer(self, out: list[Effect]) -> None:
         leader = self._election.leader
         if leader is not None:
-            self._builder.to(leader, Code.RSP_POS, self._election.standing().body(), out)
+            self._builder.to(leader, Code.RSP_POS, encode(self._election.standing()), out)
 
     def take_repair(self, packet: TurnPacket, out: list[Effect]) -> None:
         """[RNG Phase-1] The coordinator retransmits what this member lacks."""

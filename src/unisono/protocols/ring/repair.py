@@ -6,18 +6,26 @@ from collections.abc import Sequence
 from typing import Final
 
 from unisono.core import Effect, Send
+from unisono.layout import encode
 from unisono.model import Member
 from unisono.parts.codec import PacketCodec
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.ordering import Ordering
 from unisono.protocols.ring.packet_builder import PacketBuilder
-from unisono.protocols.ring.packets import RANGE_BYTES, WHOLE, Header, Range, key_of
+from unisono.protocols.ring.packets import (
+    NO_HEADER,
+    RANGE_BYTES,
+    WHOLE,
+    Header,
+    Range,
+    ResendRequest,
+    key_of,
+)
 from unisono.protocols.ring.parameters import Parameters
 from unisono.protocols.ring.send_queue import SendQueue
 from unisono.protocols.ring.state import RingState
 from unisono.protocols.ring.timers import ArmedTimers
 from unisono.protocols.ring.turn import Turn
-from unisono.wire import Writer
 
 RESEND_MAX: Final = 128
 """Packets sent for one request; the rest is requested again."""
@@ -114,8 +122,8 @@ class Repair:
     def request_from(self, member: Member, out: list[Effect]) -> None:
         self._codec.count("nak")
         most = (self._send_queue.piece_bytes - 2) // RANGE_BYTES
-        flat = [value for each in self._ordering.gaps()[:most] for value in each]
-        self._builder.to(member, Code.RESEND_RQU, Writer().rows("QHH", 3, flat).done(), out)
+        request = ResendRequest(NO_HEADER, tuple(self._ordering.gaps()[:most]))
+        self._builder.to(member, Code.RESEND_RQU, encode(request), out)
 
     def _source(self) -> Member | None:
         # Deviates [RNG Retransmission]: the paper asks the sender that revealed the gap; it may be

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from unisono.core import Effect
+from unisono.layout import encode
 from unisono.model import Member
 from unisono.protocols.ring.codes import Code
 from unisono.protocols.ring.election import Election
@@ -213,4 +214,4 @@ class MembershipRequests:
         """[RING_INFO] The ring, and its S."""
         leader = self._state.ring.leader
         answer = self._builder.member_record(Code.RING_INFO, 0, Bits.IN_FORCE, leader)
-        self._builder.to(member, Code.RING_INFO, answer.body(), out)
+        self._builder.to(member, Code.RING_INFO, encode(answer), out)

@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from unisono.errors import BadPacket
+from unisono.fields import U16, U64, Bit
+from unisono.layout import decode, encode
 from unisono.model import Buffer, Member
 from unisono.protocols.ring.packets import (
     NO_VERSION,
     NUMBER_MAX,
-    ROUND_MAX,
+    Number,
     Rank,
     Version,
     key_of,
     rank_of,
 )
-from unisono.wire import Reader, Writer
 
 CHAIN_MAX: Final = 32
 """Former versions whose last turn is known."""
@@ -27,11 +28,11 @@ class Seat(NamedTuple):
     """[RNG Figure 3b] A position on the ring."""
 
     member: Member
-    local: int = 0
+    local: Number = 0
     """ls: the number of its last message ordered before this ring."""
-    old: bool = True
+    old: Bit = True
     """[RNG Figure 3a] vi > 0: it was in the group before."""
-    waits: bool = False
+    waits: Bit = False
     """It is to get the state of the application."""
 
 
@@ -39,7 +40,7 @@ class RingLink(NamedTuple):
     """A version in the history of a ring, and the S with which it began."""
 
     version: Version
-    base: int
+    base: Number
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,51 +141,52 @@ class Ring:
     # -- as bytes --------------------------------------------------------------------------------
 
     def packed(self) -> bytes:
-        out = Writer().u16(self.size).u64(self.base).u64(self.seq)
-        out.u32(self.trunk.number).u64(self.trunk.leader).u8(self.parted).u64(self.known)
         assert self.leader is not None
-        out.member(self.leader)
-        for seats in (self.seats, self.absent):
-            out.u16(len(seats))
-            for seat in seats:
-                out.member(seat.member).u64(seat.local).u8(seat.old | seat.waits << 1)
-        flat = [value for link in self.chain for value in (*link.version, link.base)]
-        return out.rows("IQQ", 3, flat).done()
+        return encode(
+            RingFields(
+                self.size,
+                self.base,
+                self.seq,
+                self.trunk,
+                self.parted,
+                self.known,
+                self.leader,
+                self.seats,
+                self.absent,
+                self.chain,
+            )
+        )
+
+
+class RingFields(NamedTuple):
+    """A ring on the wire; its version stands in the header."""
+
+    size: U16
+    base: Number
+    seq: Number
+    trunk: Version
+    parted: bool
+    known: U64
+    leader: Member
+    seats: tuple[Seat, ...]
+    absent: tuple[Seat, ...]
+    chain: tuple[RingLink, ...]
+
+    def is_valid(self) -> bool:
+        names = {seat.member.name for seat in self.seats}
+        return (
+            0 < len(names) == len(self.seats)
+            and 0 < len(self.chain) <= CHAIN_MAX
+            and self.known <= self.base
+        )
 
 
 def read_ring(version: Version, data: Buffer) -> Ring:
-    """The description again, or `BadPacket`."""
-    reader = Reader(data)
-    size, base, seq = reader.u16(), reader.u64(), reader.u64()
-    trunk = Version(reader.u32(), reader.u64())
-    parted, known = bool(reader.u8()), reader.u64()
-    leader = reader.member()
-    seats, absent = _read_seats(reader), _read_seats(reader)
-    flat = reader.rows("IQQ")
-    reader.done()
-    chain = tuple(
-        RingLink(Version(flat[i], flat[i + 1]), flat[i + 2]) for i in range(0, len(flat), 3)
-    )
-    names = [seat.member.name for seat in seats]
-    wrong = not seats or len(set(names)) != len(names) or max(base, seq) > NUMBER_MAX
-    wrong |= (
-        any(seat.local > NUMBER_MAX for seat in (*seats, *absent))
-        or key_of(leader) != version.leader
-    )
-    wrong |= not chain or chain[-1] != RingLink(version, base) or len(chain) > CHAIN_MAX
-    wrong |= trunk >= version or known > base
-    wrong |= any(link.version.number > ROUND_MAX or link.base > NUMBER_MAX for link in chain)
-    if wrong:
+    """The ring, or `BadPacket`."""
+    size, base, seq, trunk, parted, known, leader, seats, absent, chain = decode(RingFields, data)
+    if trunk >= version or key_of(leader) != version.leader or chain[-1] != (version, base):
         raise BadPacket("malformed")
     return Ring(version, seats, absent, size, base, seq, chain, leader, trunk, parted, known)
-
-
-def _read_seats(reader: Reader) -> tuple[Seat, ...]:
-    seats = []
-    for _ in range(reader.u16()):
-        member, local, bits = reader.member(), reader.u64(), reader.u8()
-        seats.append(Seat(member, local, bool(bits & 1), bool(bits & 2)))
-    return tuple(seats)
 
 
 class Record(NamedTuple):
@@ -203,22 +205,22 @@ class Record(NamedTuple):
     """Of the ring accepted last."""
 
     def packed(self) -> bytes:
-        out = Writer().u32(self.version.number).u64(self.version.leader)
-        out.u32(self.pledged.number).u64(self.pledged.leader).u8(self.votes)
-        out.u32(self.trunk.number).u64(self.trunk.leader).u16(len(self.names))
-        for name in self.names:
-            out.text(name)
-        return out.done()
+        version, names, pledged, votes, trunk = self
+        return encode(RecordFields(version, pledged, votes, trunk, names))
+
+
+class RecordFields(NamedTuple):
+    """A record on stable storage."""
+
+    version: Version
+    pledged: Version
+    votes: bool
+    trunk: Version
+    names: tuple[str, ...]
 
 
 def read_record(data: Buffer) -> Record:
-    reader = Reader(data)
-    version = Version(reader.u32(), reader.u64())
-    pledged = Version(reader.u32(), reader.u64())
-    votes = bool(reader.u8())
-    trunk = Version(reader.u32(), reader.u64())
-    names = tuple(reader.text() for _ in range(reader.u16()))
-    reader.done()
+    version, pledged, votes, trunk, names = decode(RecordFields, data)
     return Record(version, names, pledged, votes, trunk)
 
 

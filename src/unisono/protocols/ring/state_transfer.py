@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from unisono.core import Adopt, Captured, Effect
+from unisono.layout import encode
 from unisono.parts.state_transfer import StateReceiver, StateSender
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.packet_builder import PacketBuilder
 from unisono.protocols.ring.packets import (
     HEADER_BYTES,
+    NO_HEADER,
     NO_VERSION,
-    STATE,
     STATE_BYTES,
     StatePiece,
     StateRequest,
@@ -20,7 +21,7 @@ from unisono.protocols.ring.packets import (
 from unisono.protocols.ring.parameters import Parameters
 from unisono.protocols.ring.state import RingState
 from unisono.protocols.ring.timers import ArmedTimers
-from unisono.wire import ENVELOPE_BYTES, Writer
+from unisono.wire import ENVELOPE_BYTES
 
 PIECES_MAX: Final = 64
 """Pieces sent for one request."""
@@ -80,7 +81,7 @@ class StateTransfer:
         pieces = sender.pieces(packet.offset, min(packet.pieces, PIECES_MAX))
         if not pieces and not sender.octets:
             pieces = [(0, memoryview(b""))]
-        bodies = [STATE.pack(sender.octets, at) + bytes(piece) for at, piece in pieces]
+        bodies = [encode(StatePiece(NO_HEADER, sender.octets, at, piece)) for at, piece in pieces]
         self._builder.to_many(member, Code.STATE, bodies, out)
 
     # -- to receive ------------------------------------------------------------------------------
@@ -99,7 +100,7 @@ class StateTransfer:
     def _request(self, offset: int, count: int, out: list[Effect]) -> None:
         oldest = self._state.ring.oldest
         if oldest is not None:
-            body = Writer().u64(offset).u16(min(count, PIECES_MAX)).done()
+            body = encode(StateRequest(NO_HEADER, offset, min(count, PIECES_MAX)))
             self._builder.to(oldest, Code.STATE_ASK, body, out)
 
     def take(self, packet: StatePiece, out: list[Effect]) -> None:

@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final, NamedTuple, cast
+from typing import Annotated, Final, NamedTuple, cast
 
+from unisono import layout
 from unisono.errors import BadPacket
+from unisono.fields import U32, U64, bounded, table
+from unisono.layout import field_of
 from unisono.model import Buffer, Service
-from unisono.wire import FieldLayout, cut
+from unisono.wire import cut
 
 RUNS_MAX: Final = 256
 COUNT_MAX: Final = 16_384
@@ -29,22 +32,15 @@ DIFFER: Final = 32
 """The lengths of the messages differ, and precede them."""
 MARK_MAX: Final = 63
 LENGTH_BYTES: Final = 4
-#                     origin first groups
-RUN: Final = FieldLayout("QQH")
-RUN_BYTES: Final = RUN.octets
-#                     times length mark
-ROW: Final = FieldLayout("HIB")
-ROW_BYTES: Final = ROW.octets
-COUNT: Final = FieldLayout("H")
 
 
 class MessageGroup(NamedTuple):
     """Consecutive messages of one service, or one piece of a message."""
 
-    times: int
-    length: int
+    times: Annotated[int, bounded("H", 1, 65_535)]
+    length: U32
     """If lengths differ, of all together."""
-    mark: int
+    mark: Annotated[int, bounded("B", 0, MARK_MAX)]
     """Their service, and MORE, GOES_ON and DIFFER."""
 
     @property
@@ -55,6 +51,24 @@ class MessageGroup(NamedTuple):
 def size_of(times: int, length: int, mark: int) -> int:
     """The bytes of a group, without its row."""
     return length + times * LENGTH_BYTES if mark & DIFFER else times * length
+
+
+class RunHead(NamedTuple):
+    """A run on the wire; its messages follow the heads of all runs."""
+
+    origin: U64
+    first: U64
+    groups: tuple[MessageGroup, ...]
+
+
+class TurnHead(NamedTuple):
+    """What a turn begins with."""
+
+    runs: Annotated[tuple[RunHead, ...], table(field_of(RunHead), bounded("H", 0, RUNS_MAX))]
+
+
+RUN_BYTES: Final = layout.size_of(RunHead)
+ROW_BYTES: Final = layout.size_of(MessageGroup)
 
 
 class OriginRun(NamedTuple):
@@ -78,7 +92,7 @@ class OriginRun(NamedTuple):
                 if mark & IN_PIECES
                 else [MessageGroup(count, length, mark)]
             )
-        return OriginRun(origin, first, groups, pieces)
+        return OriginRun(origin, first, tuple(groups), pieces)
 
     @property
     def nbytes(self) -> int:
@@ -90,10 +104,8 @@ def write_runs(runs: Sequence[OriginRun]) -> bytes:
     """The tables of all runs, then the bytes of all. Without runs, nothing: NULL."""
     if not runs:
         return b""
-    parts: list[Buffer] = [COUNT.pack(len(runs))]
-    for origin, first, groups, _ in runs:
-        parts.append(RUN.pack(origin, first, len(groups)))
-        parts += [ROW.pack(*group) for group in groups]
+    heads = [RunHead(origin, first, tuple(groups)) for origin, first, groups, _ in runs]
+    parts = layout.encode_parts(TurnHead(tuple(heads)))
     for run in runs:
         parts += run.chunks
     return b"".join(parts)
@@ -103,42 +115,28 @@ def read_runs(content: Buffer) -> list[OriginRun]:
     """The runs again, each in one chunk, or `BadPacket`."""
     if not content:
         return []
-    view = memoryview(content)
-    (count,) = COUNT.read(view)
-    if count > RUNS_MAX:
-        raise BadPacket("malformed")
-    at = COUNT.octets
-    heads: list[tuple[int, int, list[MessageGroup], int]] = []
-    for _ in range(count):
-        origin, first, rows = RUN.read(view, at)
-        at += RUN_BYTES
-        groups, nbytes = _groups(ROW.read_all(view, at, rows))
-        heads.append((origin, first, groups, nbytes))
-        at += rows * ROW_BYTES
-    runs = []
-    for origin, first, groups, nbytes in heads:
-        runs.append(OriginRun(origin, first, groups, (view[at : at + nbytes],)))
-        at += nbytes
-    if at != len(view):
+    (heads,), messages = layout.decode_front(TurnHead, content)
+    runs, at = [], 0
+    for origin, first, groups in heads:
+        end = at + _checked_size(groups)
+        runs.append(OriginRun(origin, first, groups, (messages[at:end],)))
+        at = end
+    if at != len(messages):
         raise BadPacket("malformed")
     return runs
 
 
-def _groups(rows: Iterable[tuple[int, ...]]) -> tuple[list[MessageGroup], int]:
-    """And the number of bytes they describe."""
-    groups: list[MessageGroup] = []
+def _checked_size(groups: Iterable[MessageGroup]) -> int:
+    """The bytes of their messages."""
     messages = nbytes = 0
-    for times, length, mark in rows:
-        if not times or mark & SERVICE > Service.SAFE or mark > MARK_MAX:
-            raise BadPacket("malformed")
-        if mark & IN_PIECES and (times > 1 or mark & DIFFER):
+    for times, length, mark in groups:
+        if mark & SERVICE > Service.SAFE or (mark & IN_PIECES and (times > 1 or mark & DIFFER)):
             raise BadPacket("malformed")
         messages += times
         nbytes += size_of(times, length, mark)
-        groups.append(MessageGroup(times, length, mark))
     if messages > COUNT_MAX:
         raise BadPacket("malformed")
-    return groups, nbytes
+    return nbytes
 
 
 @dataclass(slots=True)
