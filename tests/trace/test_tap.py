@@ -115,7 +115,7 @@ def test_an_effect_that_is_not_performed_leaves_no_row() -> None:
     core.answer = [Install(View((A,), "v1")), Deliver([Message(A, b"hi", 1)])]
     view, _ = tap.take(3, Multicast([b"hi"]))
     assert [row.kind for row in sink.rows] == ["send"]
-    tap.tell(3, view)
+    tap.record(3, view)
     assert [row.kind for row in sink.rows] == ["send", "view"]
 
 

@@ -40,9 +40,9 @@ def cut(history: History) -> Iterator[Finding]:
         at = bisect_right(numbers, upto)
         return numbers[at - 1] if at else 0
 
-    lives = history.lives.items()
-    heard = {key: list(delivered_before(life.told, ("view",))) for key, life in lives}
-    last = {key: max(map(number_of, life.sends)) for key, life in lives if life.sends}
+    traces = history.lives.items()
+    heard = {key: list(delivered_before(trace.told, ("view",))) for key, trace in traces}
+    last = {key: max(map(number_of, trace.sends)) for key, trace in traces if trace.sends}
     return unjust_cuts(history, heard, last, floor)
 
 
@@ -66,11 +66,11 @@ def unjust_cuts(
     each sender delivered before; per incarnation, the largest number sent; the largest known
     number of a sender that is not above another, 0 for none."""
     at_view: dict[str, dict[str, _AtView]] = {}
-    for key, life in history.lives.items():
+    for key, trace in history.lives.items():
         spared: dict[str, int] = {}
         last_view: Row | None = None
         last_heard: Mapping[str, int] = {}
-        for row, mine in zip(life.views, heard[key], strict=True):
+        for row, mine in zip(trace.views, heard[key], strict=True):
             cuts = cut_of(row.detail)
             had = {each: max(mine.get(each, 0), spared.get(each, 0)) for each in {*mine, *spared}}
             at = _AtView(had, cuts, row.stayed, last_view, last_heard, mine)
@@ -78,8 +78,8 @@ def unjust_cuts(
             last_view, last_heard = row, mine
             for sender, upto in cuts.items():
                 spared[sender] = max(upto, spared.get(sender, 0))
-    for view, by_life in at_view.items():
-        for key, at in by_life.items():
+    for view, by_key in at_view.items():
+        for key, at in by_key.items():
             for sender, upto in at.cuts.items():
                 spared_to = f"spared up to {upto} in view {view}"
                 source = history.lives.get(sender)
@@ -88,24 +88,24 @@ def unjust_cuts(
                 number = floor(sender, upto)
                 if number <= at.had.get(sender, 0):
                     continue
-                for other, why in _wrongly_spared(key, sender, number, by_life):
+                for other, why in _wrongly_spared(key, sender, number, by_key):
                     yield Finding(key, f"{sender}:{number}", other, f"{spared_to}; {why}")
 
 
 def _wrongly_spared(
-    key: str, sender: str, number: int, by_life: Mapping[str, _AtView]
+    key: str, sender: str, number: int, by_key: Mapping[str, _AtView]
 ) -> Iterator[tuple[str, str]]:
     """The incarnations that show that this one should have the message, and how."""
-    at = by_life[key]
-    if other := _behind(key, sender, number, by_life):
-        yield other, f"delivered there up to {by_life[other].had.get(sender, 0)}"
+    at = by_key[key]
+    if other := _behind(key, sender, number, by_key):
+        yield other, f"delivered there up to {by_key[other].had.get(sender, 0)}"
     if at.before is None:
         return
     if sender in (at.before.members or ()) and at.came_with(sender):
         yield sender, f"together in {at.before.view}"
     others = (
         other
-        for other, there in by_life.items()
+        for other, there in by_key.items()
         if other not in (key, sender) and there.before is not None
         if there.before.view == at.before.view and at.came_with(other) and there.came_with(key)
         if there.heard_before.get(sender, 0) < number <= there.heard.get(sender, 0)
@@ -132,11 +132,11 @@ class _AtView(NamedTuple):
         return self.stayed is None or other in self.stayed
 
 
-def _behind(key: str, sender: str, number: int, by_life: Mapping[str, _AtView]) -> str:
+def _behind(key: str, sender: str, number: int, by_key: Mapping[str, _AtView]) -> str:
     """The smallest other incarnation that had delivered less and is not spared it; or empty."""
     others = (
         other
-        for other, at in by_life.items()
+        for other, at in by_key.items()
         if other != key and sender not in at.cuts and at.had.get(sender, 0) < number
     )
     return min(others, default="")

@@ -8,12 +8,12 @@ from itertools import pairwise
 from typing import Final, TypeAlias, TypeVar
 
 STARTS_MAX: Final = 64
-"""A shortest cycle is looked for from so many of the messages that lie on one."""
+"""The most messages from which a shortest cycle is searched."""
 
 Step: TypeAlias = tuple[str, str, str]
-"""One message, another that follows it, and the life where it does."""
+"""One message, another that follows it, and the incarnation where it does."""
 Lines: TypeAlias = Mapping[str, Sequence[str]]
-"""By life, in order of lives, what it delivered."""
+"""By incarnation, in order of keys, what it delivered."""
 
 Item = TypeVar("Item", bound=Hashable)
 

@@ -39,13 +39,13 @@ def no_creation(history: History) -> Iterator[Finding]:
     """
     sent: dict[str, set[tuple[int | None, int | None]]] = {}
     last: dict[str, int] = {}
-    for life in history.lives.values():
-        for row in life.sends:
+    for trace in history.lives.values():
+        for row in trace.sends:
             sent.setdefault(message_of(row), set()).add((row.size, row.digest))
-            last[life.key] = max(last.get(life.key, 0), number_of(row))
+            last[trace.key] = max(last.get(trace.key, 0), number_of(row))
     heard = _forms_heard(history, sent.keys())
-    for life in history.lives.values():
-        for row in life.deliveries:
+    for trace in history.lives.values():
+        for row in trace.deliveries:
             message, sender, number = message_of(row), sender_of(row), number_of(row)
             source = history.lives.get(sender)
             details = []
@@ -58,11 +58,11 @@ def no_creation(history: History) -> Iterator[Finding]:
                 other, *form = heard[message]
                 if [row.size, row.digest] != form:
                     details.append(f"not as at {other}")
-            for cut in life.cuts.get(sender, ()):
+            for cut in trace.cuts.get(sender, ()):
                 if cut.step < row.step and cut.after < number <= cut.upto:
                     details.append(f"before its time: after {cut.upto}")
             for detail in details:
-                yield Finding(life.key, message, sender, detail)
+                yield Finding(trace.key, message, sender, detail)
 
 
 def _forms_heard(
@@ -70,8 +70,8 @@ def _forms_heard(
 ) -> dict[str, tuple[str, int | None, int | None]]:
     """Of each message without a send row: the smallest incarnation that delivered it, and how."""
     heard: dict[str, tuple[str, int | None, int | None]] = {}
-    for key, life in history.lives.items():
-        for row in life.deliveries:
+    for key, trace in history.lives.items():
+        for row in trace.deliveries:
             message = message_of(row)
             if message not in sent:
                 form = (key, row.size, row.digest)
@@ -81,19 +81,19 @@ def _forms_heard(
 
 def no_duplication(history: History) -> Iterator[Finding]:
     """A life delivers a message, by its sender and number, at most once."""
-    for key, life in history.lives.items():
-        for message, count in Counter(map(message_of, life.deliveries)).items():
+    for key, trace in history.lives.items():
+        for message, count in Counter(map(message_of, trace.deliveries)).items():
             if count > 1:
                 yield Finding(key, message, "", f"delivered {count} times")
 
 
 def validity(history: History) -> Iterator[Finding]:
     """A correct life (inside; alive, or cleanly left) delivers every reliable message it sent."""
-    for life in history.lives.values():
-        if life.correct:
-            for row in life.sends:
-                if level_of(row.service) >= RELIABLE and message_of(row) not in life.delivered:
-                    yield Finding(life.key, message_of(row), "", "sent, not delivered")
+    for trace in history.lives.values():
+        if trace.correct:
+            for row in trace.sends:
+                if level_of(row.service) >= RELIABLE and message_of(row) not in trace.delivered:
+                    yield Finding(trace.key, message_of(row), "", "sent, not delivered")
 
 
 def agreement(history: History) -> Iterator[Finding]:
@@ -119,7 +119,7 @@ def agreement(history: History) -> Iterator[Finding]:
     A violation names q and m; the other is the smallest such p.
     """
     witness: dict[tuple[str, str], Finding] = {}
-    correct = [life for life in history.lives.values() if life.correct]
+    correct = [trace for trace in history.lives.values() if trace.correct]
     for q in correct:
         for p in correct:
             if p is q:
@@ -222,32 +222,34 @@ def progress(history: History) -> Iterator[Finding]:
     - The world did not wait for it in vain: it has told so in a `stuck` row, whose words are the
       detail.
     """
-    lives = history.lives.values()
-    alive = [life for life in lives if life.end == ALIVE]
-    probes = [row for life in alive for row in life.sends if row.detail == PROBE]
-    for life in alive:
-        if probes and not life.inside:
-            yield Finding(life.key, "", "", "alive but in no view, though probes were sent")
-        if not life.inside:
+    traces = history.lives.values()
+    alive = [trace for trace in traces if trace.end == ALIVE]
+    probes = [row for trace in alive for row in trace.sends if row.detail == PROBE]
+    for trace in alive:
+        if probes and not trace.inside:
+            yield Finding(trace.key, "", "", "alive but in no view, though probes were sent")
+        if not trace.inside:
             continue
         for row in probes:
             message, sender = message_of(row), sender_of(row)
-            cuts = life.cuts.get(sender, ())
+            cuts = trace.cuts.get(sender, ())
             spared = any(cut.after < number_of(row) <= cut.upto for cut in cuts)
-            if not spared and message not in life.delivered:
-                yield Finding(life.key, message, sender, "probe not delivered")
-    ends = {life.end for life in lives}
+            if not spared and message not in trace.delivered:
+                yield Finding(trace.key, message, sender, "probe not delivered")
+    ends = {trace.end for trace in traces}
     forced = {
-        row.changes for life in lives if life.inside for row in life.rows if row.kind == "leave"
+        row.changes for trace in traces if trace.inside for row in trace.rows if row.kind == "leave"
     }
     left_alone = not forced - {None, (), ("stopped",)}
-    last = {life.node: life for life in sorted(lives, key=lambda life: life.incarnation)}
-    killed = all(life.end == CRASHED for life in last.values())
-    apart = any(row.kind == "fault" and row.detail == APART for life in lives for row in life.rows)
+    last = {trace.node: trace for trace in sorted(traces, key=lambda trace: trace.incarnation)}
+    killed = all(trace.end == CRASHED for trace in last.values())
+    apart = any(
+        row.kind == "fault" and row.detail == APART for trace in traces for row in trace.rows
+    )
     excused = killed or apart or VANISHED in ends or (DEPARTED in ends and left_alone)
-    if not alive and not excused and any(life.inside for life in lives):
+    if not alive and not excused and any(trace.inside for trace in traces):
         yield Finding("", "", "", "nobody is alive at the end")
-    for life in lives:
-        for row in life.rows:
+    for trace in traces:
+        for row in trace.rows:
             if row.kind == "stuck":
                 yield Finding("", "", "", row.detail or "stuck")

@@ -34,13 +34,13 @@ class Holdings:
         """By incarnation, view and sender: up to which number all was held when the view ended."""
         self.told = False
         """Whether the history has receipts at all; traces of version 1 have none."""
-        for key, life in self._lives.items():
-            self.marks[key] = self._of(life)
+        for key, trace in self._lives.items():
+            self.marks[key] = self._of(trace)
 
-    def _of(self, life: IncarnationTrace) -> dict[str, dict[str, int]]:
+    def _of(self, trace: IncarnationTrace) -> dict[str, dict[str, int]]:
         ended: dict[str, dict[str, int]] = {}
         view, marks = "", dict[str, int]()
-        for row in life.rows:
+        for row in trace.rows:
             if row.kind == "receipt":
                 self.told = True
                 marks[sender_of(row)] = number_of(row)
@@ -54,18 +54,18 @@ class Holdings:
         """Whether it is known that a life did not have the message when the view ended for it:
         it tells what it held then, and never delivered it. What it does not owe it need not have.
         """
-        life = self._lives.get(key)
-        if life is None or view not in self.marks[key] or message_of(message) in life.delivered:
+        trace = self._lives.get(key)
+        if trace is None or view not in self.marks[key] or message_of(message) in trace.delivered:
             return False
         sender, number = sender_of(message), number_of(message)
-        return life.owes(sender, number) and self.marks[key][view].get(sender, 0) < number
+        return trace.owes(sender, number) and self.marks[key][view].get(sender, 0) < number
 
     def never_had(self, key: str, message: Row) -> bool:
         """Whether it is known that a life never had it: it tells what it held in all its views."""
-        life = self._lives.get(key)
-        if life is None or message_of(message) in life.delivered:
+        trace = self._lives.get(key)
+        if trace is None or message_of(message) in trace.delivered:
             return False
-        if {row.view for row in life.views} != self.marks[key].keys():
+        if {row.view for row in trace.views} != self.marks[key].keys():
             return False
         sender, number = sender_of(message), number_of(message)
         return all(marks.get(sender, 0) < number for marks in self.marks[key].values())
@@ -82,8 +82,10 @@ def receipts(history: History) -> Iterator[Finding]:
     Named are q, the message N of s, and s; of several M the largest counts. A receipt may be below
     an earlier one: what was here of a sender that failed is discarded where not all have it.
     """
-    heard = {key: list(delivered_before(life.rows, ENDS)) for key, life in history.lives.items()}
-    last = {key: max(map(number_of, life.sends), default=0) for key, life in history.lives.items()}
+    heard = {key: list(delivered_before(trace.rows, ENDS)) for key, trace in history.lives.items()}
+    last = {
+        key: max(map(number_of, trace.sends), default=0) for key, trace in history.lives.items()
+    }
     return false_receipts(history, heard, last)
 
 
@@ -92,10 +94,10 @@ def false_receipts(
 ) -> Iterator[Finding]:
     """The law, from these facts about messages: per incarnation and row that ends a view, the
     largest number of each sender delivered before; per incarnation, the largest number sent."""
-    for key, life in history.lives.items():
+    for key, trace in history.lives.items():
         marks: dict[str, int] = {}
         at_ends = iter(heard[key])
-        for row in life.rows:
+        for row in trace.rows:
             if row.kind == "receipt":
                 marks[sender_of(row)] = number_of(row)
             elif row.kind in ENDS:
@@ -131,20 +133,20 @@ def received(history: History) -> Iterator[Finding]:
         return
     seen: set[tuple[str, str]] = set()
     following: dict[str, Row] = {}
-    for life in history.lives.values():
-        for row, after in pairwise(life.views):
+    for trace in history.lives.values():
+        for row, after in pairwise(trace.views):
             following.setdefault(row.view, after)
-    for p, life in history.lives.items():
-        nexts = {row.step: after for row, after in pairwise(life.views)}
-        crashed_us = crash_us(life)
+    for p, trace in history.lives.items():
+        nexts = {row.step: after for row, after in pairwise(trace.views)}
+        crashed_us = crash_us(trace)
         regular: Row | None = None
         members: set[str] = set()
         alone = False
-        for row in life.rows:
+        for row in trace.rows:
             if row.kind in VIEWS:
                 members = set(row.members or ())
                 regular = row if row.kind == "view" else regular
-                if regular is not None and (regular.step in nexts or life.end != ALIVE):
+                if regular is not None and (regular.step in nexts or trace.end != ALIVE):
                     to = nexts.get(regular.step) or following.get(regular.view)
                     members &= set(to.members or ()) if to is not None else members
                     alone = to is None
@@ -158,10 +160,10 @@ def received(history: History) -> Iterator[Finding]:
                         yield Finding(*key, p, f"not received in view {regular.view}")
 
 
-def crash_us(life: IncarnationTrace) -> int:
+def crash_us(trace: IncarnationTrace) -> int:
     """When it crashed, by its own clock; before all time when it did not."""
-    crash = next((row for row in life.rows if row.kind == "crash"), None)
-    return crash.t_us if crash is not None and life.end == CRASHED else -1
+    crash = next((row for row in trace.rows if row.kind == "crash"), None)
+    return crash.t_us if crash is not None and trace.end == CRASHED else -1
 
 
 def stable(history: History) -> Iterator[Finding]:
@@ -177,9 +179,9 @@ def stable(history: History) -> Iterator[Finding]:
     Named are p, m and the holder; for `held by N of K` the other is empty.
     """
     holdings = history.derived(Holdings)
-    for key, life in history.lives.items():
+    for key, trace in history.lives.items():
         view: Row | None = None
-        for row in life.rows:
+        for row in trace.rows:
             view = row if row.kind == "view" else view
             if row.kind != "stable" or view is None or not row.members:
                 continue

@@ -28,17 +28,17 @@ def local_order(history: History) -> Iterator[Finding]:
       view V.
     - `view V without a place`: a view that has none, though an earlier view of the life has one.
     """
-    for key, life in history.lives.items():
-        for message, detail in (*_ends(life), *_places(life)):
+    for key, trace in history.lives.items():
+        for message, detail in (*_ends(trace), *_places(trace)):
             yield Finding(key, message, "", detail)
 
 
-def _ends(life: IncarnationTrace) -> Iterator[tuple[str, str]]:
+def _ends(trace: IncarnationTrace) -> Iterator[tuple[str, str]]:
     sent: dict[str, int] = {}
-    for row in life.sends:
+    for row in trace.sends:
         sent.setdefault(message_of(row), row.step)
     over = inside = False
-    for row in life.rows:
+    for row in trace.rows:
         over = over or row.kind in ("leave", "crash")
         inside = inside or row.kind == "view"
         if over and row.kind in ACTS:
@@ -51,11 +51,11 @@ def _ends(life: IncarnationTrace) -> Iterator[tuple[str, str]]:
                 yield message, "delivered before it was sent"
 
 
-def _places(life: IncarnationTrace) -> Iterator[tuple[str, str]]:
+def _places(trace: IncarnationTrace) -> Iterator[tuple[str, str]]:
     most: int | None = None
     view: Row | None = None
     placed = False
-    for row in life.told:
+    for row in trace.told:
         if row.kind == "view":
             if row.seq is None and placed:
                 yield "", f"view {row.view} without a place"

@@ -18,10 +18,10 @@ from unisono.trace.record import Row
 RELIABLE = LEVELS["reliable"]
 
 
-def _in_views(life: IncarnationTrace) -> Iterator[tuple[Row, Row]]:
+def _in_views(trace: IncarnationTrace) -> Iterator[tuple[Row, Row]]:
     """Its sends and deliveries, each with its last regular view before; none before the first."""
     view: Row | None = None
-    for row in life.told:
+    for row in trace.told:
         if row.kind == "view":
             view = row
         elif view is not None:
@@ -40,9 +40,9 @@ def same_view(history: History) -> Iterator[Finding]:
     """
     part = parts_let_go_on(history)
     first: dict[tuple[str, str], tuple[str, str]] = {}
-    for key, life in history.lives.items():
+    for key, trace in history.lives.items():
         mine: set[str] = set()
-        for row, view in _in_views(life):
+        for row, view in _in_views(trace):
             if row.kind != "deliver" or level_of(row.service) < RELIABLE:
                 continue
             message = message_of(row)
@@ -63,12 +63,12 @@ def sending_view(history: History) -> Iterator[Finding]:
     V, sent in W`. The other is the sender. What was sent before the first view is not asked for.
     """
     sent: dict[str, str] = {}
-    for life in history.lives.values():
-        for row, view in _in_views(life):
+    for trace in history.lives.values():
+        for row, view in _in_views(trace):
             if row.kind == "send":
                 sent.setdefault(message_of(row), view.view)
-    for key, life in history.lives.items():
-        for row, view in _in_views(life):
+    for key, trace in history.lives.items():
+        for row, view in _in_views(trace):
             if row.kind == "deliver" and level_of(row.service) >= RELIABLE:
                 message = message_of(row)
                 there = sent.get(message, view.view)
@@ -83,8 +83,8 @@ def sender_in_view(history: History) -> Iterator[Finding]:
     When a life delivers a message of any level in the view V (the last regular one before, by
     step), V has the sender: `from outside view V`. The other is the sender.
     """
-    for key, life in history.lives.items():
-        for row, view in _in_views(life):
+    for key, trace in history.lives.items():
+        for row, view in _in_views(trace):
             sender = sender_of(row)
             if row.kind == "deliver" and sender not in (view.members or ()):
                 yield Finding(key, message_of(row), sender, f"from outside view {view.view}")
@@ -102,9 +102,9 @@ def transitional_set(history: History) -> Iterator[Finding]:
     first of these is asked of it.
     """
     rows: dict[tuple[str, str], tuple[Row | None, Row]] = {}
-    for key, life in history.lives.items():
+    for key, trace in history.lives.items():
         last: Row | None = None
-        for row in life.views:
+        for row in trace.views:
             rows.setdefault((key, row.view), (last, row))
             last = row
     for (key, view), (before, row) in rows.items():

@@ -35,13 +35,13 @@ def fifo(history: History) -> Iterator[Finding]:
       the history, has a number between before and n; N is the smallest.
     """
     numbers = numbers_known(history, FIFO)
-    for life in history.lives.values():
+    for trace in history.lives.values():
         largest: dict[str, int] = {}
-        for row in life.deliveries:
+        for row in trace.deliveries:
             if level_of(row.service) < FIFO:
                 continue
             sender, number = sender_of(row), number_of(row)
-            base, earlier = life.base(sender, row.step), largest.get(sender)
+            base, earlier = trace.base(sender, row.step), largest.get(sender)
             before = max((n for n in (base, earlier) if n is not None), default=None)
             detail = ""
             if earlier is not None and number < earlier:
@@ -50,15 +50,15 @@ def fifo(history: History) -> Iterator[Finding]:
                 hole = _first_between(numbers.get(sender, []), before, number)
                 detail = f"without {hole}" if hole else ""
             if detail:
-                yield Finding(life.key, message_of(row), sender, detail)
+                yield Finding(trace.key, message_of(row), sender, detail)
             largest[sender] = max(number, earlier or 0)
 
 
 def numbers_known(history: History, level: int) -> dict[str, list[int]]:
     """By sender, the rising numbers of its messages with this level or above."""
     numbers: dict[str, set[int]] = {}
-    for life in history.lives.values():
-        for row in life.told:
+    for trace in history.lives.values():
+        for row in trace.told:
             if row.kind != "view" and level_of(row.service) >= level:
                 numbers.setdefault(sender_of(row), set()).add(number_of(row))
     return {sender: sorted(known) for sender, known in numbers.items()}
@@ -85,12 +85,12 @@ def causal(history: History) -> Iterator[Finding]:
     """
     needs: dict[str, dict[str, int]] = {}
     known = numbers_known(history, CAUSAL)
-    for life in history.lives.values():
-        _gather_needs(life, needs, known)
-    for life in history.lives.values():
+    for trace in history.lives.values():
+        _gather_needs(trace, needs, known)
+    for trace in history.lives.values():
         largest: dict[str, int] = {}
         gone = Departed()
-        for row in life.told:
+        for row in trace.told:
             if row.kind == "view":
                 gone.see(row.members or ())
             if row.kind != "deliver" or level_of(row.service) < CAUSAL:
@@ -99,10 +99,10 @@ def causal(history: History) -> Iterator[Finding]:
             for source, number in needs.get(message, {}).items():
                 if largest.get(source, 0) >= number or source in gone.members:
                     continue
-                base = life.base(source, row.step)
+                base = trace.base(source, row.step)
                 if base is not None and base < number:
                     detail = "delivered before what it depends on"
-                    yield Finding(life.key, message, f"{source}:{number}", detail)
+                    yield Finding(trace.key, message, f"{source}:{number}", detail)
             largest[sender] = max(number_of(row), largest.get(sender, 0))
 
 
@@ -124,36 +124,36 @@ class Departed:
 
 
 def _gather_needs(
-    life: IncarnationTrace, needs: dict[str, dict[str, int]], known: dict[str, list[int]]
+    trace: IncarnationTrace, needs: dict[str, dict[str, int]], known: dict[str, list[int]]
 ) -> None:
     """Needs are shared between sends until something new is delivered, and copied only then."""
     current: dict[str, int] = {}
     own = 0
-    for row in life.told:
+    for row in trace.told:
         if row.kind == "view":
             for sender, upto in cut_of(row.detail).items():
                 numbers = known.get(sender, [])
                 at = bisect_right(numbers, upto)
-                if at and numbers[at - 1] > current.get(sender, 0) and sender != life.key:
+                if at and numbers[at - 1] > current.get(sender, 0) and sender != trace.key:
                     current = {**current, sender: numbers[at - 1]}
             continue
         if level_of(row.service) < CAUSAL:
             continue
         if row.kind == "deliver":
             sender, number = sender_of(row), number_of(row)
-            if number > current.get(sender, 0) and sender != life.key:
+            if number > current.get(sender, 0) and sender != trace.key:
                 current = {**current, sender: number}
         else:
             if own:
-                current = {**current, life.key: own}
+                current = {**current, trace.key: own}
             needs.setdefault(message_of(row), current)
             own = max(own, number_of(row))
 
 
-def _ordered(life: IncarnationTrace) -> dict[str, Row]:
+def _ordered(trace: IncarnationTrace) -> dict[str, Row]:
     """Its deliveries of level agreed or above in its order, each message once."""
     rows: dict[str, Row] = {}
-    for row in life.deliveries:
+    for row in trace.deliveries:
         if level_of(row.service) >= AGREED:
             rows.setdefault(message_of(row), row)
     return rows
@@ -174,7 +174,7 @@ def total_order(history: History) -> Iterator[Finding]:
       of these the smallest in its words, beginning at its smallest message, which is named, with
       the first of the lives.
     """
-    sequences = {key: _ordered(life) for key, life in history.lives.items()}
+    sequences = {key: _ordered(trace) for key, trace in history.lives.items()}
     inverted = False
     for p, q, first, second in inversions(sequences):
         inverted = True
@@ -200,8 +200,8 @@ def cycle(sequences: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
     steps = shortest_cycle(sequences)
     if steps:
         text = ", ".join(f"{one} before {two} at {at}" for one, two, at in steps)
-        message, _, life = steps[0]
-        yield Finding(life, message, "", f"cycle: {text}")
+        message, _, key = steps[0]
+        yield Finding(key, message, "", f"cycle: {text}")
 
 
 def inversions(
@@ -227,7 +227,7 @@ def prefix(history: History) -> Iterator[Finding]:
     their beginnings; else they are not compared. At the first place where both have a message and
     the two differ, the law is broken: named are p, its message, q, and q's message in the detail.
     """
-    sequences = {key: list(_ordered(life)) for key, life in history.lives.items()}
+    sequences = {key: list(_ordered(trace)) for key, trace in history.lives.items()}
     for p, q in combinations((key for key in sequences if sequences[key]), 2):
         mine, yours = sequences[p], sequences[q]
         if mine[0] in yours:

@@ -37,8 +37,8 @@ def one_place(history: History) -> Iterator[Finding]:
       installed V.
     """
 
-    def counts(life: IncarnationTrace, row: Row) -> bool:
-        return row.service == "safe" or (life.correct and level_of(row.service) >= AGREED)
+    def counts(trace: IncarnationTrace, row: Row) -> bool:
+        return row.service == "safe" or (trace.correct and level_of(row.service) >= AGREED)
 
     return _placed(history, counts)
 
@@ -53,10 +53,10 @@ def _placed(history: History, counts: Callable[[IncarnationTrace, Row], bool]) -
     lineage = views.lineage
     holds: dict[tuple[str, int], tuple[str, str]] = {}
     stands: dict[tuple[str, str], tuple[str, int]] = {}
-    for key, life in history.lives.items():
+    for key, trace in history.lives.items():
         mine = lineage[key]
-        for row in life.deliveries:
-            if row.seq is None or not counts(life, row):
+        for row in trace.deliveries:
+            if row.seq is None or not counts(trace, row):
                 continue
             message, place = message_of(row), row.seq
             other, held = holds.setdefault((mine, place), (key, message))
@@ -73,7 +73,7 @@ class Highest(NamedTuple):
 
     place: int
     message: str
-    life: str
+    key: str
 
 
 def _highest(
@@ -81,12 +81,12 @@ def _highest(
 ) -> dict[str, Highest]:
     """By view, of the messages that count."""
     found: dict[str, Highest] = {}
-    for key, life in history.lives.items():
+    for key, trace in history.lives.items():
         view = ""
-        for row in life.rows:
+        for row in trace.rows:
             if row.kind in VIEWS:
                 view = row.view if row.kind == "view" else ""
-            elif row.kind == "deliver" and row.seq is not None and counts(life, row):
+            elif row.kind == "deliver" and row.seq is not None and counts(trace, row):
                 if view and views.own.get(view) == views.lineage[key]:
                     if view not in found or row.seq > found[view].place:
                         found[view] = Highest(row.seq, message_of(row), key)
@@ -99,12 +99,12 @@ def gone_back(views: Succession, highest: Mapping[str, Highest]) -> Iterator[Fin
         here, there = views.place[after], views.place[before]
         if here is None:
             continue
-        life, text = views.installed[after], f"view {after} at {here}, after"
+        key, text = views.installed[after], f"view {after} at {here}, after"
         most = highest.get(before)
         if most is not None and most.place > here:
-            yield Finding(life, most.message, most.life, f"{text} place {most.place} in {before}")
+            yield Finding(key, most.message, most.key, f"{text} place {most.place} in {before}")
         if there is not None and there > here:
-            yield Finding(life, "", views.installed[before], f"{text} {before} at {there}")
+            yield Finding(key, "", views.installed[before], f"{text} {before} at {there}")
 
 
 def every_place(history: History) -> Iterator[Finding]:
@@ -117,13 +117,13 @@ def every_place(history: History) -> Iterator[Finding]:
     """
     lineage = history.derived(lineages)
     known: dict[str, set[int]] = {}
-    for key, life in history.lives.items():
+    for key, trace in history.lives.items():
         mine = known.setdefault(lineage[key], set())
-        mine.update(row.seq for row in life.told if row.kind != "send" and row.seq is not None)
+        mine.update(row.seq for row in trace.told if row.kind != "send" and row.seq is not None)
     ends = {name: _ends_of_runs(places) for name, places in known.items()}
-    for key, life in history.lives.items():
+    for key, trace in history.lives.items():
         places, runs = known[lineage[key]], ends[lineage[key]]
-        for row, before in _jumps(life):
+        for row, before in _jumps(trace):
             hole = before + 1
             if hole in places:
                 hole = runs[bisect_left(runs, hole)] + 1
@@ -137,10 +137,10 @@ def _ends_of_runs(places: set[int]) -> list[int]:
     return sorted(place for place in places if place + 1 not in places)
 
 
-def _jumps(life: IncarnationTrace) -> Iterator[tuple[Row, int]]:
+def _jumps(trace: IncarnationTrace) -> Iterator[tuple[Row, int]]:
     """Deliveries and views at a place, with the largest place before; not those with a cut."""
     before: int | None = None
-    for row in life.told:
+    for row in trace.told:
         if row.kind == "send" or row.seq is None:
             continue
         if before is not None and not (row.kind == "view" and cut_of(row.detail)):
@@ -161,23 +161,23 @@ def gap_free(history: History) -> Iterator[Finding]:
     """
     lineage = history.derived(lineages)
     known: dict[str, dict[int, str]] = {}
-    for key, life in history.lives.items():
+    for key, trace in history.lives.items():
         mine = known.setdefault(lineage[key], {})
-        for row in life.deliveries:
+        for row in trace.deliveries:
             if row.seq is not None and level_of(row.service) >= AGREED:
                 mine.setdefault(row.seq, message_of(row))
     rising = {name: sorted(places) for name, places in known.items()}
-    for key, life in history.lives.items():
+    for key, trace in history.lives.items():
         places = rising[lineage[key]]
-        for row, hole in _holes(life, places):
+        for row, hole in _holes(trace, places):
             message = message_of(row) if row.kind == "deliver" else ""
             yield Finding(key, message, known[lineage[key]][hole], f"without place {hole}")
 
 
-def _holes(life: IncarnationTrace, places: list[int]) -> Iterator[tuple[Row, int]]:
+def _holes(trace: IncarnationTrace, places: list[int]) -> Iterator[tuple[Row, int]]:
     """Deliveries and views with the first place that was passed over just before them."""
-    own = {row.seq for row in life.deliveries}
-    for row, before in _jumps(life):
+    own = {row.seq for row in trace.deliveries}
+    for row, before in _jumps(trace):
         assert row.seq is not None
         at = bisect_right(places, before)
         while at < len(places) and places[at] < row.seq + (row.kind == "view"):

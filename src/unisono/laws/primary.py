@@ -1,7 +1,7 @@
 """The laws of the primary component: a group begins once, and one part of it goes on, large enough.
 
-A life promises to be of a primary component when its `join` row has a number: the least size of a
-view with which a part of the group goes on.
+An incarnation promises to be of a primary component when its `join` row has a number: the least
+size of a view with which a part of the group goes on.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from unisono.trace.history import ALIVE, EXCLUDED, STOPPED, VANISHED, History, I
 from unisono.trace.record import Row
 
 
-def promised(life: IncarnationTrace) -> int:
-    """The least size of its views, as its `join` row says; 0 when any part may go on."""
-    return next((row.number or 0 for row in life.rows if row.kind == "join"), 0)
+def promised(trace: IncarnationTrace) -> int:
+    """The least size of its views, from its `join` row; 0 when any part may go on."""
+    return next((row.number or 0 for row in trace.rows if row.kind == "join"), 0)
 
 
 def quorum(history: History) -> Iterator[Finding]:
@@ -40,20 +40,20 @@ def quorum(history: History) -> Iterator[Finding]:
     """
     lineage = history.derived(lineages)
     parted = beginnings(history, lineage, PARTED)
-    spared = {row.view for life in history.lives.values() for row in _since_parting(life)}
-    for key, life in history.lives.items():
-        least = promised(life)
-        for row in life.views if least else ():
+    spared = {row.view for trace in history.lives.values() for row in _since_parting(trace)}
+    for key, trace in history.lives.items():
+        least = promised(trace)
+        for row in trace.views if least else ():
             count = len(set(row.members or ()))
             if count >= least or row.view in spared:
                 continue
-            if not (lineage[key] in parted and row in own_views(life)):
+            if not (lineage[key] in parted and row in own_views(trace)):
                 detail = f"view {row.view} has {count} members, fewer than {least}"
                 yield Finding(key, "", "", detail)
 
 
-def _since_parting(life: IncarnationTrace) -> Iterator[Row]:
-    return dropwhile(lambda row: not tells(row, PARTED), life.views)
+def _since_parting(trace: IncarnationTrace) -> Iterator[Row]:
+    return dropwhile(lambda row: not tells(row, PARTED), trace.views)
 
 
 def one_primary(history: History) -> Iterator[Finding]:
@@ -83,11 +83,11 @@ def _side_by_side(history: History, lineage: dict[str, str]) -> Iterator[tuple[s
     begun = beginnings(history, lineage, FOUNDED) - beginnings(history, lineage, PARTED)
     nodes: dict[str, set[str]] = {}
     going_on: dict[str, str] = {}
-    for key, life in history.lives.items():
-        if life.inside and lineage[key] in begun:
-            known = {member.rpartition("#")[0] for member in (key, *life.known)}
+    for key, trace in history.lives.items():
+        if trace.inside and lineage[key] in begun:
+            known = {member.rpartition("#")[0] for member in (key, *trace.known)}
             nodes.setdefault(lineage[key], set()).update(known)
-            if life.end == ALIVE and promised(life):
+            if trace.end == ALIVE and promised(trace):
                 going_on.setdefault(lineage[key], key)
     for one, two in combinations(sorted(going_on, key=lambda name: going_on[name]), 2):
         if not nodes[one] & nodes[two]:
@@ -105,22 +105,22 @@ def begun(history: History) -> Iterator[Finding]:
     """
     group = components(history)
     told = beginnings(history, group, FOUNDED) | beginnings(history, group, PARTED)
-    inside = [life for life in history.lives.values() if life.inside]
-    times = Counter(life.node for life in inside)
+    inside = [trace for trace in history.lives.values() if trace.inside]
+    times = Counter(trace.node for trace in inside)
     together: dict[str, list[IncarnationTrace]] = {}
-    for life in inside:
-        together.setdefault(group[life.key], []).append(life)
-    for name, lives in together.items():
-        keys = {life.key for life in lives}
+    for trace in inside:
+        together.setdefault(group[trace.key], []).append(trace)
+    for name, traces in together.items():
+        keys = {trace.key for trace in traces}
         out_of_sight = any(
-            life.end == VANISHED
-            or times[life.node] > 1
-            or not life.known <= keys
-            or any(row.kind == "restart" for row in life.rows)
-            for life in lives
+            trace.end == VANISHED
+            or times[trace.node] > 1
+            or not trace.known <= keys
+            or any(row.kind == "restart" for row in trace.rows)
+            for trace in traces
         )
-        if name not in told and not out_of_sight and any(map(promised, lives)):
-            first = lives[0]
+        if name not in told and not out_of_sight and any(map(promised, traces)):
+            first = traces[0]
             yield Finding(first.key, "", "", f"view {first.views[0].view}, and no founding")
 
 
@@ -145,19 +145,19 @@ def one_founding(history: History) -> Iterator[Finding]:
     parted = beginnings(history, lineage, PARTED)
     founded = beginnings(history, lineage, FOUNDED)
     later = _later_lineages(history, lineage, founded - parted)
-    for key, life in history.lives.items():
-        if not life.inside or not promised(life) or lineage[key] in parted:
+    for key, trace in history.lives.items():
+        if not trace.inside or not promised(trace) or lineage[key] in parted:
             continue
         anew = later.get(lineage[key], [])
-        others = [history.lives[each] for each in life.final if each in lineage]
-        if any(each.inside and each.key not in anew and not _met(each, life) for each in others):
+        others = [history.lives[each] for each in trace.final if each in lineage]
+        if any(each.inside and each.key not in anew and not _met(each, trace) for each in others):
             continue
-        nexts = {*views.leads.get(life.views[-1].view, ()), life.excluded_by} - {""}
+        nexts = {*views.leads.get(trace.views[-1].view, ()), trace.excluded_by} - {""}
         after = {lineage.get(views.installed.get(view, ""), view) for view in nexts}
         if lineage[key] in after or after - founded - parted:
             continue
-        excluded = life.end == STOPPED and life.cause == EXCLUDED and not after & parted
-        if life.end == ALIVE or excluded:
+        excluded = trace.end == STOPPED and trace.cause == EXCLUDED and not after & parted
+        if trace.end == ALIVE or excluded:
             for other in anew[:1]:
                 yield Finding(key, "", other, "founded anew without it")
 
@@ -174,20 +174,20 @@ def _later_lineages(
     nodes, sorted."""
     by_node: dict[str, list[IncarnationTrace]] = {}
     listed: dict[str, dict[str, list[int]]] = {}
-    for life in history.lives.values():
-        if life.inside:
-            by_node.setdefault(life.node, []).append(life)
-            nodes = listed.setdefault(lineage[life.key], {})
-            for member in {each for row in own_views(life) for each in row.members or ()}:
+    for trace in history.lives.values():
+        if trace.inside:
+            by_node.setdefault(trace.node, []).append(trace)
+            nodes = listed.setdefault(lineage[trace.key], {})
+            for member in {each for row in own_views(trace) for each in row.members or ()}:
                 if each := history.lives.get(member):
                     nodes.setdefault(each.node, []).append(each.incarnation)
     later: dict[tuple[str, str], set[str]] = {}
-    for lives in by_node.values():
-        lives.sort(key=lambda life: life.incarnation)
-        for earlier, life in combinations(lives, 2):
-            pair = (lineage[earlier.key], lineage[life.key])
+    for traces in by_node.values():
+        traces.sort(key=lambda trace: trace.incarnation)
+        for earlier, trace in combinations(traces, 2):
+            pair = (lineage[earlier.key], lineage[trace.key])
             if pair[0] != pair[1]:
-                later.setdefault(pair, set()).add(life.key)
+                later.setdefault(pair, set()).add(trace.key)
     found: dict[str, list[str]] = {}
     for (one, two), keys in later.items():
         p, q = listed[one], listed[two]

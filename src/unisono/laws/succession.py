@@ -13,14 +13,14 @@ FOUNDED, PARTED = "founded", "parted"
 
 
 def tells(row: Row, what: str) -> bool:
-    """Whether the view says that this happened."""
+    """Whether the view has this change."""
     return any(change.partition(" ")[0] == what for change in row.changes or ())
 
 
-def own_views(life: IncarnationTrace) -> tuple[Row, ...]:
-    """The views of a life from the last on that has the change `parted`; else all."""
-    starts = [at for at, row in enumerate(life.views) if tells(row, PARTED)]
-    return life.views[starts[-1] :] if starts else life.views
+def own_views(trace: IncarnationTrace) -> tuple[Row, ...]:
+    """The views from the last on that has the change `parted`; else all."""
+    starts = [at for at, row in enumerate(trace.views) if tells(row, PARTED)]
+    return trace.views[starts[-1] :] if starts else trace.views
 
 
 def lineages(history: History) -> dict[str, str]:
@@ -39,7 +39,7 @@ def lineages(history: History) -> dict[str, str]:
     begun = beginnings(history, found, FOUNDED) | beginnings(history, found, PARTED)
     if len(begun) == 1 and beginnings(history, found, FOUNDED):
         (only,) = begun
-        return {key: only if life.inside else key for key, life in history.lives.items()}
+        return {key: only if trace.inside else key for key, trace in history.lives.items()}
     return _continued(history, found, begun) if begun else found
 
 
@@ -47,20 +47,20 @@ def beginnings(history: History, lineage: Mapping[str, str], what: str) -> set[s
     """Those of these that have a counting view with this change."""
     return {
         lineage[key]
-        for key, life in history.lives.items()
-        if any(tells(row, what) for row in own_views(life))
+        for key, trace in history.lives.items()
+        if any(tells(row, what) for row in own_views(trace))
     }
 
 
 def parts_let_go_on(history: History) -> dict[str, str]:
-    """By life its lineage, where that has a counting view with the change `parted`; else empty."""
+    """By key the lineage, where that has a counting view with the change `parted`; else empty."""
     lineage = history.derived(lineages)
     parted = beginnings(history, lineage, PARTED)
     return {key: name if name in parted else "" for key, name in lineage.items()}
 
 
 def components(history: History) -> dict[str, str]:
-    """By life the smallest of those that installed the same counting views, and so on."""
+    """By key the smallest of those that installed the same counting views, and so on."""
     parent = {key: key for key in history.lives}
 
     def root(key: str) -> str:
@@ -70,8 +70,8 @@ def components(history: History) -> dict[str, str]:
         return key
 
     first: dict[str, str] = {}
-    for key, life in history.lives.items():
-        for row in own_views(life):
+    for key, trace in history.lives.items():
+        for row in own_views(trace):
             one, two = sorted((root(key), root(first.setdefault(row.view, key))))
             parent[two] = one
     return {key: root(key) for key in history.lives}
@@ -83,14 +83,14 @@ def _continued(history: History, found: dict[str, str], begun: set[str]) -> dict
     last: dict[str, str] = {}
     listed: dict[str, set[str]] = {}
     founded = begun - beginnings(history, found, PARTED)
-    for life in sorted(history.lives.values(), key=lambda life: (life.node, life.incarnation)):
-        if life.inside:
-            mine = found[life.key]
-            if mine not in begun and last.get(life.node, mine) != mine:
-                before.setdefault(mine, set()).add(last[life.node])
-            last[life.node] = mine
+    for trace in sorted(history.lives.values(), key=lambda trace: (trace.node, trace.incarnation)):
+        if trace.inside:
+            mine = found[trace.key]
+            if mine not in begun and last.get(trace.node, mine) != mine:
+                before.setdefault(mine, set()).add(last[trace.node])
+            last[trace.node] = mine
             if mine not in begun:
-                known = {member for row in own_views(life) for member in row.members or ()}
+                known = {member for row in own_views(trace) for member in row.members or ()}
                 others = {found[each] for each in known if each in found}
                 listed.setdefault(mine, set()).update(others & founded)
     before |= {mine: others for mine, others in listed.items() if others}
@@ -108,7 +108,7 @@ def _continued(history: History, found: dict[str, str], begun: set[str]) -> dict
 
 
 class Succession:
-    """The views of a node are those of its lives, in the order of incarnations and steps. One view
+    """The views of a node are in the order of its incarnations and their steps. One view
     leads to another when a node has it right before the other, and so on."""
 
     def __init__(self, history: History) -> None:
@@ -119,21 +119,23 @@ class Succession:
         self.nodes: dict[str, set[str]] = {}
         """By view, the nodes of its members."""
         self.installed: dict[str, str] = {}
-        """By view, the smallest life that installed it."""
+        """By view, the smallest incarnation that installed it."""
         self.own: dict[str, str] = {}
-        """By view, the lineage of the smallest life of whose counting views it is."""
+        """By view, the lineage of the smallest incarnation of whose counting views it is."""
         self.place: dict[str, int | None] = {}
-        """By view, its place at the smallest life that installed it."""
+        """By view, its sequence number at the smallest incarnation that installed it."""
         self._chains: dict[str, list[str]] = {}
-        for key, life in history.lives.items():
-            for row in life.views:
+        for key, trace in history.lives.items():
+            for row in trace.views:
                 self.installed.setdefault(row.view, key)
                 self.place.setdefault(row.view, row.seq)
-            for row in own_views(life):
+            for row in own_views(trace):
                 self.own.setdefault(row.view, self.lineage[key])
-        for life in sorted(history.lives.values(), key=lambda life: (life.node, life.incarnation)):
-            chain = self._chains.setdefault(life.node, [])
-            for row in life.views:
+        for trace in sorted(
+            history.lives.values(), key=lambda trace: (trace.node, trace.incarnation)
+        ):
+            chain = self._chains.setdefault(trace.node, [])
+            for row in trace.views:
                 nodes = {member.rpartition("#")[0] for member in row.members or ()}
                 self.nodes.setdefault(row.view, set()).update(nodes)
                 if chain and chain[-1] != row.view:

@@ -25,13 +25,13 @@ def view_order(history: History) -> Iterator[Finding]:
     """
     first: dict[str, dict[str, tuple[str, str]]] = {}
     reference: dict[str, tuple[str, tuple[str, str]]] = {}
-    for key, life in history.lives.items():
-        counts = Counter(row.view for row in life.views)
+    for key, trace in history.lives.items():
+        counts = Counter(row.view for row in trace.views)
         for view, count in counts.items():
             if count > 1:
                 yield Finding(key, "", "", f"view {view} installed {count} times")
         mine = first.setdefault(key, {})
-        for row in life.views:
+        for row in trace.views:
             members = " ".join(sorted(row.members or ()))
             mine.setdefault(row.view, (members, "nowhere" if row.seq is None else str(row.seq)))
         for view, about in mine.items():
@@ -45,8 +45,8 @@ def view_order(history: History) -> Iterator[Finding]:
 
 def self_inclusion(history: History) -> Iterator[Finding]:
     """A life is a member of every view that it installs."""
-    for key, life in history.lives.items():
-        for row in life.views:
+    for key, trace in history.lives.items():
+        for row in trace.views:
             if key not in (row.members or ()):
                 yield Finding(key, "", "", f"not in its view {row.view}")
 
@@ -62,15 +62,15 @@ def virtual_synchrony(history: History) -> Iterator[Finding]:
     only the first time counts.
     """
     passages: dict[tuple[str, str], dict[str, ViewTransition]] = {}
-    for key, life in history.lives.items():
-        for pair, passage in _passages(life).items():
+    for key, trace in history.lives.items():
+        for pair, passage in _passages(trace).items():
             passages.setdefault(pair, {})[key] = passage
-    for (view, following), by_life in passages.items():
+    for (view, following), by_key in passages.items():
         witness: dict[str, list[tuple[str, Row]]] = {}
-        for key in sorted(by_life):
-            for message, row in by_life[key].rows.items():
+        for key in sorted(by_key):
+            for message, row in by_key[key].rows.items():
                 witness.setdefault(message, []).append((key, row))
-        for key, mine in by_life.items():
+        for key, mine in by_key.items():
             for message, told in witness.items():
                 if message in mine.rows:
                     continue
@@ -78,7 +78,7 @@ def virtual_synchrony(history: History) -> Iterator[Finding]:
                     other
                     for other, row in told
                     if mine.with_(other)
-                    and by_life[other].with_(key)
+                    and by_key[other].with_(key)
                     and history.lives[key].owes(sender_of(row), number_of(row))
                 ]
                 if others:
@@ -98,12 +98,12 @@ class ViewTransition(NamedTuple):
         return self.stayed is None or other in self.stayed
 
 
-def _passages(life: IncarnationTrace) -> dict[tuple[str, str], ViewTransition]:
+def _passages(trace: IncarnationTrace) -> dict[tuple[str, str], ViewTransition]:
     """By consecutive views, the first time that they are installed so."""
     passages: dict[tuple[str, str], ViewTransition] = {}
     view: str | None = None
     between: dict[str, Row] = {}
-    for row in life.told:
+    for row in trace.told:
         if row.kind == "view":
             if view is not None:
                 passages.setdefault((view, row.view), ViewTransition(between, row.stayed))

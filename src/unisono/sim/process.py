@@ -118,7 +118,7 @@ class SimProcess:
 
     def stop(self, reason: str) -> None:
         """The world ends this process, and the application gets the reason."""
-        self.tap.tell(self.world.now_us, Fail(reason))
+        self.tap.record(self.world.now_us, Fail(reason))
         self.node.finished(self, clean=False)
 
     def end(self) -> None:
@@ -186,7 +186,7 @@ class SimProcess:
         if isinstance(effect, Probe):
             world.probes.send(self, effect.to)
             return
-        self.tap.tell(world.now_us, effect)
+        self.tap.record(world.now_us, effect)
         if isinstance(effect, Deliver):
             if self.memory is not None:
                 self.memory.deliver(effect.messages)
@@ -249,7 +249,7 @@ class SimProcess:
     def _send(self, effect: Send) -> None:
         world, here = self.world, self.node.index
         if world.plan.detail:
-            self.tap.tell(world.now_us, effect)
+            self.tap.record(world.now_us, effect)
         packets: list[bytes] = list(map(world.datagram, effect.packets))
         longest = max(map(len, packets), default=0)
         if longest > world.weather.packet_bytes_max:

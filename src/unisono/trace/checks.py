@@ -1,17 +1,17 @@
 """What a row must be before a law may look at it. Python and Spark share these names and meanings.
 
 A row that fails a check goes to quarantine with the check's reason; the first that fails, in the
-order of `ROW_CHECKS`, gives the reason. Two more checks look at other files; a life is a run, node
-and incarnation, and files are in the order of their names:
+order of `ROW_CHECKS`, gives the reason. Two more checks look at other files, which are in the order
+of their names; run, node and number identify an incarnation:
 
-`TOLD_TWICE`: a row that passed `ROW_CHECKS`, of a life of which an earlier file holds such a row
-with the same step or a later one. So a long life may be told in several files, one after the other,
-and a copied file is noticed. A row that is not told twice is *fresh*.
-`AFTER_TORN`: a fresh row that has an earlier part of its life missing before it. Either an earlier
+`TOLD_TWICE`: a row that passed `ROW_CHECKS`, of an incarnation of which an earlier file holds a row
+that passed, with the same step or a later one. So a long trace may span several files, one after
+the other, and a copied file is noticed. A row that is not told twice is *fresh*.
+`AFTER_TORN`: a fresh row that has an earlier part of its trace missing before it. Either an earlier
 file of its own chain (`stem.parquet`, `stem.s000001.parquet`, …) is torn or not there; or an
-earlier file with fresh rows of its life is torn, or has such a gap before it.
+earlier file with fresh rows of its incarnation is torn, or has such a gap before it.
 
-The rows that remain are judged in the order of their files and of their places in the file, and
+The rows that remain are judged in the order of their files and within each file, and
 their steps are counted anew in that order: a row that someone put in, copied or moved is judged
 where it stands, whatever step it claims.
 """
@@ -49,8 +49,8 @@ _resilient = re.compile(RESILIENT).fullmatch
 _member = re.compile(MEMBER, re.DOTALL).fullmatch
 
 
-def _listing(words: Iterable[str]) -> str:
-    return ", ".join(f"'{word}'" for word in words)
+def _listing(names: Iterable[str]) -> str:
+    return ", ".join(f"'{name}'" for name in names)
 
 
 def _whole(pattern: str) -> str:
@@ -64,8 +64,8 @@ _VIEWS_SQL = f"kind IN ({_listing(VIEWS)})"
 
 
 class RowCheck(NamedTuple):
-    """`fails` and `sql` say the same: true of a row that must not be judged. The text is never null
-    for a row that passed the checks before it."""
+    """`fails` and `sql` are equivalent: true of a row that must not be judged. The SQL is never
+    null for a row that passed the checks before it."""
 
     reason: str
     fails: Callable[[Row], bool]

@@ -45,27 +45,27 @@ class CompactReader:
         self.at = end
         return taken
 
-    def _octet(self) -> int:
+    def _byte(self) -> int:
         at = self.at
         try:
-            octet = self.data[at]
+            byte = self.data[at]
         except IndexError:
             raise Malformed("cut short") from None
         self.at = at + 1
-        return octet
+        return byte
 
     def _varint(self) -> int:
-        # Most numbers are one octet long, and there are a thousand in each small file.
+        # Most numbers are one byte long, and there are a thousand in each small file.
         data, at = self.data, self.at
         try:
-            octet = data[at]
-            value, shift = octet & 0x7F, 7
-            while octet >= 0x80:
+            byte = data[at]
+            value, shift = byte & 0x7F, 7
+            while byte >= 0x80:
                 if shift >= 70:
                     raise Malformed("a number without end")
                 at += 1
-                octet = data[at]
-                value |= (octet & 0x7F) << shift
+                byte = data[at]
+                value |= (byte & 0x7F) << shift
                 shift += 7
         except IndexError:
             raise Malformed("cut short") from None
@@ -88,20 +88,20 @@ class CompactReader:
         if kind in (TRUE, FALSE):
             return kind == TRUE
         if kind == BYTE:
-            return self._octet()
+            return self._byte()
         if kind == DOUBLE:
             return self._take(8)
         raise Malformed(f"type {kind}")
 
     def _list(self, depth: int) -> tuple[int, list[Any]]:
-        head = self._octet()
+        head = self._byte()
         kind, count = head & 0x0F, head >> 4
         if count == 15:
             count = self._varint()
         if count > len(self.data) - self.at:
             raise Malformed("a list longer than the data")
         if kind in (TRUE, FALSE):
-            return kind, [self._octet() == TRUE for _ in range(count)]
+            return kind, [self._byte() == TRUE for _ in range(count)]
         return kind, [self._value(kind, depth) for _ in range(count)]
 
     def struct(self, depth: int = 0) -> Struct:
@@ -110,7 +110,7 @@ class CompactReader:
         fields: Struct = {}
         last = 0
         while True:
-            head = self._octet()
+            head = self._byte()
             if head == 0:
                 return fields
             kind, delta = head & 0x0F, head >> 4

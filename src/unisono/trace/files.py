@@ -1,10 +1,10 @@
-"""Trace files: Parquet, one or more files a life, and what to make of files that are damaged.
+"""Trace files: Parquet, one or more files per incarnation, and how damaged files are read.
 
 A closed file is plain Parquet that anything reads. While it is open it is a row of whole row
 groups, one at least every second of trace time; a process that is killed loses what came after the
-last of them, no more. `read_trace` reads such a file up to its last whole row group (`torn` says
-how). A long life is told in several files, since each row group costs the writer memory until its
-file is closed. The columns hold the truth: file names only say in which order to read, and whether
+last of them, no more. `read_trace` reads such a file up to its last whole row group (see
+`torn`). A long trace spans several files, since each row group costs the writer memory until its
+file is closed. The columns hold the truth: file names only give the order to read in, and whether
 a part is missing.
 """
 
@@ -44,7 +44,7 @@ __all__ = [
 SEGMENT_GROUPS_MAX: Final = 500
 """Row groups in one file, at some 16 KB of the writer's memory each; then comes the next file."""
 NAME_BYTES_MAX: Final = 150
-"""A longer node name is cut in the file's name, with a hash in place of the rest."""
+"""A longer node name is cut in the file's name, with a hash instead of the rest."""
 
 REPLAY: Final = "replay.txt"
 """Beside a run's files: the command that makes the run again."""
@@ -82,7 +82,7 @@ def note_replay(directory: str | os.PathLike[str], run: str, line: str) -> None:
 
 
 def clear_run(directory: str | os.PathLike[str], run: str) -> None:
-    """Remove what an earlier run of this name told; files that are no traces stay."""
+    """Remove the traces of an earlier run of this name; other files stay."""
     _remove(run_folder(directory, run), lambda name: name.endswith(".parquet"))
 
 
@@ -116,7 +116,7 @@ class TraceFile:
         self._segment = 0
         self._closed = False
         self._open(f"{self._stem}.parquet")
-        # What an earlier run of the same name left would be read as the rest of this life.
+        # What an earlier run of the same name left would be read as the rest of this trace.
         _remove(self._folder, self._is_segment)
 
     def _is_segment(self, name: str) -> bool:
@@ -161,7 +161,7 @@ class TraceFile:
             self._end_segment()
 
     def abandon(self) -> None:
-        """Stop as if killed: what was flushed is there, and no footer says that this is all."""
+        """Stop as if killed: what was flushed is there, without a footer."""
         if not self._closed:
             self._closed = True
             self._rows.clear()
@@ -169,7 +169,7 @@ class TraceFile:
             self._parquet.is_open = False
 
     def __del__(self) -> None:
-        # Left to itself the Parquet writer would add a footer, and a life cut short would look
+        # Left to itself the Parquet writer would add a footer, and a trace cut short would look
         # complete.
         if hasattr(self, "_parquet"):
             self.abandon()
@@ -184,7 +184,7 @@ class Quarantined(NamedTuple):
     path: str
     """Under the trace directory."""
     row: int | None
-    """Its place in the file, from 0."""
+    """Its index in the file, from 0."""
     reason: str
 
 
@@ -192,15 +192,15 @@ class Trace(NamedTuple):
     """All that a trace directory holds, in memory."""
 
     runs: dict[str, list[Row]]
-    """Sound rows by run, in order of node, incarnation and step. A life's steps are counted from 0
-    in the order of its files and of the places in them, whatever the files say."""
+    """Sound rows by run, in order of node, incarnation and step. An incarnation's steps
+    are counted from 0 in the order of its rows in its files, whatever their own steps."""
     events: int
     """How many they are."""
     quarantined: list[Quarantined]
     torn: dict[str, frozenset[str]]
-    """By run, the lives of which a file is torn or missing: what they did last is not known."""
+    """By run, the incarnations of which a file is torn or missing: their last rows are unknown."""
     contradicted: dict[str, frozenset[str]]
-    """By run, the lives that a second file tells otherwise than the first, which is judged."""
+    """By run, the incarnations of which a second file contradicts the first, which is judged."""
 
     @property
     def unjudged(self) -> list[Quarantined]:
@@ -222,7 +222,7 @@ class TraceFiles(NamedTuple):
     name: str
     """The path under the trace directory, with forward slashes; what is not text is escaped."""
     chain: Path
-    """The same for all files that tell one life, one after the other."""
+    """The same for all files of one incarnation, one after the other."""
     gap: bool
     """The part that should come before this one is not there."""
 
@@ -277,7 +277,7 @@ def _files_of(folder: Path, top: Path, names: set[str]) -> Iterator[TraceFiles]:
 
 
 def _printable(name: str) -> str:
-    """File names need not be text; what is said of them must be."""
+    """File names need not be text; messages about them must be."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 
@@ -311,7 +311,7 @@ def _is_cut(each: Quarantined) -> bool:
     return each.reason.startswith(TORN)
 
 
-_Life: TypeAlias = tuple[str, str, int]
+_Key: TypeAlias = tuple[str, str, int]
 """Run, node and incarnation."""
 
 
@@ -321,20 +321,20 @@ class _Reading:
     def __init__(self) -> None:
         self.runs: dict[str, list[Row]] = {}
         self.quarantined: list[Quarantined] = []
-        self._told: dict[_Life, int] = {}
-        """By life, the last step that the files read so far tell of it."""
-        self._counts: dict[_Life, int] = {}
-        """By life, how many of its rows are to be judged."""
-        self._cut: set[_Life] = set()
-        """Lives of which a file with fresh rows was torn, or had a gap before it."""
+        self._last_steps: dict[_Key, int] = {}
+        """By incarnation, the last step in the files read so far."""
+        self._counts: dict[_Key, int] = {}
+        """By incarnation, how many of its rows are to be judged."""
+        self._cut: set[_Key] = set()
+        """Incarnations of which a file with fresh rows was torn, or had a gap before it."""
         self._broken: set[Path] = set()
         """Chains of which a part is torn or missing."""
-        self._chains: dict[Path, set[_Life]] = {}
-        """By chain, the lives that it has fresh rows of."""
+        self._chains: dict[Path, set[_Key]] = {}
+        """By chain, the incarnations that it has fresh rows of."""
         self._paths: dict[str, list[Path]] = {}
         """By run, the files read."""
         self._twice: dict[str, set[Name]] = {}
-        """By run, the lives that a later file tells once more."""
+        """By run, the incarnations that a later file repeats."""
 
     def read(self, found: TraceFiles) -> None:
         if found.gap:
@@ -342,25 +342,25 @@ class _Reading:
         after = found.chain in self._broken
         self._paths.setdefault(found.run, []).append(found.path)
         part = ParquetPart(found.path)
-        last: dict[_Life, int] = {}
-        fresh: set[_Life] = set()
+        last: dict[_Key, int] = {}
+        fresh: set[_Key] = set()
         start = 0
         for table in part.tables():
-            for place, row in enumerate(_rows(table), start):
+            for at, row in enumerate(_rows(table), start):
                 reason = reason_against(row)
                 if reason is None:
-                    life = (found.run, row.node, row.incarnation)
-                    last[life] = max(row.step, last.get(life, -1))
-                    if row.step <= self._told.get(life, -1):
+                    key = (found.run, row.node, row.incarnation)
+                    last[key] = max(row.step, last.get(key, -1))
+                    if row.step <= self._last_steps.get(key, -1):
                         reason = TOLD_TWICE
-                        self._twice.setdefault(found.run, set()).add(life[1:])
+                        self._twice.setdefault(found.run, set()).add(key[1:])
                     else:
-                        fresh.add(life)
-                        reason = AFTER_TORN if after or life in self._cut else None
+                        fresh.add(key)
+                        reason = AFTER_TORN if after or key in self._cut else None
                 if reason is None:
-                    self._keep(life, row)
+                    self._keep(key, row)
                 else:
-                    self.quarantined.append(Quarantined(found.name, place, reason))
+                    self.quarantined.append(Quarantined(found.name, at, reason))
             start += table.num_rows
         if part.lost:
             self.quarantined.append(Quarantined(found.name, None, part.lost))
@@ -368,29 +368,29 @@ class _Reading:
             self._broken.add(found.chain)
         if part.torn or after:
             self._cut |= fresh
-        for life, step in last.items():
-            self._told[life] = max(step, self._told.get(life, -1))
+        for key, step in last.items():
+            self._last_steps[key] = max(step, self._last_steps.get(key, -1))
         self._chains.setdefault(found.chain, set()).update(fresh)
 
-    def _keep(self, life: _Life, row: Row) -> None:
-        step = self._counts.get(life, 0)
-        self._counts[life] = step + 1
+    def _keep(self, key: _Key, row: Row) -> None:
+        step = self._counts.get(key, 0)
+        self._counts[key] = step + 1
         kept = row if row.step == step else row._replace(step=step)
-        self.runs.setdefault(life[0], []).append(kept)
+        self.runs.setdefault(key[0], []).append(kept)
 
     def contradicted(self) -> dict[str, frozenset[str]]:
-        """By run, the lives that two files tell in different ways."""
-        found = {run: contradicted(self._paths[run], lives) for run, lives in self._twice.items()}
+        """By run, the incarnations of which two files differ."""
+        found = {run: contradicted(self._paths[run], keys) for run, keys in self._twice.items()}
         return {
-            run: frozenset(f"{node}#{incarnation}" for node, incarnation in lives)
-            for run, lives in found.items()
-            if lives
+            run: frozenset(f"{node}#{incarnation}" for node, incarnation in keys)
+            for run, keys in found.items()
+            if keys
         }
 
     def torn_lives(self) -> dict[str, frozenset[str]]:
-        """By run, the lives that have fresh rows in a chain that is broken somewhere."""
+        """By run, the incarnations that have fresh rows in a chain that is broken somewhere."""
         torn: dict[str, set[str]] = {}
         for chain in self._broken:
             for run, node, incarnation in self._chains[chain]:
                 torn.setdefault(run, set()).add(f"{node}#{incarnation}")
-        return {run: frozenset(lives) for run, lives in torn.items()}
+        return {run: frozenset(keys) for run, keys in torn.items()}

@@ -1,4 +1,4 @@
-"""A history: what all the lives of one group in one run saw, arranged for the laws."""
+"""A history: the traces of all incarnations of one group in one run, arranged for the laws."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from unisono.trace.record import LEFT, Row
 T = TypeVar("T")
 
 ALIVE: Final = "alive"
-"""It has no `leave` or `crash` row, and nothing says that it is gone."""
+"""It has no `leave` or `crash` row, and nothing shows that it is gone."""
 DEPARTED: Final = "left"
 """It left cleanly."""
 STOPPED: Final = "stopped"
 """The protocol made it stop, with a reason."""
 CRASHED: Final = "crashed"
-"""The world says so."""
+"""It has a `crash` row."""
 VANISHED: Final = "vanished"
 """It has no end of its own, but was given up by others, came back as another incarnation, or its
 file is torn. It crashed, or was expelled and does not know."""
@@ -35,8 +35,8 @@ _cut = re.compile(f"{CUT}(?: {CUT})*").fullmatch
 
 
 class ViewCut(NamedTuple):
-    """What a view says of one sender: its messages above `after`, up to `upto`, were before our
-    time together."""
+    """The cut of a view for one sender: its messages above `after`, up to `upto`, were sent before
+    the two were together."""
 
     step: int
     """Of the view."""
@@ -47,7 +47,7 @@ class ViewCut(NamedTuple):
 
 @dataclass(frozen=True)
 class IncarnationTrace:
-    """One member's life, as its own rows tell it, each kind in the order of steps."""
+    """The rows of one incarnation, each kind in the order of steps."""
 
     key: str
     """`name#incarnation`."""
@@ -64,7 +64,7 @@ class IncarnationTrace:
 
     @property
     def cause(self) -> str:
-        """Why it stopped, as its first `leave` row says in a word; empty when there is none."""
+        """The cause of its stop, from its first `leave` row; empty without one."""
         return self._reasons[0]
 
     @property
@@ -104,7 +104,7 @@ class IncarnationTrace:
 
     @cached_property
     def cuts(self) -> Mapping[str, tuple[ViewCut, ...]]:
-        """By sender's life, what the views say of it, in their order."""
+        """By sender, the cuts of the views, in their order."""
         found: dict[str, tuple[ViewCut, ...]] = {}
         if not any(map(cut_of, (row.detail for row in self.views))):
             return found
@@ -122,7 +122,7 @@ class IncarnationTrace:
     def base(self, sender: str, step: int = -1) -> int | None:
         """Where its obligations towards a sender begin, at this step of its own: it owes the
         numbers above. At the first view that has the sender, or names it in its cut, that is what
-        the cut says, or 0; later it is what a later cut says. None when it owes nothing: no view
+        the cut has, or 0; later it is what a later cut has. None when it owes nothing: no view
         knows the sender."""
         cuts = self.cuts.get(sender)
         if cuts is None:
@@ -138,7 +138,7 @@ class IncarnationTrace:
 
     def owes(self, sender: str, number: int) -> bool:
         """Whether it should have this message, if others have it: a view of it knows the sender,
-        and no cut says that the message was before their time together."""
+        and no cut excuses it."""
         cuts = self.cuts.get(sender)
         if cuts is None:
             return sender in self.known
@@ -154,7 +154,7 @@ class History:
     group: str
     rows: tuple[Row, ...]
     torn: frozenset[str] = frozenset()
-    """Lives whose file is torn: what they did last is not known."""
+    """Incarnations whose file is torn: their last rows are unknown."""
 
     @cached_property
     def lives(self) -> dict[str, IncarnationTrace]:
@@ -187,12 +187,12 @@ def histories_of(
 
 
 def life_of(row: Row) -> str:
-    """Whose row it is."""
+    """The incarnation that wrote the row."""
     return f"{row.node}#{row.incarnation}"
 
 
 def sender_of(row: Row) -> str:
-    """The life that sent the row's message."""
+    """The incarnation that sent the row's message."""
     return f"{row.sender}#{row.sender_incarnation}"
 
 
@@ -247,7 +247,7 @@ def _life_of(key: str, rows: list[Row]) -> IncarnationTrace:
 
 
 def _end_of(rows: list[Row]) -> str:
-    """As the first `leave` or `crash` row says."""
+    """By the first `leave` or `crash` row."""
     for row in rows:
         if row.kind == "crash":
             return CRASHED
@@ -257,11 +257,11 @@ def _end_of(rows: list[Row]) -> str:
 
 
 def _is_gone(life: IncarnationTrace, others: Iterable[IncarnationTrace]) -> bool:
-    """Whether a life without an end of its own has ended all the same.
+    """Whether an incarnation without an end row has ended all the same.
 
-    So it is when its node has a later incarnation; or when some life that has no end of its own, or
-    left cleanly, has it in a view but not in its last one, while the life did not do the same to
-    that other: two sides of a split that gave each other up are both alive.
+    It has when its node has a later incarnation; or when another, alive or cleanly left, has it in
+    a view but not in its last one, while it did not do the same to that other: two sides of a
+    partition that excluded each other are both alive.
     """
     for other in others:
         if other.node == life.node and other.incarnation > life.incarnation:

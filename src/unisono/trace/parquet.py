@@ -63,12 +63,12 @@ FORMER: Final = pa.schema(
     (name, pa.int32() if name.endswith("incarnation") else SCHEMA.field(name).type)
     for name in _FORMER_NAMES
 )
-"""Of version 1. A file with a footer says itself what it has; one that is torn does not."""
+"""Of version 1. A file with a footer lists its columns; a torn one does not."""
 _WORD_BYTES: Final = 8
 """Of an incarnation."""
 FLOAT_EXACT_MAX: Final = 1 << 53
 LISTS: Final = frozenset(field.name for field in SCHEMA if pa.types.is_list(field.type))
-"""Columns whose values are lists of words."""
+"""Columns whose values are lists of strings."""
 
 _NAMES: Final = frozenset(SCHEMA.names)
 _VERSION_KEY: Final = b"unisono.trace"
@@ -76,7 +76,7 @@ _VERSION_KEY: Final = b"unisono.trace"
 
 def writer_to(where: Any, schema: pa.Schema = SCHEMA) -> pq.ParquetWriter:
     # Every column with a dictionary, so that `torn` sees where each chunk begins; checksums, so
-    # that a flipped bit is seen; no statistics and no second schema, which nobody asks of a trace.
+    # that a flipped bit is seen; no statistics and no second schema, which no reader needs.
     writer = pq.ParquetWriter(
         where,
         schema,
@@ -105,7 +105,7 @@ def warm_up() -> None:
 
 
 class ParquetPart:
-    """One file, read group by group; says afterwards whether it was torn and what was lost."""
+    """One file, read group by group; `torn` and `lost` are known afterwards."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -116,7 +116,7 @@ class ParquetPart:
         """Row groups in canonical types, up to the first that cannot be read."""
         handle = -1
         try:
-            # Without waiting: a pipe of that name may have nobody at its other end.
+            # Without blocking: a pipe of that name may have no writer.
             handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
             about = os.fstat(handle)
             if stat.S_ISREG(about.st_mode):
@@ -133,8 +133,8 @@ class ParquetPart:
         self.torn = True
         self.lost = self.lost or reason
 
-    def _tables(self, octets: torn.FileBytes) -> Iterator[pa.Table]:
-        opened = self._opened(octets) or self._recovered(octets)
+    def _tables(self, file_bytes: torn.FileBytes) -> Iterator[pa.Table]:
+        opened = self._opened(file_bytes) or self._recovered(file_bytes)
         if opened is None:
             return
         file, count = opened
@@ -154,48 +154,48 @@ class ParquetPart:
         """One row group; nothing when there is nothing in it to give."""
         return _canonical(file.read_row_group(index, columns=SCHEMA.names, use_threads=False))
 
-    def _opened(self, octets: torn.FileBytes) -> tuple[pq.ParquetFile, int] | None:
+    def _opened(self, file_bytes: torn.FileBytes) -> tuple[pq.ParquetFile, int] | None:
         """The file by its own footer, with the number of its row groups, when all is in order.
 
         The footer is looked through first: some that are damaged make pyarrow end the process."""
         try:
-            groups = torn.footer_groups(torn.footer_of(octets), _NAMES, _model())
+            groups = torn.footer_groups(torn.footer_of(file_bytes), _NAMES, _model())
             for group in groups:
-                torn.check_group(octets, group)
-            return self._open(octets, None), len(groups)
+                torn.check_group(file_bytes, group)
+            return self._open(file_bytes, None), len(groups)
         except Exception:
             return None
 
     def _open(
-        self, octets: torn.FileBytes, metadata: Any, words: Sequence[str] | None = None
+        self, file_bytes: torn.FileBytes, metadata: Any, dictionaries: Sequence[str] | None = None
     ) -> pq.ParquetFile:
-        """The file, with the columns `words` as dictionaries."""
+        """The file, with these columns as dictionaries."""
         # By the handle: pyarrow opens no file whose name is not text.
-        held = octets.held
+        held = file_bytes.held
         return pq.ParquetFile(
-            io.FileIO(octets.handle, closefd=False) if held is None else pa.BufferReader(held),
+            io.FileIO(file_bytes.handle, closefd=False) if held is None else pa.BufferReader(held),
             metadata=metadata,
-            read_dictionary=words,
+            read_dictionary=dictionaries,
             page_checksum_verification=True,
             pre_buffer=False,
         )
 
-    def _recovered(self, octets: torn.FileBytes) -> tuple[pq.ParquetFile, int] | None:
+    def _recovered(self, file_bytes: torn.FileBytes) -> tuple[pq.ParquetFile, int] | None:
         """The file by a footer that is made anew for the row groups that are whole."""
         self.torn = True
-        wide = torn.word_bytes(octets, SCHEMA.get_field_index("incarnation")) == _WORD_BYTES
+        wide = torn.word_bytes(file_bytes, SCHEMA.get_field_index("incarnation")) == _WORD_BYTES
         schema = SCHEMA if wide else FORMER
         nested = tuple(pa.types.is_list(kind) for kind in schema.types)
-        groups = torn.whole_groups(octets, nested)
+        groups = torn.whole_groups(file_bytes, nested)
         if not groups:
             self.lost = f"{TORN}, or no Parquet: no whole row group in it"
             return None
-        rest = octets.size - groups[-1].end
+        rest = file_bytes.size - groups[-1].end
         if rest:
             self.lost = f"{TORN}: {rest} bytes after the last whole row group"
         footer = torn.rebuilt_footer(groups, _model(schema))
         metadata = pq.read_metadata(io.BytesIO(torn.MAGIC + footer))
-        return self._open(octets, metadata), len(groups)
+        return self._open(file_bytes, metadata), len(groups)
 
     def _misfit(self, schema: pa.Schema) -> str | None:
         """Why the columns are not those of a trace. Others may stand beside them."""
@@ -217,10 +217,10 @@ def _damage(file: pq.ParquetFile) -> str | None:
     """A file of this version has all its columns: one that lacks any has lost it. And one that
     lacks a column, and has one that is but a letter away from it, has lost its name."""
     names = set(file.schema_arrow.names)
-    told = (file.metadata.metadata or {}).get(_VERSION_KEY)
+    version = (file.metadata.metadata or {}).get(_VERSION_KEY)
     for name in sorted(_NAMES - names):
         alike = [other for other in names - _NAMES if len(other) == len(name)]
-        if told == str(VERSION).encode() or any(
+        if version == str(VERSION).encode() or any(
             sum(map(str.__ne__, name, other)) == 1 for other in alike
         ):
             return f"damaged: no column {name}"
@@ -281,8 +281,8 @@ def _check_whole(name: str, column: pa.ChunkedArray) -> None:
 
 
 def protocols_of(path: Path) -> set[str]:
-    """The protocols that the first rows of a file name. A file is of one life, so of one protocol;
-    none when nothing in it can be read."""
+    """The protocols in the first rows of a file: one, since a file is of one incarnation; none when
+    nothing in it can be read."""
     table = next(iter(ParquetPart(path).tables()), None)
     names = [] if table is None else table.column("protocol").unique().to_pylist()
     return {name for name in names if name}

@@ -11,31 +11,31 @@ MESSAGE_KINDS = (
     *("send", "deliver", "view", "stable", "join", "leave", "crash", "restart"),
     *("receipt", "transitional", "fault", "stuck"),
 )
-"""Always written when tracing is on. A `receipt` says that all messages of its sender up to its
-number were here when the view ended, or the life; a `transitional` view ends the one before it. The
-world tells what ailed whom (`fault`, see `laws.exclusion`), and of the group that it waited for
-progress in vain (`stuck`)."""
+"""Always written when tracing is on. A `receipt`: all messages of its sender up to its number were
+held when the view, or the incarnation, ended. A `transitional` view ends the one before it. The
+world records faults (`fault`, see `laws.exclusion`), and that it waited for progress in vain
+(`stuck`)."""
 
 WORK_KINDS = ("packet_out", "packet_in", "drop", "nak", "repair", "timer", "arrow")
-"""Protocol work, written only when asked for."""
+"""Protocol work, written only on request."""
 
 LEFT = "left"
 """The detail of a `leave` row after a clean leave; any other detail is the reason of a stop."""
 
 NOTHING, HEALED, LEAVING, NAMESAKE = "none", "healed", "leaving", "namesake"
-"""Details of `fault` rows that ail nobody: there is no fault; all are over; the life is about to
-leave; it has taken the name of another."""
+"""Details of `fault` rows that are not faults: there is none; all are over; the incarnation is
+about to leave; it has taken the name of another."""
 
 APART = "apart"
 """The detail of a `fault` row: in the end all are cut off from each other so that no part of the
 group is to go on."""
 
 PROBE = "probe"
-"""The detail of a `send` row that the law of progress asks about."""
+"""The detail of a `send` row that the law of progress checks."""
 
 
 class Row(NamedTuple):
-    """One event of one member's life."""
+    """One event of one incarnation."""
 
     protocol: str
     group: str
@@ -56,21 +56,21 @@ class Row(NamedTuple):
     digest: int | None = None
     """Of a message's payload; of a packet's bytes: an arrival has that of its sending."""
     members: tuple[str, ...] | None = None
-    """Of a view: each `name#incarnation`; of a stable message: who is known to hold it; of a fault:
-    the names of the nodes that it ails."""
+    """Of a view: each `name#incarnation`; of a stable message: its known holders; of a fault: the
+    names of its nodes."""
     joined: tuple[str, ...] | None = None
-    """Of a view: who is new in it."""
+    """Of a view: its new members."""
     left: tuple[str, ...] | None = None
-    """Of a view: who is no longer in it."""
+    """Of a view: the members that are gone."""
     stayed: tuple[str, ...] | None = None
-    """Of a view: the transitional set, where the protocol says it."""
+    """Of a view: the transitional set, where the protocol reports it."""
     changes: tuple[str, ...] | None = None
-    """Of a view: what happened and to whom, as `founded` or `failed b#1 c#1`; of a stop, its
+    """Of a view: the changes, as `founded` or `failed b#1 c#1`; of a stop, its
     cause, and the view of those that excluded it, where it is known: `view 3-0a1b2c`."""
     peer: str | None = None
     """Of a packet: the address it went to (`*` for everyone) or came from; of a join: its own."""
     detail: str | None = None
-    """The arrow, timer or reason; a packet in the protocol's words; of a view that has one, its
+    """The arrow, timer or reason; a packet's label; of a view that has one, its
     cut: `a#1:17 b#2:4`."""
 
 

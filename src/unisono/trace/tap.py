@@ -1,4 +1,4 @@
-"""The tap: a core with a listener at its door, itself a core. The algorithm knows nothing of it."""
+"""The tap: a core around another, which writes the trace. The protocol does not know of it."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from unisono.core import (
 from unisono.model import Buffer, Member, Message, Packets, Resilient, ServiceLevel, View
 from unisono.trace.record import LEFT, Row, Sink, digest_of
 
-TOLD_EVENTS: Final = frozenset((Multicast, Join, Restart))
-TOLD_EFFECTS: Final = frozenset((Deliver, Stabilize, Install, Depart, Fail))
-"""What the rows of the application tell; all else is protocol work."""
+RECORDED_EVENTS: Final = frozenset((Multicast, Join, Restart))
+RECORDED_EFFECTS: Final = frozenset((Deliver, Stabilize, Install, Depart, Fail))
+"""What the application notices; all else is protocol work."""
 NO_MARKS: Final[Mapping[Member, int]] = {}
 
 
 class Tap:
     """Wraps a core and writes a row for each thing its application would notice.
 
-    A step's rows come in this order: what the event says, then (with `detail`) the work that was
-    counted, then the effects as they were asked for. A step that raises leaves no row. `step`
-    writes them all; a world in which a process may die between two effects asks with `take`, and
-    says with `tell` which effects it performs.
+    A step's rows come in this order: the event, then (with `detail`) the work that was counted,
+    then the effects in order. A step that raises leaves no row. `step` writes them all; a world in
+    which a process may crash between two effects calls `take`, and `record` for each effect that it
+    performs.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Tap:
         self._sink = sink
         self._detail = detail
         self._label = label
-        """The protocol's words for a packet, as its `ProtocolSpec` labels them."""
+        """The protocol's label of a packet."""
         self._quorum = quorum
         """The least size of a view, as the protocol promises; 0 where any part may go on."""
         self._rows = 0
@@ -86,22 +86,22 @@ class Tap:
     def step(self, now_us: int, event: Event) -> list[Effect]:
         effects = self.take(now_us, event)
         for effect in effects:
-            self.tell(now_us, effect)
+            self.record(now_us, effect)
         return effects
 
     def take(self, now_us: int, event: Event) -> list[Effect]:
-        """Step the core and write what the event says; of the effects nothing is written yet."""
+        """Step the core and write the rows of the event, but none of the effects."""
         if self._detail:
             return self._take_in_detail(now_us, event)
         effects = self._effects = self.core.step(now_us, event)
-        if type(event) in TOLD_EVENTS:
-            self._tell_event(now_us, event)
+        if type(event) in RECORDED_EVENTS:
+            self._record_event(now_us, event)
         return effects
 
-    def tell(self, now_us: int, effect: Effect) -> None:
+    def record(self, now_us: int, effect: Effect) -> None:
         """Write that this effect is performed now."""
-        if type(effect) in TOLD_EFFECTS:
-            self._tell_effect(now_us, effect)
+        if type(effect) in RECORDED_EFFECTS:
+            self._record_effect(now_us, effect)
         elif self._detail and isinstance(effect, Send):
             targets = ("*",) if isinstance(effect.to, Everyone) else map(str, effect.to)
             self._write_packets(now_us, "packet_out", targets, effect.packets)
@@ -122,7 +122,7 @@ class Tap:
 
     # -- what the application notices --------------------------------------------------------
 
-    def _tell_event(self, now_us: int, event: Event) -> None:
+    def _record_event(self, now_us: int, event: Event) -> None:
         if isinstance(event, Multicast):
             service = service_name(event.service)
             for payload in event.messages:
@@ -143,7 +143,7 @@ class Tap:
         elif isinstance(event, Restart):
             self._write(now_us, "restart")
 
-    def _tell_effect(self, now_us: int, effect: Effect) -> None:
+    def _record_effect(self, now_us: int, effect: Effect) -> None:
         if isinstance(effect, Deliver):
             for message in effect.messages:
                 self._write_message(now_us, "deliver", message)
@@ -228,15 +228,15 @@ class Tap:
         work = dict(self.counts)
         arrows = dict(self.core.transition_counts())
         effects = self._effects = self.core.step(now_us, event)
-        self._tell_event(now_us, event)
+        self._record_event(now_us, event)
         if isinstance(event, Received):
             self._write_packets(now_us, "packet_in", (str(event.source),), event.packets)
         elif isinstance(event, Expired):
             self._write(now_us, "timer", detail=timer_name(event.timer))
-        self._tell_work(now_us, work, arrows)
+        self._record_work(now_us, work, arrows)
         return effects
 
-    def _tell_work(self, now_us: int, work: dict[str, int], arrows: dict[str, int]) -> None:
+    def _record_work(self, now_us: int, work: dict[str, int], arrows: dict[str, int]) -> None:
         """One row a name, with how often it happened in this step as its number."""
         for name in sorted(self.counts):
             kind, _, reason = name.partition(".")
@@ -251,11 +251,11 @@ class Tap:
     def _write_packets(
         self, now_us: int, kind: str, peers: Iterable[str], packets: Packets
     ) -> None:
-        """One row a packet and peer. Its digest tells which arrival is which sending."""
-        told = [(len(each), digest_of(each), self._label(each) or None) for each in packets]
+        """One row per packet and peer. Its digest matches an arrival to its sending."""
+        labelled = [(len(each), digest_of(each), self._label(each) or None) for each in packets]
         for peer in peers:
-            for size, digest, words in told:
-                self._write(now_us, kind, size=size, digest=digest, peer=peer, detail=words)
+            for size, digest, label in labelled:
+                self._write(now_us, kind, size=size, digest=digest, peer=peer, detail=label)
 
     # -- the row -----------------------------------------------------------------------------
 
@@ -307,8 +307,8 @@ def cut_text(cut: tuple[tuple[Member, int], ...]) -> str:
     return " ".join(sorted(f"{escaped(str(member))}:{number}" for member, number in cut))
 
 
-def escaped(life: str) -> str:
-    return life.replace("%", "%25").replace(" ", "%20")
+def escaped(incarnation: str) -> str:
+    return incarnation.replace("%", "%25").replace(" ", "%20")
 
 
 def timer_name(timer: Timer) -> str:

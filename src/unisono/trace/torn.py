@@ -1,7 +1,7 @@
 """What is left of a Parquet file whose end is missing: the row groups that are whole.
 
-A Parquet file is a row of pages, and only its footer says where each begins. A process that is
-killed writes no footer. But each page has a header that says how long the page is, and our writer
+A Parquet file is a row of pages, and only its footer has their offsets. A process that is
+killed writes no footer. But each page has a header with its length, and our writer
 begins every column chunk with a dictionary page and writes the same columns in every row group: so
 the pages can be walked from the front, the row groups that are whole can be counted, and the footer
 that would have been written can be written now. Nothing needs to be kept beside the file.
@@ -32,7 +32,7 @@ _HELD_BYTES_MAX: Final = 1 << 20
 
 
 class FileBytes:
-    """A file, or the first of its octets: a small one in memory, a large one as it is asked for."""
+    """A file, or the start of it: a small one in memory, a large one read on demand."""
 
     def __init__(self, handle: int, size: int) -> None:
         self.handle = handle
@@ -40,11 +40,11 @@ class FileBytes:
         self.held: bytes | None = None
         if size <= _HELD_BYTES_MAX:
             self.held = os.pread(handle, size, 0)
-            # It may have been cut since it was asked how long it is.
+            # It may have been cut since its size was read.
             self.size = len(self.held)
 
     def at(self, offset: int, count: int) -> bytes:
-        """So many octets from there on, or those that there are."""
+        """This many bytes from there on, or fewer at the end."""
         count = max(0, min(count, self.size - offset))
         if self.held is not None:
             return self.held[offset : offset + count]
@@ -57,7 +57,7 @@ class Page(NamedTuple):
     kind: int
     values: int
     encoding: int
-    octets: int
+    nbytes: int
     """Uncompressed, with the header, as the footer counts."""
     plain: int
     """Uncompressed, without it."""
@@ -82,12 +82,12 @@ class TornRowGroup(NamedTuple):
 
 def page_at(file: FileBytes, offset: int) -> Page:
     """The page that begins at `offset`, or `Malformed` when there is no whole one."""
-    for octets in _HEAD_BYTES:
-        head = file.at(offset, octets)
+    for nbytes in _HEAD_BYTES:
+        head = file.at(offset, nbytes)
         try:
             return _page(page_head(head) or _any_head(head), offset, file.size)
         except Malformed:
-            if len(head) < octets or octets == _HEAD_BYTES[-1]:
+            if len(head) < nbytes or nbytes == _HEAD_BYTES[-1]:
                 raise
     raise Malformed("no page")
 
@@ -106,13 +106,13 @@ def _any_head(data: bytes) -> Head:
 
 
 def _page(head: Head, offset: int, size: int) -> Page:
-    octets, kind, plain, packed, values, encoding = head
-    end = offset + octets + packed
+    nbytes, kind, plain, packed, values, encoding = head
+    end = offset + nbytes + packed
     if packed < 0 or plain < 0 or plain > PAGE_BYTES_MAX or end > size:
         raise Malformed("a page longer than the file")
     if not 0 <= values <= PAGE_BYTES_MAX:
         raise Malformed("a page of too many values")
-    return Page(offset, end, kind, values, encoding, octets + plain, plain)
+    return Page(offset, end, kind, values, encoding, nbytes + plain, plain)
 
 
 def _integer(fields: Struct, number: int, wanted: int = I32) -> int:
@@ -123,7 +123,7 @@ def _integer(fields: Struct, number: int, wanted: int = I32) -> int:
 
 
 def word_bytes(file: FileBytes, column: int) -> int:
-    """How long the words in this column's first dictionary are: tells 32-bit numbers from 64-bit
+    """The size of the values in this column's first dictionary: tells 32-bit numbers from 64-bit
     ones in a file without a footer. 0 when there is no such dictionary."""
     offset = len(MAGIC)
     try:
@@ -140,7 +140,7 @@ def word_bytes(file: FileBytes, column: int) -> int:
 
 
 def whole_groups(file: FileBytes, nested: tuple[bool, ...]) -> list[TornRowGroup]:
-    """The whole row groups from the front; `nested` says of each column whether it is a list."""
+    """The whole row groups from the front; `nested`: which columns are lists."""
     groups: list[TornRowGroup] = []
     if file.at(0, len(MAGIC)) != MAGIC:
         return groups
@@ -178,7 +178,7 @@ def _even(chunks: list[ColumnChunk], rows: int, nested: tuple[bool, ...]) -> boo
 
 def rebuilt_footer(groups: list[TornRowGroup], model: bytes) -> bytes:
     """The footer for these row groups. `model` is that of a file of the same schema with one row
-    group: it has all that the pages do not tell."""
+    group: it has all that the pages lack."""
     footer = CompactReader(model).struct()
     columns = [column[3][1] for column in footer[4][1][1][0][1][1][1]]
     footer[3] = (I64, sum(group.rows for group in groups))
@@ -199,13 +199,13 @@ def _group_fields(group: TornRowGroup, columns: list[Struct]) -> Struct:
             3: column[3],
             4: column[4],
             5: (I64, chunk.values),
-            6: (I64, sum(page.octets for page in chunk.pages)),
+            6: (I64, sum(page.nbytes for page in chunk.pages)),
             7: (I64, packed),
             9: (I64, second.offset),
             11: (I64, first.offset),
         }
         fields.append({2: (I64, 0), 3: (STRUCT, about)})
-    total = sum(page.octets for chunk in group.chunks for page in chunk.pages)
+    total = sum(page.nbytes for chunk in group.chunks for page in chunk.pages)
     start = group.chunks[0].pages[0].offset
     return {
         1: (LIST, (STRUCT, fields)),
@@ -229,7 +229,7 @@ def footer_of(file: FileBytes) -> bytes:
 
 
 def footer_groups(footer: bytes, names: frozenset[str], model: bytes) -> list[RowGroupFooter]:
-    """What a footer says of row groups and of the columns named, which are among the model's."""
+    """The row groups of a footer with the columns named, which are among the model's."""
     rows, groups = usual_of(model).groups(footer) or _any_groups(footer, names)
     if rows != sum(group.rows for group in groups):
         raise Malformed("row groups that do not add up")
@@ -257,17 +257,17 @@ def _columns(group: Struct, names: frozenset[str]) -> list[Column]:
             start = _integer(about, 9, I64)
             if 11 in about:
                 start = min(start, _integer(about, 11, I64)) or start
-            octets, values = _integer(about, 7, I64), _integer(about, 5, I64)
-            columns.append(Column(path[0], len(path) > 1, start, octets, values))
+            nbytes, values = _integer(about, 7, I64), _integer(about, 5, I64)
+            columns.append(Column(path[0], len(path) > 1, start, nbytes, values))
     return columns
 
 
 def check_group(file: FileBytes, group: RowGroupFooter) -> None:
-    """Walk all pages of the columns: they are as many and as long as the footer says."""
+    """Walk all pages of the columns: their number and length match the footer."""
     if not 0 <= group.rows <= ROWS_MAX:
         raise Malformed("a row group too large")
     for column in group.columns:
-        values = _walk_chunk(file, column.start, column.octets)
+        values = _walk_chunk(file, column.start, column.nbytes)
         if values != column.values or not (column.nested or values == group.rows):
             raise Malformed("columns of unlike length")
 
@@ -279,11 +279,11 @@ def _structs(fields: Struct, number: int) -> list[Struct]:
     return list(value[1])
 
 
-def _walk_chunk(file: FileBytes, start: int, octets: int) -> int:
+def _walk_chunk(file: FileBytes, start: int, nbytes: int) -> int:
     """How many values the pages of a chunk hold; `Malformed` when they do not fill it exactly."""
     values = 0
-    offset, end = start, start + octets
-    if start < len(MAGIC) or octets < 1 or end > file.size:
+    offset, end = start, start + nbytes
+    if start < len(MAGIC) or nbytes < 1 or end > file.size:
         raise Malformed("a column outside the file")
     while offset < end:
         page = page_at(file, offset)

@@ -2,7 +2,7 @@
 
 A small trace file has more numbers in its headers than in its rows, and hardly any of them matter.
 The patterns here match what `compact` reads to the same values, only faster by far; what they do
-not match may still be in order, and is for `compact` to say.
+not match may still be in order, and `compact` decides.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from unisono.trace.compact import LIST, STRUCT, CompactReader, Struct, encoded
 
 _N: Final = rb"[\x80-\xff]{0,9}[\x00-\x7f]"
-"""A number: at most ten octets, as in `compact`."""
+"""A number: at most ten bytes, as in `compact`."""
 
 
 def _pattern(text: bytes) -> re.Pattern[bytes]:
@@ -30,7 +30,7 @@ def _some(kind: int, each: bytes) -> bytes:
 
 # -- pages -----------------------------------------------------------------------------------------
 
-# Kind, octets, octets compressed, checksum; then values, encoding and what only readers of values
+# Kind, size, compressed size, checksum; then values, encoding and what only readers of values
 # need, with no statistics in it.
 _page = _pattern(
     rb"\x15 (?: \x00 \x15(N) \x15(N) \x15N \x1c \x15(N) \x15(N) \x15N \x15N (?:\x1c\x00)? \x00"
@@ -41,7 +41,7 @@ _page = _pattern(
 class Head(NamedTuple):
     """A page header."""
 
-    octets: int
+    nbytes: int
     """Its own."""
     kind: int
     plain: int
@@ -51,7 +51,7 @@ class Head(NamedTuple):
 
 
 def page_head(data: bytes) -> Head | None:
-    """The header with which these octets begin, of a page of data or of a dictionary."""
+    """The header at the start of this data, of a page of data or of a dictionary."""
     found = _page(data)
     if found is None:
         return None
@@ -63,10 +63,10 @@ def page_head(data: bytes) -> Head | None:
 
 
 @lru_cache(1 << 14)
-def _number(octets: bytes) -> int:
+def _number(data: bytes) -> int:
     value = shift = 0
-    for octet in octets:
-        value |= (octet & 0x7F) << shift
+    for byte in data:
+        value |= (byte & 0x7F) << shift
         shift += 7
     return (value >> 1) ^ -(value & 1)
 
@@ -75,17 +75,17 @@ def _number(octets: bytes) -> int:
 
 
 class Column(NamedTuple):
-    """What a footer says of a column in a row group."""
+    """A column of a row group, by the footer."""
 
     name: str
     nested: bool
     start: int
-    octets: int
+    nbytes: int
     values: int
 
 
 class RowGroupFooter(NamedTuple):
-    """What a footer says of a row group."""
+    """A row group, by the footer."""
 
     rows: int
     columns: list[Column]
@@ -119,7 +119,7 @@ class Usual:
         self._column = _column_pattern(paths)
 
     def groups(self, footer: bytes) -> tuple[int, list[RowGroupFooter]] | None:
-        """How many rows there are, and what is said of each row group."""
+        """The number of rows, and the row groups."""
         start = _START.match(footer, len(self._front))
         if start is None or not footer.startswith(self._front):
             return None
@@ -144,9 +144,9 @@ class Usual:
             if found is None:
                 return None
             at = found.end()
-            values, octets, data, words = map(_number, found.group(2, 3, 4, 5))
+            values, nbytes, data, dictionary = map(_number, found.group(2, 3, 4, 5))
             name, nested = self._names[found[1]]
-            columns.append(Column(name, nested, min(data, words) or data, octets, values))
+            columns.append(Column(name, nested, min(data, dictionary) or data, nbytes, values))
         end = _END.match(footer, at)
         return None if end is None else (end.end(), RowGroupFooter(_number(end[1]), columns))
 
@@ -157,13 +157,13 @@ def usual_of(model: bytes) -> Usual:
     return Usual(model)
 
 
-def _plain(octets: bytes) -> int:
+def _plain(data: bytes) -> int:
     """A count, which has no sign."""
-    return sum((octet & 0x7F) << 7 * place for place, octet in enumerate(octets))
+    return sum((byte & 0x7F) << 7 * at for at, byte in enumerate(data))
 
 
 def _column_pattern(paths: list[bytes]) -> re.Pattern[bytes]:
-    """File offset; then type, encodings, path, codec, values, octets, octets compressed, where the
+    """File offset; then type, encodings, path, codec, values, size, compressed size, where the
     data and the dictionary begin; and counts of pages and of values, if any."""
     numbers = _some(6, b"N")
     pages = _some(12, rb"\x15N\x15N\x15N\x00")
