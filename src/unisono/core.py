@@ -370,9 +370,8 @@ class CoreFactory(Protocol):
     def __call__(self, config: CoreConfig, /) -> Core: ...
 
 
-# Defaults of a spec are named functions, so that a spec can be sent to worker processes.
 def no_text(subject: object) -> str:
-    """The default label and advice: none."""
+    """The default label and advice: none. No lambda, so that a spec can be sent to workers."""
     return ""
 
 
