@@ -47,6 +47,12 @@ def test_a_broken_link_or_anchor_is_found() -> None:
     ]
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_files_that_a_page_names_exist(page: Path) -> None:
+    named = re.findall(r"`((?:src|tests|benchmarks|examples)/[\w/]+\.\w+)`", page.read_text())
+    assert not [name for name in named if not (ROOT / name).exists()]
+
+
 def test_every_page_is_linked_from_another() -> None:
     linked = {
         (page.parent / target.partition("#")[0]).resolve()
