@@ -79,6 +79,16 @@ def test_two_that_forgot_do_not_outvote_the_one_that_remembers() -> None:
     lawful(room)
 
 
+def test_the_warning_names_those_that_are_new_to_the_group() -> None:
+    """Three of five begin; one of them is cut off with the two that never came in."""
+    room = ward(*FIVE, durable=True, sites=5)
+    room.obey("join a b c")
+    gather(room, "a", "b", "c")
+    room.obey("split a d e | b c\njoin d e")
+    room.pass_ms(4_000)
+    assert "3 that remember are needed: the group does not know d, e;" in room.warned["a"]
+
+
 def test_one_that_forgot_is_let_in_by_those_that_remember_and_votes_again() -> None:
     room = on_one_ring("a", "b", "c")
     for name in ("a", "b", "c", "a"):

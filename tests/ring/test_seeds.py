@@ -156,6 +156,11 @@ def test_a_majority_that_keeps_no_records_need_not_begin_without_the_others() ->
         assert run(Plan(protocol="ring", nodes=9, seed=seed, messages=60)).violations == ()
 
 
+def test_a_name_of_a_ring_that_never_was_in_force_has_no_vote() -> None:
+    """A majority by number, of which two are new to the group, is not asked to go on."""
+    assert run(Plan(protocol="ring", nodes=9, seed=308_323, messages=60)).violations == ()
+
+
 def test_what_a_step_was_to_deliver_was_received_by_one_that_crashed_amid_it() -> None:
     """A part was let go on: the core of one had the messages of those it left, and no longer told
     of them."""

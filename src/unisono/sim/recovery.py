@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from unisono.core import ProcessRole
-from unisono.model import Member, Message, View
+from unisono.model import Member, Message
 from unisono.sim.plan import Weather
 from unisono.sim.workload import payload_of
 from unisono.trace.record import PROBE
@@ -44,7 +44,8 @@ class Recovery:
         self._inside: dict[Member, int] = {}
         """Who was in its part of the group when that was cut off, and its node."""
         self._known: set[str] = set()
-        """Names that were in a view when the faults ended."""
+        """Names that had installed a view, or were in one of the last, when the faults ended. One
+        that was only listed in a former view may never have been on a ring in force."""
         self._service = world.plan.service or max(world.offer.services)
         self._epoch = 0
         self._awaited: dict[str, set[tuple[str, int]]] = {}
@@ -55,12 +56,15 @@ class Recovery:
         if len(self.parts) > 1:
             for part in self.going_on:
                 self._inside |= _inside(part)
+            for node in self._world.nodes:
+                view = node.process.view if node.process is not None else None
+                self._known.update(member.name for member in (view.members if view else ()))
             self._narrow()
         self.changed()
 
-    def installed(self, view: View) -> None:
+    def installed(self, process: SimProcess) -> None:
         if not self._world.healing:
-            self._known.update(member.name for member in view.members)
+            self._known.add(process.me.name)
         self.changed()
 
     def excluded(self, process: SimProcess) -> None:

@@ -342,7 +342,7 @@ class World:
         names = Counter(each.me.name for each in processes if each is not None and not each.over)
         for name in sorted(name for name, count in names.items() if count > 1):
             self.broken("one_name", f"view {view.id} has two living members named {name}", process)
-        self.recovery.installed(view)
+        self.recovery.installed(process)
 
     def failed(self, process: SimProcess, fail: Fail) -> None:
         self.counts[f"stopped_{fail.cause.value}"] += 1

@@ -102,7 +102,7 @@ class Quorums(NamedTuple):
                 f"{text}, and {ring.size} are needed to begin, since {', '.join(forgot)} may"
                 " have a past without records (stable=); start the others"
             )
-        return (
-            f"{text}, and {ring.voters} that remember are needed: {', '.join(forgot)} came without"
-            f" memory or records (stable=); {WAY_ON}"
-        )
+        why = f"{', '.join(forgot)} came without memory or records (stable=)"
+        if not forgot:
+            why = f"the group does not know {', '.join(sorted(people.keys() - known))}"
+        return f"{text}, and {ring.voters} that remember are needed: {why}; {WAY_ON}"
