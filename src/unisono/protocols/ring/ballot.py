@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from unisono.protocols.ring.election import Election
 from unisono.protocols.ring.formation import Answers, Formation, staying
 from unisono.protocols.ring.ordering import Ordering
@@ -11,16 +13,16 @@ from unisono.protocols.ring.quorum import Quorums
 from unisono.protocols.ring.state import RingState
 
 
+@dataclass(eq=False)
 class Ballot:
     """One attempt to form a ring."""
 
-    def __init__(
-        self, state: RingState, ordering: Ordering, election: Election, formation: Formation
-    ) -> None:
-        self._state = state
-        self._ordering = ordering
-        self._election = election
-        self._formation = formation
+    _state: RingState
+    _ordering: Ordering
+    _election: Election
+    _formation: Formation
+
+    def __post_init__(self) -> None:
         self.quorums = Quorums((), NO_VERSION)
         """What the next ring needs."""
         self.answers: dict[str, MemberRecord] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 from unisono.core import EVERYONE, Cause, Effect, Send, Warn
@@ -49,48 +50,32 @@ RESUME_ROUNDS: Final = 3
 """A majority is enough after the ring was sent this often."""
 
 
+@dataclass(eq=False)
 class Coordinator:
     """The attempt of one member to form a ring."""
 
-    def __init__(
-        self,
-        parameters: Parameters,
-        state: RingState,
-        timers: ArmedTimers,
-        events: EventQueue,
-        lifecycle: Lifecycle,
-        codec: PacketCodec,
-        ordering: Ordering,
-        delivery: DeliveryQueue,
-        builder: PacketBuilder,
-        detection: FaultDetection,
-        election: Election,
-        search: RingSearch,
-        requests: MembershipRequests,
-        repair: Repair,
-        installation: Installation,
-        leaving: Leaving,
-        packet_bytes_max: int,
-    ) -> None:
-        self._parameters = parameters
-        self._state = state
-        self._timers = timers
-        self._events = events
-        self._lifecycle = lifecycle
-        self._codec = codec
-        self._ordering = ordering
-        self._delivery = delivery
-        self._builder = builder
-        self._detection = detection
-        self._election = election
-        self._search = search
-        self._requests = requests
-        self._repair = repair
-        self._installation = installation
-        self._leaving = leaving
-        self._part_bytes = max(PART_BYTES_MIN, packet_bytes_max - ENVELOPE_BYTES - 64)
-        self._formation = Formation(parameters, state, ordering, requests)
-        self._ballot = Ballot(state, ordering, election, self._formation)
+    _parameters: Parameters
+    _state: RingState
+    _timers: ArmedTimers
+    _events: EventQueue
+    _lifecycle: Lifecycle
+    _codec: PacketCodec
+    _ordering: Ordering
+    _delivery: DeliveryQueue
+    _builder: PacketBuilder
+    _detection: FaultDetection
+    _election: Election
+    _search: RingSearch
+    _requests: MembershipRequests
+    _repair: Repair
+    _installation: Installation
+    _leaving: Leaving
+    _packet_bytes_max: int
+
+    def __post_init__(self) -> None:
+        self._part_bytes = max(PART_BYTES_MIN, self._packet_bytes_max - ENVELOPE_BYTES - 64)
+        self._formation = Formation(self._parameters, self._state, self._ordering, self._requests)
+        self._ballot = Ballot(self._state, self._ordering, self._election, self._formation)
         self._accepted: set[int] = set()
         self._voters: Answers = {}
         """Members that had answered when the ring was formed."""

@@ -8,6 +8,7 @@ whatever everyone had is in the next one.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from unisono.core import Effect
@@ -38,26 +39,19 @@ Key = tuple[Rank, bool, int, Member]
 """What R1, R2 and R3 compare."""
 
 
+@dataclass(eq=False)
 class Election:
     """The promise of one member, and its suspects."""
 
-    def __init__(
-        self,
-        parameters: Parameters,
-        state: RingState,
-        timers: ArmedTimers,
-        lifecycle: Lifecycle,
-        ordering: Ordering,
-        delivery: DeliveryQueue,
-        builder: PacketBuilder,
-    ) -> None:
-        self._parameters = parameters
-        self._state = state
-        self._timers = timers
-        self._lifecycle = lifecycle
-        self._ordering = ordering
-        self._delivery = delivery
-        self._builder = builder
+    _parameters: Parameters
+    _state: RingState
+    _timers: ArmedTimers
+    _lifecycle: Lifecycle
+    _ordering: Ordering
+    _delivery: DeliveryQueue
+    _builder: PacketBuilder
+
+    def __post_init__(self) -> None:
         self.promised = NO_VERSION
         """[REF_INV_BC] The version promised last, while it may still come into force."""
         self.repeated = 0

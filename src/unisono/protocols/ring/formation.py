@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from unisono.protocols.ring.ordering import Ordering
 from unisono.protocols.ring.packets import (
@@ -27,20 +28,16 @@ def staying(answers: Answers) -> dict[str, MemberRecord]:
     return {name: each for name, each in answers.items() if not each.has(Bits.LEAVING)}
 
 
+@dataclass(eq=False)
 class Formation:
     """Describes a ring of those that answered. It changes nothing but the order it is based on."""
 
-    def __init__(
-        self,
-        parameters: Parameters,
-        state: RingState,
-        ordering: Ordering,
-        requests: MembershipRequests,
-    ) -> None:
-        self._parameters = parameters
-        self._state = state
-        self._ordering = ordering
-        self._requests = requests
+    _parameters: Parameters
+    _state: RingState
+    _ordering: Ordering
+    _requests: MembershipRequests
+
+    def __post_init__(self) -> None:
         self.unborn: set[Version] = set()
         """Rings that never were in force, as reported by their coordinators, which alone know."""
 

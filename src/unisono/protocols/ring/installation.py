@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from unisono.core import Effect, Warn
 from unisono.parts.admission import Admission
 from unisono.protocols.ring.codes import Code, Timer
@@ -21,40 +23,26 @@ from unisono.protocols.ring.timers import ArmedTimers
 from unisono.protocols.ring.token_policy import TokenPolicy
 
 
+@dataclass(eq=False)
 class Installation:
     """The change from one ring to the next, at one member."""
 
-    def __init__(
-        self,
-        state: RingState,
-        timers: ArmedTimers,
-        events: EventQueue,
-        lifecycle: Lifecycle,
-        admission: Admission,
-        ordering: Ordering,
-        policy: TokenPolicy,
-        send_queue: SendQueue,
-        delivery: DeliveryQueue,
-        election: Election,
-        search: RingSearch,
-        requests: MembershipRequests,
-        repair: Repair,
-        transfer: StateTransfer,
-    ) -> None:
-        self._state = state
-        self._timers = timers
-        self._events = events
-        self._lifecycle = lifecycle
-        self._admission = admission
-        self._ordering = ordering
-        self._policy = policy
-        self._send_queue = send_queue
-        self._delivery = delivery
-        self._election = election
-        self._search = search
-        self._requests = requests
-        self._repair = repair
-        self._transfer = transfer
+    _state: RingState
+    _timers: ArmedTimers
+    _events: EventQueue
+    _lifecycle: Lifecycle
+    _admission: Admission
+    _ordering: Ordering
+    _policy: TokenPolicy
+    _send_queue: SendQueue
+    _delivery: DeliveryQueue
+    _election: Election
+    _search: RingSearch
+    _requests: MembershipRequests
+    _repair: Repair
+    _transfer: StateTransfer
+
+    def __post_init__(self) -> None:
         self.warned = False
         """The operator was warned that no ring can be formed."""
 

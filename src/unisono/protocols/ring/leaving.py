@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from unisono.core import Effect
@@ -23,32 +24,23 @@ BLOCKED_ROUNDS: Final = 10
 """A leaving member without a ring waits for one for this many T_REFORM."""
 
 
+@dataclass(eq=False)
 class Leaving:
     """The leave of one member, from the request to the release."""
 
-    def __init__(
-        self,
-        parameters: Parameters,
-        state: RingState,
-        timers: ArmedTimers,
-        lifecycle: Lifecycle,
-        ordering: Ordering,
-        send_queue: SendQueue,
-        delivery: DeliveryQueue,
-        builder: PacketBuilder,
-        election: Election,
-        requests: MembershipRequests,
-    ) -> None:
-        self._t_reform_us = parameters.t_reform_us
-        self._state = state
-        self._timers = timers
-        self._lifecycle = lifecycle
-        self._ordering = ordering
-        self._send_queue = send_queue
-        self._delivery = delivery
-        self._builder = builder
-        self._election = election
-        self._requests = requests
+    _parameters: Parameters
+    _state: RingState
+    _timers: ArmedTimers
+    _lifecycle: Lifecycle
+    _ordering: Ordering
+    _send_queue: SendQueue
+    _delivery: DeliveryQueue
+    _builder: PacketBuilder
+    _election: Election
+    _requests: MembershipRequests
+
+    def __post_init__(self) -> None:
+        self._t_reform_us = self._parameters.t_reform_us
         self._quit_us = 0
         self._rounds = 0
         self._blocked_rounds = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 from unisono.core import Effect
@@ -41,42 +42,25 @@ ASK_ALL: Final = 4
 """Of this many requests to a silent holder, one goes to everyone."""
 
 
+@dataclass(eq=False)
 class Receiver:
     """What a member does with the packets of a ring in force."""
 
-    def __init__(
-        self,
-        parameters: Parameters,
-        state: RingState,
-        timers: ArmedTimers,
-        events: EventQueue,
-        codec: PacketCodec,
-        ordering: Ordering,
-        token: TokenPosition,
-        send_queue: SendQueue,
-        builder: PacketBuilder,
-        detection: FaultDetection,
-        election: Election,
-        requests: MembershipRequests,
-        repair: Repair,
-        reader: TurnReader,
-        passing: TokenPassing,
-    ) -> None:
-        self._parameters = parameters
-        self._state = state
-        self._timers = timers
-        self._events = events
-        self._codec = codec
-        self._ordering = ordering
-        self._token = token
-        self._send_queue = send_queue
-        self._builder = builder
-        self._detection = detection
-        self._election = election
-        self._requests = requests
-        self._repair = repair
-        self._reader = reader
-        self._passing = passing
+    _parameters: Parameters
+    _state: RingState
+    _timers: ArmedTimers
+    _events: EventQueue
+    _codec: PacketCodec
+    _ordering: Ordering
+    _token: TokenPosition
+    _send_queue: SendQueue
+    _builder: PacketBuilder
+    _detection: FaultDetection
+    _election: Election
+    _requests: MembershipRequests
+    _repair: Repair
+    _reader: TurnReader
+    _passing: TokenPassing
 
     def note_sender(self, packet: Packet, out: list[Effect]) -> None:
         """Any packet of the ring in force: what its sender has, and that it is alive."""

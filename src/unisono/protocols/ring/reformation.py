@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from unisono.core import Cause, Effect
@@ -41,42 +42,27 @@ PARTS_MAX: Final = 64
 """Packets that describe a ring."""
 
 
+@dataclass(eq=False)
 class Reformation:
     """What a member does while another forms a ring, or none does."""
 
-    def __init__(
-        self,
-        parameters: Parameters,
-        state: RingState,
-        timers: ArmedTimers,
-        events: EventQueue,
-        lifecycle: Lifecycle,
-        codec: PacketCodec,
-        ordering: Ordering,
-        delivery: DeliveryQueue,
-        builder: PacketBuilder,
-        election: Election,
-        search: RingSearch,
-        repair: Repair,
-        installation: Installation,
-        leaving: Leaving,
-        receiver: Receiver,
-    ) -> None:
-        self._parameters = parameters
-        self._state = state
-        self._timers = timers
-        self._events = events
-        self._lifecycle = lifecycle
-        self._codec = codec
-        self._ordering = ordering
-        self._delivery = delivery
-        self._builder = builder
-        self._election = election
-        self._search = search
-        self._repair = repair
-        self._installation = installation
-        self._leaving = leaving
-        self._receiver = receiver
+    _parameters: Parameters
+    _state: RingState
+    _timers: ArmedTimers
+    _events: EventQueue
+    _lifecycle: Lifecycle
+    _codec: PacketCodec
+    _ordering: Ordering
+    _delivery: DeliveryQueue
+    _builder: PacketBuilder
+    _election: Election
+    _search: RingSearch
+    _repair: Repair
+    _installation: Installation
+    _leaving: Leaving
+    _receiver: Receiver
+
+    def __post_init__(self) -> None:
         self._rounds = 0
         """Requests to resume."""
         self._parts: dict[int, RingPart] = {}

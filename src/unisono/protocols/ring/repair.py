@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from unisono.core import Effect, Send
@@ -37,32 +38,25 @@ HELP_MAX: Final = 32
 """Packets sent to a member that lags, without a request."""
 
 
+@dataclass(eq=False)
 class Repair:
     """What one member requests, and retransmits."""
 
-    def __init__(
-        self,
-        parameters: Parameters,
-        state: RingState,
-        timers: ArmedTimers,
-        codec: PacketCodec,
-        ordering: Ordering,
-        send_queue: SendQueue,
-        builder: PacketBuilder,
-    ) -> None:
-        self._parameters = parameters
-        self._state = state
-        self._timers = timers
-        self._codec = codec
-        self._ordering = ordering
-        self._send_queue = send_queue
-        self._builder = builder
+    _parameters: Parameters
+    _state: RingState
+    _timers: ArmedTimers
+    _codec: PacketCodec
+    _ordering: Ordering
+    _send_queue: SendQueue
+    _builder: PacketBuilder
+
+    def __post_init__(self) -> None:
         self._revealed = 0
         """The key of the member whose turn revealed the gap."""
         self._rounds = 0
         self._since_us: int | None = None
         """When the present gap was seen, if it has not been requested."""
-        self._usual_us = parameters.t_rt_us // (2 * TAIL_TIMES)
+        self._usual_us = self._parameters.t_rt_us // (2 * TAIL_TIMES)
         """How long a gap lasts that closes by itself: mostly the rest of a turn."""
         self._helped: dict[int, tuple[int, int]] = {}
         """By key: up to where it was helped, and when."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from unisono.core import Effect
@@ -30,26 +31,19 @@ PATIENCE: Final = 8
 """A request is kept for this many T_REFORM."""
 
 
+@dataclass(eq=False)
 class MembershipRequests:
     """Who joins or leaves with the next ring. The first on the ring that stays forms it."""
 
-    def __init__(
-        self,
-        parameters: Parameters,
-        state: RingState,
-        timers: ArmedTimers,
-        events: EventQueue,
-        election: Election,
-        search: RingSearch,
-        builder: PacketBuilder,
-    ) -> None:
-        self._parameters = parameters
-        self._state = state
-        self._timers = timers
-        self._events = events
-        self._election = election
-        self._search = search
-        self._builder = builder
+    _parameters: Parameters
+    _state: RingState
+    _timers: ArmedTimers
+    _events: EventQueue
+    _election: Election
+    _search: RingSearch
+    _builder: PacketBuilder
+
+    def __post_init__(self) -> None:
         self._joiners: dict[str, tuple[MemberRecord, int]] = {}
         self._namesakes: dict[str, tuple[Member, int]] = {}
         """Joiners whose name is on the ring, and since when."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from random import Random
 
 from unisono.core import Effect
@@ -14,22 +15,19 @@ from unisono.protocols.ring.state import RingState
 from unisono.protocols.ring.timers import ArmedTimers
 
 
+@dataclass(eq=False)
 class RingSearch:
     """A member without a ring: it knows of one to join, or of none."""
 
-    def __init__(
-        self,
-        parameters: Parameters,
-        state: RingState,
-        timers: ArmedTimers,
-        election: Election,
-        seed: int,
-    ) -> None:
-        self._t_reform_us = parameters.t_reform_us
-        self._state = state
-        self._timers = timers
-        self._election = election
-        self._dice = Random(seed)
+    _parameters: Parameters
+    _state: RingState
+    _timers: ArmedTimers
+    _election: Election
+    _seed: int
+
+    def __post_init__(self) -> None:
+        self._t_reform_us = self._parameters.t_reform_us
+        self._dice = Random(self._seed)
         self.target: Member | None = None
         """The coordinator of a ring in force without this member."""
         self.asked = 0

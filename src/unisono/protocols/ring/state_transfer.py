@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from unisono.core import Adopt, Captured, Effect
@@ -27,22 +28,19 @@ PIECES_MAX: Final = 64
 """Pieces sent for one request."""
 
 
+@dataclass(eq=False)
 class StateTransfer:
     """Both sides of the transfer at one member."""
 
-    def __init__(
-        self,
-        parameters: Parameters,
-        state: RingState,
-        timers: ArmedTimers,
-        builder: PacketBuilder,
-        packet_bytes_max: int,
-    ) -> None:
-        self._t_rt_us = parameters.t_rt_us
-        self._state = state
-        self._timers = timers
-        self._builder = builder
-        self._piece_bytes = packet_bytes_max - ENVELOPE_BYTES - HEADER_BYTES - STATE_BYTES
+    _parameters: Parameters
+    _state: RingState
+    _timers: ArmedTimers
+    _builder: PacketBuilder
+    _packet_bytes_max: int
+
+    def __post_init__(self) -> None:
+        self._t_rt_us = self._parameters.t_rt_us
+        self._piece_bytes = self._packet_bytes_max - ENVELOPE_BYTES - HEADER_BYTES - STATE_BYTES
         self._sender: StateSender | None = None
         self._sender_of = NO_VERSION
         self._receiver: StateReceiver | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from unisono.core import EVERYONE, Effect, Send
@@ -37,42 +38,27 @@ ACK_MEMBERS: Final = 3
 """In a smaller ring the next turn is the acknowledgment."""
 
 
+@dataclass(eq=False)
 class TokenPassing:
     """What a member does with the token, and while it waits for it."""
 
-    def __init__(
-        self,
-        parameters: Parameters,
-        state: RingState,
-        timers: ArmedTimers,
-        events: EventQueue,
-        codec: PacketCodec,
-        ordering: Ordering,
-        token: TokenPosition,
-        policy: TokenPolicy,
-        send_queue: SendQueue,
-        delivery: DeliveryQueue,
-        builder: PacketBuilder,
-        detection: FaultDetection,
-        requests: MembershipRequests,
-        repair: Repair,
-        reader: TurnReader,
-    ) -> None:
-        self._parameters = parameters
-        self._state = state
-        self._timers = timers
-        self._events = events
-        self._codec = codec
-        self._ordering = ordering
-        self._token = token
-        self._policy = policy
-        self._send_queue = send_queue
-        self._delivery = delivery
-        self._builder = builder
-        self._detection = detection
-        self._requests = requests
-        self._repair = repair
-        self._reader = reader
+    _parameters: Parameters
+    _state: RingState
+    _timers: ArmedTimers
+    _events: EventQueue
+    _codec: PacketCodec
+    _ordering: Ordering
+    _token: TokenPosition
+    _policy: TokenPolicy
+    _send_queue: SendQueue
+    _delivery: DeliveryQueue
+    _builder: PacketBuilder
+    _detection: FaultDetection
+    _requests: MembershipRequests
+    _repair: Repair
+    _reader: TurnReader
+
+    def __post_init__(self) -> None:
         self._wanted = False
         """Another member asked this holder for the token."""
 

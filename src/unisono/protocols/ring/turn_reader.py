@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from unisono.core import Effect
 from unisono.protocols.ring.codes import E_ACK, FAST_ACK
@@ -20,34 +21,21 @@ from unisono.protocols.ring.token_policy import TokenPolicy
 from unisono.protocols.ring.turn import Turn
 
 
+@dataclass(eq=False)
 class TurnReader:
     """Hands the turns in order to delivery, send queue and policy, each once."""
 
-    def __init__(
-        self,
-        state: RingState,
-        timers: ArmedTimers,
-        events: EventQueue,
-        lifecycle: Lifecycle,
-        ordering: Ordering,
-        token: TokenPosition,
-        policy: TokenPolicy,
-        send_queue: SendQueue,
-        delivery: DeliveryQueue,
-        builder: PacketBuilder,
-        show_ring: Callable[[], None],
-    ) -> None:
-        self._state = state
-        self._timers = timers
-        self._events = events
-        self._lifecycle = lifecycle
-        self._ordering = ordering
-        self._token = token
-        self._policy = policy
-        self._send_queue = send_queue
-        self._delivery = delivery
-        self._builder = builder
-        self._show_ring = show_ring
+    _state: RingState
+    _timers: ArmedTimers
+    _events: EventQueue
+    _lifecycle: Lifecycle
+    _ordering: Ordering
+    _token: TokenPosition
+    _policy: TokenPolicy
+    _send_queue: SendQueue
+    _delivery: DeliveryQueue
+    _builder: PacketBuilder
+    _show_ring: Callable[[], None]
 
     def advance(self, out: list[Effect]) -> None:
         """Read the turns that are in order now."""
