@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from unisono.spark.plots import Axis, logarithmic
 from unisono.spark.report.markup import clean, count_of, figure, more_in, section, time_of
 from unisono.spark.report.model import Findings
 
@@ -60,19 +60,19 @@ def _throughput(parts: Parts, shown: Sequence[Mapping[str, Any]]) -> str:
         return f'<i class="bar" style="width:{_percent(rate / top)}"></i>', f"{rate:,.0f}"
 
     title = "messages delivered per second at a member"
-    return _chart("Throughput", title, parts, bar, Ticks([]))
+    return _chart("Throughput", title, parts, bar, Axis([], float, ""))
 
 
 def _latency(parts: Parts, shown: Sequence[Mapping[str, Any]]) -> str:
     timed = [row for row in shown if row["p50_us"] is not None]
     if not timed:
         return ""
-    ticks = log_ticks(row[name] for row in timed for name in ("p50_us", "p99_us"))
+    axis = time_axis(row[name] for row in timed for name in ("p50_us", "p99_us"))
 
     def span(row: Mapping[str, Any]) -> tuple[str, str]:
         if row["p50_us"] is None:
             return "", "–"
-        low, high = (ticks.position(row[name]) for name in ("p50_us", "p99_us"))
+        low, high = (axis.position(row[name]) for name in ("p50_us", "p99_us"))
         drawn = (
             f'<i class="span" style="left:{_percent(low)};width:{_percent(high - low)}"></i>'
             f'<i class="dot" style="left:{_percent(low)}"></i>'
@@ -81,7 +81,7 @@ def _latency(parts: Parts, shown: Sequence[Mapping[str, Any]]) -> str:
         return drawn, f"{time_of(row['p50_us'])} – {time_of(row['p99_us'])}"
 
     title = "median (●) and 99th percentile (|)"
-    return _chart("Latency", title, parts, span, ticks)
+    return _chart("Latency", title, parts, span, axis)
 
 
 # -- recoveries ------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ def recoveries_section(findings: Findings) -> str:
     found = {key: line for key, line in sorted(findings.recoveries.items()) if line}
     if not found:
         return ""
-    ticks = log_ticks(us for line in found.values() for us, _ in line)
+    axis = time_axis(us for line in found.values() for us, _ in line)
     parts: dict[str, list[Mapping[str, Any]]] = {}
     for (protocol, end), line in found.items():
         parts.setdefault(protocol, []).append({"end": end, "line": line})
@@ -102,11 +102,11 @@ def recoveries_section(findings: Findings) -> str:
         times = sum(count for _, count in line)
         median, longest = time_of(_median(line)), time_of(line[-1][0])
         return _histogram(
-            line, ticks
+            line, axis
         ), f"{count_of(times, 'time')}: half in {median}, all in {longest}"
 
     title = "from the loss of a member to the last survivor's view without it"
-    chart = _chart("Time to recover", title, parts, spread, ticks, lambda row: row["end"])
+    chart = _chart("Time to recover", title, parts, spread, axis, lambda row: row["end"])
     note = "How long the survivors took to continue after a member was lost, by how it ended."
     return section("recoveries", "Recoveries", note, chart)
 
@@ -120,10 +120,10 @@ def _median(line: Sequence[tuple[int, int]]) -> int:
     return 0
 
 
-def _histogram(line: Sequence[tuple[int, int]], ticks: Ticks) -> str:
+def _histogram(line: Sequence[tuple[int, int]], axis: Axis) -> str:
     counts = [0] * CLASSES
     for us, count in line:
-        counts[min(int(ticks.position(us) * CLASSES), CLASSES - 1)] += count
+        counts[min(int(axis.position(us) * CLASSES), CLASSES - 1)] += count
     most = max(counts)
     return "".join(
         f'<i class="pile" style="left:{_percent(index / CLASSES)};'
@@ -136,35 +136,18 @@ def _histogram(line: Sequence[tuple[int, int]], ticks: Ticks) -> str:
 # -- what the charts share -------------------------------------------------------------------------
 
 
-class Ticks(NamedTuple):
-    """A logarithmic scale of time, with ticks at powers of ten."""
-
-    marks: list[tuple[float, str]]
-    first: int = 0
-    last: int = 1
-
-    def position(self, us: float) -> float:
-        """From 0 to 1; less than a microsecond is at the left edge."""
-        at = (math.log10(max(us, 1)) - self.first) / (self.last - self.first)
-        return min(max(at, 0.0), 1.0)
+def time_axis(values: Iterable[float]) -> Axis:
+    """A logarithmic axis for microseconds; less than one is at its beginning."""
+    positive = [value for value in values if value >= 1] or [1000.0]
+    axis = logarithmic(min(positive), max(positive), "")
+    every = 1 if len(axis.ticks) <= 5 else 2
+    labels = [(us, _label(us)) for us, _ in axis.ticks[::every]]
+    return Axis(labels, lambda us: max(axis.position(max(us, 1.0)), 0.0), "")
 
 
-def log_ticks(values: Iterable[float]) -> Ticks:
-    positive = [value for value in values if value > 0] or [1000.0]
-    first = math.floor(math.log10(min(positive)))
-    last = max(math.ceil(math.log10(max(positive)) - 1e-9), first + 1)
-    every = 1 if last - first <= 4 else 2
-    marks = [
-        ((power - first) / (last - first), _round(power)) for power in range(first, last + 1, every)
-    ]
-    return Ticks(marks, first, last)
-
-
-def _round(power: int) -> str:
-    for unit, name in ((6, "s"), (3, "ms"), (0, "µs")):
-        if power >= unit:
-            return f"{10 ** (power - unit):,} {name}"
-    return f"{10.0**power:g} µs"
+def _label(us: float) -> str:
+    unit, name = next(each for each in ((1e6, "s"), (1e3, "ms"), (1, "µs")) if us >= each[0])
+    return f"{us / unit:,.0f} {name}"
 
 
 def _percent(part: float) -> str:
@@ -179,11 +162,12 @@ def _chart(
     title: str,
     parts: Parts,
     draw: Draw,
-    ticks: Ticks,
+    axis: Axis,
     kind: Callable[[Mapping[str, Any]], str] = _kind,
 ) -> str:
-    lines = "".join(f'<i class="tick" style="left:{_percent(at)}"></i>' for at, _ in ticks.marks)
-    labels = "".join(f'<span style="left:{_percent(at)}">{text}</span>' for at, text in ticks.marks)
+    ticks = [(_percent(axis.position(value)), text) for value, text in axis.ticks]
+    lines = "".join(f'<i class="tick" style="left:{at}"></i>' for at, _ in ticks)
+    labels = "".join(f'<span style="left:{at}">{text}</span>' for at, text in ticks)
     bodies = []
     for protocol, rows in parts.items():
         runs = sum(row.get("runs", 0) for row in rows)
