@@ -1,11 +1,12 @@
-"""The steps of the judge one after the other in this process, as its tasks do them: without Spark.
+"""The steps of the Spark tasks in this process, without Spark.
 
-python -m tests.spark.steps /tmp/million      # how long it takes for a million events
+python -m tests.spark.steps /tmp/million      # measures a million events
 """
 
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,10 +35,17 @@ def judged_here(
         rows += _rows(tasks.judge_run(sized.run, claimed, limits))
     for sized in giant:
         packed = [tasks.pack([chain.run]) for chain in sized.chains()]
-        scans = tasks.scan_chains(iter([_batch(packed)]), limits)
-        shards = tasks.plan_runs(scans, claimed, limits)
+        scans = _shuffled(tasks.scan_chains(iter([_batch(packed)]), limits))
+        shards = _shuffled(tasks.plan_runs(scans, claimed, limits))
         rows += _rows(tasks.combine_runs(tasks.judge_shards(shards), claimed))
     return rows
+
+
+def _shuffled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """In any order, as Spark exchanges them."""
+    found = list(batches)
+    random.Random(len(found)).shuffle(found)
+    return iter(found)
 
 
 def _batch(data: list[bytes]) -> pa.RecordBatch:

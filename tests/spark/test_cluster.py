@@ -162,7 +162,7 @@ def test_settings_are_read_as_spark_submit_has_them() -> None:
 def test_a_cluster_that_is_not_there_gets_one_line(tmp_path: Path, master: str) -> None:
     nobody = master.format(free_port())
     run = unisono("sweep", "--seeds", "0:1", "--out", str(tmp_path / "out"), "--master", nobody)
-    refused(run, nobody, "nobody listens there")
+    refused(run, nobody, "nothing listens there")
     assert not (tmp_path / "out").exists()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 from collections.abc import Callable
@@ -15,6 +14,7 @@ import pytest
 
 from tests.laws.stories import DOCTORED, story, write_trace
 from tests.laws.test_mutants import MUTANTS, orderly
+from tests.spark.steps import judged_here
 from tests.spark.yardstick.sql import LAWS as IN_SQL
 from tests.spark.yardstick.synthetic import FAULTS, stories, write
 from tests.trace.test_files import BAD_ROWS
@@ -27,10 +27,10 @@ from unisono.trace.record import Row
 
 pytest.importorskip("pyspark", reason="needs pip install 'unisono[spark]'")
 
-from unisono.spark.laws import ShardLimits, judged, tasks
+from unisono.spark.laws import ShardLimits, judged, runs_by_size
 from unisono.spark.laws.measures import added, counted, quantiles
 from unisono.spark.laws.plan import merged, plans_of, shards_of
-from unisono.spark.laws.scan import InputFile, Scan
+from unisono.spark.laws.scan import Scan
 from unisono.spark.laws.sequences import (
     DIFFERENT,
     EQUAL,
@@ -48,69 +48,39 @@ WHOLE = ShardLimits()
 PIECES = ShardLimits(shard_rows=60, chunk_rows=7)
 
 
-def runs_in(directory: Path) -> list[tasks.RunFiles]:
-    runs: dict[str, list[InputFile]] = {}
-    chains: dict[Path, int] = {}
-    for found in trace_files(directory):
-        chain = chains.setdefault(found.chain, len(chains))
-        file = InputFile(os.fsencode(found.path), found.name, chain, found.gap)
-        runs.setdefault(found.run, []).append(file)
-    return [tasks.RunFiles(run, files) for run, files in runs.items()]
+Found = tuple[dict[str, list[Violation]], list[tuple[str, int, str]], int]
 
 
-Said = tuple[dict[str, list[Violation]], list[tuple[str, int, str]], int]
-
-
-def in_steps(run: tasks.RunFiles, limits: ShardLimits) -> list[pa.RecordBatch]:
-    """A run judged as a giant one is, in the steps of the tasks, without Spark between them."""
-    by_chain: dict[int, list[InputFile]] = {}
-    for file in run.files:
-        by_chain.setdefault(file.chain, []).append(file)
-    named = pa.record_batch(
-        [pa.array([tasks.pack([tasks.RunFiles(run.name, files)]) for files in by_chain.values()])],
-        names=["runs"],
-    )
-    scans = list(tasks.scan_chains(iter([named]), limits))
-    random.Random(1).shuffle(scans)
-    plans = list(tasks.plan_runs(iter(scans), ANYTHING, limits))
-    random.Random(2).shuffle(plans)
-    found = list(tasks.judge_shards(iter(plans)))
-    return list(tasks.combine_runs(iter(found), ANYTHING))
-
-
-def said(directory: Path, limits: ShardLimits, giant: bool) -> Said:
+def findings(directory: Path, limits: ShardLimits) -> Found:
     violations: dict[str, list[Violation]] = {}
     quarantine, events = [], 0
-    for run in runs_in(directory):
-        violations.setdefault(run.name, [])
-        batches = in_steps(run, limits) if giant else tasks.judge_run(run, ANYTHING, limits)
-        for batch in batches:
-            for row in batch.to_pylist():
-                if row["what"] == "violation":
-                    told = {name: row[name] for name in Violation._fields}
-                    violations[run.name].append(Violation(**told))
-                elif row["what"] == "quarantine":
-                    place = -1 if row["row"] is None else row["row"]
-                    quarantine.append((row["path"], place, row["reason"]))
-                elif row["what"] == "count":
-                    events += row["events"]
-    return {run: sorted(told) for run, told in violations.items()}, sorted(quarantine), events
+    for row in judged_here(directory, ANYTHING, limits):
+        mine = violations.setdefault(row["run"], [])
+        if row["what"] == "violation":
+            mine.append(Violation(*(row[name] for name in Violation._fields)))
+        elif row["what"] == "quarantine":
+            quarantine.append(
+                (row["path"], -1 if row["row"] is None else row["row"], row["reason"])
+            )
+        elif row["what"] == "count":
+            events += row["events"]
+    return {run: sorted(found) for run, found in violations.items()}, sorted(quarantine), events
 
 
 def agree(directory: Path, pieces: ShardLimits = PIECES) -> dict[str, list[Violation]]:
-    """The same by both ways as by the plain laws, which is given back."""
+    """All ways give the violations of the in-process laws, which are returned."""
     trace = read_trace(directory)
     verdicts = judge_all(trace.histories(), lambda protocol: ANYTHING[protocol])
     plain = {run: verdict.violations for run, verdict in verdicts.items()}
-    for run in runs_in(directory):
-        plain.setdefault(run.name, [])
+    for found in trace_files(directory):
+        plain.setdefault(found.run, [])
     aside = sorted(
         (each.path, -1 if each.row is None else each.row, each.reason) for each in trace.quarantined
     )
-    for limits, giant in ((WHOLE, False), (WHOLE, True), (pieces, True)):
-        violations, quarantine, events = said(directory, limits, giant)
-        assert violations == plain, (limits, giant)
-        assert quarantine == aside, (limits, giant)
+    for limits in (WHOLE, WHOLE._replace(giant_bytes=0), pieces._replace(giant_bytes=0)):
+        violations, quarantine, events = findings(directory, limits)
+        assert violations == plain, limits
+        assert quarantine == aside, limits
         assert events == trace.events
     return plain
 
@@ -179,7 +149,7 @@ def test_bad_rows_are_put_aside_for_the_same_reasons(tmp_path: Path) -> None:
         with writer_to(tmp_path / "run=r" / name) as writer:
             writer.write_batch(batch_of(some))
     agree(tmp_path)
-    _, quarantine, _ = said(tmp_path, WHOLE, giant=False)
+    _, quarantine, _ = findings(tmp_path, WHOLE)
     assert len({reason for _, _, reason in quarantine}) > 10
 
 
@@ -267,9 +237,9 @@ def test_shards_are_no_larger_than_they_should_be(tmp_path: Path) -> None:
         rows[at] = rows[at]._replace(number=10**12)
 
     long_run(tmp_path, 2, beyond)
-    (run,) = runs_in(tmp_path)
-    scan = Scan(run.files, chunk_rows=10, keep=False).run()
-    (plan,) = plans_of(run.name, [scan])
+    ((sized,), _) = runs_by_size(trace_files(tmp_path), None, WHOLE)
+    scan = Scan(sized.run.files, chunk_rows=10, keep=False).run()
+    (plan,) = plans_of(sized.run.name, [scan])
     shards = shards_of(plan, ShardLimits(shard_rows=60, chunk_rows=10))
     assert len(shards) >= 9
     sizes = [
@@ -357,10 +327,8 @@ def test_small_and_giant_runs_some_of_them_and_files_by_name(spark: Any, tmp_pat
     write_trace(item.history, tmp_path)
     long_run(tmp_path, 6, None)
     files: list[TraceFiles] = trace_files(tmp_path)
-    sizes = {
-        run.name: sum(os.path.getsize(file.path) for file in run.files) for run in runs_in(tmp_path)
-    }
-    border = ShardLimits(shard_rows=100, giant_bytes=max(sizes.values()), tasks_max=2)
+    largest = max(sized.nbytes for sized in runs_by_size(files, None, WHOLE)[0])
+    border = ShardLimits(shard_rows=100, giant_bytes=largest, tasks_max=2)
     found = judged(spark, files, ANYTHING, limits=border)
     verdicts = {(row.run, row.law): row.verdict for row in found.verdicts.collect()}
     assert {run for run, _ in verdicts} == {item.history.run, "r6"}

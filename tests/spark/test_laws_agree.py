@@ -1,5 +1,5 @@
-"""The laws are judged on two roads, and say the same of every history that could be thought of:
-plainly, and on the columns of files; there in one piece, in many small ones, and by Spark."""
+"""The laws in process and on columns (whole, in shards, on Spark) give equal verdicts, violations
+and measures on several hundred histories."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.laws.doctoring import FILES
 from tests.laws.stories import DOCTORED, SOUND, story, write_trace
 from tests.laws.test_mutants import MUTANTS, orderly
-from tests.spark.doctors import DOCTORS, by_step, doctored
+from tests.spark.mutations import DOCTORS, by_step, doctored
 from tests.spark.steps import judged_here
 from tests.spark.yardstick.plain import Key, measures_of
 from unisono.laws import LAWS, VIOLATIONS_MAX, Verdict, Violation, judge, judge_all
@@ -38,7 +38,7 @@ def simulated(protocol: str, seed: int) -> list[Row]:
 
 
 def odd_histories() -> list[History]:
-    """The bound on what is told, names that are hard to say, two groups that say the same."""
+    """The limit on violations, difficult names, two groups with equal messages."""
     many = " | ".join("send" for _ in range(VIOLATIONS_MAX * 2))
     lost = story("a: view 1 a | send | send | a:2", run="two groups")
     again = [row._replace(group="h") for row in lost.rows]
@@ -90,9 +90,9 @@ def odd_histories() -> list[History]:
     ]
 
 
-class Told(NamedTuple):
-    """A history, what was done to it, and which laws it broke before that; `once` when others
-    tell of the same cause, so that not all need be cut into pieces."""
+class Case(NamedTuple):
+    """A history, what was done to it, and which laws it broke before that; `once` when others have
+    the same cause, so that it is not judged in shards."""
 
     history: History
     cause: str
@@ -104,18 +104,18 @@ def broken_laws(history: History) -> frozenset[str]:
     return frozenset(law for law, word in judge(history, LAWS).laws.items() if word == "broken")
 
 
-def all_histories() -> list[Told]:
-    told = [Told(item.history, item.name) for item in (*DOCTORED, *SOUND) if item.history.rows]
+def all_histories() -> list[Case]:
+    cases = [Case(item.history, item.name) for item in (*DOCTORED, *SOUND) if item.history.rows]
     sources = [simulated("rmcast", 1), simulated("ring", 5), orderly(3, count=20)]
     before = [broken_laws(History("r", rows[0].protocol, "g", tuple(rows))) for rows in sources]
     for number, name in enumerate(DOCTORS):
         for times in (1, 6):
             which = (number + times) % 3
             history = doctored(sources[which], name, seed=number, times=times)
-            told.append(Told(history, name, before[which], once=times == 6))
+            cases.append(Case(history, name, before[which], once=times == 6))
     for seed, protocol in enumerate(("mtp", "ring", "rmcast"), 20):
         rows = simulated(protocol, seed)
-        told.append(Told(History(f"{protocol} {seed}", protocol, "g", tuple(rows)), "simulated"))
+        cases.append(Case(History(f"{protocol} {seed}", protocol, "g", tuple(rows)), "simulated"))
     for mutant, _ in MUTANTS:
         for seed in range(2):
             rows = orderly(seed, count=16)
@@ -123,12 +123,12 @@ def all_histories() -> list[Told]:
             steps = {(row.node, row.incarnation, row.step): row for row in rows}
             run_name = f"{mutant.__name__} {seed}"
             history = History(run_name, "story", "g", tuple(by_step(steps)))
-            told.append(Told(history, mutant.__name__, once=seed > 0))
-    return told + [Told(history, history.run) for history in odd_histories()]
+            cases.append(Case(history, mutant.__name__, once=seed > 0))
+    return cases + [Case(history, history.run) for history in odd_histories()]
 
 
-class Said(NamedTuple):
-    """What one way of judging says."""
+class Findings(NamedTuple):
+    """The results of one way of judging."""
 
     verdicts: dict[str, Verdict]
     """By run."""
@@ -138,15 +138,15 @@ class Said(NamedTuple):
 
 
 class Both(NamedTuple):
-    told: list[Told]
+    cases: list[Case]
     trace: Trace
     plain: dict[str, Verdict]
     measured: dict[Key, dict[str, Any]]
-    ways: dict[str, Said]
+    ways: dict[str, Findings]
     whole_only: set[str]
 
-    def by(self, way: str) -> tuple[Said, dict[str, Verdict]]:
-        """What one way says, and the plain verdicts on the runs that it was given."""
+    def by(self, way: str) -> tuple[Findings, dict[str, Verdict]]:
+        """The results of one way, and the in-process verdicts on the same runs."""
         passed = self.whole_only if way == "shards" else set()
         plain = {run: verdict for run, verdict in self.plain.items() if run not in passed}
         return self.ways[way], plain
@@ -154,32 +154,32 @@ class Both(NamedTuple):
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Both:
-    """All histories as runs of one directory, judged on both roads."""
+    """All histories as runs of one directory, judged in all ways."""
     pytest.importorskip("pyspark")
     from unisono.spark.laws import ShardLimits
 
     trace_dir: Path = tmp_path_factory.mktemp("trace")
-    told = all_histories()
-    for each in told:
+    cases = all_histories()
+    for each in cases:
         write_trace(each.history, trace_dir)
     for item in FILES:
         item.write(trace_dir)
     trace = read_trace(trace_dir)
     small = ShardLimits(shard_rows=25, chunk_rows=6, giant_bytes=0)
-    whole_only = {each.history.run for each in told if each.once}
+    whole_only = {each.history.run for each in cases if each.once}
     shards = judged_here(trace_dir, CLAIMED, small, set(trace.runs) - whole_only)
     return Both(
-        told=told,
+        cases=cases,
         trace=trace,
         plain=judge_all(trace.histories(), lambda protocol: CLAIMED[protocol]),
         measured=measures_of(trace.histories()),
-        ways={"whole": said(judged_here(trace_dir, CLAIMED)), "shards": said(shards)},
+        ways={"whole": findings_of(judged_here(trace_dir, CLAIMED)), "shards": findings_of(shards)},
         whole_only=whole_only,
     )
 
 
-def said(found: list[dict[str, Any]]) -> Said:
-    """The rows of the judge's wide table, sorted out."""
+def findings_of(found: list[dict[str, Any]]) -> Findings:
+    """From the rows of the wide table."""
     violations: dict[str, list[Violation]] = {}
     laws: dict[str, dict[str, str]] = {}
     rows: dict[str, list[dict[str, Any]]] = {}
@@ -190,7 +190,7 @@ def said(found: list[dict[str, Any]]) -> Said:
         violations.setdefault(row["run"], []).append(violation)
     for row in rows["verdict"]:
         laws.setdefault(row["run"], {})[row["law"]] = row["verdict"]
-    return Said(
+    return Findings(
         {run: Verdict(words, sorted(violations.get(run, []))) for run, words in laws.items()},
         {(row["run"], row["protocol"], row["node"]): row for row in rows["measure"]},
         sorted((row["path"], -1 if row["row"] is None else row["row"], row["reason"])
@@ -202,19 +202,19 @@ def said(found: list[dict[str, Any]]) -> Said:
 WAYS = ("whole", "shards")
 
 
-def test_every_law_has_a_road_of_its_own() -> None:
+def test_every_law_has_its_steps() -> None:
     pytest.importorskip("pyspark")
     from unisono.spark.laws.steps import LAW_STEPS
 
     assert list(LAW_STEPS) == list(LAWS)
 
 
-def test_spark_says_what_its_steps_say(spark: Any, both: Both, tmp_path: Path) -> None:
-    """Of some runs, the larger half of which are cut into shards."""
+def test_spark_gives_what_its_steps_give(spark: Any, both: Both, tmp_path: Path) -> None:
+    """For some runs, the larger half of which are divided into shards."""
     from unisono.spark.laws import ShardLimits, judged
 
-    told = [each.history for each in both.told[::9]]
-    for history in told:
+    histories = [each.history for each in both.cases[::9]]
+    for history in histories:
         write_trace(history, tmp_path)
     for item in FILES:
         item.write(tmp_path)
@@ -222,19 +222,19 @@ def test_spark_says_what_its_steps_say(spark: Any, both: Both, tmp_path: Path) -
     middle = sizes[len(sizes) // 2]
     limits = ShardLimits(shard_rows=25, chunk_rows=6, giant_bytes=middle, tasks_max=2)
     found = judged(spark, tmp_path, CLAIMED, limits=limits)
-    spoken = said([row.asDict() for row in found.found.collect()])
+    results = findings_of([row.asDict() for row in found.found.collect()])
     found.forget()
-    plain = {run: both.plain[run] for run in spoken.verdicts}
+    plain = {run: both.plain[run] for run in results.verdicts}
     assert len(plain) >= 20
-    assert {run: verdict.violations for run, verdict in spoken.verdicts.items()} == {
+    assert {run: verdict.violations for run, verdict in results.verdicts.items()} == {
         run: verdict.violations for run, verdict in plain.items()
     }
-    assert {run: verdict.laws for run, verdict in spoken.verdicts.items()} == {
+    assert {run: verdict.laws for run, verdict in results.verdicts.items()} == {
         run: verdict.laws for run, verdict in plain.items()
     }
-    assert spoken.events == sum(len(both.trace.runs[run]) for run in plain)
-    assert set(spoken.quarantine) <= set(both.ways["whole"].quarantine)
-    assert all(row == both.ways["whole"].measures[key] for key, row in spoken.measures.items())
+    assert results.events == sum(len(both.trace.runs[run]) for run in plain)
+    assert set(results.quarantine) <= set(both.ways["whole"].quarantine)
+    assert all(row == both.ways["whole"].measures[key] for key, row in results.measures.items())
 
 
 def test_there_are_many_histories_and_each_law_is_broken_in_five_ways(both: Both) -> None:
@@ -242,58 +242,58 @@ def test_there_are_many_histories_and_each_law_is_broken_in_five_ways(both: Both
 
     assert len(both.plain) >= 200
     ways: dict[str, set[str]] = {law: set() for law in LAWS}
-    for each in both.told:
+    for each in both.cases:
         for law in broken_laws(each.history) - each.before:
             ways[law].add(each.cause)
-    # Of a law that needs few rows both roads are one function.
+    # A law on control rows is one function for both.
     least = {law: 5 if law in LAW_STEPS and LAW_STEPS[law].shard else 2 for law in LAWS}
     assert {law: len(ways[law]) for law in LAWS if len(ways[law]) < least[law]} == {}
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_verdicts_and_violations_are_the_same(both: Both, way: str) -> None:
-    spoken, plain = both.by(way)
-    assert spoken.verdicts.keys() == plain.keys()
+    results, plain = both.by(way)
+    assert results.verdicts.keys() == plain.keys()
     for name, verdict in plain.items():
-        assert spoken.verdicts[name].violations == verdict.violations, name
-        assert {law: spoken.verdicts[name].laws[law] for law in LAWS} == verdict.laws, name
+        assert results.verdicts[name].violations == verdict.violations, name
+        assert {law: results.verdicts[name].laws[law] for law in LAWS} == verdict.laws, name
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_same_rows_are_judged_and_put_aside(both: Both, way: str) -> None:
-    spoken, plain = both.by(way)
-    assert spoken.events == sum(len(both.trace.runs[run]) for run in plain)
-    assert spoken.quarantine == sorted(
+def test_the_same_rows_are_judged_and_quarantined(both: Both, way: str) -> None:
+    results, plain = both.by(way)
+    assert results.events == sum(len(both.trace.runs[run]) for run in plain)
+    assert results.quarantine == sorted(
         (each.path, -1 if each.row is None else each.row, each.reason)
         for each in both.trace.quarantined
     )
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_measures_are_as_plainly_computed(both: Both, way: str) -> None:
-    spoken, plain = both.by(way)
+def test_the_measures_are_as_computed_in_process(both: Both, way: str) -> None:
+    results, plain = both.by(way)
     measured = {key: row for key, row in both.measured.items() if key[0] in plain}
-    assert spoken.measures.keys() == measured.keys()
+    assert results.measures.keys() == measured.keys()
     for key, row in measured.items():
-        found = {name: spoken.measures[key][name] for name in row}
+        found = {name: results.measures[key][name] for name in row}
         assert found == pytest.approx(row), key
 
 
 @pytest.mark.parametrize(
     "law", [pytest.param(law, marks=pytest.mark.catches(law), id=law) for law in LAWS]
 )
-def test_a_law_on_spark_catches_what_the_plain_one_does(both: Both, law: str) -> None:
+def test_a_law_on_columns_catches_what_the_in_process_law_does(both: Both, law: str) -> None:
     meant = {item.history.run for item in DOCTORED if item.law == law}
     for way in WAYS:
-        spoken, plain = both.by(way)
+        results, plain = both.by(way)
         broken = {run for run, verdict in plain.items() if verdict.laws[law] == "broken"}
         assert meant <= broken
-        found = {run for run, said in spoken.verdicts.items() if said.laws[law] == "broken"}
+        found = {run for run, verdict in results.verdicts.items() if verdict.laws[law] == "broken"}
         assert found == broken, way
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_changed_files_are_judged_as_plainly(both: Both, way: str) -> None:
+def test_changed_files_are_judged_as_in_process(both: Both, way: str) -> None:
     for item in FILES:
         laws = both.ways[way].verdicts[item.run].laws
         assert both.plain[item.run].laws == {law: laws[law] for law in LAWS}, item.name
@@ -302,15 +302,15 @@ def test_changed_files_are_judged_as_plainly(both: Both, way: str) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_no_more_is_told_than_plainly(both: Both, way: str) -> None:
+def test_the_limit_on_violations_is_the_same(both: Both, way: str) -> None:
     verdicts: dict[str, Verdict] = both.ways[way].verdicts
-    told = [found for found in verdicts["many"].violations if found.law == "validity"]
-    assert len(told) == VIOLATIONS_MAX
-    assert told[1].message == "a#1:10"
+    reported = [found for found in verdicts["many"].violations if found.law == "validity"]
+    assert len(reported) == VIOLATIONS_MAX
+    assert reported[1].message == "a#1:10"
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_two_groups_of_a_run_may_say_the_same(both: Both, way: str) -> None:
+def test_two_groups_of_a_run_may_have_equal_messages(both: Both, way: str) -> None:
     verdict: Verdict = both.ways[way].verdicts["two groups"]
     assert verdict.laws["validity"] == "broken"
     assert len({found.life for found in verdict.violations}) == 3

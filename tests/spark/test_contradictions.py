@@ -1,4 +1,4 @@
-"""A life that two files tell: both roads say alike whether these contradict each other."""
+"""An incarnation in two files: both judges agree on whether the files contradict each other."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ CHANGES: dict[str, tuple[Change, bool]] = {
     "another view": (lambda r: (r, [r[0]._replace(members=("c#1",)), *r[1:]]), True),
     "two rows the other way round": (
         lambda r: (r, [r[0], r[2]._replace(step=1), r[1]._replace(step=2)]), True),
-    "what the first had put aside": (
+    "what the first had in quarantine": (
         lambda r: ([r[0], r[1]._replace(kind="?"), *r[2:]], r), False),
-    "told twice in the first": (lambda r: ([r[0], r[1], r[1], *r[2:]], r), False),
+    "repeated in the first": (lambda r: ([r[0], r[1], r[1], *r[2:]], r), False),
 }
 # fmt: on
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_what_two_files_tell_is_compared(tmp_path: Path, name: str) -> None:
+def test_two_files_of_an_incarnation_are_compared(tmp_path: Path, name: str) -> None:
     pytest.importorskip("pyspark")
     from unisono.spark.laws import ShardLimits
 
-    change, otherwise = CHANGES[name]
+    change, contradicts = CHANGES[name]
     write_trace(story(TOLD, run="r"), tmp_path)
     rows = [row for row in read_trace(tmp_path).runs["r"] if row.node == "c"]
     first, second = change(rows)
     write_rows(tmp_path / "run=r" / "c-1.parquet", first)
     write_rows(tmp_path / "run=r" / "c-1x.parquet", second)
     trace = read_trace(tmp_path)
-    assert trace.contradicted == ({"r": frozenset({"c#1"})} if otherwise else {})
+    assert trace.contradicted == ({"r": frozenset({"c#1"})} if contradicts else {})
     for limits in (ShardLimits(), ShardLimits(shard_rows=5, chunk_rows=2, giant_bytes=0)):
-        told = [row for row in judged_here(tmp_path, {}, limits) if row["what"] == "contradicted"]
-        assert [(row["run"], row["life"]) for row in told] == [("r", "c#1")] * otherwise
+        found = [row for row in judged_here(tmp_path, {}, limits) if row["what"] == "contradicted"]
+        assert [(row["run"], row["life"]) for row in found] == [("r", "c#1")] * contradicts

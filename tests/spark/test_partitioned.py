@@ -1,4 +1,4 @@
-"""Tables with a folder a run: what is written in different ways is read as one table."""
+"""Tables partitioned by run: what is written in different ways is read as one table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def rows_of(run: str, kind: pa.DataType, sure: bool) -> pa.Table:
 
 
 @pytest.mark.parametrize("first_sure", [True, False], ids=["null later", "null first"])
-def test_what_may_be_null_within_a_column_keeps_no_tables_apart(
+def test_tables_that_differ_in_nullability_are_combined(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first_sure: bool
 ) -> None:
     kinds = {True: SURE, False: UNSURE}

@@ -1,4 +1,4 @@
-"""Lives as codes: the quick way gives each (name, incarnation) what the slow one gives."""
+"""Each (name, incarnation) gets one code."""
 
 from __future__ import annotations
 
@@ -14,24 +14,26 @@ incarnations = st.sampled_from((-1, 0, 1, 2, 3, 1 << 31, (1 << 32) + 1, 1 << 62,
 
 
 @given(st.lists(st.tuples(st.integers(-1, 3), incarnations), max_size=30))
-def test_each_life_has_one_code_however_large_its_number(rows: list[tuple[int, int]]) -> None:
+def test_each_incarnation_has_one_code_however_large_its_number(
+    rows: list[tuple[int, int]],
+) -> None:
     codes = Codes()
-    places = np.array([place for place, _ in rows], np.int32)
+    index = np.array([at for at, _ in rows], np.int32)
     numbers = np.array([number for _, number in rows], np.int64)
-    found = incarnation_codes(places, NAMES, numbers, codes)
-    for (place, number), code in zip(rows, found.tolist(), strict=True):
-        name = NAMES[place] if place >= 0 else None
+    found = incarnation_codes(index, NAMES, numbers, codes)
+    for (at, number), code in zip(rows, found.tolist(), strict=True):
+        name = NAMES[at] if at >= 0 else None
         if name and number >= 0:
             assert codes.incarnations.names[code] == (name, number)
         else:
             assert code == -1
 
 
-def test_many_names_with_numbers_of_their_own() -> None:
+def test_many_names_with_different_incarnations() -> None:
     codes, count = Codes(), 1100
-    places = np.arange(count, dtype=np.int32)
-    numbers = places.astype(np.int64) << 40
-    found = incarnation_codes(places, [f"n{n}" for n in range(count)], numbers, codes)
+    index = np.arange(count, dtype=np.int32)
+    numbers = index.astype(np.int64) << 40
+    found = incarnation_codes(index, [f"n{n}" for n in range(count)], numbers, codes)
     assert [codes.incarnations.names[code] for code in found] == [
         (f"n{n}", n << 40) for n in range(count)
     ]
