@@ -13,7 +13,14 @@ from unisono.parts.admission import Admission, Terms
 from unisono.parts.codec import PacketCodec
 from unisono.parts.core_clock import CoreClock
 from unisono.protocols.rmcast.packet_builder import PacketBuilder
-from unisono.protocols.rmcast.packets import KINDS, PROTOCOL, Data, StreamStatus, read
+from unisono.protocols.rmcast.packets import (
+    KINDS,
+    PROTOCOL,
+    Data,
+    StreamStatus,
+    read,
+    write_header,
+)
 from unisono.protocols.rmcast.roster import Roster, entries_max
 from unisono.protocols.rmcast.send_queue import SendQueue
 from unisono.protocols.rmcast.views import Views
@@ -125,3 +132,23 @@ def test_a_header_without_lines_is_no_report() -> None:
 def test_a_large_group_that_once_sent_too_large_packets_holds(nodes: int, seed: int) -> None:
     plan = Plan(protocol="rmcast", nodes=nodes, seed=seed, faults="chaos", messages=30)
     assert run(plan).violations == ()
+
+
+def test_a_header_that_is_kept_is_the_one_that_would_be_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fast = PacketBuilder._header
+    kept = 0
+
+    def compared(self: PacketBuilder) -> bytes:
+        nonlocal kept
+        before, made = self._header_at, fast(self)
+        if self._header_at == self._roster.news and self._roster.is_at_rest():
+            kept += before == self._header_at
+            assert made == write_header(self._roster.header())
+        return made
+
+    monkeypatch.setattr(PacketBuilder, "_header", compared)
+    for seed in range(6):
+        assert run(Plan(protocol="rmcast", nodes=4, seed=seed, messages=40)).violations == ()
+    assert kept > 100

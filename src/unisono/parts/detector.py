@@ -47,7 +47,7 @@ class Longest:
         self._us = self._at_us = 0
 
     def note(self, gap_us: int, at_us: int) -> None:
-        if gap_us >= self.us(at_us):
+        if gap_us >= self._us - (at_us - self._at_us) // FADE:
             self._us, self._at_us = gap_us, at_us
 
     def us(self, at_us: int) -> int:
@@ -205,4 +205,10 @@ class Detector(Generic[Key]):
     def is_silent(self, key: Key, share: int = 1) -> bool:
         """Watched, and silent for too long, as of the last look; or for a share of that, where
         there are other signs."""
-        return self.is_watched(key) and self.silence_us(key) >= self.limit_us(key) // share
+        peer = self._peers.get(key)
+        if peer is None or not peer.watched:
+            return False
+        silence_us = self.listened_us - peer.heard_us
+        if silence_us < self.detect_us // share and not peer.gone:
+            return False  # No limit is below the goal.
+        return silence_us >= self.limit_us(key) // share

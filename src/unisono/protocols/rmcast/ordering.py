@@ -151,14 +151,18 @@ class Ordering:
     def clean_up(self, reporters: Sequence[PeerState]) -> None:
         """[RMC A3.51] Forget what is known to be delivered by everyone; leavers that still retain
         chunks may need it too."""
+        rows = [other.trusted for other in reporters]
         for key, peer in self._roster.peers.items():
             everywhere, floor = peer.delivered, peer.window.floor
             if everywhere <= floor:
                 continue
-            for other in reporters:
-                entry = other.trusted.get(key)
-                everywhere = min(everywhere, 0 if entry is None else entry.delivered)
-            if everywhere > floor:
+            for row in rows:
+                entry = row.get(key)
+                if entry is None or entry.delivered <= floor:
+                    break
+                if entry.delivered < everywhere:
+                    everywhere = entry.delivered
+            else:
                 forgotten = peer.window.forget(everywhere)
                 if key == self._roster.key:
                     self._send_queue.release(forgotten)

@@ -51,6 +51,7 @@ class PacketBuilder:
         self._packet_bytes = packet_bytes_max
         self._bare_header = write_header(Header(roster.key, {}))
         """For packets that have no space for its entries."""
+        self._header_at, self._resting_header = -1, b""
         self.deps_max = (
             packet_bytes_max - FRONT_BYTES - RECORD_BYTES - PIECE_BYTES_MIN
         ) // DEP_BYTES
@@ -59,14 +60,23 @@ class PacketBuilder:
             packet_bytes_max - ENVELOPE_BYTES - HEADER_BYTES - STATE_FRONT_BYTES
         )
 
+    def _header(self) -> bytes:
+        """The header of this moment; made once while nothing changes, as between heartbeats."""
+        roster = self._roster
+        if roster.recalled or not roster.is_at_rest():
+            return write_header(roster.header())
+        if self._header_at != roster.news:
+            self._header_at, self._resting_header = roster.news, write_header(roster.header())
+        return self._resting_header
+
     def beat(self, expels: int = 0, probes: bool = False) -> bytes:
-        header = write_header(self._roster.header())
+        header = self._header()
         body = header + encode(Beat(NO_HEADER, expels=expels, probes=probes))
         return self._codec.seal(PacketKind.BEAT, body)
 
     def beat_with(self, asks: tuple[Ask, ...], rounds: int) -> bytes:
         """A heartbeat with as many requests as fit; the others follow in the next."""
-        header = write_header(self._roster.header())
+        header = self._header()
         space = self._packet_bytes - ENVELOPE_BYTES - len(header) - BEAT_BYTES
         fitting = asks[: max(0, space // ASK_BYTES)]
         body = header + encode(Beat(NO_HEADER, min(rounds, 255), asks=fitting))
@@ -90,7 +100,7 @@ class PacketBuilder:
 
     def data(self, peer: PeerState, first: int, last: int) -> list[bytes]:
         """Chunks `first` to `last` of a stream, as far as they are here, in few packets."""
-        header = full = write_header(self._roster.header())
+        header = full = self._header()
         base = self._packet_bytes - ENVELOPE_BYTES - RUN_BYTES
         held = [(n, c) for n in range(first, last + 1) if (c := peer.window.get(n)) is not None]
         packets = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from unisono.core import Effect, Send
 from unisono.errors import BadPacket
 from unisono.model import Address
@@ -14,18 +16,21 @@ from unisono.protocols.rmcast.packets import (
     CLOSED,
     FAILED,
     MEMBER,
-    Announce,
     Beat,
+    Data,
     FromMember,
     Packet,
-    Refuse,
     Seek,
+    StatePiece,
+    StateRequest,
     Welcome,
     WelcomePart,
     read,
 )
 from unisono.protocols.rmcast.roster import Roster
 from unisono.wire import Envelope, read_once
+
+FROM_MEMBERS: Final = (Beat, Data, StateRequest, StatePiece)
 
 
 class Receiver:
@@ -60,12 +65,12 @@ class Receiver:
         except BadPacket as bad:
             self._codec.drop(bad.reason)
             return None
-        if isinstance(packet, Seek | Announce | Refuse):
-            if isinstance(packet, Seek) and packet.member == self._roster.me:
-                self._codec.drop("own")
-                return None
-            return packet
-        return packet if self._is_from_member(packet, envelope.life, source, out) else None
+        if isinstance(packet, FROM_MEMBERS):
+            return packet if self._is_from_member(packet, envelope.life, source, out) else None
+        if isinstance(packet, Seek) and packet.member == self._roster.me:
+            self._codec.drop("own")
+            return None
+        return packet
 
     def _is_from_member(
         self, packet: FromMember, life: int, source: Address, out: list[Effect]

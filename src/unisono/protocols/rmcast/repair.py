@@ -83,7 +83,8 @@ class Repair:
                 continue
             here = window.received
             if window.highest <= here >= reported.get(key, 0) and status is not FAILED:
-                peer.rounds, peer.asked_us, peer.noticed_us = 0, -1, -1  # The usual case.
+                if peer.noticed_us >= 0:
+                    peer.rounds, peer.asked_us, peer.noticed_us = 0, -1, -1
                 continue
             upto, having = self._horizon(peer, reporters)
             if upto <= here:

@@ -160,7 +160,7 @@ class Roster:
         the other, may give the same rank at once: then names decide, and neither newcomer is taken
         to know of the other (see `Failures._over`)."""
         self._turn = 0
-        self._news = 0
+        self.news = 0
         self._rested = -1
         self._group: list[PeerState] | None = None
         self._others: list[PeerState] = []
@@ -215,16 +215,16 @@ class Roster:
 
     def stir(self) -> None:
         """Something was multicast, received or changed that may have consequences."""
-        self._news += 1
+        self.news += 1
 
     def rest(self) -> None:
         """All consequences are drawn, and no member is ending: nothing to do until the next
         `stir`."""
         if not self.leavers and len(self.group()) == len(self.peers):
-            self._rested = self._news
+            self._rested = self.news
 
     def is_at_rest(self) -> bool:
-        return self._rested == self._news
+        return self._rested == self.news
 
     def _alter(self) -> None:
         self._group = None
