@@ -70,14 +70,17 @@ def test_a_run_in_namespaces_leaves_none() -> None:
     ("sign", "code"),
     [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)],
 )
-def test_an_interrupted_run_leaves_no_process(tmp_path: Path, sign: int, code: int) -> None:
-    ends_with_its_members([*QUICK, "--seconds", "30"], tmp_path, sign, code)
+@pytest.mark.parametrize("command", [[*QUICK, "--seconds", "30"], ["bench", "paper"]], ids=len)
+def test_an_interrupted_run_leaves_no_process(
+    command: list[str], tmp_path: Path, sign: int, code: int
+) -> None:
+    ends_with_its_members(command, tmp_path, sign, code)
 
 
 # -- what is asked for -----------------------------------------------------------------------------
 
 
-def test_without_a_word_it_is_modest() -> None:
+def test_the_default_plan_is_small() -> None:
     plan = plan_of({})
     assert plan == BenchPlan()
     assert (plan.net, plan.members, plan.sizes) == ("loopback", (3,), (64, 1000))
@@ -100,7 +103,7 @@ def test_values_come_with_commas_or_the_option_again() -> None:
     assert plan.vias == ("daemon", "library") and plan.warm_s == 1.5
 
 
-def test_peers_are_asked_for_by_name_or_all_together() -> None:
+def test_peers_are_chosen_by_name_or_all_together() -> None:
     known = list(checkout.extras("this test").peers())
     assert known[-1] == "raw"
     names = [system.name for system in systems_of({"protocol": ["mtp"], "peer": ["raw"]})]
@@ -133,9 +136,14 @@ def test_peers_are_asked_for_by_name_or_all_together() -> None:
         ("raw --state-bytes 64", ("--state-bytes", "bench all")),
         ("paper --recovery", ("--recovery", "bench all")),
         ("paper --protocol ring --protocol mtp", ("--protocol", "one")),
+        ("paper --protocol rmcast", ("rmcast", "total order", "ring")),
+        ("paper --option speed=1", ("speed", "turn_packets")),
+        ("paper --seconds 2", ("--seconds", "raw")),
+        ("--quick", ("--quick", "paper")),
+        ("raw --out x", ("--out", "paper")),
     ],
 )
-def test_what_does_not_fit_is_told(
+def test_options_that_do_not_fit_are_refused(
     line: str,
     words: tuple[str, ...],
     tmp_path: Path,
@@ -167,7 +175,7 @@ def test_without_a_checkout_what_measures_others_is_refused(
     assert [each.name for each in systems_of({})] == ["unisono-ring", "unisono-mtp"]
 
 
-def test_who_refuses_is_skipped_and_with_nobody_left_that_is_told(
+def test_a_system_that_refuses_is_skipped_and_an_empty_run_is_an_error(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     line = "bench --protocol rmcast --service agreed --peer raw --senders all"

@@ -1,9 +1,8 @@
-"""`unisono bench paper`: what it writes, and that it leaves no process behind."""
+"""`unisono bench paper`: what it measures, draws and writes."""
 
 from __future__ import annotations
 
 import json
-import signal
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from benchmarks.paper.plan import (
     points,
     summed_up,
 )
-from tests.cli.running import ends_with_its_members, here, refused, unisono
+from tests.cli.running import unisono
 from tests.harness import ROOT
 from unisono.errors import Misuse
 from unisono.protocols import offer
@@ -76,47 +75,11 @@ def test_a_quick_run_measures_and_draws_the_five_figures(tmp_path: Path) -> None
     assert json.loads((out / "ring-paper.json").read_text()) == told
 
 
-@pytest.mark.real
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for children in /proc")
-@pytest.mark.parametrize(
-    ("sign", "code"),
-    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)],
-)
-def test_an_interrupted_run_leaves_no_process(tmp_path: Path, sign: int, code: int) -> None:
-    ends_with_its_members(["bench", "paper"], tmp_path, sign, code)
-
-
-# -- refusals ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("bench paper --protocol nope", ("nope", "ring")),
-        ("bench paper --protocol rmcast", ("rmcast", "total order", "ring")),
-        ("bench paper --option speed=1", ("speed", "turn_packets")),
-        ("bench paper --seconds 2", ("--seconds", "raw")),
-        ("bench --quick", ("--quick", "paper")),
-        ("bench raw --out x", ("--out", "paper")),
-    ],
-)
-def test_what_does_not_fit_is_told(
-    line: str,
-    words: tuple[str, ...],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    refused(here(capfd, *line.split()), *words)
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_protocol_without_safe_has_three_figures() -> None:
     assert [figure.number for figure in figures_for(offer("mtp"))] == [13, 15, 17]
 
 
-def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     curves = some_curves()
     with pytest.raises(Misuse, match="--out"):

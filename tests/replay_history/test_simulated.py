@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.chronicle.scribes import FED, Scribe, judge
+from tests.replay_history.applications import FED, Scribe, judge
 from unisono.model import Message
 from unisono.replay_history import ReplayHistory
 from unisono.sim.applications import ApplicationSpec
