@@ -48,30 +48,30 @@ def message(number: int, sender: Member = A, seq: int | None = None) -> Message:
 def test_what_was_said_and_not_heard_back_is_lost(
     batches: list[int], data: st.DataObject, as_spans: bool
 ) -> None:
-    unheard = Outstanding()
-    unheard.begin(A)
+    outstanding = Outstanding()
+    outstanding.begin(A)
     said = 0
     for count in batches:
-        unheard.said([b"%d" % number for number in range(said + 1, said + count + 1)])
+        outstanding.sent([b"%d" % number for number in range(said + 1, said + count + 1)])
         said += count
     heard = data.draw(st.integers(0, said))
     others = data.draw(st.integers(0, 3))
     told = [message(number + 1, B, number + 1) for number in range(others)]
     told += [message(number, A, others + number) for number in range(1, heard + 1)]
     if as_spans:
-        unheard.heard(MessageRuns([MessageRun.of(each) for each in told]))
+        outstanding.delivered(MessageRuns([MessageRun.of(each) for each in told]))
     else:
-        unheard.heard(told)
-    assert list(unheard.lost()) == [b"%d" % number for number in range(heard + 1, said + 1)]
-    assert unheard.place == (others + heard or None)
+        outstanding.delivered(told)
+    assert list(outstanding.lost()) == [b"%d" % number for number in range(heard + 1, said + 1)]
+    assert outstanding.seq == (others + heard or None)
 
 
 def test_messages_in_one_span_count_to_the_last_of_them() -> None:
-    unheard = Outstanding()
-    unheard.begin(A)
-    unheard.said([b"1", b"2", b"3"])
-    unheard.heard(MessageRuns([MessageRun(A, b"12", 0, 1, 2, 1, "v", 5, Service.AGREED)]))
-    assert (unheard.lost(), unheard.place) == ((b"3",), 6)
+    outstanding = Outstanding()
+    outstanding.begin(A)
+    outstanding.sent([b"1", b"2", b"3"])
+    outstanding.delivered(MessageRuns([MessageRun(A, b"12", 0, 1, 2, 1, "v", 5, Service.AGREED)]))
+    assert (outstanding.lost(), outstanding.seq) == ((b"3",), 6)
 
 
 # -- whether, and when ----------------------------------------------------------------------------
@@ -87,8 +87,8 @@ def test_the_way_back_tells_the_reason_what_was_missed_and_what_was_lost() -> No
     rejoin_policy = RejoinPolicy("a", rejoin=True, founds=True)
     rejoin_policy.begin(A)
     assert rejoin_policy.arrived(A, VIEW, 0.0) is None
-    rejoin_policy.unheard.said([b"1", b"2"])
-    rejoin_policy.unheard.heard([message(1, A, 5)])
+    rejoin_policy.outstanding.sent([b"1", b"2"])
+    rejoin_policy.outstanding.delivered([message(1, A, 5)])
     assert ended(rejoin_policy)
     rejoin_policy.begin(B)
     again = rejoin_policy.arrived(B, VIEW, 2.0)
@@ -102,7 +102,7 @@ def test_what_cannot_be_told_is_not_told(place: int | None, seq: int | None) -> 
     rejoin_policy = RejoinPolicy("a", rejoin=True, founds=True)
     rejoin_policy.begin(A)
     rejoin_policy.arrived(A, VIEW, 0.0)
-    rejoin_policy.unheard.heard([message(1, A, place)])
+    rejoin_policy.outstanding.delivered([message(1, A, place)])
     ended(rejoin_policy)
     again = rejoin_policy.arrived(A, View((A,), "w", seq=seq), 2.0)
     assert again is not None and again.missed is None

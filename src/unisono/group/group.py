@@ -42,7 +42,7 @@ class Group:
         self._levels = Levels(sessions, config.service, config.fed)
         rejoin_policy = RejoinPolicy(sessions.name, config.rejoin, sessions.founds)
         handles = Handles()
-        self._send_buffer = SendBuffer(rejoin_policy.unheard, handles)
+        self._send_buffer = SendBuffer(rejoin_policy.outstanding, handles)
         self._stream = Stream(
             config.slow,
             config.queue_count_max,

@@ -30,7 +30,7 @@ class DeliveryPath:
         self._stream = stream
         self._replay = replay
         self._rejoin_policy = rejoin_policy
-        self._unheard = rejoin_policy.unheard
+        self._outstanding = rejoin_policy.outstanding
         self._handles = handles
         self._me: Member | None = None
         self._adopted: AdoptMark | None = None
@@ -47,7 +47,7 @@ class DeliveryPath:
         self._opened(me)
 
     def deliver(self, messages: Sequence[Message]) -> None:
-        self._unheard.heard(messages)
+        self._outstanding.delivered(messages)
         if self._replay is not None:
             messages = self._replay.received(messages)
             if not messages:

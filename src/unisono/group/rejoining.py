@@ -39,7 +39,7 @@ class RejoinPolicy:
     ends."""
 
     def __init__(self, name: str, rejoin: bool, founds: bool) -> None:
-        self.unheard = Outstanding()
+        self.outstanding = Outstanding()
         self._name = name
         self._rejoin = self.asked_for = rejoin
         """The application wants to come back after any stop that is not final."""
@@ -56,7 +56,7 @@ class RejoinPolicy:
         self._rejoin, self._apart_count = False, APART_COUNT_MAX
 
     def begin(self, me: Member) -> None:
-        self.unheard.begin(me)
+        self.outstanding.begin(me)
         self.inside = False
 
     def arrived(self, me: Member, view: View, now_s: float) -> Rejoined | None:
@@ -73,7 +73,7 @@ class RejoinPolicy:
     def ended(self, reason: str, cause: Cause, now_s: float) -> None:
         """An incarnation ended, and another follows."""
         if self.inside:
-            self._former = Former(reason, cause, self.unheard.place, self.unheard.lost())
+            self._former = Former(reason, cause, self.outstanding.seq, self.outstanding.lost())
             if now_s - self._began_s >= LASTING_S:
                 self._setbacks = 0
         self.inside = False

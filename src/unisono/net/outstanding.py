@@ -1,7 +1,7 @@
-"""What one life of a member has said and not heard back, and how far it has heard the order.
+"""The own messages of one incarnation that were not delivered back to it, and how far it delivered.
 
-A life that is stopped leaves this to the next, so that the application is told what it missed and
-what it said in vain. Bounded by the window: a core takes no more than that before it is ordered.
+They pass to the next incarnation, which reports them in `Rejoined`. The window bounds them: a core
+takes no more than that before it is ordered.
 """
 
 from __future__ import annotations
@@ -14,37 +14,38 @@ from unisono.parts.message_runs import MessageRuns
 
 
 class Outstanding:
-    """Told of what is said, and of what is delivered."""
+    """Notified of what is sent and delivered."""
 
     def __init__(self) -> None:
         self._me: Member | None = None
-        self._said: deque[tuple[int, Sequence[bytes]]] = deque()
-        """Messages said together, with the number of the last of them."""
-        self._number = self._own = 0
-        self.place: int | None = None
-        """Of the last message heard, where messages have places."""
+        self._batches: deque[tuple[int, Sequence[bytes]]] = deque()
+        """Messages sent together, with the number of the last of them."""
+        self._sent = self._delivered = 0
+        """Numbers of the last own message."""
+        self.seq: int | None = None
+        """The sequence number of the last message delivered, in a total order."""
 
     def begin(self, me: Member) -> None:
-        """A life begins; its first message will have the number 1."""
-        self._me, self.place = me, None
-        self._said.clear()
-        self._number = self._own = 0
+        """An incarnation begins; its first message has the number 1."""
+        self._me, self.seq = me, None
+        self._batches.clear()
+        self._sent = self._delivered = 0
 
-    def said(self, messages: Sequence[bytes]) -> None:
-        self._number += len(messages)
-        self._said.append((self._number, messages))
+    def sent(self, messages: Sequence[bytes]) -> None:
+        self._sent += len(messages)
+        self._batches.append((self._sent, messages))
 
-    def heard(self, messages: Sequence[Message]) -> None:
+    def delivered(self, messages: Sequence[Message]) -> None:
         if not messages:
             return
         if isinstance(messages, MessageRuns):
-            self.place = messages.last_place()
+            self.seq = messages.last_place()
         else:
-            self.place = messages[-1].seq
-        if self._said:
-            self._own = max(self._own, self._last_own(messages))
-            while self._said and self._said[0][0] <= self._own:
-                self._said.popleft()
+            self.seq = messages[-1].seq
+        if self._batches:
+            self._delivered = max(self._delivered, self._last_own(messages))
+            while self._batches and self._batches[0][0] <= self._delivered:
+                self._batches.popleft()
 
     def _last_own(self, messages: Sequence[Message]) -> int:
         if isinstance(messages, MessageRuns):
@@ -53,7 +54,7 @@ class Outstanding:
         return next(own, 0)
 
     def lost(self) -> tuple[bytes, ...]:
-        """What was said and not heard back, in order."""
-        found = [message for _, messages in self._said for message in messages]
-        first = self._number - len(found)
-        return tuple(found[max(0, self._own - first) :])
+        """Messages sent and not delivered, in order."""
+        found = [message for _, messages in self._batches for message in messages]
+        first = self._sent - len(found)
+        return tuple(found[max(0, self._delivered - first) :])

@@ -59,8 +59,10 @@ class _Caller:
 class SendBuffer:
     """Between the callers and the current session. Without a session, everybody waits."""
 
-    def __init__(self, unheard: Outstanding | None = None, handles: Handles | None = None) -> None:
-        self._unheard = unheard
+    def __init__(
+        self, outstanding: Outstanding | None = None, handles: Handles | None = None
+    ) -> None:
+        self._outstanding = outstanding
         self._handles = handles
         self._session: Outlet | None = None
         self._room = 0
@@ -157,8 +159,8 @@ class SendBuffer:
                 self._session.submit(messages, service, groups)
 
     def _note(self, messages: Sequence[bytes]) -> None:
-        if self._unheard is not None:
-            self._unheard.said(messages)
+        if self._outstanding is not None:
+            self._outstanding.sent(messages)
 
     # -- the callers ----------------------------------------------------------------------------
 
