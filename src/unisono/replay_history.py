@@ -17,11 +17,12 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Final, NamedTuple, TypeAlias
+from typing import Annotated, Final, NamedTuple, TypeAlias
 
 from unisono.errors import BadPacket, Misuse
+from unisono.fields import U32, U32_COUNT, U64, Rest, data, fixed, table
+from unisono.layout import decode, encode, field_of
 from unisono.model import Buffer, Member, Message, Resilient, Service, ServiceLevel, View
-from unisono.wire import Reader, Writer
 
 MARK: Final = 0xF5
 """No text begins with this octet."""
@@ -84,6 +85,92 @@ class RecallPart(NamedTuple):
 Control: TypeAlias = RecallRequest | RecallOffer | RecallChoice | RecallPart
 
 
+# -- on the wire, after MARK and the kind --------------------------------------------------------
+
+
+class RowFields(NamedTuple):
+    """A row of a sink."""
+
+    query: str
+    partition: U32
+    epoch: U64
+    row: U64
+    payload: Rest
+
+
+class RangeFields(NamedTuple):
+    """A `RecallRequest` or a `RecallOffer`."""
+
+    ask: U64
+    first: U64
+    last: U64
+
+
+class ChoiceFields(NamedTuple):
+    """A `RecallChoice`."""
+
+    ask: U64
+    holder: str
+    first: U64
+    last: U64
+
+
+def _load_level(code: int, k: int) -> ServiceLevel:
+    if code == _RESILIENT:
+        return Resilient(k - (1 << 32) if k >= 1 << 31 else k)
+    if code not in Service._value2member_map_:
+        raise BadPacket("malformed")
+    return Service(code)
+
+
+def _dump_level(level: ServiceLevel) -> tuple[int, int]:
+    return (_RESILIENT, level.k & 0xFFFFFFFF) if isinstance(level, Resilient) else (level, 0)
+
+
+_RESILIENT: Final = 16
+_LEVEL: Final = fixed("level (u8: 0 to 5, or 16 resilient; i32: k)", "BI", _load_level, _dump_level)
+
+
+class PastMessage(NamedTuple):
+    """A message of the past."""
+
+    sender: Member
+    number: U64
+    view: str
+    place: U64
+    level: Annotated[ServiceLevel, _LEVEL]
+    payload: Annotated[bytes, data(U32_COUNT, copied=True)]
+
+    def message(self) -> Message:
+        sender, number, view, place, level, payload = self
+        return Message(sender, payload, number, view, place, level)
+
+
+class PartFields(NamedTuple):
+    """A `RecallPart`."""
+
+    ask: U64
+    messages: Annotated[tuple[PastMessage, ...], table(field_of(PastMessage), U32_COUNT)]
+
+
+WriterRow: TypeAlias = tuple[str, U32, U64, U64]
+"""Query, partition, last epoch and row."""
+_LIFE: Final = fixed(
+    "16 bytes",
+    "QQ",
+    lambda high, low: f"{high:016x}{low:016x}",
+    lambda life: divmod(int(life or "0", 16), 1 << 64),
+)
+
+
+class HistoryFields(NamedTuple):
+    """A history, for a member that joins."""
+
+    life: Annotated[str, _LIFE]
+    place: U64
+    writers: Annotated[tuple[WriterRow, ...], table(field_of(WriterRow), U32_COUNT)]
+
+
 @dataclass(slots=True)
 class _Past:
     messages: deque[Message]
@@ -136,7 +223,7 @@ class ReplayHistory:
         payload = message.payload
         if payload[:1] == b"\xf5":
             try:
-                told = self._marked(message, Reader(payload))
+                told = self._marked(message, memoryview(payload)[2:])
             except BadPacket:
                 self.malformed_count += 1
                 return None
@@ -159,29 +246,27 @@ class ReplayHistory:
             payload = payload[2:]
         return message._replace(payload=payload, seq=None)
 
-    def _marked(self, message: Message, reader: Reader) -> bytes | Control | None:
+    def _marked(self, message: Message, body: memoryview) -> bytes | Control | None:
         """The payload that is meant; or something else than a message, or nothing."""
-        _, kind = reader.u8(), reader.u8()
-        if kind == PLAIN:
-            return bytes(reader.raw(reader.left()))
-        if kind == ROW:
-            return self._row(reader)
-        ask = reader.u64()
-        if kind in (ASK, HAVE):
-            first, last = reader.u64(), reader.u64()
-            reader.done()
-            return (RecallRequest if kind == ASK else RecallOffer)(ask, message.sender, first, last)
-        if kind == WANT:
-            wanted = RecallChoice(ask, message.sender, reader.text(), reader.u64(), reader.u64())
-            reader.done()
-            return wanted
-        if kind == FILL:
-            return RecallPart(ask, _messages_read(reader))
+        kind = message.payload[1:2]
+        if kind == bytes((PLAIN,)):
+            return bytes(body)
+        if kind == bytes((ROW,)):
+            return self._row(decode(RowFields, body))
+        if kind in (bytes((ASK,)), bytes((HAVE,))):
+            ask, first, last = decode(RangeFields, body)
+            asks = kind == bytes((ASK,))
+            return (RecallRequest if asks else RecallOffer)(ask, message.sender, first, last)
+        if kind == bytes((WANT,)):
+            ask, holder, first, last = decode(ChoiceFields, body)
+            return RecallChoice(ask, message.sender, holder, first, last)
+        if kind == bytes((FILL,)):
+            ask, past = decode(PartFields, body)
+            return RecallPart(ask, tuple(each.message() for each in past))
         raise BadPacket("malformed")
 
-    def _row(self, reader: Reader) -> bytes | None:
-        query, partition = reader.text(), reader.u32()
-        epoch, row = reader.u64(), reader.u64()
+    def _row(self, fields: RowFields) -> bytes | None:
+        query, partition, epoch, row, payload = fields
         key = (query, partition)
         last = self._writers.pop(key, None)
         if last is not None and (epoch, row) <= last:
@@ -192,7 +277,7 @@ class ReplayHistory:
         if len(self._writers) > WRITERS_COUNT_MAX:
             del self._writers[next(iter(self._writers))]
             self.forgotten_count += 1
-        return bytes(reader.raw(reader.left()))
+        return bytes(payload)
 
     def heard(self, query: str, partition: int) -> tuple[int, int] | None:
         """The last epoch and row of this partition; nothing when none is known."""
@@ -229,32 +314,20 @@ class ReplayHistory:
 
     def state(self) -> bytes:
         """As it is at this place."""
-        writer = Writer().raw(bytes.fromhex(self.life)).u64(self.place).u32(len(self._writers))
-        for (query, partition), (epoch, row) in self._writers.items():
-            writer.text(query).u32(partition).u64(epoch).u64(row)
-        return writer.done()
+        writers = tuple((*key, *last) for key, last in self._writers.items())
+        return encode(HistoryFields(self.life, self.place, writers))
 
     def adopt(self, state: Buffer) -> None:
         """Take over another's. `Misuse` when it is none: a member is not fed as this one is."""
         try:
-            life, place, writers = _state_read(state)
+            life, place, rows = decode(HistoryFields, state)
         except BadPacket:
             raise Misuse("the group is not fed: join it without fed=, or all with fed=") from None
         if (life, place) != (self.life, self.place):
             # What was said in between is not known here.
             self._past = _Past(deque())
-        self.life, self.place, self._writers = life, place, writers
-
-
-def _state_read(state: Buffer) -> tuple[str, int, dict[tuple[str, int], tuple[int, int]]]:
-    reader = Reader(state)
-    life, place, count = bytes(reader.raw(16)).hex(), reader.u64(), reader.u32()
-    writers: dict[tuple[str, int], tuple[int, int]] = {}
-    for _ in range(count):
-        query, partition = reader.text(), reader.u32()
-        writers[query, partition] = (reader.u64(), reader.u64())
-    reader.done()
-    return life, place, writers
+        self.life, self.place = life, place
+        self._writers = {(query, partition): (epoch, row) for query, partition, epoch, row in rows}
 
 
 def is_ordered(service: ServiceLevel) -> bool:
@@ -286,7 +359,7 @@ def rows(whose: SinkRows, first_row: int, payloads: list[bytes]) -> list[bytes]:
         raise Misuse(f"partition {whose.partition} and epoch {whose.epoch} must not be negative")
     if not 0 <= first_row <= first_row + len(payloads) < 1 << 64:
         raise Misuse(f"row {first_row} must not be negative")
-    front = Writer().u8(MARK).u8(ROW).blob(query).u32(whose.partition).u64(whose.epoch).done()
+    front = bytes((MARK, ROW)) + encode(RowFields(*whose, 0, b""))[:-8]
     return [
         b"".join((front, (first_row + n).to_bytes(8, "big"), payload))
         for n, payload in enumerate(payloads)
@@ -294,49 +367,23 @@ def rows(whose: SinkRows, first_row: int, payloads: list[bytes]) -> list[bytes]:
 
 
 def ask(number: int, first: int, last: int) -> bytes:
-    return _front(ASK, number).u64(first).u64(last).done()
+    return bytes((MARK, ASK)) + encode(RangeFields(number, first, last))
 
 
 def have(number: int, first: int, last: int) -> bytes:
-    return _front(HAVE, number).u64(first).u64(last).done()
+    return bytes((MARK, HAVE)) + encode(RangeFields(number, first, last))
 
 
 def want(number: int, holder: str, first: int, last: int) -> bytes:
-    return _front(WANT, number).text(holder).u64(first).u64(last).done()
+    return bytes((MARK, WANT)) + encode(ChoiceFields(number, holder, first, last))
 
 
 def fill(number: int, messages: list[Message]) -> bytes:
-    writer = _front(FILL, number).u32(len(messages))
-    for message in messages:
-        level = message.service
-        k = level.k if isinstance(level, Resilient) else 0
-        code = 16 if isinstance(level, Resilient) else int(level)
-        writer.member(message.sender).u64(message.number).text(message.view)
-        writer.u64(message.seq or NO_PLACE).u8(code).u32(k & 0xFFFFFFFF)
-        writer.u32(len(message.payload)).raw(message.payload)
-    return writer.done()
-
-
-def _front(kind: int, number: int) -> Writer:
-    return Writer().u8(MARK).u8(kind).u64(number)
-
-
-def _messages_read(reader: Reader) -> tuple[Message, ...]:
-    messages = []
-    for _ in range(reader.u32()):
-        sender, number, view, place = reader.member(), reader.u64(), reader.text(), reader.u64()
-        code, k = reader.u8(), reader.u32()
-        payload = bytes(reader.raw(reader.u32()))
-        level: ServiceLevel
-        if code == 16:
-            level = Resilient(k - (1 << 32) if k >= 1 << 31 else k)
-        elif code in Service._value2member_map_:
-            level = Service(code)
-        else:
-            raise BadPacket("malformed")
-        messages.append(Message(sender, payload, number, view, place, level))
-    reader.done()
-    return tuple(messages)
+    past = tuple(
+        PastMessage(m.sender, m.number, m.view, m.seq or NO_PLACE, m.service, m.payload)
+        for m in messages
+    )
+    return bytes((MARK, FILL)) + encode(PartFields(number, past))
 
 
 def bare(message: Message) -> Message:
@@ -345,8 +392,5 @@ def bare(message: Message) -> Message:
     if payload[:2] == b"\xf5\0":
         payload = payload[2:]
     elif payload[:2] == bytes((MARK, ROW)):
-        reader = Reader(payload[2:])
-        reader.text()
-        reader.raw(4 + 8 + 8)
-        payload = bytes(reader.raw(reader.left()))
+        payload = bytes(decode(RowFields, payload[2:]).payload)
     return message._replace(payload=payload, seq=None)

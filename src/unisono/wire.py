@@ -1,8 +1,6 @@
-"""Bytes to packets and back; the only file that knows `struct`.
+"""Datagrams: the envelope of every packet of every protocol, a front and a checksum at its end.
 
-Every datagram of every protocol has the same envelope: a front, and a checksum at its end. What a
-protocol puts in between it writes with a `Writer` and reads with a `Reader`: hostile bytes raise
-`BadPacket`, nothing else.
+A protocol declares what is in between (`unisono.layout`); hostile bytes raise only `BadPacket`.
 
 The checksum is a CRC that begins at SOUND and, over a packet with its checksum, ends there again.
 So the CRC of packets side by side is SOUND as well, and a burst is checked by one call: an error in
@@ -11,16 +9,15 @@ any of them changes what follows, and nothing behind it can change it back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from ipaddress import ip_address
 from itertools import repeat
 from struct import Struct, error
 from typing import Any, Final, NamedTuple, TypeVar
 
 from unisono.errors import BadPacket
-from unisono.model import Address, Buffer, Member
+from unisono.fields import array
+from unisono.model import Buffer
 
 try:
     from isal.isal_zlib import crc32
@@ -44,18 +41,9 @@ ENVELOPE_BYTES: Final = FRONT_BYTES + SUM_BYTES
 SOUND: Final = 0x2144DF1C
 """What the CRC of any bytes is that end with their own CRC, lowest octet first."""
 
-_U8, _U16, _U32, _U64 = Struct("!B"), Struct("!H"), Struct("!I"), Struct("!Q")
-INCARNATION_MAX: Final = (1 << 63) - 1
-"""An incarnation has 63 bits, so that tables and traces hold it as a signed number."""
-
 CUT_COUNT: Final = 64
 """So many fields are cut apart at once."""
 
-KEPT_MAX: Final = 1024
-KEPT_COUNT_MAX: Final = 128
-"""Layouts of so many fields are kept."""
-
-_arrays: dict[tuple[str, int], Struct] = {}
 T = TypeVar("T")
 
 
@@ -139,12 +127,12 @@ def seal_batch(
     piece; the pieces have one length. Nothing is done for each of them alone."""
     front = _FRONT.pack(MAGIC, VERSION, protocol, kind, 0, group, life) + head
     count = len(pieces)
-    indices = _array("!2s", count).unpack(_array("!H", count).pack(*range(first, first + count)))
+    indices = array("!2s", count).unpack(array("!H", count).pack(*range(first, first + count)))
     fields: list[bytes | int] = [front] * (4 * count)
     fields[1::4], fields[2::4] = indices, pieces
     begun = map(crc32, indices, repeat(crc32(front, SOUND)))
     fields[3::4] = map(crc32, pieces, begun)
-    return _array(f"<{len(front)}s2s{len(pieces[0])}sI", count).pack(*fields)
+    return array(f"<{len(front)}s2s{len(pieces[0])}sI", count).pack(*fields)
 
 
 def open_batch(
@@ -155,7 +143,7 @@ def open_batch(
     does ends the row."""
     count, at = len(packets) // size, FRONT_BYTES + octets
     layout = f"!{at}sH{size - at - 2 - SUM_BYTES}s{SUM_BYTES}x"
-    fields = _array(layout, count).unpack(packets[: count * size])
+    fields = array(layout, count).unpack(packets[: count * size])
     fronts = fields[::3]
     if fronts.count(fronts[0]) < count:
         count = next(n for n in range(count) if fronts[n] != fronts[0])
@@ -175,14 +163,14 @@ def cut(octets: Buffer, at: int, length: int, times: int) -> list[bytes]:
     """Fields of one length that lie side by side, so many, the first at this place."""
     whole = memoryview(octets)[at : at + times * length]
     if times <= CUT_COUNT:
-        return list(_array(f"!{length}s", times).unpack(whole))
+        return list(array(f"!{length}s", times).unpack(whole))
     rows = times // CUT_COUNT * CUT_COUNT * length
     found: list[bytes] = []
     if rows:
-        for row in _array(f"!{length}s", CUT_COUNT).iter_unpack(whole[:rows]):
+        for row in array(f"!{length}s", CUT_COUNT).iter_unpack(whole[:rows]):
             found += row
     if rows < len(whole):
-        found += [field for (field,) in _array(f"!{length}s", 1).iter_unpack(whole[rows:])]
+        found += [field for (field,) in array(f"!{length}s", 1).iter_unpack(whole[rows:])]
     return found
 
 
@@ -230,184 +218,3 @@ def group_of(packet: Buffer) -> int:
     if len(packet) < ENVELOPE_BYTES:
         raise BadPacket("short")
     return int(_FRONT.unpack_from(packet)[5])
-
-
-def _array(layout: str, count: int) -> Struct:
-    """So many times these fields, behind a sign for the order of their octets."""
-    known = _arrays.get((layout, count))
-    if known is None:
-        known = Struct(layout[0] + layout[1:] * count)
-        if count <= KEPT_COUNT_MAX:  # Bounded: a hostile count cannot fill the memory.
-            if len(_arrays) >= KEPT_MAX:
-                _arrays.clear()
-            _arrays[layout, count] = known
-    return known
-
-
-class FieldLayout:
-    """Fields that always stand together, read and written by one call: the front of a packet."""
-
-    __slots__ = ("_fields", "octets", "pack")
-
-    def __init__(self, fields: str) -> None:
-        self._fields = Struct("!" + fields)
-        self.octets = self._fields.size
-        self.pack = self._fields.pack
-
-    def read(self, body: memoryview, at: int = 0) -> tuple[int, ...]:
-        try:
-            return self._fields.unpack_from(body, at)
-        except error:
-            raise BadPacket("malformed") from None
-
-    def read_all(self, body: memoryview, at: int, count: int) -> Iterator[tuple[int, ...]]:
-        """So many side by side."""
-        octets = self.octets * count
-        if at + octets > len(body):
-            raise BadPacket("malformed")
-        return self._fields.iter_unpack(body[at : at + octets])
-
-
-class Writer:
-    """Fields, one after the other, in network order."""
-
-    __slots__ = ("_parts",)
-
-    def __init__(self) -> None:
-        self._parts: list[Buffer] = []
-
-    def u8(self, value: int) -> Writer:
-        self._parts.append(_U8.pack(value))
-        return self
-
-    def u16(self, value: int) -> Writer:
-        self._parts.append(_U16.pack(value))
-        return self
-
-    def u32(self, value: int) -> Writer:
-        self._parts.append(_U32.pack(value))
-        return self
-
-    def u64(self, value: int) -> Writer:
-        self._parts.append(_U64.pack(value))
-        return self
-
-    def rows(self, fields: str, width: int, flat: list[int] | tuple[int, ...]) -> Writer:
-        """A counted table: `fields` is one row's format, `flat` all rows' values in line."""
-        count = len(flat) // width
-        self._parts.append(_U16.pack(count))
-        self._parts.append(_array("!" + fields, count).pack(*flat))
-        return self
-
-    def text(self, value: str) -> Writer:
-        return self.blob(value.encode())
-
-    def blob(self, value: Buffer) -> Writer:
-        """Bytes with a 16-bit length before them."""
-        self._parts.append(_U16.pack(len(value)))
-        self._parts.append(value)
-        return self
-
-    def raw(self, value: Buffer) -> Writer:
-        """Bytes as they are: what follows knows their length."""
-        self._parts.append(value)
-        return self
-
-    def member(self, member: Member) -> Writer:
-        self.text(member.name).text(member.address.host).u16(member.address.port)
-        return self.incarnation(member.incarnation)
-
-    def incarnation(self, value: int) -> Writer:
-        assert 0 <= value <= INCARNATION_MAX, "an incarnation has 63 bits"
-        return self.u64(value)
-
-    def done(self) -> bytes:
-        return b"".join(self._parts)
-
-
-@lru_cache(maxsize=4096)
-def _is_host(host: str) -> bool:
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-class Reader:
-    """Fields, one after the other, from bytes that somebody else wrote."""
-
-    __slots__ = ("_at", "_view")
-
-    def __init__(self, body: Buffer) -> None:
-        self._view = memoryview(body)
-        self._at = 0
-
-    def _one(self, field: Struct) -> int:
-        try:
-            (value,) = field.unpack_from(self._view, self._at)
-        except error:
-            raise BadPacket("malformed") from None
-        self._at += field.size
-        return int(value)
-
-    def u8(self) -> int:
-        return self._one(_U8)
-
-    def u16(self) -> int:
-        return self._one(_U16)
-
-    def u32(self) -> int:
-        return self._one(_U32)
-
-    def u64(self) -> int:
-        return self._one(_U64)
-
-    def rows(self, fields: str) -> tuple[int, ...]:
-        """A counted table, its rows' values in line."""
-        count = self._one(_U16)
-        if count * (len(fields)) > len(self._view) - self._at:  # Each field is at least a byte.
-            raise BadPacket("malformed")
-        table = _array("!" + fields, count)
-        try:
-            values = table.unpack_from(self._view, self._at)
-        except error:
-            raise BadPacket("malformed") from None
-        self._at += table.size
-        return values
-
-    def text(self) -> str:
-        try:
-            return bytes(self.blob()).decode()
-        except UnicodeDecodeError:
-            raise BadPacket("malformed") from None
-
-    def blob(self) -> memoryview:
-        return self.raw(self._one(_U16))
-
-    def raw(self, octets: int) -> memoryview:
-        start = self._at
-        self._at = start + octets
-        if self._at > len(self._view):
-            raise BadPacket("malformed")
-        return self._view[start : self._at]
-
-    def member(self) -> Member:
-        name, host, port = self.text(), self.text(), self.u16()
-        if not name or not _is_host(host):
-            raise BadPacket("malformed")
-        return Member(name, Address(host, port), self.incarnation())
-
-    def incarnation(self) -> int:
-        value = self._one(_U64)
-        if value > INCARNATION_MAX:
-            raise BadPacket("malformed")
-        return value
-
-    def left(self) -> int:
-        return len(self._view) - self._at
-
-    def done(self) -> None:
-        """Nothing may follow."""
-        if self._at != len(self._view):
-            raise BadPacket("long")

@@ -15,10 +15,12 @@ import unisono
 from tests.group.sessions import session_of
 from tests.net.ear import free_port
 from tests.waiting import LIMIT_S, eventually, told
+from unisono.fields import INCARNATION_MAX
+from unisono.layout import encode
 from unisono.net import identity
 from unisono.protocols.ring.codes import Code
-from unisono.protocols.ring.packets import HEADER_BYTES, PROTOCOL, MemberRecord, read
-from unisono.wire import INCARNATION_MAX, Writer, seal, unseal
+from unisono.protocols.ring.packets import HEADER_BYTES, PROTOCOL, MemberRecord, Rejection, read
+from unisono.wire import seal, unseal
 
 pytestmark = pytest.mark.real
 
@@ -96,9 +98,9 @@ def test_a_forged_word_of_a_later_life_does_not_use_up_the_numbers(tmp_path: Pat
                 envelope = unseal(packet, PROTOCOL, int.from_bytes(packet[6:14], "big"))
                 said = read(envelope.kind, envelope.life, envelope.body)
                 if isinstance(said, MemberRecord):
-                    body = Writer().text("later").member(said.member)
                     known = INCARNATION_MAX - (told << 21)
-                    octets = body.incarnation(known).done()
+                    stale = Rejection(Code.STALE, said.header, "later", said.member, known)
+                    octets = encode(stale)
                     header = said.header._replace(sender=1, origin=1)
                     whole = header.octets(HEADER_BYTES + len(octets)) + octets
                     tag = int.from_bytes(packet[6:14], "big")

@@ -9,12 +9,11 @@ import pytest
 
 from tests.replay_history.applications import FED, Scribe, judge
 from unisono.model import Message
-from unisono.replay_history import ReplayHistory
+from unisono.replay_history import ReplayHistory, RowFields
 from unisono.sim.applications import ApplicationSpec
 from unisono.sim.campaign import campaign
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
-from unisono.wire import Reader
 
 SEEDS = int(os.environ.get("UNISONO_SEEDS", "1000"))
 
@@ -54,12 +53,12 @@ class Forgetful(ReplayHistory):
 class Gullible(ReplayHistory):
     """Looks at the epoch of a row alone."""
 
-    def _row(self, reader: Reader) -> bytes | None:
-        query, partition, epoch, row = reader.text(), reader.u32(), reader.u64(), reader.u64()
+    def _row(self, fields: RowFields) -> bytes | None:
+        query, partition, epoch, row, payload = fields
         if self._writers.get((query, partition), (-1, 0))[0] > epoch:
             return None
         self._writers[query, partition] = (epoch, row)
-        return bytes(reader.raw(reader.left()))
+        return bytes(payload)
 
 
 class Counting(ReplayHistory):

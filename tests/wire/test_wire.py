@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.errors import BadPacket
@@ -17,9 +17,6 @@ from unisono.wire import (
     FRONT_BYTES,
     SUM_BYTES,
     Envelope,
-    FieldLayout,
-    Reader,
-    Writer,
     are_sound,
     crc32,
     cut,
@@ -196,79 +193,3 @@ def test_what_is_not_ours_is_told_apart(packet: bytes, reason: str) -> None:
     with pytest.raises(BadPacket) as caught:
         unseal(packet, 4, tag_of("g"))
     assert caught.value.reason == reason
-
-
-@given(
-    st.integers(0, 255),
-    st.integers(0, 65535),
-    st.integers(0, 2**32 - 1),
-    st.integers(0, 2**64 - 1),
-    st.text(st.characters(codec="utf-8"), max_size=50),
-    st.binary(max_size=50),
-    members,
-    st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 2**64 - 1)), max_size=20),
-)
-def test_fields_round_trip(
-    u8: int,
-    u16: int,
-    u32: int,
-    u64: int,
-    text: str,
-    blob: bytes,
-    member: Member,
-    rows: list[tuple[int, int]],
-) -> None:
-    flat = [value for row in rows for value in row]
-    writer = Writer().u8(u8).u16(u16).u32(u32).u64(u64).text(text).blob(blob).member(member)
-    reader = Reader(writer.rows("IQ", 2, flat).raw(b"end").done())
-    assert (reader.u8(), reader.u16(), reader.u32(), reader.u64()) == (u8, u16, u32, u64)
-    assert (reader.text(), bytes(reader.blob()), reader.member()) == (text, blob, member)
-    assert list(reader.rows("IQ")) == flat
-    assert bytes(reader.raw(reader.left())) == b"end"
-    reader.done()
-
-
-@given(st.binary(max_size=120), st.lists(st.sampled_from("1248tbmrw"), max_size=12))
-@settings(max_examples=500)
-def test_reading_anything_from_anything_raises_only_bad_packet(
-    data: bytes, script: list[str]
-) -> None:
-    reader = Reader(data)
-    read = {
-        "1": reader.u8,
-        "2": reader.u16,
-        "4": reader.u32,
-        "8": reader.u64,
-        "t": reader.text,
-        "b": reader.blob,
-        "m": reader.member,
-        "r": lambda: reader.rows("IQQ"),
-        "w": lambda: reader.raw(7),
-    }
-    try:
-        for step in script:
-            read[step]()
-        reader.done()
-    except BadPacket as bad:
-        assert bad.reason in ("malformed", "long")
-
-
-@given(
-    st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), st.integers(0, 255), st.binary(max_size=9)
-)
-def test_a_layout_is_its_fields_side_by_side(u64: int, u32: int, u8: int, rest: bytes) -> None:
-    layout = FieldLayout("QIB")
-    octets = layout.pack(u64, u32, u8)
-    assert octets == Writer().u64(u64).u32(u32).u8(u8).done()
-    assert len(octets) == layout.octets == 13
-    assert layout.read(memoryview(octets + rest)) == (u64, u32, u8), "what follows is not its own"
-
-
-@given(st.binary(max_size=20))
-def test_a_layout_reads_any_bytes_or_says_that_they_are_malformed(body: bytes) -> None:
-    layout = FieldLayout("QIB")
-    if len(body) >= layout.octets:
-        assert len(layout.read(memoryview(body))) == 3
-    else:
-        with pytest.raises(BadPacket, match="malformed"):
-            layout.read(memoryview(body))

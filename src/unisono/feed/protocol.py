@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from unisono.errors import BadPacket, Misuse
-from unisono.wire import FieldLayout
+from unisono.fields import U8, U32
+from unisono.layout import layout_of, size_of
 
 HELLO: Final = b"USOF\x01"
 PORT: Final = 7420
@@ -26,8 +27,17 @@ ROWS_BYTES_MAX: Final = 128 << 20
 ROWS_COUNT_MAX: Final = 65_536
 INTAKE: Final = pa.schema([("payload", pa.binary())])
 
-_FRONT: Final = FieldLayout("IB")
-FRONT_BYTES: Final = _FRONT.octets
+
+class FeedFront(NamedTuple):
+    """Before each frame's body."""
+
+    length: U32
+    """Of kind and body."""
+    kind: U8
+
+
+_FRONT: Final = layout_of(FeedFront)
+FRONT_BYTES: Final = size_of(FeedFront)
 
 
 class FeedFrameKind(IntEnum):
@@ -73,7 +83,7 @@ def refusal(why: Refusal, text: str, **more: Any) -> bytes:
 
 def front_read(octets: bytes, bytes_max: int = FRAME_BYTES_MAX) -> tuple[FeedFrameKind, int]:
     """The kind and the length of the body."""
-    length, kind = _FRONT.read(memoryview(octets))
+    (length, kind), _ = _FRONT.read(memoryview(octets), 0)
     if not 1 <= length <= bytes_max + 1 or kind not in FeedFrameKind._value2member_map_:
         raise BadPacket("frame")
     return FeedFrameKind(kind), length - 1

@@ -12,12 +12,14 @@ understood by who came with another.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 from unisono.core import CoreConfig, Effect, Send, Warn
 from unisono.errors import BadPacket
+from unisono.fields import U16, U32, bounded, table
+from unisono.layout import decode, encode, field_of
 from unisono.model import Address
-from unisono.wire import Reader, Writer, seal_note, tag_of
+from unisono.wire import seal_note, tag_of
 
 if TYPE_CHECKING:
     from unisono.parts.codec import PacketCodec
@@ -90,38 +92,28 @@ def _instead(name: str, value: str) -> str:
 class Note(NamedTuple):
     """A process says how it is set, to one that is set otherwise."""
 
-    group: int
+    group: U32
     """The upper half of the name's tag."""
-    size: int
+    size: U16
     """Of its view; 0 is one that is not inside either."""
-    age_ms: int
+    age_ms: U32
     """How long it has been inside."""
-    fields: tuple[tuple[str, str], ...]
+    fields: Annotated[
+        tuple[tuple[str, str], ...],
+        table(field_of(tuple[str, str]), bounded("B", 0, FIELDS_MAX)),
+    ]
+
+    def is_valid(self) -> bool:
+        return all(name.isprintable() and value.isprintable() for name, value in self.fields)
 
     def sealed(self) -> bytes:
-        out = Writer().u8(FORMAT).u32(self.group).u16(self.size).u32(self.age_ms)
-        out.u8(len(self.fields))
-        for name, value in self.fields:
-            out.text(name).text(value)
-        return seal_note(out.done())
+        return seal_note(bytes((FORMAT,)) + encode(self))
 
     @staticmethod
     def read(body: memoryview) -> Note:
-        reader = Reader(body)
-        form, group, size, age_ms, count = (
-            reader.u8(),
-            reader.u32(),
-            reader.u16(),
-            reader.u32(),
-            reader.u8(),
-        )
-        if form != FORMAT or count > FIELDS_MAX:
+        if body[:1] != bytes((FORMAT,)):
             raise BadPacket("malformed")
-        fields = tuple((reader.text(), reader.text()) for _ in range(count))
-        reader.done()
-        if not all(name.isprintable() and value.isprintable() for name, value in fields):
-            raise BadPacket("malformed")
-        return Note(group, size, age_ms, fields)
+        return decode(Note, body[1:])
 
 
 class Admission:
