@@ -56,7 +56,7 @@ def page(told: Mapping[str, Any]) -> str:
     rows = told["results"]
     parts = (
         _header(told),
-        _curves("sizes", "By size", "octets of a message", rows, _size, _by_members),
+        _curves("sizes", "By size", "bytes of a message", rows, _size, _by_members),
         _curves("groups", "By group", "members", rows, _members, _by_size),
         _loads(rows),
         _ratios(rows),
@@ -189,13 +189,13 @@ def _axis(places: Sequence[float], title: str) -> Axis:
         # Some room at both ends, so that no point touches the frame.
         return 0.03 + 0.94 * (math.log2(value) - low) / wide
 
-    octets = title.startswith("octets")
-    ticks = [(value, _short(int(value)) if octets else f"{value:g}") for value in places]
+    nbytes = title.startswith("bytes")
+    ticks = [(value, _short(int(value)) if nbytes else f"{value:g}") for value in places]
     return Axis(ticks, place, title)
 
 
-def _short(octets: int) -> str:
-    return size_of(octets).removesuffix("iB").replace(" ", "") if octets >= 1024 else f"{octets}"
+def _short(nbytes: int) -> str:
+    return size_of(nbytes).removesuffix("iB").replace(" ", "") if nbytes >= 1024 else f"{nbytes}"
 
 
 # -- loads -----------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ def _simulated(
 def _curves(samples: Samples, origin: str) -> Curves:
     curves: Curves = {}
     for point in sorted(samples, key=lambda each: each.members):
-        curve = curves.setdefault((point.figure.number, origin, point.octets), [])
+        curve = curves.setdefault((point.figure.number, origin, point.nbytes), [])
         curve.append(summed_up(point.members, samples[point]))
     return curves
 

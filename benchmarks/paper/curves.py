@@ -29,9 +29,9 @@ class _Plot:
     def __init__(self, figure: CurveFigure, curves: Curves) -> None:
         self.figure = figure
         self.of = {
-            (origin, octets): curves.get((figure.number, origin, octets), [])
+            (origin, nbytes): curves.get((figure.number, origin, nbytes), [])
             for origin in (MEASURED, SIMULATED)
-            for octets in figure.sizes
+            for nbytes in figure.sizes
         }
         found = [each for curve in self.of.values() for each in curve]
         values = [each.median for each in found] + [each.value for each in figure.printed]
@@ -99,9 +99,9 @@ class _Plot:
     def _lines(self) -> Iterator[str]:
         sizes = self.figure.sizes
         for origin in (SIMULATED, MEASURED):
-            for at, octets in enumerate(sizes):
+            for at, nbytes in enumerate(sizes):
                 offset = (at - (len(sizes) - 1) / 2) * OFFSET_PX if origin == MEASURED else 0.0
-                shown = "".join(self._curve(self.of[origin, octets], origin, offset))
+                shown = "".join(self._curve(self.of[origin, nbytes], origin, offset))
                 if shown:
                     yield tag("g", shown, class_=f"{origin} c{at}")
 
@@ -122,7 +122,7 @@ class _Plot:
 
     def _printed(self) -> Iterator[str]:
         for each in self.figure.printed:
-            kind = f"printed c{self.figure.sizes.index(each.octets)}"
+            kind = f"printed c{self.figure.sizes.index(each.nbytes)}"
             if each.members:
                 x, y = self._at(each.members, each.value)
                 told = f"the paper: {each.value:g} {self.figure.unit}, {each.members} members"
@@ -137,9 +137,9 @@ class _Plot:
         y = HEIGHT - 66
         yield path((24, y - 18), (WIDTH - 24, y - 18), kind="hair")
         x = 24.0
-        for at, octets in enumerate(self.figure.sizes):
+        for at, nbytes in enumerate(self.figure.sizes):
             yield tag("g", tag("rect", x=x, y=y - 9, width=22.0, height=10.0), class_=f"key c{at}")
-            yield words(x + 28, y, size(octets), "small")
+            yield words(x + 28, y, size(nbytes), "small")
             x += 96
         y, x = HEIGHT - 42, 24.0
         solid = path((x, y - 4), (x + 34, y - 4), kind="line") + _dot(x + 17, y - 4)
@@ -160,9 +160,9 @@ class _Plot:
             y = HEIGHT - 20
         for each in self.figure.printed:
             if not each.members:
-                kind = f"printed c{self.figure.sizes.index(each.octets)}"
+                kind = f"printed c{self.figure.sizes.index(each.nbytes)}"
                 yield tag("g", path((x, y - 4), (x + 22, y - 4), kind="level"), class_=kind)
-                said = f"calculated in the paper: {each.value:g} for {size(each.octets)}"
+                said = f"calculated in the paper: {each.value:g} for {size(each.nbytes)}"
                 yield words(x + 30, y, said, "small")
 
 

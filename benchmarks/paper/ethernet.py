@@ -65,7 +65,7 @@ class Stuck(Exception):
 class EthernetTraffic:
     """What the senders do."""
 
-    octets: int
+    nbytes: int
     service: Service
     at_once: bool
     """Send as long as there is room; otherwise the next when the last was delivered."""
@@ -175,12 +175,12 @@ class Workstation:
         traffic, now_us = self.traffic, self.wire.now_us
         if traffic is None:
             return now_us
-        if self.core.send_credit() < traffic.octets + 64:
+        if self.core.send_credit() < traffic.nbytes + 64:
             self.wire.post(now_us + CALL_US, self.begin, None)
             return now_us
         self._number += 1
         self.called_us[self._number] = called_us
-        done_us = self._step(now_us + CALL_US, Multicast([bytes(traffic.octets)], traffic.service))
+        done_us = self._step(now_us + CALL_US, Multicast([bytes(traffic.nbytes)], traffic.service))
         if traffic.at_once:
             self.wire.post(done_us, self.begin, None)
         return done_us
@@ -247,13 +247,13 @@ def simulated(
     """The samples of one point, in the figure's unit."""
     figure, count = point.figure, point.members
     if figure.kind == RATE:
-        traffic = EthernetTraffic(point.octets, figure.service, at_once=True)
+        traffic = EthernetTraffic(point.nbytes, figure.service, at_once=True)
         return rates(
             _busy_ethernet(offer, options, count, traffic), effort.simulated_s, effort.slices
         )
     sporadic = figure.kind == SPORADIC
     pause_us = round(effort.pause_s * 1e6) if sporadic else 0
-    traffic = EthernetTraffic(point.octets, figure.service, False, pause_us)
+    traffic = EthernetTraffic(point.nbytes, figure.service, False, pause_us)
     seconds = effort.sporadic_s if sporadic else effort.simulated_s
     return delays_ms(_busy_ethernet(offer, options, count, traffic), seconds)
 

@@ -27,7 +27,7 @@ WINDOW_BYTES: Final = 1 << 17
 """What a sender has on its way: enough to keep a ring busy, and soon delivered when it stops."""
 READY_S, ANSWER_S = 40.0, 20.0
 AHEAD_S: Final = 0.05
-"""A measurement begins so long after it is asked for, so that all members have read it."""
+"""The delay of a measurement after its command, so that all members have read it."""
 ATTEMPTS_MAX: Final = 3
 
 Report = Callable[[str], None]
@@ -39,7 +39,7 @@ class Measured(NamedTuple):
 
     samples: Samples
     missing: list[str]
-    """In words, what could not be measured."""
+    """What could not be measured, as text."""
     repeated: list[str]
     """Why a group was given up and another started, to measure what was left."""
 
@@ -101,7 +101,7 @@ class PaperCluster:
         from_ns = begin_ns + round(effort.warm_s * 1e9)
         task = {
             "do": "load" if figure.kind == RATE else "single",
-            "octets": point.octets,
+            "nbytes": point.nbytes,
             "service": figure.service.name.lower(),
             "begin_ns": begin_ns,
             "from_ns": from_ns,

@@ -26,7 +26,7 @@ DRAIN_S: Final = 10.0
 SAMPLES_MAX: Final = 2000
 """Delays that a member reports of one measurement."""
 SENT_AT_ONCE: Final = 32
-"""A sender that never blocks yields to its loop after so many."""
+"""A sender that never blocks yields to its loop after this many messages."""
 
 Listener = Callable[[int, list[Message]], None]
 
@@ -82,7 +82,7 @@ async def load(group: Group, receiver: CurveReceiver, task: dict[str, Any]) -> d
     receiver.on_messages = count
     await until_ns(task["begin_ns"])
     if task["sends"]:
-        payload, service, sent, number = bytes(task["octets"]), task["service"], 0, 0
+        payload, service, sent, number = bytes(task["nbytes"]), task["service"], 0, 0
         while time.monotonic_ns() < end_ns and not receiver.trouble:
             number = await group.multicast(payload, service)
             sent += 1
@@ -108,7 +108,7 @@ async def single(group: Group, receiver: CurveReceiver, task: dict[str, Any]) ->
     receiver.on_messages = sample
     await until_ns(task["begin_ns"])
     if task["sends"]:
-        filler = bytes(task["octets"] - STAMP_BYTES)
+        filler = bytes(task["nbytes"] - STAMP_BYTES)
         waits_s: deque[float] = deque([0.0], maxlen=8)
         if pause_s:
             await asyncio.sleep(random.uniform(0, pause_s))

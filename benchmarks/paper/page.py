@@ -81,10 +81,10 @@ def rows(
 ) -> tuple[list[str], list[list[str]]]:
     """The table of a figure: its head, and a row for each group size."""
     columns = [
-        (origin, octets)
+        (origin, nbytes)
         for origin in (MEASURED, SIMULATED)
-        for octets in figure.sizes
-        if curves.get((figure.number, origin, octets))
+        for nbytes in figure.sizes
+        if curves.get((figure.number, origin, nbytes))
     ]
     of = {
         column: {each.members: each for each in curves[figure.number, *column]}
@@ -92,7 +92,7 @@ def rows(
     }
     members = sorted({count for column in of.values() for count in column})
     members = sorted({*members, *(each.members for each in figure.printed if each.members)})
-    head = ["members", *(f"{size(octets)}, {origin}" for origin, octets in columns), "the paper"]
+    head = ["members", *(f"{size(nbytes)}, {origin}" for origin, nbytes in columns), "the paper"]
     body = []
     for count in members:
         cells = [
@@ -100,7 +100,7 @@ def rows(
             for column in columns
         ]
         printed = [each for each in figure.printed if each.members == count]
-        told = ", ".join(f"{value(figure, each.value)} at {size(each.octets)}" for each in printed)
+        told = ", ".join(f"{value(figure, each.value)} at {size(each.nbytes)}" for each in printed)
         body.append([str(count), *cells, told])
     return head, body
 
@@ -121,7 +121,7 @@ def value(figure: CurveFigure, number: float) -> str:
 def calculated(figure: CurveFigure) -> str:
     """What the paper calculates without a group size."""
     each = [
-        f"{value(figure, p.value)} for {size(p.octets)}" for p in figure.printed if not p.members
+        f"{value(figure, p.value)} for {size(p.nbytes)}" for p in figure.printed if not p.members
     ]
     return f"The paper calculates {' and '.join(each)}." if each else ""
 

@@ -18,7 +18,7 @@ SENDERS_COUNT: Final = 2
 class Printed(NamedTuple):
     """A point in the text of the paper; its curves are only drawn."""
 
-    octets: int
+    nbytes: int
     members: int
     """0 where the paper calculates it without a group size."""
     value: float
@@ -91,7 +91,7 @@ class Effort(NamedTuple):
     delay_s: float
     sporadic_s: float
     pause_s: float
-    """Between sporadic messages of one sender: so long, up to twice."""
+    """The pause between sporadic messages of a sender: this, up to twice this."""
     warm_s: float
     simulated_s: float
     """Virtual seconds of each simulated point."""
@@ -129,11 +129,11 @@ class Point(NamedTuple):
     """One measurement: a figure's curve at a group size."""
 
     figure: CurveFigure
-    octets: int
+    nbytes: int
     members: int
 
     def __str__(self) -> str:
-        return f"{self.members} members, {self.figure.title.lower()}, {size(self.octets)}"
+        return f"{self.members} members, {self.figure.title.lower()}, {size(self.nbytes)}"
 
 
 class CurveSummary(NamedTuple):
@@ -149,7 +149,7 @@ class CurveSummary(NamedTuple):
 
 
 Curves = dict[tuple[int, str, int], list[CurveSummary]]
-"""By figure, origin and octets; in the order of group size."""
+"""By figure, origin and message size; in the order of group size."""
 
 
 def figures_for(offer: ProtocolSpec) -> tuple[CurveFigure, ...]:
@@ -163,9 +163,9 @@ def figures_for(offer: ProtocolSpec) -> tuple[CurveFigure, ...]:
 
 def points(figures: Sequence[CurveFigure], members: int) -> list[Point]:
     return [
-        Point(figure, octets, members)
+        Point(figure, nbytes, members)
         for figure in figures
-        for octets in figure.sizes
+        for nbytes in figure.sizes
         if members >= figure.least_members
     ]
 
@@ -178,8 +178,8 @@ def summed_up(members: int, samples: Sequence[float]) -> CurveSummary:
     return CurveSummary(members, statistics.median(samples), tenths[0], tenths[-1], len(samples))
 
 
-def size(octets: int) -> str:
-    return f"{octets // 1024} KB" if octets >= 1024 else f"{octets} B"
+def size(nbytes: int) -> str:
+    return f"{nbytes // 1024} KB" if nbytes >= 1024 else f"{nbytes} B"
 
 
 def as_json(figures: Sequence[CurveFigure], curves: Curves) -> dict[str, Any]:
@@ -198,9 +198,9 @@ def as_json(figures: Sequence[CurveFigure], curves: Curves) -> dict[str, Any]:
 
 def _of(figure: CurveFigure, origin: str, curves: Curves) -> Mapping[str, list[dict[str, float]]]:
     return {
-        str(octets): [
+        str(nbytes): [
             {name: round(value, 3) for name, value in each._asdict().items()}
-            for each in curves.get((figure.number, origin, octets), ())
+            for each in curves.get((figure.number, origin, nbytes), ())
         ]
-        for octets in figure.sizes
+        for nbytes in figure.sizes
     }

@@ -45,7 +45,7 @@ BURST_COUNT, BURST_BYTES = 256, 1 << 20
 """Sent by one call under load."""
 PAUSE_S: Final = 0.001
 QUIET_NS: Final = 50_000_000
-"""Nobody sends so long before a round begins."""
+"""The silence before a round."""
 EARLY_COUNT_MAX: Final = 100_000
 DIGEST: Final = "UNISONO_BENCH_DIGEST"
 """An environment variable: when set, an answer has a digest of all deliveries, in order."""
@@ -227,7 +227,7 @@ class PeerMember:
         return max(1, min(self._carrier.ahead_count_max, AHEAD_BYTES_MAX // command.size))
 
     async def _room(self, round_: Round, count: int) -> bool:
-        """Wait until so many more may be sent; whether that was before the end of the round."""
+        """Wait for credit for this many messages; whether it came before the end of the round."""
         command = round_.command
         ahead_max = max(count, self._ahead_max(command))
         while time.monotonic_ns() < command.end_ns:

@@ -41,7 +41,7 @@ PART: Final = 2
 MARKS_COUNT, MARKS_GAP_S = 5, 0.02
 """End marks may be lost too."""
 SILENCE_S: Final = 1.0
-"""Without an end mark so long after the end, all of them were lost."""
+"""After this long without an end mark, all of them were lost."""
 BURSTS_A_LOOK: Final = 8
 """Bursts between two looks at the clock."""
 RECEIVE_BYTES: Final = 1 << 16
@@ -108,13 +108,13 @@ class RawMember:
 
     def _load(self, command: Command) -> dict[str, Any]:
         burst = payload(DATA, command.round, PACKET_BYTES) * self._bursts
-        octets, cut, send = 0, self._cut, self._sender.sendmsg
+        nbytes, cut, send = 0, self._cut, self._sender.sendmsg
         while time.monotonic_ns() < command.end_ns:
             for _ in range(BURSTS_A_LOOK):
                 send([burst], cut)
-            octets += len(burst) * BURSTS_A_LOOK
+            nbytes += len(burst) * BURSTS_A_LOOK
         # A sender counts what it sent as received.
-        found = _counted(octets, command, command.begin_ns, time.monotonic_ns())
+        found = _counted(nbytes, command, command.begin_ns, time.monotonic_ns())
         return found | {"sent": found["delivered"]}
 
     def _send_evenly(self, command: Command) -> dict[str, Any]:
@@ -127,15 +127,15 @@ class RawMember:
             _sleep_until(max(command.begin_ns + round(sent * gap_ns), now_ns + 1_000_000))
         return {"count": sent, "samples_us": []}
 
-    def _send(self, command: Command, octets: int) -> None:
+    def _send(self, command: Command, nbytes: int) -> None:
         """So many bytes at once; the last packet has the stamp."""
         now_ns = time.monotonic_ns()
-        parts = -(-octets // PACKET_BYTES) - 1
+        parts = -(-nbytes // PACKET_BYTES) - 1
         while parts > 0:
             count = min(parts, self._bursts)
             self._sender.sendmsg([payload(PART, command.round, PACKET_BYTES) * count], self._cut)
             parts -= count
-        self._sender.send(payload(DATA, command.round, min(octets, PACKET_BYTES), now_ns))
+        self._sender.send(payload(DATA, command.round, min(nbytes, PACKET_BYTES), now_ns))
 
     # -- receiving ------------------------------------------------------------------------------
 
@@ -147,21 +147,21 @@ class RawMember:
         while (left_ns := command.end_ns - time.monotonic_ns()) > -SILENCE_S * 1e9:
             self._receiver.settimeout(left_ns / 1e9 + SILENCE_S)
             try:
-                octets, ancillary, _, _ = self._receiver.recvmsg_into([buffer], 64)
+                nbytes, ancillary, _, _ = self._receiver.recvmsg_into([buffer], 64)
             except TimeoutError:
                 return
             if buffer[:5] == mark:
                 return
             if buffer[1:5] == number:
-                yield buffer[:octets], offload.segment_size(ancillary, octets)
+                yield buffer[:nbytes], offload.segment_size(ancillary, nbytes)
 
     def _count(self, command: Command) -> dict[str, Any]:
-        octets = first_ns = last_ns = 0
+        nbytes = first_ns = last_ns = 0
         for burst, _ in self._bursts_of(command):
-            octets += len(burst)
+            nbytes += len(burst)
             last_ns = time.monotonic_ns()
             first_ns = first_ns or last_ns
-        return _counted(octets, command, first_ns, last_ns)
+        return _counted(nbytes, command, first_ns, last_ns)
 
     def _sample(self, command: Command) -> dict[str, Any]:
         every, count = stride(command.rate * command.seconds), 0
@@ -176,10 +176,10 @@ class RawMember:
         return {"count": count, "samples_us": samples_us}
 
 
-def _counted(octets: int, command: Command, first_ns: int, last_ns: int) -> dict[str, Any]:
+def _counted(nbytes: int, command: Command, first_ns: int, last_ns: int) -> dict[str, Any]:
     return {
         "sent": 0,
-        "delivered": octets // command.size,
+        "delivered": nbytes // command.size,
         "first_ns": first_ns,
         "last_ns": last_ns,
         "rss_kb": rss_peak_kb(),

@@ -25,7 +25,7 @@ class PeerTool:
     default_service = "agreed"
 
     def refuses(self, workload: Workload) -> str:
-        """None of them tells when a message is safe in our sense."""
+        """None of them reports when a message is safe."""
         if workload.service == "agreed":
             return ""
         return f"{self.name} has no {workload.service} service, agreed alone"

@@ -30,7 +30,7 @@ def samples() -> dict[tuple[int, int, int], list[float]]:
     ring = offer("ring")
     options = ring.presets["paper"]
     return {
-        (point.figure.number, point.octets, count): simulated(ring, options, point, EFFORT)
+        (point.figure.number, point.nbytes, count): simulated(ring, options, point, EFFORT)
         for count in MEMBERS
         for point in points(FIGURES, count)
     }
@@ -50,15 +50,15 @@ def test_every_point_of_every_figure_is_there(medians: Medians) -> None:
 @pytest.mark.parametrize("figure", (ORDERED, ATOMIC))
 @pytest.mark.parametrize("count", MEMBERS)
 def test_larger_messages_are_fewer(medians: Medians, figure: int, count: int) -> None:
-    null, small, large = (medians[figure, octets, count] for octets in SIZES[figure])
+    null, small, large = (medians[figure, nbytes, count] for nbytes in SIZES[figure])
     assert null > 2 * small > 4 * large
 
 
 @pytest.mark.parametrize("figure", (ORDERED, ATOMIC))
-@pytest.mark.parametrize("octets", (1024, 4096))
-def test_larger_groups_order_fewer(medians: Medians, figure: int, octets: int) -> None:
+@pytest.mark.parametrize("nbytes", (1024, 4096))
+def test_larger_groups_order_fewer(medians: Medians, figure: int, nbytes: int) -> None:
     """Two of them speak, and the others pass the token on."""
-    few, more, most = (medians[figure, octets, count] for count in MEMBERS)
+    few, more, most = (medians[figure, nbytes, count] for count in MEMBERS)
     assert few > more > most
 
 
@@ -76,21 +76,21 @@ def test_the_calculated_rate_is_met(medians: Medians) -> None:
 def test_atomic_messages_are_not_more_than_ordered_ones(medians: Medians) -> None:
     """But for null messages in a small group: those that wait to be safe share fuller packets. Of
     the largest there are some ten in what is measured, so one more is no difference."""
-    for octets, counts in ((0, MEMBERS[1:]), (1024, MEMBERS), (4096, MEMBERS)):
+    for nbytes, counts in ((0, MEMBERS[1:]), (1024, MEMBERS), (4096, MEMBERS)):
         for count in counts:
-            assert medians[ATOMIC, octets, count] <= 1.1 * medians[ORDERED, octets, count]
+            assert medians[ATOMIC, nbytes, count] <= 1.1 * medians[ORDERED, nbytes, count]
 
 
-@pytest.mark.parametrize("octets", (64, 1024))
-def test_atomic_messages_take_longer_than_ordered_ones(medians: Medians, octets: int) -> None:
+@pytest.mark.parametrize("nbytes", (64, 1024))
+def test_atomic_messages_take_longer_than_ordered_ones(medians: Medians, nbytes: int) -> None:
     for count in MEMBERS:
-        assert medians[ATOMIC_DELAY, octets, count] > 1.1 * medians[DELAY, octets, count]
+        assert medians[ATOMIC_DELAY, nbytes, count] > 1.1 * medians[DELAY, nbytes, count]
 
 
 @pytest.mark.parametrize("figure", (DELAY, ATOMIC_DELAY))
-@pytest.mark.parametrize("octets", (64, 1024))
-def test_the_delay_grows_with_the_group(medians: Medians, figure: int, octets: int) -> None:
-    few, more, most = (medians[figure, octets, count] for count in MEMBERS)
+@pytest.mark.parametrize("nbytes", (64, 1024))
+def test_the_delay_grows_with_the_group(medians: Medians, figure: int, nbytes: int) -> None:
+    few, more, most = (medians[figure, nbytes, count] for count in MEMBERS)
     assert few < more < most
     assert most < 16 / 3 * few, "more slowly than the group"
 
@@ -98,7 +98,7 @@ def test_the_delay_grows_with_the_group(medians: Medians, figure: int, octets: i
 @pytest.mark.parametrize("figure", (DELAY, ATOMIC_DELAY, SPORADIC))
 @pytest.mark.parametrize("count", MEMBERS)
 def test_larger_messages_take_longer(medians: Medians, figure: int, count: int) -> None:
-    small, large = (medians[figure, octets, count] for octets in SIZES[figure])
+    small, large = (medians[figure, nbytes, count] for nbytes in SIZES[figure])
     assert small < large
 
 
@@ -108,12 +108,12 @@ def test_the_delays_at_three_members_are_near_those_printed(medians: Medians) ->
     assert 0.7 < medians[DELAY, 1024, 3] / 2.9 < 1.5
 
 
-@pytest.mark.parametrize("octets", (64, 1024))
+@pytest.mark.parametrize("nbytes", (64, 1024))
 def test_a_sporadic_message_takes_a_hop_more_than_one_that_its_holder_says(
-    samples: Mapping[tuple[int, int, int], list[float]], medians: Medians, octets: int
+    samples: Mapping[tuple[int, int, int], list[float]], medians: Medians, nbytes: int
 ) -> None:
     """It is forwarded to the holder first. But unlike in the paper it never waits for the token's
     round, however large the group."""
     for count in MEMBERS[1:]:
-        assert medians[SPORADIC, octets, count] > 1.4 * min(samples[DELAY, octets, count])
-    assert medians[SPORADIC, octets, 16] < 1.2 * medians[SPORADIC, octets, 8]
+        assert medians[SPORADIC, nbytes, count] > 1.4 * min(samples[DELAY, nbytes, count])
+    assert medians[SPORADIC, nbytes, 16] < 1.2 * medians[SPORADIC, nbytes, 8]

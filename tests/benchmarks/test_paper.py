@@ -31,13 +31,13 @@ NUMBERS = ("13", "14", "15", "16", "17")
 
 def some_curves() -> Curves:
     return {
-        (figure.number, origin, octets): [
+        (figure.number, origin, nbytes): [
             CurveSummary(count, 1000.0 / count, 900.0 / count, 1200.0 / count, 5)
             for count in (3, 5, 16)
         ]
         for figure in FIGURES
         for origin in (MEASURED, SIMULATED)
-        for octets in figure.sizes
+        for nbytes in figure.sizes
     }
 
 

@@ -13,7 +13,7 @@ READY_S: Final = 60.0
 ANSWER_S: Final = 30.0
 """Granted beyond the time of a command, to deliver what was sent."""
 AHEAD_NS, AHEAD_EACH_NS = 100_000_000, 20_000_000
-"""A command begins so long after it is written, and later for many members, so that all read it."""
+"""The delay of a command, and more per member, so that all have read it when it begins."""
 CRASH_AFTER_S: Final = 0.3
 """How long the group works before a member is killed."""
 

@@ -73,7 +73,7 @@ def check(net: str) -> None:
 
 @contextlib.contextmanager
 def hosts_on(net: str, count: int) -> Iterator[Hosts]:
-    """Hosts for so many members and one server; all is removed afterwards."""
+    """Hosts for these members and one server; all is removed afterwards."""
     check(net)
     _remove_old_scratch()
     with contextlib.ExitStack() as undo:

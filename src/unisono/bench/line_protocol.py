@@ -12,7 +12,7 @@ from typing import Any, Final
 
 LOAD, PROBE, CRASH = "load", "probe", "crash"
 """Send as fast as the system allows; send at a rate and measure delays; survive the crash of a
-member (ours only). A member reports any other word as trouble."""
+member (ours only). A member reports any other command as trouble."""
 DATA, END = 0, 1
 """Kinds of message: byte 0."""
 HEAD_BYTES: Final = 5
@@ -109,5 +109,5 @@ def stamp_ns(message: bytes) -> int:
 
 
 def stride(expected: float) -> int:
-    """Sample every n-th of so many messages."""
+    """Sample every n-th of this many messages."""
     return max(1, -(-round(expected) // SAMPLES_MAX))

@@ -1,5 +1,5 @@
 """The plan of a benchmark and its run: all systems in turns, round after round, so that other work
-on the machine slows them alike."""
+on the machine slows all of them equally."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from unisono.processes import RunFailed
 ALL: Final = 0
 """As a number of senders: every member."""
 LONE_RATE, LONE_SHARE = 100.0, 0.05
-"""At low load each sender sends so many messages a second, and all together at most this share of
+"""At low load each sender sends this many messages a second, and all together at most this share of
 the peak, so that each message is alone on its way."""
 ATTEMPTS_MAX: Final = 2
 

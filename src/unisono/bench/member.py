@@ -267,7 +267,7 @@ class BenchMember:
 
 
 async def joined(how: dict[str, Any], adopted: asyncio.Event) -> Group:
-    """The group, with a state to transfer if one is asked for."""
+    """The group, with a state to transfer on request."""
     size = how.get("state_octets", 0)
     state = bytes(size)
 

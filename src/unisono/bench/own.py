@@ -99,7 +99,7 @@ class Launcher:
     def member(
         self, host: Host, count: int, state_bytes: int = 0, newcomer: bool = False
     ) -> Process:
-        """A member that is ready when it sees so many; a newcomer also awaits the state."""
+        """A member that is ready when its view has this size; a newcomer also awaits the state."""
         how = {
             "count": count,
             "service": self._workload.service,

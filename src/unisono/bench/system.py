@@ -1,4 +1,4 @@
-"""What the bench asks of a system it measures: run your members on these hosts.
+"""The interface of a measured system: run your members on these hosts.
 
 Every member of every system is a process that obeys one line protocol: commands on its input, one
 JSON object a line as answers (docs/BENCHMARKS.md). So the bench does not know what it measures, and
@@ -39,12 +39,12 @@ class System(Protocol):
 
     @property
     def services(self) -> tuple[str, ...]:
-        """The services it is measured with, whatever is asked for; empty: those asked for."""
+        """The services it is always measured with; empty: those requested."""
         ...
 
     @property
     def default_service(self) -> str:
-        """The service when none is asked for."""
+        """The service when none is requested."""
         ...
 
     def missing(self) -> str:
