@@ -131,7 +131,7 @@ class DeliveryQueue:
     def deliver(self, out: list[Effect]) -> None:
         """Deliver what may be delivered."""
         items = self._items
-        if self.congested or not self._state.memory or not self.has_view:
+        if not items or self.congested or not self._state.memory or not self.has_view:
             return
         runs: list[MessageRun] = []
         while items:
