@@ -27,9 +27,9 @@ from unisono.fields import (
 )
 from unisono.layout import field_of, layout_of, size_of
 from unisono.model import Address, Buffer, Member
+from unisono.parts.identity import key_of as key_of
 from unisono.protocols.mtp.agreement import MessageStatus
 from unisono.protocols.mtp.batch import Form
-from unisono.wire import tag_of
 
 PROTOCOL: Final = 1
 WHOLE: Final = 0xFFFFFFFF
@@ -69,11 +69,6 @@ class PacketKind(IntEnum):
 
 
 KINDS: Final = {kind.value: kind.name.lower() for kind in PacketKind}
-
-
-def key_of(member: Member) -> int:
-    """The key that stands for a member in packets."""
-    return tag_of(f"{member.name}|{member.address}|{member.incarnation}")
 
 
 # -- the header -----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from unisono.errors import Misuse
+from unisono.parts.options import checked
 
 DEFAULTS: Final[Mapping[str, int]] = {
     "master": 0,
@@ -27,6 +28,16 @@ MASTERS_MAX: Final = 9
 WINDOW_MIN: Final = 8
 WINDOW_MAX: Final = 8192
 DETECT_MAX_US: Final = 3_600_000_000
+BOUNDS: Final = {
+    "masters": (1, MASTERS_MAX),
+    "tokens": (1, TOKENS_MAX),
+    "heartbeat_us": (500, 60_000_000),
+    "window": (WINDOW_MIN, WINDOW_MAX),
+    "dally": (0, 200),
+    "detect_us": (20_000, DETECT_MAX_US),
+    "members_count_max": (1, 256),
+    "unicast": (0, 1),
+}
 
 
 class Model(NamedTuple):
@@ -115,21 +126,11 @@ class Parameters:
 
     @staticmethod
     def of(options: Mapping[str, int]) -> Parameters:
-        for name, value in options.items():
-            if name not in DEFAULTS:
-                raise Misuse(f"mtp has no option {name!r}; it has: {', '.join(DEFAULTS)}")
-            if value < 0:
-                raise Misuse(f"mtp option {name} must not be negative, got {value}")
-        chosen = {**DEFAULTS, **options}
-        _between(chosen, "masters", 1, MASTERS_MAX)
-        _between(chosen, "master", 0, chosen["masters"])
-        _between(chosen, "tokens", 1, TOKENS_MAX)
-        _between(chosen, "heartbeat_us", 500, 60_000_000)
-        _between(chosen, "window", WINDOW_MIN, WINDOW_MAX)
-        _between(chosen, "dally", 0, 200)
-        _between(chosen, "detect_us", 20_000, DETECT_MAX_US)
-        _between(chosen, "members_count_max", 1, 256)
-        _between(chosen, "unicast", 0, 1)
+        chosen = checked("mtp", DEFAULTS, options, BOUNDS)
+        if chosen["master"] > chosen["masters"]:
+            raise Misuse(
+                f"mtp option master must be 0 to {chosen['masters']}, got {chosen['master']}"
+            )
         if chosen["detect_us"] < 4 * chosen["heartbeat_us"]:
             raise Misuse(
                 f"mtp option detect_us must be at least 4 heartbeats, so"
@@ -156,8 +157,3 @@ class Parameters:
 def alike(options: Mapping[str, int]) -> Mapping[str, int]:
     """The options that are the same at every member."""
     return {k: v for k, v in {**DEFAULTS, **options}.items() if k != "master"}
-
-
-def _between(chosen: Mapping[str, int], name: str, least: int, most: int) -> None:
-    if not least <= chosen[name] <= most:
-        raise Misuse(f"mtp option {name} must be {least} to {most}, got {chosen[name]}")

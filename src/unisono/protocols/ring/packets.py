@@ -15,8 +15,9 @@ from unisono.fields import U8, U16, U32, U64, Given, Incarnation, Rest, bounded
 from unisono.layout import decode, layout_of, size_of
 from unisono.model import Buffer, Member
 from unisono.parts.codec import PacketTrain
+from unisono.parts.identity import key_of as key_of
 from unisono.protocols.ring.codes import RESEND_DATA, TOKEN_BC, Code
-from unisono.wire import Envelope, read_once, tag_of
+from unisono.wire import Envelope, read_once
 
 PROTOCOL: Final = 3
 STALE_REASON: Final = "the ring has gone on without this member"
@@ -33,11 +34,6 @@ WHOLE: Final = 0xFFFF
 Number: TypeAlias = Annotated[int, bounded("Q", 0, NUMBER_MAX)]
 Round: TypeAlias = Annotated[int, bounded("I", 0, ROUND_MAX)]
 """The number of a version. Hostile beyond these bounds: arithmetic would overflow a field."""
-
-
-def key_of(member: Member) -> int:
-    """The key that stands for a member in packets."""
-    return tag_of(f"{member.name}|{member.address}|{member.incarnation}")
 
 
 # Deviates [RNG Version]: the paper's is a number that rises with each change of R. Two coordinators

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from unisono.errors import Misuse
+from unisono.parts.options import checked
 
 DEFAULTS: Final[Mapping[str, int]] = {
     "sites": 0,
@@ -68,6 +69,17 @@ LEAST_TRIES: Final = 4
 ROUNDS_MAX: Final = 12
 """Requests to a member that does not answer, in a reformation."""
 HOUR_US: Final = 3_600_000_000
+BOUNDS: Final = {
+    "sites": (0, SITES_MAX),
+    **dict.fromkeys(
+        ("t_send_us", "t_rt_us", "t_reform_us", "t_ref_rt_us", "t_ts_us", "idle_us"),
+        (100, HOUR_US),
+    ),
+    "detect_us": (400, HOUR_US),
+    "tries": (0, 1000),
+    "turn_packets": (1, 4096),
+    "members_count_max": (1, SITES_MAX),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,19 +114,7 @@ class Parameters:
 
     @staticmethod
     def of(options: Mapping[str, int]) -> Parameters:
-        for name, value in options.items():
-            if name not in DEFAULTS:
-                raise Misuse(f"ring has no option {name!r}; it has: {', '.join(DEFAULTS)}")
-            if value < 0:
-                raise Misuse(f"ring option {name} must not be negative, got {value}")
-        chosen = {**DEFAULTS, **options}
-        _between(chosen, "sites", 0, SITES_MAX)
-        for name in ("t_send_us", "t_rt_us", "t_reform_us", "t_ref_rt_us", "t_ts_us", "idle_us"):
-            _between(chosen, name, 100, HOUR_US)
-        _between(chosen, "detect_us", 400, HOUR_US)
-        _between(chosen, "tries", 0, 1000)
-        _between(chosen, "turn_packets", 1, 4096)
-        _between(chosen, "members_count_max", 1, SITES_MAX)
+        chosen = checked("ring", DEFAULTS, options, BOUNDS)
         if chosen["sites"] > chosen["members_count_max"]:
             raise Misuse(
                 f"ring option sites={chosen['sites']} is over"
@@ -136,8 +136,3 @@ class Parameters:
     def look_us(self) -> int:
         """How often a member that waits for others runs at least."""
         return max(self.t_rt_us, self.t_ref_rt_us // 2)
-
-
-def _between(chosen: Mapping[str, int], name: str, least: int, most: int) -> None:
-    if not least <= chosen[name] <= most:
-        raise Misuse(f"ring option {name} must be {least} to {most}, got {chosen[name]}")

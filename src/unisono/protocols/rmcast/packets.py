@@ -29,10 +29,10 @@ from unisono.fields import (
 )
 from unisono.layout import decode, decode_front, encode, size_of
 from unisono.model import Buffer, Member
+from unisono.parts import identity
 from unisono.parts.labels import labeller, number_range
 from unisono.parts.packing import fragments, joined
 from unisono.protocols.rmcast.control import Add, Rank, read_control
-from unisono.wire import tag_of
 
 PROTOCOL: Final = 4
 NUMBER_MAX: Final = 1 << 62
@@ -74,7 +74,7 @@ MEMBER, FAILED, LEFT, CLOSED = StreamStatus
 
 def key_of(member: Member) -> int:
     """The key that stands for a member in packets."""
-    return tag_of(f"{member.name}|{member.address}|{member.incarnation}") & 0xFFFFFFFF
+    return identity.key_of(member, bits=32)
 
 
 # -- the header -----------------------------------------------------------------------------------
