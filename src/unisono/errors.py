@@ -1,18 +1,18 @@
-"""The errors of Unisono: whose mistake it was, and what to do about it."""
+"""The exceptions of Unisono."""
 
 from __future__ import annotations
 
 
 class UnisonoError(Exception):
-    """The root of everything Unisono raises on purpose."""
+    """Base of all exceptions that Unisono raises."""
 
 
 class Misuse(UnisonoError, ValueError):
-    """The caller's mistake. The text is one line that says what to write instead."""
+    """The caller's mistake. The message is one line: what is wrong, and what to write instead."""
 
 
 class BadPacket(UnisonoError, ValueError):
-    """Bytes that are not a packet of ours; `reason` is the name under which the drop is counted."""
+    """Bytes that are not a valid packet; `reason` names the counter of the drop."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -20,11 +20,11 @@ class BadPacket(UnisonoError, ValueError):
 
 
 class BadTrace(UnisonoError, ValueError):
-    """A file or directory that is not a trace, or not all of one."""
+    """A file or directory that is not a complete trace."""
 
 
 class Stopped(UnisonoError):
-    """The member is no longer in the group; `reason` says why."""
+    """The member is no longer in the group, for this `reason`."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -42,12 +42,12 @@ class Undelivered(Stopped):
 
 
 class Forgotten(UnisonoError):
-    """What is asked for is past, and nobody keeps it any more."""
+    """The requested history is no longer retained by any member."""
 
 
 class TooLarge(Misuse):
-    """A message over the group's limit; the text names the limit."""
+    """A message over the group's limit, which the message names."""
 
 
 class StorageFailed(UnisonoError):
-    """A record could not be made safe; the text says why, and what to do."""
+    """A record could not be written; the message says why, and what to do."""

@@ -1,4 +1,4 @@
-"""A paper's state diagram as a table of arrows: runs it, draws it, measures what was walked.
+"""State diagrams as tables of arrows: run, drawn and counted from one source.
 
 Read a row aloud: *in SEEKING, on a Welcome, when it is for me, do enter, to MEMBER.* The first row
 that holds wins; each (state, event) ends in a row without a guard; `on=None` is *as soon as*,
@@ -21,26 +21,26 @@ Guard: TypeAlias = Callable[[Any, Any], bool]
 Action: TypeAlias = Callable[[Any, Any, list[Effect]], None]
 
 SOON_MAX: Final = 100
-"""More *as soon as* arrows than this after one event is a figure that never settles."""
+"""More *as soon as* arrows than this after one event: the figure never settles."""
 
 
 class Named(Enum):
-    """Timers and states, which are looked up all the time."""
+    """Base of timers and states, which are looked up often."""
 
-    __hash__ = object.__hash__  # An enumeration's own goes by its name, and is ten times as slow.
+    __hash__ = object.__hash__  # Enum's own hashes the name: ten times as slow.
 
 
 def always(me: Any, event: Any) -> bool:
-    """The guard that ends each (state, event)."""
+    """The guard of the last row of each (state, event)."""
     return True
 
 
 def stay(me: Any, event: Any, out: list[Effect]) -> None:
-    """Discarding, drawn."""
+    """Discards the event; drawn in the figure."""
 
 
 def impossible(me: Any, event: Any, out: list[Effect]) -> None:
-    """Impossibility, drawn: to follow this arrow is our bug."""
+    """Marks an impossible event: following this arrow is a bug of ours."""
     raise AssertionError(f"impossible event: {event!r}")
 
 
@@ -73,7 +73,7 @@ def name_of(on: On) -> str:
 
 @dataclass(frozen=True)
 class Figure:
-    """A diagram. Built once, checked by `undecided`, shared by every machine that runs it."""
+    """A state diagram, shared by the machines that run it. `undecided` checks it."""
 
     name: str
     start: Enum
@@ -105,15 +105,15 @@ class Figure:
         return list(type(self.start))
 
     def events(self) -> list[On]:
-        """What the figure decides on, in the order of first mention."""
+        """The events of the figure, in the order of first mention."""
         return list(dict.fromkeys(arrow.on for arrow in self.arrows if arrow.on is not None))
 
     def names(self) -> list[str]:
-        """Every arrow's name, for counting those never walked."""
+        """The names of all arrows."""
         return [step.name for steps in self.index.values() for step in steps]
 
     def undecided(self) -> list[str]:
-        """The laws of figures: what is wrong with this one, in sentences."""
+        """What is wrong with the figure, in sentences."""
         wrong = []
         for state in self.states():
             for on in self.events():
@@ -190,7 +190,7 @@ class Machine:
         self._look_up()
 
     def _look_up(self) -> None:
-        """The rows of the state: looked up when it changes, which is less often."""
+        """The rows of the current state, looked up when it changes."""
         self._at = self.state
         self._rows = self._bound.setdefault(self.state, {})
         self._soon = self._steps(None)
@@ -219,7 +219,7 @@ class Machine:
         self.take(on, event, out)
 
     def take(self, on: On, event: Any, out: list[Effect]) -> None:
-        """As `fire`, for an event that goes by a name of the paper's own."""
+        """As `fire`, for an event that the figure knows under another name."""
         if self.state is not self._at:
             self._look_up()
         for when, do, to, name in self._rows.get(on) or self._steps(on):
@@ -257,6 +257,6 @@ class Machine:
 
 
 def unwalked(figure: Figure, walks: Iterable[Mapping[str, int]]) -> list[str]:
-    """The arrows that none of these runs followed."""
+    """The arrows that no run followed."""
     seen = {name for walk in walks for name, count in walk.items() if count}
     return [name for name in figure.names() if name not in seen]

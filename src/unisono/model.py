@@ -1,4 +1,4 @@
-"""The nouns: member, view, message, service level. Frozen, and importing nothing of ours."""
+"""The nouns: member, view, message, service level. Frozen; imports no other module of ours."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from enum import Enum, IntEnum
 from typing import NamedTuple, TypeAlias, overload
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
-"""Bytes, wherever they lie. Payloads stay memoryviews until delivery."""
+"""Any bytes. Payloads stay memoryviews until delivery."""
 
 
 class Address(NamedTuple):
-    """Where packets go: an IPv4 or IPv6 host in numbers, and a port."""
+    """A numeric IPv4 or IPv6 host, and a port."""
 
     host: str
     port: int
@@ -23,7 +23,7 @@ class Address(NamedTuple):
 
 
 class Member(NamedTuple):
-    """One life of one process. A process that restarts is a new incarnation, so another member."""
+    """One incarnation of a process. A process that restarts is another member."""
 
     name: str
     address: Address
@@ -37,13 +37,13 @@ _LONG = re.compile(r"(?<=#)\d{10,19}\b")
 
 
 def shortened(text: str) -> str:
-    """For people: real lives have long incarnations, and are told apart by their last 20 bits,
-    which are random. `a#29086314755762241` is `a#7a841`; `a#1` of a simulation stays."""
+    """Long incarnations by their last 20 bits, which are random: `a#29086314755762241` is
+    `a#7a841`; `a#1` of a simulation stays."""
     return _LONG.sub(lambda found: f"{int(found[0]) & 0xFFFFF:05x}", text)
 
 
 class Service(IntEnum):
-    """What a message asks for, weakest first; each level includes those before it."""
+    """Service levels, weakest first; each includes those before it."""
 
     UNRELIABLE = 0
     RELIABLE = 1
@@ -70,7 +70,7 @@ _NAMED = {"majority": Resilient.MAJORITY, "all": Resilient.ALL}
 
 
 def level_named(text: str) -> ServiceLevel | None:
-    """`safe`, `resilient(2)` or `resilient:majority` as a level; nothing for any other text."""
+    """`safe`, `resilient(2)` or `resilient:majority` as a level; None for any other text."""
     if match := _RESILIENT.fullmatch(text.lower()):
         k = match[1] or match[2]
         return Resilient(_NAMED[k] if k in _NAMED else int(k))
@@ -78,9 +78,9 @@ def level_named(text: str) -> ServiceLevel | None:
 
 
 class Message(NamedTuple):
-    """What a member said, at its place in the group's stream."""
+    """A multicast message, as it is delivered."""
 
-    # A tuple is made three times as fast as a frozen dataclass, and a group makes many.
+    # A tuple: three times as fast to make as a frozen dataclass.
 
     sender: Member
     payload: bytes
@@ -89,22 +89,22 @@ class Message(NamedTuple):
     view: str = ""
     """The view in which it was delivered here."""
     seq: int | None = None
-    """Its place in the total order, where the protocol has one."""
+    """Its sequence number in the total order, if the protocol has one."""
     service: ServiceLevel = Service.CAUSAL
 
 
 class ChangeKind(Enum):
-    """What a view tells."""
+    """What a view reports."""
 
     FOUNDED = "founded"
-    """The group begins here: places count from anew."""
+    """The group begins here: sequence numbers start again."""
     JOINED = "joined"
     LEFT = "left"
     FAILED = "failed"
     MERGED = "merged"
-    """Components came together."""
+    """Components merged."""
     PARTED = "parted"
-    """A component went its own way, and goes on."""
+    """A component separated, and continues."""
     RECOVERED = "recovered"
     LOCK_GRANTED = "lock_granted"
     LOCK_DENIED = "lock_denied"
@@ -114,7 +114,7 @@ class ChangeKind(Enum):
 
 
 class ChangeScope(Enum):
-    """Whom a change concerns, seen from the member that is told."""
+    """The members that a change concerns, relative to the one that installs the view."""
 
     LOCAL = "local"
     """Itself."""
@@ -125,7 +125,7 @@ class ChangeScope(Enum):
 
 
 class Change(NamedTuple):
-    """One thing that a view tells: what happened, to whom."""
+    """One change in a view, and the members concerned."""
 
     what: ChangeKind
     who: tuple[Member, ...] = ()
@@ -159,28 +159,27 @@ def changes_of(
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Who is listening, from this place in the stream on."""
+    """The members, from this position of the stream on."""
 
     members: tuple[Member, ...]
     id: str = ""
     joined: tuple[Member, ...] = ()
     left: tuple[Member, ...] = ()
     seq: int | None = None
-    """Its place in the total order, where the protocol has one."""
+    """Its sequence number in the total order, if the protocol has one."""
     cut: tuple[tuple[Member, int], ...] = ()
-    """Of those who are new to us: the messages up to these numbers, by sender, were before our time
-    together. Whoever is new and not named starts at 0. In the first view of a member that came
-    later these are the messages before its time."""
+    """By sender that is new to this member: its messages up to this number preceded the view and
+    are not delivered here. A new member that is not listed starts at 0."""
     detail: str = ""
-    """What happened, in the protocol's own words."""
+    """A free text of the protocol."""
     transitional: bool = False
-    """It only ends the view before it: its members hold what is delivered in it, while others of
+    """It only ends the view before it: its members hold what is delivered in it, other members of
     that view may not. A regular view follows."""
     stayed: tuple[Member, ...] = ()
-    """The transitional set: those that come with us from our previous view. Empty: the protocol
-    does not say."""
+    """The transitional set: members that come along from the previous view. Empty if the protocol
+    does not report it."""
     changes: tuple[Change, ...] = ()
-    """What happened, to whom."""
+    """What happened, and to which members."""
 
     def __contains__(self, who: object) -> bool:
         return who in self.members
@@ -188,10 +187,10 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Burst(Sequence[memoryview]):
-    """Packets side by side in one buffer, cut apart only when looked at.
+    """Adjacent packets in one buffer, split on access.
 
-    All have `size` bytes but the last, which may be shorter: the shape in which the kernel takes
-    them, and hands them over.
+    All have `size` bytes but the last, which may be shorter: the form in which the kernel takes and
+    returns them.
     """
 
     buffer: memoryview
@@ -215,8 +214,8 @@ class Burst(Sequence[memoryview]):
 
 
 def coalesced(packets: Sequence[Buffer]) -> Sequence[Buffer]:
-    """Packets that came together as the kernel hands them over: side by side, where all are of one
-    length but the last, which may be shorter."""
+    """Packets received together, as one burst if all have one length but the last, which may be
+    shorter."""
     if len(packets) < 2:
         return packets
     lengths = list(map(len, packets))
