@@ -112,7 +112,7 @@ class HeaderFields(NamedTuple):
     entries: Annotated[
         tuple[int, ...],
         table(
-            fixed("(key: u32, delivered: u64, apart << 2 | status: u32)", "IQI"),
+            fixed("(key: u32, delivered: u64, 4 * apart + status: u32)", "IQI"),
             U16_COUNT,
             flat=True,
         ),

@@ -1,0 +1,128 @@
+"""The page of the wire format is generated from the declarations: `pytest --rewrite` writes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tests.harness import ROOT
+from unisono import replay_history as history
+from unisono.client import frames
+from unisono.daemon import records
+from unisono.daemon.registry import Snapshot
+from unisono.layout import describe
+from unisono.parts.admission import Note
+from unisono.protocols.mtp import batch, decision, packets, reading, web
+from unisono.protocols.ring import packets as ring
+from unisono.protocols.ring import ring as rings
+from unisono.protocols.ring import turn
+from unisono.protocols.rmcast import control
+from unisono.protocols.rmcast import packets as rmcast
+
+PAGE = ROOT / "docs" / "WIRE.md"
+HEAD = """# Wire format
+
+Generated from the declarations in the code (`tests/wire/test_wire_format.py`). Numbers are unsigned
+and in network byte order; adjacent bits share a byte, the first lowest; a *member* is its name
+(text), its host (text), its port (u16) and its incarnation (u64, 63 bits). Bytes that do not fit a
+declaration are dropped and counted.
+
+Every datagram is an envelope: magic `UN` (u16), version 3 (u8), protocol (u8), kind (u8), flags 0
+(u8), group (u64), incarnation of the group (u64); the packet; and a CRC-32 in little-endian order,
+begun so that the CRC of sound packets side by side is constant.
+"""
+
+Named = tuple[str, Any]
+
+
+def kinds(table: dict[Any, Any], names: dict[int, str] | None = None) -> list[Named]:
+    return [(names[kind] if names else kind.name.lower(), table[kind]) for kind in sorted(table)]
+
+
+def section(title: str, text: str, parts: Iterable[Named]) -> str:
+    rows = []
+    for name, record in parts:
+        fields = describe(record)
+        rows += [(name if not at else "", *field) for at, field in enumerate(fields)]
+        if not fields:
+            rows.append((name, "", "nothing more"))
+    table = "".join(f"| {name} | {field} | {form} |\n" for name, field, form in rows)
+    return f"\n## {title}\n\n{text}\n\n| record | field | form |\n|---|---|---|\n{table}"
+
+
+def page() -> str:
+    ringed = {**ring.BY_CODE, **ring.WITH_CODE}
+    return HEAD + "".join(
+        (
+            section(
+                "rmcast",
+                "Protocol 4. Members' packets begin with the header.",
+                [
+                    ("*header*", rmcast.HeaderFields),
+                    *kinds({**rmcast.WITHOUT_HEADER, **rmcast.BEHIND_HEADER}, rmcast.KINDS),
+                    ("data", rmcast.DataFields),
+                    ("a whole welcome", rmcast.Welcome),
+                    *((f"control {tag}", kind) for tag, kind in control.CONTROLS.items()),
+                ],
+            ),
+            section(
+                "mtp",
+                "Protocol 1. All but join, refuse and seat begin with the header.",
+                [
+                    ("*header*", packets.Header),
+                    ("data", packets.DataFront),
+                    *kinds({**reading.BEHIND_HEADER, **reading.WITHOUT_HEADER}, packets.KINDS),
+                    ("message: a batch", batch.BatchHead),
+                    ("message: mixed", batch.MixedHead),
+                    ("message: a change", batch.ChangeFields),
+                    ("roster", web.WebRoster),
+                    ("decision", decision.Decision),
+                ],
+            ),
+            section(
+                "ring",
+                "Protocol 3. All begin with the header; codes that are not listed are all header.",
+                [
+                    ("*header*", ring.WireHeader),
+                    ("token_bc, resend_data", ring.TurnFront),
+                    *kinds(ringed),
+                    ("a turn", turn.TurnHead),
+                    ("a ring", rings.RingFields),
+                    ("stable record", rings.RecordFields),
+                ],
+            ),
+            section("Notes", "Of no protocol: what members have in common.", [("note", Note)]),
+            section(
+                "Frames of the daemon",
+                "On the local socket, between a client and its daemon.",
+                [("*front*", frames.FrameFront), *kinds(frames.FRAMES)],
+            ),
+            section(
+                "Records of daemons",
+                "Multicast among daemons.",
+                [
+                    ("*front*", records.RecordFront),
+                    *((records.RecordKind(k).name.lower(), r) for k, r in records.RECORDS.items()),
+                    ("state", records.StateFields),
+                    ("snapshot", Snapshot),
+                ],
+            ),
+            section(
+                "Replayable groups",
+                "Payloads that begin with 0xF5 and the kind.",
+                [
+                    ("1 row", history.RowFields),
+                    ("2 ask, 3 have", history.RangeFields),
+                    ("4 want", history.ChoiceFields),
+                    ("5 fill", history.PartFields),
+                    ("state", history.HistoryFields),
+                ],
+            ),
+        )
+    )
+
+
+def test_the_page_is_as_declared(rewrite: bool) -> None:
+    if rewrite:
+        PAGE.write_text(page())
+    assert PAGE.read_text() == page()
