@@ -27,7 +27,7 @@ except ImportError:  # The same numbers, ten times as slow.
 MAGIC: Final = 0x554E  # "UN"
 VERSION: Final = 3
 NO_LIFE: Final = 0
-"""The life named by those that are not in the group yet."""
+"""Sent by processes that are not in the group yet."""
 
 #                   magic version protocol kind flags group life
 _FRONT: Final = Struct("!HBBBBQQ")
@@ -39,10 +39,10 @@ _SUM: Final = Struct("<I")
 SUM_BYTES: Final = _SUM.size
 ENVELOPE_BYTES: Final = FRONT_BYTES + SUM_BYTES
 SOUND: Final = 0x2144DF1C
-"""What the CRC of any bytes is that end with their own CRC, lowest octet first."""
+"""The CRC of any bytes that end with their own CRC, lowest byte first."""
 
 CUT_COUNT: Final = 64
-"""So many fields are cut apart at once."""
+"""Fields that `cut` separates at once."""
 
 T = TypeVar("T")
 
@@ -56,17 +56,16 @@ class Envelope(NamedTuple):
 
 
 class Datagram(bytes):
-    """A packet that several receivers of one process are handed: it is read once for all."""
+    """A packet with several receivers in one process, decoded once for all."""
 
     envelope: Envelope | None = None
-    """What is in it, where somebody has found it to be sound."""
+    """Set once a receiver has found it to be sound."""
     packet: Any = None
-    """What it was read as, where somebody has."""
+    """Set once a receiver has decoded it."""
 
 
 def opened(packet: Buffer, kind: int, life: int, sound: bool) -> Envelope | None:
-    """What is in a packet that begins as one of this kind and life that was let in; nothing, where
-    it is neither known to be sound nor found to be."""
+    """The envelope of a packet whose front is known; None if its checksum is wrong."""
     shared = packet if type(packet) is Datagram else None
     if shared is not None and shared.envelope is not None:
         return shared.envelope
@@ -79,8 +78,7 @@ def opened(packet: Buffer, kind: int, life: int, sound: bool) -> Envelope | None
 
 
 def read_once(read: Callable[..., T], *envelope: Any) -> T:
-    """Read a packet, unless that was done: the fields of an envelope, the body last, are read alike
-    by whoever has them."""
+    """Read a packet, unless another receiver in this process has. The last argument is the body."""
     whole = envelope[-1].obj
     if type(whole) is not Datagram:
         return read(*envelope)
@@ -91,7 +89,7 @@ def read_once(read: Callable[..., T], *envelope: Any) -> T:
 
 
 def tag_of(text: str) -> int:
-    """A 64-bit name for a longer one: of a group, or of a member."""
+    """A 64-bit hash of a name."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
@@ -124,7 +122,7 @@ def seal_batch(
     first: int = 0,
 ) -> bytes:
     """Datagrams side by side whose bodies are `head`, a 16-bit index that begins at `first`, and a
-    piece; the pieces have one length. Nothing is done for each of them alone."""
+    piece; the pieces have one length. No Python code runs for each of them."""
     front = _FRONT.pack(MAGIC, VERSION, protocol, kind, 0, group, life) + head
     count = len(pieces)
     indices = array("!2s", count).unpack(array("!H", count).pack(*range(first, first + count)))
@@ -136,12 +134,11 @@ def seal_batch(
 
 
 def open_batch(
-    packets: memoryview, size: int, octets: int
+    packets: memoryview, size: int, head_bytes: int
 ) -> tuple[tuple[int, ...], tuple[bytes, ...]]:
-    """Index and piece of these datagrams, as `seal_batch` put them there. They are sound, of one
-    size and side by side, and `octets` is the length of a head; what does not begin as the first
-    does ends the row."""
-    count, at = len(packets) // size, FRONT_BYTES + octets
+    """Index and piece of each datagram, as `seal_batch` wrote them. They are sound, of one size and
+    side by side; `head_bytes` is the length of a head. The first with another head ends the row."""
+    count, at = len(packets) // size, FRONT_BYTES + head_bytes
     layout = f"!{at}sH{size - at - 2 - SUM_BYTES}s{SUM_BYTES}x"
     fields = array(layout, count).unpack(packets[: count * size])
     fronts = fields[::3]
@@ -150,18 +147,18 @@ def open_batch(
     return fields[1 : 3 * count : 3], fields[2 : 3 * count : 3]
 
 
-def heads_match(packets: memoryview, size: int, octets: int) -> bool:
-    """Whether the second of these datagrams, of one size and side by side, begins as the first
-    does: in its front, and in so many octets of the body."""
-    end = FRONT_BYTES + octets
+def heads_match(packets: memoryview, size: int, head_bytes: int) -> bool:
+    """Whether the first two of these datagrams, of one size and side by side, have the same front
+    and the same head."""
+    end = FRONT_BYTES + head_bytes
     if len(packets) < 2 * size or size < end + 2 + SUM_BYTES:
         return False
     return packets[:end] == packets[size : size + end]
 
 
-def cut(octets: Buffer, at: int, length: int, times: int) -> list[bytes]:
-    """Fields of one length that lie side by side, so many, the first at this place."""
-    whole = memoryview(octets)[at : at + times * length]
+def cut(data: Buffer, at: int, length: int, times: int) -> list[bytes]:
+    """`times` fields of one length, side by side from offset `at` on."""
+    whole = memoryview(data)[at : at + times * length]
     if times <= CUT_COUNT:
         return list(array(f"!{length}s", times).unpack(whole))
     rows = times // CUT_COUNT * CUT_COUNT * length
@@ -179,10 +176,10 @@ def numbers(values: Sequence[int]) -> bytes:
     return Struct(f"!{len(values)}I").pack(*values)
 
 
-def read_numbers(octets: Buffer, at: int, count: int) -> tuple[int, ...]:
-    """So many of them."""
+def read_numbers(data: Buffer, at: int, count: int) -> tuple[int, ...]:
+    """As `numbers` wrote them."""
     try:
-        return Struct(f"!{count}I").unpack_from(octets, at)
+        return Struct(f"!{count}I").unpack_from(data, at)
     except error:
         raise BadPacket("malformed") from None
 
@@ -193,8 +190,8 @@ def are_sound(packets: Buffer) -> bool:
 
 
 def unseal(packet: Buffer, protocol: int, group: int, sound: bool = False) -> Envelope:
-    """Check the envelope; its checksum not where it is known to be sound. What is not ours raises
-    `BadPacket` with the reason it is counted by."""
+    """Check the envelope; the checksum only if it is not known to be sound. A foreign packet raises
+    `BadPacket` with the reason that it is counted by."""
     if len(packet) < ENVELOPE_BYTES:
         raise BadPacket("short")
     magic, version, its_protocol, kind, flags, its_group, life = _FRONT.unpack_from(packet)

@@ -1,4 +1,4 @@
-"""The door of a core: looks at each packet's envelope once, and counts what it turns away."""
+"""The packet codec of a core: seals and opens envelopes, and counts what it drops."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from unisono.wire import (
 ROW_COUNT: Final = 128
 """Packets that are opened at once."""
 FRONTS_MAX: Final = 64
-"""Fronts that are known again."""
+"""Fronts that are remembered."""
 NOTES_MAX: Final = 4
-"""Notes that are kept of one burst."""
+"""Notes kept of one burst."""
 UNLIKE: Final = frozenset(("protocol", "terms", "version"))
-"""Why a packet is turned away that may be of our group, from one with other options."""
+"""Why a packet is dropped that may be of our group, from a process with other options."""
 
 
 class PacketTrain(NamedTuple):
-    """Packets whose bodies begin alike."""
+    """Packets whose bodies begin with the same bytes."""
 
     first: Envelope
-    octets: int
-    """So many octets are the same in all; an index follows, and a piece."""
+    head_bytes: int
+    """The length of what is the same; an index follows, and a piece."""
     indices: tuple[int, ...]
     pieces: tuple[bytes, ...]
 
     def envelopes(self) -> Iterator[Envelope]:
         """One by one."""
         kind, life, body = self.first
-        head = bytes(body[: self.octets])
+        head = bytes(body[: self.head_bytes])
         for index, piece in zip(self.indices, self.pieces, strict=True):
             whole = b"".join((head, index.to_bytes(2, "big"), piece))
             yield Envelope(kind, life, memoryview(whole))
@@ -79,11 +79,11 @@ class PacketCodec:
         self._protocol = protocol
         self._kinds = kinds
         self.group = terms.tag
-        """What the envelope says of the group: its name, and what its members have alike."""
+        """The group field of the envelope: a hash of its name and its terms."""
         self.odd = False
         """Something came for `Admission` to look at."""
         self.unlike = False
-        """Somebody spoke who has other terms."""
+        """A packet with other terms arrived."""
         self.notes: list[memoryview] = []
         self._fronts: dict[bytes, tuple[int, int, str]] = {}
         """Those of packets that were let in: kind, life, and the name they are counted by."""
@@ -104,15 +104,15 @@ class PacketCodec:
             return () if alone is None else (alone,)
         return filter(None, map(self._opened, packets))
 
-    def admit_batch(self, packets: Packets, octets: int) -> Iterable[Envelope | PacketTrain]:
-        """The same, where those of a burst whose bodies begin with the same octets, and which
-        therefore differ in what `seal_batch` makes different, come together."""
-        if type(packets) is not Burst:  # As an instance it would be asked for by its whole family.
+    def admit_batch(self, packets: Packets, head_bytes: int) -> Iterable[Envelope | PacketTrain]:
+        """The same; packets of a burst with the same head, as `seal_batch` writes them, come as one
+        train."""
+        if type(packets) is not Burst:  # Faster than isinstance.
             return self.admit(packets)
-        return self._admit_rows(packets.buffer, packets.size, octets)
+        return self._admit_rows(packets.buffer, packets.size, head_bytes)
 
     def _admit_rows(
-        self, buffer: memoryview, size: int, octets: int
+        self, buffer: memoryview, size: int, head_bytes: int
     ) -> Iterator[Envelope | PacketTrain]:
         start = 0
         while start < len(buffer):
@@ -121,17 +121,17 @@ class PacketCodec:
             row = buffer[start : start + ROW_COUNT * size]
             indices: tuple[int, ...] = ()
             pieces: tuple[bytes, ...] = ()
-            if heads_match(row, size, octets):
-                indices, pieces = open_batch(row, size, octets)
+            if heads_match(row, size, head_bytes):
+                indices, pieces = open_batch(row, size, head_bytes)
             row = row[: max(1, len(indices)) * size]
             start += len(row)
             if len(indices) < 2 or not are_sound(row):
                 yield from self.admit(Burst(row, size))
             elif (envelope := self._opened(row[:size], len(indices))) is not None:
-                yield PacketTrain(envelope, octets, indices, pieces)
+                yield PacketTrain(envelope, head_bytes, indices, pieces)
 
     def _opened(self, packet: Buffer, alike: int = 0) -> Envelope | None:
-        """The packet's, or that of so many that begin as it does and are known to be sound."""
+        """The envelope of a packet, or of `alike` sound ones with the same head."""
         count = alike or 1
         front = bytes(packet[:FRONT_BYTES])
         if (known := self._fronts.get(front)) and len(packet) >= ENVELOPE_BYTES:

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def fragments(payload: Buffer, first_max: int, piece_max: int) -> list[memoryview]:
-    """The payload in pieces, not copied: the first of at most `first_max` octets, the others of
+    """The payload in pieces, not copied: the first of at most `first_max` bytes, the others of
     `piece_max`. An empty payload is one empty piece."""
     view = memoryview(payload)
     if len(view) <= first_max:
@@ -35,20 +35,20 @@ def packed(items: Iterable[tuple[T, int]], bytes_max: int) -> Iterator[list[T]]:
     An item larger than a load travels alone.
     """
     load: list[T] = []
-    room = bytes_max
-    for item, octets in items:
-        if load and octets > room:
+    left = bytes_max
+    for item, nbytes in items:
+        if load and nbytes > left:
             yield load
-            load, room = [], bytes_max
+            load, left = [], bytes_max
         load.append(item)
-        room -= octets
+        left -= nbytes
     if load:
         yield load
 
 
 def sliced(chunks: Iterable[Buffer], size: int) -> list[Buffer]:
-    """The chunks' octets one after the other, in slices of `size`, the last one shorter. Only a
-    slice that spans several chunks is copied. No octets at all are one empty slice."""
+    """The bytes of the chunks in slices of `size`, the last one shorter. Only a
+    slice that spans several chunks is copied. No bytes are one empty slice."""
     slices: list[Buffer] = []
     rest: list[memoryview] = []
     missing = size
@@ -74,9 +74,9 @@ def sliced(chunks: Iterable[Buffer], size: int) -> list[Buffer]:
 
 
 def pour(slices: list[Buffer], start: int, lengths: Iterable[int]) -> list[bytes]:
-    """Payloads of these lengths from the octets of all slices, beginning at `start`; that there are
-    so many is the caller's to know. Each octet is copied once, and each slice is let go of when it
-    was: afterwards they are empty, and a large payload was never in memory twice."""
+    """Payloads of these lengths from the slices, from offset `start` on; the caller checks that
+    they suffice. Each byte is copied once and its slice emptied, so a large payload is never in
+    memory twice."""
     payloads: list[bytes] = []
     index = 0
     while start and start >= len(slices[index]):
