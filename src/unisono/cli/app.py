@@ -205,10 +205,10 @@ def draw(
     as_json: Json = False,
 ) -> None:
     """A trace as a space-time diagram: packets, losses, repairs, views, deliveries."""
-    from unisono.cli.draw import request, show
+    from unisono.cli.draw import requested, show
 
-    asked = request(from_ms, to_ms, nodes, without, every, packets_max, title)
-    raise typer.Exit(show(trace, run, group, asked, out, as_json))
+    request = requested(from_ms, to_ms, nodes, without, every, packets_max, title)
+    raise typer.Exit(show(trace, run, group, request, out, as_json))
 
 
 @app.command()
@@ -243,12 +243,12 @@ def pipeline(
 ) -> None:
     """The laws and the measures of a trace on Spark: tables and a report."""
     from unisono.cli.pipeline import pipeline as run_pipeline
-    from unisono.cli.pipeline import request
+    from unisono.cli.pipeline import requested
 
-    asked = request(
+    request = requested(
         every_run, run or (), tables, follow, every, until_idle, allow_quarantined, conf or ()
     )
-    raise typer.Exit(run_pipeline(directory, out, master, asked, as_json))
+    raise typer.Exit(run_pipeline(directory, out, master, request, as_json))
 
 
 @app.command()

@@ -57,8 +57,8 @@ def raw(seconds: float, rounds: int, as_json: bool) -> int:
     from unisono.net.bench import raw as measure
 
     console = err()
-    tell = None if as_json else (lambda text: console.print(f"[dim]{text}[/]"))
-    found = measure(seconds, rounds, tell)
+    report = None if as_json else (lambda text: console.print(f"[dim]{text}[/]"))
+    found = measure(seconds, rounds, report)
     if as_json:
         print_json(found)
         return OK

@@ -19,7 +19,7 @@ from unisono.model import Message, View
 from unisono.net.stream import Item, Rejoined
 
 LAST_OUTPUT_S = 5.0
-"""So long may what was heard while leaving take to be printed."""
+"""How long printing may take after the member has left."""
 SETTLE_VIEWS_MAX = 20
 
 

@@ -84,15 +84,15 @@ def _directory(directory: Path | None) -> Path | None:
 
 def plan_of(given: Mapping[str, Any]) -> BenchPlan:
     """The options given, checked; the others keep the plan's defaults."""
-    asked = {name: given[name] for name in PLAIN if name in given}
+    fields = {name: given[name] for name in PLAIN if name in given}
     if "warm" in given:
-        asked["warm_s"] = given["warm"]
+        fields["warm_s"] = given["warm"]
     for name, (field, read) in LISTED.items():
         if name in given:
-            asked[field] = tuple(map(read, _each(given[name])))
-    if "state_bytes" in asked and not asked.get("recovery"):
+            fields[field] = tuple(map(read, _each(given[name])))
+    if "state_bytes" in fields and not fields.get("recovery"):
         raise Misuse("--state-bytes is the state of a joiner: give --recovery too")
-    plan = BenchPlan(**asked)
+    plan = BenchPlan(**fields)
     if min(plan.senders, default=ALL) > max(plan.members):
         raise Misuse(f"--senders {min(plan.senders)}: the group has {max(plan.members)} members")
     return plan
@@ -159,13 +159,13 @@ def systems_of(given: Mapping[str, Any]) -> list[System]:
         UnisonoSystem(protocol, options)
         for protocol in _each(given.get("protocol", ordered_protocols()))
     ]
-    asked = _each(given.get("peer", ()))
-    known = extras("--peer").peers() if asked else {}
-    if "all" in asked:
+    names = _each(given.get("peer", ()))
+    known = extras("--peer").peers() if names else {}
+    if "all" in names:
         return ours + list(known.values())
-    if unknown := [name for name in asked if name not in known]:
+    if unknown := [name for name in names if name not in known]:
         raise Misuse(f"no peer {unknown[0]!r}: there is {', '.join(known)}, or all")
-    return ours + [known[name] for name in asked]
+    return ours + [known[name] for name in names]
 
 
 def about_here(plan: BenchPlan) -> dict[str, Any]:

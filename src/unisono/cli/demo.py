@@ -158,12 +158,12 @@ def play(
             settle(cluster)
             same = compare(cluster, others)
             leave(cluster)
-            heard = sum(len(each.delivered) for each in (lost, *cluster.members.values()))
+            deliveries = sum(len(each.delivered) for each in (lost, *cluster.members.values()))
             becomes(
-                f"all finish and leave: {heard:,} deliveries;"
+                f"all finish and leave: {deliveries:,} deliveries;"
                 f" {', '.join(others)} delivered the same {same:,} messages"
             )
-    return {"members": names, "killed": victim, "said": count, "heard": heard, "same": same}
+    return {"members": names, "killed": victim, "said": count, "heard": deliveries, "same": same}
 
 
 def send(
@@ -205,13 +205,13 @@ def settle(cluster: DemoCluster) -> None:
 
 def compare(cluster: DemoCluster, names: list[str]) -> int:
     """How many messages each of these delivered; they were members throughout."""
-    heard = [Counter(cluster.members[name].delivered) for name in names]
-    if any(each != heard[0] for each in heard):
+    delivered = [Counter(cluster.members[name].delivered) for name in names]
+    if any(each != delivered[0] for each in delivered):
         counts = ", ".join(
-            f"{name} {each.total()}" for name, each in zip(names, heard, strict=True)
+            f"{name} {each.total()}" for name, each in zip(names, delivered, strict=True)
         )
         raise RunFailed(f"the members that stayed delivered different messages: {counts}")
-    return heard[0].total()
+    return delivered[0].total()
 
 
 def leave(cluster: DemoCluster) -> None:
@@ -240,8 +240,8 @@ def verify(trace_dir: Path, log: StepLog) -> tuple[dict[str, Any], bool]:
 def with_spark(trace_dir: Path, directory: Path, log: StepLog) -> PipelineResult | None:
     try:
         with log.step("Spark starts") as becomes:
-            asked = claimed_in(trace_dir)
-            result = measured(trace_dir, directory, asked, "local[*]", becomes)
+            laws = claimed_in(trace_dir)
+            result = measured(trace_dir, directory, laws, "local[*]", becomes)
             becomes(f"the same laws and the measures on Spark: {_counted(result)}")
     except Misuse as why:
         log.console.print(f"[yellow]without Spark: {escape(str(why))}[/]")

@@ -27,7 +27,7 @@ def show(
     source: Path,
     run: str | None,
     group: str | None,
-    asked: DrawRequest,
+    request: DrawRequest,
     file: Path | None,
     as_json: bool,
 ) -> int:
@@ -35,7 +35,7 @@ def show(
         raise Misuse("--json and --out - both print: leave one out")
     with status("reading and drawing …"):
         history = chosen(source, histories_in(source), run, group)
-        drawing = draw(history, asked)
+        drawing = draw(history, request)
     target = file or Path(f"{safe_name(history.run)}.svg")
     write(drawing.svg, target)
     if as_json:
@@ -85,7 +85,7 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(known[:LISTED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
-def request(
+def requested(
     from_ms: float,
     to_ms: float | None,
     nodes: str | None,

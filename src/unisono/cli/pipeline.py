@@ -51,7 +51,7 @@ class PipelineRequest:
     conf: Mapping[str, str] = field(default_factory=dict)
 
 
-def request(
+def requested(
     everything: bool,
     runs: Sequence[str],
     tables: str,
@@ -92,35 +92,37 @@ def _seconds(text: str) -> float:
 
 
 def pipeline(
-    directory: Path, out_dir: Path, master: str, ask: PipelineRequest, as_json: bool
+    directory: Path, out_dir: Path, master: str, request: PipelineRequest, as_json: bool
 ) -> int:
-    asked = claimed_in(directory, ask)
+    claimed_laws = claimed_in(directory, request)
     # py4j logs every call that Ctrl-C interrupts.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     console = err()
     with status("Spark starts …") as spinner:
 
-        def tell(text: str) -> None:
+        def report(text: str) -> None:
             if spinner is not None:
                 spinner.update(f"{text} …")
-            elif not as_json and not ask.follow:
+            elif not as_json and not request.follow:
                 console.print(text)
 
-        if ask.follow:
-            return followed(directory, out_dir, asked, master, ask, as_json, tell)
-        result = measured(directory, out_dir, asked, master, tell, ask)
+        if request.follow:
+            return followed(directory, out_dir, claimed_laws, master, request, as_json, report)
+        result = measured(directory, out_dir, claimed_laws, master, report, request)
     check_some(directory, result.events, result.quarantined)
     if as_json:
         print_json(result.as_json())
     else:
         show(result)
-    return exit_code(result.kept, result.unjudged, ask.allow_quarantined)
+    return exit_code(result.kept, result.unjudged, request.allow_quarantined)
 
 
-def claimed_in(directory: Path, ask: PipelineRequest | None = None) -> dict[str, tuple[str, ...]]:
+def claimed_in(
+    directory: Path, request: PipelineRequest | None = None
+) -> dict[str, tuple[str, ...]]:
     """The laws that each protocol claims. A small trace with nothing to judge is refused at once,
     before Spark starts."""
-    if ask is None or not ask.follow or not directory.is_dir():
+    if request is None or not request.follow or not directory.is_dir():
         from unisono.trace.parquet import protocols_of
 
         files = trace_files(directory)
@@ -134,14 +136,14 @@ def measured(
     out_dir: Path,
     claimed: dict[str, tuple[str, ...]],
     master: str,
-    tell: Callable[[str], None],
-    ask: PipelineRequest | None = None,
+    report: Callable[[str], None],
+    request: PipelineRequest | None = None,
 ) -> PipelineResult:
     """Run the pipeline in a session that is opened and stopped here."""
-    ask = ask or PipelineRequest()
+    request = request or PipelineRequest()
     paths = [found.path for found in trace_files(directory)]
     nbytes = sum(path.stat().st_size for path in paths if path.is_file())
-    with session_on(master, APP, ask.conf, nbytes) as session:
+    with session_on(master, APP, request.conf, nbytes) as session:
         from unisono.spark.pipeline import run_pipeline
 
         return run_pipeline(
@@ -149,11 +151,11 @@ def measured(
             directory,
             out_dir,
             claimed,
-            tell,
+            report,
             others=CLAIMED_BY_ALL,
-            everything=ask.everything,
-            runs=ask.runs,
-            silver=ask.silver,
+            everything=request.everything,
+            runs=request.runs,
+            silver=request.silver,
         )
 
 
@@ -162,13 +164,13 @@ def followed(
     out_dir: Path,
     claimed: dict[str, tuple[str, ...]],
     master: str,
-    ask: PipelineRequest,
+    request: PipelineRequest,
     as_json: bool,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> int:
     """Judge runs as they grow and print each new verdict. Ends on Ctrl-C, or after `idle_s` without
     a change."""
-    with session_on(master, APP, ask.conf, 0) as session:
+    with session_on(master, APP, request.conf, 0) as session:
         from unisono.spark.follow import VerdictStream
 
         stream = VerdictStream(
@@ -177,24 +179,24 @@ def followed(
             out_dir,
             claimed,
             CLAIMED_BY_ALL,
-            ask.every_s,
-            ask.idle_s,
-            ask.silver,
-            tell,
+            request.every_s,
+            request.idle_s,
+            request.silver,
+            report,
         )
         try:
             for news in stream:
                 print_news(news, as_json)
-                tell("watching")
+                report("watching")
         except KeyboardInterrupt:
-            tell("ending")
+            report("ending")
     broken = sum(not verdict.kept for verdict in stream.verdicts.values())
     unjudged = sum(stream.unjudged.values())
     if not as_json:
         print_unjudged(out(), stream.contradicted, unjudged)
         summary = f"{len(stream.verdicts):,} runs judged, {broken:,} broke a law"
         out().print(f"{summary}; report: {stream.report}" if stream.report else summary)
-    return exit_code(not broken and not stream.contradicted, unjudged, ask.allow_quarantined)
+    return exit_code(not broken and not stream.contradicted, unjudged, request.allow_quarantined)
 
 
 def print_news(news: News, as_json: bool) -> None:

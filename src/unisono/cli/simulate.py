@@ -42,18 +42,18 @@ def single(
 ) -> int:
     if detail and trace is None:
         raise Misuse("--detail needs a trace: write --trace DIR too")
-    asked = plan_of(wanted, plan)
-    with status(f"simulating {asked.run_name} …"):
-        outcome = run(replace(asked, trace=trace, detail=detail), time.perf_counter)
+    chosen = plan_of(wanted, plan)
+    with status(f"simulating {chosen.run_name} …"):
+        outcome = run(replace(chosen, trace=trace, detail=detail), time.perf_counter)
     line = outcome.replay if plan is None else f"unisono sim --plan {plan}"
     outcome = replace(outcome, replay=line)
     if trace is not None:
         from unisono.trace.files import note_replay
 
-        note_replay(trace, asked.run_name, line)
+        note_replay(trace, chosen.run_name, line)
     small = file = None
     if shrink and outcome.broken:
-        small, file = _shrunk(asked)
+        small, file = _shrunk(chosen)
     if as_json:
         print_json(outcome_json(outcome) | (_small_json(small, file) if small and file else {}))
     else:
@@ -113,11 +113,11 @@ def show(outcome: Outcome, shrink: bool) -> None:
 def _shrunk(plan: Plan) -> tuple[Shrunk, Path]:
     with status("shrinking …") as spinner:
 
-        def tell(text: str) -> None:
+        def report(text: str) -> None:
             if spinner is not None:
                 spinner.update(f"shrinking … {text}")
 
-        small = shrunk(plan, report=tell)
+        small = shrunk(plan, report=report)
     file = Path(f"small-{plan.run_name}.json")
     try:
         write_plan(small.plan, file)
@@ -171,7 +171,7 @@ def campaign(
     offered(replace(common, nodes=nodes[1]))
     with progress_bar(last - first, as_json) as update:
 
-        def tell(summary: Summary) -> None:
+        def report(summary: Summary) -> None:
             failures = f"{len(summary.failures)} failures"
             update(summary.runs, f"{summary.rate:.0f} simulated s/s, {failures}")
 
@@ -182,7 +182,7 @@ def campaign(
             nodes,
             jobs,
             common.messages,
-            progress=tell,
+            progress=report,
             plan=common,
         )
     if as_json:
@@ -228,7 +228,7 @@ def _summary_json(summary: Summary, plan: Plan, first: int, last: int) -> dict[s
     }
 
 
-def show_summary(summary: Summary, plan: Plan, asked: int) -> None:
+def show_summary(summary: Summary, plan: Plan, total: int) -> None:
     console = out()
     verdict = (
         f"[bold red]{len(summary.failures)} broke a law[/]"
@@ -236,7 +236,7 @@ def show_summary(summary: Summary, plan: Plan, asked: int) -> None:
         else "[green]no law broken, progress after healing in every run[/]"
     )
     console.print(
-        f"[bold]{plan.protocol}[/]  {summary.runs:,} of {asked:,} runs of {plan.faults}: {verdict}"
+        f"[bold]{plan.protocol}[/]  {summary.runs:,} of {total:,} runs of {plan.faults}: {verdict}"
     )
     console.print(
         f"{summary.sent:,} sent, {summary.delivered:,} delivered, {summary.steps:,} steps;"

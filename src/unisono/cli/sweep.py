@@ -47,18 +47,18 @@ def sweep(
         from unisono.spark.sweep import sweep as run_sweep
     except ImportError as missing:
         raise Misuse(f"sweeps need {missing.name}: pip install 'unisono[spark]'") from None
-    ask = requested(fields)
+    request = requested(fields)
     if keep not in KEEPS:
         raise Misuse(f"--keep {keep!r}: write one of {', '.join(KEEPS)}")
     with (
-        progress(ask.count, as_json) as tell,
-        session_on(master, "unisono sweep", settings, ask.count * RUN_BYTES) as session,
+        progress(request.count, as_json) as report,
+        session_on(master, "unisono sweep", settings, request.count * RUN_BYTES) as session,
     ):
-        swept = run_sweep(session, ask, out_dir, keep, tell)
+        swept = run_sweep(session, request, out_dir, keep, report)
     if as_json:
-        print_json(as_object(ask, swept))
+        print_json(as_object(request, swept))
     else:
-        show(ask, swept)
+        show(request, swept)
     return OK if swept.kept else BROKEN
 
 
@@ -76,9 +76,11 @@ def requested(fields: dict[str, Any]) -> Sweep:
         fields["service"] = service_of(fields["service"])
     if "options" in fields:
         fields["options"] = options_of(fields["options"])
-    ask = Sweep(protocols=protocols_of(fields.pop("protocol")), first=first, last=last, **fields)
-    ask.check()
-    return ask
+    request = Sweep(
+        protocols=protocols_of(fields.pop("protocol")), first=first, last=last, **fields
+    )
+    request.check()
+    return request
 
 
 def protocols_of(text: str) -> tuple[str, ...]:
@@ -103,7 +105,7 @@ def progress(total: int, quiet: bool) -> Iterator[Any]:
     if quiet:
         yield None
     elif not console.is_terminal:
-        yield ProgressLines(console).tell
+        yield ProgressLines(console).report
     else:
         with progress_bar(total, quiet) as update:
             update(0, "Spark starts")
@@ -117,7 +119,7 @@ class ProgressLines:
         self._console = console
         self._doing, self._printed_s = "", 0.0
 
-    def tell(self, now: SweepProgress) -> None:
+    def report(self, now: SweepProgress) -> None:
         now_s = time.monotonic()
         if now.doing != self._doing or now_s - self._printed_s >= PRINT_EVERY_S:
             self._doing, self._printed_s = now.doing, now_s
@@ -131,14 +133,14 @@ def text_of(now: SweepProgress) -> str:
 # -- the result ----------------------------------------------------------------------------------
 
 
-def as_object(ask: Sweep, swept: Swept) -> dict[str, Any]:
+def as_object(request: Sweep, swept: Swept) -> dict[str, Any]:
     fields = asdict(swept)
     paths = {name: None if (path := fields.pop(name)) is None else str(path) for name in PATHS}
     failures = [each | {"broken": list(each["broken"])} for each in fields.pop("failures")]
     return {
-        "protocols": list(ask.protocols),
-        "faults": ask.faults,
-        "seeds": [ask.first, ask.last],
+        "protocols": list(request.protocols),
+        "faults": request.faults,
+        "seeds": [request.first, request.last],
         **fields,
         "rate": swept.rate,
         "failures": failures,
@@ -146,7 +148,7 @@ def as_object(ask: Sweep, swept: Swept) -> dict[str, Any]:
     }
 
 
-def show(ask: Sweep, swept: Swept) -> None:
+def show(request: Sweep, swept: Swept) -> None:
     console = out()
     verdict = (
         f"[bold red]{swept.failed:,} failed[/]"
@@ -154,8 +156,8 @@ def show(ask: Sweep, swept: Swept) -> None:
         else "[green]no law broken, progress after healing in every run[/]"
     )
     console.print(
-        f"[bold]{', '.join(ask.protocols)}[/]  {swept.runs:,} runs of {ask.faults}, seeds"
-        f" {ask.first} to {ask.last - 1}: {verdict}"
+        f"[bold]{', '.join(request.protocols)}[/]  {swept.runs:,} runs of {request.faults}, seeds"
+        f" {request.first} to {request.last - 1}: {verdict}"
     )
     there = swept.runs - swept.simulated
     console.print(

@@ -84,11 +84,11 @@ class Story:
         return [packet for shot in self.shots for packet in shot.packets]
 
 
-def story_of(recorded: History, ask: DrawRequest) -> Story:
+def story_of(recorded: History, request: DrawRequest) -> Story:
     history, moved = aligned(recorded)
     traffic = traffic_of(history)
-    zero_us, from_us, to_us = _interval(history, ask)
-    columns = _columns(traffic.lives.values(), ask.nodes)
+    zero_us, from_us, to_us = _interval(history, request)
+    columns = _columns(traffic.lives.values(), request.nodes)
     lives = {key: life for key, life in traffic.lives.items() if life.node in columns}
     together_us = traffic.delay_us // TOGETHER
     mine = (row for row in history.rows if row.node in columns)
@@ -114,20 +114,20 @@ def story_of(recorded: History, ask: DrawRequest) -> Story:
         )
     if not traffic.traced:
         story.notes.append("Packets were not traced: messages are drawn, from send to delivery.")
-    packets = _chosen(traffic.packets, story, ask)
-    if traffic.traced and not ask.every:
+    packets = _chosen(traffic.packets, story, request)
+    if traffic.traced and not request.every:
         packets = _without_quiet(packets, story, NEAR * traffic.delay_us)
-    packets = _bounded(packets, story, ask.packets_max)
+    packets = _bounded(packets, story, request.packets_max)
     story.shots = _shots(packets, story.lives, together_us)
     return story
 
 
-def _interval(history: History, ask: DrawRequest) -> tuple[int, int, int]:
+def _interval(history: History, request: DrawRequest) -> tuple[int, int, int]:
     """The start of the history, and the interval drawn."""
     zero_us = min(row.t_us for row in history.rows)
     last_us = max(row.t_us for row in history.rows)
-    from_us = zero_us + (ask.from_us or 0)
-    to_us = last_us if ask.to_us is None else zero_us + ask.to_us
+    from_us = zero_us + (request.from_us or 0)
+    to_us = last_us if request.to_us is None else zero_us + request.to_us
     if from_us > last_us:
         raise Misuse(
             f"nothing happens after {(from_us - zero_us) / 1000:g} ms:"
@@ -148,14 +148,14 @@ def _arrivals(packets: Iterable[Packet]) -> dict[str, list[int]]:
     return {life: sorted(times) for life, times in found.items()}
 
 
-def _columns(lives: Iterable[Lifeline], asked: tuple[str, ...]) -> tuple[str, ...]:
+def _columns(lives: Iterable[Lifeline], requested: tuple[str, ...]) -> tuple[str, ...]:
     known = sorted({life.node for life in lives}, key=_natural)
-    for node in asked:
+    for node in requested:
         if node not in known:
             raise Misuse(f"no node {node!r} in this trace: it has {', '.join(known)}")
-    if len(set(asked)) < len(asked):
-        raise Misuse(f"a node is named twice in {','.join(asked)!r}")
-    return asked or tuple(known)
+    if len(set(requested)) < len(requested):
+        raise Misuse(f"a node is named twice in {','.join(requested)!r}")
+    return requested or tuple(known)
 
 
 def _natural(name: str) -> tuple[tuple[int, str], ...]:
@@ -176,7 +176,7 @@ def _views_at(marks: Iterable[Mark], from_us: int) -> dict[str, str]:
 # -- which packets -------------------------------------------------------------------------------
 
 
-def _chosen(packets: Iterable[Packet], story: Story, ask: DrawRequest) -> list[Packet]:
+def _chosen(packets: Iterable[Packet], story: Story, request: DrawRequest) -> list[Packet]:
     """Those sent or received in the interval, between nodes that are drawn."""
     found, unwanted, elsewhere = [], 0, 0
     for packet in packets:
@@ -186,13 +186,15 @@ def _chosen(packets: Iterable[Packet], story: Story, ask: DrawRequest) -> list[P
         received = not packet.fates or any(fate.life in story.lives for fate in packet.fates)
         if packet.life not in story.lives or not received:
             elsewhere += 1
-        elif packet.label.split(" ", 1)[0] in ask.without:
+        elif packet.label.split(" ", 1)[0] in request.without:
             unwanted += 1
         else:
             found.append(packet)
     if unwanted:
         story.left_out["unwanted"] = unwanted
-        story.notes.append(f"{counted(unwanted, 'packet')} not drawn: {', '.join(ask.without)}.")
+        story.notes.append(
+            f"{counted(unwanted, 'packet')} not drawn: {', '.join(request.without)}."
+        )
     if elsewhere:
         story.left_out["other nodes"] = elsewhere
         story.notes.append(f"{counted(elsewhere, 'packet')} from or to other nodes not drawn.")
