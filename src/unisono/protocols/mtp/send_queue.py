@@ -128,13 +128,24 @@ class SendQueue:
 
     def granted(self, token: SendToken, to: tuple[Address, ...]) -> None:
         """`multicast {Master} ∪ Receiver(members) ["data", s, last, m]`"""
-        if self._again:
+        if self._is_behind(token):
+            batch = make_batch(self._numbered + 1, [])
+        elif self._again:
             batch = self._again.popleft()  # It counts in the window since it was first sent.
         else:
             batch = self._gather()
             self._flight_bytes += self._cost(batch)
         self._producer.granted(token, batch)
         self.send_content(token.number, batch, to)
+
+    def _is_behind(self, token: SendToken) -> bool:
+        """An earlier message of ours was settled long before this token was granted, and we do not
+        know how. If it was rejected, what we send now would be delivered before it."""
+        first = token.number - self._consumer.t
+        status = self._ordering.status
+        return any(
+            number < first and status(number) is PENDING for number, _ in self._producer.flights
+        )
 
     def send_content(self, number: int, content: Content, to: tuple[Address, ...]) -> None:
         slices = content.slices(self.slice_bytes)
