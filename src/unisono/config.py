@@ -27,7 +27,7 @@ LOOPBACK = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 NAME = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
 URL = re.compile(r"(?P<scheme>[a-z+]+)://(?P<place>[^/?#]*)(?P<path>/[^?#]*)?(\?(?P<query>.*))?")
 SCHEMES = ("unisono", "unisono+peers")
-POSITIVE = re.compile(r".*_(max|octets|s)$")
+POSITIVE = re.compile(r".*_(max|bytes|s)$")
 SECONDS_MAX = 86_400
 BUFFER_BYTES_MAX = (1 << 31) - 1
 """What the socket option holds."""

@@ -169,11 +169,13 @@ def bound(function: Callable[..., Any], parts: Sequence[Any]) -> Callable[..., A
     Looked up by name, so that a part may be of a derived class.
     """
     owner, _, name = function.__qualname__.rpartition(".")
-    for part in parts if owner else ():
-        if any(kind.__name__ == owner for kind in type(part).__mro__):
+    if not owner or owner.endswith("<locals>"):
+        return partial(function, parts[0])
+    for part in parts:
+        if any(kind.__qualname__ == owner for kind in type(part).__mro__):
             method: Callable[..., Any] = getattr(part, name)
             return method
-    return partial(function, parts[0])
+    raise AssertionError(f"{function.__qualname__}: no part is a {owner}")
 
 
 class Machine:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from unisono.core import Effect, Expired, Fail, Join, Leave
-from unisono.fsa import Arrow, Figure, Machine, always, impossible, stay, unwalked
+from unisono.fsa import Arrow, Figure, Machine, always, bound, impossible, stay, unwalked
 
 
 class State(Enum):
@@ -162,3 +162,15 @@ def test_an_arrow_is_done_by_the_part_whose_method_it_names() -> None:
         machine.fire(Join(), [])
     assert (lamp.lit, bell.rung) == (1, 20), "a derived class is a part too"
     assert machine.walked == {"UP --Join[is_dark]/light--> UP": 1, "UP --Join/ring--> UP": 2}
+
+
+def test_an_arrow_that_names_a_method_of_no_part_is_refused() -> None:
+    class Present:
+        """A part that the machine has."""
+
+    class Absent:
+        def act(self, event: object, out: list[Effect]) -> None:
+            raise AssertionError("run on another part")
+
+    with pytest.raises(AssertionError, match=r"Absent\.act: no part is a"):
+        bound(Absent.act, (Present(),))

@@ -143,3 +143,22 @@ def test_own_messages_are_found_among_runs_that_are_not_cut_apart() -> None:
             await waited[9]
 
     asyncio.run(story())
+
+
+def test_a_time_out_of_one_waiter_does_not_spoil_the_handle() -> None:
+    async def story() -> None:
+        handles = Handles()
+        handles.begin(ME)
+        handle = Handle(Resilient(2))
+        handle.accept(1)
+        handles.add(handle)
+        for future in (handle.delivered, handle.stable):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(future, 0)
+        message = Message(ME, b"x", 1, "v", 7, Resilient(2))
+        handles.deliver([message])
+        handles.stabilize([message], (ME,))
+        assert await handle.delivered == message
+        assert await handle.stable == (ME,)
+
+    asyncio.run(story())

@@ -89,7 +89,7 @@ class Handle(Coroutine[Any, Any, int]):
     @property
     def delivered(self) -> asyncio.Future[Message]:
         self._check_own()
-        if self._delivered is None:
+        if self._delivered is None or self._delivered.cancelled():  # As by a waiter's time-out.
             self._delivered = _future(self._message, self._undelivered)
         return self._delivered
 
@@ -102,7 +102,7 @@ class Handle(Coroutine[Any, Any, int]):
                 f"no protocol reports when a message of service {self.service.name.lower()} is"
                 " stable: multicast it as safe or resilient(k), where the protocol offers that"
             )
-        if self._stable is None:
+        if self._stable is None or self._stable.cancelled():
             self._stable = _future(self._holders, self._undelivered)
         return self._stable
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
 from unisono.core import ProtocolSpec
@@ -27,7 +27,19 @@ _BUILT_IN: Final = {offer.name: offer for offer in (RMCAST, MTP, RING)}
 
 @cache
 def _catalogue() -> Mapping[str, ProtocolSpec]:
-    return catalogue((*_BUILT_IN.values(), *(each.load() for each in entry_points(group=PLUGINS))))
+    return catalogue((*_BUILT_IN.values(), *map(_loaded, entry_points(group=PLUGINS))))
+
+
+def _loaded(plugin: EntryPoint) -> ProtocolSpec:
+    """The spec of a plugin; `Misuse` names one that is broken."""
+    where = f"the protocol plugin {plugin.name} ({plugin.value})"
+    try:
+        spec = plugin.load()
+    except Exception as error:
+        raise Misuse(f"{where} cannot be imported: {error}; mend or uninstall it") from error
+    if not isinstance(spec, ProtocolSpec):
+        raise Misuse(f"{where} is a {type(spec).__name__}, not a ProtocolSpec")
+    return spec
 
 
 def catalogue(offers: Iterable[ProtocolSpec]) -> Mapping[str, ProtocolSpec]:

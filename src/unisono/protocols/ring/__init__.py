@@ -101,6 +101,13 @@ OFFER: Final = ProtocolSpec(
         for figure in (SEND, RECEIVE, COORDINATOR, REFORMATION)
         for name in figure.names()
     ),
+    chaos={
+        "sites": (None, None, 0),
+        "detect_us": (None, 300_000, 2_000_000),
+        "t_send_us": (None, 500, 20_000),
+        "idle_us": (None, 200_000),
+        "turn_packets": (None, 1),
+    },
     assign_roles=assign_roles,
     quorum=quorum,
     advice=advice,

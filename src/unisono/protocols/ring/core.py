@@ -275,7 +275,7 @@ class Site:
             self.reformation.take(timer, None, out)
 
     def _expire_overdue(self, out: list[Effect]) -> bool:
-        """[RNG-20] ArmedTimers before packets. Whether there were any."""
+        """[RNG-20] Timers before packets. Whether there were any."""
         due = self.timers.overdue()
         for timer in due:
             if self.timers.disarm(timer, out):

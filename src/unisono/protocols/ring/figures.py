@@ -34,7 +34,6 @@ from unisono.protocols.ring.token_passing import TokenPassing
 
 # fmt: off
 S, R, C, F = SendState, ReceiveState, CoordinatorState, ReformationState
-Token, Reform, Coord = TokenPassing, Reformation, Coordinator
 Token, Receive, Reform, Coord = TokenPassing, Receiver, Reformation, Coordinator
 SENDING: Final = (S.NORMAL, S.WAITACK)
 RECEIVING: Final = (R.NORMAL, R.RESEND)

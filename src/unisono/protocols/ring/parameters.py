@@ -60,7 +60,7 @@ PRESETS: Final[Mapping[str, Mapping[str, int]]] = {
         "forget_us": 0,
     },
 }
-"""For `join(..., options=PRESETS["wan"])`. [RNG ArmedTimers] `paper` has C = 2, T_SEND = 0.5 s and
+"""For `join(..., options=PRESETS["wan"])`. [RNG Timers] `paper` has C = 2, T_SEND = 0.5 s and
 T_RT = 1 s, one packet a turn, and counts failed members for good."""
 
 SITES_MAX: Final = 256

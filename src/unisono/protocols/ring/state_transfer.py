@@ -53,7 +53,7 @@ class StateTransfer:
         return ring.awaits_state and ring.oldest == self._state.me
 
     def forget(self) -> None:
-        """A new ring is accepted: what was on its way belongs to an earlier offset."""
+        """A new ring is accepted: what was on its way belongs to an earlier ring."""
         self._receiver = None
 
     def new_ring(self, out: list[Effect]) -> None:

@@ -27,7 +27,7 @@ class ArmedTimers:
         return True
 
     def overdue(self) -> list[Timer]:
-        """ArmedTimers that should have expired, in the order in which they were armed."""
+        """Timers that should have expired, in the order in which they were armed."""
         now_us = self.now_us
         due = [timer for timer, at_us in self.deadlines.items() if at_us <= now_us]
         if not due or min(self.deadlines.values()) >= now_us - SLEPT_US:
