@@ -128,6 +128,7 @@ class SendQueue:
 
     def granted(self, token: SendToken, to: tuple[Address, ...]) -> None:
         """`multicast {Master} ∪ Receiver(members) ["data", s, last, m]`"""
+        self.settle()  # What the grant itself reports as rejected is sent again first.
         if self._is_behind(token):
             batch = make_batch(self._numbered + 1, [])
         elif self._again:

@@ -144,11 +144,11 @@ class TokenMaster:
                 machine.failed(number)
                 continue
             if head is not None and head[1]:
+                if any(n < number for n, other in machine.holder.items() if other == holder):
+                    continue  # An earlier one is not settled: it would be delivered first.
                 first, count = head
                 if first != upto.get(holder, 0) + 1:
-                    earlier = (n for n, h in machine.holder.items() if h == holder and n < number)
-                    if not any(earlier):
-                        machine.failed(number)
+                    machine.failed(number)
                     continue
                 upto[holder] = first + count - 1
             elif head is None and holder != self._key:
