@@ -83,8 +83,16 @@ _PORT: Final = Struct("!H")
 _PORT_AND_INCARNATION: Final = Struct("!HQ")
 
 
-@lru_cache(maxsize=4096)
+HOST_CHARS_MAX: Final = 64
+"""An IPv6 address with its scope fits. Longer text is not looked at, nor kept in the cache."""
+
+
 def _is_host(host: str) -> bool:
+    return len(host) <= HOST_CHARS_MAX and _is_address(host)
+
+
+@lru_cache(maxsize=4096)
+def _is_address(host: str) -> bool:
     try:
         ip_address(host)
     except ValueError:
@@ -95,6 +103,8 @@ def _is_host(host: str) -> bool:
 def _read_address(view: memoryview, at: int) -> tuple[Address, int]:
     host, at = _TEXT.read(view, at)
     port, at = U16_COUNT.read(view, at)
+    if not _is_host(host):
+        raise BadPacket("malformed")
     return Address(host, port), at
 
 

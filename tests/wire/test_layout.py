@@ -130,7 +130,7 @@ records = st.builds(
     flags,
     members,
     members | st.none(),
-    st.builds(Address, names, unsigned(16)),
+    st.builds(Address, st.ip_addresses().map(str), unsigned(16)),
     names,
     st.binary(max_size=20),
     st.binary(max_size=20),
