@@ -493,6 +493,13 @@ DOCTORED: list[Doctored] = [
         b#2: restart | join 1 | view 7 b#2 c#2 founded
         c#2: restart | join 1 | view 7 b#2 c#2 founded
     """, "cut safe"),
+    _doctored("one_founding", "one is excluded by its own view, as it says", """
+        a: join 2 | view 1 a b c founded | stop excluded by view 1
+        b: join 2 | view 1 a b c founded | crash
+        c: join 2 | view 1 a b c founded | crash
+        b#2: restart | join 2 | view 7 b#2 c#2 founded | view 8 b#2 c#2
+        c#2: restart | join 2 | view 7 b#2 c#2 founded | view 8 b#2 c#2
+    """),
     _doctored("one_founding", "one is excluded by the group that was founded anew", """
         a: join 2 | view 1 a b c founded | stop excluded by view 8
         b: join 2 | view 1 a b c founded | crash

@@ -132,8 +132,8 @@ def one_founding(history: History) -> Iterator[Finding]:
     their counting views the other way round, as where a clock was set back. Let no counting view
     of the two lineages have the change `parted`, and p's last view lead to no other (see
     `one_primary`) of its lineage, or of one that has no view with `founded` or `parted` and so may
-    go on from it; a view that p says excluded it is one that p's last view leads to, installed by
-    somebody or not. If p's `join` row has a number, and p is alive, or stopped with the cause
+    go on from it; a view that p says excluded it, and that is none of its own, is one that p's last
+    view leads to, installed by somebody or not. If p's `join` row has a number, and p is alive, or stopped with the cause
     `excluded` and its last view
     leads to no lineage with `parted`, which may have excluded it, the law is broken. Named is p;
     the other is the smallest life of another lineage that is such a later incarnation. Where a
@@ -152,7 +152,8 @@ def one_founding(history: History) -> Iterator[Finding]:
         others = [history.lives[each] for each in trace.final if each in lineage]
         if any(each.inside and each.key not in anew and not _met(each, trace) for each in others):
             continue
-        nexts = {*views.leads.get(trace.views[-1].view, ()), trace.excluded_by} - {""}
+        excluder = {trace.excluded_by} - {"", *(row.view for row in trace.views)}
+        nexts = excluder.union(views.leads.get(trace.views[-1].view, ()))
         after = {lineage.get(views.installed.get(view, ""), view) for view in nexts}
         if lineage[key] in after or after - founded - parted:
             continue
