@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[2]
 ENTRY = "[unisono.protocols]\nsequencer = tests.toy.sequencer:SPEC\n"
 
 
-def make_distribution(directory: Path) -> None:
+def make_distribution(directory: Path, entry: str = ENTRY) -> None:
     metadata = directory / "toy_sequencer-1.0.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: toy-sequencer\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text(ENTRY)
+    (metadata / "entry_points.txt").write_text(entry)

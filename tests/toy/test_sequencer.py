@@ -53,6 +53,27 @@ def test_a_name_or_a_wire_number_is_not_taken_twice() -> None:
             protocols.catalogue((*ours, SPEC, clash))
 
 
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("tests.toy.nothing:SPEC", "cannot be imported"),
+        ("tests.toy.plugin:ROOT", "not a ProtocolSpec"),
+    ],
+)
+def test_a_broken_plugin_is_left_out_and_named(
+    target: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_distribution(tmp_path / "site", f"[unisono.protocols]\nbroken = {target}\n")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    protocols._catalogue.cache_clear()
+    try:
+        assert protocols.offers().keys() == protocols._BUILT_IN.keys()
+        with pytest.raises(Misuse, match=f"broken .*{reason}"):
+            protocols.offer("broken")
+    finally:
+        protocols._catalogue.cache_clear()
+
+
 # -- conformance and simulation -------------------------------------------------------------------
 
 

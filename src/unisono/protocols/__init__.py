@@ -9,6 +9,7 @@ A distribution adds a protocol by one line of its metadata, an entry point that 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -20,18 +21,31 @@ from unisono.protocols.mtp import OFFER as MTP
 from unisono.protocols.ring import OFFER as RING
 from unisono.protocols.rmcast import OFFER as RMCAST
 
+log = logging.getLogger("unisono.protocols")
+
 PLUGINS: Final = "unisono.protocols"
 """The group of entry points."""
 _BUILT_IN: Final = {offer.name: offer for offer in (RMCAST, MTP, RING)}
 
 
+_broken: Final[dict[str, str]] = {}
+"""By name, why a plugin is left out."""
+
+
 @cache
 def _catalogue() -> Mapping[str, ProtocolSpec]:
-    return catalogue((*_BUILT_IN.values(), *map(_loaded, entry_points(group=PLUGINS))))
+    """A plugin that is broken is left out: it must not keep anybody from the other protocols."""
+    found = dict(_BUILT_IN)
+    for plugin in entry_points(group=PLUGINS):
+        try:
+            found = dict(catalogue((*found.values(), _loaded(plugin))))
+        except Misuse as misuse:
+            _broken[plugin.name] = str(misuse)
+            log.warning("%s", misuse)
+    return found
 
 
 def _loaded(plugin: EntryPoint) -> ProtocolSpec:
-    """The spec of a plugin; `Misuse` names one that is broken."""
     where = f"the protocol plugin {plugin.name} ({plugin.value})"
     try:
         spec = plugin.load()
@@ -66,6 +80,8 @@ def offer(name: str) -> ProtocolSpec:
     """The protocol of this name."""
     found = _BUILT_IN.get(name) or _catalogue().get(name)
     if found is None:
+        if name in _broken:
+            raise Misuse(_broken[name])
         raise Misuse(f"no protocol {name!r}; there is: {', '.join(_catalogue())}")
     return found
 
