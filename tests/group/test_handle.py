@@ -14,6 +14,7 @@ from tests.net.ear import free_port
 from unisono.group import Group
 from unisono.model import Address, Member, Message, Resilient, Service
 from unisono.net.handle import Handle, Handles
+from unisono.net.send_buffer import SendBuffer
 from unisono.parts.message_runs import MessageRun, MessageRuns
 
 ME = Member("a", Address("127.0.0.1", 1), 1)
@@ -51,7 +52,7 @@ def test_a_sender_waits_for_its_own_delivery(
             heard = [item async for item in _messages(a, 3)]
             assert [m.seq for m in heard] == [found.seq, heard[1].seq, (await many.delivered).seq]
             if service == "safe":
-                assert set(await handle.stable) == set(a.members)
+                assert await handle.stable == ()  # Safe, and the ring names no holders.
 
     waiting.told(story())
 
@@ -160,5 +161,76 @@ def test_a_time_out_of_one_waiter_does_not_spoil_the_handle() -> None:
         handles.stabilize([message], (ME,))
         assert await handle.delivered == message
         assert await handle.stable == (ME,)
+
+    asyncio.run(story())
+
+
+class Window:
+    """A session that takes what its credit permits."""
+
+    finished = False
+
+    def __init__(self) -> None:
+        self.credit = 0
+        self.sent: list[bytes] = []
+
+    def send_credit(self) -> int:
+        return self.credit
+
+    def submit(self, messages: Any, service: Any, groups: Any) -> None:
+        self.sent += messages
+
+
+def test_a_message_is_withdrawn_when_the_last_one_that_waits_for_it_is_cancelled() -> None:
+    async def story() -> None:
+        window, buffer = Window(), SendBuffer()
+        buffer.begin(window)
+        handle = buffer.submit([b"q"], 1, Service.AGREED)
+        one, other = asyncio.ensure_future(handle), asyncio.create_task(_number(handle))
+        await asyncio.sleep(0)
+        one.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert buffer.waiting_count == 1 and not other.done()
+        other.cancel()
+        await asyncio.wait([other])
+        assert buffer.waiting_count == 0
+        with pytest.raises(unisono.Undelivered, match="withdrawn"):
+            await handle
+        with pytest.raises(unisono.Undelivered, match="withdrawn"):
+            await handle.delivered
+        task = asyncio.create_task(buffer.submit([b"r"], 1, Service.AGREED))
+        task.cancel()  # Before its first step.
+        await asyncio.wait([task])
+        assert buffer.waiting_count == 0
+        last = buffer.submit([b"s"], 1, Service.AGREED)
+        window.credit = 100
+        buffer.stepped()
+        assert await asyncio.create_task(last) == await asyncio.create_task(last) == 1
+        buffer.flush()
+        assert window.sent == [b"s"]
+
+    asyncio.run(story())
+
+
+async def _number(handle: Handle) -> int:
+    return await handle
+
+
+def test_who_waits_for_a_message_that_was_shed_is_told() -> None:
+    async def story() -> None:
+        handles = Handles()
+        handles.begin(ME)
+        waited = []
+        for number in (1, 2, 3):
+            handle = Handle(Service.AGREED)
+            handle.accept(number)
+            handles.add(handle)
+            waited.append(handle.delivered)
+        handles.shed()
+        handles.deliver([Message(ME, b"x", 2, "v", 7, Service.AGREED)])
+        assert waited[1].done() and not waited[2].done()
+        with pytest.raises(unisono.Undelivered, match="shed"):
+            await waited[0]
 
     asyncio.run(story())

@@ -9,7 +9,7 @@ from unisono.group.rejoining import RejoinPolicy
 from unisono.group.replay import Replay
 from unisono.model import Member, Message, View
 from unisono.net.handle import Handles
-from unisono.net.stream import AdoptMark, Entry, Stable, Stream
+from unisono.net.stream import AdoptMark, Entry, Shed, Stable, Stream
 
 
 class DeliveryPath:
@@ -58,6 +58,8 @@ class DeliveryPath:
     def put(self, entry: Entry) -> None:
         if isinstance(entry, Stable):
             self._handles.stabilize(entry.messages, entry.holders)
+        elif isinstance(entry, Shed):
+            self._handles.shed()
         if self._replay is None:
             self._stream.put(entry)
         elif (found := self._replay.entry(entry)) is not None:
@@ -77,7 +79,6 @@ class DeliveryPath:
                 self.put(again)
             if self._adopted is not None:
                 self.put(self._adopted)
-        self._handles.install(view.members)
         self.put(view)
         if not view.transitional:
             self._installed(view)

@@ -20,7 +20,9 @@ class Handle(Coroutine[Any, Any, int]):
     takes as long as the window is full, and returns its number. `await handle.delivered` waits
     until it is delivered to this member and returns the message, with its place in the order as
     `seq`. `await handle.stable` waits until it is as resilient as its service asks for, and returns
-    the members that are known to hold it. Both raise `Undelivered` when this member stops first.
+    the members that are known to hold it, where the protocol reports them. Both raise `Undelivered`
+    when this member stops first. When all who await the handle itself are cancelled before it is
+    accepted, it is withdrawn.
     """
 
     __slots__ = (
@@ -31,6 +33,7 @@ class Handle(Coroutine[Any, Any, int]):
         "_running",
         "_stable",
         "_undelivered",
+        "_waiters",
         "_withdraw",
         "flushed",
         "number",
@@ -49,6 +52,7 @@ class Handle(Coroutine[Any, Any, int]):
         self._accepted: asyncio.Future[int] | None = None
         self._withdraw: Callable[[], None] | None = None
         self._running: Generator[Any, Any, int] | None = None
+        self._waiters = 0
         self._message: Message | None = None
         self._holders: tuple[Member, ...] | None = None
         self._undelivered: Undelivered | None = None
@@ -59,35 +63,51 @@ class Handle(Coroutine[Any, Any, int]):
 
     def __await__(self) -> Generator[Any, None, int]:
         if self._accepted is not None:
+            self._waiters += 1
             try:
-                yield from self._accepted.__await__()
-            except asyncio.CancelledError:
-                if self._withdraw is not None and not self.number:
-                    self._withdraw()
-                raise
+                yield from asyncio.shield(self._accepted).__await__()
+            finally:
+                self._waiters -= 1
+                self._withdraw_if_unwanted()
         elif self.flushed:
             self.flushed = False
             yield None
         return self.number
+
+    def _withdraw_if_unwanted(self) -> None:
+        """The last one that waited for it to be accepted was cancelled."""
+        if self._withdraw is not None and not self._waiters:
+            self._withdraw()
 
     # A coroutine too, so that `create_task(group.multicast(...))` works.
 
     def send(self, value: Any) -> Any:
         if self._running is None:
             self._running = self.__await__()
-        return self._running.send(value)
+        try:
+            return self._running.send(value)
+        except BaseException:
+            self._running = None  # It is over: another task begins anew.
+            raise
 
     def throw(self, *error: Any) -> Any:
-        if self._running is None:
-            self._running = self.__await__()
-        return self._running.throw(*error)
+        running, self._running = self._running or self.__await__(), None
+        try:
+            found = running.throw(*error)
+        except BaseException:
+            self._withdraw_if_unwanted()  # Also when a task is cancelled before its first step.
+            raise
+        self._running = running
+        return found
 
     def close(self) -> None:
         if self._running is not None:
             self._running.close()
+            self._running = None
 
     @property
     def delivered(self) -> asyncio.Future[Message]:
+        """The message as it is delivered to this member."""
         self._check_own()
         if self._delivered is None or self._delivered.cancelled():  # As by a waiter's time-out.
             self._delivered = _future(self._message, self._undelivered)
@@ -95,6 +115,7 @@ class Handle(Coroutine[Any, Any, int]):
 
     @property
     def stable(self) -> asyncio.Future[tuple[Member, ...]]:
+        """The known holders, once the message is as resilient as its service asks for."""
         self._check_own()
         if not reports_stability(self.service):
             assert isinstance(self.service, Service)
@@ -119,18 +140,18 @@ class Handle(Coroutine[Any, Any, int]):
         self._accepted = asyncio.get_running_loop().create_future()
         self._withdraw = withdraw
 
-    @property
-    def is_abandoned(self) -> bool:
-        """Whoever waited for it to be accepted was cancelled."""
-        return self._accepted is not None and self._accepted.cancelled()
+    def withdraw(self) -> None:
+        """It was not accepted, and is not sent."""
+        self.refuse(Undelivered("withdrawn: whoever waited for it to be accepted was cancelled"))
 
     def accept(self, number: int) -> None:
-        self.number = number
+        self.number, self._withdraw = number, None
         if self._accepted is not None and not self._accepted.done():
             self._accepted.set_result(number)
 
     def refuse(self, error: BaseException) -> None:
         """It will never be accepted."""
+        self._withdraw = None
         if self._accepted is not None and not self._accepted.done():
             self._accepted.set_exception(error)
             self._accepted.exception()  # Seen, even if nobody waits.
@@ -178,13 +199,10 @@ class Handles:
         self._undelivered: dict[int, Handle] = {}
         """Bounded by the window: a session takes no more than that before it is delivered."""
         self._unstable: dict[int, Handle] = {}
-        self._members: tuple[Member, ...] = ()
+        self._shed = False
 
     def begin(self, me: Member) -> None:
-        self._me = me
-
-    def install(self, members: tuple[Member, ...]) -> None:
-        self._members = members
+        self._me, self._shed = me, False
 
     def add(self, handle: Handle) -> None:
         if handle.own:
@@ -204,8 +222,21 @@ class Handles:
             handle.deliver(message)
             if isinstance(handle.service, Resilient):
                 self._unstable[message.number] = handle
-            elif handle.service is Service.SAFE:  # Delivered when all members of the view have it.
-                handle.stabilize(self._members)
+            elif handle.service is Service.SAFE:  # It is delivered when it is safe.
+                handle.stabilize(())
+        if self._shed:
+            self._fail_shed(found)
+
+    def shed(self) -> None:
+        """Messages were dropped on their way here, perhaps our own."""
+        self._shed = True
+
+    def _fail_shed(self, found: Sequence[Message]) -> None:
+        """What is delivered now came after what was dropped: own messages come in their order."""
+        last = max((message.number for message in found), default=0)
+        for number in [n for n in self._undelivered if n < last]:
+            self._undelivered.pop(number).fail("shed: the reader was slow, and it was dropped")
+        self._shed = self._shed and not found
 
     def stabilize(self, messages: Sequence[Message], holders: tuple[Member, ...]) -> None:
         for message in messages:

@@ -104,9 +104,6 @@ class SendBuffer:
         self._room = self._session.send_credit()
         while self._line and self._room > self._bytes:
             caller = self._line[0]
-            if caller.handle.is_abandoned:
-                self._line.popleft()
-                continue
             number = self._take(caller)
             if caller.at == len(caller.messages):
                 self._line.popleft()
@@ -224,6 +221,7 @@ class SendBuffer:
             # What was not taken is not sent, and the next moves up.
             if caller in self._line:
                 self._line.remove(caller)
+                caller.handle.withdraw()
                 self.stepped()
 
         caller.handle.wait_in_line(withdraw)
