@@ -133,9 +133,9 @@ def one_founding(history: History) -> Iterator[Finding]:
     of the two lineages have the change `parted`, and p's last view lead to no other (see
     `one_primary`) of its lineage, or of one that has no view with `founded` or `parted` and so may
     go on from it; a view that p says excluded it, and that is none of its own, is one that p's last
-    view leads to, installed by somebody or not. If p's `join` row has a number, and p is alive, or stopped with the cause
-    `excluded` and its last view
-    leads to no lineage with `parted`, which may have excluded it, the law is broken. Named is p;
+    view leads to, installed by somebody or not. If p's `join` row has a number, and p is alive, or
+    stopped with the cause `excluded` and its last view leads to no lineage with `parted`, which may
+    have excluded it, the law is broken. Named is p;
     the other is the smallest life of another lineage that is such a later incarnation. Where a
     member of p's last view that is no such later incarnation has views, and none of p's, it has
     gone on from there, though it was never told of that view: nothing was founded anew.
