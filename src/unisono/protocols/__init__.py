@@ -9,7 +9,7 @@ A distribution adds a protocol by one line of its metadata, an entry point that 
 
 from __future__ import annotations
 
-import logging
+import warnings
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
@@ -20,8 +20,6 @@ from unisono.errors import Misuse
 from unisono.protocols.mtp import OFFER as MTP
 from unisono.protocols.ring import OFFER as RING
 from unisono.protocols.rmcast import OFFER as RMCAST
-
-log = logging.getLogger("unisono.protocols")
 
 PLUGINS: Final = "unisono.protocols"
 """The group of entry points."""
@@ -41,7 +39,7 @@ def _catalogue() -> Mapping[str, ProtocolSpec]:
             found = dict(catalogue((*found.values(), _loaded(plugin))))
         except Misuse as misuse:
             _broken[plugin.name] = str(misuse)
-            log.warning("%s", misuse)
+            warnings.warn(str(misuse), RuntimeWarning, stacklevel=2)
     return found
 
 
