@@ -1,0 +1,439 @@
+"""A site: routes events to the parts, and gathers what follows from them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any, Final
+
+from unisono.core import (
+    Captured,
+    Cause,
+    Congested,
+    CoreConfig,
+    Depart,
+    Disarm,
+    Effect,
+    Event,
+    Expired,
+    Fail,
+    Join,
+    Leave,
+    Multicast,
+    Received,
+    Request,
+)
+from unisono.fsa import Machine
+from unisono.model import Address, Member
+from unisono.parts.admission import Admission, Terms
+from unisono.parts.codec import PacketCodec
+from unisono.parts.detector import Detector
+from unisono.parts.identity import key_of
+from unisono.parts.message_runs import MessageRuns
+from unisono.protocols.rmp.admitting import AdmittingSite
+from unisono.protocols.rmp.agreement import ReformBallot
+from unisono.protocols.rmp.delivery import OrderedDelivery
+from unisono.protocols.rmp.figure import REFORMATION, TOKEN
+from unisono.protocols.rmp.joining import Joiner
+from unisono.protocols.rmp.leaving import Leaving
+from unisono.protocols.rmp.membership import Membership
+from unisono.protocols.rmp.ordering import SLOT_MAX, OrderingQueue, TokenAck
+from unisono.protocols.rmp.packets import (
+    DATA_BYTES,
+    KINDS,
+    OUTSIDE,
+    PROTOCOL,
+    AckFields,
+    BestEffort,
+    Data,
+    ExpelLeaver,
+    Gone,
+    Nack,
+    Packet,
+    PacketKind,
+    Part,
+    Refuse,
+    RingAnnounce,
+    RingJoin,
+    StatePiece,
+    StateRequest,
+    TokenAccepted,
+    read_all,
+)
+from unisono.protocols.rmp.parameters import DEFAULTS, OWN, Parameters
+from unisono.protocols.rmp.reform_packets import Fault, Proposal, Resume
+from unisono.protocols.rmp.reformation import (
+    AttemptLost,
+    ListDecided,
+    RingReformation,
+    Suspected,
+)
+from unisono.protocols.rmp.repair import Repair
+from unisono.protocols.rmp.resilience import Resilience
+from unisono.protocols.rmp.send_queue import SendQueue
+from unisono.protocols.rmp.sending import BlockSender
+from unisono.protocols.rmp.sources import Sources
+from unisono.protocols.rmp.state import Outgoing, Timer, TokenRing
+from unisono.protocols.rmp.token import TokenRotation
+
+ROUNDS_MAX: Final = 64
+"""Rounds of ordering and token passing that one step may take."""
+WATCHED: Final = "token"
+UNFINISHED: Final = "left, and the others no longer keep what came before"
+
+
+class Rmp:
+    """A member of an RMP group."""
+
+    def __init__(self, config: CoreConfig) -> None:
+        self.me = config.me
+        parameters = self._parameters = Parameters.of(config.options)
+        shared = {k: v for k, v in {**DEFAULTS, **config.options}.items() if k not in OWN}
+        terms = Terms.of(config, "rmp", shared)
+        codec = self._codec = PacketCodec(PROTOCOL, KINDS, terms)
+        self._admission = Admission(codec, terms)
+        random = Random(config.seed)
+        state = self._state = TokenRing(config.me, key_of(config.me))
+        outgoing = self._outgoing = Outgoing(codec, state)
+        sources = self._sources = Sources(config.message_bytes_max, codec.drop)
+        queue = self._queue = OrderingQueue(sources)
+        resilience: Resilience[MessageRuns] = Resilience()
+        self._resilience = resilience
+        delivery = self._delivery = OrderedDelivery()
+        send_queue = self._send_queue = SendQueue(
+            config, state.key, parameters.block_packets, parameters.period_max_us
+        )
+        repair = self._repair = Repair(parameters, state, codec, outgoing, sources, queue)
+        self._sender = BlockSender(state, outgoing, sources, send_queue, delivery, repair)
+        # fmt: off
+        self._sponsor = AdmittingSite(
+            config, parameters, state, codec, outgoing, sources, queue, resilience, delivery,
+            send_queue, repair, lambda: self._reformation.is_stuck(),
+        )
+        self._joiner = Joiner(
+            config, parameters, state, codec, outgoing, random, sources, queue, resilience, delivery
+        )
+        self._membership = Membership(
+            state, codec, sources, queue, resilience, delivery, send_queue, self._sponsor.welcome
+        )
+        self._leaving = Leaving(state, outgoing, resilience, send_queue, self._membership)
+        self._token = TokenRotation(
+            parameters, state, outgoing, sources, queue, resilience, self._sponsor, delivery
+        )
+        # fmt: on
+        self._reformation = RingReformation(
+            parameters, state, outgoing, sources, queue, random, self._membership.begin_epoch
+        )
+        self._detector: Detector[str] = Detector(parameters.detect_us, parameters.detect_us // 8)
+        self._token_machine = Machine(TOKEN, self._token)
+        self._reform_machine = Machine(REFORMATION, self._reformation)
+        self._over = False
+        self._news = False
+        """Something came in this step that may have consequences: not only a part of a block."""
+        self._moved_us = 0
+        """When the token moved last, or was shown again."""
+
+    # -- the contract -----------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return self._codec.counts
+
+    def send_credit(self) -> int:
+        state, delivery = self._state, self._delivery
+        if not state.trid or state.leaving or delivery.congested or delivery.joining:
+            return 0
+        return self._send_queue.send_credit()
+
+    def held(self) -> Mapping[Member, int]:
+        return self._sources.held()
+
+    def transition_counts(self) -> Mapping[str, int]:
+        return {
+            f"{machine.figure.name}: {name}": count
+            for machine in (self._token_machine, self._reform_machine)
+            for name, count in machine.walked.items()
+        }
+
+    def step(self, now_us: int, event: Event) -> list[Effect]:
+        out: list[Effect] = []
+        if self._over:
+            return out
+        self._state.step(now_us)
+        self._news = False
+        if isinstance(event, Received):
+            for opened in self._codec.admit_batch(event.packets, DATA_BYTES):
+                for kind, trid, packet in read_all(opened, self._codec.drop):
+                    self._take(kind, trid, packet, event.source, out)
+            if self._codec.odd:
+                self._look_at_odd(event.source, out)
+            elif not self._news:
+                self._repair.watch(out)
+                return out
+        elif isinstance(event, Expired):
+            self._expire(event.timer, out)
+        else:
+            self._obey(event, out)
+        self._conclude(event, out)
+        return out
+
+    # -- the application --------------------------------------------------------------------------
+
+    def _obey(self, event: Event, out: list[Effect]) -> None:
+        if isinstance(event, Multicast):
+            self._send_queue.put(event.messages, event.service)
+        elif isinstance(event, Join) and not self._state.trid:
+            self._joiner.seek(out, first=True)
+        elif isinstance(event, Leave):
+            self._state.leave()
+            if not self._state.trid:
+                self._joiner.withdraw(out)
+                self._end(Depart(), out)
+        elif isinstance(event, Congested):
+            self._delivery.congest(event.on)
+        elif isinstance(event, Request):
+            self._membership.request(event)
+        elif isinstance(event, Captured):
+            self._sponsor.keep_state(event)
+
+    def _end(self, effect: Effect, out: list[Effect]) -> None:
+        self._over = True
+        out.extend(Disarm(timer) for timer in Timer)
+        out.append(effect)
+
+    # -- timers -----------------------------------------------------------------------------------
+
+    def _expire(self, timer: Any, out: list[Effect]) -> None:
+        self._outgoing.expired(timer)
+        if timer in (Timer.TOKEN, Timer.PASS):
+            self._token_machine.take(timer, None, out)
+        elif timer is Timer.REFORM:
+            self._reform_machine.take(timer, None, out)
+        elif timer is Timer.REPAIR:
+            self._repair.ask(out)
+        elif timer is Timer.JOIN and not self._state.trid:
+            self._joiner.seek(out)
+        elif timer is Timer.FOUND and not self._state.trid:
+            self._joiner.found(out)
+            self._announce(out)
+        elif timer is Timer.ANNOUNCE:
+            self._announce(out)
+        elif timer is Timer.RESEND:
+            self._sender.resend(out)
+        elif timer is Timer.WATCH:
+            self._watch(out)
+
+    def _announce(self, out: list[Effect]) -> None:
+        self._sponsor.announce_if_first(out)
+        self._joiner.announce_later(out)
+
+    def _watch(self, out: list[Effect]) -> None:
+        """[RMP-17] The token moves, or there is a fault."""
+        now_us, parameters = self._state.now_us, self._parameters
+        self._detector.look(now_us)
+        self._joiner.ask_state_again(out)
+        self._resilience.give_up_leavers(now_us - 2 * parameters.detect_us)
+        if self._state.frozen:
+            return
+        if self._detector.is_silent(WATCHED):
+            self._reform_machine.fire(Suspected(), out)
+        elif now_us - self._moved_us > parameters.detect_us // 4:
+            self._moved_us = now_us
+            self._token.show_latest(out)
+
+    # -- packets ----------------------------------------------------------------------------------
+
+    def _take(
+        self, kind: int, trid: int, packet: Packet, source: Address, out: list[Effect]
+    ) -> None:
+        state = self._state
+        self._news |= kind != PacketKind.DATA or trid != state.trid
+        if kind in OUTSIDE:
+            self._take_outside(trid, packet, out)
+            return
+        sender: int = packet.sender  # type: ignore[union-attr]
+        if sender == state.key:
+            self._codec.drop("own")
+        elif trid != state.trid:
+            self._take_foreign(kind, trid, packet, source, out)
+        elif sender not in self._sources.by_key:
+            self._codec.drop("stranger")
+        else:
+            self._take_own_ring(kind, packet, source, out)
+
+    def _take_outside(self, trid: int, packet: Packet, out: list[Effect]) -> None:
+        state = self._state
+        if isinstance(packet, RingJoin):
+            if packet.member == state.me:
+                self._codec.drop("own")
+            elif state.trid and self._sponsor.is_back(packet, out):
+                self._reform_machine.fire(Suspected(), out)
+            elif state.trid:
+                self._sponsor.consider(packet, out)
+            elif key_of(packet.member) < state.key and not packet.withdrawn:
+                self._joiner.wait(out)
+        elif isinstance(packet, Part):
+            self._joiner.welcomed(packet, trid, out)
+            if state.trid == trid:
+                self._start_watching(out)
+        elif isinstance(packet, Refuse):
+            self._joiner.refused(packet)
+        elif isinstance(packet, RingAnnounce) and packet.site != state.me:
+            if state.trid:
+                self._sponsor.hear_other_ring(packet)
+            else:
+                self._joiner.announced(packet.stamp, out)
+
+    def _take_foreign(
+        self, kind: int, trid: int, packet: Packet, source: Address, out: list[Effect]
+    ) -> None:
+        """A packet of another ring: one that was ours, or is about to be, or somebody else's."""
+        reformation = self._reformation
+        if reformation.ended(trid):
+            if isinstance(packet, Nack):
+                self._repair.answer(packet, source, trid, out)
+            elif isinstance(packet, Fault):
+                reformation.report_former(trid, packet.member, out)
+            return
+        accepted = reformation.accepted_list()
+        if accepted is not None and trid == accepted.trid:
+            self._reform_machine.fire(ListDecided(accepted), out)
+            if self._state.trid == trid:
+                self._take(kind, trid, packet, source, out)
+            return
+        self._codec.drop("ring")
+
+    def _take_own_ring(self, kind: int, packet: Packet, source: Address, out: list[Effect]) -> None:
+        if isinstance(packet, Data):
+            found = self._sources.take(packet)
+            if found is not None:
+                self._news = True
+                self._delivery.messages(found, ordered=False)
+        elif isinstance(packet, AckFields):
+            if self._queue.put(packet.ack()):
+                self._detector.hear(WATCHED, self._state.now_us)
+                self._moved_us = self._state.now_us
+        elif isinstance(packet, Nack):
+            for key, number, _, _ in packet.blocks:
+                if key == self._state.key:
+                    self._send_queue.lost(number)
+            self._answer(packet, source, out)
+        elif isinstance(packet, Gone):
+            self._resilience.gone(packet.sender)
+        elif isinstance(packet, ExpelLeaver) and not self._state.leaving:
+            self._codec.drop("malformed")
+        elif isinstance(packet, ExpelLeaver):
+            self._state.stop(Fail(UNFINISHED, Cause.EXCLUDED))
+        elif isinstance(packet, TokenAccepted):
+            self._token_machine.fire(packet, out)
+        elif isinstance(packet, BestEffort):
+            late = self._sources.take_best_effort(packet.sender, packet.after, packet.content)
+            self._delivery.messages(late, ordered=False)
+        elif isinstance(packet, StateRequest):
+            self._sponsor.serve_state(packet, out)
+        elif isinstance(packet, StatePiece):
+            self._joiner.take_state(packet, out)
+        elif isinstance(packet, Proposal) and kind == PacketKind.COMMIT:
+            decided = packet.new_list.new_list()
+            if self._reformation.binds(decided):
+                self._reform_machine.fire(ListDecided(decided), out)
+        elif isinstance(packet, Resume) and kind == PacketKind.ABORT:
+            self._reform_machine.fire(AttemptLost(ReformBallot(*packet.ballot)), out)
+        else:
+            self._reform_machine.fire(packet, out)
+
+    def _answer(self, packet: Nack, source: Address, out: list[Effect]) -> None:
+        """A site that has left is given its time to fetch what came before."""
+        state = self._state
+        if packet.sender not in state.group.entries and not self._resilience.is_leaving(
+            packet.sender
+        ):
+            self._outgoing.send(PacketKind.EXPEL, ExpelLeaver(state.key), out, (source,))
+        else:
+            self._repair.answer(packet, source, state.trid, out)
+
+    def _look_at_odd(self, source: Address, out: list[Effect]) -> None:
+        state = self._state
+        size = len(state.group.entries) if state.trid else 0
+        reason = self._admission.look(source, state.now_us, size, out)
+        if reason:
+            state.stop(Fail(reason, Cause.REFUSED))
+
+    # -- what follows -----------------------------------------------------------------------------
+
+    def _conclude(self, event: Event, out: list[Effect]) -> None:
+        state = self._state
+        if state.trid and not self._over:
+            for _ in range(ROUNDS_MAX):
+                before = (self._queue.held, state.epoch, self._queue.latest)
+                self._read_order(out)
+                self._reform_machine.settle(event, out)
+                if state.leaving:
+                    self._leaving.ask_if_ready()
+                self._send_blocks(out)
+                self._token_machine.settle(event, out)
+                if before == (self._queue.held, state.epoch, self._queue.latest):
+                    break
+            self._settle_stability()
+            self._repair.watch(out)
+            self._keep_watching(out)
+            if state.leaving and self._leaving.is_done(out):
+                self._delivery.congest(False)
+                self._delivery.flush(out)
+                self._end(Depart(), out)
+        if self._sources.too_large:
+            state.stop(Fail("a message is larger than message_bytes_max allows here"))
+        self._delivery.flush(out)
+        if state.verdict is not None and not self._over:
+            self._end(state.verdict, out)
+
+    def _read_order(self, out: list[Effect]) -> None:
+        limit = self._reformation.limit() if self._state.frozen else SLOT_MAX
+        for found in self._queue.filled(limit):
+            if isinstance(found, TokenAck):
+                self._resilience.passed(found)
+                continue
+            timestamp, source, number = found
+            messages, requests = self._sources.ordered(source, number)
+            placed = self._delivery.messages(messages, ordered=True)
+            block = self._sources.get(source, number)
+            if block is not None and block.flags:
+                self._resilience.expect(timestamp, block.flags, MessageRuns(placed))
+            for request in requests:
+                self._membership.apply(source, request, timestamp, out)
+            if source == self._state.key:
+                self._send_queue.acknowledged(number, self._state.now_us)
+
+    def _send_blocks(self, out: list[Effect]) -> None:
+        if not self._state.frozen and self._membership.removed_at is None:
+            self._sender.send_blocks(out)
+
+    def _settle_stability(self) -> None:
+        state = self._state
+        for messages, holders in self._resilience.reached(state.quorums, state.primary):
+            members = tuple(
+                entry.member for key, entry in state.group.entries.items() if key in holders
+            )
+            self._delivery.stabilize(messages, members)
+        for messages in self._resilience.out_of_reach(state.quorums, state.primary):
+            self._delivery.fail_stability(messages, Cause.TOO_FEW)
+        stable = self._resilience.stable()
+        state.settle(stable)
+        for source, _, last in self._queue.forget(self._resilience.needed()):
+            self._sources.forget(source, last)
+            if source == state.key:
+                self._send_queue.stable(last)
+        self._sponsor.forget_welcomes()
+
+    def _start_watching(self, out: list[Effect]) -> None:
+        self._moved_us = self._state.now_us
+        self._detector.watch(WATCHED, self._state.now_us)
+
+    def _keep_watching(self, out: list[Effect]) -> None:
+        alone = len(self._state.token_list) < 2
+        if alone or self._state.frozen:
+            self._detector.rest(WATCHED)
+        elif not self._detector.is_watched(WATCHED):
+            self._start_watching(out)
+        if not self._outgoing.is_armed(Timer.WATCH):
+            self._outgoing.arm(Timer.WATCH, self._parameters.detect_us // 8, out)

@@ -1,0 +1,119 @@
+"""The packets of reformations [RMP §3]."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, NamedTuple, TypeAlias
+
+from unisono.fields import U64, bounded
+from unisono.model import Member
+from unisono.protocols.rmp.agreement import NewList, ReformBallot, SyncPoint
+from unisono.protocols.rmp.quorums import ViewMark, ViewQuorums
+
+NUMBER_MAX: Final = 1 << 62
+NAMED_MAX: Final = 65_536
+"""Blocks that one packet may name."""
+Number: TypeAlias = Annotated[int, bounded("Q", 0, NUMBER_MAX)]
+
+
+class BallotFields(NamedTuple):
+    round: Number
+    site: U64
+
+
+class NewListFields(NamedTuple):
+    members: tuple[U64, ...]
+    sync: Number
+    leftovers: tuple[tuple[U64, tuple[tuple[Number, Number], ...]], ...]
+    epoch: Number
+    trid: U64
+    primary: bool
+
+    def is_valid(self) -> bool:
+        found = [each for _, ranges in self.leftovers for each in ranges]
+        named = sum(last - first + 1 for first, last in found)
+        return named <= NAMED_MAX and all(0 < first <= last for first, last in found)
+
+    @staticmethod
+    def of(new_list: NewList) -> NewListFields:
+        return NewListFields(*new_list)
+
+    def new_list(self) -> NewList:
+        return NewList(*self)
+
+
+class Fault(NamedTuple):
+    """[RMP §3.1] Phase 1: the reform site reports a fault."""
+
+    sender: U64
+    round: Number
+    member: Member
+    """The reform site: answers go to its address."""
+
+    @property
+    def ballot(self) -> ReformBallot:
+        return ReformBallot(self.round, self.sender)
+
+    def label(self) -> str:
+        return f"fault {self.round}"
+
+
+class Sync(NamedTuple):
+    """The answer of a slave: its synchronization point."""
+
+    sender: U64
+    ballot: BallotFields
+    held: Number
+    views: tuple[tuple[Number, tuple[U64, ...]], ...]
+    unordered: tuple[tuple[U64, tuple[tuple[Number, Number], ...]], ...]
+    accepted: tuple[BallotFields, NewListFields] | None
+
+    def is_valid(self) -> bool:
+        return bool(self.views)
+
+    def point(self) -> SyncPoint:
+        views = tuple(ViewMark(t, frozenset(members)) for t, members in self.views)
+        accepted = None
+        if self.accepted is not None:
+            accepted = ReformBallot(*self.accepted[0]), self.accepted[1].new_list()
+        return SyncPoint(self.held, ViewQuorums(views), self.unordered, accepted)
+
+    @staticmethod
+    def of(sender: int, ballot: ReformBallot, point: SyncPoint) -> Sync:
+        views = tuple((t, tuple(sorted(members))) for t, members in point.quorums.views)
+        accepted = None
+        if point.accepted is not None:
+            accepted = BallotFields(*point.accepted[0]), NewListFields.of(point.accepted[1])
+        fields = BallotFields(*ballot)
+        return Sync(sender, fields, point.held, views, point.unordered, accepted)
+
+    def label(self) -> str:
+        return f"sync {self.held}"
+
+
+class Proposal(NamedTuple):
+    """Phase 2: the new list. As COMMIT: it is decided."""
+
+    sender: U64
+    ballot: BallotFields
+    new_list: NewListFields
+
+    def label(self) -> str:
+        return f"new-list of {len(self.new_list.members)} at {self.new_list.sync}"
+
+
+class Accept(NamedTuple):
+    sender: U64
+    ballot: BallotFields
+
+    def label(self) -> str:
+        return "accept"
+
+
+class Resume(NamedTuple):
+    """[RMP-14] A false alarm: go on as before. As ABORT [RMP-13]: this attempt is over."""
+
+    sender: U64
+    ballot: BallotFields
+
+    def label(self) -> str:
+        return ""

@@ -1,0 +1,260 @@
+"""What this site has to send: messages become blocks, as fast as flow control permits."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from unisono.core import CoreConfig
+from unisono.model import VARIED, Buffer, Resilient, Service, ServiceLevel
+from unisono.parts.pending import MESSAGE_BYTES, Pending, enqueue
+from unisono.parts.turn import (
+    COUNT_MAX,
+    DIFFER,
+    GOES_ON,
+    LENGTH_BYTES,
+    MORE,
+    ROW_BYTES,
+    RUN_BYTES,
+    SERVICE,
+    MessageGroup,
+    OriginRun,
+    Turn,
+    write_runs,
+)
+from unisono.protocols.rmp.flow import CongestionWindow, RetransmissionTimer
+from unisono.protocols.rmp.packets import PIECE_AT
+from unisono.protocols.rmp.sources import CONTROL
+from unisono.wire import ENVELOPE_BYTES, numbers
+
+SMALL_FLIGHTS_MAX: Final = 8
+"""Blocks under way beyond which only full ones are sent: in a busy group messages share blocks."""
+RESILIENCE_SHIFT: Final = 3
+RESILIENCE_BASE: Final = 3
+"""Above the least k, so that none is negative."""
+
+
+@dataclass(slots=True)
+class BlockFlight:
+    """A block that no ACK has named yet."""
+
+    number: int
+    nbytes: int
+    sent_us: int
+    again: bool = False
+
+
+class SendQueue:
+    """The messages of this site, from the application to the network."""
+
+    def __init__(self, setting: CoreConfig, key: int, block_packets: int, rto_max_us: int) -> None:
+        self._key = key
+        self._window_bytes = setting.window_bytes_max
+        self.piece_bytes = setting.packet_bytes_max - ENVELOPE_BYTES - PIECE_AT
+        self._block_bytes = block_packets * self.piece_bytes
+        self._queue: deque[Pending] = deque()
+        self._offset = 0
+        """Of the queue's head, what earlier blocks have."""
+        self._queue_bytes = 0
+        self._control: deque[bytes] = deque()
+        self.message = 0
+        """The last message that is in a block."""
+        self.block = 0
+        """The last block that was made."""
+        self._flights: deque[BlockFlight] = deque()
+        self._flight_bytes = 0
+        self._unstable: deque[tuple[int, int]] = deque()
+        """Blocks that not every site holds, with their cost."""
+        self._unstable_bytes = 0
+        self._acked_us = 0
+        self._sources = 0
+        self.timer = RetransmissionTimer(rto_max_us)
+        self._congestion = CongestionWindow(setting.packet_bytes_max, setting.window_bytes_max)
+
+    # -- what the application sends ---------------------------------------------------------------
+
+    def send_credit(self) -> int:
+        return max(0, self._window_bytes - self._queue_bytes - self._unstable_bytes)
+
+    def put(self, messages: Sequence[bytes], service: ServiceLevel) -> None:
+        if isinstance(service, Resilient):
+            code = Service.SAFE | (service.k + RESILIENCE_BASE) << RESILIENCE_SHIFT
+        else:
+            code = int(service)
+        self._queue_bytes += enqueue(self._queue, messages, code)
+
+    def request(self, change: bytes) -> None:
+        """A change of the group's state, in the order."""
+        self._control.append(change)
+
+    def is_empty(self) -> bool:
+        return not self._queue and not self._control
+
+    def is_settled(self) -> bool:
+        """Everything of ours is with every site."""
+        return self.is_empty() and not self._unstable
+
+    # -- blocks -----------------------------------------------------------------------------------
+
+    def next_block(self, now_us: int, sources: int) -> Turn | None:
+        """The next block that may be sent now, by one of so many sources."""
+        if not self._queue and not self._control:
+            return None
+        if sources != self._sources:
+            self._sources = sources
+            self._congestion.share(sources)
+        if self._control:
+            if self._flight_bytes >= self._congestion.nbytes:
+                return None
+            return self.request_block(self._control.popleft(), now_us)
+        service, limit = self._queue[0].service, self._limit()
+        if service == Service.UNRELIABLE or not limit:
+            return None
+        run = self._gather(limit)
+        coded = service >> RESILIENCE_SHIFT
+        return self._block(run, coded - RESILIENCE_BASE if coded else 0, now_us)
+
+    def _limit(self) -> int:
+        """How large the next block may be; 0: it has to wait. None is smaller than it has to be."""
+        allowed = min(self._block_bytes, self._congestion.nbytes - self._flight_bytes)
+        if not self._flights:
+            return max(allowed, self.piece_bytes)
+        waiting = min(self._queue_bytes, self._block_bytes)
+        if allowed < waiting:
+            return 0
+        if waiting < self._block_bytes and len(self._flights) >= SMALL_FLIGHTS_MAX:
+            return 0
+        return allowed
+
+    def request_block(self, change: bytes, now_us: int) -> Turn:
+        """A block with this change of the group's state alone."""
+        return self._block(OriginRun.of(self._key, 0, (CONTROL,), (change,)), 0, now_us)
+
+    def _block(self, run: OriginRun, resilience: int, now_us: int) -> Turn:
+        content = write_runs([run])
+        self.block += 1
+        self._flights.append(BlockFlight(self.block, len(content), now_us))
+        self._flight_bytes += len(content)
+        self._unstable.append((self.block, len(content)))
+        self._unstable_bytes += len(content)
+        return Turn(self.block, self._key, resilience, content, self.piece_bytes)
+
+    def next_best_effort(self) -> list[OriginRun]:
+        """Unreliable messages that are next, a packet each run: they go in no block. One that does
+        not fit a packet is sent reliably."""
+        found: list[OriginRun] = []
+        room = self.piece_bytes - 2 - RUN_BYTES - ROW_BYTES
+        while self._queue and self._queue[0].service == Service.UNRELIABLE:
+            head = self._queue[0]
+            fit = head.fit(room, COUNT_MAX, LENGTH_BYTES)
+            if not fit:
+                self._queue[0] = head._replace(service=int(Service.RELIABLE))
+                break
+            pieces: list[Buffer] = []
+            # What a receiver has of them, it delivers at once, as reliable ones.
+            group = _group(head, fit, int(Service.RELIABLE), pieces)
+            found.append(OriginRun(self._key, self.message + 1, (group,), pieces))
+            self._take_heads(fit)
+        return found
+
+    def _gather(self, nbytes: int) -> OriginRun:
+        """As much of the queue as fits, of one resilience."""
+        first, resilience = self.message + 1, self._queue[0].service >> RESILIENCE_SHIFT
+        groups: list[MessageGroup] = []
+        pieces: list[Buffer] = []
+        room, left = nbytes - 2 - RUN_BYTES, COUNT_MAX
+        least = self.piece_bytes // 4
+        while self._queue and left and self._queue[0].service >> RESILIENCE_SHIFT == resilience:
+            if self._queue[0].service == Service.UNRELIABLE:
+                break
+            room -= ROW_BYTES
+            head, offset = self._queue[0], self._offset
+            mark = head.service & SERVICE
+            if offset:
+                rest = memoryview(head.messages[0])[offset:]
+                fit = int(len(rest) <= room)
+            else:
+                fit = head.fit(room, left, LENGTH_BYTES) or int(not head.length and not groups)
+            if fit:
+                if offset:
+                    groups.append(MessageGroup(1, len(rest), mark | GOES_ON))
+                    pieces.append(rest)
+                else:
+                    groups.append(_group(head, fit, mark, pieces))
+                room -= groups[-1].nbytes
+                left -= fit
+                self._take_heads(fit)
+            elif room < least:
+                break
+            else:
+                groups.append(MessageGroup(1, room, mark | MORE | (GOES_ON if offset else 0)))
+                pieces.append(memoryview(head.messages[0])[offset : offset + room])
+                self._offset += room
+                break
+        return OriginRun(self._key, first, groups, pieces)
+
+    def _take_heads(self, count: int) -> None:
+        head = self._queue[0]
+        self._queue_bytes -= head.nbytes(count) + count * MESSAGE_BYTES
+        del head.messages[:count]
+        if not head.messages:
+            self._queue.popleft()
+        self._offset = 0
+        self.message += count
+
+    # -- what becomes of them ---------------------------------------------------------------------
+
+    def acknowledged(self, upto: int, now_us: int) -> None:
+        """An ACK has named our blocks up to this one."""
+        self._acked_us = now_us
+        while self._flights and self._flights[0].number <= upto:
+            flight = self._flights.popleft()
+            self._flight_bytes -= flight.nbytes
+            self._congestion.acknowledged(flight.nbytes)
+            if not flight.again:
+                self.timer.measure(now_us - flight.sent_us)
+
+    def stable(self, upto: int) -> None:
+        """Every site holds our blocks up to this one."""
+        while self._unstable and self._unstable[0][0] <= upto:
+            self._unstable_bytes -= self._unstable.popleft()[1]
+
+    def lost(self, number: int) -> None:
+        """Somebody asks for a block of ours again."""
+        for flight in self._flights:
+            if flight.number == number:
+                flight.again = True
+        self._congestion.lost(number, self.block)
+
+    def has_flights(self) -> bool:
+        return bool(self._flights)
+
+    def due_us(self) -> int:
+        """When what is under way counts as lost: a period after it was sent, or after the last ACK
+        that named something of ours [RFC 6298, 5.3]."""
+        return max(self._flights[0].sent_us, self._acked_us) + self.timer.period_us()
+
+    def unacknowledged(self, count_max: int) -> list[int]:
+        """The first blocks that no ACK has named."""
+        return [flight.number for flight in islice(self._flights, count_max)]
+
+    def timed_out(self, now_us: int) -> None:
+        self._acked_us = now_us
+        self.timer.back_off()
+        self._congestion.timed_out(self.block)
+        for flight in self._flights:
+            flight.again = True
+
+
+def _group(queued: Pending, count: int, mark: int, pieces: list[Buffer]) -> MessageGroup:
+    messages = queued.messages[:count]
+    if queued.length != VARIED or count == 1:
+        pieces += messages
+        return MessageGroup(count, len(messages[0]), mark)
+    lengths = list(map(len, messages))
+    pieces.append(numbers(lengths))
+    pieces += messages
+    return MessageGroup(count, sum(lengths), mark | DIFFER)

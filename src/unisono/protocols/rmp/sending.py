@@ -1,0 +1,67 @@
+"""Sends the blocks of this site, and repeats those that no ACK has named."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from unisono.core import Effect
+from unisono.parts.turn import write_runs
+from unisono.protocols.rmp.delivery import OrderedDelivery
+from unisono.protocols.rmp.packets import BestEffort, PacketKind
+from unisono.protocols.rmp.repair import Repair
+from unisono.protocols.rmp.send_queue import SendQueue
+from unisono.protocols.rmp.sources import Sources
+from unisono.protocols.rmp.state import Outgoing, Timer, TokenRing
+
+BLOCKS_MAX: Final = 16
+"""Blocks that one step sends."""
+RESENT_MAX: Final = 2
+"""Blocks that a time-out repeats."""
+
+
+class BlockSender:
+    """From the send queue to the network, and to this site itself."""
+
+    def __init__(
+        self,
+        state: TokenRing,
+        outgoing: Outgoing,
+        sources: Sources,
+        send_queue: SendQueue,
+        delivery: OrderedDelivery,
+        repair: Repair,
+    ) -> None:
+        self._state = state
+        self._outgoing = outgoing
+        self._sources = sources
+        self._send_queue = send_queue
+        self._delivery = delivery
+        self._repair = repair
+
+    def send_blocks(self, out: list[Effect]) -> None:
+        state = self._state
+        for _ in range(0 if self._send_queue.is_empty() else BLOCKS_MAX):
+            for run in self._send_queue.next_best_effort():
+                record = BestEffort(state.key, self._send_queue.block, write_runs([run]))
+                self._outgoing.send(PacketKind.BEST_EFFORT, record, out)
+                mine = self._sources.take_best_effort(*record)
+                self._delivery.messages(mine, ordered=False)
+            block = self._send_queue.next_block(state.now_us, len(state.group.entries))
+            if block is None:
+                break
+            self._repair.send_block(block, out)
+            self._delivery.messages(self._sources.put(state.key, block), ordered=False)
+        if self._send_queue.has_flights() and not self._outgoing.is_armed(Timer.RESEND):
+            after_us = self._send_queue.due_us() - state.now_us
+            self._outgoing.arm(Timer.RESEND, max(1, after_us), out)
+
+    def resend(self, out: list[Effect]) -> None:
+        """No ACK has named our blocks: the token site may have missed them."""
+        queue, state = self._send_queue, self._state
+        if not queue.has_flights() or state.frozen or queue.due_us() > state.now_us:
+            return
+        queue.timed_out(state.now_us)
+        for number in queue.unacknowledged(RESENT_MAX):
+            block = self._sources.get(self._state.key, number)
+            if block is not None:
+                self._repair.send_block(block, out)

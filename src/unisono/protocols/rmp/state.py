@@ -1,0 +1,149 @@
+"""What one site knows of its ring, shared by the parts that work on it."""
+
+from __future__ import annotations
+
+from enum import auto
+from typing import Any
+
+from unisono.core import EVERYONE, Arm, Disarm, Effect, Fail, Send, Target
+from unisono.fsa import Named
+from unisono.layout import encode
+from unisono.model import Address, Member
+from unisono.parts.codec import PacketCodec
+from unisono.protocols.rmp.agreement import NewList
+from unisono.protocols.rmp.group_state import GroupState
+from unisono.protocols.rmp.quorums import ViewQuorums
+
+
+class Timer(Named):
+    """What it means that each expired."""
+
+    JOIN = auto()
+    """Nobody has answered: ask again."""
+    FOUND = auto()
+    """Nobody is there: found the ring."""
+    ANNOUNCE = auto()
+    TOKEN = auto()
+    """The token has rested long enough."""
+    PASS = auto()
+    """The token was not accepted."""
+    RESEND = auto()
+    """Blocks of ours were not named by an ACK."""
+    REPAIR = auto()
+    """Slots are still empty."""
+    WATCH = auto()
+    """Look whether the token moves."""
+    REFORM = auto()
+    """The reformation makes no progress."""
+
+
+class TokenRing:
+    """The ring that this site is on."""
+
+    def __init__(self, me: Member, key: int) -> None:
+        self.me = me
+        self.key = key
+        self.now_us = 0
+        self.trid = 0
+        """0: on no ring."""
+        self.epoch = 0
+        self.group = GroupState({})
+        self.quorums = ViewQuorums.of(0, frozenset())
+        self.primary = True
+        self.frozen = False
+        """A reformation is under way: nothing more is ordered in this epoch."""
+        self.first_holder = 0
+        """Who has the token before the first ACK of the epoch."""
+        self.verdict: Fail | None = None
+        self.leaving = False
+
+    @property
+    def token_list(self) -> tuple[int, ...]:
+        return tuple(self.group.entries)
+
+    def address(self, key: int) -> Address | None:
+        entry = self.group.entries.get(key)
+        return entry.member.address if entry is not None else None
+
+    def others(self) -> tuple[Address, ...]:
+        return tuple(e.member.address for k, e in self.group.entries.items() if k != self.key)
+
+    def view_id(self, timestamp: int) -> str:
+        return f"{self.epoch}.{timestamp}-{self.trid & 0xFFFFFF:06x}"
+
+    def step(self, now_us: int) -> None:
+        self.now_us = now_us
+
+    def leave(self) -> None:
+        """The application leaves."""
+        self.leaving = True
+
+    def enter(
+        self, trid: int, epoch: int, group: GroupState, quorums: ViewQuorums, primary: bool = True
+    ) -> None:
+        """This site is on a ring, founded or joined."""
+        self.trid, self.epoch, self.primary = trid, epoch, primary
+        self.group, self.quorums = group, quorums
+        self.first_holder = next(iter(group.entries))
+
+    def change(self, group: GroupState, timestamp: int) -> None:
+        """The order has changed the group; other members make another view."""
+        if group.entries.keys() != self.group.entries.keys():
+            self.quorums = self.quorums.changed(timestamp, group.entries.keys())
+        self.group = group
+
+    def settle(self, timestamp: int) -> None:
+        """Every member holds all slots up to this one."""
+        self.quorums = self.quorums.settled(timestamp)
+
+    def freeze(self) -> None:
+        self.frozen = True
+
+    def resume(self) -> None:
+        self.frozen = False
+
+    def reform(self, new_list: NewList, group: GroupState, base: int) -> None:
+        """The next epoch begins behind this slot."""
+        quorums = ViewQuorums.of(base, group.entries.keys())
+        primary = self.primary and new_list.primary
+        self.enter(new_list.trid, new_list.epoch, group, quorums, primary)
+        self.frozen = False
+
+    def stop(self, fail: Fail) -> None:
+        if self.verdict is None:
+            self.verdict = fail
+
+
+class Outgoing:
+    """Seals packets and arms timers."""
+
+    def __init__(self, codec: PacketCodec, state: TokenRing) -> None:
+        self._codec = codec
+        self._state = state
+        self._armed: set[Timer] = set()
+
+    def send(
+        self,
+        kind: int,
+        record: Any,
+        out: list[Effect],
+        to: Target = EVERYONE,
+        trid: int | None = None,
+    ) -> None:
+        life = self._state.trid if trid is None else trid
+        out.append(Send(to, [self._codec.seal(kind, encode(record), life)]))
+
+    def arm(self, timer: Timer, after_us: int, out: list[Effect]) -> None:
+        self._armed.add(timer)
+        out.append(Arm(timer, after_us))
+
+    def is_armed(self, timer: Timer) -> bool:
+        return timer in self._armed
+
+    def expired(self, timer: Timer) -> None:
+        self._armed.discard(timer)
+
+    def disarm(self, timer: Timer, out: list[Effect]) -> None:
+        if timer in self._armed:
+            self._armed.discard(timer)
+            out.append(Disarm(timer))

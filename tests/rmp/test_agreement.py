@@ -1,0 +1,83 @@
+"""Reformations of small groups, in every interleaving."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+import pytest
+
+from tests.rmp.explorer import Case, explore
+from unisono.core import Cause
+from unisono.protocols.rmp.agreement import Attempt, NewList, ReformBallot, Slave, SyncPoint, united
+from unisono.protocols.rmp.quorums import ViewQuorums
+
+STATIC = Case(((0, frozenset((1, 2, 3))),), 1, (ReformBallot(1, 1), ReformBallot(1, 2)))
+JOIN = Case(
+    ((0, frozenset((1, 2))), (1, frozenset((1, 2, 3)))), 2, (ReformBallot(1, 1), ReformBallot(1, 2))
+)
+LEAVE = Case(
+    ((0, frozenset((1, 2, 3))), (1, frozenset((1, 2)))), 2, (ReformBallot(1, 1), ReformBallot(1, 2))
+)
+
+
+@pytest.mark.rule("RMP-11")
+@pytest.mark.parametrize("case", [STATIC, JOIN, LEAVE], ids=["static", "join", "leave"])
+def test_one_new_list_is_decided_and_keeps_what_a_majority_held(case: Case) -> None:
+    found = explore(case)
+    assert not found.law, "\n".join((found.law, *found.story))
+    assert found.states > 1_000
+
+
+def test_a_list_that_ignores_what_was_accepted_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(self: Attempt, *arguments: object) -> object:
+        for site, answer in self.answers.items():
+            self.answers[site] = answer._replace(accepted=None)
+        return propose(self, *arguments)  # type: ignore[arg-type]
+
+    propose = Attempt.propose
+    monkeypatch.setattr(Attempt, "propose", forgetful)
+    assert explore(STATIC).law.startswith("two new lists")
+
+
+def test_ordering_on_after_a_promise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def promise(self: Slave, ballot: ReformBallot) -> bool:
+        return True
+
+    monkeypatch.setattr(Slave, "promise", promise)
+    assert explore(STATIC).law
+
+
+@pytest.mark.soak
+def test_a_majority_of_the_current_view_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two join at once: with one they make a majority of five; the other two are one of three."""
+
+    def optimistic(self: ViewQuorums, present: Set[int]) -> bool:
+        return 2 * len(self.members & present) > len(self.members)
+
+    monkeypatch.setattr(ViewQuorums, "has_majority", optimistic)
+    views = ((0, frozenset((1, 2, 3))), (1, frozenset((1, 2, 3, 4, 5))))
+    assert explore(Case(views, 1, (ReformBallot(1, 1), ReformBallot(1, 2)))).law
+
+
+def test_a_part_below_the_minimum_size_gets_a_verdict() -> None:
+    attempt = Attempt(ReformBallot(1, 1), {1: SyncPoint(4, ViewQuorums.of(0, {1, 2, 3}))})
+    assert attempt.propose(2, 2, (1, 2, 3), 2, True) is Cause.TOO_FEW
+    assert attempt.propose(2, 2, (1, 2, 3), 1, False) is Cause.TOO_FEW
+    apart = attempt.propose(2, 2, (1, 2, 3), 1, True)
+    assert isinstance(apart, NewList) and not apart.primary and apart.members == (1,)
+
+
+def test_blocks_of_the_lost_that_a_survivor_holds_are_ordered_last() -> None:
+    known = ViewQuorums.of(0, {1, 2, 3})
+    answers = {
+        1: SyncPoint(4, known, ((3, ((1, 2),)), (2, ((7, 9),)))),
+        2: SyncPoint(3, known, ((3, ((2, 3), (6, 6))),)),
+    }
+    found = Attempt(ReformBallot(1, 1), answers).propose(2, 2, (1, 2, 3), 0, False)
+    assert isinstance(found, NewList)
+    assert (found.sync, found.members) == (4, (1, 2))
+    assert found.leftovers == ((3, ((1, 3), (6, 6))),)
+
+
+def test_ranges_unite() -> None:
+    assert united([(5, 6), (1, 2), (3, 3), (9, 9)]) == ((1, 3), (5, 6), (9, 9))

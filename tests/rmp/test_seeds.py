@@ -1,0 +1,50 @@
+"""Simulated RMP: what once failed."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.rmp.stage import Stage
+from unisono.core import Fail
+from unisono.model import Address, Member, Service
+from unisono.parts.turn import GOES_ON, MORE, MessageGroup, OriginRun, Turn, write_runs
+from unisono.protocols.rmp.sources import Sources
+from unisono.sim.plan import Plan
+from unisono.sim.run import run as simulate
+
+
+@pytest.mark.parametrize(
+    ("nodes", "seed"),
+    [
+        (9, 960010),  # below the minimum size, one after the other gave up: half a minute
+        (9, 960116),  # one joined between two blocks of a large message, and never got it
+    ],
+)
+def test_a_seed_that_once_failed_holds(nodes: int, seed: int) -> None:
+    outcome = simulate(Plan(protocol="rmp", nodes=nodes, seed=seed, faults="chaos", messages=60))
+    assert outcome.violations == ()
+
+
+def test_nobody_joins_in_the_middle_of_a_large_message() -> None:
+    member = Member("b", Address("10.0.0.1", 1), 1)
+    sources = Sources(1 << 20, lambda reason: None)
+    sources.add(7, member)
+    for number, mark, whole in ((1, MORE, False), (2, MORE | GOES_ON, False), (3, GOES_ON, True)):
+        run = OriginRun(7, 1, (MessageGroup(1, 4, Service.AGREED | mark),), (b"part",))
+        sources.put(7, Turn(number, 7, 0, write_runs([run]), 1400))
+        assert sources.is_whole({7}) is whole
+        assert sources.is_whole({8}), "one that has left completes nothing"
+
+
+def test_those_below_the_minimum_size_give_up_together() -> None:
+    stage = Stage("a", "b", "c", "d", "e", "f", detect_us=200_000, verdict_us=2_000_000)
+    for name in "abc":
+        stage.kill(name)
+    began_us, ended_us = stage.now_us, dict[str, int]()
+    while len(ended_us) < 3 and stage.now_us < began_us + 20_000_000:
+        stage.run(10_000)
+        for name in "def":
+            if stage.only(name, Fail):
+                ended_us.setdefault(name, stage.now_us - began_us)
+    assert sorted(ended_us) == ["d", "e", "f"]
+    assert max(ended_us.values()) < 4_500_000, ended_us
