@@ -15,8 +15,8 @@ from unisono.services.commit import (
     Outcome,
     Prepare,
     Replica,
-    Say,
-    written,
+    SendMessage,
+    encoded,
 )
 from unisono.sim.applications import ApplicationContext, ApplicationEnd, ApplicationSpec
 
@@ -37,7 +37,7 @@ class Teller:
         opening = dict.fromkeys(scene.names, COINS)
         self.accounts = Accounts(scene.me.name, opening, kept, self._keep)
         self.replica = self.replica_of(self.accounts)
-        self.replica.live(scene.me)
+        self.replica.start(scene.me)
         self.outcomes: dict[str, Outcome] = {}
         self.adopted = False
         self.asked: list[str] = []
@@ -50,11 +50,11 @@ class Teller:
         self.scene.records[:] = [kept]
 
     def deliver(self, message: Message) -> Sequence[bytes]:
-        return self._do(self.replica.hear(message))
+        return self._do(self.replica.deliver(message))
 
     def install(self, view: View) -> Sequence[bytes]:
         self.views.append((self.scene.now_us(), view))
-        return self._do(self.replica.see(view))
+        return self._do(self.replica.install(view))
 
     def prompt(self) -> Sequence[bytes]:
         """Mostly between two, now and then among more, or what no holder agrees to."""
@@ -66,7 +66,7 @@ class Teller:
             operations[giver] += 1
         self.asked.append(f"{scene.me}/{len(self.asked)}")
         moves = {name: b"%d" % each for name, each in operations.items()}
-        return [written(CommitRequest(self.asked[-1], moves))]
+        return [encoded(CommitRequest(self.asked[-1], moves))]
 
     def state(self) -> bytes:
         return self.replica.state()
@@ -85,7 +85,7 @@ class Teller:
             if isinstance(duty, Prepare):
                 objection = self.accounts.prepare(duty.action)
                 said.append(self.replica.vote(duty.action.key, objection))
-            elif isinstance(duty, Say):
+            elif isinstance(duty, SendMessage):
                 said.append(duty.payload)
             elif isinstance(duty, Begun):
                 self._begun_us[duty.action.key] = self.scene.now_us()

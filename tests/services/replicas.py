@@ -22,8 +22,8 @@ from unisono.services.commit import (
     Participant,
     Prepare,
     Replica,
-    Say,
-    written,
+    SendMessage,
+    encoded,
 )
 
 Item = Message | View
@@ -95,7 +95,7 @@ class Life:
         for duty in duties:
             if isinstance(duty, Prepare):
                 self.pending.append(duty.action)
-            elif isinstance(duty, Say):
+            elif isinstance(duty, SendMessage):
                 self.words.append(duty.payload)
             elif isinstance(duty, Decided):
                 assert duty.action.key not in self.outcomes
@@ -130,7 +130,7 @@ class Order:
         me = someone(name, self.incarnations[name])
         noting = Noting(name, self.disks.setdefault(name, []))
         life = Life(me, self._replica_of(noting, self._limits))
-        life.replica.live(me)
+        life.replica.start(me)
         self.alive[name] = life
         self.all.append(life)
         return life
@@ -150,13 +150,13 @@ class Order:
     def ask(self, name: str, key: str, *names: str, no: bool = False) -> None:
         operation = b"no" if no else b"do"
         self.asked[key] = names
-        self.say(name, written(CommitRequest(key, dict.fromkeys(names, operation))))
+        self.say(name, encoded(CommitRequest(key, dict.fromkeys(names, operation))))
 
     def read(self, name: str, count: int = 1) -> None:
         life = self.alive[name]
         for _ in range(min(count, len(life.inbox))):
             item = life.inbox.popleft()
-            take = life.replica.see if isinstance(item, View) else life.replica.hear
+            take = life.replica.install if isinstance(item, View) else life.replica.deliver
             life.do(take(item))  # type: ignore[operator]
 
     def vote(self, name: str) -> bool:

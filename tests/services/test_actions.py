@@ -99,8 +99,8 @@ async def members(port: int, names: str, **more: Any) -> AsyncIterator[Some]:
         yield some
 
 
-def told(story: Callable[[int], Coroutine[Any, Any, None]]) -> None:
-    waiting.told(story(free_port()))
+def run_story(story: Callable[[int], Coroutine[Any, Any, None]]) -> None:
+    waiting.run_story(story(free_port()))
 
 
 def both(*names: str) -> dict[str, bytes]:
@@ -122,7 +122,7 @@ def test_all_do_it_or_nobody_does() -> None:
                 assert each.done == ["one"] and list(each.undone) == ["two", "three"]
             assert 0 < a.longest_s < 20 and not a.open() and a.stopped is None
 
-    told(story)
+    run_story(story)
 
 
 @pytest.mark.rule("RNG-23")
@@ -142,7 +142,7 @@ def test_many_at_once_run_one_after_another_and_none_is_left() -> None:
             orders = [each.done for each in some.noting.values()]
             assert orders[0] == orders[1] == orders[2] and len(orders[0]) == len(pairs)
 
-    told(story)
+    run_story(story)
 
 
 def test_a_participant_may_take_its_time_but_not_for_ever() -> None:
@@ -170,7 +170,7 @@ def test_a_participant_may_take_its_time_but_not_for_ever() -> None:
             noting.answer = lambda action: None  # type: ignore[assignment, return-value]
             assert await a.run(both("b")) == Aborted("b: prepare() returned NoneType, not a text")
 
-    told(story)
+    run_story(story)
 
 
 @pytest.mark.rule("RNG-22", "RNG-23")
@@ -194,7 +194,7 @@ def test_who_leaves_before_its_vote_blocks_nobody_and_who_returns_learns() -> No
                 assert c_again.outcome("two") == Aborted("c failed before its vote")
                 assert again.done == ["one"] and again.last is None, "it had not agreed"
 
-    told(story)
+    run_story(story)
 
 
 def test_an_action_outlives_its_caller_and_a_key_is_done_once() -> None:
@@ -210,7 +210,7 @@ def test_an_action_outlives_its_caller_and_a_key_is_done_once() -> None:
             assert await b.run(both("a", "b"), "one") == Committed()
             assert some.noting["b"].done == ["one"]
 
-    told(story)
+    run_story(story)
 
 
 def test_what_others_say_in_the_group_is_passed_over() -> None:
@@ -222,7 +222,7 @@ def test_what_others_say_in_the_group_is_passed_over() -> None:
             assert await a.run(both("a", "b")) == Committed()
             assert a.counters() == {"bad": 1, "committed": 1, "foreign": 1}
 
-    told(story)
+    run_story(story)
 
 
 def test_who_is_stopped_comes_back_and_its_callers_hear_the_outcome() -> None:
@@ -252,7 +252,7 @@ def test_who_is_stopped_comes_back_and_its_callers_hear_the_outcome() -> None:
             for noting in some.noting.values():
                 assert sorted(noting.done) == done
 
-    told(story)
+    run_story(story)
 
 
 def test_an_outcome_that_is_forgotten_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -270,7 +270,7 @@ def test_an_outcome_that_is_forgotten_is_an_error(monkeypatch: pytest.MonkeyPatc
             with pytest.raises(Uncertain, match="does not know the action lost"):
                 await lost
 
-    told(story)
+    run_story(story)
 
 
 def test_after_the_end_there_is_an_error_with_the_reason() -> None:
@@ -284,11 +284,11 @@ def test_after_the_end_there_is_an_error_with_the_reason() -> None:
             await waiting
         with pytest.raises(unisono.Stopped, match="left the group"):
             await a.run(both("a"))
-        with pytest.raises(unisono.Misuse, match="have their group"):
+        with pytest.raises(unisono.Misuse, match="create another Actions"):
             async with some.joining("a", a):
                 pass
 
-    told(story)
+    run_story(story)
 
 
 def test_a_participant_whose_commit_fails_leaves() -> None:
@@ -304,7 +304,7 @@ def test_a_participant_whose_commit_fails_leaves() -> None:
             await until(lambda: len(a.group.members) == 1)
             assert b.stopped == "the participant failed: OSError('disk full')"
 
-    told(story)
+    run_story(story)
 
 
 def test_an_agreed_order_will_do() -> None:
@@ -313,7 +313,7 @@ def test_an_agreed_order_will_do() -> None:
         async with actions.join("acts", name="a", protocol="mtp", master=1, port=port):
             assert await actions.run(both("a")) == Committed()
 
-    told(story)
+    run_story(story)
 
 
 def test_without_one_order_there_are_no_actions() -> None:
@@ -321,8 +321,8 @@ def test_without_one_order_there_are_no_actions() -> None:
         actions = Actions(Noting())
         with pytest.raises(unisono.Misuse, match="not joined yet"):
             await actions.run(both("a"))
-        with pytest.raises(unisono.Misuse, match="actions need one order for all"):
+        with pytest.raises(unisono.Misuse, match="actions need a total order"):
             async with actions.join("acts", name="a", protocol="rmcast", port=port):
                 pass
 
-    told(story)
+    run_story(story)

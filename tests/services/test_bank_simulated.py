@@ -106,13 +106,13 @@ class Forgiving(Table):
 class Apart(Replica):
     """Takes the word of a view for a failure, and not the order's."""
 
-    def see(self, view: View) -> list[Duty]:
+    def install(self, view: View) -> list[Duty]:
         names = {member.name for member in view.members}
         steps: list[Step] = []
         for entry in list(self.table.open.values()):
             if not names.issuperset(entry.awaited) and self.me == view.members[-1]:
                 steps += self.table._decide(entry, Aborted("failed"))
-        return [*super().see(view), *self._follow(steps)]
+        return [*super().install(view), *self._follow(steps)]
 
 
 class Eager(Table):

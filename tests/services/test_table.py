@@ -25,13 +25,13 @@ from unisono.services.commit import (
     Participant,
     Replica,
     Requested,
-    Say,
+    SendMessage,
     Table,
     Vote,
+    encoded,
     read,
-    written,
 )
-from unisono.services.commit.messages import Word
+from unisono.services.commit.messages import CommitMessage
 from unisono.services.commit.table import Step
 
 NAMES = "abcd"
@@ -42,7 +42,7 @@ def told(table: Table, *messages: Message) -> list[tuple[str, str]]:
     """What begins and what is decided, in a few words."""
     found = []
     for message in messages:
-        for step in table.hear(message):
+        for step in table.deliver(message):
             how = type(step.outcome).__name__ if isinstance(step, Decided) else "Begun"
             if not isinstance(step, Requested):
                 found.append((step.action.key, how))
@@ -50,15 +50,15 @@ def told(table: Table, *messages: Message) -> list[tuple[str, str]]:
 
 
 def ask(who: Member, key: str, *names: str) -> Message:
-    return Message(who, written(CommitRequest(key, dict.fromkeys(names, b"do"))), 1)
+    return Message(who, encoded(CommitRequest(key, dict.fromkeys(names, b"do"))), 1)
 
 
 def vote(who: Member, key: str, objection: str = "") -> Message:
-    return Message(who, written(Vote(key, objection)), 1)
+    return Message(who, encoded(Vote(key, objection)), 1)
 
 
 def gone(name: str, key: str) -> Message:
-    return Message(A, written(Notice(key, name, "failed before its vote")), 1)
+    return Message(A, encoded(Notice(key, name, "failed before its vote")), 1)
 
 
 # -- one action ------------------------------------------------------------------------------------
@@ -103,14 +103,14 @@ def test_votes_that_do_not_count() -> None:
 # -- who says that somebody failed -----------------------------------------------------------------
 
 
-def notices(duties: list[Duty]) -> list[Word | None]:
-    return [read(duty.payload) for duty in duties if isinstance(duty, Say)]
+def notices(duties: list[Duty]) -> list[CommitMessage | None]:
+    return [read(duty.payload) for duty in duties if isinstance(duty, SendMessage)]
 
 
 def replica(me: Member) -> Replica:
     found = Replica(Participant())
-    found.live(me)
-    found.see(view_of(A, B, C))
+    found.start(me)
+    found.install(view_of(A, B, C))
     return found
 
 
@@ -119,25 +119,25 @@ def test_the_first_of_the_view_puts_a_failure_into_the_order_once_for_each_actio
     for me, says in ((A, True), (C, False)):
         here = replica(me)
         for message in (ask(C, "x", "a", "b"), ask(C, "y", "b", "c"), ask(C, "z", "c")):
-            assert not notices(here.hear(message))
-        here.hear(vote(B, "x"))
-        found = notices(here.see(view_of(A, C)))
+            assert not notices(here.deliver(message))
+        here.deliver(vote(B, "x"))
+        found = notices(here.install(view_of(A, C)))
         assert found == ([Notice("y", "b", "failed before its vote")] if says else [])
 
 
 @pytest.mark.rule("RNG-22")
 def test_if_the_one_who_would_say_it_fails_too_another_does() -> None:
     here = replica(B)
-    here.hear(ask(C, "x", "a", "c"))
-    assert not notices(here.see(view_of(A, B)))
-    assert notices(here.see(view_of(B))) == [
+    here.deliver(ask(C, "x", "a", "c"))
+    assert not notices(here.install(view_of(A, B)))
+    assert notices(here.install(view_of(B))) == [
         Notice("x", name, "failed before its vote") for name in "ac"
     ]
 
 
 def test_who_is_not_there_is_not_waited_for() -> None:
     here = replica(A)
-    found = notices(here.hear(ask(C, "x", "a", "z")))
+    found = notices(here.deliver(ask(C, "x", "a", "z")))
     assert found == [Notice("x", "z", "is not in the group")]
 
 
@@ -249,9 +249,9 @@ def test_a_new_group_is_told_by_its_first_request() -> None:
     early.adopt(first.state())
     for each in (first, early):
         for message in (vote(A, "x"), ask(B, "x", "a"), ask(C, "y", "a")):
-            each.hear(message)
+            each.deliver(message)
     later.adopt(first.state())
-    later.hear(ask(A, "z", "a"))
+    later.deliver(ask(A, "z", "a"))
     told = [each.participant.origins for each in (first, early, later)]  # type: ignore[attr-defined]
     assert told == [["b#1/1"], ["b#1/1"], []]
     assert later.table.origin == "b#1/1"
@@ -385,8 +385,8 @@ def test_long_stories_too_and_who_was_down_has_it_all_on_its_disk() -> None:
 @given(st.lists(MOVES, max_size=60))
 def test_no_participant_runs_two_at_once(moves: list[Any]) -> None:
     class Watchful(Replica):
-        def hear(self, message: Message) -> Any:
-            found = super().hear(message)
+        def deliver(self, message: Message) -> Any:
+            found = super().deliver(message)
             running = [each for each in self.table.open.values() if each.begun]
             names = [name for each in running for name in each.action.operations]
             assert len(names) == len(set(names))
@@ -403,7 +403,7 @@ class Hasty(Replica):
 
     def vote(self, key: str, objection: str) -> bytes:
         assert self.me is not None
-        self._follow(self.table.hear(Message(self.me, super().vote(key, objection), 0)))
+        self._follow(self.table.deliver(Message(self.me, super().vote(key, objection), 0)))
         return super().vote(key, objection)
 
 
@@ -427,13 +427,13 @@ class Late(Table):
 class Seeing(Replica):
     """Takes a failure from the view and not from the order: who was cut off has missed it."""
 
-    def see(self, view: View) -> list[Duty]:
+    def install(self, view: View) -> list[Duty]:
         names = {member.name for member in view.members}
         steps: list[Step] = []
         for entry in list(self.table.open.values()):
             if not names.issuperset(entry.awaited):
                 steps += self.table._decide(entry, Aborted("failed"))
-        super().see(view)
+        super().install(view)
         return self._follow(steps + self.table._begin())
 
 
@@ -486,8 +486,8 @@ def with_table(kind: type[Table]) -> type[Replica]:
             super().__init__(participant, limits)
             self.table = kind(limits)
 
-        def live(self, me: Member) -> None:
-            super().live(me)
+        def start(self, me: Member) -> None:
+            super().start(me)
             if isinstance(self.table, Own):
                 self.table.whose = me.name
 

@@ -1,7 +1,7 @@
 """Dynamic actions: transactions whose participants are the members of a group.
 
-A commit without a coordinator and without an outcome message: requests, votes and failures stand in
-one total order, and each member reads the same outcome from it (`services/commit`).
+An atomic commit without a coordinator or an outcome message: requests, votes and failures are in
+one total order, and each member derives the same outcome from it (`services/commit`).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from unisono.services.commit import (
     Participant,
     Prepare,
     Replica,
-    Say,
-    written,
+    SendMessage,
+    encoded,
 )
 from unisono.services.commit.messages import checked
 
@@ -56,23 +56,23 @@ log = logging.getLogger("unisono.actions")
 
 
 class Uncertain(UnisonoError):
-    """The group was joined again and no longer knows the action: it never began, or so many were
-    decided since that its outcome is forgotten."""
+    """This member rejoined, and the group does not know the action: it never began, or its outcome
+    is forgotten."""
 
 
 @dataclass(slots=True, eq=False)
 class _Awaited:
-    ask: CommitRequest
+    request: CommitRequest
     outcome: asyncio.Future[Outcome]
     decided_count: int
-    """Of the table, when it was asked."""
+    """Of the table, when it was requested."""
 
 
 class Actions:
-    """A member's hold on the actions of its group.
+    """Runs actions as a member of a group.
 
     `async with Actions(participant).join("bank", name="ann", protocol="ring") as actions` joins
-    the group, which is then the actions' own: they read its stream, and hand over its state.
+    the group, whose stream and state transfer then belong to the actions.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Actions:
         self._group: Group | None = None
         self._level: Service = Service.SAFE
         self._awaited: dict[str, _Awaited] = {}
-        self._words: asyncio.Queue[bytes] = asyncio.Queue()
+        self._outgoing: asyncio.Queue[bytes] = asyncio.Queue()
         self._preparing: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._renewed = False
@@ -104,22 +104,22 @@ class Actions:
 
     @property
     def stopped(self) -> str | None:
-        """Why no action can be run here any more; nothing while one can."""
+        """Why no action can be run here any more; None while one can."""
         return self._ended
 
     def outcome(self, key: str) -> Outcome | None:
-        """What became of an action; nothing while it is open, unknown or forgotten."""
+        """The outcome of an action; None while it is open, unknown or forgotten."""
         return self._replica.table.outcomes.get(key)
 
     def open(self) -> tuple[Action, ...]:
-        """What runs or waits, in the order of the requests."""
+        """Actions that run or wait, in the order of the requests."""
         return tuple(each.action for each in self._replica.table.open.values())
 
     def counters(self) -> dict[str, int]:
-        """What happened here: outcomes, and messages passed over, by reason."""
+        """Outcomes, and messages ignored, by reason."""
         return dict(sorted(self._replica.table.counts.items()))
 
-    # -- coming and going -----------------------------------------------------------------------
+    # -- joining and leaving --------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
     async def join(
@@ -130,9 +130,9 @@ class Actions:
         config: str | Path | None = None,
         **options: Unpack[unisono.JoinOptions],
     ) -> AsyncIterator[Actions]:
-        """Join as `unisono.join` does, with `rejoin=True` unless told otherwise, and take part."""
+        """Join as `unisono.join` does, with `rejoin=True` by default, and participate."""
         if self._group is not None:
-            raise Misuse("these actions have their group: make others for another")
+            raise Misuse("already joined: create another Actions")
         options.setdefault("rejoin", True)
         joining = unisono.join(
             group,
@@ -144,8 +144,8 @@ class Actions:
         async with joining as joined:
             self._group = joined
             self._level = await strongest(joined)
-            self._replica.live(joined.me)
-            tasks = [asyncio.create_task(each()) for each in (self._read, self._speak)]
+            self._replica.start(joined.me)
+            tasks = [asyncio.create_task(each()) for each in (self._read, self._send_outgoing)]
             try:
                 yield self
             finally:
@@ -159,18 +159,18 @@ class Actions:
         try:
             async for item in self.group:
                 if isinstance(item, Message):
-                    self._do(self._replica.hear(item))
+                    self._do(self._replica.deliver(item))
                 elif isinstance(item, View):
-                    self._do(self._replica.see(item))
+                    self._do(self._replica.install(item))
                     if self._renewed:
                         self._renewed = False
-                        self._ask_again()
+                        self._request_again()
                 elif isinstance(item, unisono.Rejoined):
                     self._renew(item)
         except Stopped as stop:
             reason = stop.reason
         except Exception as error:
-            # Its copy may now differ from all others: better none than a wrong one.
+            # Its replica may now differ from all others, so it stops.
             log.exception("the participant failed, so this member leaves")
             reason = f"the participant failed: {error!r}"
         self._end(reason)
@@ -184,11 +184,11 @@ class Actions:
                 awaited.outcome.set_exception(Stopped(reason))
 
     def _renew(self, item: unisono.Rejoined) -> None:
-        """Another life: what the former was about to say is not said."""
+        """A new incarnation: unsent messages of the last one are dropped."""
         self._renewed = True
-        self._replica.live(item.me)
-        while not self._words.empty():
-            self._words.get_nowait()
+        self._replica.start(item.me)
+        while not self._outgoing.empty():
+            self._outgoing.get_nowait()
 
     def _restore(self, state: bytes) -> None:
         self._renewed = True
@@ -199,8 +199,8 @@ class Actions:
 
     def _do(self, duties: list[Duty]) -> None:
         for duty in duties:
-            if isinstance(duty, Say):
-                self._words.put_nowait(duty.payload)
+            if isinstance(duty, SendMessage):
+                self._outgoing.put_nowait(duty.payload)
             elif isinstance(duty, Prepare):
                 self._prepare(duty.action)
             elif isinstance(duty, Begun):
@@ -217,7 +217,7 @@ class Actions:
             awaited.outcome.set_result(outcome)
 
     def _prepare(self, action: Action) -> None:
-        """Ask the participant; the stream goes on if it takes its time."""
+        """Call the participant's `prepare`; the stream goes on meanwhile if it is a coroutine."""
         try:
             found = self._replica.participant.prepare(action)
         except Exception as error:
@@ -244,26 +244,26 @@ class Actions:
     def _vote(self, key: str, objection: object) -> None:
         if not isinstance(objection, str):
             objection = f"prepare() returned {type(objection).__name__}, not a text"
-        self._words.put_nowait(self._replica.vote(key, objection))
+        self._outgoing.put_nowait(self._replica.vote(key, objection))
 
-    async def _speak(self) -> None:
-        """What waits for room in the group's window waits here, so that the reader need not."""
+    async def _send_outgoing(self) -> None:
+        """Waits for the group's window in place of the reader."""
         with contextlib.suppress(Stopped):
             while True:
-                await self.group.multicast(await self._words.get(), self._level)
+                await self.group.multicast(await self._outgoing.get(), self._level)
 
-    # -- asking ---------------------------------------------------------------------------------
+    # -- requesting -----------------------------------------------------------------------------
 
     async def run(self, operations: Mapping[str, bytes], key: str | None = None) -> Outcome:
-        """Have these members do these operations, all or none; returns how it ended.
+        """Have these members execute these operations, all or none; returns the outcome.
 
-        An action that was asked for goes on without its caller. `key` names it, so that it can be
-        asked for again without being done twice while its outcome is remembered.
+        An action goes on if its caller is cancelled. `key` identifies it: a request that is
+        repeated while its outcome is retained is not executed again.
         """
         group = self.group
         if key is None:
             key = f"{group.config.name or 'action'}-{secrets.token_hex(8)}"
-        ask = checked(CommitRequest(key, dict(operations)))
+        request = checked(CommitRequest(key, dict(operations)))
         if self._ended is not None:
             raise Stopped(self._ended)
         if key in self._awaited:
@@ -272,17 +272,17 @@ class Actions:
         if known := table.outcomes.get(key):
             return known
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        self._awaited[key] = _Awaited(ask, future, table.decided_count)
+        self._awaited[key] = _Awaited(request, future, table.decided_count)
         try:
-            await group.multicast(written(ask), self._level)
+            await group.multicast(encoded(request), self._level)
             return await future
         finally:
             del self._awaited[key]
             future.cancel()
 
-    def _ask_again(self) -> None:
-        """After joining again: what is awaited may be decided, open, lost on the way, or forgotten.
-        What was lost is asked for again; a request that comes twice counts once."""
+    def _request_again(self) -> None:
+        """After a rejoin, an awaited action may be decided, open, lost or forgotten. A lost request
+        is repeated; one that is delivered twice counts once."""
         table = self._replica.table
         for key, awaited in self._awaited.items():
             if awaited.outcome.done() or key in table.open:
@@ -291,26 +291,28 @@ class Actions:
             if outcome := table.outcomes.get(key):
                 awaited.outcome.set_result(outcome)
             elif 0 <= since < table.limits.outcomes_count_max:
-                task = asyncio.get_running_loop().create_task(self._say(written(awaited.ask)))
+                task = asyncio.get_running_loop().create_task(
+                    self._multicast(encoded(awaited.request))
+                )
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             else:
-                text = f"the group was joined again, and does not know the action {key}"
+                text = f"this member rejoined, and the group does not know the action {key}"
                 awaited.outcome.set_exception(Uncertain(text))
 
-    async def _say(self, payload: bytes) -> None:
+    async def _multicast(self, payload: bytes) -> None:
         with contextlib.suppress(UnisonoError):
             await self.group.multicast(payload, self._level)
 
 
 async def strongest(group: Group) -> Service:
-    """The strongest service that the group's protocol has, which must be a total order."""
+    """The strongest service that the protocol offers, which must be a total order."""
     try:
         await group.multicast_many((), Service.SAFE)
     except Misuse:
         try:
             await group.multicast_many((), Service.AGREED)
         except Misuse as error:
-            raise Misuse(f"actions need one order for all: {error}") from None
+            raise Misuse(f"actions need a total order: {error}") from None
         return Service.AGREED
     return Service.SAFE

@@ -1,4 +1,4 @@
-"""Commit without a centre, as a function of the group's order: no clock, no socket, no task."""
+"""Atomic commit without a coordinator, as a pure function of the total order."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from unisono.services.commit.messages import (
     CommitRequest,
     Notice,
     Vote,
+    encoded,
     read,
-    written,
 )
 from unisono.services.commit.participant import Participant
-from unisono.services.commit.replica import Duty, Prepare, Replica, Say
+from unisono.services.commit.replica import Duty, Prepare, Replica, SendMessage
 from unisono.services.commit.table import (
     Aborted,
     Action,
@@ -42,9 +42,9 @@ __all__ = [
     "Prepare",
     "Replica",
     "Requested",
-    "Say",
+    "SendMessage",
     "Table",
     "Vote",
+    "encoded",
     "read",
-    "written",
 ]

@@ -1,4 +1,4 @@
-"""The participant: what a user of actions plugs in."""
+"""The participant: the application's side of actions."""
 
 from __future__ import annotations
 
@@ -10,40 +10,39 @@ if TYPE_CHECKING:
 
 
 class Participant:
-    """Votes on the operations of its own member, and hears of every action's outcome.
+    """Votes on the operations of its own member, and learns every action's outcome.
 
     `prepare` is called at the members that the action names; `commit` and `abort` at every member,
-    at the same place of the group's order. So the state may be kept by all together, each applying
-    every action (as a replicated table), or by each alone, applying only its own operation.
+    at the same position of the total order. So the state may be replicated, each member applying
+    every action, or partitioned, each applying only its own operation.
 
-    The state that `snapshot` gives is handed to whoever joins, together with the actions that are
-    open and the outcomes that are remembered.
+    Joiners get the state that `snapshot` returns, with the open actions and the retained outcomes.
     """
 
     def begin(self, origin: str) -> None:
-        """The first request of a new group is here: nothing was handed over or done before it.
-        `origin` is the same for all, and another for every group: what is kept on a disk may be of
-        a former one, whose members are all gone."""
+        """The first request of a new group: no state was transferred, and no action executed.
+        `origin` is the same at all members, and unique to the group: a state on disk may be of an
+        earlier group, whose members are all gone."""
 
     def prepare(self, action: Action) -> str | Awaitable[str]:
-        """Our vote: what stands against it, or nothing for yes. From a yes to the outcome, the
-        operation must stay possible, whatever happens to this process. May be asked twice."""
+        """This member's vote: its objection; empty for yes. From a yes to the outcome, the
+        operation must stay possible, whatever happens to this process. May be called twice."""
         return ""
 
     def commit(self, action: Action) -> None:
-        """The action happens, here and everywhere."""
+        """The action is executed, at all members."""
 
     def abort(self, action: Action, reason: str) -> None:
-        """The action does not happen, anywhere. It may come without a `prepare` before it."""
+        """The action is executed at no member. There may have been no `prepare` before."""
 
     def snapshot(self) -> bytes:
-        """The state as it is now."""
+        """The current state."""
         return b""
 
     def restore(self, state: bytes, last: Last | None) -> None:
-        """Put the group's state in the place of ours.
+        """Replace the state by the group's.
 
-        `last` is what our name said yes to last, with its outcome, which the life that said it may
-        not have lived to hear. What one keeps on a disk of one's own is behind by that action at
-        most: who sees its key there knows it already.
+        `last` is the last action that this name voted yes on, with its outcome, which the
+        incarnation that voted may have missed. A state on this member's own disk lacks at most that
+        action: look for its key there.
         """

@@ -1,4 +1,4 @@
-"""One member's part in the actions: its table, its participant, its votes. Runs in any world."""
+"""One member's replica: its table, its participant, its votes. Runs in any world."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from unisono.model import Member, Message, View
-from unisono.services.commit.messages import Notice, Vote, written
+from unisono.services.commit.messages import Notice, Vote, encoded
 from unisono.services.commit.participant import Participant
 from unisono.services.commit.table import (
     Action,
@@ -22,55 +22,57 @@ from unisono.services.commit.table import (
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Ask the participant, and say its vote."""
+    """Ask the participant, and multicast its vote."""
 
     action: Action
 
 
 @dataclass(frozen=True, slots=True)
-class Say:
+class SendMessage:
     """Multicast this."""
 
     payload: bytes
 
 
-Duty: TypeAlias = Requested | Begun | Decided | Prepare | Say
+Duty: TypeAlias = Requested | Begun | Decided | Prepare | SendMessage
 
 
 class Replica:
-    """Hears the order, tells the participant of outcomes as they fall, and names what is to be
-    prepared and said. The caller asks `prepare` of the participant and multicasts the vote."""
+    """Takes messages and views in order, reports outcomes to the participant, and returns what the
+    caller has to do: call the participant's `prepare`, and multicast."""
 
     def __init__(self, participant: Participant, limits: ActionLimits | None = None) -> None:
         self.table = Table(limits)
         self.participant = participant
         self.me: Member | None = None
         self._names: frozenset[str] | None = None
-        """Of the view, where it is ours to say who is gone."""
+        """Of the view, if this member reports those that are gone."""
         self._noticed: set[tuple[str, str]] = set()
-        """What this life has said of open actions: its own words reach the order."""
+        """Notices of open actions that this incarnation has sent."""
 
-    def live(self, me: Member) -> None:
-        """A life begins: before anything is heard in it."""
+    def start(self, me: Member) -> None:
+        """An incarnation begins; nothing was delivered in it."""
         self.me = me
         self._names = None
         self._noticed.clear()
 
-    def hear(self, message: Message) -> list[Duty]:
-        before, steps = self.table.origin, self.table.hear(message)
+    def deliver(self, message: Message) -> list[Duty]:
+        before, steps = self.table.origin, self.table.deliver(message)
         if self.table.origin != before:
             self.participant.begin(self.table.origin)
         return self._follow(steps)
 
-    def see(self, view: View) -> list[Duty]:
-        """A view decides nothing: who it shows gone is put into the order, where all find it."""
-        # One says it; if that one fails too, a view without it follows, and another does.
-        speaks = self.me == min(view.members)
-        self._names = frozenset(member.name for member in view.members) if speaks else None
+    def install(self, view: View) -> list[Duty]:
+        """A view decides nothing: notices of members that are gone go into the total order."""
+        # One sends it; if that one fails too, a view without it follows, and another does.
+        reports = self.me == min(view.members)
+        self._names = frozenset(member.name for member in view.members) if reports else None
         actions = [entry.action for entry in self.table.open.values()]
-        return [said for each in actions for said in self._notices(each, "failed before its vote")]
+        return [
+            notice for each in actions for notice in self._notices(each, "failed before its vote")
+        ]
 
-    def _notices(self, action: Action, reason: str) -> list[Say]:
+    def _notices(self, action: Action, reason: str) -> list[SendMessage]:
         names = self._names
         entry = self.table.open.get(action.key)
         if names is None or entry is None:
@@ -78,18 +80,18 @@ class Replica:
         gone = {(action.key, name) for name in entry.awaited if name not in names}
         new = sorted(gone - self._noticed)
         self._noticed |= gone
-        return [Say(written(Notice(key, name, reason))) for key, name in new]
+        return [SendMessage(encoded(Notice(key, name, reason))) for key, name in new]
 
     def vote(self, key: str, objection: str) -> bytes:
-        """Our vote, to be multicast."""
-        return written(Vote(key, objection))
+        """This member's vote, to be multicast."""
+        return encoded(Vote(key, objection))
 
     def state(self) -> bytes:
-        """The table, a line end, and what the participant adds."""
+        """The table, a line feed, and the participant's snapshot."""
         return self.table.state() + b"\n" + bytes(self.participant.snapshot())
 
     def adopt(self, state: bytes) -> list[Duty]:
-        """Take over the group's state, and learn what a former life of our name has missed."""
+        """Adopt the group's state, with the outcomes that an earlier incarnation has missed."""
         table, _, rest = state.partition(b"\n")
         self.table.adopt(table)
         me = self.me

@@ -31,39 +31,39 @@ from unisono.services.commit.messages import (
 )
 
 FORM: Final = 1
-"""Of the state that is handed over."""
+"""Of the state that is transferred."""
 
 
 @dataclass(frozen=True, slots=True)
 class ActionLimits:
-    """The same for all members: who joins takes them over from the group."""
+    """The same for all members: joiners adopt those of the group."""
 
     open_count_max: int = 256
-    """Actions that run or wait; a request beyond it is aborted at its place."""
+    """Open actions; a request beyond it is aborted."""
     outcomes_count_max: int = 4096
-    """Outcomes that are remembered; then the oldest is forgotten."""
+    """Outcomes retained; the oldest is forgotten."""
     names_count_max: int = 1024
-    """Participants whose last vote is remembered; then the one that voted longest ago is not."""
+    """Participants whose last vote is retained; the least recent is forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What is to be done, by whom: all of it or nothing."""
+    """Operations by participant: all are executed, or none."""
 
     key: str
     operations: Mapping[str, bytes]
     by: str
-    """The member that asked."""
+    """The member that requested it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """It was done, by all."""
+    """All operations are executed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """It was done by nobody."""
+    """No operation is executed."""
 
     reason: str
 
@@ -73,21 +73,21 @@ Outcome: TypeAlias = Committed | Aborted
 
 @dataclass(frozen=True, slots=True)
 class Requested:
-    """It has its place, and runs or waits."""
+    """It is in the order, and runs or waits."""
 
     action: Action
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """It is the participants' turn to prepare and vote."""
+    """The participants prepare and vote."""
 
     action: Action
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The outcome stands, from this place of the order on."""
+    """The outcome, from this position of the order on."""
 
     action: Action
     outcome: Outcome
@@ -98,7 +98,7 @@ Step: TypeAlias = Requested | Begun | Decided
 
 @dataclass(frozen=True, slots=True)
 class Last:
-    """What a name said yes to last, once it was decided."""
+    """The last decided action that a participant voted yes on."""
 
     key: str
     operation: bytes
@@ -115,7 +115,7 @@ class Open:
 
     @property
     def awaited(self) -> list[str]:
-        """Who has not voted."""
+        """Participants that have not voted."""
         return [name for name in self.action.operations if name not in self.yes]
 
 
@@ -125,7 +125,7 @@ class Table:
     def __init__(self, limits: ActionLimits | None = None) -> None:
         self.limits = limits or ActionLimits()
         self.counts: Counter[str] = Counter()
-        """What was passed over, by reason, and what was decided. Of this copy; not handed over."""
+        """Messages ignored, by reason, and outcomes. Of this replica; not transferred."""
         self.open: dict[str, Open] = {}
         """In the order of their requests."""
         self.outcomes: dict[str, Outcome] = {}
@@ -134,35 +134,35 @@ class Table:
         self.decided_count = 0
         """Since the group began."""
         self.origin = ""
-        """The first request of the group, by its sender's life: no other group has the same."""
+        """Sender and number of the group's first request: unique to the group."""
 
     # -- the order ------------------------------------------------------------------------------
 
-    def hear(self, message: Message) -> list[Step]:
-        """A message at its place: what begins and what is decided by it."""
+    def deliver(self, message: Message) -> list[Step]:
+        """The next message: what begins and what is decided by it."""
         try:
-            word = read(message.payload)
+            found = read(message.payload)
         except BadCommitMessage:
             self.counts["bad"] += 1
             return []
-        if word is None:
+        if found is None:
             self.counts["foreign"] += 1
             return []
-        if isinstance(word, CommitRequest):
+        if isinstance(found, CommitRequest):
             self.origin = self.origin or f"{message.sender}/{message.number}"
-            return self._asked(word, message.sender)
-        if isinstance(word, Vote):
-            return self._voted(word, message.sender)
-        return self._noticed(word)
+            return self._requested(found, message.sender)
+        if isinstance(found, Vote):
+            return self._voted(found, message.sender)
+        return self._noticed(found)
 
-    def _asked(self, ask: CommitRequest, sender: Member) -> list[Step]:
-        if ask.key in self.open or ask.key in self.outcomes:
+    def _requested(self, request: CommitRequest, sender: Member) -> list[Step]:
+        if request.key in self.open or request.key in self.outcomes:
             self.counts["repeated"] += 1
             return []
-        entry = Open(Action(ask.key, ask.operations, sender.name))
+        entry = Open(Action(request.key, request.operations, sender.name))
         if len(self.open) >= self.limits.open_count_max:
             return self._decide(entry, Aborted(f"{len(self.open)} actions are open already"))
-        self.open[ask.key] = entry
+        self.open[request.key] = entry
         return [Requested(entry.action), *self._begin()]
 
     def _voted(self, vote: Vote, sender: Member) -> list[Step]:
@@ -180,7 +180,7 @@ class Table:
         return []
 
     def _noticed(self, notice: Notice) -> list[Step]:
-        """Who failed after its vote has voted; who failed before it will not."""
+        """A vote before the notice counts."""
         entry = self.open.get(notice.key)
         if entry is None or notice.name not in entry.awaited:
             self.counts["late"] += 1
@@ -214,63 +214,61 @@ class Table:
             del self.last[next(iter(self.last))]
         return [Decided(action, outcome)]
 
-    # -- handing over ---------------------------------------------------------------------------
+    # -- state transfer -------------------------------------------------------------------------
 
     def awaits(self, name: str) -> list[Action]:
-        """What has begun and awaits the vote of this name."""
+        """Begun actions that await the vote of this participant."""
         return [
             entry.action for entry in self.open.values() if entry.begun and name in entry.awaited
         ]
 
     def state(self) -> bytes:
         """All of it, as one line of JSON: equal for equal tables."""
-        told = {
+        fields = {
             "form": FORM,
             "limits": asdict(self.limits),
             "origin": self.origin,
             "decided": self.decided_count,
-            "open": [_open_told(entry) for entry in self.open.values()],
-            "outcomes": [[key, _told(outcome)] for key, outcome in self.outcomes.items()],
+            "open": [_open_fields(entry) for entry in self.open.values()],
+            "outcomes": [[key, _outcome_text(outcome)] for key, outcome in self.outcomes.items()],
             "last": [
-                [name, each.key, packed({name: each.operation})[name], _told(each.outcome)]
+                [name, each.key, packed({name: each.operation})[name], _outcome_text(each.outcome)]
                 for name, each in self.last.items()
             ],
         }
-        return json.dumps(told, separators=(",", ":")).encode()
+        return json.dumps(fields, separators=(",", ":")).encode()
 
     def adopt(self, state: bytes) -> None:
-        """Put the group's table in the place of ours."""
+        """Replace the table by the group's."""
         try:
-            told = json.loads(state)
-            if told["form"] != FORM:
-                raise ValueError(f"its form is {told['form']}, ours {FORM}")
-            found = Table(ActionLimits(**told["limits"]))
-            found.origin, found.decided_count = str(told["origin"]), int(told["decided"])
-            found.open = {each["key"]: _open(each) for each in told["open"]}
-            found.outcomes = {key: _outcome(each) for key, each in told["outcomes"]}
+            fields = json.loads(state)
+            if fields["form"] != FORM:
+                raise ValueError(f"its form is {fields['form']}, not {FORM}")
+            found = Table(ActionLimits(**fields["limits"]))
+            found.origin, found.decided_count = str(fields["origin"]), int(fields["decided"])
+            found.open = {each["key"]: _open(each) for each in fields["open"]}
+            found.outcomes = {key: _outcome(each) for key, each in fields["outcomes"]}
             found.last = {
                 name: Last(key, unpacked({name: operation})[name], _outcome(each))
-                for name, key, operation, each in told["last"]
+                for name, key, operation, each in fields["last"]
             }
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise Misuse(
-                f"the state that was handed over is no table of actions: {error}"
-            ) from None
+            raise Misuse(f"the state transferred is no table of actions: {error}") from None
         self.limits, self.origin = found.limits, found.origin
         self.decided_count = found.decided_count
         self.open, self.outcomes, self.last = found.open, found.outcomes, found.last
 
 
-def _told(outcome: Outcome) -> str | None:
-    """The reason of an abort, or nothing."""
+def _outcome_text(outcome: Outcome) -> str | None:
+    """The reason of an abort, or None."""
     return outcome.reason if isinstance(outcome, Aborted) else None
 
 
-def _outcome(told: str | None) -> Outcome:
-    return Committed() if told is None else Aborted(told)
+def _outcome(reason: str | None) -> Outcome:
+    return Committed() if reason is None else Aborted(reason)
 
 
-def _open_told(entry: Open) -> dict[str, Any]:
+def _open_fields(entry: Open) -> dict[str, Any]:
     action = entry.action
     return {
         "key": action.key,
@@ -281,6 +279,6 @@ def _open_told(entry: Open) -> dict[str, Any]:
     }
 
 
-def _open(told: Mapping[str, Any]) -> Open:
-    action = Action(told["key"], unpacked(told["do"]), told["by"])
-    return Open(action, bool(told["begun"]), set(told["yes"]))
+def _open(fields: Mapping[str, Any]) -> Open:
+    action = Action(fields["key"], unpacked(fields["do"]), fields["by"])
+    return Open(action, bool(fields["begun"]), set(fields["yes"]))

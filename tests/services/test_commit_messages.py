@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unisono.errors import Misuse
-from unisono.services.commit import BadCommitMessage, CommitRequest, Notice, Vote, read, written
+from unisono.services.commit import BadCommitMessage, CommitRequest, Notice, Vote, encoded, read
 from unisono.services.commit.messages import MARK, OPERATIONS_BYTES_MAX, PAYLOAD_BYTES_MAX
 
 NAMES = st.text("abcXYZ019._@+-", min_size=1, max_size=64)
@@ -22,15 +22,15 @@ NOTICES = st.builds(Notice, KEYS, NAMES, st.text(max_size=200))
 
 
 @given(st.one_of(ASKS, VOTES, NOTICES))
-def test_words_round_trip(word: CommitRequest | Vote | Notice) -> None:
-    payload = written(word)
+def test_messages_round_trip(word: CommitRequest | Vote | Notice) -> None:
+    payload = encoded(word)
     assert read(payload) == word and len(payload) <= PAYLOAD_BYTES_MAX
 
 
 def test_the_largest_request_fits() -> None:
     names = [f"{number:064}" for number in range(64)]
     word = CommitRequest("k" * 96, dict.fromkeys(names, b"x" * (OPERATIONS_BYTES_MAX // 64)))
-    assert read(written(word)) == word
+    assert read(encoded(word)) == word
 
 
 @settings(max_examples=400)
@@ -58,7 +58,7 @@ def test_hostile_json_is_a_word_or_a_bad_one(
         word = read(payload)
     except BadCommitMessage:
         return
-    assert word is not None and read(written(word)) == word
+    assert word is not None and read(encoded(word)) == word
 
 
 @pytest.mark.parametrize(
@@ -97,4 +97,4 @@ def test_bad_words(text: bytes) -> None:
 )
 def test_a_request_over_the_bounds_is_refused(ask: CommitRequest, says: str) -> None:
     with pytest.raises(Misuse, match=says):
-        written(ask)
+        encoded(ask)
