@@ -65,9 +65,9 @@ class One:
         else:
             self.wrong.append(repr(item))
 
-    async def talk(self, batch: int, pause_s: float, octets: int) -> None:
+    async def talk(self, batch: int, pause_s: float, nbytes: int) -> None:
         self.talks = True
-        stuff = "x" * octets
+        stuff = "x" * nbytes
         while self.talks and not self.ended:
             numbers = range(self.said + 1, self.said + batch + 1)
             payloads = [f"{self.name} {number} {stuff}".encode() for number in numbers]
@@ -101,7 +101,7 @@ async def run(orders: Mapping[str, Any]) -> None:
     while word := (await loop.run_in_executor(None, sys.stdin.readline)).strip():
         if word == "talk":
             talking = [
-                asyncio.create_task(one.talk(orders["batch"], orders["pause_s"], orders["octets"]))
+                asyncio.create_task(one.talk(orders["batch"], orders["pause_s"], orders["nbytes"]))
                 for one in ones
             ]
         elif word == "silence":

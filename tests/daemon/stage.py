@@ -23,7 +23,7 @@ RING = os.environ.get("UNISONO_RING") or PROTOCOL
 """The protocol of the daemons under test."""
 
 
-def told(story: Callable[[Path], Coroutine[Any, Any, None]]) -> None:
+def run_story(story: Callable[[Path], Coroutine[Any, Any, None]]) -> None:
     """Tell it with a directory for sockets: a short one, since their paths are bounded."""
     with tempfile.TemporaryDirectory(prefix="uni") as place:
         asyncio.run(asyncio.wait_for(story(Path(place)), LIMIT_S))

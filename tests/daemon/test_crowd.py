@@ -37,7 +37,7 @@ class Size:
     seconds: float
     batch: int
     pause_s: float
-    octets: int = 100
+    nbytes: int = 100
     kills_daemon: bool = False
     """The last daemon dies in the middle, and its clients with it."""
 
@@ -88,7 +88,7 @@ def play(size: Size, seed: int) -> dict[str, Any]:
             orders: dict[str, Any] = {
                 "batch": size.batch,
                 "pause_s": size.pause_s,
-                "octets": size.octets,
+                "nbytes": size.nbytes,
             }
             orders["clients"] = clients
             return stack.enter_context(Module("crowd", "tests.daemon.crowd", orders))

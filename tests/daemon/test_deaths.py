@@ -18,8 +18,8 @@ from tests.daemon.stage import (
     joining,
     messages,
     of_size,
+    run_story,
     stopped,
-    told,
 )
 from tests.harness import Child, Module
 from tests.net.ear import free_port
@@ -58,7 +58,7 @@ def test_a_killed_client_is_out_at_once_and_what_it_said_has_a_last_word() -> No
             joining(place, "b", at=1) as b,
         ):
             client = {"name": "k", "group": "g", "to": ["g"], "daemon": f"unix:{place}/d1"}
-            orders: Any = {"batch": 20, "pause_s": 0.001, "octets": 50, "clients": [client]}
+            orders: Any = {"batch": 20, "pause_s": 0.001, "nbytes": 50, "clients": [client]}
             with Module("crowd", "tests.daemon.crowd", orders) as process:
                 await listening(process, "joined")
                 process.write("talk")
@@ -78,7 +78,7 @@ def test_a_killed_client_is_out_at_once_and_what_it_said_has_a_last_word() -> No
                 assert logs[0][-short:] == logs[1][-short:]
                 assert one.counts["cut"] == 0
 
-    told(story)
+    run_story(story)
 
 
 def test_a_killed_daemon_takes_its_clients_out_at_one_place_and_they_know_at_once() -> None:
@@ -116,7 +116,7 @@ def test_a_killed_daemon_takes_its_clients_out_at_one_place_and_they_know_at_onc
                 if not name.endswith("2"):
                     await group.leave()
 
-    told(story)
+    run_story(story)
 
 
 class Tally:
@@ -174,7 +174,7 @@ def test_clients_come_back_with_their_daemon_as_new_incarnations() -> None:
             await following
             assert again.is_alive
 
-    told(story)
+    run_story(story)
 
 
 def test_a_daemon_that_slept_too_long_comes_back_and_so_do_its_clients() -> None:
@@ -208,7 +208,7 @@ def test_a_daemon_that_slept_too_long_comes_back_and_so_do_its_clients() -> None
                 await group.leave()
             await asyncio.gather(*tasks)
 
-    told(story)
+    run_story(story)
 
 
 def test_a_client_that_is_killed_while_it_is_awaited_makes_nobody_wait() -> None:
@@ -230,7 +230,7 @@ def test_a_client_that_is_killed_while_it_is_awaited_makes_nobody_wait() -> None
     async def awaited(joining_: Any) -> Any:
         return await joining_
 
-    told(story)
+    run_story(story)
 
 
 def test_the_operator_s_word_is_passed_to_the_ring() -> None:
@@ -245,7 +245,7 @@ def test_the_operator_s_word_is_passed_to_the_ring() -> None:
                 assert await heard(a, 1) == [b"still here"]
             assert process.is_alive
 
-    told(story)
+    run_story(story)
 
 
 def test_the_command_ends_cleanly_and_tells_its_clients() -> None:
@@ -261,4 +261,4 @@ def test_the_command_ends_cleanly_and_tells_its_clients() -> None:
             assert process.expect("ended")["counters"]["cut"] == 1
             assert not (place / "d0").exists()
 
-    told(story)
+    run_story(story)

@@ -38,8 +38,8 @@ members = st.builds(
 payloads = st.lists(st.binary(max_size=50), min_size=1, max_size=20)
 
 
-def body_of(octets: bytes) -> tuple[int, memoryview]:
-    ((kind, body),) = FrameSplitter(1 << 20).feed(octets)
+def body_of(data: bytes) -> tuple[int, memoryview]:
+    ((kind, body),) = FrameSplitter(1 << 20).feed(data)
     return kind, body
 
 
@@ -47,16 +47,16 @@ def body_of(octets: bytes) -> tuple[int, memoryview]:
 def test_frames_come_whole_however_they_are_cut(bodies: list[bytes], cuts: list[int]) -> None:
     stream = b"".join(frames.frame(FrameKind.ADOPT, body) for body in bodies)
     cutter, found = FrameSplitter(1 << 20), []
-    for octets in [*cuts, len(stream)]:
-        piece, stream = stream[:octets], stream[octets:]
+    for length in [*cuts, len(stream)]:
+        piece, stream = stream[:length], stream[length:]
         found += [(kind, bytes(body)) for kind, body in cutter.feed(piece)]
     assert found == [(FrameKind.ADOPT, body) for body in bodies]
 
 
 def test_a_frame_over_the_bound_is_refused_before_it_has_come() -> None:
-    for octets in (b"\0\0\0\0\1", b"\0\0\x04\x01\1", b"GET / HTTP/1.1\r\n"):
+    for data in (b"\0\0\0\0\1", b"\0\0\x04\x01\1", b"GET / HTTP/1.1\r\n"):
         with pytest.raises(BadPacket, match="frame_length"):
-            list(FrameSplitter(1024).feed(octets))
+            list(FrameSplitter(1024).feed(data))
 
 
 @given(levels, st.lists(names, min_size=1, max_size=5, unique=True), payloads)
@@ -73,7 +73,7 @@ def test_a_bundle_comes_back_as_messages(
     sender: Member, level: Any, number: int, seq: int, messages: list[bytes]
 ) -> None:
     bundle = frames.bundle_of(messages)
-    octets = frames.deliver(
+    data = frames.deliver(
         FrameKind.DELIVER,
         frames.member_bytes(sender),
         number,
@@ -81,7 +81,7 @@ def test_a_bundle_comes_back_as_messages(
         *frames.level_code(level),
         bundle,
     )
-    found = BundleReader().messages(body_of(octets)[1], "v")
+    found = BundleReader().messages(body_of(data)[1], "v")
     assert [message.payload for message in found] == messages
     assert [message.number for message in found] == list(range(number, number + len(messages)))
     assert {message.sender for message in found} == {sender}
@@ -94,8 +94,8 @@ def test_a_view_comes_back_whole_or_as_a_change(who: list[Member], seq: int) -> 
     before = View(tuple(who[:-1]), "1")
     after = View((*who[1:],), "2", (who[-1],), (who[0],), seq, detail="why")
     for whole in (True, False):
-        octets = body_of(frames.view(after, whole))[1]
-        assert frames.read_view(octets, before) == after
+        data = body_of(frames.view(after, whole))[1]
+        assert frames.read_view(data, before) == after
     with pytest.raises(BadPacket):
         frames.read_view(body_of(frames.view(after, whole=False))[1], None)
 
@@ -107,8 +107,9 @@ def test_the_rest_comes_back() -> None:
         True,
         False,
         False,
+        "",
     )
-    assert decode(JoinFrame, body_of(framed(JoinFrame("g", True, True, True)))[1]).fed
+    assert decode(JoinFrame, body_of(framed(JoinFrame("g", True, True, True)))[1]).replayable
     told = WelcomeFrame(
         "d", Address("::1", 1), "mtp", Service.AGREED, True, (Service.FIFO, Service.AGREED), 99
     )
@@ -129,8 +130,8 @@ READERS: list[Any] = [
 
 
 @given(st.binary(max_size=120), st.sampled_from(READERS))
-def test_hostile_bytes_are_refused_and_nothing_else(octets: bytes, read: Any) -> None:
-    for each in (octets, frames.MAGIC + octets, b"\4\0\0\0\0\1" + octets):
+def test_hostile_bytes_are_refused_and_nothing_else(data: bytes, read: Any) -> None:
+    for each in (data, frames.MAGIC + data, b"\4\0\0\0\0\1" + data):
         with contextlib.suppress(BadPacket):
             read(memoryview(each))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemon.stage import daemons, told
+from tests.daemon.stage import daemons, run_story
 from unisono.services.actions import Action, Actions, Committed, Participant
 
 pytestmark = pytest.mark.real
@@ -41,4 +41,4 @@ def test_actions_commit_through_daemons() -> None:
         assert len(notaries[0].done) == 3
         assert notaries[0].done == notaries[1].done == notaries[2].done
 
-    told(story)
+    run_story(story)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import unisono
-from tests.daemon.stage import daemon, daemons, heard, joining, of_size, told
+from tests.daemon.stage import daemon, daemons, heard, joining, of_size, run_story
 from tests.net.ear import free_port
 from tests.waiting import eventually
 from unisono.client import frames
@@ -42,7 +42,7 @@ def test_who_leaves_when_slow_is_out_with_the_reason() -> None:
             assert found == list(range(1, len(found) + 1)) and len(found) >= 99
             assert b.stopped is not None and "too slow" in b.stopped
 
-    told(story)
+    run_story(story)
 
 
 def test_who_sheds_goes_on_with_the_newest() -> None:
@@ -66,7 +66,7 @@ def test_who_sheds_goes_on_with_the_newest() -> None:
             assert found == list(range(shed + 1, 2001)) and shed >= 1900
             assert b.counters()["shed"] == shed
 
-    told(story)
+    run_story(story)
 
 
 def test_who_blocks_hears_everything_as_long_as_the_queue_holds_it() -> None:
@@ -79,11 +79,11 @@ def test_who_blocks_hears_everything_as_long_as_the_queue_holds_it() -> None:
             await of_size(a, 2)
             await flood(a, 3000)
             await heard(a, 3000)
-            assert one.octets > 1 << 20, "it waits in QCMT"
+            assert one.queue_bytes > 1 << 20, "it waits in QCMT"
             assert await heard(b, 3000) == [b"%d " % i + KILO for i in range(3000)]
-            await eventually(lambda: one.octets == 0)
+            await eventually(lambda: one.queue_bytes == 0)
 
-    told(story)
+    run_story(story)
 
 
 def test_a_life_that_begins_with_a_full_stream_does_not_overfill_it() -> None:
@@ -114,7 +114,7 @@ def test_a_life_that_begins_with_a_full_stream_does_not_overfill_it() -> None:
             await closing
             assert again.counts["cut"] == 0
 
-    told(story)
+    run_story(story)
 
 
 def test_empty_frames_fill_qsub_too() -> None:
@@ -133,7 +133,7 @@ def test_empty_frames_fill_qsub_too() -> None:
             await a.multicast(b"still here")
             assert await heard(a, 1) == [b"still here"]
 
-    told(story)
+    run_story(story)
 
 
 def test_bounds_are_numbers_above_0_and_paths_may_be_paths() -> None:
@@ -149,4 +149,4 @@ def test_bounds_are_numbers_above_0_and_paths_may_be_paths() -> None:
                 await out.send("g", b"x")
             assert await heard(a, 1) == [b"x"]
 
-    told(story)
+    run_story(story)

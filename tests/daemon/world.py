@@ -18,10 +18,12 @@ from unisono.client.frames import (
     deliver,
     submit_head,
 )
+from unisono.client.lock_frames import LockFrame
+from unisono.core import Answer
 from unisono.daemon import records
-from unisono.daemon.records import ClientJoined, ClientKey, Stranger
-from unisono.daemon.registry import (
+from unisono.daemon.effects import (
     AdoptState,
+    AnswerClient,
     CaptureState,
     DeliverBundle,
     Disconnect,
@@ -29,11 +31,11 @@ from unisono.daemon.registry import (
     HoldBack,
     InstallView,
     Parted,
-    Registry,
-    RegistryLimits,
     Release,
 )
-from unisono.model import Address, Member, Message, Service, View
+from unisono.daemon.records import ClientJoined, ClientKey, Stranger
+from unisono.daemon.registry import Registry, RegistryLimits
+from unisono.model import Address, ChangeKind, Member, Message, Service, View
 
 GROUPS = ("g", "h", "i")
 LEVELS = (Service.AGREED, Service.AGREED, Service.SAFE, Service.FIFO)
@@ -62,6 +64,8 @@ class Reader:
     refused: str = ""
     parted: bool = False
     restored: bool = False
+    asked: dict[int, LockFrame] = field(default_factory=dict)
+    answers: dict[int, Answer] = field(default_factory=dict)
 
     def put(self, entry: object) -> None:
         (self.stream if self.held is None else self.held).append(entry)
@@ -75,9 +79,12 @@ class Reader:
                 self.log.append(entry.seq)
         elif isinstance(entry, View):
             self.views.append(entry)
+        elif isinstance(entry, Answer):
+            assert entry.key not in self.answers, "answered twice"
+            self.answers[entry.key] = entry
         elif isinstance(entry, CaptureState):
             state = ",".join(map(str, self.log)).encode()
-            world.say(self.key.daemon, records.given(entry.key, state, failed=False))
+            world.say(self.key.daemon, records.state(entry.key, state, failed=False))
         elif isinstance(entry, AdoptState):
             assert not self.views and not self.log, "state after the first view"
             self.log = [int(text) for text in bytes(entry.state).decode().split(",") if text]
@@ -174,7 +181,7 @@ class World:
         if at == len(self.order):
             return
         entry = self.order[at]
-        effects = registry.heard(*entry)
+        effects = registry.deliver(*entry)
         self.applied[who] = at + 1
         for effect in effects:
             self.perform(who, effect)
@@ -197,6 +204,8 @@ class World:
             assert known == effect.view, "one id, one view"
             for number in effect.to:
                 reader(number).put(effect.view)
+        elif isinstance(effect, AnswerClient):
+            reader(effect.number).put(effect.answer)
         elif isinstance(effect, CaptureState):
             reader(effect.giver).put(effect)
         elif isinstance(effect, HoldBack):
@@ -237,9 +246,18 @@ class World:
         bundle = bundle_of([f"{reader.name} {reader.said + i + 1}".encode() for i in range(count)])
         stranger = Stranger(reader.name, 1) if self.dice.random() < 0.1 else None
         self.say(
-            reader.key.daemon, records.said(reader.key.number, reader.said, stranger, head + bundle)
+            reader.key.daemon,
+            records.multicast(reader.key.number, reader.said, stranger, head + bundle),
         )
         reader.said += count
+
+    def lock(self, reader: Reader) -> None:
+        """Two locks, so that they are fought over."""
+        key, dice = len(reader.asked) + 1, self.dice
+        release = dice.random() < 0.4
+        asked = LockFrame(key, dice.randrange(2), release, not release and dice.random() < 0.7)
+        reader.asked[key] = asked
+        self.say(reader.key.daemon, records.lock(reader.key.number, asked))
 
     def present(self) -> list[Reader]:
         return [each for key, each in self.readers.items() if key not in self.gone]
@@ -255,14 +273,17 @@ class World:
             self.apply(who)
         elif move < 0.62 or reader is None:
             self.join(who)
-        elif move < 0.75:
+        elif move < 0.67:
             self.multicast(reader)
+        elif move < 0.75:
+            if reader.views:
+                self.lock(reader)
         elif move < 0.93:
             if reader.stream:
                 reader.read(self)
         elif move < 0.96:
             self.gone.add(reader.key)
-            end = records.left if dice.random() < 0.5 else lambda n: records.gone(n, "died")
+            end = records.left if dice.random() < 0.5 else lambda n: records.died(n, "died")
             self.say(reader.key.daemon, end(reader.key.number))
         elif move < 0.97 and len(self.together()) > 1:
             (self.crash if dice.random() < 0.5 else self.part)(who)
@@ -305,8 +326,8 @@ class Twin:
         self.members: dict[str, list[tuple[ClientKey, str]]] = {}
         self.heard: dict[ClientKey, list[tuple[bytes, int]]] = {}
         """Payload and number, from the client's join on."""
-        for who, octets in order:
-            record = records.read(octets)
+        for who, nbytes in order:
+            record = records.read(nbytes)
             if isinstance(record, records.ClientJoined):
                 self._join(ClientKey(who, record.number), record, limits)
             elif isinstance(record, records.ClientLeft | records.ClientDied):
@@ -397,4 +418,25 @@ def check(world: World) -> None:
         assert places == sorted(set(places)), "views in their order"
         if reader.with_state:
             logs.setdefault(inside[key], set()).add(tuple(reader.log))
+        check_locks(reader, registry, inside[key])
     assert all(len(each) == 1 for each in logs.values()), "all that hand state over hold the same"
+
+
+def check_locks(reader: Reader, registry: Registry, group: str) -> None:
+    """The views alone say which member holds a lock, and each request has its answer, but those
+    that wait."""
+    held: dict[int, Member] = {}
+    for view in reader.views:
+        for what, who, _, number in view.changes:
+            if number is None:
+                continue
+            if what is ChangeKind.LOCK_GRANTED:
+                assert number not in held, "two holders"
+                (held[number],) = who
+            elif what is ChangeKind.LOCK_RELEASED:
+                assert held.pop(number, who[0]) == who[0], "released by another"
+        assert set(held.values()) <= set(view.members), "held by the dead"
+    queues = {q.number: q.members for q in registry._locks.queues() if q.group == group}
+    assert held.items() <= {number: queue[0] for number, queue in queues.items()}.items()
+    waits = sum(member.name == reader.name for queue in queues.values() for member in queue[1:])
+    assert len(reader.asked) - len(reader.answers) == waits

@@ -10,7 +10,7 @@ import pytest
 import unisono
 from tests.group.sessions import session_of
 from tests.net.ear import free_port
-from tests.waiting import LIMIT_S, told
+from tests.waiting import LIMIT_S, run_story
 from unisono.group import Group
 
 pytestmark = pytest.mark.real
@@ -64,23 +64,28 @@ CASES = [
 def test_one_that_does_not_fit_is_refused_with_the_reason(
     protocol: str, inside: dict[str, Any], outside: dict[str, Any], words: str
 ) -> None:
-    reason = told(refused(protocol, inside, outside))
+    reason = run_story(refused(protocol, inside, outside))
     assert f"the group 'orders' has {words}" in reason
 
 
 @pytest.mark.parametrize("protocol", ["mtp", "ring"])
-@pytest.mark.parametrize("fed", [True, False])
-def test_a_plain_member_never_hears_how_a_fed_group_writes(protocol: str, fed: bool) -> None:
-    reason = told(refused(protocol, {"fed": fed}, {"fed": not fed}))
-    its, ours = str(fed).lower(), str(not fed).lower()
-    assert f"has fed={its} and this member has fed={ours}: give fed={its}" in reason
+@pytest.mark.parametrize("replayable", [True, False])
+def test_a_plain_member_never_hears_how_a_fed_group_writes(protocol: str, replayable: bool) -> None:
+    reason = run_story(
+        refused(protocol, {"replayable": replayable}, {"replayable": not replayable})
+    )
+    its, ours = str(replayable).lower(), str(not replayable).lower()
+    assert (
+        f"has replayable={its} and this member has replayable={ours}: give replayable={its}"
+        in reason
+    )
 
 
 @pytest.mark.parametrize("protocol", ["rmcast", "mtp", "ring"])
 @pytest.mark.parametrize("other", ["rmcast", "mtp", "ring"])
 def test_who_came_with_another_protocol_is_told_which_is_spoken(protocol: str, other: str) -> None:
     if protocol != other:
-        reason = told(refused(protocol, {}, {"protocol": other}))
+        reason = run_story(refused(protocol, {}, {"protocol": other}))
         assert f"has protocol={protocol} and this member has protocol={other}: give" in reason
 
 
@@ -89,7 +94,7 @@ def test_who_came_with_another_protocol_is_told_which_is_spoken(protocol: str, o
     [("rmcast", "detect_us", 20_000), ("mtp", "masters", 3), ("ring", "sites", 3)],
 )
 def test_options_of_the_protocol_are_alike(protocol: str, option: str, value: int) -> None:
-    reason = told(refused(protocol, {}, {option: value}))
+    reason = run_story(refused(protocol, {}, {option: value}))
     assert f"{option}={value}: give {option}=" in reason
 
 
@@ -107,7 +112,7 @@ def test_packets_window_and_queues_may_differ(protocol: str, octets: int) -> Non
                 await said.multicast(large)
                 assert await next_message(a) == await next_message(b) == large
 
-    told(story())
+    run_story(story())
 
 
 def test_two_that_wait_for_others_say_that_they_differ() -> None:
@@ -120,11 +125,11 @@ def test_two_that_wait_for_others_say_that_they_differ() -> None:
             )
         assert "has sites=3 and this member has sites=2" in stopped.value.reason
 
-    told(story())
+    run_story(story())
 
 
 def test_one_that_rejoins_is_refused_once_and_does_not_try_on() -> None:
-    reason = told(refused("ring", {}, {**STATE, "rejoin": True}))
+    reason = run_story(refused("ring", {}, {**STATE, "rejoin": True}))
     assert "state=false" in reason
 
 
@@ -156,7 +161,7 @@ def test_a_joiner_that_gives_up_leaves_nobody_waiting(protocol: str, state: bool
                     await asyncio.sleep(0.005)
                 assert not a.blocked
 
-    told(story())
+    run_story(story())
 
 
 def test_a_join_that_is_cancelled_twice_ends_at_once() -> None:
@@ -171,4 +176,4 @@ def test_a_join_that_is_cancelled_twice_ends_at_once() -> None:
             await trying
         assert joined.stopped and session_of(joined).driver.finished
 
-    told(story())
+    run_story(story())

@@ -14,7 +14,7 @@ import pytest
 import unisono
 from tests.group.sessions import session_of
 from tests.net.ear import free_port
-from tests.waiting import LIMIT_S, eventually, told
+from tests.waiting import LIMIT_S, eventually, run_story
 from unisono.fields import INCARNATION_MAX
 from unisono.layout import encode
 from unisono.net import identity
@@ -58,7 +58,7 @@ def test_who_comes_back_a_day_earlier_is_told_and_comes_back_higher(
                             assert item.sender == again.me
                             break
 
-    told(story())
+    run_story(story())
 
 
 def test_with_a_stable_file_the_next_life_is_higher_from_the_start(
@@ -76,7 +76,7 @@ def test_with_a_stable_file_the_next_life_is_higher_from_the_start(
                 numbers.append(b.me.incarnation)
         assert numbers == sorted(set(numbers))
 
-    told(story())
+    run_story(story())
 
 
 def test_a_forged_word_of_a_later_life_does_not_use_up_the_numbers(tmp_path: Path) -> None:
@@ -102,13 +102,13 @@ def test_a_forged_word_of_a_later_life_does_not_use_up_the_numbers(tmp_path: Pat
                     stale = Rejection(Code.STALE, said.header, "later", said.member, known)
                     octets = encode(stale)
                     header = said.header._replace(sender=1, origin=1)
-                    whole = header.octets(HEADER_BYTES + len(octets)) + octets
+                    whole = header.packed(HEADER_BYTES + len(octets)) + octets
                     tag = int.from_bytes(packet[6:14], "big")
                     liar.sendto(seal(PROTOCOL, Code.STALE, tag, envelope.life, whole), source)
                     told += 1
             b = await joining
             assert b.members == (b.me,)
-            assert b.me.incarnation < identity.TOLD_MAX
+            assert b.me.incarnation < identity.BELIEVED_MAX
             await b.leave()
 
     asyncio.run(story())

@@ -50,12 +50,14 @@ def test_a_url_lists_peers() -> None:
 
 
 def test_by_default_members_on_one_machine_find_each_other() -> None:
-    at = configs.place(configs.read("orders", None, {}))
+    at = configs.resolve_addresses(configs.read("orders", None, {}))
     assert at.multicast == Address("239.192.77.1", 7400) and at.interface == "127.0.0.1"
 
 
 def test_a_name_among_the_peers_is_resolved() -> None:
-    at = configs.place(configs.read("orders", None, {"peers": ["localhost:5", "127.0.0.1"]}))
+    at = configs.resolve_addresses(
+        configs.read("orders", None, {"peers": ["localhost:5", "127.0.0.1"]})
+    )
     assert at.peers == (Address("127.0.0.1", 5), Address("127.0.0.1", 7400))
 
 
@@ -63,7 +65,7 @@ def test_a_name_among_the_peers_is_resolved() -> None:
     ("options", "text"),
     [
         ({"inteface": "x"}, "did you mean 'interface'"),
-        ({"beat": 5}, "those of flood are beat_us"),
+        ({"beat": 5}, "flood has no option 'beat' .did you mean 'beat_us'.*; it has: beat_us"),
         ({"port": "7400"}, "write a whole number"),
         ({"port": 70000}, "^port 70000 is not a number from 0 to 65535"),
         ({"port": True}, "write a whole number"),
@@ -76,25 +78,25 @@ def test_a_name_among_the_peers_is_resolved() -> None:
         ({"leave_s": 86_401}, "at most a day"),
         ({"packet_bytes_max": 511}, "give at least 512"),
         ({"buffer_bytes": 1 << 31}, "give at most 2147483647"),
-        ({"peers": ""}, "peers= names nobody"),
-        ({"peers": " ,"}, "peers= names nobody"),
+        ({"peers": ""}, "peers= is empty"),
+        ({"peers": " ,"}, "peers= is empty"),
         ({"peers": []}, "leave it out for multicast"),
         ({"peers": [1]}, "a list of 'host:port'"),
         ({"peers": "a:1", "multicast": "239.1.1.1"}, "both multicast= and peers="),
         ({"name": "a b"}, "letters, digits"),
         ({"beat_us": "5"}, "write a whole number"),
-        ({"service": "loud"}, "is no level"),
+        ({"service": "loud"}, "unknown service"),
         ({"service": "safe"}, "protocol flood does not offer safe"),
         ({"snapshot": lambda: b""}, "go together"),
         (
             {"slow": "shed", "snapshot": lambda: b"", "restore": lambda state: None},
-            "no state to hand over",
+            "no state can be transferred",
         ),
     ],
 )
 def test_a_mistake_is_told_at_once_in_one_line(options: dict[str, Any], text: str) -> None:
     with pytest.raises(Misuse, match=text) as caught:
-        unisono.join("orders", offer=FLOOD, **options)
+        unisono.join("orders", spec=FLOOD, **options)
     assert "\n" not in str(caught.value)
 
 
@@ -103,7 +105,7 @@ def test_a_mistake_is_told_at_once_in_one_line(options: dict[str, Any], text: st
     [
         ({"multicast": "10.0.0.1"}, "not a multicast address"),
         ({"multicast": "example.org"}, "not an IP address"),
-        ({"port": 0}, "needs a port"),
+        ({"port": 0}, "give a port other than 0"),
         ({"peers": "host:x"}, "not a number from 0"),
         ({"peers": "[::1:5"}, r"\[address\]:port"),
         ({"peers": "no-such-host.invalid:5"}, "cannot be resolved"),
@@ -113,7 +115,7 @@ def test_a_mistake_is_told_at_once_in_one_line(options: dict[str, Any], text: st
 )
 def test_a_bad_place_is_told(options: dict[str, Any], text: str) -> None:
     with pytest.raises(Misuse, match=text):
-        configs.place(configs.read("orders", None, options))
+        configs.resolve_addresses(configs.read("orders", None, options))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +125,7 @@ def test_a_bad_place_is_told(options: dict[str, Any], text: str) -> None:
         ("unisono://239.1.2.3:7400", "names no group"),
         ("unisono://239.1.2.3:x/orders", "not a number"),
         ("unisono+peers:///orders", "names no peers"),
-        ("unisono+peers://,/orders", "names nobody"),
+        ("unisono+peers://,/orders", "peers= is empty"),
         ("unisono://239.1.2.3/orders?join_s=nan", "above 0"),
         ("unisono://239.1.2.3/orders?buffer_bytes=99999999999999", "at most"),
         ("unisono://239.1.2.3/orders?port=x", "not a number"),
@@ -180,14 +182,20 @@ def test_a_level_can_be_written(text: Any, level: Any) -> None:
     assert configs.service_level(text) == level
 
 
+@pytest.mark.parametrize("level", ["resilient(0)", "resilient:-3", Resilient(0)])
+def test_a_message_is_held_by_one_or_more(level: Any) -> None:
+    with pytest.raises(Misuse, match="give a number of members above 0, majority or all"):
+        configs.service_level(level)
+
+
 def test_the_goal_for_finding_the_dead_is_one_for_all_protocols() -> None:
-    from unisono.protocols import offer
+    from unisono.protocols import spec
 
     for protocol in ("ring", "mtp", "rmcast"):
         read = configs.read("g", None, {"protocol": protocol, "detect_ms": 300})
-        assert configs.check_options(read, offer(protocol))["detect_us"] == 300_000
+        assert configs.check_options(read, spec(protocol))["detect_us"] == 300_000
     both = configs.read("g", None, {"detect_ms": 300, "detect_us": 300_000})
     with pytest.raises(Misuse, match="both detect_ms= and detect_us= are given"):
-        configs.check_options(both, offer("ring"))
-    with pytest.raises(Misuse, match="flood has no such goal"):
+        configs.check_options(both, spec("ring"))
+    with pytest.raises(Misuse, match="flood has no detect_us"):
         configs.check_options(configs.read("g", None, {"detect_ms": 300}), FLOOD)

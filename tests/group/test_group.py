@@ -21,13 +21,13 @@ from unisono.group import Group
 pytestmark = pytest.mark.real
 
 
-def told(story: Callable[[int], Coroutine[Any, Any, None]]) -> None:
-    waiting.told(story(free_port()))
+def run_story(story: Callable[[int], Coroutine[Any, Any, None]]) -> None:
+    waiting.run_story(story(free_port()))
 
 
 def joining(port: int, name: str, group: str = "orders", **options: Any) -> unisono.Joining:
     return unisono.join(
-        group, name=name, offer=FLOOD, multicast="239.192.77.9", port=port, **options
+        group, name=name, spec=FLOOD, multicast="239.192.77.9", port=port, **options
     )
 
 
@@ -74,13 +74,13 @@ def test_a_group_hears_its_members_in_one_stream_and_they_leave_cleanly() -> Non
                 await b.multicast(b"late")
             await b.leave()
 
-    told(story)
+    run_story(story)
 
 
 def test_join_can_be_awaited_and_with_a_list_of_peers() -> None:
     async def story(port: int) -> None:
         peers = [f"127.0.0.1:{port}", f"127.0.0.1:{free_port()}"]
-        a, b = [await unisono.join("orders", offer=FLOOD, peers=peers) for _ in peers]
+        a, b = [await unisono.join("orders", spec=FLOOD, peers=peers) for _ in peers]
         await of_size(a, 2)
         await of_size(b, 2)
         await a.multicast(b"x")
@@ -88,7 +88,7 @@ def test_join_can_be_awaited_and_with_a_list_of_peers() -> None:
         assert a.me.name != b.me.name and b.me.incarnation > a.me.incarnation
         await asyncio.gather(a.leave(), b.leave())
 
-    told(story)
+    run_story(story)
 
 
 def test_groups_on_one_address_do_not_disturb_each_other() -> None:
@@ -99,7 +99,7 @@ def test_groups_on_one_address_do_not_disturb_each_other() -> None:
             assert await heard(b, 1) == [b"for b"]
             assert len(x.members) == 1 and b.counters()["drop.group"] > 0
 
-    told(story)
+    run_story(story)
 
 
 def test_what_is_said_in_one_turn_leaves_together() -> None:
@@ -112,7 +112,7 @@ def test_what_is_said_in_one_turn_leaves_together() -> None:
             if session_of(a).endpoint.segments:
                 assert a.counters()["net.out.calls"] - before < 30
 
-    told(story)
+    run_story(story)
 
 
 def test_batches_are_the_same_stream() -> None:
@@ -126,7 +126,7 @@ def test_batches_are_the_same_stream() -> None:
                     break
             assert found == [b"%d" % n for n in range(50)]
 
-    told(story)
+    run_story(story)
 
 
 def test_the_caller_s_mistakes_are_told() -> None:
@@ -145,7 +145,7 @@ def test_the_caller_s_mistakes_are_told() -> None:
             with pytest.raises(unisono.Misuse, match="does not offer resilient"):
                 await a.multicast(b"x", unisono.Resilient(unisono.MAJORITY))
             for odd in ([], {}, 0.5):
-                with pytest.raises(unisono.Misuse, match="is no level"):
+                with pytest.raises(unisono.Misuse, match="unknown service"):
                     await a.multicast(b"x", odd)  # type: ignore[arg-type]
             reading = asyncio.create_task(heard(a, 1))
             await asyncio.sleep(0)
@@ -153,10 +153,10 @@ def test_the_caller_s_mistakes_are_told() -> None:
                 await anext(a)
             await a.multicast(b"fits", service="unreliable")
             assert await reading == [b"fits"]
-            with pytest.raises(unisono.Misuse, match="joined already"):
+            with pytest.raises(unisono.Misuse, match="already joined"):
                 await a._join()
 
-    told(story)
+    run_story(story)
 
 
 def test_a_full_window_makes_callers_wait_in_line() -> None:
@@ -173,7 +173,7 @@ def test_a_full_window_makes_callers_wait_in_line() -> None:
             many = await a.multicast_many([b"%05d" % n for n in range(20)])
             assert many == 40 and len(await heard(a, 20)) == 20
 
-    told(story)
+    run_story(story)
 
 
 def test_a_cancelled_caller_says_nothing_and_holds_up_nobody() -> None:
@@ -188,7 +188,7 @@ def test_a_cancelled_caller_says_nothing_and_holds_up_nobody() -> None:
             assert await heard(a, 3) == [b"one", b"two", b"tri"]
             assert calls[2].result() == 3 and a.counters()["multicast.waiting"] == 0
 
-    told(story)
+    run_story(story)
 
 
 def test_those_in_line_are_told_when_the_member_stops() -> None:
@@ -201,7 +201,7 @@ def test_those_in_line_are_told_when_the_member_stops() -> None:
         with pytest.raises(unisono.Stopped):
             await waiting
 
-    told(story)
+    run_story(story)
 
 
 def test_a_member_that_fails_ends_its_stream_with_the_reason() -> None:
@@ -216,7 +216,7 @@ def test_a_member_that_fails_ends_its_stream_with_the_reason() -> None:
         assert a.stopped == "told to fail"
         await a.leave()
 
-    told(story)
+    run_story(story)
 
 
 def test_a_bug_in_the_core_stops_the_member_and_nobody_hangs(
@@ -229,7 +229,7 @@ def test_a_bug_in_the_core_stops_the_member_and_nobody_hangs(
             await heard(a, 1)
 
     with caplog.at_level(logging.CRITICAL):
-        told(story)
+        run_story(story)
 
 
 def test_one_that_rejoins_says_so_and_goes_on_as_a_new_incarnation() -> None:
@@ -250,7 +250,7 @@ def test_one_that_rejoins_says_so_and_goes_on_as_a_new_incarnation() -> None:
             assert await a.multicast(b"y") == 1
             assert a.counters()["out.say"] >= 1
 
-    told(story)
+    run_story(story)
 
 
 def test_one_that_was_alone_and_silent_joins_again_without_being_told_to() -> None:
@@ -269,7 +269,7 @@ def test_one_that_was_alone_and_silent_joins_again_without_being_told_to() -> No
                 while True:
                     await anext(a)
 
-    told(story)
+    run_story(story)
 
 
 def test_a_join_that_finds_nobody_says_what_was_tried() -> None:
@@ -280,7 +280,7 @@ def test_a_join_that_finds_nobody_says_what_was_tried() -> None:
         text = str(caught.value)
         assert f"239.192.77.9:{port}" in text and "flood" in text and "packets went out" in text
 
-    told(story)
+    run_story(story)
 
 
 def test_a_join_that_is_cancelled_leaves_no_socket_behind() -> None:
@@ -288,15 +288,15 @@ def test_a_join_that_is_cancelled_leaves_no_socket_behind() -> None:
         peer = [f"127.0.0.1:{port}"]
         call = asyncio.ensure_future(
             asyncio.wait_for(
-                unisono.join("orders", offer=FLOOD, peers=peer, silent=1).__aenter__(), 0.05
+                unisono.join("orders", spec=FLOOD, peers=peer, silent=1).__aenter__(), 0.05
             )
         )
         with pytest.raises(TimeoutError):
             await call
-        async with unisono.join("orders", offer=FLOOD, peers=peer, port=port) as again:
+        async with unisono.join("orders", spec=FLOOD, peers=peer, port=port) as again:
             assert again.me.address.port == port
 
-    told(story)
+    run_story(story)
 
 
 def test_a_traced_group_leaves_its_file(tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_a_traced_group_leaves_its_file(tmp_path: Path) -> None:
             await a.multicast(b"x")
             await heard(a, 1)
 
-    told(story)
+    run_story(story)
     rows = files.read_trace(tmp_path).runs["r"]
     assert [row.kind for row in rows] == ["join", "view", "send", "deliver", "leave"]
 
@@ -326,19 +326,19 @@ def test_a_life_under_way_has_told_its_trace_but_for_the_last_moment(tmp_path: P
             told_so_far = ["join", "view", "send", "deliver"]
             await waiting.eventually(lambda: kinds() == told_so_far, pause_s=0.1)
 
-    told(story)
+    run_story(story)
 
 
 def test_a_leave_that_is_cancelled_closes_the_sockets_all_the_same() -> None:
     async def story(port: int) -> None:
-        a = await unisono.join("orders", offer=LINGERING, peers=[f"127.0.0.1:{port}"])
+        a = await unisono.join("orders", spec=LINGERING, peers=[f"127.0.0.1:{port}"])
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(a.leave(), 0.05)
         assert a.stopped == "left the group"
-        b = await unisono.join("orders", offer=FLOOD, peers=[f"127.0.0.1:{port}"], port=port)
+        b = await unisono.join("orders", spec=FLOOD, peers=[f"127.0.0.1:{port}"], port=port)
         await b.leave()
 
-    told(story)
+    run_story(story)
 
 
 def test_a_taken_name_is_told_with_what_to_do() -> None:
@@ -348,7 +348,7 @@ def test_a_taken_name_is_told_with_what_to_do() -> None:
             with pytest.raises(unisono.Stopped, match=r"is taken by .*: give another name="):
                 await unisono.join("real", name="a", **options)
 
-    told(story)
+    run_story(story)
 
 
 def test_the_real_protocol_runs_on_it() -> None:
@@ -362,4 +362,4 @@ def test_the_real_protocol_runs_on_it() -> None:
             await b.multicast_many([b"%d" % n for n in range(500)])
             assert await heard(a, 500) == [b"%d" % n for n in range(500)]
 
-    told(story)
+    run_story(story)

@@ -11,8 +11,10 @@ import unisono
 from tests import waiting
 from tests.group.sessions import session_of
 from tests.net.ear import free_port
+from unisono.core import Cause
+from unisono.errors import NotResilient
 from unisono.group import Group
-from unisono.model import Address, Member, Message, Resilient, Service
+from unisono.model import Address, Member, Message, PayloadBatch, Resilient, Service
 from unisono.net.handle import Handle, Handles
 from unisono.net.send_buffer import SendBuffer
 from unisono.parts.message_runs import MessageRun, MessageRuns
@@ -32,7 +34,7 @@ async def both(a: Group, b: Group) -> None:
 @pytest.mark.real
 @pytest.mark.parametrize(
     ("protocol", "service", "options"),
-    [("rmcast", "causal", {}), ("ring", "agreed", {}), ("ring", "safe", {"fed": True})],
+    [("rmcast", "causal", {}), ("ring", "agreed", {}), ("ring", "safe", {"replayable": True})],
 )
 def test_a_sender_waits_for_its_own_delivery(
     protocol: str, service: str, options: dict[str, Any]
@@ -54,7 +56,7 @@ def test_a_sender_waits_for_its_own_delivery(
             if service == "safe":
                 assert await handle.stable == ()  # Safe, and the ring names no holders.
 
-    waiting.told(story())
+    waiting.run_story(story())
 
 
 async def _messages(group: Group, count: int) -> Any:
@@ -80,7 +82,7 @@ def test_who_waits_is_told_when_the_member_stops_first() -> None:
             with pytest.raises(unisono.Undelivered, match="for a test"):
                 await handle.delivered
 
-    waiting.told(story())
+    waiting.run_story(story())
 
 
 @pytest.mark.real
@@ -95,7 +97,7 @@ def test_what_cannot_be_waited_for_says_so() -> None:
             with pytest.raises(unisono.Misuse, match="empty"):
                 _ = empty.delivered
 
-    waiting.told(story())
+    waiting.run_story(story())
 
 
 def test_a_resilient_message_is_delivered_before_it_is_stable() -> None:
@@ -112,6 +114,26 @@ def test_a_resilient_message_is_delivered_before_it_is_stable() -> None:
         assert await handle.stable == (ME,)
 
     asyncio.run(story())
+
+
+def test_a_resilient_message_that_too_few_can_hold_is_delivered_and_not_stable() -> None:
+    async def main() -> None:
+        handles, handle = Handles(), Handle(Resilient(3))
+        handles.begin(ME)
+        handle.accept(1)
+        handles.add(handle)
+        message = Message(ME, b"x", 1, "v", 7, Resilient(3))
+        handles.deliver([message])
+        waiting = handle.stable
+        handles.fail_stability([message], Cause.TOO_FEW)
+        for future in (waiting, handle.stable):
+            with pytest.raises(NotResilient, match="too few members are left that can hold it"):
+                await future
+        assert (await handle.delivered).seq == 7
+        handles.fail("stopped")
+        assert (await handle.delivered).seq == 7
+
+    asyncio.run(main())
 
 
 def test_own_messages_are_found_among_runs_that_are_not_cut_apart() -> None:
@@ -185,7 +207,7 @@ def test_a_message_is_withdrawn_when_the_last_one_that_waits_for_it_is_cancelled
     async def story() -> None:
         window, buffer = Window(), SendBuffer()
         buffer.begin(window)
-        handle = buffer.submit([b"q"], 1, Service.AGREED)
+        handle = buffer.submit(PayloadBatch([b"q"]), Service.AGREED)
         one, other = asyncio.ensure_future(handle), asyncio.create_task(_number(handle))
         await asyncio.sleep(0)
         one.cancel()
@@ -199,11 +221,11 @@ def test_a_message_is_withdrawn_when_the_last_one_that_waits_for_it_is_cancelled
             await handle
         with pytest.raises(unisono.Undelivered, match="withdrawn"):
             await handle.delivered
-        task = asyncio.create_task(buffer.submit([b"r"], 1, Service.AGREED))
+        task = asyncio.create_task(buffer.submit(PayloadBatch([b"r"]), Service.AGREED))
         task.cancel()  # Before its first step.
         await asyncio.wait([task])
         assert buffer.waiting_count == 0
-        last = buffer.submit([b"s"], 1, Service.AGREED)
+        last = buffer.submit(PayloadBatch([b"s"]), Service.AGREED)
         window.credit = 100
         buffer.stepped()
         assert await asyncio.create_task(last) == await asyncio.create_task(last) == 1

@@ -33,7 +33,7 @@ WRONG = {
 
 
 def test_the_keywords_are_the_fields_of_config_and_the_options_of_the_catalogue() -> None:
-    own = {name for offer in protocols.offers().values() for name in offer.options}
+    own = {name for spec in protocols.specs().values() for name in spec.options}
     assert set(JoinOptions.__annotations__) == {field.name for field in fields(Config)} | own
 
 

@@ -11,7 +11,7 @@ import pytest
 import unisono
 from tests.net.ear import free_port
 from tests.net.flood import FLOOD, Flood
-from tests.waiting import told
+from tests.waiting import run_story
 from unisono.core import CoreConfig, Effect, Event, Join, Multicast, Persist, Restart
 from unisono.group.records import RECORDS_COUNT_MAX
 
@@ -53,7 +53,7 @@ def lived(*lives: list[bytes], stable: str = "") -> dict[str, int]:
         place = [f"127.0.0.1:{free_port()}"]
         fails = len(lives[0])
         joining = unisono.join(
-            "orders", offer=KEEPER, peers=place, fail_at=fails, rejoin=True, stable=stable
+            "orders", spec=KEEPER, peers=place, fail_at=fails, rejoin=True, stable=stable
         )
         async with joining as group:
             for said in lives:
@@ -63,7 +63,7 @@ def lived(*lives: list[bytes], stable: str = "") -> dict[str, int]:
                         break
             return group.counters()
 
-    return told(story())
+    return run_story(story())
 
 
 def test_without_a_file_records_reach_the_next_life_in_the_same_process(

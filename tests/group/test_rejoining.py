@@ -151,8 +151,8 @@ def test_who_gave_up_does_not_come_back() -> None:
 # -- for real -------------------------------------------------------------------------------------
 
 
-def told(story: Callable[[int], Coroutine[Any, Any, None]]) -> None:
-    waiting.told(story(free_port()))
+def run_story(story: Callable[[int], Coroutine[Any, Any, None]]) -> None:
+    waiting.run_story(story(free_port()))
 
 
 @pytest.mark.real
@@ -219,4 +219,4 @@ def test_one_that_was_left_out_is_back_with_the_state_and_knows_what_it_missed(
         for group in (c, b, a):
             await group.leave()
 
-    told(story)
+    run_story(story)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pytest
 
 import unisono
 from tests.net.ear import free_port
-from tests.waiting import told
+from tests.waiting import run_story
 from unisono.config import Config, default_service
-from unisono.core import Cause, ProtocolSpec
+from unisono.core import Cause, Request
 from unisono.group import Group, Joining
 from unisono.group.session import Session, SessionEvents
 from unisono.model import Address, Member, Message, ServiceLevel, View
-from unisono.protocols import offer
+from unisono.protocols import spec
+from unisono.requests import GoOn
+from unisono.spec import ProtocolSpec
 
 HERE = Address("127.0.0.1", 1)
 
@@ -54,8 +56,8 @@ class Echo:
         )
         self._events.stepped()
 
-    def request(self, what: str, arguments: Mapping[str, int | str | bytes]) -> None:
-        self.asked.append((what, arguments))
+    def request(self, request: Request) -> None:
+        self.asked.append(request)
 
     def congested(self, on: bool) -> None:
         self.asked.append(on)
@@ -85,14 +87,17 @@ class Echoes:
 
     name = "a"
     founds = True
+    holds = True
     message_bytes_max = 100
 
     def __init__(self) -> None:
         self.opened: list[Echo] = []
-        self.offer: ProtocolSpec = offer("ring")
-        self.default_level = default_service(self.offer)
+        self.spec: ProtocolSpec = spec("ring")
+        self.default_level = default_service(self.spec)
 
     def level(self, asked: ServiceLevel | str) -> ServiceLevel:
+        if isinstance(asked, unisono.Resilient):
+            return asked
         if asked == "agreed":
             return unisono.AGREED
         raise unisono.Misuse(f"no {asked}")
@@ -100,7 +105,7 @@ class Echoes:
     def groups(self, to: str | Sequence[str]) -> tuple[str, ...]:
         return (to,) if isinstance(to, str) else tuple(to)
 
-    def check_request(self, what: str) -> None: ...
+    requests = (GoOn,)
 
     def advice(self) -> str:
         return ""
@@ -122,6 +127,8 @@ def test_rejoining_is_the_same_over_any_session(monkeypatch: pytest.MonkeyPatch)
             items = [await anext(group) for _ in range(3)]
             assert [type(item) for item in items] == [View, Message, Message]
             echoes.opened[0].end("the cable was cut")
+            with pytest.raises(unisono.Stopped, match="not in the group now"):
+                group.request("go_on")
             again = await anext(group)
             assert isinstance(again, unisono.Rejoined)
             assert (again.reason, again.me.incarnation) == ("the cable was cut", 2)
@@ -131,7 +138,7 @@ def test_rejoining_is_the_same_over_any_session(monkeypatch: pytest.MonkeyPatch)
             assert await group.multicast(b"3") == 1, "numbers begin anew"
         assert [item async for item in group] and group.stopped == "left the group"
 
-    told(story())
+    run_story(story())
 
 
 def test_messages_for_other_groups_are_not_gathered_with_our_own() -> None:
@@ -151,7 +158,7 @@ def test_messages_for_other_groups_are_not_gathered_with_our_own() -> None:
                 ([b"3", b"4"], ("other", "g")),
             ]
 
-    told(story())
+    run_story(story())
 
 
 def test_callers_wait_for_the_session_s_credit() -> None:
@@ -170,7 +177,7 @@ def test_callers_wait_for_the_session_s_credit() -> None:
             group._send_buffer.stepped()
             assert await waiting == 2
 
-    told(story())
+    run_story(story())
 
 
 def test_the_session_s_limits_are_the_group_s() -> None:
@@ -181,10 +188,12 @@ def test_the_session_s_limits_are_the_group_s() -> None:
                 await group.multicast(bytes(101))
             with pytest.raises(unisono.Misuse, match="no safe"):
                 await group.multicast(b"", "safe")
-            group.request("go_on", votes=2)
-            assert echoes.opened[0].asked == [("go_on", {"votes": 2})]
+            with pytest.raises(unisono.Misuse, match="takes no arguments; given: votes"):
+                group.request("go_on", votes=2)
+            group.request("go_on")
+            assert echoes.opened[0].asked == [Request(GoOn())]
 
-    told(story())
+    run_story(story())
 
 
 def test_state_that_comes_in_the_middle_stays_in_its_place() -> None:
@@ -199,7 +208,7 @@ def test_state_that_comes_in_the_middle_stays_in_its_place() -> None:
             assert (await anext(group)).payload == b"1" and restored == [b"state of 1"]  # type: ignore[union-attr]
             assert (await anext(group)).payload == b"2" and restored[1:] == [b"later"]  # type: ignore[union-attr]
 
-    told(story())
+    run_story(story())
 
 
 def test_a_member_is_told_how_to_address_several_groups() -> None:
@@ -212,4 +221,4 @@ def test_a_member_is_told_how_to_address_several_groups() -> None:
             with pytest.raises(unisono.Misuse, match="to="):
                 group.multicast_nowait(b"x", to=())
 
-    told(story())
+    run_story(story())

@@ -8,7 +8,7 @@ import time
 import pytest
 
 import unisono
-from tests.group.test_group import heard, joining, pair, told
+from tests.group.test_group import heard, joining, pair, run_story
 from unisono.model import Address, Member, Message, View
 from unisono.net.stream import AdoptMark, CaptureMark, Shed, Stream
 
@@ -33,7 +33,7 @@ def test_a_blocked_stream_withholds_and_loses_nothing() -> None:
             assert await heard(b, 100) == payloads
             assert b.counters()["congested.False"] >= 1
 
-    told(story)
+    run_story(story)
 
 
 @pytest.mark.real
@@ -50,7 +50,7 @@ def test_a_shedding_stream_drops_the_oldest_and_says_how_many() -> None:
             assert len(kept) + lost == 100 and b.counters()["shed"] == lost
             assert [event for event in events if isinstance(event, View)]
 
-    told(story)
+    run_story(story)
 
 
 @pytest.mark.real
@@ -63,7 +63,7 @@ def test_a_reader_too_slow_leaves_with_a_reason_and_the_others_are_told() -> Non
             with pytest.raises(unisono.Stopped, match=r"too slow.*queue_count_max=10"):
                 await heard(b, 1000)
 
-    told(story)
+    run_story(story)
 
 
 @pytest.mark.real
@@ -79,7 +79,7 @@ def test_what_its_own_end_kept_from_being_said_is_counted() -> None:
         assert a.counters()["drop.unsent"] == 7
         await a.leave()
 
-    told(story)
+    run_story(story)
 
 
 def test_shed_notices_stand_where_the_messages_stood() -> None:
@@ -227,4 +227,4 @@ def test_a_joiner_is_handed_the_state_at_its_place() -> None:
             await readers[1]
         await readers[0]
 
-    told(story)
+    run_story(story)

@@ -1,4 +1,4 @@
-"""How an application comes into a group: as a member itself, or through its machine's daemon."""
+"""`join` a group, as a member or through the local daemon; `connect` to send only."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from unisono import config as configs
 from unisono.client.connection import Connecting, Connection, connect
 from unisono.client.factory import DaemonFactory
 from unisono.config import JoinOptions
-from unisono.core import ProtocolSpec
 from unisono.errors import Misuse
 from unisono.group import Group, Joining, as_member
+from unisono.spec import ProtocolSpec
 
 __all__ = ["Connecting", "Connection", "connect", "join"]
 
@@ -24,21 +24,21 @@ def join(
     config: str | Path | None = None,
     snapshot: Callable[[], bytes] | None = None,
     restore: Callable[[bytes], None] | None = None,
-    offer: ProtocolSpec | None = None,
+    spec: ProtocolSpec | None = None,
     **options: Unpack[JoinOptions],
 ) -> Joining:
     """Join a group: `async with join("orders") as group` or `group = await join("orders")`.
 
     The group is a name or a URL; `config` a TOML file with a table `[group]`, or a URL; `options`
     are the fields of `Config` and the protocol's own (`JoinOptions`). Keywords win. `snapshot` and
-    `restore` hand the application's state to those who join. `offer` brings a protocol outside the
-    catalogue, which takes options of its own in `options={...}`.
+    `restore` hand the application's state to joiners. `spec` is a protocol outside the catalogue;
+    its own options go into `options={...}`.
     With `daemon="unix:/path"` the group is reached through the daemon that listens there.
     """
     read = configs.read(group, config, options)
     if not read.daemon:
-        return as_member(read, snapshot, restore, offer)
-    if offer is not None:
-        raise Misuse("offer= is the daemon's business: with daemon= leave it out")
+        return as_member(read, snapshot, restore, spec)
+    if spec is not None:
+        raise Misuse("spec= cannot be used with daemon=: the daemon chooses the protocol")
     with_state = configs.check_state(read, snapshot, restore)
     return Joining(Group(read, DaemonFactory(read, with_state), snapshot, restore))

@@ -7,13 +7,13 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from unisono.client.listen_address import Door, door
-from unisono.client.offered import Offered, group_names
+from unisono.client.listen_address import ListenAddress, listen_address
+from unisono.client.served import ServedProtocol, group_names
 from unisono.client.session import DaemonSession
 from unisono.config import NAME
 from unisono.errors import Misuse, Stopped, TooLarge
 from unisono.group.joining import Opening
-from unisono.model import Buffer, Member, Message, ServiceLevel, View
+from unisono.model import Buffer, Member, Message, PayloadBatch, ServiceLevel, View
 from unisono.net.identity import default_name, new_incarnation
 from unisono.net.send_buffer import SendBuffer
 from unisono.net.stream import Entry
@@ -30,7 +30,9 @@ def connect(
     for what, seconds in (("connect_s", connect_s), ("close_s", close_s)):
         if not 0 < seconds <= 86_400:
             raise Misuse(f"{what}={seconds}: give a number above 0, at most a day")
-    return Connecting(Connection(door(daemon), name or default_name(), connect_s, close_s))
+    return Connecting(
+        Connection(listen_address(daemon), name or default_name(), connect_s, close_s)
+    )
 
 
 class Connecting(Opening["Connection"]):
@@ -41,12 +43,12 @@ class Connecting(Opening["Connection"]):
 
 
 class Connection:
-    """Says messages to groups, and hears none. A message to several groups has one place in one
-    order; its sender is in no view."""
+    """Sends messages to groups and receives none. A message to several groups has one sequence
+    number in one order; its sender is in no view."""
 
-    def __init__(self, at: Door, name: str, connect_s: float, close_s: float) -> None:
-        self._door, self._connect_s, self._close_s = at, connect_s, close_s
-        self._offered = Offered()
+    def __init__(self, at: ListenAddress, name: str, connect_s: float, close_s: float) -> None:
+        self._address, self._connect_s, self._close_s = at, connect_s, close_s
+        self._served = ServedProtocol()
         self._me: Member | None = None
         self._ended: str | None = None
         self._closing = False
@@ -56,7 +58,7 @@ class Connection:
         self._session = DaemonSession(
             at,
             _SendOnly(self._opened, self._send_buffer.stepped, self._session_ended),
-            self._offered.welcomed,
+            self._served.welcomed,
             name,
             new_incarnation(),
             WINDOW_BYTES_MAX,
@@ -64,19 +66,19 @@ class Connection:
 
     @property
     def me(self) -> Member:
-        """Who the receivers see as the sender."""
+        """The sender that receivers see."""
         if self._me is None:
             raise Stopped(self._ended or "not connected yet: await connect() first")
         return self._me
 
     @property
     def stopped(self) -> str | None:
-        """Why nothing can be sent any more; nothing while it can."""
+        """Why nothing can be sent any more; None while it can."""
         return self._ended
 
     @property
     def blocked(self) -> str:
-        """Why the daemon waits though it is in the ring; empty while it can work."""
+        """Why the daemon makes no progress though it is in the ring; empty while it does."""
         return self._session.warning
 
     def counters(self) -> dict[str, int]:
@@ -90,7 +92,7 @@ class Connection:
         payload: Buffer,
         service: ServiceLevel | str | None = None,
     ) -> int:
-        """Say it to these groups; waits while the daemon takes no more. Returns its number."""
+        """Send to these groups; waits while the window is full. Returns the message's number."""
         return await self.send_many(groups, (payload,), service)
 
     async def send_many(
@@ -99,12 +101,12 @@ class Connection:
         payloads: Iterable[Buffer],
         service: ServiceLevel | str | None = None,
     ) -> int:
-        """Say them in this order; returns the last one's number."""
-        messages = [self._checked(payload) for payload in payloads]
+        """Send them in this order; returns the last one's number."""
+        messages = PayloadBatch(map(self._checked, payloads))
         level, names = self._level(service), group_names(groups)
         if not messages:
             return 0
-        return await self._send_buffer.submit(messages, sum(map(len, messages)), level, names)
+        return await self._send_buffer.submit(messages, level, names)
 
     def _checked(self, payload: Buffer) -> bytes:
         if self._ended is not None or self._closing:
@@ -112,7 +114,7 @@ class Connection:
         if not isinstance(payload, bytes | bytearray | memoryview):
             kind = type(payload).__name__
             raise Misuse(f"a message is bytes, not {kind}: encode it first, as text.encode()")
-        limit = self._offered.message_bytes_max
+        limit = self._served.message_bytes_max
         if len(payload) > limit:
             raise TooLarge(
                 f"the message has {len(payload)} bytes, over the daemon's limit"
@@ -121,13 +123,13 @@ class Connection:
         return bytes(payload)
 
     def _level(self, service: ServiceLevel | str | None) -> ServiceLevel:
-        return self._offered.default_level if service is None else self._offered.level(service)
+        return self._served.default_level if service is None else self._served.level(service)
 
-    # -- coming and going -----------------------------------------------------------------------
+    # -- opening and closing --------------------------------------------------------------------
 
     async def _open(self) -> Connection:
         if self._ready is not None:
-            raise Misuse("this connection was made already: call connect() again for another")
+            raise Misuse("already connected: call connect() again for another connection")
         loop = asyncio.get_running_loop()
         self._ready, self._done = loop.create_future(), loop.create_future()
         self._session.start()
@@ -147,7 +149,7 @@ class Connection:
         return self
 
     async def close(self) -> None:
-        """All that was sent is handed to the ring first, within `close_s`. Twice is no harm."""
+        """Close once the ring has accepted all that was sent, or after `close_s`. Idempotent."""
         if self._ended is None and not self._closing and self._done is not None:
             self._closing = True
             self._send_buffer.flush()
@@ -174,8 +176,8 @@ class Connection:
 
 
 class _SendOnly:
-    """The events of a session that is in no group: nothing is received but notices of stability,
-    which nobody reads."""
+    """The events of a session in no group. Only notices of stability are received; they are
+    dropped."""
 
     def __init__(
         self,

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from typing import Annotated, Final, NamedTuple, TypeAlias
 
+from unisono.client.lock_frames import AnswerFrame, LockFrame
 from unisono.errors import BadPacket
 from unisono.fields import (
     U8,
-    U8_COUNT,
+    U16_COUNT,
     U32,
     U64,
     Bit,
@@ -41,15 +42,15 @@ from unisono.model import (
 )
 
 MAGIC: Final = b"USOC"
-VERSION: Final = 2
+VERSION: Final = 4
 NAME_BYTES_MAX: Final = 64
 GROUPS_COUNT_MAX: Final = 64
 """Groups that one message may be addressed to."""
 BUNDLE_BYTES: Final = 64 << 10
-"""The size at which a bundle is closed; a larger message is a bundle of its own."""
+"""The size at which a bundle is closed; a larger message is a bundle by itself."""
 BUNDLE_COUNT_MAX: Final = 4096
 SLACK_BYTES: Final = 64 << 10
-"""What a frame may have besides payload: the groups, the lengths of the messages."""
+"""Bytes of a frame besides payload: the groups, the lengths of the messages."""
 HELLO_BYTES_MAX: Final = 1024
 VIEW_BYTES_MAX: Final = 4 << 20
 REASON_COUNT_MAX: Final = 1000
@@ -59,13 +60,14 @@ _RESILIENT: Final = 6
 
 
 class FrameKind(IntEnum):
-    """Below 16 a client sends it, above the daemon."""
+    """Below 16 from a client, above from the daemon."""
 
     HELLO = 1
     JOIN = 2
     SUBMIT = 3
     STATE = 4
     LEAVE = 5
+    LOCK = 6
     WELCOME = 17
     BYE = 18
     VIEW = 19
@@ -76,6 +78,7 @@ class FrameKind(IntEnum):
     STABLE = 24
     LEFT = 25
     BLOCKED = 26
+    ANSWER = 27
 
 
 class FrameFront(NamedTuple):
@@ -95,7 +98,7 @@ def frame(kind: FrameKind, *parts: Buffer) -> bytes:
 
 
 class FrameSplitter:
-    """A stream of bytes to frames; frames beyond the bound are refused."""
+    """Splits a stream of bytes into frames; frames beyond the bound are refused."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
@@ -103,12 +106,12 @@ class FrameSplitter:
         self._needed = 0
 
     def feed(self, data: bytes) -> Iterator[tuple[int, memoryview]]:
-        """Kind and body of the frames that are complete now. The bound may change between two."""
+        """Kind and body of each frame that is complete. The bound may change between two."""
         if self._rest:
             self._rest += data
             if len(self._rest) < self._needed:
                 return
-            # Frames are views of it: it is never resized again.
+            # Frames are views of this buffer, so it is never resized again.
             whole = memoryview(self._rest)
             self._rest = bytearray()
         else:
@@ -168,7 +171,7 @@ def bundle_of(messages: Sequence[Buffer]) -> bytes:
 
 
 def lengths_of(bundle: Buffer) -> tuple[int, ...]:
-    """The lengths of the messages; checked."""
+    """The lengths of the messages, checked against the bundle's size."""
     (lengths,), messages = decode_front(BundleHead, bundle)
     if sum(lengths) != len(messages):
         raise BadPacket("bundle")
@@ -208,7 +211,8 @@ class JoinFrame(NamedTuple):
     group: Name
     with_state: Bit
     sheds: Bit
-    fed: Bit = False
+    replayable: Bit = False
+    format: str = ""
 
 
 class SubmitFrame(NamedTuple):
@@ -222,7 +226,7 @@ class SubmitFrame(NamedTuple):
 
 
 def submit_head(level: ServiceLevel, groups: Sequence[str]) -> bytes:
-    """What all messages to these groups at this level have in common."""
+    """The fields that all messages to these groups at this level share."""
     return encode(SubmitFrame(level, tuple(groups), b""))
 
 
@@ -232,7 +236,7 @@ def submit(head: bytes, messages: Sequence[Buffer]) -> bytes:
 
 class StateFrame(NamedTuple):
     failed: bool
-    """There is no state: the bytes are the reason."""
+    """There is no state: `state` is the reason."""
     key: bytes
     state: Rest
 
@@ -253,7 +257,7 @@ class WelcomeFrame(NamedTuple):
 
 
 class ShedFrame(NamedTuple):
-    """Messages were dropped here, since the client reads slowly."""
+    """Messages dropped here because the client reads slowly."""
 
     messages: U64
 
@@ -267,13 +271,14 @@ def read_bye(body: memoryview) -> str:
 
 
 def blocked(why: str) -> bytes:
-    """Why the daemon cannot make progress though it is in the ring; empty when it can again."""
+    """Why the daemon makes no progress though it is in the ring; empty when it does again."""
     return frame(FrameKind.BLOCKED, why[:REASON_COUNT_MAX].encode())
 
 
 class ChangeText(NamedTuple):
     what: str
     where: str
+    number: Annotated[int, fixed("i64", "q")] | None
 
 
 class ViewFrame(NamedTuple):
@@ -285,7 +290,7 @@ class ViewFrame(NamedTuple):
     whole: Bit
     """All members are listed; otherwise the client has the view before."""
     transitional: Bit
-    changes: Annotated[tuple[ChangeText, ...], table(field_of(ChangeText), U8_COUNT)]
+    changes: Annotated[tuple[ChangeText, ...], table(field_of(ChangeText), U16_COUNT)]
     members: tuple[Member, ...]
     joined: tuple[Member, ...]
     left: tuple[Member, ...]
@@ -303,7 +308,7 @@ def view(shown: View, whole: bool) -> bytes:
         shown.detail[:REASON_COUNT_MAX],
         whole,
         shown.transitional,
-        tuple(ChangeText(each.what.value, each.where.value) for each in shown.changes),
+        tuple(ChangeText(each.what.value, each.where.value, each.number) for each in shown.changes),
         shown.members if whole else (),
         shown.joined,
         shown.left,
@@ -316,10 +321,10 @@ def view(shown: View, whole: bool) -> bytes:
 def read_view(body: memoryview, before: View | None) -> View:
     head, rest = decode_front(ViewFrame, body)
     changes = []
-    for what, where in head.changes:
+    for what, where, number in head.changes:
         (concerned,), rest = decode_front(MemberList, rest)
         try:
-            changes.append(Change(ChangeKind(what), concerned, ChangeScope(where)))
+            changes.append(Change(ChangeKind(what), concerned, ChangeScope(where), number))
         except ValueError:
             raise BadPacket("view") from None
     if rest:
@@ -382,7 +387,7 @@ def deliver(
 
 
 class BundleReader:
-    """Bundles to messages. Remembers senders, so that each is decoded once."""
+    """Bundles to messages; each sender is decoded once."""
 
     def __init__(self) -> None:
         self._senders: dict[bytes, Member] = {}
@@ -417,17 +422,21 @@ def adopt(state: Buffer) -> bytes:
     return frame(FrameKind.ADOPT, state)
 
 
-Framed: TypeAlias = HelloFrame | JoinFrame | StateFrame | WelcomeFrame | ShedFrame
+Framed: TypeAlias = (
+    HelloFrame | JoinFrame | StateFrame | LockFrame | WelcomeFrame | ShedFrame | AnswerFrame
+)
 FRAMES: Final[dict[FrameKind, type[NamedTuple]]] = {
     FrameKind.HELLO: HelloFrame,
     FrameKind.JOIN: JoinFrame,
     FrameKind.SUBMIT: SubmitFrame,
     FrameKind.STATE: StateFrame,
+    FrameKind.LOCK: LockFrame,
     FrameKind.WELCOME: WelcomeFrame,
     FrameKind.VIEW: ViewFrame,
     FrameKind.DELIVER: DeliverFrame,
     FrameKind.SHED: ShedFrame,
     FrameKind.STABLE: DeliverFrame,
+    FrameKind.ANSWER: AnswerFrame,
 }
 """The bodies of frames; those of the others are text, bytes or empty."""
 _KINDS: Final = {record: kind for kind, record in FRAMES.items()}

@@ -1,4 +1,4 @@
-"""Where a daemon listens: a path of this machine, or a port of its loopback interface."""
+"""Where a daemon listens: a Unix path, or a port of the loopback interface."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unisono.errors import Misuse
 from unisono.net.addresses import host_and_port
 
 PATH_BYTES_MAX = 107
-"""What a socket address holds."""
+"""The most that a socket address holds."""
 WRITE = "write unix:/path, /path or tcp:127.0.0.1:7401"
 
 
@@ -33,10 +33,10 @@ class Tcp:
         return f"tcp:{host}:{self.port}"
 
 
-Door: TypeAlias = Unix | Tcp
+ListenAddress: TypeAlias = Unix | Tcp
 
 
-def door(text: str | os.PathLike[str]) -> Door:
+def listen_address(text: str | os.PathLike[str]) -> ListenAddress:
     """`unix:/path`, `/path` or `tcp:127.0.0.1:7401`."""
     text = os.fspath(text) if isinstance(text, os.PathLike) else text
     if not isinstance(text, str):
@@ -46,9 +46,9 @@ def door(text: str | os.PathLike[str]) -> Door:
     path = text.removeprefix("unix:")
     if not path.startswith("/"):
         raise Misuse(f"daemon={text!r}: {WRITE}")
-    octets = len(path.encode())
-    if octets > PATH_BYTES_MAX or "\0" in path:
-        raise Misuse(f"daemon={text!r}: the path has {octets} bytes, {PATH_BYTES_MAX} is the most")
+    nbytes = len(path.encode())
+    if nbytes > PATH_BYTES_MAX or "\0" in path:
+        raise Misuse(f"daemon={text!r}: the path has {nbytes} bytes, give at most {PATH_BYTES_MAX}")
     return Unix(path)
 
 
@@ -59,5 +59,5 @@ def _tcp(text: str) -> Tcp:
     except ValueError:
         raise Misuse(f"daemon={text!r}: write the address in numbers, as 127.0.0.1") from None
     if not near:
-        raise Misuse(f"daemon={text!r}: clients are local: give an address as 127.0.0.1 or ::1")
+        raise Misuse(f"daemon={text!r}: clients are local: give 127.0.0.1 or ::1")
     return Tcp(host, port)

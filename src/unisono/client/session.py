@@ -1,4 +1,4 @@
-"""Sessions through the daemon of this machine: what is sent and received are frames on a socket."""
+"""Sessions through the local daemon: frames on a socket."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from unisono.client import frames
@@ -20,13 +21,15 @@ from unisono.client.frames import (
     WelcomeFrame,
     framed,
 )
-from unisono.client.listen_address import Door, Unix
-from unisono.core import Cause
-from unisono.errors import BadPacket, Misuse
+from unisono.client.listen_address import ListenAddress, Unix
+from unisono.client.lock_frames import AnswerFrame, LockFrame
+from unisono.core import Cause, Request
+from unisono.errors import BadPacket
 from unisono.group.session import SessionEvents
 from unisono.layout import decode
 from unisono.model import Member, Message, ServiceLevel, View
 from unisono.net.stream import CaptureMark, Shed, Stable
+from unisono.requests import AcquireLock, ReleaseLock
 
 HELLO_REPLY_BYTES_MAX = 64 << 10
 
@@ -37,11 +40,11 @@ class DaemonSession(asyncio.Protocol):
     """One connection to the daemon, from `start` on; in one group, or in none to send only."""
 
     cause: Final[Cause | None] = None
-    """The daemon gives its reasons in words."""
+    """The daemon reports reasons as text only."""
 
     def __init__(
         self,
-        door: Door,
+        address: ListenAddress,
         events: SessionEvents,
         welcomed: Callable[[WelcomeFrame], None],
         name: str,
@@ -50,18 +53,19 @@ class DaemonSession(asyncio.Protocol):
         group: str = "",
         join: bytes = b"",
     ) -> None:
-        """`welcomed` comes before the first event; `join` is the frame that asks for the group."""
+        """`welcomed` is called before the first event; `join` is the frame that joins the group."""
         self.finished = False
         self.welcome: WelcomeFrame | None = None
         self.warning = ""
-        self._door, self._events, self._welcomed = door, events, welcomed
+        self._address, self._events, self._welcomed = address, events, welcomed
         self._name, self._incarnation = name, incarnation
         self._window_bytes_max = window_bytes_max
         self._group, self._join = group, join
-        self._cutter = FrameSplitter(HELLO_REPLY_BYTES_MAX)
-        self._hearing = BundleReader()
+        self._splitter = FrameSplitter(HELLO_REPLY_BYTES_MAX)
+        self._bundles = BundleReader()
         self._messages: list[Message] = []
         """Of the frames at hand, those not yet delivered."""
+        self._me: Member | None = None
         self._view: View | None = None
         self._transport: asyncio.Transport | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -75,10 +79,10 @@ class DaemonSession(asyncio.Protocol):
 
     def describe(self) -> str:
         state = "answered" if self.welcome else "connected" if self._transport else "not connected"
-        return f"at {self._door}: {state}"
+        return f"at {self._address}: {state}"
 
     def send_credit(self) -> int:
-        """What the socket has not taken yet is the window."""
+        """The window, less what the socket has not accepted yet."""
         if self._transport is None or self.welcome is None or self._leaving or self.finished:
             return 0
         if self._join and self._view is None:
@@ -91,24 +95,26 @@ class DaemonSession(asyncio.Protocol):
         self._connecting = asyncio.get_running_loop().create_task(self._connect())
 
     async def _connect(self) -> None:
-        loop, door = asyncio.get_running_loop(), self._door
+        loop, address = asyncio.get_running_loop(), self._address
         try:
-            if isinstance(door, Unix):
-                transport, _ = await loop.create_unix_connection(lambda: self, door.path)
+            if isinstance(address, Unix):
+                transport, _ = await loop.create_unix_connection(lambda: self, address.path)
             else:
-                transport, _ = await loop.create_connection(lambda: self, door.host, door.port)
+                transport, _ = await loop.create_connection(
+                    lambda: self, address.host, address.port
+                )
         except OSError as error:
             why = error.strerror or str(error) or type(error).__name__
             self._end(
-                f"no daemon answers at {door} ({why}): start one with"
-                f" unisono daemon --listen {door}"
+                f"no daemon answers at {address} ({why}): start one with"
+                f" unisono daemon --listen {address}"
             )
             return
         if self.finished:
             transport.abort()
             return
         self._transport = transport
-        # Well below the window, so that there is a word when it opens again.
+        # Well below the window, so that `resume_writing` is called when it opens again.
         half = self._window_bytes_max // 2
         transport.set_write_buffer_limits(high=half, low=half // 2)
         self._write(frames.hello(self._name, self._incarnation) + self._join)
@@ -117,31 +123,31 @@ class DaemonSession(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         why = f" ({error})" if error else ""
         self._end(
-            f"the daemon at {self._door} is gone: the connection ended{why};"
+            f"the daemon at {self._address} is gone: the connection ended{why};"
             " join again when it is back, or with rejoin=True"
         )
 
     def data_received(self, data: bytes) -> None:
         self._counts["local.in.calls"] += 1
-        self._counts["local.in.octets"] += len(data)
+        self._counts["local.in.bytes"] += len(data)
         try:
-            for kind, body in self._cutter.feed(data):
+            for kind, body in self._splitter.feed(data):
                 if self.finished:
                     return
                 self._take(kind, body)
         except BadPacket as error:
-            self._end(f"the daemon at {self._door} does not speak as this client does ({error})")
+            self._end(f"bad frame from the daemon at {self._address} ({error}): use one version")
         if not self.finished:
             self._deliver()
 
     def resume_writing(self) -> None:
         self._events.stepped()
 
-    def _write(self, octets: bytes) -> None:
+    def _write(self, data: bytes) -> None:
         if self._transport is not None and not self.finished:
             self._counts["local.out.calls"] += 1
-            self._counts["local.out.octets"] += len(octets)
-            self._transport.write(octets)
+            self._counts["local.out.bytes"] += len(data)
+            self._transport.write(data)
 
     # -- what the daemon reports ----------------------------------------------------------------
 
@@ -149,7 +155,7 @@ class DaemonSession(asyncio.Protocol):
         if kind == FrameKind.DELIVER:
             if self._view is None:
                 raise BadPacket("no_view")
-            found = self._hearing.messages(body, self._view.id)
+            found = self._bundles.messages(body, self._view.id)
             self._counts["in.message"] += len(found)
             self._messages += found
         elif kind == FrameKind.BLOCKED:
@@ -164,16 +170,18 @@ class DaemonSession(asyncio.Protocol):
             self._events.deliver(messages)
 
     def _take_notice(self, kind: int, body: memoryview) -> None:
-        """What is no message, in its place among them."""
+        """Handle any other frame, in order among the messages."""
         if kind == FrameKind.VIEW:
-            self._view = frames.read_view(body, self._view)
+            self._view = self._seen(frames.read_view(body, self._view))
             self._events.install(self._view)
             self._events.stepped()
         elif kind == FrameKind.STABLE:
             id_ = self._view.id if self._view else ""
-            self._events.put(Stable(tuple(self._hearing.messages(body, id_))))
+            self._events.put(Stable(tuple(self._bundles.messages(body, id_))))
         elif kind == FrameKind.SHED:
             self._events.put(Shed(decode(ShedFrame, body).messages))
+        elif kind == FrameKind.ANSWER:
+            self._events.put(decode(AnswerFrame, body).answer())
         elif kind == FrameKind.CAPTURE:
             self._events.put(CaptureMark(bytes(body), self._captured))
         elif kind == FrameKind.ADOPT:
@@ -187,15 +195,23 @@ class DaemonSession(asyncio.Protocol):
         else:
             raise BadPacket("kind")
 
+    def _seen(self, view: View) -> View:
+        """All clients of a daemon are sent the same changes: some are local to this one."""
+        if self._me is None:
+            raise BadPacket("no_welcome")
+        changes = [seen for change in view.changes for seen in change.seen_by(self._me)]
+        return replace(view, changes=tuple(changes))
+
     def _take_welcome(self, welcome: WelcomeFrame) -> None:
         self.welcome = welcome
         longest = welcome.message_bytes_max + SLACK_BYTES
-        self._cutter.bytes_max = max(longest, frames.VIEW_BYTES_MAX)
+        self._splitter.bytes_max = max(longest, frames.VIEW_BYTES_MAX)
         self._welcomed(welcome)
-        self._events.opened(Member(self._name, welcome.address, self._incarnation))
+        self._me = Member(self._name, welcome.address, self._incarnation)
+        self._events.opened(self._me)
         self._events.stepped()
 
-    # -- what the group asks --------------------------------------------------------------------
+    # -- Session --------------------------------------------------------------------------------
 
     def submit(
         self, messages: Sequence[bytes], service: ServiceLevel, groups: tuple[str, ...]
@@ -216,8 +232,9 @@ class DaemonSession(asyncio.Protocol):
         self._write(b"".join(bundles) if len(bundles) > 1 else bundles[0])
         self._events.stepped()
 
-    def request(self, what: str, arguments: Mapping[str, int | str | bytes]) -> None:
-        raise Misuse(f"request {what!r}: through a daemon there are none; be a member oneself")
+    def request(self, request: Request) -> None:
+        assert isinstance(request.what, AcquireLock | ReleaseLock)
+        self._write(framed(LockFrame.of(request.key, request.what)))
 
     def congested(self, on: bool) -> None:
         self._congested = on
@@ -228,7 +245,7 @@ class DaemonSession(asyncio.Protocol):
         self._end(reason)
 
     def _hold_back(self) -> None:
-        """While the reader is slow, what comes stays in the socket."""
+        """While the reader is slow, leave incoming data in the socket."""
         if self._transport is None or self._transport.is_closing():
             return
         if self._congested:
@@ -243,7 +260,7 @@ class DaemonSession(asyncio.Protocol):
             self._write(framed(StateFrame(False, key, state)))
             return
         why = f"the state of {self._name} has {len(state)} bytes, over message_bytes_max={limit}"
-        log.warning("%s: whoever joins gets none", why)
+        log.warning("%s: joiners get no state", why)
         self._write(framed(StateFrame(True, key, why.encode())))
 
     def leave(self) -> None:

@@ -1,4 +1,4 @@
-"""The site process: one member of a ring, shared by the applications of its machine."""
+"""The daemon: one member of a ring, shared by the applications of its machine."""
 
 from unisono.daemon.registry import Registry, RegistryLimits
 from unisono.daemon.session import SessionLimits

@@ -1,4 +1,4 @@
-"""From QSUB into the ring: a client's frames become records, in its order, many at a time."""
+"""From QSUB into the ring: a client's frames become records, in order, in batches."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from unisono.client.frames import (
     SubmitFrame,
     lengths_of,
 )
+from unisono.client.lock_frames import LockFrame
 from unisono.daemon import records
 from unisono.daemon.records import ClientJoined, Stranger
 from unisono.daemon.session import ClientSession
@@ -28,19 +29,19 @@ log = logging.getLogger("unisono.daemon")
 
 
 class Intake:
-    """What clients say, checked and said in the ring."""
+    """Checks the frames of clients and multicasts them in the ring."""
 
     def __init__(
         self, ring: Group, control: ServiceLevel, message_bytes_max: int, counts: Counter[str]
     ) -> None:
-        """`control` is the level of all that is not a client's message."""
+        """`control` is the service level of joins, leaves and states."""
         self._ring = ring
         self._control = control
         self._message_bytes_max = message_bytes_max
         self._counts = counts
 
     async def pump(self, session: ClientSession) -> None:
-        """What the client said goes into the ring, in its order; its end is said last."""
+        """Multicast what the client sends, in its order, and at last that it is gone."""
         left = False
         try:
             while not left and (found := await session.submitted()):
@@ -49,51 +50,53 @@ class Intake:
             session.bad(error.reason)
         except UnisonoError as error:
             session.cut(str(error))
-        except Exception as error:  # our mistake, and this one client's misfortune
+        except Exception as error:  # Our bug ends this client, not the daemon.
             log.exception("client %s: internal error", session)
             session.cut(f"internal error of the daemon: {type(error).__name__}: {error}")
         if left and session.group:
-            return  # `Part` will end it, at its place
+            return  # Its own `ClientLeft` ends it, in order.
         if left:
             session.part()
         elif session.group:
             with contextlib.suppress(UnisonoError):
-                record = records.gone(session.number, session.ending or "its connection ended")
+                record = records.died(session.number, session.ending or "its connection ended")
                 await self._ring.multicast(record, self._control)
 
     async def _take(self, session: ClientSession, found: Sequence[tuple[int, memoryview]]) -> bool:
-        """Say all these; whether the client leaves with them."""
-        gathered: list[bytes] = []
+        """Multicast these frames. Returns whether the client leaves with them."""
+        batch: list[bytes] = []
         level: ServiceLevel = self._control
-        octets = 0
+        nbytes = 0
         for kind, body in found:
             if kind == FrameKind.SUBMIT:
-                its_level, record = self._said(session, body)
-                if gathered and its_level != level:
-                    await self._say(session, gathered, level, octets)
-                    gathered, octets = [], 0
-                level = its_level
+                own_level, record = self._encode_submit(session, body)
+                if batch and own_level != level:
+                    await self._multicast(session, batch, level, nbytes)
+                    batch, nbytes = [], 0
+                level = own_level
             else:
-                if gathered:
-                    await self._say(session, gathered, level, octets)
-                    gathered, octets = [], 0
-                level, record = self._control, self._asked(session, kind, body)
-            gathered.append(record)
-            octets += len(body) + FRONT_BYTES
+                if batch:
+                    await self._multicast(session, batch, level, nbytes)
+                    batch, nbytes = [], 0
+                level, record = self._control, self._encode_request(session, kind, body)
+            batch.append(record)
+            nbytes += len(body) + FRONT_BYTES
             if kind == FrameKind.LEAVE:
                 if session.group:
-                    await self._say(session, gathered, level, octets)
+                    await self._multicast(session, batch, level, nbytes)
                 return True
-        await self._say(session, gathered, level, octets)
+        await self._multicast(session, batch, level, nbytes)
         return False
 
-    async def _say(
-        self, session: ClientSession, gathered: list[bytes], level: ServiceLevel, octets: int
+    async def _multicast(
+        self, session: ClientSession, batch: list[bytes], level: ServiceLevel, nbytes: int
     ) -> None:
-        await self._ring.multicast_many(gathered, level)
-        session.taken(octets)
+        await self._ring.multicast_many(batch, level)
+        session.taken(nbytes)
 
-    def _said(self, session: ClientSession, body: memoryview) -> tuple[ServiceLevel, bytes]:
+    def _encode_submit(
+        self, session: ClientSession, body: memoryview
+    ) -> tuple[ServiceLevel, bytes]:
         submit = decode(SubmitFrame, body)
         lengths = lengths_of(submit.bundle)
         if max(lengths) > self._message_bytes_max:
@@ -101,35 +104,42 @@ class Intake:
         hello = session.hello
         assert hello is not None
         stranger = None if session.group else Stranger(hello.name, hello.incarnation)
-        record = records.said(session.number, session.said_count, stranger, body)
-        session.said_count += len(lengths)
+        record = records.multicast(session.number, session.sent_count, stranger, body)
+        session.sent_count += len(lengths)
         self._counts["submitted"] += len(lengths)
         return submit.level, record
 
-    def _asked(self, session: ClientSession, kind: int, body: memoryview) -> bytes:
+    def _encode_request(self, session: ClientSession, kind: int, body: memoryview) -> bytes:
         if kind == FrameKind.JOIN:
-            asked = decode(JoinFrame, body)
-            if session.group or not configs.NAME.fullmatch(asked.group):
+            request = decode(JoinFrame, body)
+            if session.group or not configs.NAME.fullmatch(request.group):
                 raise BadPacket("join")
+            if len(request.format) > configs.FORMAT_LENGTH_MAX:
+                raise BadPacket("format")
             hello = session.hello
             assert hello is not None
-            session.group, session.sheds = asked.group, asked.sheds
+            session.group, session.sheds = request.group, request.sheds
             return records.joined(
                 ClientJoined(
                     session.number,
-                    asked.group,
+                    request.group,
                     hello.name,
                     hello.incarnation,
-                    asked.with_state,
-                    asked.fed,
+                    request.with_state,
+                    request.replayable,
+                    request.format,
                 )
             )
         if kind == FrameKind.LEAVE:
             return records.left(session.number)
         if kind == FrameKind.STATE:
-            told = decode(StateFrame, body)
-            if told.key not in session.asked:
+            reply = decode(StateFrame, body)
+            if reply.key not in session.requested_states:
                 raise BadPacket("state")
-            session.asked.discard(told.key)
-            return records.given(told.key, told.state, told.failed)
+            session.requested_states.discard(reply.key)
+            return records.state(reply.key, reply.state, reply.failed)
+        if kind == FrameKind.LOCK:
+            if not session.group:
+                raise BadPacket("lock")
+            return records.lock(session.number, decode(LockFrame, body))
         raise BadPacket("kind")

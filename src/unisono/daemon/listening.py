@@ -1,4 +1,4 @@
-"""The doors of a daemon: a path that no other daemon holds, or a port of the loopback interface."""
+"""The listeners of a daemon: Unix paths that no other daemon holds, or loopback ports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import socket
 import stat
 from collections.abc import Callable, Sequence
 
-from unisono.client.listen_address import Door, Tcp, Unix
+from unisono.client.listen_address import ListenAddress, Tcp, Unix
 from unisono.errors import Misuse
 
 BACKLOG = 1024
@@ -17,20 +17,20 @@ PROBE_S = 1.0
 
 
 class Listeners:
-    """All of them. Closing takes the paths away that it made."""
+    """Closing removes the paths that were created."""
 
     def __init__(self) -> None:
         self._servers: list[asyncio.Server] = []
         self._paths: list[tuple[str, int]] = []
-        self.at: tuple[Door, ...] = ()
+        self.at: tuple[ListenAddress, ...] = ()
 
     async def open(
-        self, doors: Sequence[Door], made: Callable[[], asyncio.Protocol], mode: int
+        self, addresses: Sequence[ListenAddress], made: Callable[[], asyncio.Protocol], mode: int
     ) -> None:
         try:
-            for door in doors:
-                found = await (self._unix if isinstance(door, Unix) else self._tcp)(
-                    door,  # type: ignore[arg-type]
+            for address in addresses:
+                found = await (self._unix if isinstance(address, Unix) else self._tcp)(
+                    address,  # type: ignore[arg-type]
                     made,
                     mode,
                 )
@@ -39,28 +39,32 @@ class Listeners:
             self.close()
             raise
 
-    async def _unix(self, door: Unix, made: Callable[[], asyncio.Protocol], mode: int) -> Door:
-        check_free(door)
+    async def _unix(
+        self, address: Unix, made: Callable[[], asyncio.Protocol], mode: int
+    ) -> ListenAddress:
+        check_free(address)
         loop = asyncio.get_running_loop()
         before = os.umask(0o777 & ~mode)
         try:
-            server = await loop.create_unix_server(made, door.path, backlog=BACKLOG)
+            server = await loop.create_unix_server(made, address.path, backlog=BACKLOG)
         except OSError as error:
-            raise Misuse(f"cannot listen at {door}: {error.strerror or error}") from None
+            raise Misuse(f"cannot listen at {address}: {error.strerror or error}") from None
         finally:
             os.umask(before)
         self._servers.append(server)
-        self._paths.append((door.path, os.stat(door.path).st_ino))
-        return door
+        self._paths.append((address.path, os.stat(address.path).st_ino))
+        return address
 
-    async def _tcp(self, door: Tcp, made: Callable[[], asyncio.Protocol], mode: int) -> Door:
+    async def _tcp(
+        self, address: Tcp, made: Callable[[], asyncio.Protocol], mode: int
+    ) -> ListenAddress:
         loop = asyncio.get_running_loop()
         try:
-            server = await loop.create_server(made, door.host, door.port, backlog=BACKLOG)
+            server = await loop.create_server(made, address.host, address.port, backlog=BACKLOG)
         except OSError as error:
-            raise Misuse(f"cannot listen at {door}: {os.strerror(error.errno or 0)}") from None
+            raise Misuse(f"cannot listen at {address}: {os.strerror(error.errno or 0)}") from None
         self._servers.append(server)
-        return Tcp(door.host, server.sockets[0].getsockname()[1])
+        return Tcp(address.host, server.sockets[0].getsockname()[1])
 
     def close(self) -> None:
         for server in self._servers:
@@ -73,27 +77,27 @@ class Listeners:
         self._paths.clear()
 
 
-def check_free(door: Door) -> None:
-    """A path that a dead daemon left is taken over; one that answers is not."""
-    if isinstance(door, Tcp):
+def check_free(address: ListenAddress) -> None:
+    """`Misuse` if the path cannot be used. The socket of a dead daemon is taken over."""
+    if isinstance(address, Tcp):
         return
-    folder = os.path.dirname(door.path)
+    folder = os.path.dirname(address.path)
     if not os.path.isdir(folder):
-        raise Misuse(f"cannot listen at {door}: there is no directory {folder}")
+        raise Misuse(f"cannot listen at {address}: there is no directory {folder}")
     try:
-        kind = os.stat(door.path).st_mode
+        kind = os.stat(address.path).st_mode
     except FileNotFoundError:
         return
     except OSError as error:
-        raise Misuse(f"cannot listen at {door}: {error.strerror}") from None
+        raise Misuse(f"cannot listen at {address}: {error.strerror}") from None
     if not stat.S_ISSOCK(kind):
-        raise Misuse(f"cannot listen at {door}: there is a file that is no socket")
+        raise Misuse(f"cannot listen at {address}: the file is not a socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(PROBE_S)
         try:
-            probe.connect(door.path)
+            probe.connect(address.path)
         except ConnectionRefusedError:
             return
         except OSError as error:
-            raise Misuse(f"cannot listen at {door}: {error.strerror or error}") from None
-    raise Misuse(f"cannot listen at {door}: a daemon listens there already")
+            raise Misuse(f"cannot listen at {address}: {error.strerror or error}") from None
+    raise Misuse(f"cannot listen at {address}: another daemon listens there")

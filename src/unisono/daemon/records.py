@@ -7,23 +7,25 @@ from enum import IntEnum
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from unisono.client.frames import SubmitFrame, lengths_of
+from unisono.client.lock_frames import LockFrame
 from unisono.errors import BadPacket
 from unisono.fields import U8, U64, Blob, Given, Incarnation, Rest, bounded, text
 from unisono.layout import decode, decode_front, encode
 from unisono.model import Buffer, Member
 
-VERSION: Final = 2
+VERSION: Final = 3
 HEAD_BYTES_MAX: Final = 1024
-"""What a record may have before a client's frame."""
+"""Bytes of a record before a client's frame."""
 
 
 class RecordKind(IntEnum):
     JOIN = 1
     LEAVE = 2
-    GONE = 3
-    SAID = 4
+    DIED = 3
+    MULTICAST = 4
     STATE = 5
     LOST = 6
+    LOCK = 7
 
 
 class RecordFront(NamedTuple):
@@ -48,7 +50,8 @@ class ClientJoined(NamedTuple):
     name: Annotated[str, text(bounded("H", 1, 65_535))]
     incarnation: Incarnation
     with_state: bool
-    fed: bool = False
+    replayable: bool = False
+    format: str = ""
 
 
 class ClientLeft(NamedTuple):
@@ -57,7 +60,7 @@ class ClientLeft(NamedTuple):
 
 class ClientDied(NamedTuple):
     number: Given[int]
-    why: str
+    reason: str
 
 
 class Stranger(NamedTuple):
@@ -81,11 +84,11 @@ class ClientMulticast(NamedTuple):
     number: int
     """Of the client."""
     before: int
-    """Messages that it had sent before these."""
+    """Messages that the client sent before these."""
     stranger: Stranger | None
     submit: SubmitFrame
     messages: int
-    """How many these are."""
+    """The number of messages."""
 
 
 class StateKey(NamedTuple):
@@ -93,7 +96,7 @@ class StateKey(NamedTuple):
     requested. A daemon sends it to the client that gives the state, which returns it."""
 
     to: ClientKey
-    asked: U64
+    requested_seq: U64
 
 
 class StateFields(NamedTuple):
@@ -108,28 +111,36 @@ class ClientState(NamedTuple):
     """The state for a client that waits for it, as of the sequence number of the request."""
 
     to: ClientKey
-    asked: int
+    requested_seq: int
     state: Buffer
     failed: bool
 
 
+class ClientLock(NamedTuple):
+    """A client requests or releases a lock of its group."""
+
+    number: Given[int]
+    request: LockFrame
+
+
 class DaemonLost(NamedTuple):
-    """A daemon is no longer in the ring's view, nor are its clients up to this number. Those that
-    it has when it is back have higher ones."""
+    """A daemon left the ring's view, and so did its clients up to this number. When it is back, its
+    new clients have higher numbers."""
 
     last: Given[int]
     daemon: Member
 
 
 Record: TypeAlias = (
-    ClientJoined | ClientLeft | ClientDied | ClientMulticast | ClientState | DaemonLost
+    ClientJoined | ClientLeft | ClientDied | ClientMulticast | ClientState | ClientLock | DaemonLost
 )
 RECORDS: Final[dict[int, type[Any]]] = {
     RecordKind.JOIN: ClientJoined,
     RecordKind.LEAVE: ClientLeft,
-    RecordKind.GONE: ClientDied,
-    RecordKind.SAID: MulticastFields,
+    RecordKind.DIED: ClientDied,
+    RecordKind.MULTICAST: MulticastFields,
     RecordKind.LOST: DaemonLost,
+    RecordKind.LOCK: ClientLock,
 }
 
 
@@ -145,24 +156,28 @@ def left(number: int) -> bytes:
     return _record(RecordKind.LEAVE, number, ClientLeft(number))
 
 
-def gone(number: int, why: str) -> bytes:
-    return _record(RecordKind.GONE, number, ClientDied(number, why[:200]))
+def died(number: int, reason: str) -> bytes:
+    return _record(RecordKind.DIED, number, ClientDied(number, reason[:200]))
 
 
-def said(number: int, before: int, stranger: Stranger | None, submit: Buffer) -> bytes:
+def multicast(number: int, before: int, stranger: Stranger | None, submit: Buffer) -> bytes:
     fields = MulticastFields(number, before, stranger, submit)
-    return _record(RecordKind.SAID, number, fields)
+    return _record(RecordKind.MULTICAST, number, fields)
 
 
-def state_key(to: ClientKey, asked: int) -> bytes:
-    return encode(StateKey(to, asked))
+def state_key(to: ClientKey, requested_seq: int) -> bytes:
+    return encode(StateKey(to, requested_seq))
 
 
-def given(key: bytes, state: Buffer, failed: bool) -> bytes:
+def state(key: bytes, state: Buffer, failed: bool) -> bytes:
     return _record(RecordKind.STATE, 0, StateFields(failed, key, state))
 
 
-def lost(daemon: Member, last: int) -> bytes:
+def lock(number: int, request: LockFrame) -> bytes:
+    return _record(RecordKind.LOCK, number, ClientLock(number, request))
+
+
+def daemon_lost(daemon: Member, last: int) -> bytes:
     return _record(RecordKind.LOST, last, DaemonLost(last, daemon))
 
 
@@ -171,8 +186,8 @@ def read(data: Buffer) -> Record:
     (_, kind, number), body = decode_front(RecordFront, data)
     if kind == RecordKind.STATE:
         failed, encoded, state = decode(StateFields, body)
-        to, asked = decode(StateKey, encoded)
-        return ClientState(to, asked, state, failed)
+        to, requested_seq = decode(StateKey, encoded)
+        return ClientState(to, requested_seq, state, failed)
     if kind not in RECORDS:
         raise BadPacket("kind")
     found = decode(RECORDS[kind], body, number)

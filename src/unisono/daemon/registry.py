@@ -1,12 +1,12 @@
-"""Who is in which group, as the ring's one order tells it. Pure: the same input in the same order
-brings the same views with the same ids at every daemon, and what is to be done for its clients.
+"""The membership of all lightweight groups, decided by the ring's total order. Pure: the same input
+in the same order yields the same views with the same ids at every daemon.
 
-Only messages of the ring decide. A view of the ring does not, since a daemon that was apart for a
-while may come back and be sent each message that it missed, but no view without it: who sees that
-a daemon is gone says so, and all take its clients out at the place of the first who did.
+Only messages of the ring decide. Its views do not: a daemon that was partitioned and returns gets
+every message it missed, but no view without it. So a daemon that sees another one gone multicasts
+`DaemonLost`, and all remove its clients at the sequence number of the first such record.
 
-A place is counted for each view of a group and for each message that is in the total order. A
-daemon that comes later is handed a snapshot and counts on from there.
+Each view of a group and each message in the total order has a sequence number. A daemon that joins
+later gets a snapshot and counts on from there.
 """
 
 from __future__ import annotations
@@ -17,30 +17,45 @@ from dataclasses import astuple, dataclass, fields
 from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from unisono.client.frames import level_code, member_bytes
+from unisono.core import Answer
 from unisono.daemon import records
+from unisono.daemon.effects import (
+    AdoptState,
+    AnswerClient,
+    CaptureState,
+    DeliverBundle,
+    Disconnect,
+    Effect,
+    HoldBack,
+    InstallView,
+    Parted,
+    Release,
+)
+from unisono.daemon.locks import GroupLocks, LockQueue
 from unisono.daemon.records import (
     ClientDied,
     ClientJoined,
     ClientKey,
     ClientLeft,
+    ClientLock,
     ClientMulticast,
     ClientState,
     DaemonLost,
 )
 from unisono.errors import BadPacket, Misuse
-from unisono.fields import U32, U32_COUNT, U64, Bit, bounded, table
+from unisono.fields import U32_COUNT, U64, Bit, bounded, table
 from unisono.layout import decode, encode, field_of
 from unisono.model import Buffer, Change, ChangeKind, Member, Service, ServiceLevel, View
 from unisono.wire import tag_of
 
-SNAPSHOT_VERSION: Final = 2
+SNAPSHOT_VERSION: Final = 4
 MEMBERS_COUNT_MAX: Final = 16_384
-"""As many as the frame of a view holds, whatever their names."""
+"""The most that fit the frame of a view, whatever their names."""
 
 
 @dataclass(frozen=True, slots=True)
 class RegistryLimits:
-    """Bounds that all daemons must have alike: those of the first one hold, and are handed on."""
+    """Bounds shared by all daemons: those of the first one hold, and snapshots pass them on."""
 
     groups_count_max: int = 4096
     members_count_max: int = 4096
@@ -62,14 +77,15 @@ class Client:
     member: Member
     group: str
     with_state: bool
-    octets: bytes
-    """The member as bytes."""
-    fed: bool = False
+    encoded: bytes
+    """The member as a frame has it."""
+    replayable: bool = False
+    format: str = ""
     ready: bool = True
-    """It has the group's state, or does not want it."""
+    """It has the group's state, or does not request it."""
     giver: ClientKey | None = None
-    asked: int = 0
-    """The place of the state that it waits for."""
+    requested_seq: int = 0
+    """The sequence number of the state that it waits for."""
 
 
 class SnapshotClient(NamedTuple):
@@ -80,97 +96,26 @@ class SnapshotClient(NamedTuple):
     group: str
     with_state: Bit
     ready: Bit
-    fed: Bit
-    asked: U64
+    replayable: Bit
+    format: str
+    requested_seq: U64
     giver: ClientKey | None
+
+
+Limit: TypeAlias = Annotated[int, bounded("I", 1, (1 << 32) - 1)]
 
 
 class Snapshot(NamedTuple):
     """A registry, for a daemon that joins the ring."""
 
     version: Annotated[int, bounded("H", SNAPSHOT_VERSION, SNAPSHOT_VERSION, "version")]
-    life: str
-    place: U64
-    groups_count_max: U32
-    members_count_max: U32
-    clients_count_max: U32
+    incarnation: str
+    seq: U64
+    groups_count_max: Limit
+    members_count_max: Annotated[int, bounded("I", 1, MEMBERS_COUNT_MAX)]
+    clients_count_max: Limit
     clients: Annotated[tuple[SnapshotClient, ...], table(field_of(SnapshotClient), U32_COUNT)]
-
-
-# -- what a daemon is to do for its own clients -------------------------------------------------
-
-
-class DeliverBundle(NamedTuple):
-    """Hand this bundle to these clients."""
-
-    to: tuple[int, ...]
-    sender: bytes
-    number: int
-    seq: int
-    code: int
-    k: int
-    bundle: Buffer
-    messages: int
-
-
-class InstallView(NamedTuple):
-    """Put the view into the streams of these clients; who is new among them needs all of it."""
-
-    to: tuple[int, ...]
-    view: View
-    new: tuple[int, ...]
-
-
-class CaptureState(NamedTuple):
-    """This client is to give its state as it is here."""
-
-    giver: int
-    key: bytes
-
-
-class HoldBack(NamedTuple):
-    """Hold back what comes for this client, from here on, until its state is there. What was held
-    before will be in that state."""
-
-    number: int
-
-
-class AdoptState(NamedTuple):
-    """The state is there: it goes before what was held back."""
-
-    number: int
-    state: Buffer
-
-
-class Release(NamedTuple):
-    """Nobody is left to give the state: what was held back is all there is."""
-
-    number: int
-
-
-class Disconnect(NamedTuple):
-    """The client is not in a group, or not any more: it is told why."""
-
-    number: int
-    reason: str
-
-
-class Parted(NamedTuple):
-    """The client is out, as it asked."""
-
-    number: int
-
-
-Effect: TypeAlias = (
-    DeliverBundle
-    | InstallView
-    | CaptureState
-    | HoldBack
-    | AdoptState
-    | Release
-    | Disconnect
-    | Parted
-)
+    locks: Annotated[tuple[LockQueue, ...], table(field_of(LockQueue), U32_COUNT)]
 
 
 class Registry:
@@ -179,20 +124,22 @@ class Registry:
     def __init__(self, me: Member, limits: RegistryLimits | None = None) -> None:
         self.me = me
         self.limits = limits or RegistryLimits()
-        self.life = ""
-        """Of the ring: a name that no other life of it has."""
-        self.place = 0
+        self.incarnation = ""
+        """Of the ring: unique to it."""
+        self.seq = 0
         self.counts: Counter[str] = Counter()
         self._clients: dict[ClientKey, Client] = {}
         self._groups: dict[str, dict[ClientKey, Client]] = {}
         self._here: dict[str, tuple[int, ...]] = {}
         """Our own clients, by group."""
+        self._locks = GroupLocks()
         self._apply: dict[type, Callable[..., list[Effect]]] = {
-            ClientMulticast: self._said,
+            ClientMulticast: self._sent,
             ClientJoined: self._joined,
             ClientLeft: self._left,
-            ClientDied: self._gone,
-            ClientState: self._given,
+            ClientDied: self._died,
+            ClientState: self._state,
+            ClientLock: self._locked,
             DaemonLost: self._lost,
         }
 
@@ -209,39 +156,39 @@ class Registry:
     # -- input ----------------------------------------------------------------------------------
 
     def ring(self, view: View) -> list[bytes]:
-        """What is to be said in the ring after this view of it: which daemons are gone."""
+        """The records to multicast after this view of the ring: daemons that are gone."""
         there = set(view.members)
         last: dict[Member, int] = {}
         for daemon, number in self._clients:
             if daemon not in there:
                 last[daemon] = max(number, last.get(daemon, 0))
-        return [records.lost(daemon, number) for daemon, number in last.items()]
+        return [records.daemon_lost(daemon, number) for daemon, number in last.items()]
 
-    def heard(self, daemon: Member, octets: Buffer) -> list[Effect]:
-        """A record of a daemon's. What is no record is counted, and nothing else."""
+    def deliver(self, daemon: Member, data: Buffer) -> list[Effect]:
+        """A message of the ring. Anything but a record is counted and dropped."""
         try:
-            record = records.read(octets)
+            record = records.read(data)
         except BadPacket as error:
             self.counts[f"drop.record_{error.reason}"] += 1
             return []
         return self._apply[type(record)](daemon, record)
 
-    def _said(self, daemon: Member, said: ClientMulticast) -> list[Effect]:
-        level, groups, bundle = said.submit
-        if said.stranger is not None:
-            name, incarnation = said.stranger
+    def _sent(self, daemon: Member, sent: ClientMulticast) -> list[Effect]:
+        level, groups, bundle = sent.submit
+        if sent.stranger is not None:
+            name, incarnation = sent.stranger
             sender = member_bytes(Member(name, daemon.address, incarnation))
         else:
-            client = self._clients.get(ClientKey(daemon, said.number))
+            client = self._clients.get(ClientKey(daemon, sent.number))
             if client is None:
-                # Said in a former life of its daemon, and so by nobody who is in a group.
+                # Sent in a former incarnation of its daemon: the client is in no group now.
                 self.counts["drop.unknown_client"] += 1
                 return []
-            sender = client.octets
+            sender = client.encoded
         seq = 0
         if ordered(level):
-            seq = self.place + 1
-            self.place += said.messages
+            seq = self.seq + 1
+            self.seq += sent.messages
         if len(groups) == 1:
             to = self._here.get(groups[0], ())
         else:
@@ -250,46 +197,55 @@ class Registry:
             return []
         return [
             DeliverBundle(
-                to, sender, said.before + 1, seq, *level_code(level), bundle, said.messages
+                to, sender, sent.before + 1, seq, *level_code(level), bundle, sent.messages
             )
         ]
 
     def _joined(self, daemon: Member, joined: ClientJoined) -> list[Effect]:
         key = ClientKey(daemon, joined.number)
-        if why := self._why_not(key, joined):
+        if reason := self._refusal(key, joined):
             self.counts["refused"] += 1
-            return [Disconnect(key.number, why)] if daemon == self.me else []
-        if not self.life:
-            self.life = f"{tag_of(f'{daemon} {daemon.address} {joined.number}') >> 32:08x}"
+            return [Disconnect(key.number, reason)] if daemon == self.me else []
+        if not self.incarnation:
+            self.incarnation = f"{tag_of(f'{daemon} {daemon.address} {joined.number}') >> 32:08x}"
         member = Member(joined.name, daemon.address, joined.incarnation)
         client = Client(key, member, joined.group, joined.with_state, member_bytes(member))
-        client.ready, client.fed = not joined.with_state, joined.fed
+        client.ready, client.replayable = not joined.with_state, joined.replayable
+        client.format = joined.format
         self._clients[key] = client
         self._groups.setdefault(joined.group, {})[key] = client
-        change = Change(ChangeKind.JOINED, (member,))
-        view = self._next_view(joined.group, change, f"{member.name} joined")
+        changes = (Change(ChangeKind.JOINED, (member,)),)
+        view = self._next_view(joined.group, changes, f"{member.name} joined")
         new = (key.number,) if daemon == self.me else ()
         return [*self._pair(joined.group), InstallView(self._here[joined.group], view, new)]
 
-    def _why_not(self, key: ClientKey, joined: ClientJoined) -> str:
+    def _refusal(self, key: ClientKey, joined: ClientJoined) -> str:
         inside, limits = self._groups.get(joined.group), self.limits
         if key in self._clients:
             return f"this client is in group {self._clients[key].group} already"
         if len(self._clients) >= limits.clients_count_max:
-            return f"the ring has its {limits.clients_count_max} clients: let one leave first"
+            return f"the ring has {limits.clients_count_max} clients, its limit: let one leave"
         if inside is None:
             if len(self._groups) >= limits.groups_count_max:
-                return f"the ring has its {limits.groups_count_max} groups: let one end first"
+                return f"the ring has {limits.groups_count_max} groups, its limit: let one end"
             return ""
         if len(inside) >= limits.members_count_max:
-            return f"group {joined.group} has its {limits.members_count_max} members"
+            return f"group {joined.group} has {limits.members_count_max} members, its limit"
         if any(client.member.name == joined.name for client in inside.values()):
             return f"name {joined.name} is taken in group {joined.group}"
-        if any(client.fed != joined.fed for client in inside.values()):
-            its, ours = str(not joined.fed).lower(), str(joined.fed).lower()
+        if any(client.replayable != joined.replayable for client in inside.values()):
+            its, ours = str(not joined.replayable).lower(), str(joined.replayable).lower()
             return (
-                f"the group {joined.group!r} has fed={its} and this member has fed={ours}:"
-                f" give fed={its}, or join a group of another name"
+                f"the group {joined.group!r} has replayable={its} and this member has"
+                f" replayable={ours}: give replayable={its}, or join a group of another name"
+            )
+        if any(client.format != joined.format for client in inside.values()):
+            its = next(iter(inside.values())).format
+            instead = f"give format={its}" if its else "leave out format="
+            return (
+                f"the group {joined.group!r} has format={its or 'none'} and this member has"
+                f" format={joined.format or 'none'}: {instead}, or join a group of another"
+                " name"
             )
         return ""
 
@@ -300,45 +256,66 @@ class Registry:
             effects += self._remove([client], f"{client.member.name} left", ChangeKind.LEFT)
         return [*effects, Parted(left.number)] if daemon == self.me else effects
 
-    def _gone(self, daemon: Member, gone: ClientDied) -> list[Effect]:
-        client = self._clients.get(ClientKey(daemon, gone.number))
-        return self._remove([client], f"{client.member.name}: {gone.why}") if client else []
+    def _died(self, daemon: Member, removed: ClientDied) -> list[Effect]:
+        client = self._clients.get(ClientKey(daemon, removed.number))
+        return self._remove([client], f"{client.member.name}: {removed.reason}") if client else []
 
     def _lost(self, daemon: Member, lost: DaemonLost) -> list[Effect]:
-        """All of them at this one place. Who says it again changes nothing."""
-        gone = [
+        """Removes all of its clients at this sequence number. Repeating it changes nothing."""
+        removed = [
             client
             for key, client in self._clients.items()
             if key.daemon == lost.daemon and key.number <= lost.last
         ]
-        effects = self._remove(gone, f"daemon {lost.daemon.name} is gone")
+        effects = self._remove(removed, f"daemon {lost.daemon.name} is gone")
         if lost.daemon == self.me:
-            why = "the daemon was apart from the ring, which went on without it: join again"
-            effects = [*(Disconnect(client.key.number, why) for client in gone), *effects]
+            reason = "the daemon was partitioned and the ring went on without it: join again"
+            effects = [*(Disconnect(client.key.number, reason) for client in removed), *effects]
         return effects
 
-    def _given(self, daemon: Member, given: ClientState) -> list[Effect]:
-        client = self._clients.get(given.to)
-        asked = client and client.giver and (client.giver.daemon, client.asked)
-        if client is None or asked != (daemon, given.asked):
+    def _state(self, daemon: Member, state: ClientState) -> list[Effect]:
+        client = self._clients.get(state.to)
+        requested_seq = client and client.giver and (client.giver.daemon, client.requested_seq)
+        if client is None or requested_seq != (daemon, state.requested_seq):
             self.counts["drop.late_state"] += 1
             return []
         here = client.key.daemon == self.me
-        if given.failed:
-            why = bytes(given.state).decode("utf-8", "replace")
-            refusal: list[Effect] = [Disconnect(client.key.number, why)] if here else []
-            return [*refusal, *self._remove([client], f"{client.member.name} got no state: {why}")]
+        if state.failed:
+            reason = bytes(state.state).decode("utf-8", "replace")
+            refusal: list[Effect] = [Disconnect(client.key.number, reason)] if here else []
+            return [
+                *refusal,
+                *self._remove([client], f"{client.member.name} got no state: {reason}"),
+            ]
         client.ready, client.giver = True, None
-        return [AdoptState(client.key.number, given.state)] if here else []
+        return [AdoptState(client.key.number, state.state)] if here else []
 
-    # -- what follows ---------------------------------------------------------------------------
+    def _locked(self, daemon: Member, requested_seq: ClientLock) -> list[Effect]:
+        client = self._clients.get(ClientKey(daemon, requested_seq.number))
+        if client is None:
+            self.counts["drop.unknown_client"] += 1
+            return []
+        group, own = client.group, daemon == self.me
+        changes, answers = self._locks.request(group, client.member, requested_seq.request, own)
+        effects: list[Effect] = []
+        if changes:
+            view = self._next_view(group, changes, ", ".join(map(str, changes)))
+            if self._here[group]:
+                effects.append(InstallView(self._here[group], view, ()))
+        return [*effects, *self._answer(group, answers)]
+
+    def _answer(self, group: str, answers: list[tuple[Member, Answer]]) -> list[Effect]:
+        numbers = {client.member: key.number for key, client in self._groups[group].items()}
+        return [AnswerClient(numbers[member], answer) for member, answer in answers]
+
+    # -- views and state transfer ---------------------------------------------------------------
 
     def _remove(
-        self, gone: Iterable[Client], why: str, how: ChangeKind = ChangeKind.FAILED
+        self, removed: Iterable[Client], reason: str, how: ChangeKind = ChangeKind.FAILED
     ) -> list[Effect]:
-        """Out of their groups: one view for each group, in the order of the groups."""
+        """One view for each of their groups, in the order of the groups."""
         by_group: dict[str, list[Client]] = {}
-        for client in gone:
+        for client in removed:
             by_group.setdefault(client.group, []).append(client)
         effects: list[Effect] = []
         for group in [name for name in self._groups if name in by_group]:
@@ -346,28 +323,31 @@ class Registry:
             for client in out:
                 del inside[client.key], self._clients[client.key]
             change = Change(how, tuple(client.member for client in out))
-            view = self._next_view(group, change, why)
+            changes, answers = self._locks.remove(group, change.who)
+            view = self._next_view(group, (change, *changes), reason)
             if not inside:
                 del self._groups[group], self._here[group]
                 continue
             effects += self._pair(group)
             if self._here[group]:
                 effects.append(InstallView(self._here[group], view, ()))
+            effects += self._answer(group, answers)
         return effects
 
-    def _next_view(self, group: str, change: Change, why: str) -> View:
+    def _next_view(self, group: str, changes: tuple[Change, ...], reason: str) -> View:
         inside = self._groups[group]
-        self.place += 1
+        self.seq += 1
         self._here[group] = tuple(key.number for key in inside if key.daemon == self.me)
         members = tuple(client.member for client in inside.values())
-        name, here = f"{self.life}.{self.place}", self.place
-        came = change.what is ChangeKind.JOINED
-        joined, left = (change.who, ()) if came else ((), change.who)
-        return View(members, name, joined, left, here, detail=why, changes=(change,))
+        name, here = f"{self.incarnation}.{self.seq}", self.seq
+        first, concerned, *_ = changes[0]
+        joined = concerned if first is ChangeKind.JOINED else ()
+        left = concerned if first in (ChangeKind.LEFT, ChangeKind.FAILED) else ()
+        return View(members, name, joined, left, here, detail=reason, changes=changes)
 
     def _pair(self, group: str) -> list[Effect]:
-        """Who waits for the state has a giver in the group, or begins without it. A state that is
-        asked for again is that of this place, not of the first."""
+        """Give each client that waits for the state a giver, or let it begin without one. A state
+        that is requested again is that of this sequence number, not of the first."""
         inside = self._groups[group]
         effects: list[Effect] = []
         for client in inside.values():
@@ -380,15 +360,15 @@ class Registry:
                 client.ready, client.giver = True, None
                 effects += [Release(client.key.number)] if here else []
                 continue
-            client.giver, client.asked = giver.key, self.place
+            client.giver, client.requested_seq = giver.key, self.seq
             if here:
                 effects.append(HoldBack(client.key.number))
             if giver.key.daemon == self.me:
-                key = records.state_key(client.key, client.asked)
+                key = records.state_key(client.key, client.requested_seq)
                 effects.append(CaptureState(giver.key.number, key))
         return effects
 
-    # -- for a daemon that comes later ----------------------------------------------------------
+    # -- snapshots for joining daemons ----------------------------------------------------------
 
     def snapshot(self) -> bytes:
         clients = tuple(
@@ -398,24 +378,39 @@ class Registry:
                 client.group,
                 client.with_state,
                 client.ready,
-                client.fed,
-                client.asked,
+                client.replayable,
+                client.format,
+                client.requested_seq,
                 client.giver,
             )
             for inside in self._groups.values()
             for client in inside.values()
         )
         limits: tuple[int, int, int] = astuple(self.limits)
-        return encode(Snapshot(SNAPSHOT_VERSION, self.life, self.place, *limits, clients))
+        locks = self._locks.queues()
+        return encode(
+            Snapshot(SNAPSHOT_VERSION, self.incarnation, self.seq, *limits, clients, locks)
+        )
 
     @classmethod
     def restored(cls, me: Member, state: bytes) -> Registry:
-        _, life, place, *limits, clients = decode(Snapshot, state)
+        _, incarnation, seq, *limits, clients, locks = decode(Snapshot, state)
         found = cls(me, RegistryLimits(*limits))
-        found.life, found.place = life, place
-        for key, member, group, with_state, ready, fed, asked, giver in clients:
-            client = Client(key, member, group, with_state, member_bytes(member), fed, ready)
-            client.giver, client.asked = giver, asked
+        found.incarnation, found.seq, found._locks = incarnation, seq, GroupLocks(locks)
+        for (
+            key,
+            member,
+            group,
+            with_state,
+            ready,
+            replayable,
+            format_,
+            requested_seq,
+            giver,
+        ) in clients:
+            client = Client(key, member, group, with_state, member_bytes(member), replayable)
+            client.format, client.ready = format_, ready
+            client.giver, client.requested_seq = giver, requested_seq
             found._clients[key] = found._groups.setdefault(group, {}).setdefault(key, client)
         for group, inside in found._groups.items():
             found._here[group] = tuple(key.number for key in inside if key.daemon == me)
@@ -430,5 +425,5 @@ def check_positive(bounds: Any) -> None:
 
 
 def ordered(level: ServiceLevel) -> bool:
-    """Whether messages of this level have a place in the total order."""
+    """Whether messages of this level are in the total order."""
     return not isinstance(level, Service) or level >= Service.AGREED

@@ -1,8 +1,8 @@
-"""One client of a daemon: QSUB, what it said and the ring has not taken yet, and QCMT, what is to
-be delivered to it. Both are bounded; neither ever makes another client wait.
+"""One client of a daemon: QSUB, messages it sent that the ring has not accepted, and QCMT, what is
+to be delivered to it. Both are bounded; neither delays another client.
 
-QSUB full: its socket is not read any more, so the client waits. QCMT full: the client is cut off
-with a reason or, if it asked for that, its oldest messages are shed and it is told how many.
+QSUB full: the socket is not read, so the client waits. QCMT full: the client is disconnected with a
+reason or, if it chose so, its oldest messages are shed and their number is reported.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from unisono.layout import decode
 from unisono.model import Buffer
 
 WRITE_BYTES = 256 << 10
-"""So much is handed to the system at once."""
+"""Bytes passed to the socket at once."""
 BYE_S = 60.0
-"""So long a client may take to read why it was cut off."""
+"""How long a client may take to read why it was disconnected."""
 HELLO_S = 10.0
 NEAR = 2
-"""A queue is read again, or may be filled again, when it is down to one in so many."""
+"""A full queue is used again once it is down to 1/NEAR of its bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class SessionLimits:
     queue_count_max: int = 65_536
     """Frames in QCMT."""
     all_bytes_max: int = 1 << 30
-    """All QCMTs: beyond it, the client with the longest is cut off."""
+    """All QCMTs: beyond it, the client with the longest one is disconnected."""
 
     def __post_init__(self) -> None:
         check_positive(self)
@@ -58,12 +58,12 @@ class SessionLimits:
 class Submission(NamedTuple):
     frame: bytes
     messages: int
-    """How many it has: 0 for what must not be shed."""
+    """Its messages; 0 for a frame that must not be shed."""
     shed: int = 0
 
 
 HERE = Submission(b"", 0)
-"""The place, among what is held back, of a state that was asked for again."""
+"""Marks, in what is held back, where a state was requested again."""
 
 
 class SessionHost(Protocol):
@@ -72,13 +72,13 @@ class SessionHost(Protocol):
     bounds: SessionLimits
     message_bytes_max: int
     counts: Counter[str]
-    octets: int
-    """In all QCMTs."""
+    queue_bytes: int
+    """Bytes in all QCMTs."""
 
     def opened(self, session: ClientSession) -> int:
-        """Its number, or an error that says why not."""
+        """Returns its number; `Misuse` if it is refused."""
 
-    def hailed(self, session: ClientSession, hello: HelloFrame) -> None: ...
+    def greeted(self, session: ClientSession, hello: HelloFrame) -> None: ...
 
     def closed(self, session: ClientSession) -> None: ...
 
@@ -87,13 +87,13 @@ class SessionHost(Protocol):
 
 
 class ClientSession(asyncio.Protocol):
-    """One connection. It ends in one of three ways: the client goes, dies, or is cut off."""
+    """One connection. It ends when the client leaves, dies or is disconnected."""
 
-    def __init__(self, site: SessionHost) -> None:
-        self._site = site
-        self._cutter = FrameSplitter(HELLO_BYTES_MAX)
+    def __init__(self, host: SessionHost) -> None:
+        self._host = host
+        self._splitter = FrameSplitter(HELLO_BYTES_MAX)
         self._transport: asyncio.Transport | None = None
-        self._late: asyncio.TimerHandle | None = None
+        self._timeout: asyncio.TimerHandle | None = None
         self._pumping: asyncio.Task[None] | None = None
         self._submitted: deque[tuple[int, memoryview]] = deque()
         self._submitted_bytes = 0
@@ -102,23 +102,23 @@ class ClientSession(asyncio.Protocol):
         self._queue: deque[Submission] = deque()
         self._queue_bytes = 0
         self._held: deque[Submission] | None = None
-        """What waits for the state that goes before it."""
+        """What waits until the state has been delivered."""
         self._writing = True
         self.number = 0
         self.hello: HelloFrame | None = None
         self.group = ""
         self.sheds = False
-        self.said_count = 0
-        self.asked: set[bytes] = set()
-        """The states that it was asked for."""
+        self.sent_count = 0
+        self.requested_states: set[bytes] = set()
+        """Keys of the states that it was asked to give."""
         self.ending = ""
         """Why nothing more is read or delivered."""
         self.lost = False
         """The socket is closed."""
 
     def __str__(self) -> str:
-        who = self.hello.name if self.hello else "a client"
-        return f"{who} ({self.number})"
+        name = self.hello.name if self.hello else "a client"
+        return f"{name} ({self.number})"
 
     # -- the connection -------------------------------------------------------------------------
 
@@ -126,22 +126,22 @@ class ClientSession(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=WRITE_BYTES, low=WRITE_BYTES // 4)
         try:
-            self.number = self._site.opened(self)
-        except Exception as error:  # whatever is wrong, this one client is told
+            self.number = self._host.opened(self)
+        except Exception as error:  # Whatever is wrong, this client alone ends.
             self.cut(str(error))
             return
         loop = asyncio.get_running_loop()
-        self._late = loop.call_later(HELLO_S, self.cut, f"no hello within {HELLO_S:g} s")
+        self._timeout = loop.call_later(HELLO_S, self.cut, f"no hello within {HELLO_S:g} s")
 
     def connection_lost(self, error: Exception | None) -> None:
         self.lost = True
         self.ending = self.ending or "its connection ended"
         self._forget()
-        if self._late is not None:
-            self._late.cancel()
+        if self._timeout is not None:
+            self._timeout.cancel()
         self._more.set()
         if self._pumping is None:
-            self._site.closed(self)
+            self._host.closed(self)
 
     def eof_received(self) -> bool:
         return False
@@ -149,51 +149,51 @@ class ClientSession(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.ending:
             return
-        self._site.counts["local.in.calls"] += 1
-        self._site.counts["local.in.octets"] += len(data)
+        self._host.counts["local.in.calls"] += 1
+        self._host.counts["local.in.bytes"] += len(data)
         try:
-            for kind, body in self._cutter.feed(data):
+            for kind, body in self._splitter.feed(data):
                 if self.hello is None:
-                    self._hail(kind, body)
+                    self._greet(kind, body)
                 else:
                     self._submitted.append((kind, body))
                     self._submitted_bytes += len(body) + FRONT_BYTES
         except BadPacket as error:
             self.bad(error.reason)
             return
-        if self._submitted_bytes >= self._site.bounds.submit_bytes_max and self._reading:
+        if self._submitted_bytes >= self._host.bounds.submit_bytes_max and self._reading:
             self._reading = False
-            self._site.counts["submit.full"] += 1
-            self._tell().pause_reading()
+            self._host.counts["submit.full"] += 1
+            self._writable().pause_reading()
         self._more.set()
 
-    def _hail(self, kind: int, body: memoryview) -> None:
+    def _greet(self, kind: int, body: memoryview) -> None:
         if kind != FrameKind.HELLO:
             raise BadPacket("foreign")
         self.hello = decode(HelloFrame, body)
-        if self._late is not None:
-            self._late.cancel()
-        self._cutter.bytes_max = self._site.message_bytes_max + SLACK_BYTES
-        self._site.hailed(self, self.hello)
+        if self._timeout is not None:
+            self._timeout.cancel()
+        self._splitter.bytes_max = self._host.message_bytes_max + SLACK_BYTES
+        self._host.greeted(self, self.hello)
         if not self.ending:
             self._pumping = asyncio.get_running_loop().create_task(self._pump())
 
     async def _pump(self) -> None:
         try:
-            await self._site.pump(self)
+            await self._host.pump(self)
         finally:
             self._pumping = None
             if self.lost:
-                self._site.closed(self)
+                self._host.closed(self)
 
-    def _tell(self) -> asyncio.Transport:
+    def _writable(self) -> asyncio.Transport:
         assert self._transport is not None
         return self._transport
 
     # -- QSUB -----------------------------------------------------------------------------------
 
     async def submitted(self) -> list[tuple[int, memoryview]]:
-        """All frames that wait; none when the client is gone and none is left."""
+        """All frames that wait; empty once the client is gone."""
         while not self._submitted and not self.ending:
             self._more.clear()
             await self._more.wait()
@@ -201,13 +201,13 @@ class ClientSession(asyncio.Protocol):
         self._submitted.clear()
         return found
 
-    def taken(self, octets: int) -> None:
-        """The ring has taken so much of it: there is room again."""
-        self._submitted_bytes -= octets
-        bound = self._site.bounds.submit_bytes_max
+    def taken(self, nbytes: int) -> None:
+        """The ring accepted this much: there is credit again."""
+        self._submitted_bytes -= nbytes
+        bound = self._host.bounds.submit_bytes_max
         if not self._reading and self._submitted_bytes * NEAR <= bound and not self.lost:
             self._reading = True
-            self._tell().resume_reading()
+            self._writable().resume_reading()
 
     # -- QCMT -----------------------------------------------------------------------------------
 
@@ -216,7 +216,7 @@ class ClientSession(asyncio.Protocol):
         return self._queue_bytes
 
     def put(self, frame: bytes, messages: int = 0) -> None:
-        """At the end of QCMT; `flush` when all that happened at once is there."""
+        """Append to QCMT. Call `flush` after a batch."""
         if self.ending:
             return
         entry = Submission(frame, messages)
@@ -225,12 +225,12 @@ class ClientSession(asyncio.Protocol):
         if self._is_over():
             self._overflow()
 
-    def _add(self, octets: int) -> None:
-        self._queue_bytes += octets
-        self._site.octets += octets
+    def _add(self, nbytes: int) -> None:
+        self._queue_bytes += nbytes
+        self._host.queue_bytes += nbytes
 
     def _is_over(self) -> bool:
-        bounds, count = self._site.bounds, len(self._queue) + len(self._held or ())
+        bounds, count = self._host.bounds, len(self._queue) + len(self._held or ())
         if count > bounds.queue_count_max:
             return True
         return self._queue_bytes > bounds.queue_bytes_max and count > 1
@@ -240,7 +240,7 @@ class ClientSession(asyncio.Protocol):
         if self._is_over() and self.sheds:
             self._shed()
         if self._is_over():
-            bounds, count = self._site.bounds, len(self._queue) + len(self._held or ())
+            bounds, count = self._host.bounds, len(self._queue) + len(self._held or ())
             what = "waits for its state" if self._held is not None else "reads too slowly"
             self.cut(
                 f"the client {what}: {count} frames with {self._queue_bytes} bytes wait for it"
@@ -249,9 +249,9 @@ class ClientSession(asyncio.Protocol):
             )
 
     def _shed(self) -> None:
-        """The oldest messages go; a notice stands where they stood. All else stays."""
+        """Drop the oldest messages, with a notice in their stead. All else stays."""
         kept: list[Submission] = []
-        bounds = self._site.bounds
+        bounds = self._host.bounds
         while self._queue and (
             NEAR * self._queue_bytes > bounds.queue_bytes_max
             or NEAR * (len(self._queue) + len(kept)) > bounds.queue_count_max
@@ -262,7 +262,7 @@ class ClientSession(asyncio.Protocol):
             if not shed:
                 kept.append(entry)
                 continue
-            self._site.counts["shed"] += entry.messages
+            self._host.counts["shed"] += entry.messages
             if kept and kept[-1].shed:
                 shed += kept.pop().shed
             kept.append(Submission(framed(ShedFrame(shed)), 0, shed))
@@ -274,15 +274,15 @@ class ClientSession(asyncio.Protocol):
         return self._held is not None
 
     def hold(self) -> None:
-        """From here on, wait for the state of this place."""
+        """Hold back from here on, until the state as of here has come."""
         if self._held is None:
             self._held = deque()
         else:
-            # That of another, later place: what was held before is dropped when it comes.
+            # A later state is awaited: what was held before is dropped when it comes.
             self._held.append(HERE)
 
     def release(self, state: Buffer | None = None) -> None:
-        """The state and what was held back after its place; without one, all that was."""
+        """Deliver the state and what was held back after it; without a state, all of it."""
         held, self._held = list(self._held or ()), None
         if self.ending:
             return
@@ -298,18 +298,18 @@ class ClientSession(asyncio.Protocol):
             self._overflow()
 
     def flush(self) -> None:
-        """Hand over as much as the socket takes."""
+        """Write as much as the socket takes."""
         transport = self._transport
         while self._queue and self._writing and transport is not None and not self.lost:
             batch: list[bytes] = []
-            octets = 0
-            while self._queue and (octets < WRITE_BYTES or not batch):
+            nbytes = 0
+            while self._queue and (nbytes < WRITE_BYTES or not batch):
                 entry = self._queue.popleft()
                 batch.append(entry.frame)
-                octets += len(entry.frame)
-            self._add(-octets)
-            self._site.counts["local.out.calls"] += 1
-            self._site.counts["local.out.octets"] += octets
+                nbytes += len(entry.frame)
+            self._add(-nbytes)
+            self._host.counts["local.out.calls"] += 1
+            self._host.counts["local.out.bytes"] += nbytes
             transport.write(b"".join(batch) if len(batch) > 1 else batch[0])
 
     def pause_writing(self) -> None:
@@ -322,20 +322,20 @@ class ClientSession(asyncio.Protocol):
     # -- the end --------------------------------------------------------------------------------
 
     def bad(self, reason: str) -> None:
-        self._site.counts[f"drop.frame_{reason}"] += 1
-        self.cut(f"bad frame ({reason}): the client does not speak as this daemon does")
+        self._host.counts[f"drop.frame_{reason}"] += 1
+        self.cut(f"bad frame ({reason}): use a client of the daemon's version")
 
     def cut(self, reason: str) -> None:
-        """Tell the client why, and end. What it was to hear after this place is dropped."""
+        """Report the reason to the client and end. What waits in QCMT is dropped."""
         if self.ending:
             return
         self._forget()
         self._last(frames.bye(reason), reason)
         if self.number:
-            self._site.counts["cut"] += 1
+            self._host.counts["cut"] += 1
 
     def part(self) -> None:
-        """The client is out, as it asked: all it was to hear goes before the last word."""
+        """The client left, as it requested: deliver what waits, then end."""
         if not self.ending:
             self._last(frames.frame(FrameKind.LEFT), "left")
 
@@ -348,14 +348,14 @@ class ClientSession(asyncio.Protocol):
         self._more.set()
         if self._transport is None or self.lost:
             return
-        if self._late is not None:
-            self._late.cancel()
-        # What is left is written when the socket takes it, or dropped when it never does.
+        if self._timeout is not None:
+            self._timeout.cancel()
+        # The transport writes the rest when the socket takes it; BYE_S bounds that.
         self._closing()
-        self._late = asyncio.get_running_loop().call_later(BYE_S, self._transport.abort)
+        self._timeout = asyncio.get_running_loop().call_later(BYE_S, self._transport.abort)
 
     def _closing(self) -> None:
-        transport = self._tell()
+        transport = self._writable()
         if self._queue:
             transport.write(b"".join(entry.frame for entry in self._queue))
             self._forget()

@@ -1,4 +1,4 @@
-"""How a daemon is in its ring: what was asked for, checked, with a daemon's defaults."""
+"""How a daemon joins its ring: the given options, checked, with a daemon's defaults."""
 
 from __future__ import annotations
 
@@ -9,45 +9,45 @@ from typing import Any
 
 from unisono import config as configs
 from unisono.config import Config
-from unisono.core import ProtocolSpec
 from unisono.errors import Misuse
 from unisono.model import Service, ServiceLevel
+from unisono.spec import ProtocolSpec
 
 RING = "unisono"
 
 
 def ring_config(ring: str | None, config: str | Path | None, options: Mapping[str, Any]) -> Config:
-    """How to join the ring: what was given, and for a daemon other defaults than for a member."""
+    """The options given, with a daemon's defaults instead of a member's."""
     if config is None and ring is None:
         ring = RING
     read = configs.read(ring, config, options)
     if read.slow != "block":
-        raise Misuse(f"slow={read.slow!r}: a daemon reads its ring always; clients have a policy")
+        raise Misuse(f"slow={read.slow!r}: a daemon always reads its ring; set slow= at clients")
     if read.daemon:
-        raise Misuse(f"daemon={read.daemon!r}: a daemon is a member of the ring itself")
+        raise Misuse(f"daemon={read.daemon!r}: a daemon is a member itself; leave it out")
     return replace(read, rejoin=True)
 
 
 def given(config: Config) -> dict[str, Any]:
-    """What is not as it would be anyway."""
+    """The fields that differ from their defaults."""
     usual = Config()
     values = {field.name: getattr(config, field.name) for field in fields(config)}
     return {name: value for name, value in values.items() if value != getattr(usual, name)}
 
 
-def offer_of(protocol: str) -> ProtocolSpec:
-    """The protocol of the ring, which must have one order for all."""
+def spec_of(protocol: str) -> ProtocolSpec:
+    """The protocol of the ring; `Misuse` without a total order."""
     from unisono import protocols
 
-    offer = protocols.offer(protocol)
-    if "total_order" not in offer.laws:
+    spec = protocols.spec(protocol)
+    if not spec.is_ordered:
         raise Misuse(
-            f"protocol {offer.name} has no total order, and daemons need one: use"
+            f"protocol {spec.name} has no total order, and daemons need one: use"
             f" {' or '.join(protocols.ordered())}"
         )
-    return offer
+    return spec
 
 
-def control_level(offer: ProtocolSpec) -> ServiceLevel:
-    """Comings and goings are in the total order, whatever the clients ask for their messages."""
-    return min(level for level in offer.services if level >= Service.AGREED)
+def control_level(spec: ProtocolSpec) -> ServiceLevel:
+    """The level of joins and leaves: in the total order, whatever the messages' levels."""
+    return min(level for level in spec.services if level >= Service.AGREED)

@@ -17,13 +17,13 @@ import unisono
 from unisono import config as configs
 from unisono.client import frames
 from unisono.client.frames import SLACK_BYTES, FrameKind, HelloFrame, WelcomeFrame
-from unisono.client.listen_address import Door, door
+from unisono.client.listen_address import ListenAddress, listen_address
+from unisono.client.lock_frames import AnswerFrame
 from unisono.config import JoinOptions
 from unisono.daemon import records
-from unisono.daemon.intake import Intake
-from unisono.daemon.listening import Listeners, check_free
-from unisono.daemon.registry import (
+from unisono.daemon.effects import (
     AdoptState,
+    AnswerClient,
     CaptureState,
     DeliverBundle,
     Disconnect,
@@ -31,23 +31,24 @@ from unisono.daemon.registry import (
     HoldBack,
     InstallView,
     Parted,
-    Registry,
-    RegistryLimits,
     Release,
 )
+from unisono.daemon.intake import Intake
+from unisono.daemon.listening import Listeners, check_free
+from unisono.daemon.registry import Registry, RegistryLimits
 from unisono.daemon.session import ClientSession, SessionLimits
-from unisono.daemon.settings import control_level, given, offer_of, ring_config
+from unisono.daemon.settings import control_level, given, ring_config, spec_of
 from unisono.errors import BadPacket, Misuse, Stopped, UnisonoError
 from unisono.group import Group
 from unisono.model import Address, Buffer, Member, Message, View
 from unisono.net.stream import Item, Rejoined, Stable
 
 NOBODY = Member("nobody", Address("0.0.0.0", 0), 0)
-"""Until the ring has let us in."""
+"""Before the ring has admitted us."""
 BATCH_COUNT_MAX = 512
-"""Records that are worked through before the clients are written to."""
+"""Records processed before the clients are written to."""
 TURN_BYTES = 256 << 10
-"""So much is routed before the sockets have their turn."""
+"""Bytes routed before the event loop serves the sockets."""
 CLOSE_S = 5.0
 WATCH_S = 0.25
 
@@ -68,34 +69,34 @@ class Daemon:
         mode: int = 0o600,
         **options: Unpack[JoinOptions],
     ) -> None:
-        """`listen` at these doors; `ring` and `options` are what `unisono.join` takes."""
+        """`listen` at these addresses; `ring` and `options` are what `unisono.join` takes."""
         self._config = ring_config(ring, config, options)
-        self._offer = offer_of(self._config.protocol)
-        self._control = control_level(self._offer)
-        asked = self._config.service
+        self._spec = spec_of(self._config.protocol)
+        self._control = control_level(self._spec)
+        service = self._config.service
         self._default = (
-            configs.check_service(configs.service_level(asked), self._offer, ())
-            if asked
-            else configs.default_service(self._offer)
+            configs.check_service(configs.service_level(service), self._spec, ())
+            if service
+            else configs.default_service(self._spec)
         )
         self.bounds = bounds or SessionLimits()
         self.message_bytes_max = self._config.message_bytes_max
         self.counts: Counter[str] = Counter()
-        self.octets = 0
+        self.queue_bytes = 0
         texts = [listen] if isinstance(listen, str) else listen
-        self._asked_doors = [door(text) for text in texts]
-        if not self._asked_doors:
-            raise Misuse("the daemon listens nowhere: write listen='unix:/path'")
+        self._listen_addresses = [listen_address(text) for text in texts]
+        if not self._listen_addresses:
+            raise Misuse("no listen address is given: write listen='unix:/path'")
         self._mode = mode
         self._limits = limits or RegistryLimits()
         self._registry = Registry(NOBODY, self._limits)
-        self._doors = Listeners()
+        self._listeners = Listeners()
         self._numbers = itertools.count(1)
         self._sessions: dict[int, ClientSession] = {}
         self._dirty: dict[int, ClientSession] = {}
         self._reader: asyncio.Task[None] | None = None
-        self._saying: asyncio.Task[None] | None = None
-        self._unsaid: Sequence[bytes] = ()
+        self._announcing: asyncio.Task[None] | None = None
+        self._unannounced: Sequence[bytes] = ()
         self._blocked = ""
         self._watching: asyncio.Task[None] | None = None
         self._group: Group | None = None
@@ -104,8 +105,8 @@ class Daemon:
     # -- coming and going -----------------------------------------------------------------------
 
     async def __aenter__(self) -> Daemon:
-        for each in self._asked_doors:
-            check_free(each)  # before the ring is troubled
+        for address in self._listen_addresses:
+            check_free(address)  # Fail before joining the ring.
         try:
             limit = self.message_bytes_max + SLACK_BYTES + records.HEAD_BYTES_MAX
             values = given(replace(self._config, message_bytes_max=limit))
@@ -114,7 +115,9 @@ class Daemon:
             )
             self._registry.me = self._group.me
             self._intake = Intake(self._group, self._control, self.message_bytes_max, self.counts)
-            await self._doors.open(self._asked_doors, lambda: ClientSession(self), self._mode)
+            await self._listeners.open(
+                self._listen_addresses, lambda: ClientSession(self), self._mode
+            )
         except BaseException:
             await self.close("the daemon did not start")
             raise
@@ -131,18 +134,18 @@ class Daemon:
         await self.close()
 
     async def serve(self) -> None:
-        """Until the ring is lost for good, which raises `Stopped`."""
+        """Runs until the ring is lost for good, which raises `Stopped`."""
         assert self._reader is not None
         await asyncio.shield(self._reader)
 
     async def close(self, why: str = "the daemon was stopped") -> None:
-        """Tell the clients, leave the ring. Twice is no harm."""
-        self._doors.close()
+        """Disconnect the clients and leave the ring. Idempotent."""
+        self._listeners.close()
         for session in list(self._sessions.values()):
             session.cut(why)
         if self._reader is not None and self._reader is not asyncio.current_task():
             self._reader.cancel()
-        for task in (self._saying, self._watching):
+        for task in (self._announcing, self._watching):
             if task is not None:
                 task.cancel()
         with contextlib.suppress(TimeoutError):
@@ -153,7 +156,7 @@ class Daemon:
                     self._changed.clear()
                     await self._changed.wait()
 
-    # -- what is known --------------------------------------------------------------------------
+    # -- inspection -----------------------------------------------------------------------------
 
     @property
     def ring(self) -> Group:
@@ -162,50 +165,50 @@ class Daemon:
         return self._group
 
     @property
-    def at(self) -> tuple[Door, ...]:
-        """Where it listens, with the ports that the system chose."""
-        return self._doors.at
+    def at(self) -> tuple[ListenAddress, ...]:
+        """The listen addresses, with the ports that the system chose."""
+        return self._listeners.at
 
     @property
     def registry(self) -> Registry:
         return self._registry
 
     def counters(self) -> dict[str, int]:
-        """The ring's, and those of the clients."""
+        """Those of the ring, the registry and the clients."""
         found = Counter(self.ring.counters())
         found.update(self.counts)
         found.update({f"registry.{name}": n for name, n in self._registry.counts.items()})
         found["clients"] = len(self._sessions)
         found["groups"] = len(self._registry.groups)
-        found["queued.octets"] = self.octets
+        found["queued.bytes"] = self.queue_bytes
         return dict(sorted(found.items()))
 
-    # -- what sessions ask ----------------------------------------------------------------------
+    # -- SessionHost ----------------------------------------------------------------------------
 
     def opened(self, session: ClientSession) -> int:
         if len(self._sessions) >= self.bounds.clients_count_max:
             self.counts["refused"] += 1
             raise Misuse(
-                f"the daemon has its {self.bounds.clients_count_max} clients"
-                " (clients_count_max): let one leave first"
+                f"the daemon has {self.bounds.clients_count_max} clients, its limit"
+                " clients_count_max: let one leave, or raise it"
             )
         number = next(self._numbers)
         self._sessions[number] = session
         return number
 
-    def hailed(self, session: ClientSession, hello: HelloFrame) -> None:
+    def greeted(self, session: ClientSession, hello: HelloFrame) -> None:
         if not configs.NAME.fullmatch(hello.name):
             raise BadPacket("name")
-        told = WelcomeFrame(
+        welcome = WelcomeFrame(
             self._registry.me.name,
             self._registry.me.address,
-            self._offer.name,
+            self._spec.name,
             self._default,
-            self._offer.resilient,
-            self._offer.services,
+            self._spec.resilient,
+            self._spec.services,
             self.message_bytes_max,
         )
-        session.put(frames.framed(told))
+        session.put(frames.framed(welcome))
         if self._blocked:
             session.put(frames.blocked(self._blocked))
         session.flush()
@@ -218,16 +221,16 @@ class Daemon:
     async def pump(self, session: ClientSession) -> None:
         await self._intake.pump(session)
 
-    # -- what the ring brings -------------------------------------------------------------------
+    # -- what the ring delivers -----------------------------------------------------------------
 
     async def _read(self) -> None:
         try:
             async for batch in self.ring.batches(BATCH_COUNT_MAX):
-                octets = self.counts["delivered.octets"]
+                queue_bytes = self.counts["delivered.bytes"]
                 for item in batch:
-                    self._hear(item)
-                    if self.counts["delivered.octets"] - octets >= TURN_BYTES:
-                        octets = self.counts["delivered.octets"]
+                    self._deliver(item)
+                    if self.counts["delivered.bytes"] - queue_bytes >= TURN_BYTES:
+                        queue_bytes = self.counts["delivered.bytes"]
                         self._flush()
                         await asyncio.sleep(0)
                 self._flush()
@@ -235,12 +238,12 @@ class Daemon:
             await self.close(f"the daemon lost the ring: {stop.reason}")
             raise
 
-    def _hear(self, item: Item) -> None:
+    def _deliver(self, item: Item) -> None:
         if isinstance(item, Message):
-            for effect in self._registry.heard(item.sender, item.payload):
+            for effect in self._registry.deliver(item.sender, item.payload):
                 self._perform(effect)
         elif isinstance(item, View):
-            self._say(self._registry.ring(item))
+            self._announce(self._registry.ring(item))
         elif isinstance(item, Rejoined):
             self._registry = Registry(item.me, self._limits)
             for session in list(self._sessions.values()):
@@ -250,7 +253,7 @@ class Daemon:
                 self._stable(message)
 
     async def _watch(self) -> None:
-        """When the ring is blocked, as a minority is, the clients are told; and when it is not."""
+        """Report to the clients when the ring is blocked, as a minority is, and when it is not."""
         while True:
             if self.ring.blocked != self._blocked:
                 self._blocked = self.ring.blocked
@@ -260,36 +263,36 @@ class Daemon:
                         session.flush()
             await asyncio.sleep(WATCH_S)
 
-    def _say(self, found: Sequence[bytes]) -> None:
-        """Beside the reading, which never waits. What was not said when the ring changes again is
-        found anew."""
-        self._unsaid = found
-        if found and self._saying is None:
-            self._saying = asyncio.create_task(self._speak())
+    def _announce(self, found: Sequence[bytes]) -> None:
+        """Multicast in a task of its own, since reading never waits. Records not sent before the
+        next view are replaced by that view's."""
+        self._unannounced = found
+        if found and self._announcing is None:
+            self._announcing = asyncio.create_task(self._multicast_announcements())
 
-    async def _speak(self) -> None:
+    async def _multicast_announcements(self) -> None:
         try:
-            while found := self._unsaid:
-                self._unsaid = ()
+            while found := self._unannounced:
+                self._unannounced = ()
                 await self.ring.multicast_many(found, self._control)
         except UnisonoError as error:
-            log.warning("could not say which daemons are gone: %s", error)
+            log.warning("cannot report which daemons are gone: %s", error)
         finally:
-            self._saying = None
+            self._announcing = None
 
     def _perform(self, effect: Effect) -> None:
         match effect:
             case DeliverBundle(to, sender, number, seq, code, k, bundle, count):
                 frame = frames.deliver(FrameKind.DELIVER, sender, number, seq, code, k, bundle)
-                for each in to:
-                    self._put(each, frame, count)
+                for number in to:
+                    self._put(number, frame, count)
                 self.counts["delivered"] += count * len(to)
-                self.counts["delivered.octets"] += len(frame)
+                self.counts["delivered.bytes"] += len(frame)
             case InstallView(to, view, new):
                 self._install(to, view, new)
             case CaptureState(giver, key):
                 if session := self._sessions.get(giver):
-                    session.asked.add(key)
+                    session.requested_states.add(key)
                     self._put(giver, frames.capture(key))
             case HoldBack(number):
                 if session := self._sessions.get(number):
@@ -301,20 +304,22 @@ class Daemon:
             case Disconnect(number, reason):
                 if session := self._sessions.get(number):
                     session.cut(reason)
+            case AnswerClient(number, answer):
+                self._put(number, frames.framed(AnswerFrame.of(answer)))
             case Parted(number):
                 if session := self._sessions.get(number):
                     session.part()
 
     def _install(self, to: tuple[int, ...], view: View, new: tuple[int, ...]) -> None:
-        """Those who wait for their state need all of it: what they had before may be dropped."""
+        """Clients that wait for their state get the whole view: those before it may be dropped."""
         change, whole = frames.view(view, whole=False), b""
-        for each in to:
-            session = self._sessions.get(each)
-            if session is not None and (each in new or session.holds):
+        for number in to:
+            session = self._sessions.get(number)
+            if session is not None and (number in new or session.holds):
                 whole = whole or frames.view(view, whole=True)
-                self._put(each, whole)
+                self._put(number, whole)
             else:
-                self._put(each, change)
+                self._put(number, change)
 
     def _put(self, number: int, frame: bytes, count: int = 0) -> None:
         session = self._sessions.get(number)
@@ -328,7 +333,7 @@ class Daemon:
             self._dirty[number] = session
 
     def _stable(self, message: Message) -> None:
-        """Ours, and as resilient as was asked: the client that said it is told."""
+        """Report to the client that sent it that the message is as resilient as requested."""
         try:
             record = records.read(message.payload)
         except BadPacket:
@@ -356,16 +361,16 @@ class Daemon:
         for session in self._dirty.values():
             session.flush()
         self._dirty.clear()
-        while self.octets > self.bounds.all_bytes_max:
-            longest = max(self._sessions.values(), key=lambda each: each.queue_bytes)
+        while self.queue_bytes > self.bounds.all_bytes_max:
+            longest = max(self._sessions.values(), key=lambda session: session.queue_bytes)
             if not longest.queue_bytes:
                 return
             longest.cut(
-                f"the client has the longest of all queues, {longest.queue_bytes} bytes, and"
-                f" together they have {self.octets} (all_bytes_max={self.bounds.all_bytes_max})"
+                f"the client has the longest queue, {longest.queue_bytes} bytes, and all queues"
+                f" have {self.queue_bytes} (all_bytes_max={self.bounds.all_bytes_max})"
             )
 
-    # -- for daemons that come later ------------------------------------------------------------
+    # -- snapshots for joining daemons ----------------------------------------------------------
 
     def _snapshot(self) -> bytes:
         return self._registry.snapshot()
@@ -375,9 +380,7 @@ class Daemon:
         try:
             self._registry = Registry.restored(before.me, state)
         except BadPacket:
-            raise Stopped("the ring's state is none of ours: is it all one version?") from None
+            raise Stopped("the ring's state is malformed: run one version everywhere") from None
         for number in before.clients_of(before.me):
             if session := self._sessions.get(number):
-                session.cut(
-                    "the daemon was apart from the ring and was handed its state: join again"
-                )
+                session.cut("the daemon was partitioned and took over the ring's state: join again")

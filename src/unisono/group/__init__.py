@@ -8,25 +8,28 @@ from typing import Unpack
 
 from unisono import config as configs
 from unisono.config import Config, JoinOptions
-from unisono.core import ProtocolSpec
 from unisono.errors import Misuse
 from unisono.group.group import Group
 from unisono.group.joining import Joining, Opening
+from unisono.group.locks import Lock
 from unisono.group.member import MemberFactory
 from unisono.net.handle import Handle
 from unisono.net.send_buffer import Full
-from unisono.net.stream import Rejoined, Shed, Stable, StreamBatch
+from unisono.net.stream import Rejoined, Shed, Stable, StreamBatch, Unstable
+from unisono.spec import ProtocolSpec
 
 __all__ = [
     "Full",
     "Group",
     "Handle",
     "Joining",
+    "Lock",
     "Opening",
     "Rejoined",
     "Shed",
     "Stable",
     "StreamBatch",
+    "Unstable",
     "join",
 ]
 
@@ -38,26 +41,26 @@ def join(
     config: str | Path | None = None,
     snapshot: Callable[[], bytes] | None = None,
     restore: Callable[[bytes], None] | None = None,
-    offer: ProtocolSpec | None = None,
+    spec: ProtocolSpec | None = None,
     **options: Unpack[JoinOptions],
 ) -> Joining:
     """Join a group as a member: as `unisono.join` without `daemon=`."""
     read = configs.read(group, config, options)
     if read.daemon:
         raise Misuse("daemon= is for unisono.join: a member is in the group itself")
-    return as_member(read, snapshot, restore, offer)
+    return as_member(read, snapshot, restore, spec)
 
 
 def as_member(
     config: Config,
     snapshot: Callable[[], bytes] | None,
     restore: Callable[[bytes], None] | None,
-    offer: ProtocolSpec | None,
+    spec: ProtocolSpec | None,
 ) -> Joining:
-    if offer is None:
+    if spec is None:
         from unisono import protocols
 
-        offer = protocols.offer(config.protocol)
+        spec = protocols.spec(config.protocol)
     with_state = configs.check_state(config, snapshot, restore)
-    sessions = MemberFactory(config, offer, with_state)
+    sessions = MemberFactory(config, spec, with_state)
     return Joining(Group(config, sessions, snapshot, restore))

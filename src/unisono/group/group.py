@@ -6,20 +6,42 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Final
 
 from unisono.config import Config
-from unisono.errors import Misuse, Stopped, TooLarge
+from unisono.core import Request
+from unisono.errors import Denied, Misuse, Stopped, TooLarge
 from unisono.group.incarnations import Incarnations
 from unisono.group.levels import Levels
+from unisono.group.locks import Lock, Locks
+from unisono.group.pending_requests import PendingRequests
 from unisono.group.recall import Archive
 from unisono.group.rejoining import RejoinPolicy
 from unisono.group.replay import Replay
 from unisono.group.session import SessionFactory
-from unisono.model import Buffer, Member, Message, Service, ServiceLevel, View
+from unisono.model import (
+    Buffer,
+    Member,
+    Message,
+    PayloadBatch,
+    Resilient,
+    Service,
+    ServiceLevel,
+    SizeVote,
+    View,
+)
 from unisono.net.handle import Handle, Handles
 from unisono.net.send_buffer import SendBuffer
 from unisono.net.stream import Item, Stream, StreamBatch
 from unisono.replay_history import HEADER_BYTES_MAX, SinkRows
+from unisono.requests import (
+    AcquireLock,
+    GroupCommand,
+    LimitScope,
+    VoteSize,
+    command_named,
+    not_taken,
+)
 
 BATCH_COUNT_MAX: Final = 4096
+_BETWEEN: Final = "not in the group now: wait for its next view"
 
 
 class Group:
@@ -39,7 +61,7 @@ class Group:
         self._sessions = sessions
         self._bytes_max = config.message_bytes_max
         """Of a payload."""
-        self._levels = Levels(sessions, config.service, config.fed)
+        self._levels = Levels(sessions, config.service, config.replayable)
         rejoin_policy = RejoinPolicy(sessions.name, config.rejoin, sessions.founds)
         handles = Handles()
         self._send_buffer = SendBuffer(rejoin_policy.outstanding, handles)
@@ -53,7 +75,7 @@ class Group:
             restore,
         )
         self._replay: Replay | None = None
-        if config.fed:
+        if config.replayable:
             self._replay = Replay(
                 config.retain_bytes,
                 snapshot is not None,
@@ -62,6 +84,8 @@ class Group:
                 lambda: self._bytes_max,
                 self._overflowed,
             )
+        self._requests = PendingRequests(self._check, self._send_request, self._stream)
+        self._locks = Locks(self._requests)
         self._incarnations = Incarnations(
             sessions,
             config.join_s,
@@ -69,16 +93,18 @@ class Group:
             rejoin_policy,
             self._send_buffer,
             handles,
+            self._requests,
+            self._locks,
             self._stream,
             self._replay,
             self._opened,
         )
 
-    # -- what is known --------------------------------------------------------------------------
+    # -- inspection -----------------------------------------------------------------------------
 
     @property
     def protocol(self) -> str:
-        return self._sessions.offer.name
+        return self._sessions.spec.name
 
     @property
     def me(self) -> Member:
@@ -107,13 +133,12 @@ class Group:
 
     @property
     def blocked(self) -> str:
-        """Why there is no progress though we are in the group, as in a minority; empty while there
-        is."""
+        """Why the group makes no progress, as in a minority; empty while it does."""
         session = self._incarnations.session
         return session.warning if session is not None else ""
 
     def counters(self) -> dict[str, int]:
-        """What happened so far, over all incarnations: packets by kind, drops by reason."""
+        """Totals over all incarnations: packets by kind, drops by reason."""
         found = self._incarnations.counts()
         found["drop.unsent"] += self._send_buffer.unsent_count
         found["shed"] += self._stream.shed_count
@@ -131,13 +156,12 @@ class Group:
         service: ServiceLevel | str | None = None,
         to: str | Sequence[str] | None = None,
     ) -> Handle:
-        """Multicast to the group, or through a daemon to these groups at one place in one order.
+        """Multicast to the group; through a daemon, `to` these groups with one sequence number.
 
         `await` the handle to wait while the window is full; it returns the message's number. To
         wait for more, `await handle.delivered` or `await handle.stable`.
         """
-        message = self._sealed(payload)
-        return self._submit((message,), len(message), self._level(service), to)
+        return self._submit(PayloadBatch((self._sealed(payload),)), self._level(service), to)
 
     def multicast_many(
         self,
@@ -151,20 +175,16 @@ class Group:
         level = self._level(service)
         if not messages:
             return Handle(level, own=False)
-        return self._submit(messages, sum(map(len, messages)), level, to)
+        return self._submit(messages, level, to)
 
     def _submit(
-        self,
-        messages: Sequence[bytes],
-        nbytes: int,
-        level: ServiceLevel,
-        to: str | Sequence[str] | None,
+        self, messages: PayloadBatch, level: ServiceLevel, to: str | Sequence[str] | None
     ) -> Handle:
         if to is None:
-            return self._send_buffer.submit(messages, nbytes, level)
+            return self._send_buffer.submit(messages, level)
         groups = self._sessions.groups(to)
         own = self.config.group in groups
-        return self._send_buffer.submit(messages, nbytes, level, groups, own)
+        return self._send_buffer.submit(messages, level, groups, own)
 
     def multicast_nowait(
         self,
@@ -173,17 +193,87 @@ class Group:
         to: str | Sequence[str] | None = None,
     ) -> int:
         """Multicast it now, or raise `Full`."""
-        message = self._sealed(payload)
+        messages = PayloadBatch((self._sealed(payload),))
         groups = () if to is None else self._sessions.groups(to)
-        return self._send_buffer.say_nowait((message,), len(message), self._level(service), groups)
+        return self._send_buffer.submit_nowait(messages, self._level(service), groups)
 
-    def request(self, what: str, /, **arguments: int | str | bytes) -> None:
-        """Ask for something that only this protocol knows, as a lock. An `Answer` follows."""
-        self._sessions.check_request(what)
+    # -- requests ---------------------------------------------------------------------------------
+
+    def request(self, what: GroupCommand | str, /, **arguments: int) -> None:
+        """Request what only some protocols offer, as `GoOn()` or `"go_on"`. An `Answer` follows in
+        the stream."""
+        if isinstance(what, str):
+            what = command_named(what, arguments, self._sessions.requests, self.protocol)
+        self._check_kind(what)
         if self._incarnations.closed is not None:
             raise Stopped(self._incarnations.closed)
-        if self._incarnations.session is not None:
-            self._incarnations.session.request(what, arguments)
+        session = self._incarnations.session
+        if session is None or session.finished:
+            raise Stopped(_BETWEEN)
+        self._send_request(Request(what))
+
+    def lock(self, number: int) -> Lock:
+        """One of the group's locks: `async with group.lock(7):`."""
+        self._check_kind(AcquireLock(number))
+        return self._locks[number]
+
+    async def vote(self, minimum: int | SizeVote | str) -> None:
+        """Vote on the size below which the group must not go on after a failure: a number of
+        members, or a `SizeVote`, also by name. The largest vote holds."""
+        if isinstance(minimum, str):
+            if minimum.upper() not in SizeVote.__members__:
+                names = ", ".join(map(str, SizeVote))
+                raise Misuse(f"no vote {minimum!r}: give a number of members, or {names}")
+            minimum = SizeVote[minimum.upper()]
+        if minimum in tuple(SizeVote) and not isinstance(minimum, SizeVote):
+            name = SizeVote(minimum).name
+            raise Misuse(f"minimum={minimum}: write SizeVote.{name} if you mean that")
+        command = VoteSize(minimum)
+        self._check(command)
+        if minimum > len(self.members):
+            raise Misuse(
+                f"a minimum of {minimum} is above the group's size of {len(self.members)}: wait"
+                " until more members have joined, or vote for less"
+            )
+        await self._granted(command)
+
+    async def scope(self, hops: int) -> None:
+        """Let the group's multicasts cross at most so many routers."""
+        command = LimitScope(hops)
+        self._check(command)
+        await self._granted(command)
+
+    async def _granted(self, command: GroupCommand) -> None:
+        answer = await self._requests.request(command)
+        if answer.cause is not None:
+            raise Denied(f"{command}: {answer.detail or answer.cause.value}")
+
+    def _check(self, command: GroupCommand) -> None:
+        """`Misuse` if the protocol does not take this request, `Stopped` if we are not in the
+        group."""
+        self._check_kind(command)
+        if self._incarnations.closed is not None:
+            raise Stopped(self._incarnations.closed)
+        if not self._incarnations.inside:
+            raise Stopped(_BETWEEN)
+
+    def _check_kind(self, command: GroupCommand) -> None:
+        kinds = self._sessions.requests
+        if type(command) not in kinds:
+            from unisono import protocols
+
+            specs = protocols.specs().values()
+            able = [f"protocol={s.name!r}" for s in specs if type(command) in s.requests]
+            raise not_taken(command.NAME, kinds, self.protocol, sorted(able))
+
+    def _send_request(self, request: Request) -> None:
+        """After all that was accepted before it."""
+        self._send_buffer.flush()
+        session = self._incarnations.session
+        if session is not None and not session.finished:
+            session.request(request)
+
+    # -- payloads ---------------------------------------------------------------------------------
 
     def _sealed(self, payload: Buffer) -> bytes:
         """The payload as the session takes it."""
@@ -195,29 +285,41 @@ class Group:
             )
         return self._replay.sealed(message) if self._replay is not None else message
 
-    def _all_sealed(self, payloads: Iterable[Buffer]) -> Sequence[bytes]:
-        """Where all are in order they are not looked at one by one."""
-        messages = list(payloads)
-        plain = set(map(type, messages)) <= {bytes} and self._replay is None
-        if plain and max(map(len, messages), default=0) <= self._bytes_max:
-            return messages  # type: ignore[return-value]
-        return [self._sealed(payload) for payload in messages]
+    def _all_sealed(self, payloads: Iterable[Buffer]) -> PayloadBatch:
+        """Plain bytes within the limit are not checked one by one."""
+        given = list(payloads)
+        if self._replay is None and list(map(type, given)).count(bytes) == len(given):
+            messages = PayloadBatch(given)  # type: ignore[arg-type]
+            if messages.longest <= self._bytes_max:
+                return messages
+        return PayloadBatch(map(self._sealed, given))
 
     async def _send(
         self, messages: Sequence[bytes], service: ServiceLevel | str | None = None
     ) -> int:
         """Multicast what is sealed already."""
-        nbytes = sum(map(len, messages))
-        return await self._send_buffer.submit(messages, nbytes, self._level(service), own=False)
+        batch, level = PayloadBatch(messages), self._level(service)
+        return await self._send_buffer.submit(batch, level, own=False)
 
     def _level(self, service: ServiceLevel | str | None) -> ServiceLevel:
         if self._incarnations.closed is not None:
             raise Stopped(self._incarnations.closed)
         try:
-            return self._levels[service]
+            level = self._levels[service]
         except TypeError:  # not hashable, so no level either
             assert service is not None
             return self._sessions.level(service)
+        if type(level) is Resilient:
+            self._check_holders(level.k)
+        return level
+
+    def _check_holders(self, k: int) -> None:
+        view = self._incarnations.view
+        if view is not None and self._sessions.holds and k > len(view.members):
+            raise Misuse(
+                f"resilient({k}): the group has {len(view.members)} members; wait until more have"
+                " joined, or ask for fewer, resilient(majority) or resilient(all)"
+            )
 
     # -- receiving ------------------------------------------------------------------------------
 
@@ -228,7 +330,7 @@ class Group:
         return await self._stream.next()
 
     async def batches(self, count_max: int = BATCH_COUNT_MAX) -> AsyncIterator[StreamBatch]:
-        """The same stream, all that waits at once: the fastest way to read."""
+        """The same stream in batches of all that waits: the fastest way to read."""
         while True:
             try:
                 batch = await self._stream.next_batch(count_max)
@@ -255,41 +357,41 @@ class Group:
     ) -> int:
         """Multicast a sink's rows, numbered from `first_row` on. Every member drops, at the same
         offset, those that this partition of the query has sent before, in this epoch or a later
-        one. They are safe where the protocol offers that: once a row is delivered, its sender may
-        forget it."""
+        one. They are safe if the protocol offers that: once a row is delivered, its sender may
+        discard it."""
         replay = self._replayable()
         given = [bytes(payload) for payload in payloads]
         for payload in given:
             self._sealed(payload)
         messages = replay.rows(SinkRows(query, partition, epoch), first_row, given)
-        if service is None and Service.SAFE in self._sessions.offer.services:
+        if service is None and Service.SAFE in self._sessions.spec.services:
             service = Service.SAFE
         return await self._send(messages, service) if messages else 0
 
-    def rows_heard(self, query: str, partition: int) -> tuple[int, int] | None:
-        """The last epoch and row of a sink's partition that the group has ordered, as far as it
-        is known here: what a sink needs to know before it forgets them."""
-        return self._replayable().history.heard(query, partition)
+    def rows_delivered(self, query: str, partition: int) -> tuple[int, int] | None:
+        """The last epoch and row of a sink's partition that was ordered, as known here; a sink may
+        discard its rows up to there."""
+        return self._replayable().history.last_row(query, partition)
 
     @property
-    def place(self) -> int:
-        """The offset of the last ordered message; the stream may not have come to it yet."""
-        return self._replayable().history.place
+    def offset(self) -> int:
+        """The offset of the last ordered message; the stream may not have reached it yet."""
+        return self._replayable().history.offset
 
     def recall(self, first: int, last: int) -> AsyncIterator[list[Message]]:
-        """Messages at these offsets that others still have, in order: for a member that was away.
-        Read the stream meanwhile. It begins later than `first` when nobody has the beginning any
-        more, and may end before `last`: then ask again. `Forgotten` when nobody has any."""
+        """Messages at these offsets that other members still have, in order: for a member that was
+        away. Read the stream meanwhile. It begins after `first` if no member has the beginning any
+        more, and may end before `last`: then recall again. `Forgotten` if no member has any."""
         return self._replayable().recalls.recall(first, last)
 
     @property
-    def life(self) -> str:
+    def incarnation(self) -> str:
         """The group's own incarnation: offsets count from its founding."""
-        return self._replayable().history.life
+        return self._replayable().history.incarnation
 
     @property
     def archive(self) -> Archive | None:
-        """A longer history than the group's own, to answer others' recalls from."""
+        """A longer history than the group's own, used to answer others' recalls."""
         return self._replayable().recalls.archive
 
     @archive.setter
@@ -298,7 +400,9 @@ class Group:
 
     def _replayable(self) -> Replay:
         if self._replay is None:
-            raise Misuse("only a fed group has places: join it with fed=True, as all its members")
+            raise Misuse(
+                "only a replayable group has offsets: join with replayable=True, at every member"
+            )
         return self._replay
 
     # -- joining and leaving --------------------------------------------------------------------

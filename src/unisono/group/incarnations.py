@@ -12,6 +12,8 @@ from typing import Final
 
 from unisono.core import Cause
 from unisono.errors import Misuse, Refused, Stopped, UnisonoError
+from unisono.group.locks import Locks
+from unisono.group.pending_requests import PendingRequests
 from unisono.group.receiving import DeliveryPath
 from unisono.group.rejoining import RejoinPolicy
 from unisono.group.replay import Replay
@@ -37,13 +39,15 @@ class Incarnations:
         rejoin_policy: RejoinPolicy,
         send_buffer: SendBuffer,
         handles: Handles,
+        requests: PendingRequests,
+        locks: Locks,
         stream: Stream,
         replay: Replay | None,
         opened: Callable[[], None],
     ) -> None:
-        """`opened` is called when a session has its identity; a `UnisonoError` from it ends all."""
+        """`opened` is called when a session has its identity; a `UnisonoError` from it is final."""
         self.session: Session | None = None
-        """The current one, or the last."""
+        """The current or the last one."""
         self.me: Member | None = None
         self.view: View | None = None
         self.ended: str | None = None
@@ -56,6 +60,8 @@ class Incarnations:
         self._rejoin_policy = rejoin_policy
         self._send_buffer = send_buffer
         self._handles = handles
+        self._requests = requests
+        self._locks = locks
         self._stream = stream
         self._replay = replay
         self._on_opened = opened
@@ -69,11 +75,18 @@ class Incarnations:
             replay,
             rejoin_policy,
             handles,
+            requests,
+            locks,
             self._opened,
             self._installed,
             send_buffer.stepped,
             self._session_ended,
         )
+
+    @property
+    def inside(self) -> bool:
+        """The current incarnation has had a view and goes on."""
+        return self._rejoin_policy.inside
 
     def counts(self) -> Counter[str]:
         found = self._past.copy()
@@ -86,7 +99,7 @@ class Incarnations:
             self.session.congested(on)
 
     def fail(self, reason: str) -> None:
-        """For a reason of the application's, which would be the same in another incarnation."""
+        """Stop for a reason of the application, which rejoining would not change."""
         self._rejoin_policy.give_up()
         if self.session is not None:
             self.session.fail(reason)
@@ -95,7 +108,7 @@ class Incarnations:
 
     async def join(self) -> None:
         if self._first_view is not None:
-            raise Misuse("this group was joined already: call join() again for another member")
+            raise Misuse("already joined: call join() again for another member")
         self._first_view = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(self._join_s):
@@ -110,7 +123,7 @@ class Incarnations:
             raise
 
     async def _open(self) -> None:
-        """The next session: the first, or the one after another that ended."""
+        """Open the first session, or the next after one that ended."""
         session = await self._sessions.open(self._receive_path)
         if self.session is not None:
             self._past.update(self.session.counts())
@@ -155,7 +168,7 @@ class Incarnations:
             else:
                 await asyncio.sleep(self._join_s)
                 if not self._rejoin_policy.inside:
-                    log.warning("%s is not back, and tries on: %s", name, self._why_no_view())
+                    log.warning("%s has not rejoined, still trying: %s", name, self._why_no_view())
                 return
         self._finish(why, Stopped(why))
 
@@ -168,19 +181,19 @@ class Incarnations:
         try:
             if self.ended is None:
                 await self._depart()
-        finally:  # also when the caller has no more patience
+        finally:  # Also when the caller is cancelled.
             self.abandon("left the group", clean=True)
 
     async def _give_up(self, reason: str) -> None:
-        """Those who were about to admit us, or have, are told: they need not wait for us."""
+        """Leave, so that members that were about to admit us need not wait."""
         self.ended = self.closed = self.ended or reason
         try:
             await self._depart()
-        finally:  # also when the caller has no more patience
+        finally:  # Also when the caller is cancelled.
             self.abandon(reason)
 
     async def _depart(self) -> None:
-        """Leave, and wait until the others know it, or `leave_s` is over."""
+        """Leave, and wait until the others know, at most `leave_s`."""
         session = self.session
         if session is not None and not session.finished:
             if self._departed is None:
@@ -192,7 +205,7 @@ class Incarnations:
             await asyncio.wait([self._departed], timeout=self._leave_s)
 
     def abandon(self, reason: str, clean: bool = False) -> None:
-        """Stop now. Those who read the stream are told the reason, unless it is a clean end."""
+        """Stop now. The stream ends with the reason, unless it is a clean end."""
         if self._rejoining is not None:
             self._rejoining.cancel()
         if self.session is not None:
@@ -207,7 +220,7 @@ class Incarnations:
         ended = (reason or "", cause, self.view, self._send_buffer.silent)
         if reason is not None and not leaving and self._rejoin_policy.comes_back(*ended):
             self._send_buffer.end(None)
-            self._handles.fail(reason)
+            self._fail_waiting(reason)
             self._rejoin_policy.ended(reason, cause, time.monotonic())
             if self._rejoining is not None:
                 self._rejoining.cancel()
@@ -217,15 +230,21 @@ class Incarnations:
         text = reason or "left the group"
         self._finish(text, None if reason is None or leaving else kind(reason))
 
+    def _fail_waiting(self, reason: str) -> None:
+        """What was under way in the incarnation that ended."""
+        self._handles.fail(reason)
+        self._requests.fail(reason)
+        self._locks.fail(reason)
+
     def _finish(self, text: str, error: Stopped | None) -> None:
         self.ended = self.closed = self.ended or text
         self._send_buffer.end(Stopped(self.ended))
-        self._handles.fail(self.ended)
+        self._fail_waiting(self.ended)
         self._stream.end(error.reason if error else None)
         if self._replay is not None:
             self._replay.close()
         if self._first_view is not None and not self._first_view.done():
             self._first_view.set_exception(error or Stopped(self.ended))
-            self._first_view.exception()  # seen, even if nobody waits any more
+            self._first_view.exception()  # Retrieved, even if nothing waits any more.
         if self._departed is not None and not self._departed.done():
             self._departed.set_result(None)

@@ -1,4 +1,4 @@
-"""What `join` and `connect` give: something about to begin."""
+"""What `join` and `connect` return: await it, or enter it as a context manager."""
 
 from __future__ import annotations
 

@@ -12,17 +12,17 @@ LEVELS_COUNT_MAX: Final = 64
 
 
 class Levels(dict[ServiceLevel | str | None, ServiceLevel]):
-    """Checked when a name is used first, then looked up. None is the default level."""
+    """Checked on first use, then looked up. None is the default level."""
 
     def __init__(self, sessions: SessionFactory, default: str, ordered: bool) -> None:
-        """`ordered`: only levels with one order for all are taken."""
+        """`ordered`: only levels with a total order are accepted."""
         self._sessions = sessions
         self._default = default
         self._ordered = ordered
         self.renew()
 
     def renew(self) -> None:
-        """The protocol is known, or another one: check again."""
+        """The protocol became known, or changed: check again."""
         self.clear()
         sessions = self._sessions
         self[None] = self._checked(
@@ -37,5 +37,5 @@ class Levels(dict[ServiceLevel | str | None, ServiceLevel]):
 
     def _checked(self, level: ServiceLevel) -> ServiceLevel:
         if self._ordered:
-            check_ordered(level, self._sessions.offer.name)
+            check_ordered(level, self._sessions.spec.name)
         return level

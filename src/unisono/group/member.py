@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import ExitStack
 from itertools import chain
 from typing import Final
@@ -22,7 +22,6 @@ from unisono.core import (
     Join,
     Leave,
     Multicast,
-    ProtocolSpec,
     Request,
 )
 from unisono.errors import Misuse
@@ -34,38 +33,41 @@ from unisono.net import addresses
 from unisono.net.driver import Driver
 from unisono.net.identity import believed, default_name, new_incarnation
 from unisono.net.stable import StableFile
-from unisono.net.stream import CaptureMark, Stable
+from unisono.net.stream import CaptureMark, Stable, Unstable
 from unisono.net.udp import Endpoint
 from unisono.replay_history import HEADER_BYTES_MAX
+from unisono.requests import GroupCommand
+from unisono.spec import ProtocolSpec
 
 
 class MemberFactory:
-    """Opens the sessions of a member. Keeps what outlasts each: its records, and the highest
-    incarnation of its name."""
+    """Opens the sessions of a member. Keeps what outlasts them: records, and the highest
+    incarnation of the member's name."""
 
     founds: Final = True
+    holds: Final = True
 
-    def __init__(self, config: Config, offer: ProtocolSpec, with_state: bool) -> None:
+    def __init__(self, config: Config, spec: ProtocolSpec, with_state: bool) -> None:
         self.name = config.name or default_name()
-        self.offer = offer
-        self.default_level = configs.default_service(offer)
+        self.spec = spec
+        self.default_level = configs.default_service(spec)
         self.message_bytes_max = config.message_bytes_max
-        if config.fed:
+        if config.replayable:
             self.message_bytes_max += HEADER_BYTES_MAX
         self._config = config
-        self._options = configs.check_options(config, offer)
+        self._options = configs.check_options(config, spec)
         self._with_state = with_state
         self._remembered: deque[bytes] = deque(maxlen=RECORDS_COUNT_MAX)
         self._incarnation = 0
-        """The highest of our name that we know of, from our file or from other members."""
+        """The highest known of our name, from our file or from other members."""
         self._former: MemberSession | None = None
 
     def level(self, asked: ServiceLevel | str) -> ServiceLevel:
         level = configs.service_level(asked)
-        if level not in self.offer.services:
+        if level not in self.spec.services:
             from unisono import protocols
 
-            configs.check_service(level, self.offer, protocols.offers().values())
+            configs.check_service(level, self.spec, protocols.specs().values())
         return level
 
     def groups(self, to: str | Sequence[str]) -> tuple[str, ...]:
@@ -74,20 +76,21 @@ class MemberFactory:
             " join through a daemon with daemon=, or use connect()"
         )
 
-    def check_request(self, what: str) -> None:
-        if what not in self.offer.requests:
-            offered = ", ".join(self.offer.requests) or "none"
-            raise Misuse(f"{self.offer.name} knows no request {what!r}; it knows: {offered}")
+    @property
+    def requests(self) -> tuple[type[GroupCommand], ...]:
+        return self.spec.requests
 
     def advice(self) -> str:
-        return self.offer.advice(self._options)
+        return self.spec.advice(self._options)
 
     async def open(self, events: SessionEvents) -> MemberSession:
         config = self._config
         if all(addresses.in_numbers(addresses.host_and_port(p, "peer")[0]) for p in config.peers):
-            at = configs.place(config)
+            at = configs.resolve_addresses(config)
         else:
-            at = await asyncio.get_running_loop().run_in_executor(None, configs.place, config)
+            at = await asyncio.get_running_loop().run_in_executor(
+                None, configs.resolve_addresses, config
+            )
         if self._former is not None:
             self._know(believed(self._former.superseded_by))
         with ExitStack() as opened:
@@ -106,11 +109,11 @@ class MemberFactory:
             me = Member(self.name, endpoint.address, new_incarnation(self._incarnation))
             if stable is not None:
                 stable.begin(me.incarnation)
-            core: Core = self.offer.make(self._setting(me, endpoint))
-            trace = Traced(core, self.offer, config) if config.trace else None
+            core: Core = self.spec.make(self._setting(me, endpoint))
+            trace = Traced(core, self.spec, config) if config.trace else None
             records = RecordStore(self._remembered, stable)
             self._former = MemberSession(
-                endpoint, trace.core if trace else core, self.offer.name, events, records, trace
+                endpoint, trace.core if trace else core, self.spec.name, events, records, trace
             )
             opened.pop_all()
         return self._former
@@ -168,7 +171,7 @@ class MemberSession:
             self._trace.start()
         self.driver.start(chain(self._records.restarts(), (Join(),)))
 
-    # -- what the group asks ----------------------------------------------------------------------
+    # -- Session ----------------------------------------------------------------------------------
 
     @property
     def cause(self) -> Cause | None:
@@ -176,7 +179,7 @@ class MemberSession:
 
     @property
     def superseded_by(self) -> int:
-        """The incarnation of our name that the group already knows, if that stopped us."""
+        """The higher incarnation of our name that the group knows, if that stopped us."""
         return self.driver.known
 
     @property
@@ -189,8 +192,8 @@ class MemberSession:
         assert not groups, "a member has one group"
         self.driver.feed(Multicast(messages, service))
 
-    def request(self, what: str, arguments: Mapping[str, int | str | bytes]) -> None:
-        self.driver.feed(Request(what, arguments))
+    def request(self, request: Request) -> None:
+        self.driver.feed(request)
 
     def congested(self, on: bool) -> None:
         self.driver.feed(Congested(on))
@@ -232,6 +235,9 @@ class MemberSession:
 
     def stabilize(self, messages: Sequence[Message], holders: tuple[Member, ...]) -> None:
         self._events.put(Stable(tuple(messages), holders))
+
+    def fail_stability(self, messages: Sequence[Message], cause: Cause) -> None:
+        self._events.put(Unstable(tuple(messages), cause))
 
     def answer(self, answer: Answer) -> None:
         self._events.put(answer)

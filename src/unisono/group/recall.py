@@ -1,7 +1,7 @@
-"""How members of a replayable group recall the past together.
+"""How members of a replayable group recall past messages.
 
-A member that was away asks all; each answers with what it still has; the asker chooses one of them,
-and that one sends it, all in messages of the group that its applications do not see.
+A member that was away multicasts a request; each member answers with the offsets it still has; the
+requester chooses one of them, which sends the messages. Applications do not see these exchanges.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol
 
-from unisono import replay_history as words
+from unisono import replay_history as framing
 from unisono.errors import Forgotten, Misuse, UnisonoError
 from unisono.model import Member, Message, Service, ServiceLevel, View
 from unisono.replay_history import (
-    FILL_BYTES,
+    PART_BYTES,
     Control,
     RecallChoice,
     RecallOffer,
@@ -26,23 +26,23 @@ from unisono.replay_history import (
 )
 
 ANSWER_S: Final = 2.0
-"""How long members are given to say what they have."""
+"""How long members may take to answer a request."""
 SILENCE_S: Final = 10.0
-"""A holder that sends nothing for so long is given up."""
+"""A holder that sends nothing for this long is given up."""
 ANSWERS_COUNT_MAX: Final = 64
-"""Answers and fillings under way at one member; further asks are left to others, and counted."""
-FILL_COUNT: Final = 512
-"""Messages that are looked up at once."""
+"""Answers under way at one member; further requests are left to others, and counted."""
+LOOKUP_COUNT: Final = 512
+"""Messages looked up at once."""
 FIELDS_BYTES: Final = 64
-"""At least what the fields of a recalled message take besides its payload and names."""
-FILLS_WAITING_MAX: Final = 4096
-"""Parts of the past that wait for the asker; more, and it has to ask again."""
+"""An upper bound of the fields of a recalled message besides its payload and names."""
+PARTS_WAITING_MAX: Final = 4096
+"""Parts that wait for the requester; beyond, it has to request again."""
 
 log = logging.getLogger("unisono.group")
 
 
 class Archive(Protocol):
-    """A longer history than the group's own, as a log. Called in a thread of its own."""
+    """A longer history than the group's own, such as a log. Called in a thread."""
 
     @property
     def first(self) -> int: ...
@@ -53,19 +53,19 @@ class Archive(Protocol):
     def messages(self, first: int, last: int) -> list[Message]: ...
 
 
-class _Ask:
-    """One asking of ours: who has what, and what was told."""
+class _Recall:
+    """A recall of ours: the offers, and the parts received."""
 
     def __init__(self, first: int, last: int) -> None:
         self.first, self.last = first, last
-        self.had: dict[Member, RecallOffer] = {}
-        self.told: asyncio.Queue[tuple[Message, ...]] = asyncio.Queue(FILLS_WAITING_MAX)
+        self.offers: dict[Member, RecallOffer] = {}
+        self.parts: asyncio.Queue[tuple[Message, ...]] = asyncio.Queue(PARTS_WAITING_MAX)
         self.holder: Member | None = None
-        self.heard = asyncio.Event()
+        self.answered = asyncio.Event()
 
 
 class Recalls:
-    """What a member asks of the others' history, and answers from its own."""
+    """Requests from the others' histories, and answers from our own."""
 
     def __init__(
         self,
@@ -79,14 +79,14 @@ class Recalls:
         self._bytes_max = bytes_max
         self._send = send
         self._where = where
-        self._asks: dict[int, _Ask] = {}
+        self._recalls: dict[int, _Recall] = {}
         self._answers: set[asyncio.Task[None]] = set()
-        self._wanted: dict[Member, int] = {}
-        """By asker, the ask that it waits for: who asks again has given up the one before."""
+        self._awaited: dict[Member, int] = {}
+        """By requester, its latest recall: it has given up earlier ones."""
         self.archive: Archive | None = None
         self.refused_count = 0
 
-    async def _tell(self, payload: bytes) -> None:
+    async def _multicast(self, payload: bytes) -> None:
         await self._send((payload,), Service.AGREED)
 
     def _me(self) -> Member:
@@ -95,23 +95,25 @@ class Recalls:
     def _view(self) -> View:
         return self._where()[1]
 
-    # -- asking -------------------------------------------------------------------------------
+    # -- requesting ---------------------------------------------------------------------------
 
     async def recall(self, first: int, last: int) -> AsyncIterator[list[Message]]:
         """What others have of these offsets, in order."""
         if not 1 <= first <= last:
-            raise Misuse(f"places {first} to {last}: the first is 1, and not above the last")
+            raise Misuse(f"offsets {first} to {last}: begin at 1 or above, and end not before")
         number = int.from_bytes(os.urandom(8), "big")
-        ask = self._asks[number] = _Ask(first, last)
+        recall = self._recalls[number] = _Recall(first, last)
         try:
-            await self._tell(words.ask(number, first, last))
-            await self._answered(ask)
-            found = self._best(ask)
-            ask.holder = found.who
-            await self._tell(words.want(number, str(found.who), found.first, found.last))
+            await self._multicast(framing.request(number, first, last))
+            await self._answered(recall)
+            found = self._best(recall)
+            recall.holder = found.member
+            await self._multicast(
+                framing.choice(number, str(found.member), found.first, found.last)
+            )
             at = found.first
             while at <= found.last:
-                messages = await self._part(ask)
+                messages = await self._part(recall)
                 if messages is None:
                     return
                 fresh = [message for message in messages if (message.seq or 0) >= at]
@@ -119,65 +121,68 @@ class Recalls:
                     at = (fresh[-1].seq or 0) + 1
                     yield fresh
         finally:
-            del self._asks[number]
+            del self._recalls[number]
 
-    async def _answered(self, ask: _Ask) -> None:
-        """Until someone has all of it, or all have answered, or it took too long."""
+    async def _answered(self, recall: _Recall) -> None:
+        """Wait until a member offers all of it, all have answered, or ANSWER_S is over."""
         try:
             async with asyncio.timeout(ANSWER_S):
-                while not self._is_answered(ask):
-                    ask.heard.clear()
-                    await ask.heard.wait()
+                while not self._is_answered(recall):
+                    recall.answered.clear()
+                    await recall.answered.wait()
         except TimeoutError:
             pass
 
-    def _is_answered(self, ask: _Ask) -> bool:
-        if any(0 < had.first <= ask.first and had.last >= ask.last for had in ask.had.values()):
+    def _is_answered(self, recall: _Recall) -> bool:
+        if any(
+            0 < offer.first <= recall.first and offer.last >= recall.last
+            for offer in recall.offers.values()
+        ):
             return True
         others = set(self._view().members) - {self._me()}
-        return others <= ask.had.keys()
+        return others <= recall.offers.keys()
 
-    def _best(self, ask: _Ask) -> RecallOffer:
-        """Of those that have something, who reaches back furthest, and on furthest."""
-        having = [had for had in ask.had.values() if had.first]
-        if not having:
-            raise Forgotten(f"nobody has the places {ask.first} to {ask.last} any more")
-        return min(having, key=lambda had: (had.first, -had.last, had.who))
+    def _best(self, recall: _Recall) -> RecallOffer:
+        """The offer that begins first; of several, the longest."""
+        able = [offer for offer in recall.offers.values() if offer.first]
+        if not able:
+            raise Forgotten(f"no member has the offsets {recall.first} to {recall.last} any more")
+        return min(able, key=lambda offer: (offer.first, -offer.last, offer.member))
 
-    async def _part(self, ask: _Ask) -> tuple[Message, ...] | None:
-        """The next part; nothing when its holder is gone or silent."""
+    async def _part(self, recall: _Recall) -> tuple[Message, ...] | None:
+        """The next part; None if its holder is gone or silent."""
         waited_s = 0.0
         while waited_s < SILENCE_S:
             try:
-                return await asyncio.wait_for(ask.told.get(), 0.25)
+                return await asyncio.wait_for(recall.parts.get(), 0.25)
             except TimeoutError:
                 waited_s += 0.25
-            if ask.holder not in self._view().members:
+            if recall.holder not in self._view().members:
                 return None
         return None
 
     # -- answering ----------------------------------------------------------------------------
 
-    def hear(self, control: Control) -> None:
-        """What members tell each other, at its place in the stream."""
-        ask = self._asks.get(control.ask)
+    def deliver(self, control: Control) -> None:
+        """A message of a recall, in its order in the stream."""
+        recall = self._recalls.get(control.recall_id)
         if isinstance(control, RecallRequest):
-            if control.who != self._me():
+            if control.member != self._me():
                 self._start(self._answer(control))
         elif isinstance(control, RecallChoice):
             if control.holder == str(self._me()):
-                self._wanted[control.who] = control.ask
+                self._awaited[control.member] = control.recall_id
                 self._start(self._fill(control))
-        elif ask is None:
+        elif recall is None:
             return
         elif isinstance(control, RecallOffer):
-            ask.had[control.who] = control
-            ask.heard.set()
+            recall.offers[control.member] = control
+            recall.answered.set()
         elif isinstance(control, RecallPart):
             try:
-                ask.told.put_nowait(control.messages)
+                recall.parts.put_nowait(control.messages)
             except asyncio.QueueFull:
-                ask.holder = None
+                recall.holder = None
 
     def _start(self, answer: Coroutine[Any, Any, None]) -> None:
         if len(self._answers) >= ANSWERS_COUNT_MAX:
@@ -189,34 +194,35 @@ class Recalls:
         task.add_done_callback(self._answers.discard)
 
     async def _quietly(self, answer: Awaitable[None]) -> None:
-        """Who asked will ask again."""
+        """The requester will request again."""
         try:
             await answer
         except UnisonoError as error:
             log.info("a recall was not answered: %s", error)
 
-    async def _answer(self, asked: RecallRequest) -> None:
-        _, first, last = self._source(asked.first)
-        first, last = max(first, asked.first), min(last, asked.last)
+    async def _answer(self, request: RecallRequest) -> None:
+        _, first, last = self._source(request.first)
+        first, last = max(first, request.first), min(last, request.last)
         if not first or first > last:
             first = last = 0
-        await self._tell(words.have(asked.ask, first, last))
+        await self._multicast(framing.offer(request.recall_id, first, last))
 
-    def _source(self, wanted: int) -> tuple[Archive, int, int]:
-        """Our own history or the archive, whichever reaches the offset or nearer; its bounds."""
+    def _source(self, offset: int) -> tuple[Archive, int, int]:
+        """Our own history or the archive, whichever begins at or nearer to the offset; its
+        bounds."""
         own, archive = self._history, self.archive
-        if archive is not None and not 0 < own.first <= wanted:
+        if archive is not None and not 0 < own.first <= offset:
             first, last = archive.first, archive.last
             if first and (not own.first or first < own.first):
                 return archive, first, last
         first, last = own.first, own.last
         return own, first, last if first else 0
 
-    async def _fill(self, wanted: RecallChoice) -> None:
-        at = wanted.first
-        while at <= wanted.last and self._is_awaited(wanted):
+    async def _fill(self, choice: RecallChoice) -> None:
+        at = choice.first
+        while at <= choice.last and self._is_awaited(choice):
             source, _, _ = self._source(at)
-            upto = min(wanted.last, at + FILL_COUNT - 1)
+            upto = min(choice.last, at + LOOKUP_COUNT - 1)
             if source is self._history:
                 found = source.messages(at, upto)
             else:
@@ -225,17 +231,17 @@ class Recalls:
                 return  # forgotten meanwhile
             if max(len(message.payload) for message in found) > self._bytes_max():
                 return  # archived when the group's limit was higher
-            for part in _parts(found, min(FILL_BYTES, self._bytes_max())):
-                if not self._is_awaited(wanted):
+            for part in _parts(found, min(PART_BYTES, self._bytes_max())):
+                if not self._is_awaited(choice):
                     break
-                await self._tell(words.fill(wanted.ask, part))
+                await self._multicast(framing.part(choice.recall_id, part))
             at += len(found)
 
-    def _is_awaited(self, wanted: RecallChoice) -> bool:
-        """Whether who asked is there, and still asks that."""
+    def _is_awaited(self, choice: RecallChoice) -> bool:
+        """Whether the requester is in the view and still waits for this recall."""
         members = self._view().members
-        self._wanted = {who: ask for who, ask in self._wanted.items() if who in members}
-        return self._wanted.get(wanted.who) == wanted.ask
+        self._awaited = {m: recall_id for m, recall_id in self._awaited.items() if m in members}
+        return self._awaited.get(choice.member) == choice.recall_id
 
     def close(self) -> None:
         for task in self._answers:

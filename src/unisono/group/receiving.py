@@ -1,15 +1,18 @@
-"""The receive path: from a group's sessions, one after the other, into its one stream."""
+"""From a group's sessions, one after the other, into its one stream."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 
+from unisono.core import Answer
+from unisono.group.locks import Locks
+from unisono.group.pending_requests import PendingRequests
 from unisono.group.rejoining import RejoinPolicy
 from unisono.group.replay import Replay
 from unisono.model import Member, Message, View
 from unisono.net.handle import Handles
-from unisono.net.stream import AdoptMark, Entry, Shed, Stable, Stream
+from unisono.net.stream import AdoptMark, Entry, Shed, Stable, Stream, Unstable
 
 
 class DeliveryPath:
@@ -22,6 +25,8 @@ class DeliveryPath:
         replay: Replay | None,
         rejoin_policy: RejoinPolicy,
         handles: Handles,
+        requests: PendingRequests,
+        locks: Locks,
         opened: Callable[[Member], None],
         installed: Callable[[View], None],
         stepped: Callable[[], None],
@@ -32,9 +37,11 @@ class DeliveryPath:
         self._rejoin_policy = rejoin_policy
         self._outstanding = rejoin_policy.outstanding
         self._handles = handles
+        self._requests = requests
+        self._locks = locks
         self._me: Member | None = None
         self._adopted: AdoptMark | None = None
-        """The group's state, before the first view: that view says where we are."""
+        """The group's state, held until the first view."""
         self._opened = opened
         self._installed = installed
         self.stepped = stepped
@@ -56,8 +63,13 @@ class DeliveryPath:
         self._stream.extend(messages)
 
     def put(self, entry: Entry) -> None:
+        if isinstance(entry, Answer) and entry.key:
+            self._requests.answered(entry)
+            return
         if isinstance(entry, Stable):
             self._handles.stabilize(entry.messages, entry.holders)
+        elif isinstance(entry, Unstable):
+            self._handles.fail_stability(entry.messages, entry.cause)
         elif isinstance(entry, Shed):
             self._handles.shed()
         if self._replay is None:
@@ -79,6 +91,7 @@ class DeliveryPath:
                 self.put(again)
             if self._adopted is not None:
                 self.put(self._adopted)
+        self._locks.installed(view, self._me)
         self.put(view)
         if not view.transitional:
             self._installed(view)

@@ -14,17 +14,17 @@ RECORDS_COUNT_MAX: Final = 64
 
 
 class RecordStore:
-    """A stable file; without one, `remembered`, which lasts as long as the process: enough for a
+    """A stable file; without one, `remembered`, which lasts until the process ends: enough for a
     rejoin."""
 
     def __init__(self, remembered: deque[bytes], stable: StableFile | None) -> None:
         self._remembered = remembered
         self._stable = stable
         self.unsaved_count = 0
-        """Records that the protocol wanted on stable storage, and there was none."""
+        """Records that were not persisted, because there is no stable file."""
 
     def restarts(self) -> Iterator[Restart]:
-        """What former incarnations recorded, piece by piece."""
+        """The records of former incarnations, in pieces."""
         if self._stable is None:
             records = tuple(self._remembered)
             if records:
@@ -46,7 +46,7 @@ class RecordStore:
             self.unsaved_count += 1
 
     def replace(self, record: bytes) -> None:
-        """Keep this record in place of all before it."""
+        """Replace all records by this one."""
         if self._stable is not None:
             self._stable.replace(record)
         else:

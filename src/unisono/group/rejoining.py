@@ -12,14 +12,14 @@ from unisono.net.stream import Rejoined
 
 PAUSE_S: Final = 0.2
 PAUSE_MAX_S: Final = 10.0
-"""Before each return the pause doubles, up to this, until an incarnation has lasted."""
+"""The pause doubles up to this, until an incarnation lasts."""
 LASTING_S: Final = 30.0
-"""An incarnation that lasts so long was no setback."""
+"""An incarnation that lasts this long resets the pause and the count of setbacks."""
 RETURNS_MAX: Final = 32
-"""After so many setbacks in a row the application is told: as with two processes of one name,
-each of which drives the other out."""
+"""Setbacks in a row before the member stops for good: two processes of one name, for instance,
+exclude each other for ever."""
 FINAL: Final = frozenset((Cause.MEMORY_LOST, Cause.ATOMICITY_VIOLATED))
-"""After these it is for the application to decide: what was promised to be safe may be lost."""
+"""After these the application must decide: safe messages may be lost."""
 APART_COUNT_MAX: Final = 5
 
 log = logging.getLogger("unisono.group")
@@ -30,21 +30,20 @@ class Former(NamedTuple):
 
     reason: str
     cause: Cause
-    place: int | None
+    seq: int | None
     lost: tuple[bytes, ...]
 
 
 class RejoinPolicy:
-    """Decides over the incarnations of one group: called when one begins, has its first view, and
-    ends."""
+    """Called when an incarnation begins, has its first view, and ends."""
 
     def __init__(self, name: str, rejoin: bool, founds: bool) -> None:
         self.outstanding = Outstanding()
         self._name = name
         self._rejoin = self.asked_for = rejoin
-        """The application wants to come back after any stop that is not final."""
+        """The application wants to rejoin after any stop that is not final."""
         self._founds = founds
-        """Whether an incarnation that finds nobody founds the group."""
+        """Whether an incarnation that finds no members founds the group."""
         self._setbacks = self._apart_count = 0
         self._began_s = 0.0
         self._former: Former | None = None
@@ -52,7 +51,7 @@ class RejoinPolicy:
         """This incarnation has had a view."""
 
     def give_up(self) -> None:
-        """Whatever ends this incarnation, it is the last."""
+        """This incarnation is the last."""
         self._rejoin, self._apart_count = False, APART_COUNT_MAX
 
     def begin(self, me: Member) -> None:
@@ -60,14 +59,14 @@ class RejoinPolicy:
         self.inside = False
 
     def arrived(self, me: Member, view: View, now_s: float) -> Rejoined | None:
-        """The first view of an incarnation: what the application reads before it."""
+        """An incarnation has its first view: returns what the application reads before it."""
         self.inside, self._began_s = True, now_s
         former, self._former = self._former, None
         if former is None:
             return None
         missed = None
-        if former.place is not None and view.seq is not None and view.seq >= former.place:
-            missed = range(former.place + 1, view.seq + 1)
+        if former.seq is not None and view.seq is not None and view.seq >= former.seq:
+            missed = range(former.seq + 1, view.seq + 1)
         return Rejoined(former.reason, me, former.cause, missed, former.lost)
 
     def ended(self, reason: str, cause: Cause, now_s: float) -> None:
@@ -79,32 +78,32 @@ class RejoinPolicy:
         self.inside = False
 
     def comes_back(self, reason: str, cause: Cause, view: View | None, silent: bool) -> bool:
-        """Whether to join again after an incarnation that ended so, given the last view of any
-        incarnation, and whether this one sent nothing (`silent`)."""
+        """Whether to join again, given the last view of any incarnation, and whether this one sent
+        nothing (`silent`)."""
         alone = view is None or len(view.members) == 1
         broken = reason.startswith("internal error")
         if cause is Cause.REFUSED and alone:
-            return False  # By those it never was with: to ask again would not help.
-        superseded = cause is Cause.SUPERSEDED  # Our clock was set back: a higher number will do.
+            return False  # Refused at the first join: joining again would not help.
+        superseded = cause is Cause.SUPERSEDED  # Our clock was set back: use a higher number.
         insists = view is not None or (self._founds and not broken)
         if superseded or (self._rejoin and insists):
             why = self._why_not(cause)
             if why:
                 log.warning("%s stopped: %s; %s", self._name, reason, why)
             return not why
-        # Members that start together may found their group twice before they hear of each other.
-        # Who was alone and silent loses nothing by joining the others, so nobody is asked.
+        # Members that start together may found their group twice before they meet. One that was
+        # alone and silent loses nothing by joining the others, so it does so even unasked.
         if view is None or not alone or not silent or broken or not self._founds:
             return False
         self._apart_count += 1
         return self._apart_count <= APART_COUNT_MAX
 
     def _why_not(self, cause: Cause) -> str:
-        """Why there is no sense in coming back once more; empty while there is."""
+        """Why not to rejoin; empty if there is no reason."""
         if cause in FINAL:
-            return "coming back would not help"
+            return "rejoining would not help"
         if self._setbacks >= RETURNS_MAX:
-            return f"came back {RETURNS_MAX} times, and was stopped each time"
+            return f"rejoined {RETURNS_MAX} times and was stopped each time"
         return ""
 
     def next_pause_s(self) -> float:

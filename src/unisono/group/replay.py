@@ -1,7 +1,7 @@
-"""What a replayable group has more than others: offsets, rows that count once, and a history.
+"""Replayable groups: offsets, rows delivered once, and recalls.
 
-Between the session and the stream of such a group stands its history, which strips its own framing
-from what the application reads, drops repeated rows, and answers the other members' recalls.
+The history stands between the session and the stream: it numbers messages, strips its framing,
+drops repeated rows and answers the other members' recalls.
 """
 
 from __future__ import annotations
@@ -9,23 +9,24 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from dataclasses import replace
 
-from unisono import replay_history as words
+from unisono import replay_history as framing
 from unisono.errors import Misuse
 from unisono.group.recall import Recalls
 from unisono.model import Member, Message, Service, ServiceLevel, View
-from unisono.net.stream import AdoptMark, CaptureMark, Entry, Rejoined, Stable
+from unisono.net.stream import AdoptMark, CaptureMark, Entry, Rejoined, Stable, Unstable
 from unisono.replay_history import ReplayHistory, SinkRows, is_ordered
 
 
 def check_ordered(level: ServiceLevel, protocol: str) -> None:
-    """Offsets are the same for all only where the order is."""
+    """`Misuse` unless all members deliver such messages in one order."""
     if not is_ordered(level):
         from unisono.protocols import ordered
 
         name = level.name.lower() if isinstance(level, Service) else str(level)
+        *others, last = ordered()
         raise Misuse(
-            f"a fed group has one order for all: {protocol} with service={name} has not;"
-            f" use {' or '.join(ordered())}, with agreed or safe"
+            f"a replayable group needs a total order, which {protocol} with service={name} has"
+            f" not: use {', '.join(others)} or {last}, with agreed or safe"
         )
 
 
@@ -41,22 +42,22 @@ class Replay:
         bytes_max: Callable[[], int],
         fail: Callable[[str], None],
     ) -> None:
-        """`has_state`: the application hands over a state of its own."""
+        """`has_state`: the application transfers a state of its own."""
         self.history = ReplayHistory(retain_bytes)
         self.recalls = Recalls(self.history, send, where, bytes_max)
-        self.sealed = words.plain
+        self.sealed = framing.plain
         self._has_state = has_state
         self._fail = fail
 
-    def rows(self, whose: SinkRows, first_row: int, payloads: list[bytes]) -> list[bytes]:
+    def rows(self, source: SinkRows, first_row: int, payloads: list[bytes]) -> list[bytes]:
         """A sink's rows as messages of the group."""
-        return words.rows(whose, first_row, payloads)
+        return framing.rows(source, first_row, payloads)
 
     def counts(self) -> dict[str, int]:
         return {
-            "fed.repeated": self.history.repeated_count,
-            "fed.forgotten_writers": self.history.forgotten_count,
-            "drop.fed_malformed": self.history.malformed_count,
+            "replay.repeated": self.history.repeated_count,
+            "replay.forgotten_writers": self.history.forgotten_count,
+            "drop.replay_malformed": self.history.malformed_count,
             "drop.recall": self.recalls.refused_count,
         }
 
@@ -68,22 +69,24 @@ class Replay:
     def received(self, messages: Sequence[Message]) -> list[Message]:
         """Of these messages, what the application reads."""
         found: list[Message] = []
-        hear, control = self.history.hear, self.recalls.hear
+        deliver, control = self.history.deliver, self.recalls.deliver
         for message in messages:
-            heard = hear(message)
-            if isinstance(heard, Message):
-                found.append(heard)
-            elif heard is not None:
-                control(heard)
+            delivered = deliver(message)
+            if isinstance(delivered, Message):
+                found.append(delivered)
+            elif delivered is not None:
+                control(delivered)
         return found
 
     def entry(self, entry: Entry) -> Entry | None:
-        """What the application's stream has in place of this entry, which is no message."""
+        """What the application reads instead of this entry; None for nothing."""
         match entry:
             case View():
                 return self.history.see(entry)
             case Stable(messages, holders):
-                return Stable(tuple(map(words.bare, messages)), holders)
+                return Stable(tuple(map(framing.stripped, messages)), holders)
+            case Unstable(messages, cause):
+                return Unstable(tuple(map(framing.stripped, messages)), cause)
             case CaptureMark():
                 return self._capture(entry)
             case AdoptMark(state):
@@ -95,7 +98,8 @@ class Replay:
         return entry
 
     def _capture(self, mark: CaptureMark) -> CaptureMark | None:
-        """The history is captured here, the application's state when its reader comes to it."""
+        """Captures the history now; the application's state is captured when its reader reaches
+        the mark."""
         state = self.history.state()
         front = len(state).to_bytes(4, "big") + state
 
@@ -118,6 +122,6 @@ class Replay:
 
 
 def _own(payloads: Iterable[bytes]) -> tuple[bytes, ...]:
-    """Of what was multicast, what the application itself multicast: rows are repeated by their
-    sink, and questions by the asker."""
-    return tuple(text for each in payloads if (text := words.plainly(each)) is not None)
+    """The application's own messages among these: a sink repeats its rows, a requester its
+    recall."""
+    return tuple(text for each in payloads if (text := framing.own_payload(each)) is not None)

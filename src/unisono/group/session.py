@@ -7,12 +7,14 @@ It is a member in this process (`group.member`) or a client of the machine's dae
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
-from unisono.core import Cause, ProtocolSpec
+from unisono.core import Cause, Request
 from unisono.model import Member, Message, ServiceLevel, View
 from unisono.net.stream import Entry
+from unisono.requests import GroupCommand
+from unisono.spec import ProtocolSpec
 
 
 class Session(Protocol):
@@ -39,16 +41,16 @@ class Session(Protocol):
     ) -> None:
         """Multicast these, in this order. No `groups` means the session's own group."""
 
-    def request(self, what: str, arguments: Mapping[str, int | str | bytes]) -> None: ...
+    def request(self, request: Request) -> None: ...
 
     def congested(self, on: bool) -> None:
-        """The application's queue is full, or has room again."""
+        """The application's queue is full, or is no longer."""
 
     def leave(self) -> None:
         """Leave cleanly; `ended` reports it."""
 
     def fail(self, reason: str) -> None:
-        """Stop now, for a reason of the application's; the others are told once."""
+        """Stop now, for a reason of the application; announce it to the others once."""
 
     def close(self) -> None:
         """Stop now and report nothing. Idempotent."""
@@ -68,7 +70,7 @@ class SessionEvents(Protocol):
     def deliver(self, messages: Sequence[Message]) -> None: ...
 
     def put(self, entry: Entry) -> None:
-        """A notice or a mark, at this place of the stream."""
+        """A notice or a mark, in its order in the stream."""
 
     def adopt(self, state: bytes) -> None: ...
 
@@ -86,24 +88,28 @@ class SessionFactory(Protocol):
 
     @property
     def name(self) -> str:
-        """The member's own."""
+        """Of the member."""
 
     @property
-    def offer(self) -> ProtocolSpec:
-        """What the protocol offers, as far as it is known before the first session."""
+    def spec(self) -> ProtocolSpec:
+        """The protocol, as far as it is known before the first session."""
 
     @property
     def default_level(self) -> ServiceLevel: ...
 
     @property
     def message_bytes_max(self) -> int:
-        """The largest message that a session takes; with it its headers, if the group is
-        replayable. Known when a session is open."""
+        """The largest message that a session accepts, including headers if the group is
+        replayable. Known once a session is open."""
 
     @property
     def founds(self) -> bool:
-        """Whether a session that finds nobody founds the group. Several that start together may
-        then each found one; a session that founds nothing fails when it cannot get in."""
+        """Whether a session that finds no members founds the group. Several that start together
+        may then each found one; a session that founds none fails if it is not admitted."""
+
+    @property
+    def holds(self) -> bool:
+        """Whether the members of a view hold its messages. Otherwise their daemons do."""
 
     def level(self, asked: ServiceLevel | str) -> ServiceLevel:
         """The level of this name. `Misuse` if the protocol does not offer it."""
@@ -111,8 +117,9 @@ class SessionFactory(Protocol):
     def groups(self, to: str | Sequence[str]) -> tuple[str, ...]:
         """The groups a message is addressed to. `Misuse` if the session reaches only its own."""
 
-    def check_request(self, what: str) -> None:
-        """`Misuse` if the protocol does not take this request."""
+    @property
+    def requests(self) -> tuple[type[GroupCommand], ...]:
+        """The kinds of requests that a session takes."""
 
     def advice(self) -> str:
         """What to do when no member admits the session; may be empty."""

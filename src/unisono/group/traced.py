@@ -7,8 +7,9 @@ import time
 from typing import Final
 
 from unisono.config import Config
-from unisono.core import Core, ProtocolSpec
+from unisono.core import Core
 from unisono.errors import Misuse
+from unisono.spec import ProtocolSpec
 
 FLUSH_S: Final = 0.25
 """A process that is killed loses at most this much of its trace."""
@@ -17,7 +18,7 @@ FLUSH_S: Final = 0.25
 class Traced:
     """The trace of one incarnation."""
 
-    def __init__(self, core: Core, offer: ProtocolSpec, config: Config) -> None:
+    def __init__(self, core: Core, spec: ProtocolSpec, config: Config) -> None:
         try:
             from unisono.trace.files import TraceFile
             from unisono.trace.parquet import warm_up
@@ -29,13 +30,11 @@ class Traced:
         run, me = config.run or config.group, core.me
         self._file = TraceFile(config.trace, run, me.name, me.incarnation)
         self._flushing: asyncio.TimerHandle | None = None
-        least = offer.quorum(config.options)
-        self.core = Tap(
-            core, offer.name, config.group, self._file, config.detail, offer.label, least
-        )
+        least = spec.quorum(config.options)
+        self.core = Tap(core, spec.name, config.group, self._file, config.detail, spec.label, least)
 
     def start(self) -> None:
-        """Flush from time to time. Without rows this costs nothing."""
+        """Flush periodically."""
         self._file.flush()
         self._flushing = asyncio.get_running_loop().call_later(FLUSH_S, self.start)
 

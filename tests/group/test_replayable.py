@@ -1,4 +1,4 @@
-"""A fed group on real sockets: the same places for all, rows once, and the past recalled."""
+"""A replayable group on real sockets: the same places for all, rows once, and the past recalled."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from unisono.replay_history import RecallChoice
 pytestmark = pytest.mark.real
 
 
-def told(story: Callable[..., Coroutine[Any, Any, None]], *given: Any) -> None:
-    waiting.told(story(*given))
+def run_story(story: Callable[..., Coroutine[Any, Any, None]], *given: Any) -> None:
+    waiting.run_story(story(*given))
 
 
 def joining(port: int, name: str, **options: Any) -> unisono.Joining:
     where = {"multicast": "239.192.77.9", "port": port, "join_s": waiting.LIMIT_S}
-    return unisono.join("orders", name=name, fed=True, **{**where, **options})
+    return unisono.join("orders", name=name, replayable=True, **{**where, **options})
 
 
 class Reader:
@@ -79,8 +79,8 @@ def test_members_and_joiners_count_alike_and_hear_rows_once() -> None:
                 whole = numbered(b"x", b"\xf5y", b"r0", b"r1", b"r2", b"z")
                 assert await ra.upto(6) == await rb.upto(6) == whole
                 assert await rc.upto(6) == whole[4:]
-                assert a.life == b.life == c.life and len(a.life) == 32
-                assert b.counters()["fed.repeated"] == 2
+                assert a.incarnation == b.incarnation == c.incarnation and len(a.incarnation) == 32
+                assert b.counters()["replay.repeated"] == 2
                 rows = [
                     m for m in ra.items if isinstance(m, unisono.Message) and m.payload[:1] == b"r"
                 ]
@@ -88,12 +88,12 @@ def test_members_and_joiners_count_alike_and_hear_rows_once() -> None:
                 past = [message async for part in c.recall(1, 4) for message in part]
                 assert [(m.seq, m.payload) for m in past] == whole[:4]
                 assert [m.sender for m in past] == [a.me] * 4
-                with pytest.raises(unisono.Forgotten, match="places 50 to 60"):
+                with pytest.raises(unisono.Forgotten, match="offsets 50 to 60"):
                     await anext(c.recall(50, 60))
-                with pytest.raises(unisono.Misuse, match="the first is 1"):
+                with pytest.raises(unisono.Misuse, match="begin at 1 or above"):
                     await anext(c.recall(0, 6))
 
-    told(story, free_port())
+    run_story(story, free_port())
 
 
 def test_a_long_past_is_told_in_parts_and_only_as_far_as_it_is_kept() -> None:
@@ -109,7 +109,7 @@ def test_a_long_past_is_told_in_parts_and_only_as_far_as_it_is_kept() -> None:
                 assert [m.seq for m in past] == list(range(301, 501))
                 assert all(int.from_bytes(m.payload[:4], "big") == m.seq for m in past)
 
-    told(story, free_port())
+    run_story(story, free_port())
 
 
 def test_who_asked_and_is_gone_is_told_no_more() -> None:
@@ -129,14 +129,14 @@ def test_who_asked_and_is_gone_is_told_no_more() -> None:
             recalls._send = send
             gone = a.me._replace(name="gone")
             for who in (gone, a.me):
-                recalls.hear(RecallChoice(1, who, str(b.me), 1, 200))
+                recalls.deliver(RecallChoice(1, who, str(b.me), 1, 200))
             # Who asks again has given up what it asked before.
-            recalls.hear(RecallChoice(2, a.me, str(b.me), 199, 200))
+            recalls.deliver(RecallChoice(2, a.me, str(b.me), 199, 200))
             while recalls._answers:
                 await asyncio.sleep(0.01)
             assert 1 <= len(said) <= 3
 
-    told(story, free_port())
+    run_story(story, free_port())
 
 
 class Shelf:
@@ -169,7 +169,7 @@ def test_an_archive_reaches_back_further() -> None:
                 past = [m async for part in b.recall(1, 100) for m in part]
                 assert [(m.seq, m.payload) for m in past] == ra.placed
 
-    told(story, free_port())
+    run_story(story, free_port())
 
 
 def test_the_application_s_own_state_is_handed_over_beside_it() -> None:
@@ -187,13 +187,13 @@ def test_the_application_s_own_state_is_handed_over_beside_it() -> None:
                 assert await rb.upto(2) == [(2, b"y")]
                 assert states == [b"of a"]
 
-    told(story, free_port())
+    run_story(story, free_port())
 
 
 def test_clients_of_a_daemon_count_alike(tmp_path: Path) -> None:
     async def story(place: Path) -> None:
         async with daemons(place):
-            through = {"daemon": f"{place}/d0", "fed": True, "join_s": waiting.LIMIT_S}
+            through = {"daemon": f"{place}/d0", "replayable": True, "join_s": waiting.LIMIT_S}
             async with (
                 unisono.join("orders", name="a", **through) as a,
                 reading(a) as (ra,),
@@ -205,11 +205,11 @@ def test_clients_of_a_daemon_count_alike(tmp_path: Path) -> None:
                     await b.multicast_rows("q", 0, 0, 0, [b"r0", b"r1"])
                     assert await rb.upto(3) == [(3, b"r1")]
                     assert await ra.upto(3) == numbered(b"x", b"r0", b"r1")
-                    assert a.life == b.life
+                    assert a.incarnation == b.incarnation
                     past = [m async for part in b.recall(1, 2) for m in part]
                     assert [(m.seq, m.payload) for m in past] == numbered(b"x", b"r0")
 
-    told(story, tmp_path)
+    run_story(story, tmp_path)
 
 
 def test_a_recall_keeps_within_the_limit_of_a_message() -> None:
@@ -229,13 +229,13 @@ def test_a_recall_keeps_within_the_limit_of_a_message() -> None:
             items = (*ra.items, *rb.items)
             assert not [item for item in items if isinstance(item, unisono.Rejoined)]
 
-    told(story, free_port())
+    run_story(story, free_port())
 
 
 def test_a_client_s_rows_and_recalls_keep_within_the_daemon_s_limit(tmp_path: Path) -> None:
     async def story(place: Path) -> None:
         async with daemons(place, message_bytes_max=3000):
-            through: Any = {"daemon": f"{place}/d0", "fed": True, "join_s": waiting.LIMIT_S}
+            through: Any = {"daemon": f"{place}/d0", "replayable": True, "join_s": waiting.LIMIT_S}
             async with (
                 unisono.join("orders", name="a", rejoin=False, **through) as a,
                 unisono.join("orders", name="b", rejoin=False, **through) as b,
@@ -249,24 +249,30 @@ def test_a_client_s_rows_and_recalls_keep_within_the_daemon_s_limit(tmp_path: Pa
                 past = [m async for part in b.recall(1, 50) for m in part]
                 assert len(past) == 50 and a.stopped is None and b.stopped is None
 
-    told(story, tmp_path)
+    run_story(story, tmp_path)
 
 
 def test_what_a_fed_group_cannot_be() -> None:
-    with pytest.raises(unisono.Misuse, match="rmcast with service=causal has not; use ring or mtp"):
-        unisono.join("orders", protocol="rmcast", fed=True)
+    with pytest.raises(
+        unisono.Misuse, match="rmcast with service=causal has not: use ring, rmp or mtp"
+    ):
+        unisono.join("orders", protocol="rmcast", replayable=True)
     with pytest.raises(unisono.Misuse, match="shed"):
-        unisono.join("orders", fed=True, slow="shed")
+        unisono.join("orders", replayable=True, slow="shed")
 
     async def story(port: int) -> None:
         async with joining(port, "a") as a:
             with pytest.raises(unisono.Misuse, match=r"does not|has not"):
                 await a.multicast(b"x", service="causal")
         async with unisono.join("plain", multicast="239.192.77.9", port=port, join_s=30) as plain:
-            for asks in (lambda: plain.life, lambda: plain.recall(1, 2), lambda: plain.archive):
-                with pytest.raises(unisono.Misuse, match="fed=True"):
+            for asks in (
+                lambda: plain.incarnation,
+                lambda: plain.recall(1, 2),
+                lambda: plain.archive,
+            ):
+                with pytest.raises(unisono.Misuse, match="replayable=True"):
                     asks()
-            with pytest.raises(unisono.Misuse, match="fed=True"):
+            with pytest.raises(unisono.Misuse, match="replayable=True"):
                 await plain.multicast_rows("q", 0, 0, 0, [b"x"])
 
-    told(story, free_port())
+    run_story(story, free_port())

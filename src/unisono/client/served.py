@@ -1,4 +1,4 @@
-"""What the daemon of this machine offers its clients, and what they may ask of it."""
+"""The protocol and limits of the local daemon, and the options its clients may set."""
 
 from __future__ import annotations
 
@@ -9,44 +9,46 @@ from typing import Final
 from unisono import config as configs
 from unisono.client.frames import GROUPS_COUNT_MAX, WelcomeFrame
 from unisono.config import NAME, Config
-from unisono.core import Core, CoreConfig, ProtocolSpec
+from unisono.core import Core, CoreConfig
 from unisono.errors import Misuse
 from unisono.model import Resilient, Service, ServiceLevel
+from unisono.spec import ProtocolSpec
 
 OWN: Final = frozenset(
     """group name service daemon slow queue_count_max queue_bytes_max message_bytes_max
-    window_bytes_max join_s leave_s rejoin fed retain_bytes""".split()
+    window_bytes_max join_s leave_s rejoin replayable retain_bytes format""".split()
 )
-"""The options that a client may set. All else is for the daemon."""
+"""The options that a client may set; the others are the daemon's."""
 
 
 def _no_core(setting: CoreConfig) -> Core:
-    raise AssertionError("a client has no core of its own")
+    raise AssertionError("a client has no core")
 
 
 UNKNOWN: Final = ProtocolSpec(
     name="daemon",
     make=_no_core,
-    title="whatever the daemon's protocol is",
+    title="the daemon's protocol",
     services=tuple(Service),
     laws=(),
     options={},
     on_split="as the daemon's protocol says",
+    wire_number=0,
     resilient=True,
 )
 
 
-class Offered:
-    """The daemon's protocol and limits: anything, until its welcome has named them."""
+class ServedProtocol:
+    """The daemon's protocol and limits, known from its welcome on."""
 
     def __init__(self) -> None:
-        self.offer = UNKNOWN
+        self.spec = UNKNOWN
         self.default_level = configs.default_service(UNKNOWN)
         self.message_bytes_max = 0
         """0 before the welcome: nothing can be sent yet."""
 
     def welcomed(self, welcome: WelcomeFrame) -> None:
-        self.offer = replace(
+        self.spec = replace(
             UNKNOWN,
             name=welcome.protocol,
             services=welcome.services,
@@ -58,14 +60,14 @@ class Offered:
     def level(self, asked: ServiceLevel | str) -> ServiceLevel:
         level = configs.service_level(asked)
         if isinstance(level, Resilient):
-            if self.offer.resilient and level.k >= Resilient.ALL:
+            if self.spec.resilient:
                 return level
-        elif level in self.offer.services:
+        elif level in self.spec.services:
             return level
-        levels = ", ".join(each.name.lower() for each in self.offer.services)
+        levels = ", ".join(each.name.lower() for each in self.spec.services)
         name = level.name.lower() if isinstance(level, Service) else f"resilient({level.k})"
         raise Misuse(
-            f"the daemon's protocol {self.offer.name} does not offer {name}: it has {levels}"
+            f"the daemon's protocol {self.spec.name} does not offer {name}: it has {levels}"
         )
 
 
@@ -74,8 +76,9 @@ def check_own(config: Config) -> None:
     for field in fields(Config):
         name = field.name
         if name not in OWN and getattr(config, name) != getattr(usual, name):
+            own = next(iter(config.options)) if name == "options" else name
             raise Misuse(
-                f"{name}= is the daemon's business: with daemon= leave it out, and give it to"
+                f"{own}= cannot be used with daemon=: leave it out, and give it to"
                 " unisono daemon instead"
             )
 
@@ -85,7 +88,7 @@ def group_names(to: str | Sequence[str]) -> tuple[str, ...]:
     names = (to,) if isinstance(to, str) else tuple(to)
     for name in names:
         if not isinstance(name, str) or not NAME.fullmatch(name):
-            raise Misuse(f"group {name!r}: a name has 1 to 64 letters, digits or ._@+-")
+            raise Misuse(f"group {name!r}: use 1 to 64 letters, digits or ._@+-")
     if not 1 <= len(names) <= GROUPS_COUNT_MAX:
-        raise Misuse(f"a message is for 1 to {GROUPS_COUNT_MAX} groups, not {len(names)}")
+        raise Misuse(f"to= has {len(names)} groups: give 1 to {GROUPS_COUNT_MAX}")
     return names if len(names) == 1 else tuple(dict.fromkeys(names))
