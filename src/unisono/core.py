@@ -7,12 +7,13 @@ same times always yield the same effects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, Protocol, TypeAlias, TypeVar, dataclass_transform
 
-from unisono.model import Address, Buffer, Member, Message, Packets, Service, ServiceLevel, View
+from unisono.model import Address, Member, Message, Packets, Service, ServiceLevel, View
+from unisono.requests import GroupCommand
 
 Timer: TypeAlias = Hashable
 """A member of the protocol's timer enumeration, or a tuple that begins with one."""
@@ -20,9 +21,6 @@ Timer: TypeAlias = Hashable
 
 DEFAULT_PROTOCOL: Final = "ring"
 """The protocol of a group that chooses none: a total order, and no roles to assign."""
-
-GO_ON: Final = "go_on"
-"""The `Request` by which an operator lets a minority of the group continue."""
 
 SLEPT_US: Final = 10_000
 """A process whose timer expires this late was suspended: pending packets are read first."""
@@ -130,12 +128,12 @@ class Captured:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request specific to the protocol, listed in `ProtocolSpec.requests`: a lock, a vote on the
-    minimum size, permission for a minority to continue. An `Answer` follows, and a view if the
-    group changes."""
+    """A request that `ProtocolSpec.requests` lists, such as a lock or a vote. One `Answer` follows,
+    after the view if the group changes."""
 
-    what: str
-    arguments: Mapping[str, int | str | bytes] = field(default_factory=dict)
+    what: GroupCommand
+    key: int = 0
+    """Returned in the `Answer`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +220,14 @@ class Stabilize:
 
 
 @dataclass(frozen=True, slots=True)
+class FailStability:
+    """Report to the application that these messages will not be as resilient as requested."""
+
+    messages: Sequence[Message]
+    cause: Cause
+
+
+@dataclass(frozen=True, slots=True)
 class Install:
     """Deliver the view to the application."""
 
@@ -278,9 +284,12 @@ class Answer:
     """The result of a `Request`."""
 
     what: str
+    """The request's name."""
     cause: Cause | None = None
     """Why it was denied; None if granted."""
     detail: str = ""
+    key: int = 0
+    """Of the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,12 +308,14 @@ class Fail:
     """With SUPERSEDED, the incarnation that the group knows: the next one has to be higher."""
     view: str = ""
     """With EXCLUDED, the view of those that went on, where it is known."""
+    founding: str = ""
+    """And the view with which their group was founded."""
 
 
 # fmt: off
 Effect: TypeAlias = (
-    Send | Probe | Arm | Disarm | Deliver | Stabilize | Install | Capture | Adopt | Persist
-    | Checkpoint | Reach | Warn | Answer | Depart | Fail
+    Send | Probe | Arm | Disarm | Deliver | Stabilize | FailStability | Install | Capture | Adopt
+    | Persist | Checkpoint | Reach | Warn | Answer | Depart | Fail
 )
 # fmt: on
 
@@ -368,81 +379,3 @@ class CoreFactory(Protocol):
     """Makes a protocol's core."""
 
     def __call__(self, config: CoreConfig, /) -> Core: ...
-
-
-def no_text(subject: object) -> str:
-    """The default label and advice: none. No lambda, so that a spec can be sent to workers."""
-    return ""
-
-
-def _no_quorum(options: Mapping[str, int]) -> int:
-    return 0
-
-
-def _same_options(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, int]:
-    return options
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessRole:
-    """A process of a partition that never heals."""
-
-    options: Mapping[str, int]
-    inside: bool = True
-    """It is in the views of its part, does not leave, and was not excluded since the cut."""
-    known: bool = True
-    """Its name was in a view of the group."""
-    durable: bool = True
-    """Its records survive a crash."""
-
-
-def _any_part(part: Sequence[ProcessRole], forgetful: bool) -> bool:
-    return True
-
-
-@dataclass(frozen=True, slots=True)
-class ProtocolSpec:
-    """All that the rest of the tree knows of a protocol: its entry in the catalogue."""
-
-    name: str
-    make: CoreFactory
-    title: str
-    services: tuple[Service, ...]
-    laws: tuple[str, ...]
-    options: Mapping[str, int]
-    """Its parameters, with their defaults."""
-    on_split: str
-    """What happens when the network partitions, in a few words."""
-    wire_number: int = 0
-    """The protocol number in the envelope of its packets, unique in the catalogue."""
-    resilient: bool = False
-    """Whether it offers `Resilient(k)`."""
-    requests: tuple[str, ...] = ()
-    """The requests it takes."""
-    label: Callable[[Buffer], str] = no_text
-    """A sealed packet as a short label for traces, such as `nak 5.2-5.4`. Never raises: empty for
-    bytes that are not a packet."""
-    assign_roles: Callable[[int, int, Mapping[str, int]], Mapping[str, int]] = _same_options
-    """Index of a process, number of processes and shared options to the options of that process,
-    where a group is started as a whole and its protocol assigns roles or needs its size."""
-    quorum: Callable[[Mapping[str, int]], int] = _no_quorum
-    """Options to the minimum size of a view: 1 if one partition continues, however small, and 0 if
-    any may."""
-    advice: Callable[[Mapping[str, int]], str] = no_text
-    """Options to a sentence: what to do when no member admits the process."""
-    may_continue: Callable[[Sequence[ProcessRole], bool], bool] = _any_part
-    """Whether a partition with these processes must continue without the others. The flag: some
-    processes may have restarted without their records."""
-    arrows: tuple[str, ...] = ()
-    """The arrows of its figures, by name: simulated faults are aimed at them."""
-    swarm: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Values of options that a simulated run with faults chooses from."""
-    chaos: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
-    """The same for runs with chaos; None leaves the option unset."""
-    token_arrow: str = ""
-    """A regular expression of the arrows by which a member gets the token, to measure its rotation;
-    empty for a protocol without a token."""
-    packet_categories: Mapping[str, str] = field(default_factory=dict)
-    """By category of `draw.labels`, first words of labels that only this protocol uses."""
-    presets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Named sets of options: for a kind of network, or those of the paper."""

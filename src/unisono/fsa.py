@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from unisono.core import Effect, Expired
@@ -69,6 +69,17 @@ def name_of(on: On) -> str:
     if on is None:
         return "soon"
     return on.name if isinstance(on, Enum) else on.__name__
+
+
+def discarded(arrows: Sequence[Arrow], states: Iterable[Enum], events: Iterable[On]) -> list[Arrow]:
+    """For each state and event that these arrows do not mention, one that discards it."""
+    known = {
+        (source, arrow.on)
+        for arrow in arrows
+        for source in (arrow.source if isinstance(arrow.source, tuple) else (arrow.source,))
+    }
+    rest = ((state, on) for state in states for on in events if (state, on) not in known)
+    return [Arrow(state, on, always, stay, None) for state, on in rest]
 
 
 @dataclass(frozen=True)
@@ -168,13 +179,20 @@ def bound(function: Callable[..., Any], parts: Sequence[Any]) -> Callable[..., A
 
     Looked up by name, so that a part may be of a derived class.
     """
+    at, name = _owner(function, *map(type, parts))
+    method: Callable[..., Any] = getattr(parts[at], name) if name else partial(function, parts[0])
+    return method
+
+
+@cache  # All machines of a figure have parts of the same classes.
+def _owner(function: Callable[..., Any], *kinds: type) -> tuple[int, str]:
+    """Which part the method belongs to, and its name; no name for a plain function."""
     owner, _, name = function.__qualname__.rpartition(".")
     if not owner or owner.endswith("<locals>"):
-        return partial(function, parts[0])
-    for part in parts:
-        if any(kind.__qualname__ == owner for kind in type(part).__mro__):
-            method: Callable[..., Any] = getattr(part, name)
-            return method
+        return 0, ""
+    for at, kind in enumerate(kinds):
+        if any(each.__qualname__ == owner for each in kind.__mro__):
+            return at, name
     raise AssertionError(f"{function.__qualname__}: no part is a {owner}")
 
 
@@ -194,22 +212,24 @@ class Machine:
     def _look_up(self) -> None:
         """The rows of the current state, looked up when it changes."""
         self._at = self.state
-        self._rows = self._bound.setdefault(self.state, {})
-        self._soon = self._steps(None)
+        try:
+            self._rows = self._bound[self.state]
+        except KeyError:
+            self._rows = self._bound[self.state] = {}
+            self._steps(None)
+        self._soon = self._rows[None]
 
     def _steps(self, on: On) -> list[BoundStep]:
         """The arrows of the state for this event, bound to their parts at first use."""
-        steps = self._rows.get(on)
-        if steps is None:
-            steps = self._rows[on] = [
-                BoundStep(
-                    None if when is always else bound(when, self._parts),
-                    bound(do, self._parts),
-                    to,
-                    name,
-                )
-                for when, do, to, name in self.figure.rows[self.state].get(on, ())
-            ]
+        steps = self._rows[on] = [
+            BoundStep(
+                None if when is always else bound(when, self._parts),
+                bound(do, self._parts),
+                to,
+                name,
+            )
+            for when, do, to, name in self.figure.rows[self.state].get(on, ())
+        ]
         return steps
 
     def fire(self, event: Any, out: list[Effect]) -> None:
@@ -224,10 +244,13 @@ class Machine:
         """As `fire`, for an event that the figure knows under another name."""
         if self.state is not self._at:
             self._look_up()
-        for when, do, to, name in self._rows.get(on) or self._steps(on):
+        rows = self._rows
+        for when, do, to, name in rows[on] if on in rows else self._steps(on):
             if when is None or when(event):
-                walked = self.walked
-                walked[name] = walked.get(name, 0) + 1
+                try:
+                    self.walked[name] += 1
+                except KeyError:
+                    self.walked[name] = 1
                 do(event, out)
                 self.state = to
                 break

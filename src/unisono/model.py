@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import NamedTuple, TypeAlias, overload
+from typing import Final, NamedTuple, TypeAlias, overload
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 """Any bytes. Payloads stay memoryviews until delivery."""
@@ -93,6 +93,29 @@ class Message(NamedTuple):
     service: ServiceLevel = Service.CAUSAL
 
 
+LOCKS: Final = 256
+"""Locks of a group, numbered from 0."""
+
+
+class SizeVote(IntEnum):
+    """Votes on a group's minimum size that are not a number of members. A group that a failure
+    leaves with fewer does not continue."""
+
+    OPTIMISTIC = -1
+    """A majority of the current members."""
+    PESSIMISTIC = -2
+    """A majority of the current members and of those that left since the last stable view."""
+    NONE_MAY_FAIL = -3
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+def vote_text(minimum: int) -> str:
+    """`3`, or `pessimistic`."""
+    return str(SizeVote(minimum)) if minimum < 0 else str(minimum)
+
+
 class ChangeKind(Enum):
     """What a view reports."""
 
@@ -130,9 +153,28 @@ class Change(NamedTuple):
     what: ChangeKind
     who: tuple[Member, ...] = ()
     where: ChangeScope = ChangeScope.GLOBAL
+    number: int | None = None
+    """Of a lock, its number; of a vote, the minimum or a `SizeVote`; of the scope, the hops."""
 
     def __str__(self) -> str:
-        return " ".join((self.what.value, *map(str, self.who)))
+        """`lock_granted 7 a#1`, `size_changed pessimistic b#1`, `failed c#1 d#1`."""
+        words = [self.what.value]
+        if self.number is not None:
+            is_vote = self.what is ChangeKind.SIZE_CHANGED
+            words.append(vote_text(self.number) if is_vote else str(self.number))
+        return " ".join((*words, *map(str, self.who)))
+
+    def seen_by(self, me: Member) -> tuple[Change, ...]:
+        """As this member sees it: what concerns itself apart from what concerns others."""
+        if not self.who:
+            return (self._replace(where=ChangeScope.GLOBAL),)
+        others = tuple(member for member in self.who if member != me)
+        seen = []
+        if me in self.who:
+            seen.append(self._replace(who=(me,), where=ChangeScope.LOCAL))
+        if others:
+            seen.append(self._replace(who=others, where=ChangeScope.REMOTE))
+        return tuple(seen)
 
 
 def changes_of(
@@ -143,18 +185,15 @@ def changes_of(
     founded: bool = False,
 ) -> tuple[Change, ...]:
     """The changes of a view at this member."""
-    told = [Change(ChangeKind.FOUNDED)] if founded else []
+    found = [Change(ChangeKind.FOUNDED)] if founded else []
     for what, who in (
         (ChangeKind.JOINED, joined),
         (ChangeKind.LEFT, left),
         (ChangeKind.FAILED, failed),
     ):
-        others = tuple(member for member in who if member != me)
-        if me in who:
-            told.append(Change(what, (me,), ChangeScope.LOCAL))
-        if others:
-            told.append(Change(what, others, ChangeScope.REMOTE))
-    return tuple(told)
+        if who:
+            found += Change(what, tuple(who)).seen_by(me)
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +222,34 @@ class View:
 
     def __contains__(self, who: object) -> bool:
         return who in self.members
+
+
+VARIED: Final = -1
+"""As a length: they differ."""
+
+
+class PayloadBatch(list[bytes]):
+    """Payloads that are multicast together, measured once: each pass over small ones is felt."""
+
+    __slots__ = ("length", "longest", "nbytes")
+
+    def __init__(self, payloads: Iterable[bytes]) -> None:
+        super().__init__(payloads)
+        lengths = list(map(len, self))
+        self.length = self.longest = lengths[0] if lengths else 0
+        """Of each, or VARIED; of the longest."""
+        if lengths.count(self.length) == len(lengths):
+            self.nbytes = self.length * len(lengths)
+        else:
+            self.length, self.longest, self.nbytes = VARIED, max(lengths), sum(lengths)
+
+    def add(self, more: PayloadBatch) -> None:
+        """More of them behind these."""
+        if self.length != more.length:
+            self.length = VARIED
+        self.longest = max(self.longest, more.longest)
+        self.nbytes += more.nbytes
+        self.extend(more)
 
 
 @dataclass(frozen=True, slots=True)

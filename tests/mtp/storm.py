@@ -10,7 +10,7 @@ from typing import Final
 
 from unisono.core import Core, CoreConfig
 from unisono.model import Service
-from unisono.protocols import offer
+from unisono.protocols import spec
 from unisono.sim.nodes import Node
 from unisono.sim.plan import LinkPlan, Plan, Router, Weather
 from unisono.sim.run import verdict_on
@@ -76,7 +76,7 @@ class Storm(World):
 
 
 def storm(dally: int, seed: int = 1) -> Tally:
-    usual, cores = offer("mtp"), list[Core]()
+    usual, cores = spec("mtp"), list[Core]()
 
     def make(setting: CoreConfig) -> Core:
         cores.append(usual.make(setting))

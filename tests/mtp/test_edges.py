@@ -148,7 +148,7 @@ def test_a_state_that_nobody_asks_for_any_more_is_let_go() -> None:
     room._queue.clear()
     room.obey("advance 2ms\nheal\nadvance 20000ms")
     assert core(room, "b").machine.state.name == "MEMBER"
-    assert not core(room, "a").source._senders
+    assert not len(core(room, "a").source._server)
 
 
 @pytest.mark.rule("MTP-15")

@@ -11,7 +11,7 @@ import pytest
 from tests.scenarios.stage import Stage
 from unisono.core import Core, CoreConfig
 from unisono.fsa import unwalked
-from unisono.protocols import offer
+from unisono.protocols import spec
 from unisono.protocols.mtp.figure import FIGURE
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
@@ -45,12 +45,12 @@ def walked_in_chaos(seeds: range) -> list[Mapping[str, int]]:
     lives: list[Core] = []
 
     def make(setting: CoreConfig) -> Core:
-        lives.append(offer("mtp").make(setting))
+        lives.append(spec("mtp").make(setting))
         return lives[-1]
 
-    mtp = replace(offer("mtp"), make=make)
+    mtp = replace(spec("mtp"), make=make)
     for seed in seeds:
-        run(Plan(protocol="mtp", offer=mtp, nodes=3 + seed % 5, seed=seed, faults="mild"))
+        run(Plan(protocol="mtp", spec=mtp, nodes=3 + seed % 5, seed=seed, faults="mild"))
     return [life.transition_counts() for life in lives]
 
 

@@ -74,7 +74,7 @@ def held_by(member: Mtp) -> int:
     seats = len(replicas.seats.by_rank) + len(replicas._reports) + len(replicas._supports)
     seats += len(replicas._acks)
     granting = len(tokens.requests) + len(tokens._sizes) + len(member.watch.members)
-    state = len(member.source._senders) + len(member.consumer.status)
+    state = len(member.source._server) + len(member.consumer.status)
     return incoming + outgoing + waiting + seats + granting + state + len(member.outbound._repairs)
 
 

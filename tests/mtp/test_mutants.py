@@ -422,7 +422,7 @@ def test_obeying_a_lower_ballot(monkeypatch: pytest.MonkeyPatch) -> None:
     def obedient(self: Any, packet: Propose, out: list[Effect]) -> None:
         if self.seated and packet.ballot < self.ballot:
             ack = Ack(NO_HEADER, self.rank, packet.ballot, packet.version)
-            to = (self._arrival.source,)
+            to = (self._clock.source,)
             self._packets.send_in(self.web, PacketKind.ACK, ack, to, out)
         else:
             hold(self, packet, out)
@@ -438,7 +438,7 @@ def test_a_vote_after_amnesia(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def gullible(self: Any, packet: Propose, out: list[Effect]) -> None:
         if not self.seated and self.rank and packet.version == 1:
-            self.web = self._arrival.web
+            self.web = self._clock.web
         hold(self, packet, out)
 
     monkeypatch.setattr(Replicas, "hold_proposal", gullible)

@@ -12,8 +12,7 @@ from tests.mtp.theatre import batch_of, payloads_of, services_of
 from tests.wire.test_wire import hosts, members
 from unisono.errors import BadPacket
 from unisono.layout import encode
-from unisono.model import Address, Member, Service
-from unisono.parts.pending import VARIED
+from unisono.model import VARIED, Address, Member, Service
 from unisono.protocols.mtp.agreement import Master, MessageStatus
 from unisono.protocols.mtp.batch import (
     BATCH_COUNT_MAX,

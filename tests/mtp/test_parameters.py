@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.errors import Misuse
-from unisono.protocols import offer
+from unisono.protocols import spec
 from unisono.protocols.mtp.parameters import (
     DEFAULTS,
     PRESETS,
@@ -132,7 +132,7 @@ def test_the_defaults_are_a_setting() -> None:
 
 @pytest.mark.rule("MTP-1")
 def test_who_is_master_is_said_beforehand() -> None:
-    assign_roles = offer("mtp").assign_roles
+    assign_roles = spec("mtp").assign_roles
     assert [assign_roles(index, 4, {})["master"] for index in range(4)] == [1, 0, 0, 0]
     assert [assign_roles(index, 5, {"masters": 3})["master"] for index in range(5)] == [
         1,

@@ -33,9 +33,7 @@ def test_what_the_grant_reports_as_rejected_is_sent_first() -> None:
     )
     config = CoreConfig(Member("a", Address("10.0.0.1", 1), 1), "g", 0)
     aside: Any = SimpleNamespace(now_us=0)
-    queue = SendQueue(
-        config, 1, producer, consumer, aside, aside, aside, aside, ordering, aside, outbound
-    )  # type: ignore[arg-type]
+    queue = SendQueue(config, 1, producer, consumer, aside, aside, aside, ordering, aside, outbound)  # type: ignore[arg-type]
 
     def grant(number: int, *messages: bytes) -> None:
         queue._queue_bytes += enqueue(queue._queue, messages, Service.AGREED)

@@ -14,6 +14,7 @@ from tests.mtp import test_rules_order as order
 from tests.mtp import test_rules_pace as pace
 from tests.mtp import test_rules_transport as transport
 from tests.mtp import test_rules_web as web
+from tests.plants import Patch, Plant, after, once_together, rules_of, without
 from unisono.core import Effect
 from unisono.parts.codec import PacketCodec
 from unisono.parts.packing import sliced
@@ -33,48 +34,6 @@ from unisono.protocols.mtp.repair import Repair
 from unisono.protocols.mtp.replicas import Replicas
 from unisono.protocols.mtp.send_queue import SendQueue
 from unisono.protocols.mtp.token_master import TokenMaster
-
-Patch = pytest.MonkeyPatch
-Plant = Callable[[Patch], None]
-
-
-def nothing(*arguments: Any, **named: Any) -> None:
-    """What is taken away is done no more."""
-
-
-def without(owner: Any, name: str, instead: Any = nothing) -> Plant:
-    def plant(patch: Patch) -> None:
-        patch.setattr(owner, name, instead)
-
-    return plant
-
-
-def after(owner: Any, name: str, then: Callable[..., None]) -> Plant:
-    """The method as it is, and something wrong behind it."""
-    method = getattr(owner, name)
-
-    def both(self: Any, *arguments: Any, **named: Any) -> Any:
-        found = method(self, *arguments, **named)
-        then(self, *arguments, **named)
-        return found
-
-    return without(owner, name, both)
-
-
-def once_together(tests: Any, plant: Plant) -> Plant:
-    """The web comes together as it should; then the bug is there."""
-
-    def later(patch: Patch) -> None:
-        together = tests.together
-
-        def gathering(*names: str, **options: int) -> Any:
-            room = together(*names, **options)
-            plant(patch)
-            return room
-
-        patch.setattr(tests, "together", gathering)
-
-    return later
 
 
 def everybody_is_a_master(self: Any, *rest: Any) -> None:
@@ -230,7 +189,7 @@ def a_vote_for_all(patch: Patch) -> None:
         support(self, packet, out)
 
     def gullible(self: Any, packet: Propose, out: list[Effect]) -> None:
-        self.web = self._arrival.web
+        self.web = self._clock.web
         self.version = 0 if not self.accepted else self.version
         hold(self, packet, out)
 
@@ -341,8 +300,7 @@ CASES = [pytest.param(*row, id=f"{row[0]} {row[1].__name__[5:]}") for row in PLA
 def test_every_rule_is_taken_away_once() -> None:
     assert {rule for rule, _, _ in PLANTS} == {f"MTP-{number}" for number in range(1, 24)}
     for rule, shown, _ in PLANTS:
-        marks = [mark for mark in getattr(shown, "pytestmark", []) if mark.name == "rule"]
-        assert rule in {name for mark in marks for name in mark.args}, shown.__name__
+        assert rule in rules_of(shown), shown.__name__
 
 
 @pytest.mark.parametrize(("rule", "shown", "plant"), CASES)

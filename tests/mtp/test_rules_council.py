@@ -19,6 +19,7 @@ from tests.mtp.theatre import (
 from tests.mtp.theatre import together as gathered
 from unisono.core import Received
 from unisono.layout import encode
+from unisono.model import Address, Member
 from unisono.protocols.mtp.agreement import ACCEPTED, PENDING, REJECTED
 from unisono.protocols.mtp.decision import machine_of, value_of
 from unisono.protocols.mtp.packet_writer import NO_HEADER
@@ -358,6 +359,17 @@ def test_a_seat_of_another_size_of_council_is_not_believed() -> None:
     assert packets_in(step(room, "b", Received(room.actors["d"].address, [packet]))) == []
     assert b.replicas.seats.by_rank == before
     assert b.counts["drop.seat"] == 1
+
+
+def test_a_namesake_elsewhere_does_not_end_a_member_of_the_council() -> None:
+    """Its higher number is no later incarnation of the member, which is at another address."""
+    room = together("a", "b", "c", "d")
+    namesake = Member("b", Address("10.0.1.9", 7000), 9)
+    seat = ReplicaSeat(2, 3, namesake, 0, 0, 0, False, 7, 0, 9 << 20)
+    packet = seal(PROTOCOL, PacketKind.SEAT, GROUP, 0, encode(seat))
+    step(room, "a", Received(namesake.address, [packet]))
+    assert core(room, "a").replicas.seats.by_rank[2].member == namesake
+    assert "stops" not in room.obey("advance 2000ms")
 
 
 def test_replicas_hold_what_others_said_until_all_have_it() -> None:

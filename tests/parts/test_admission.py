@@ -27,7 +27,7 @@ from unisono.errors import BadPacket
 from unisono.model import Address, Member
 from unisono.parts.admission import NOTED_MAX, NOTES_PAUSE_US, Admission, Note, Terms
 from unisono.parts.codec import PacketCodec
-from unisono.protocols import offer
+from unisono.protocols import spec
 from unisono.wire import note_in, seal
 
 HERE, THERE = Address("10.0.0.1", 7000), Address("10.0.0.2", 7000)
@@ -116,7 +116,7 @@ def test_one_alone_yields_to_more_or_to_the_elder() -> None:
 )
 def test_a_member_is_as_old_as_its_first_view(protocol: str, options: dict[str, int]) -> None:
     """Alone for 5 s, it does not yield to one that has been alone for 4 s."""
-    core = offer(protocol).make(CoreConfig(Member("a", HERE, 1), "orders", 0, options=options))
+    core = spec(protocol).make(CoreConfig(Member("a", HERE, 1), "orders", 0, options=options))
     timers: dict[Timer, int] = {}
     now_us, entered_us = 0, 0
     event: Event = Join()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from unisono.model import Burst
 from unisono.parts.packing import fragments, joined, packed, pour, sliced
-from unisono.parts.state_transfer import StateReceiver, StateSender
+from unisono.parts.state_transfer import StateReceiver, StateServer
 from unisono.parts.window import Window
 
 
@@ -107,33 +109,42 @@ def test_payloads_are_cut_out_of_slices_again(
     assert pour(slices, len(front), map(len, payloads)) == payloads
 
 
-@given(st.binary(max_size=2_000), st.integers(1, 300), st.randoms(use_true_random=False))
+class Giver:
+    """One state, as a member serves it."""
+
+    def __init__(self, state: bytes, piece_bytes: int) -> None:
+        self._server: StateServer[str] = StateServer(piece_bytes)
+        self._server.keep("joiner", state)
+
+    def pieces(self, offset: int, count: int) -> list[tuple[int, int, memoryview]]:
+        return self._server.pieces("joiner", offset, count)
+
+
+@given(st.binary(max_size=2_000), st.integers(1, 300), st.integers(0, 1 << 32))
 def test_a_state_arrives_whole_though_pieces_are_lost_doubled_and_late(
-    state: bytes, piece: int, dice: object
+    state: bytes, piece: int, seed: int
 ) -> None:
-    giver, taker = StateSender(state, piece), StateReceiver(flight=4)
-    if not state:
-        assert taker.take(0, 0, b"")
-    late: list[tuple[int, memoryview]] = []
+    giver, taker = Giver(state, piece), StateReceiver(flight=4)
+    dice = Random(seed)
+    late: list[tuple[int, int, memoryview]] = []
     for _ in range(3_000):
         if taker.is_done():
             break
-        for at, part in giver.pieces(*(taker.ask_ahead() or taker.ask())) + late:
-            roll = dice.random()  # type: ignore[attr-defined]
+        for piece in giver.pieces(*(taker.ask_ahead() or taker.ask())) + late:
+            roll = dice.random()
             if roll < 0.3:
-                late = [(at, part)]
+                late = [piece]
             elif roll < 0.9:
-                taker.take(giver.octets, at, part)
+                taker.take(*piece)
     assert taker.state() == state
 
 
 def test_a_state_keeps_coming_without_being_waited_for() -> None:
     """Asking ahead, the taker never has to wait for the one that asks again."""
-    giver, taker = StateSender(bytes(1_000), 10), StateReceiver(flight=8)
+    giver, taker = Giver(bytes(1_000), 10), StateReceiver(flight=8)
     queue, asked = giver.pieces(*taker.ask()), 1
     while queue:
-        at, part = queue.pop(0)
-        assert taker.take(giver.octets, at, part), "nothing is asked for twice"
+        assert taker.take(*queue.pop(0)), "nothing is asked for twice"
         ahead = taker.ask_ahead()
         if ahead is not None:
             queue += giver.pieces(*ahead)
@@ -145,24 +156,39 @@ def test_a_state_keeps_coming_without_being_waited_for() -> None:
 @pytest.mark.parametrize("lost", [(3,), (0, 1, 2), (5, 7, 30), tuple(range(0, 100, 3))])
 def test_what_is_lost_is_asked_for_by_itself_when_the_rest_has_come(lost: tuple[int, ...]) -> None:
     """Without waiting for the time to ask again, unless the last piece was lost."""
-    giver, taker = StateSender(bytes(range(100)) * 10, 10), StateReceiver(flight=8)
+    giver, taker = Giver(bytes(range(100)) * 10, 10), StateReceiver(flight=8)
     missing = {10 * n for n in lost}
     queue, given = giver.pieces(*taker.ask()), 0
     while not taker.is_done():
         if not queue:
             queue = [piece for ask in taker.ask_again() for piece in giver.pieces(*ask)]
-        at, part = queue.pop(0)
+        piece = queue.pop(0)
         given += 1
-        if at in missing:
-            missing.remove(at)
+        if piece[1] in missing:
+            missing.remove(piece[1])
             continue
-        assert taker.take(giver.octets, at, part), "nothing comes twice"
+        assert taker.take(*piece), "nothing comes twice"
         if (ahead := taker.ask_ahead()) is not None:
             queue += giver.pieces(*ahead)
         elif taker.has_run_dry:
             queue += [piece for ask in taker.ask_again() for piece in giver.pieces(*ask)]
     assert taker.state() == bytes(range(100)) * 10
     assert given == 100 + len(lost)
+
+
+def test_a_state_is_served_once_it_is_here_and_an_empty_one_in_one_piece() -> None:
+    server: StateServer[str] = StateServer(10, pieces_max=2)
+    server.expect("a")
+    assert (len(server), "a" in server, server.pieces("a", 0, 1)) == (1, False, [])
+    server.keep_expected("a", bytes(100))
+    server.keep_expected("gone", b"x")
+    assert server.known() == ["a"], "one that was not expected is ignored"
+    assert [(total, at) for total, at, _ in server.pieces("a", 30, 9)] == [(100, 30), (100, 40)]
+    assert server.pieces("a", 1000, 1) == []
+    server.keep("empty", b"")
+    assert server.pieces("empty", 0, 1) == [(0, 0, b"")]
+    server.clear()
+    assert not len(server)
 
 
 def test_a_piece_out_of_place_is_refused() -> None:

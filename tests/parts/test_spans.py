@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from itertools import accumulate
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unisono.model import Address, Burst, Bursts, Member, Message, Service, View
+from unisono.model import (
+    VARIED,
+    Address,
+    Burst,
+    Bursts,
+    Member,
+    Message,
+    PayloadBatch,
+    Service,
+    View,
+)
 from unisono.net.stream import Stream, StreamBatch
-from unisono.parts.message_runs import MessageRun, MessageRuns
-from unisono.parts.pending import VARIED
+from unisono.parts.message_runs import MessageRun, MessageRuns, unread
+from unisono.parts.pending import Pending, enqueue
 
 ME = Member("a", Address("127.0.0.1", 1), 1)
 
@@ -26,16 +37,16 @@ def spans(*shapes: tuple[int, int]) -> tuple[MessageRuns, list[Message]]:
     for times, length in shapes:
         varied = length == VARIED
         lengths = [n * 7 % 11 for n in range(times)] if varied else [length] * times
-        octets = bytes(n % 251 for n in range(sum(lengths) + 3))
+        nbytes = bytes(n % 251 for n in range(sum(lengths) + 3))
         made.append(
             MessageRun(
-                ME, octets, 3, sum(lengths) if varied else length, times, number, "v", number,
+                ME, nbytes, 3, sum(lengths) if varied else length, times, number, "v", number,
                 Service.AGREED, tuple(lengths) if varied else (),
             )
         )  # fmt: skip
         ends = list(accumulate(lengths, initial=3))
         messages += [
-            Message(ME, octets[ends[n] : ends[n + 1]], number + n, "v", number + n, Service.AGREED)
+            Message(ME, nbytes[ends[n] : ends[n + 1]], number + n, "v", number + n, Service.AGREED)
             for n in range(times)
         ]
         number += times
@@ -51,7 +62,7 @@ def test_parted_or_looked_at_they_are_the_same(
 ) -> None:
     whole, messages = spans(*shape)
     assert whole.payloads() == [message.payload for message in messages]
-    assert (len(whole), whole.octets) == (len(messages), sum(len(m.payload) for m in messages))
+    assert (len(whole), whole.nbytes) == (len(messages), sum(len(m.payload) for m in messages))
     count = data.draw(st.integers(0, len(messages)))
     first, rest = whole.parted(count)
     assert [*first] == messages[:count] and [*rest] == messages[count:]
@@ -115,7 +126,48 @@ def test_bursts_are_made_one_after_the_other_and_once() -> None:
     assert bytes(bursts[8]) == bytes([2])
 
 
-@pytest.mark.parametrize(("octets", "size", "count"), [(10, 3, 4), (9, 3, 3), (0, 3, 0), (2, 3, 1)])
-def test_a_burst_is_cut_where_its_packets_end(octets: int, size: int, count: int) -> None:
-    burst = Burst(memoryview(bytes(octets)), size)
+@pytest.mark.parametrize(("nbytes", "size", "count"), [(10, 3, 4), (9, 3, 3), (0, 3, 0), (2, 3, 1)])
+def test_a_burst_is_cut_where_its_packets_end(nbytes: int, size: int, count: int) -> None:
+    burst = Burst(memoryview(bytes(nbytes)), size)
     assert len(burst) == len(list(burst)) == count
+
+
+@given(shapes, st.sets(st.integers(1, 800)), st.booleans())
+def test_own_messages_are_found_one_by_one(
+    shape: list[tuple[int, int]], asked: set[int], looked_at: bool
+) -> None:
+    whole, messages = spans(*shape)
+    if looked_at:
+        assert [*whole] == messages
+    numbers = sorted(asked)
+    slow = [(number, read()) for number, read in unread(messages, ME, numbers)]
+    assert [(number, read()) for number, read in whole.of(ME, numbers)] == slow
+    assert slow == [(m.number, m) for m in messages if m.number in asked]
+    assert whole.of(None, numbers) == []
+
+
+batches = st.lists(st.lists(st.binary(max_size=3), min_size=1, max_size=5), min_size=1)
+
+
+@given(batches)
+def test_payloads_are_measured_alike_at_once_and_piece_by_piece(parts: list[list[bytes]]) -> None:
+    whole = PayloadBatch(payload for part in parts for payload in part)
+    grown = PayloadBatch(parts[0])
+    for part in parts[1:]:
+        grown.add(PayloadBatch(part))
+    lengths = {len(payload) for payload in whole}
+    for found in (whole, grown):
+        assert found == [payload for part in parts for payload in part]
+        assert found.length == (min(lengths) if len(lengths) == 1 else VARIED)
+        assert found.longest == max(map(len, found)) and found.nbytes == len(b"".join(found))
+
+
+@given(batches, st.lists(st.sampled_from([Service.AGREED, Service.SAFE])))
+def test_measured_payloads_are_queued_as_others_are(
+    parts: list[list[bytes]], services: list[Service]
+) -> None:
+    fast: deque[Pending] = deque()
+    slow: deque[Pending] = deque()
+    for part, service in zip(parts, [*services, *[Service.AGREED] * len(parts)], strict=False):
+        assert enqueue(fast, PayloadBatch(part), service) == enqueue(slow, tuple(part), service)
+    assert fast == slow

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from unisono.core import CoreConfig, Effect, Event
-from unisono.protocols.ring import OFFER
+from unisono.protocols.ring import SPEC
 from unisono.protocols.ring.core import Site
 from unisono.protocols.ring.figures import COORDINATOR, RECEIVE, REFORMATION, SEND
 from unisono.protocols.ring.packets import Version
@@ -219,9 +219,9 @@ def _run(
         burst_max=1,
         large_ppm=0,
     )
-    offer = replace(OFFER, make=watcher.make)
+    spec = replace(SPEC, make=watcher.make)
     plan = Plan(protocol="ring", nodes=nodes, seed=seed, messages=MESSAGES, weather=weather)
-    return run(replace(plan, offer=offer, options=OPTIONS))
+    return run(replace(plan, spec=spec, options=OPTIONS))
 
 
 class Case(NamedTuple):

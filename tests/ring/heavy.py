@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from unisono.core import ProtocolSpec
 from unisono.sim import Plan
 from unisono.sim.swarm import drawn
+from unisono.spec import ProtocolSpec
 
 
-def heavy(seed: int, offer: ProtocolSpec | None = None) -> Plan:
+def heavy(seed: int, spec: ProtocolSpec | None = None) -> Plan:
     """Much to say, small turns and little bandwidth, so that turns take their time."""
     options = {"turn_packets": (2, 3, 6, 40)[seed % 4]}
     chaos = Plan(
-        protocol="ring", offer=offer, nodes=3 + seed % 5, seed=seed, messages=60, options=options
+        protocol="ring", spec=spec, nodes=3 + seed % 5, seed=seed, messages=60, options=options
     )
     plan = drawn(chaos)
     weather = plan.weather

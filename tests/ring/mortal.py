@@ -20,7 +20,7 @@ from typing import Any
 import unisono
 from unisono.core import Effect, Event
 from unisono.model import Message, View
-from unisono.protocols.ring import OFFER
+from unisono.protocols.ring import SPEC
 from unisono.protocols.ring.core import Site
 from unisono.protocols.ring.figures import SEND
 from unisono.protocols.ring.states import SendState
@@ -64,8 +64,8 @@ class Playing:
 
     async def run(self) -> None:
         keywords = dict(self._join)
-        name, offer = keywords.pop("group"), replace(OFFER, make=Mortal)
-        async with unisono.join(name, offer=offer, **keywords) as group:
+        name, spec = keywords.pop("group"), replace(SPEC, make=Mortal)
+        async with unisono.join(name, spec=spec, **keywords) as group:
             tasks = [asyncio.create_task(each(group)) for each in (self._hear, self._say)]
             try:
                 await self._obey()

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-import pytest
-
+from tests.plants import Mutant, Patch
 from unisono.core import Effect
 from unisono.parts.message_runs import MessageRun, MessageRuns
 from unisono.protocols.ring.ballot import Ballot
@@ -24,23 +22,6 @@ from unisono.protocols.ring.ring_search import RingSearch
 from unisono.protocols.ring.state import RingState
 from unisono.protocols.ring.state_transfer import StateTransfer
 from unisono.protocols.ring.token import TokenPosition
-
-Patch = pytest.MonkeyPatch
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """A bug, and how it is found."""
-
-    plant: Callable[[Patch], None]
-    law: str
-    faults: str
-    first: int = 0
-    """The seed to begin with, so that few are needed."""
-
-    @property
-    def name(self) -> str:
-        return self.plant.__name__
 
 
 def safe_delivered_on_receipt(patch: Patch) -> None:

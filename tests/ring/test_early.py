@@ -24,6 +24,7 @@ from tests.ring.theatre import (
 )
 from unisono.core import Effect, Multicast
 from unisono.model import Service
+from unisono.parts.turn import OriginRun, write_runs
 from unisono.protocols.ring.codes import Code
 from unisono.protocols.ring.core import Site
 from unisono.protocols.ring.ordering import Ordering
@@ -31,7 +32,6 @@ from unisono.protocols.ring.packets import TURN, Flag, Header, TurnPacket
 from unisono.protocols.ring.parameters import PRESETS
 from unisono.protocols.ring.receiver import Receiver
 from unisono.protocols.ring.token_passing import TokenPassing
-from unisono.protocols.ring.turn import OriginRun, write_runs
 from unisono.sim import run
 
 PIECE = 40
@@ -236,7 +236,7 @@ def test_no_law_is_broken_where_rings_stand_still_after_tokens_were_passed(
         )
         if ahead and free and not self._over and roll.random() < 0.7:
             still.append(1)
-            self.events.push(Code.E_REFSTART)
+            self.agenda.push(Code.E_REFSTART)
             self._settle(out)
             self.ordering.stop()
             self.reform.return_to_ring(None, out)

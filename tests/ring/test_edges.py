@@ -149,7 +149,7 @@ def test_who_cannot_take_a_message_that_others_take_stops() -> None:
         small = setting.me.name == "c"
         return Site(replace(setting, message_bytes_max=5_000) if small else setting)
 
-    room._offer = replace(room._offer, make=make)
+    room._spec = replace(room._spec, make=make)
     room.obey("join a b c")
     gather(room, *"abc")
     room.obey("shout a 5000\nadvance 200ms")

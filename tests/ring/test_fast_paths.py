@@ -15,10 +15,10 @@ from tests.ring.test_middle import burst
 from tests.ring.theatre import Room, at_rest, delivered_in, holder_of, quiet, site, step
 from unisono.core import Deliver, Effect, Send
 from unisono.model import Bursts
+from unisono.parts.turn import Turn
 from unisono.protocols.ring.codes import Code
 from unisono.protocols.ring.ordering import Ordering
 from unisono.protocols.ring.packets import Header, Version
-from unisono.protocols.ring.turn import Turn
 from unisono.protocols.ring.turn_packets import BURST, SealedTurn, sealed_one_by_one
 from unisono.sim.run import run
 

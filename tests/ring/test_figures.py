@@ -33,7 +33,7 @@ from unisono.core import Core, CoreConfig, Expired, Multicast
 from unisono.fsa import Figure, unwalked
 from unisono.layout import encode
 from unisono.model import Address, Member, Service
-from unisono.protocols import offer
+from unisono.protocols import spec
 from unisono.protocols.ring import codes, figures
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.packets import (
@@ -348,14 +348,14 @@ def walked_in_chaos(seeds: Iterable[int]) -> list[Mapping[str, int]]:
     lives: list[Core] = []
 
     def make(setting: CoreConfig) -> Core:
-        lives.append(offer("ring").make(setting))
+        lives.append(spec("ring").make(setting))
         return lives[-1]
 
-    ring = replace(offer("ring"), make=make)
+    ring = replace(spec("ring"), make=make)
     for seed in seeds:
         options = {"sites": 0} if seed % 3 == 0 else {}
         plan = Plan(
-            protocol="ring", offer=ring, nodes=3 + seed % 6, seed=seed, messages=40,
+            protocol="ring", spec=ring, nodes=3 + seed % 6, seed=seed, messages=40,
             faults=("mild", "partition")[seed % 2], options=options,
         )  # fmt: skip
         run(plan)
@@ -403,9 +403,9 @@ def test_the_same_plan_gives_the_same_run() -> None:
 
 
 def test_the_arrow_by_which_turns_are_counted_is_of_the_send_machine() -> None:
-    spec = offer("ring")
+    ring = spec("ring")
     taken = [
-        name for name in spec.arrows if re.search(spec.token_arrow.replace(r"\z", r"\Z"), name)
+        name for name in ring.arrows if re.search(ring.token_arrow.replace(r"\z", r"\Z"), name)
     ]
     assert taken and set(taken) == {
         f"send: {step.name}"

@@ -46,6 +46,7 @@ from unisono.core import (
 from unisono.fsa import Figure
 from unisono.layout import encode
 from unisono.model import Address, Member, Service
+from unisono.parts.turn import OriginRun, write_runs
 from unisono.protocols.ring.codes import KINDS, Code, Timer
 from unisono.protocols.ring.core import Site
 from unisono.protocols.ring.packets import (
@@ -59,7 +60,6 @@ from unisono.protocols.ring.packets import (
     key_of,
 )
 from unisono.protocols.ring.repair import RESEND_MAX
-from unisono.protocols.ring.turn import OriginRun, write_runs
 from unisono.wire import FRONT_BYTES, SUM_BYTES, seal
 
 HOSTILE_COUNT = 2_000
@@ -227,7 +227,7 @@ def a_header(dice: Random, who: Site, length: int) -> bytes:
     s = dice.choice((near, near, near + 300, dice.getrandbits(61)))
     k = dice.choice((0, near, dice.getrandbits(61)))
     version = Version(max(0, who.state.version.number + dice.choice((0, 0, 0, 1, -1))), 0)
-    return Header(version, key, dice.choice(keys), near, s, k).octets(HEADER_BYTES + length)
+    return Header(version, key, dice.choice(keys), near, s, k).packed(HEADER_BYTES + length)
 
 
 def weight(of: Any) -> int:

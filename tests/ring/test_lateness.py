@@ -22,11 +22,11 @@ from tests.ring.theatre import (
 from unisono.core import Effect, Multicast
 from unisono.layout import encode
 from unisono.model import Service
+from unisono.parts.turn import Turn
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.core import Site
 from unisono.protocols.ring.packets import NO_HEADER, WHOLE, Flag, ResendRequest
 from unisono.protocols.ring.parameters import DEFAULTS
-from unisono.protocols.ring.turn import Turn
 
 T_RT_US = DEFAULTS["t_rt_us"]
 
@@ -105,7 +105,7 @@ def test_a_ring_that_stands_still_does_not_make_the_rest_of_a_turn_late() -> Non
     member.ordering.highest = member.ordering.S + 1
     member.repair.watch_gap(None, [])
     member.passing.stop(None, [])
-    member.timers.now_us += 2_000_000
+    member.agenda.now_us += 2_000_000
     member.repair.gap_closed(None, [])
     assert waits_us(member, 0) == T_RT_US // 2
     assert waits_us(member, 2_000_000) <= T_RT_US // 2
@@ -117,7 +117,7 @@ def waits_us(member: Site, takes_us: int) -> int:
     member.ordering.highest = member.ordering.S + 1
     out: list[Effect] = []
     member.repair.watch_gap(None, out)
-    member.timers.now_us += takes_us
+    member.agenda.now_us += takes_us
     member.repair.gap_closed(None, [])
     return armed_in(out)[Timer.REPAIR]
 

@@ -11,12 +11,9 @@ from hypothesis import strategies as st
 
 from unisono.core import CoreConfig
 from unisono.errors import BadPacket
-from unisono.model import Address, Member, Service
-from unisono.parts.pending import VARIED, Pending
-from unisono.protocols.ring.ordering import Ordering
-from unisono.protocols.ring.packets import Delegate, Header, Version, key_of
-from unisono.protocols.ring.send_queue import SendQueue
-from unisono.protocols.ring.turn import (
+from unisono.model import VARIED, Address, Member, Service
+from unisono.parts.pending import Pending
+from unisono.parts.turn import (
     DIFFER,
     MORE,
     MessageGroup,
@@ -25,6 +22,9 @@ from unisono.protocols.ring.turn import (
     read_runs,
     write_runs,
 )
+from unisono.protocols.ring.ordering import Ordering
+from unisono.protocols.ring.packets import Delegate, Header, Version, key_of
+from unisono.protocols.ring.send_queue import SendQueue
 from unisono.wire import numbers
 
 ME = Member("a", Address("10.0.0.1", 7000), 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.ring.theatre import Room, gather, lawful, seen, site
+from tests.scenarios.stage import Stage
 from unisono.core import Cause, Effect, Fail, Warn
 
 FIVE = ("a", "b", "c", "d", "e")
@@ -269,3 +270,13 @@ def test_a_free_place_is_not_taken_on_both_sides_of_a_split() -> None:
     assert not any(site(room, name).state.is_normal for name in "abde")
     room.obey("heal")
     room.until(lambda: {"a", "b"} <= seen(room, "a"))
+
+
+def test_an_excluded_member_names_the_view_that_excluded_it_and_its_founding() -> None:
+    stage = Stage()
+    stage.obey("start ring a b c tries=3\njoin a b c\nadvance 300ms")
+    stage.obey("split a b | c\nadvance 2500ms\nheal\nadvance 600ms")
+    founding, excluder = (view.id for view in stage.actors["a"].views[:2])
+    (leave,) = [row for row in stage.sink.rows if row.kind == "leave"]
+    assert leave.node == "c"
+    assert leave.changes == ("excluded", f"view {excluder}", f"founding {founding}")

@@ -22,9 +22,9 @@ from tests.ring.theatre import (
 )
 from unisono.core import Effect, Received
 from unisono.model import coalesced
+from unisono.parts.turn import IncomingTurn
 from unisono.protocols.ring.codes import Code
 from unisono.protocols.ring.packets import TURN, Header
-from unisono.protocols.ring.turn import IncomingTurn
 
 
 def burst(room: Room, by: str, *packets: bytes) -> Received:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,15 @@ from tests.wire.test_wire import members
 from unisono.errors import BadPacket
 from unisono.layout import encode
 from unisono.model import Address, Member
+from unisono.parts.turn import (
+    GOES_ON,
+    MORE,
+    OriginRun,
+    read_all,
+    read_runs,
+    write_all,
+    write_runs,
+)
 from unisono.protocols.ring.codes import KINDS, NEVER_SENT, Code
 from unisono.protocols.ring.packets import (
     HEADER_BYTES,
@@ -38,20 +48,27 @@ from unisono.protocols.ring.packets import (
     key_of,
     read,
 )
-from unisono.protocols.ring.ring import Record, Ring, RingLink, Seat, read_record, read_ring
-from unisono.protocols.ring.turn import GOES_ON, MORE, OriginRun, read_runs, write_runs
+from unisono.protocols.ring.ring import (
+    CHAIN_MAX,
+    Record,
+    Ring,
+    RingLink,
+    Seat,
+    read_record,
+    read_ring,
+)
 
 keys = st.integers(0, 2**64 - 1)
 numbers = st.integers(0, 2**62)
 rounds = st.integers(0, ROUND_MAX)
 versions = st.builds(Version, rounds, keys)
 headers = st.builds(Header, versions, keys, keys, numbers, numbers, numbers)
-octets = st.binary(max_size=60)
+packed = st.binary(max_size=60)
 REASONS = ("malformed", "long", "length")
 
 
 def again(code: Code, header: Header, tail: bytes) -> Packet:
-    body = header.octets(HEADER_BYTES + len(tail)) + tail
+    body = header.packed(HEADER_BYTES + len(tail)) + tail
     return read(code, header.version.leader, memoryview(body))
 
 
@@ -70,7 +87,7 @@ def test_a_packet_that_is_all_header_round_trips(header: Header) -> None:
         assert code_of(found) is code
 
 
-@given(headers, st.integers(0, TURN_PACKETS_MAX - 1), st.integers(0, 255), octets, st.booleans())
+@given(headers, st.integers(0, TURN_PACKETS_MAX - 1), st.integers(0, 255), packed, st.booleans())
 def test_a_turn_round_trips(
     header: Header, at: int, flags: int, piece: bytes, repeated: bool
 ) -> None:
@@ -103,7 +120,7 @@ def test_what_a_process_says_of_itself_round_trips(
     members,
     rounds,
     st.lists(st.tuples(numbers, st.integers(0, 65535), st.integers(0, 65535)), max_size=64),
-    octets,
+    packed,
     st.text(max_size=30),
     keys,
     st.integers(0, 65535),
@@ -126,7 +143,10 @@ def test_the_other_packets_round_trip(
         ResendRequest(header, tuple(ranges)),
         StateRequest(header, key, few),
         StatePiece(header, key, key, piece),
-        *(Rejection(code, header, words, member, 7) for code in (Code.STALE, Code.REFUSE)),
+        *(
+            Rejection(code, header, words, member, 7, header.version)
+            for code in (Code.STALE, Code.REFUSE)
+        ),
     ]
     for packet in others:
         assert again(code_of(packet), header, encode(packet)) == packet
@@ -148,18 +168,34 @@ runs_of = st.lists(
     ),
     max_size=6,
 )
+alike = st.builds(
+    lambda origin, mark, piece, times: [OriginRun.of(origin, 7, [mark] * times, [piece] * times)],
+    keys,
+    marks,
+    st.binary(max_size=80),
+    st.integers(1, 4),
+)
+"""Most turns are of one run with one group."""
 
 
-@given(runs_of)
+@given(runs_of | alike)
 def test_the_content_of_a_turn_round_trips(runs: list[OriginRun]) -> None:
     content = write_runs(runs)
     found = [run._replace(chunks=bytes(run.chunks[0])) for run in read_runs(content)]
     assert found == [run._replace(chunks=b"".join(run.chunks)) for run in runs]
     assert len(content) == (2 + sum(run.nbytes for run in runs) if runs else 0)
+    assert content == (write_all(runs) if runs else b""), "the slow twin"
 
 
-@given(runs_of, st.data())
-@settings(max_examples=150)
+def outcome(read: Callable[[bytes], list[OriginRun]], content: bytes) -> object:
+    try:
+        return [run._replace(chunks=bytes(run.chunks[0])) for run in read(content)]
+    except BadPacket as bad:
+        return bad.reason
+
+
+@given(runs_of | alike, st.data())
+@settings(max_examples=300)
 def test_mangled_content_is_content_or_a_bad_packet(
     runs: list[OriginRun], data: st.DataObject
 ) -> None:
@@ -167,10 +203,9 @@ def test_mangled_content_is_content_or_a_bad_packet(
     for _ in range(data.draw(st.integers(1, 4))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     del whole[data.draw(st.integers(0, len(whole))) :]
-    try:
-        read_runs(bytes(whole))
-    except BadPacket as bad:
-        assert bad.reason in REASONS
+    found = outcome(read_runs, bytes(whole))
+    assert isinstance(found, list) or found in REASONS
+    assert not whole or found == outcome(read_all, bytes(whole)), "the slow twin"
 
 
 # -- the ring, the record -----------------------------------------------------------------------
@@ -191,6 +226,19 @@ def rings(draw: st.DrawFn) -> Ring:
     size = draw(st.integers(0, 65535))
     absent = tuple(Seat(seat.member, seat.local) for seat in seats[here:])
     return Ring(version, tuple(seats[:here]), absent, size, base, draw(numbers), chain, leader)
+
+
+def test_a_long_history_has_the_founding_and_the_newest_rings() -> None:
+    ring = Ring()
+    for number in range(1, 101):
+        version = Version(number, 7)
+        ring = Ring(version, chain=ring.history(version, 10 * number))
+    assert ring.founding == Version(1, 7)
+    assert len(ring.chain) == CHAIN_MAX
+    assert ring.ends(Version(1, 7)) is None
+    assert ring.ends(Version(50, 7)) is None
+    assert ring.ends(Version(99, 7)) == 1000
+    assert ring.began_after(Version(0, 9)) and not ring.began_after(Version(2, 7))
 
 
 @given(rings())

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.ring.theatre import gather, started
 from unisono.errors import Misuse
-from unisono.protocols import offer
+from unisono.protocols import spec
 from unisono.protocols.ring.codes import Code
 from unisono.protocols.ring.parameters import DEFAULTS, PRESETS, SITES_MAX, TIMES, Parameters
 
@@ -71,7 +71,7 @@ def test_options_out_of_bounds_say_what_to_write(options: dict[str, int], words:
 
 def test_the_defaults_are_a_setting() -> None:
     assert Parameters.of({}) == Parameters.of(DEFAULTS)
-    assert offer("ring").options == DEFAULTS
+    assert spec("ring").options == DEFAULTS
 
 
 @given(st.integers(0, 64), st.integers(100, 10**6), st.integers(1, 1000), st.integers(1, 4096))
@@ -87,18 +87,18 @@ def test_what_is_within_bounds_can_be_set(sites: int, us: int, tries: int, packe
 
 
 def test_who_is_started_as_one_of_many_knows_how_many() -> None:
-    ring = offer("ring")
+    ring = spec("ring")
     assert ring.assign_roles(2, 5, {"tries": 3}) == {"sites": 5, "tries": 3}
     assert ring.assign_roles(2, 5, {"sites": 0}) == {"sites": 0}, "unless it is said otherwise"
 
 
 @pytest.mark.parametrize(("sites", "least"), [(0, 0), (1, 1), (2, 2), (3, 2), (4, 3), (5, 3)])
 def test_the_quorum_is_more_than_half_of_the_group(sites: int, least: int) -> None:
-    assert offer("ring").quorum({"sites": sites}) == least
+    assert spec("ring").quorum({"sites": sites}) == least
 
 
 def test_who_waits_in_vain_is_told_how_many_are_needed() -> None:
-    ring = offer("ring")
+    ring = spec("ring")
     told = "too few of sites=5 are heard: start all of them, or with stable= at least 3"
     assert ring.advice({"sites": 5}) == told
     assert ring.advice({"sites": 1}) == ring.advice({}) == ""

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.plants import Patch, Plant, after, rules_of, without
 from tests.ring import test_figures as figures_tests
 from tests.ring import test_packets as packets
 from tests.ring import test_rules_election as election
@@ -25,12 +26,12 @@ from unisono.model import View
 from unisono.parts.codec import PacketCodec
 from unisono.protocols.ring import codes, core, figures, ordering, parameters
 from unisono.protocols.ring import packets as wire
+from unisono.protocols.ring.agenda import Agenda
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.coordinator import Coordinator
 from unisono.protocols.ring.core import Site
 from unisono.protocols.ring.delivery import DeliveryQueue
 from unisono.protocols.ring.election import Election
-from unisono.protocols.ring.events import EventQueue
 from unisono.protocols.ring.formation import Formation
 from unisono.protocols.ring.installation import Installation
 from unisono.protocols.ring.ordering import Ordering
@@ -41,39 +42,12 @@ from unisono.protocols.ring.reformation import Reformation
 from unisono.protocols.ring.repair import Repair
 from unisono.protocols.ring.ring import Ring
 from unisono.protocols.ring.ring_search import RingSearch
-from unisono.protocols.ring.timers import ArmedTimers
 from unisono.protocols.ring.token_passing import TokenPassing
 from unisono.protocols.ring.turn_reader import TurnReader
 
-Patch = pytest.MonkeyPatch
-Plant = Callable[[Patch], None]
 
-
-def nothing(*arguments: Any, **named: Any) -> None:
-    """What is taken away is done no more."""
-
-
-def without(owner: Any, name: str, instead: Any = nothing) -> Plant:
-    def plant(patch: Patch) -> None:
-        patch.setattr(owner, name, instead)
-
-    return plant
-
-
-def after(owner: Any, name: str, then: Callable[..., None]) -> Plant:
-    """The method as it is, and something wrong behind it."""
-
-    def plant(patch: Patch) -> None:
-        method = getattr(owner, name)
-
-        def both(self: Any, *arguments: Any, **named: Any) -> Any:
-            found = method(self, *arguments, **named)
-            then(self, *arguments, **named)
-            return found
-
-        patch.setattr(owner, name, both)
-
-    return plant
+class NoRequest:
+    """No request is an instance of this one."""
 
 
 def once_quiet(tests: Any, plant: Plant, *makers: str) -> Plant:
@@ -214,14 +188,14 @@ def any_part_goes_on(patch: Patch) -> None:
 
 def always_an_election(self: Any, event: Any, out: list[Effect]) -> None:
     self._election.suspects = {self._token.holder_key()}
-    self._events.push(Code.E_REFSTART)
-    self._events.push(Code.E_INIT)
+    self._agenda.push(Code.E_REFSTART)
+    self._agenda.push(Code.E_INIT)
 
 
 def at_once(self: Any, out: list[Effect]) -> None:
     """A change is begun wherever the token is."""
-    self._events.push(Code.E_REFSTART)
-    self._events.push(Code.E_COORDINATOR)
+    self._agenda.push(Code.E_REFSTART)
+    self._agenda.push(Code.E_COORDINATOR)
 
 
 def told_early(self: Any, ring: Any, out: list[Effect]) -> None:
@@ -257,9 +231,9 @@ def no_length(patch: Patch) -> None:
 
 
 def no_originator(patch: Patch) -> None:
-    octets = Header.octets
+    octets = Header.packed
     patch.setattr(
-        Header, "octets", lambda self, length: octets(self._replace(origin=self.sender), length)
+        Header, "packed", lambda self, length: octets(self._replace(origin=self.sender), length)
     )
 
 
@@ -282,32 +256,32 @@ def another_name(patch: Patch) -> None:
 
 def internal_last(patch: Patch) -> None:
     """What machines tell each other waits until all else is done."""
-    push, conclude = EventQueue.push, Site._conclude
+    push, conclude = Agenda.push, Site._conclude
     aside: dict[int, list[tuple[Code, Any]]] = {}
 
     def later(self: Any, code: Code, packet: Any = None) -> None:
         aside.setdefault(id(self), []).append((code, packet))
 
     def concluding(self: Any, out: list[Effect]) -> None:
-        while told := aside.pop(id(self.events), []):
+        while told := aside.pop(id(self.agenda), []):
             for code, packet in told:
-                push(self.events, code, packet)
+                push(self.agenda, code, packet)
             self._settle(out)
         conclude(self, out)
 
-    patch.setattr(EventQueue, "push", later)
+    patch.setattr(Agenda, "push", later)
     patch.setattr(Site, "_conclude", concluding)
 
 
 def internal_another_time(patch: Patch) -> None:
     """Who is to coordinate hears of it only with the next event."""
-    push = EventQueue.push
+    push = Agenda.push
 
     def but_one(self: Any, code: Code, packet: Any = None) -> None:
         if code is not Code.E_COORDINATOR:
             push(self, code, packet)
 
-    patch.setattr(EventQueue, "push", but_one)
+    patch.setattr(Agenda, "push", but_one)
 
 
 def impatient(self: Any, event: Any, out: list[Effect]) -> None:
@@ -321,13 +295,13 @@ def other_values(patch: Patch) -> None:
 
 def no_timer(which: Timer) -> Plant:
     def plant(patch: Patch) -> None:
-        arm = ArmedTimers.arm
+        arm = Agenda.arm
 
         def but_one(self: Any, timer: Timer, after_us: int, out: list[Effect]) -> None:
             if timer is not which:
                 arm(self, timer, after_us, out)
 
-        patch.setattr(ArmedTimers, "arm", but_one)
+        patch.setattr(Agenda, "arm", but_one)
 
     return plant
 
@@ -366,7 +340,7 @@ PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
     ("RNG-10", election.test_a_ring_is_created_by_invitation, without(Reformation, "_answer")),
     ("RNG-10", election.test_who_hears_no_invitation_waits_a_random_time_and_then_invites,
      without(RingSearch, "listen",
-             lambda self, out: self._timers.arm(Timer.T_REFORM, 100_000, out))),
+             lambda self, out: self._agenda.arm(Timer.T_REFORM, 100_000, out))),
     ("RNG-10", lambda: election.test_of_two_candidates_the_one_with_version_then_s_then_id_wins(
         "R1", 1), without_part(0)),
     ("RNG-10", lambda: election.test_of_two_candidates_the_one_with_version_then_s_then_id_wins(
@@ -384,7 +358,7 @@ PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
      any_part_goes_on),
     ("RNG-12", election.test_the_majority_is_of_the_whole_group_and_not_of_the_last_ring,
      without(Formation, "size", lambda self, names, *rest: len(names))),
-    ("RNG-13", election.test_a_user_may_let_a_minority_go_on, without(core, "GO_ON", "no_word")),
+    ("RNG-13", election.test_a_user_may_let_a_minority_go_on, without(core, "GoOn", NoRequest)),
     ("RNG-14", membership.test_a_join_is_granted_by_the_coordinator_when_it_holds_the_token,
      once_quiet(membership, without(TokenPassing, "wake", at_once), "together")),
     ("RNG-14", membership.test_a_request_to_join_that_is_lost_is_made_again,
@@ -411,7 +385,7 @@ PLANTS: list[tuple[str, Callable[..., None], Plant]] = [
         "the coordinator after it sent the ring"),
      once_quiet(membership, without(Reformation, "ask_resume"))),
     ("RNG-18", machine.test_a_packet_has_the_papers_header,
-     once_quiet(machine, without(Header, "octets", lambda self, length: wire.HEADER.pack(
+     once_quiet(machine, without(Header, "packed", lambda self, length: wire.HEADER.pack(
          self.version.number, self.sender, 0, self.local, self.s, self.k, length)))),
     ("RNG-18", machine.test_the_originator_of_what_is_sent_again_is_not_its_sender, no_originator),
     ("RNG-18", lambda: machine.test_a_packet_that_matches_nothing_is_counted_and_ignored("kind"),
@@ -458,8 +432,7 @@ def test_every_rule_is_taken_away_once() -> None:
     for rule, shown, _ in PLANTS:
         name = name_of(shown)
         found = next(getattr(each, name) for each in tests if hasattr(each, name))
-        marks = [mark for mark in getattr(found, "pytestmark", []) if mark.name == "rule"]
-        assert rule in {named for mark in marks for named in mark.args}, name
+        assert rule in rules_of(found), name
 
 
 @pytest.mark.parametrize(("rule", "shown", "plant"), CASES)

@@ -11,22 +11,27 @@ from tests.ring.theatre import (
     EVERYONE,
     Room,
     S,
+    armed_in,
     at_rest,
     gather,
+    handed,
     holder_of,
     lawful,
     leader_of,
     losing,
+    packets_in,
     quiet,
     ring_order,
     seen,
+    silence_holder,
     site,
     started,
     step,
     together,
+    turn,
 )
-from unisono.core import Depart, Leave
-from unisono.protocols.ring.codes import Code
+from unisono.core import Depart, Expired, Leave
+from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.packets import code_of
 from unisono.protocols.ring.ring import read_ring
 
@@ -281,3 +286,22 @@ def test_a_coordinator_that_hears_of_its_own_ring_gives_its_reformation_up() -> 
     room.obey("say a on")
     room.until(lambda: all(room.words(name) == ["on"] for name in "abcde"))
     lawful(room)
+
+
+@pytest.mark.rule("RNG-17")
+def test_a_newcomer_requests_the_state_again_when_the_reformation_is_given_up() -> None:
+    """The timer of its request ends with the ring, and no other ring is installed."""
+    room = quiet("a", "b", sites=0, state=1)
+    room.loses = losing(Code.STATE)
+    room.obey("start ring c")
+    room.obey("join c")
+    room.until(lambda: site(room, "c").transfer.is_waiting())
+    who, other = site(room, "c"), ring_order(room, "c")[1]
+    room.until(lambda: who.token.holder().name == other)
+    silence_holder(who)
+    step(room, "c", Expired(Timer.T_RT))
+    assert not who.state.in_force
+    back = step(room, "c", handed(room, other, turn(room, S(room, "c") + 1, by=other)))
+    assert who.state.in_force
+    assert Code.STATE_ASK in {code_of(packet) for _, packet in packets_in(back)}
+    assert Timer.REPAIR in armed_in(back)

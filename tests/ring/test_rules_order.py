@@ -31,10 +31,10 @@ from tests.ring.theatre import (
 from unisono.core import Multicast
 from unisono.layout import encode
 from unisono.model import Service
+from unisono.parts.turn import OriginRun, write_runs
 from unisono.protocols.ring.codes import Code
 from unisono.protocols.ring.ordering import HISTORY_ROUNDS
 from unisono.protocols.ring.packets import NO_HEADER, TURN, WHOLE, Flag, ResendRequest
-from unisono.protocols.ring.turn import OriginRun, write_runs
 
 NORMAL = {Code.TOKEN_BC, Code.FAST_ACK, Code.DATA_BC_RQU}
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.ring.soaking import soak
 from unisono.model import Service
-from unisono.protocols.ring import OFFER
+from unisono.protocols.ring import SPEC
 from unisono.protocols.ring.parameters import DEFAULTS
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
@@ -37,7 +37,7 @@ def nodes_of(seed: int) -> int:
 
 def chaos(nodes: int, seed: int, messages: int = 60, **options: int) -> Plan:
     """As it was found: with options that are not drawn."""
-    plain = {name: DEFAULTS[name] for name in OFFER.chaos} | {"sites": nodes}
+    plain = {name: DEFAULTS[name] for name in SPEC.chaos} | {"sites": nodes}
     return Plan(
         protocol="ring", nodes=nodes, seed=seed, faults="chaos", messages=messages,
         options={**plain, **options},
@@ -143,6 +143,10 @@ def test_no_law_blames_who_joins_a_part_or_one_that_tells_no_more_nor_a_clock_se
     assert run(Plan(protocol="ring", nodes=nodes, seed=seed, messages=60)).violations == ()
 
 
+def test_no_law_blames_a_founding_that_only_a_member_of_a_later_part_reported() -> None:
+    assert run(Plan(protocol="ring", nodes=3, seed=81_010, messages=60)).violations == ()
+
+
 @pytest.mark.parametrize(("nodes", "seed"), [(3, 200_311), (7, 202_836), (7, 301_386)])
 def test_no_law_blames_members_that_forgot_before_they_showed_the_view_that_excluded_one(
     nodes: int, seed: int
@@ -170,6 +174,18 @@ def test_what_a_step_was_to_deliver_was_received_by_one_that_crashed_amid_it() -
 def test_a_newcomer_to_a_part_is_told_that_it_was_let_go_on() -> None:
     """The one that was let go on died before it showed a view of the part."""
     assert run(Plan(protocol="ring", nodes=4, seed=203_273, messages=60)).violations == ()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "seed"),
+    [
+        (3, 800_456),  # one of a pair founded a group while the other was cut off
+        (8, 1_000_667),  # three of six founded a group while the others were cut off
+        (4, 800_257),  # a newcomer stopped requesting the state when a reformation was given up
+    ],
+)
+def test_the_group_comes_together(nodes: int, seed: int) -> None:
+    assert run(Plan(protocol="ring", nodes=nodes, seed=seed, messages=60)).violations == ()
 
 
 @pytest.mark.slow

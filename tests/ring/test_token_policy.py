@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from unisono.model import Address, Member
+from unisono.parts.turn import Turn
 from unisono.protocols.ring.packets import Flag
 from unisono.protocols.ring.ring import Ring, Seat
 from unisono.protocols.ring.token_policy import REST_STEPS, TokenPolicy
-from unisono.protocols.ring.turn import Turn
 
 T_SEND_US = 2_000
 IDLE_US = 1_000_000

@@ -9,7 +9,8 @@ import pytest
 from unisono.draw.labels import DATA, JOIN, NAK, QUIET, REFUSAL, REPAIR, STATE, TOKEN, category
 from unisono.layout import encode
 from unisono.model import Address, Member
-from unisono.protocols import offers
+from unisono.parts.turn import MORE, OriginRun, write_runs
+from unisono.protocols import specs
 from unisono.protocols.ring import packets
 from unisono.protocols.ring.codes import KINDS, Code
 from unisono.protocols.ring.labels import label
@@ -25,7 +26,6 @@ from unisono.protocols.ring.packets import (
     Version,
     key_of,
 )
-from unisono.protocols.ring.turn import MORE, OriginRun, write_runs
 from unisono.wire import FRONT_BYTES, SUM_BYTES, seal
 
 A = Member("a", Address("10.0.0.1", 7000), 1)
@@ -96,7 +96,7 @@ PACKETS = {
 
 def body(words: str) -> bytes:
     rest = PACKETS[words][1]
-    return HEADER.octets(HEADER_BYTES + len(rest)) + rest
+    return HEADER.packed(HEADER_BYTES + len(rest)) + rest
 
 
 def packet(words: str) -> bytes:
@@ -114,7 +114,7 @@ def test_every_kind_of_packet_is_shown_here() -> None:
 
 
 def test_the_catalogue_has_the_words() -> None:
-    assert offers()["ring"].label is label
+    assert specs()["ring"].label is label
 
 
 @pytest.mark.parametrize(
@@ -159,5 +159,5 @@ def test_what_is_no_packet_has_no_words() -> None:
                 if rest:
                     rest[dice.randrange(len(rest))] ^= 1 << dice.randrange(8)
             rest = rest[: dice.randrange(len(rest) + 1)]
-            whole = HEADER.octets(HEADER_BYTES + len(rest)) + bytes(rest)
+            whole = HEADER.packed(HEADER_BYTES + len(rest)) + bytes(rest)
             label(seal(PROTOCOL, code, 77, VERSION.leader, whole))

@@ -10,6 +10,7 @@ from unisono.core import EVERYONE, Arm, Deliver, Effect, Event, Received, Send
 from unisono.core import Target as To
 from unisono.layout import encode
 from unisono.model import Buffer, Member, Message, Service
+from unisono.parts.turn import OriginRun, write_runs
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.core import Site
 from unisono.protocols.ring.packets import (
@@ -27,7 +28,6 @@ from unisono.protocols.ring.packets import (
     key_of,
     read,
 )
-from unisono.protocols.ring.turn import OriginRun, write_runs
 from unisono.wire import note_in, seal, tag_of, unseal
 
 GROUP = tag_of("stage")
@@ -239,7 +239,7 @@ def silence_holder(who: Site) -> None:
     """It was asked often enough, and nothing came."""
     who.detection.tries = who.parameters.tries
     key = key_of(who.token.holder())
-    now_us = who.timers.now_us
+    now_us = who.agenda.now_us
     who.detection.detector.watch(key, now_us)
     while not who.detection.detector.is_silent(key):
         now_us += who.parameters.look_us
@@ -280,7 +280,7 @@ def armed_in(effects: list[Effect]) -> dict[Any, int]:
 
 
 def sealed(code: Code, header: Header, tail: bytes = b"") -> bytes:
-    body = header.octets(HEADER_BYTES + len(tail)) + tail
+    body = header.packed(HEADER_BYTES + len(tail)) + tail
     return seal(PROTOCOL, code, GROUP, header.version.leader, body)
 
 

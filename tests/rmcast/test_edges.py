@@ -6,7 +6,7 @@ import pytest
 
 from tests.rmcast.theatre import GROUP, beat, core, packets_in, step, together
 from tests.scenarios.stage import Stage
-from unisono.core import Congested, Deliver, Expired, Multicast, Received, Send
+from unisono.core import EVERYONE, Congested, Deliver, Expired, Multicast, Received, Send
 from unisono.model import Address, Member
 from unisono.protocols.rmcast import ordering, state_transfer
 from unisono.protocols.rmcast.control import Add, read_control, write_control
@@ -237,3 +237,18 @@ def test_a_life_with_a_lower_number_is_told_so_while_the_oldest_is_dead() -> Non
     stage.obey("start rmcast a b\nnumber a 5\njoin a\nadvance 800ms\njoin b\nadvance 500ms")
     said = stage.obey("crash a\nnumber a 4\njoin a\nadvance 200ms")
     assert "a later life of a is known" in said
+
+
+def test_a_member_announces_its_component_only_when_the_sponsor_is_known_to_be_quiet() -> None:
+    """One that was suspended has not read yet what the sponsor sent meanwhile."""
+    stage = together("a", "b")
+
+    def announces() -> bool:
+        effects = step(stage, "b", Expired(Timer.ANNOUNCE))
+        return any(isinstance(each, Send) and each.to is EVERYONE for each in effects)
+
+    assert not announces()
+    stage.now_us += 600_000
+    assert not announces()
+    step(stage, "b", Expired(Timer.BEAT))
+    assert announces()

@@ -65,6 +65,10 @@ SPARED = [
     # nodes, seed
     (6, 20042),  # a second group was founded while the oldest member was dead
     (8, 20348),  # a newcomer removed slow readers that could not see it yet
+    (4, 310088),  # a second group was founded before the oldest member was known to be quiet
+    (8, 600241),  # one that had been suspended did not answer a larger group
+    (8, 1001838),  # one unknown to a group took its sponsor for a member of its own
+    (7, 1003497),  # likewise
 ]
 
 
@@ -73,3 +77,15 @@ def test_nobody_is_excluded_for_nothing_where_one_was(nodes: int, seed: int) -> 
     outcome = run(Plan(protocol="rmcast", nodes=nodes, seed=seed, faults="chaos", messages=60))
     assert outcome.violations == ()
     assert not outcome.counts.get("excluded_unforced")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_lone_survivor_that_was_suspended_joins_the_larger_group_soon(seed: int) -> None:
+    """It waits up to four times as long as usual before it removes the dead, the sponsor among
+    them, and did not answer the announcement of the group that they founded meanwhile."""
+    cut = FaultEvent("split", 2_000_000, 2_000_000, (3,), (0, 1, 2))
+    pause = FaultEvent("pause", 2_000_000, 1_800_000, (3,))
+    crash = FaultEvent("crash", 2_200_000, 200_000, (0, 1, 2))
+    weather = Weather(fault_us=4_000_000, schedule=(cut, pause, crash))
+    outcome = run(Plan(protocol="rmcast", nodes=4, seed=seed, messages=0, weather=weather))
+    assert outcome.violations == ()

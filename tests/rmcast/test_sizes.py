@@ -152,3 +152,12 @@ def test_a_header_that_is_kept_is_the_one_that_would_be_made(
     for seed in range(6):
         assert run(Plan(protocol="rmcast", nodes=4, seed=seed, messages=40)).violations == ()
     assert kept > 100
+
+
+def test_a_loss_is_repaired_in_the_largest_group_that_the_path_can_have() -> None:
+    """The entries of the header leave no space for a request."""
+    names = [f"m{n:02}" for n in range(entries_max(300))]
+    stage = together(*names, packet=300)
+    last = names[-1]
+    stage.obey(f"lose 1 {names[1]} > {last} data\nsay {names[1]} word\nadvance 500ms")
+    assert stage.actors[last].log == [f"{names[1]}#1:1"]

@@ -147,7 +147,7 @@ def test_an_import_that_points_the_wrong_way_is_told(module: str, source: str) -
 
 
 @pytest.mark.parametrize(
-    "source", ["TURNS = {'mtp': 1}", "raise E('use ring or mtp')", "p = offer('rmcast')"]
+    "source", ["TURNS = {'mtp': 1}", "raise E('use ring or mtp')", "p = spec('rmcast')"]
 )
 def test_a_protocol_known_by_name_is_reported(source: str) -> None:
     names = frozenset(("mtp", "ring", "rmcast"))

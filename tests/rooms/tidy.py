@@ -9,8 +9,20 @@ import tokenize
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-PURE = ("model", "core", "fsa", "wire", "fields", "layout", "parts", "protocols", "draw")
-PURE_FOLDERS = ("unisono.services.commit",)
+PURE = (
+    "model",
+    "requests",
+    "core",
+    "spec",
+    "fsa",
+    "wire",
+    "fields",
+    "layout",
+    "parts",
+    "protocols",
+    "draw",
+)
+PURE_FOLDERS = ("unisono.services.commit", "unisono.services.calls")
 """Pure parts of rooms that are not."""
 PURE_NAMES = {("random", "Random"), ("io", "BytesIO")}
 """Dice that are given their seed, and a file that is none but memory."""
@@ -29,35 +41,42 @@ NAMED_BUT_EXCUSED = {
 }
 """Texts by which code outside a protocol's folder may know it."""
 
-OF_A_PROTOCOL = frozenset("model core fsa fields layout wire parts errors".split())
+OF_A_PROTOCOL = frozenset("model requests core spec fsa fields layout wire parts errors".split())
 ANYTHING = None
 
 # Which rooms a room may import, besides itself. `protocols` is the catalogue alone.
 MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "errors": frozenset(),
     "model": frozenset(),
-    "core": frozenset(("model", "errors")),
+    "requests": frozenset(("model", "errors")),
+    "core": frozenset(("requests", "model", "errors")),
+    "spec": frozenset(("requests", "model", "core")),
     "fsa": frozenset(("model", "core", "errors")),
     "fields": frozenset(("model", "errors")),
     "layout": frozenset(("fields", "model", "errors")),
     "wire": frozenset(("fields", "model", "errors")),
-    "parts": frozenset("model core fsa fields layout wire errors".split()),
+    "parts": frozenset("model requests core fsa fields layout wire errors".split()),
     "protocols": OF_A_PROTOCOL | {"protocols.*"},
     "protocols.*": OF_A_PROTOCOL,
     "processes": frozenset(("errors",)),
-    "trace": frozenset(("model", "core", "errors")),
+    "trace": frozenset(("model", "core", "spec", "errors")),
     "laws": frozenset(("model", "trace", "errors")),
     "draw": frozenset(("model", "trace", "protocols", "errors")),
-    "sim": frozenset(("model", "core", "wire", "errors", "protocols", "trace", "laws")),
-    "net": frozenset(("model", "core", "wire", "errors", "parts")),
-    "config": frozenset(("net", "core", "model", "errors")),
+    "sim": frozenset("model requests core spec wire errors protocols trace laws".split()),
+    "net": frozenset("model core fields layout wire errors parts".split()),
+    "config": frozenset(("net", "core", "spec", "model", "errors")),
     "replay_history": frozenset(("fields", "layout", "wire", "model", "errors")),
-    "group": frozenset("config replay_history net protocols trace core model errors".split()),
-    "client": frozenset("group config net core fields layout wire model errors".split()),
-    "daemon": frozenset(
-        """unisono client group config net protocols core fields layout wire model errors""".split()
+    "group": frozenset(
+        "config replay_history net protocols trace requests core spec model errors".split()
     ),
-    "services": frozenset(("unisono", "group", "model", "errors")),
+    "client": frozenset(
+        "group config net requests core spec fields layout wire model errors".split()
+    ),
+    "daemon": frozenset(
+        """unisono client group config net protocols parts requests core spec fields layout wire
+        model errors""".split()
+    ),
+    "services": frozenset(("unisono", "group", "fields", "layout", "model", "errors")),
     "log": frozenset(("model", "fields", "layout", "wire", "errors")),
     "feed": frozenset(
         "unisono client group config net log fields layout wire model errors".split()
@@ -65,7 +84,7 @@ MAY_IMPORT: dict[str, frozenset[str] | None] = {
     "spark": frozenset("feed log draw sim protocols trace laws model errors".split()),
     # The public face hands out names of the rooms a program needs, never what is for people.
     "unisono": frozenset(
-        ("client", "config", "group", "net", "protocols", "core", "model", "errors")
+        ("client", "config", "group", "net", "protocols", "requests", "core", "model", "errors")
     ),
     "bench": ANYTHING,
     "cli": ANYTHING,

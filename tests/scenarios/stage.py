@@ -41,7 +41,8 @@ from unisono.core import (
 from unisono.fsa import Machine
 from unisono.laws import LAWS
 from unisono.model import Address, Member, Service, View
-from unisono.protocols import offer
+from unisono.protocols import spec
+from unisono.requests import command_of
 from unisono.trace.history import History
 from unisono.trace.record import Row
 from unisono.trace.tap import Tap
@@ -114,7 +115,7 @@ class Stage:
         self._paused: set[str] = set()
         self._refuses = False
         self._options: dict[str, int] = {}
-        self._offer = offer("rmcast")
+        self._spec = spec("rmcast")
         self._service: Service | None = None
         self._watched: tuple[str, ...] = ()
 
@@ -129,7 +130,7 @@ class Stage:
         return "\n".join(self.lines) or "quiet"
 
     def do_start(self, protocol: str, *names: str) -> None:
-        self._offer = offer(protocol)
+        self._spec = spec(protocol)
         for name in names:
             if "=" in name:
                 key, _, value = name.partition("=")
@@ -155,9 +156,9 @@ class Stage:
             state = given.pop("state", 0)
             octets, message = given.pop("packet", 1400), given.pop("message", 64 << 20)
             member = Member(name, actor.address, actor.incarnation)
-            terms = {"fed": "true"} if given.pop("fed", 0) else {}
-            its = offer(actor.protocol) if actor.protocol else self._offer
-            options = {k: v for k, v in given.items() if its is self._offer or k in its.options}
+            terms = {"replayable": "true"} if given.pop("replayable", 0) else {}
+            its = spec(actor.protocol) if actor.protocol else self._spec
+            options = {k: v for k, v in given.items() if its is self._spec or k in its.options}
             actor.inner = its.make(
                 CoreConfig(
                     member,
@@ -173,7 +174,7 @@ class Stage:
             )
             self.born(actor)
             actor.lives.append(actor.inner)
-            actor.core = Tap(actor.inner, self._offer.name, "stage", self.sink, detail=False)
+            actor.core = Tap(actor.inner, self._spec.name, "stage", self.sink, detail=False)
 
     def born(self, actor: Actor) -> None:
         """A core was made: for those who look inside."""
@@ -202,15 +203,16 @@ class Stage:
     def _multicast(self, name: str, payloads: list[bytes]) -> None:
         """With the strongest service on offer, unless another was chosen: the laws of order look
         at nothing weaker."""
-        service = max(self._offer.services) if self._service is None else self._service
+        service = max(self._spec.services) if self._service is None else self._service
         self._step(self.actors[name], Multicast(payloads, service))
 
     def do_service(self, name: str) -> None:
         """What is said from now on asks for this."""
         self._service = Service[name.upper()]
 
-    def do_request(self, name: str, what: str, argument: str = "0") -> None:
-        self._step(self.actors[name], Request(what, {"argument": int(argument)}))
+    def do_request(self, name: str, *what: str) -> None:
+        command = command_of(" ".join(what), self._spec.requests)
+        self._step(self.actors[name], Request(command))
 
     def do_leave(self, name: str) -> None:
         self._step(self.actors[name], Leave())
@@ -331,7 +333,7 @@ class Stage:
             self.say(arrow)
 
     def do_check(self, *laws: str) -> None:
-        history = History("stage", self._offer.name, "stage", tuple(self.sink.rows))
+        history = History("stage", self._spec.name, "stage", tuple(self.sink.rows))
         for law in laws:
             broken = LAWS[law].check(history)
             self.say(f"{law}: {'broken ' + str(broken) if broken else 'kept'}")
@@ -351,9 +353,9 @@ class Stage:
     def do_held(self, name: str) -> None:
         """How many chunks, messages, or turns, the member still holds for others."""
         inner = self.actors[name].inner
-        if self._offer.name == "mtp":
+        if self._spec.name == "mtp":
             held = len(inner.outbound.held)
-        elif self._offer.name == "ring":
+        elif self._spec.name == "ring":
             held = len(inner.ordering.window)
         else:
             held = sum(len(peer.window) for peer in inner.roster.peers.values())
@@ -450,7 +452,7 @@ class Stage:
         """The packets without those of a label that is to be lost."""
         kept = []
         for packet in packets if self._lose_named else ():
-            label = self._offer.label(packet)
+            label = self._spec.label(packet)
             for (source, to, words), count in self._lose_named.items():
                 if count and (source, to) == (actor.name, other.name) and label.startswith(words):
                     self._lose_named[source, to, words] -= 1
@@ -462,7 +464,7 @@ class Stage:
     def _tell_packets(self, actor: Actor, to: object, packets: list[bytes]) -> None:
         names = [o.name for o in self.actors.values() if isinstance(to, tuple) and o.address in to]
         for packet in packets:
-            label = self._offer.label(packet)
+            label = self._spec.label(packet)
             if label.startswith(self._show):
                 self.say(f"{actor.name} > {' '.join(names) or '*'}: {label}")
 

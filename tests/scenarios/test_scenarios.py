@@ -12,7 +12,7 @@ import pytest
 from tests.scenarios import stage as stages
 from tests.scenarios.stage import Stage
 from unisono.core import Core, CoreConfig
-from unisono.protocols import offer
+from unisono.protocols import spec
 
 HERE = Path(__file__).parent
 SCENARIOS = sorted(HERE.glob("*/*.txt"))
@@ -50,7 +50,7 @@ def test_a_history_that_happens_otherwise_fails() -> None:
 
 
 def test_roles_go_by_the_order_of_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    rmcast, told = offer("rmcast"), list[tuple[str, Mapping[str, int]]]()
+    rmcast, told = spec("rmcast"), list[tuple[str, Mapping[str, int]]]()
 
     def make(setting: CoreConfig) -> Core:
         told.append((str(setting.me), setting.options))
@@ -60,7 +60,7 @@ def test_roles_go_by_the_order_of_start(monkeypatch: pytest.MonkeyPatch) -> None
         return {**options, "rank": index}
 
     ranks = replace(rmcast, make=make, assign_roles=ranked)
-    monkeypatch.setattr(stages, "offer", lambda name: ranks)
+    monkeypatch.setattr(stages, "spec", lambda name: ranks)
     Stage().obey("start ranks b a tokens=3 state=1\nmake a b\nmake a")
     assert told == [
         ("a#1", {"tokens": 3, "rank": 1}),

@@ -19,11 +19,12 @@ from tests.toy.pages import code_lines, refreshed, shown
 from tests.toy.plugin import ROOT, make_distribution
 from tests.toy.sequencer import SPEC
 from tests.toy.sequencer.core import FIGURE, Sequencer
-from tests.toy.sequencer.packets import Beat, label
+from tests.toy.sequencer.packets import PACKETS
 from unisono import protocols
-from unisono.core import Effect
+from unisono.core import CoreConfig, Effect
 from unisono.errors import Misuse
 from unisono.model import Member
+from unisono.parts.links import LinkBeat, Links
 from unisono.sim import PROFILES, campaign
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
@@ -42,12 +43,12 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
 
 
 def test_one_line_puts_it_into_the_catalogue(installed: Path) -> None:
-    assert protocols.offer("sequencer") is SPEC
+    assert protocols.spec("sequencer") is SPEC
     assert "sequencer" in protocols.ordered()
 
 
 def test_a_name_or_a_wire_number_is_not_taken_twice() -> None:
-    ours = protocols.offers().values()
+    ours = protocols.specs().values()
     for clash in (replace(SPEC, name="other"), replace(SPEC, wire_number=201)):
         with pytest.raises(Misuse, match="give it another"):
             protocols.catalogue((*ours, SPEC, clash))
@@ -68,9 +69,9 @@ def test_a_broken_plugin_is_left_out_and_named(
     protocols._catalogue.cache_clear()
     try:
         with pytest.warns(RuntimeWarning, match=reason):
-            assert protocols.offers().keys() == protocols._BUILT_IN.keys()
+            assert protocols.specs().keys() == protocols._BUILT_IN.keys()
         with pytest.raises(Misuse, match=f"broken .*{reason}"):
-            protocols.offer("broken")
+            protocols.spec("broken")
     finally:
         protocols._catalogue.cache_clear()
 
@@ -88,11 +89,17 @@ def test_it_keeps_what_it_claims(installed: Path, faults: str) -> None:
     assert not summary.failures, summary.failures[0]
 
 
+class Unrepaired(Links):
+    def answer(self, packet: LinkBeat, out: list[Effect]) -> None:
+        super().answer(packet._replace(missing=()), out)
+
+
 class WithoutRepair(Sequencer):
     """Never sends anything again."""
 
-    def answer(self, packet: Beat, out: list[Effect]) -> None:
-        super().answer(packet._replace(missing=()), out)
+    def __init__(self, config: CoreConfig) -> None:
+        super().__init__(config)
+        self._links.__class__ = Unrepaired
 
 
 class Boasting(Sequencer):
@@ -114,7 +121,7 @@ def test_its_options_are_checked(installed: Path) -> None:
 
 
 def test_what_is_no_packet_has_no_label() -> None:
-    assert label(b"nothing") == ""
+    assert PACKETS.label(b"nothing") == ""
 
 
 # -- real members, traces, drawings, benchmarks, Spark --------------------------------------------

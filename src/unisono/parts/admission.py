@@ -50,7 +50,7 @@ class Terms(NamedTuple):
         """`options` are the protocol's, without those in which members may differ."""
         fields = {
             "protocol": protocol,
-            "fed": "false",
+            "replayable": "false",
             "state": "true" if setting.with_state else "false",
             "message_bytes_max": str(setting.message_bytes_max),
         }
@@ -66,12 +66,12 @@ class Terms(NamedTuple):
 
     def why_not(self, theirs: Mapping[str, str]) -> str:
         """What differs from the group's terms, with both values, and what to write instead. Of
-        another protocol the other options are none; a fed group always hands over a state."""
+        another protocol no option is compared; a replayable group always transfers a state."""
         mine = dict(self.fields)
         unlike = [
             name for name in dict.fromkeys((*mine, *theirs)) if mine.get(name) != theirs.get(name)
         ]
-        for first in ("protocol", "fed"):
+        for first in ("protocol", "replayable"):
             if first in unlike:
                 unlike = [first]
         its = ", ".join(f"{name}={theirs.get(name, 'unknown')}" for name in unlike)
@@ -134,9 +134,7 @@ class Admission:
     def look(self, source: Address, now_us: int, size: int, out: list[Effect]) -> str:
         """After a burst in which something was odd; `size` is that of our view, 0 outside. Says why
         we must stop, if we must."""
-        codec = self._codec
-        notes, unlike = codec.notes, codec.unlike
-        codec.notes, codec.unlike, codec.odd = [], False, False
+        notes, unlike = self._codec.take_odd()
         if unlike:
             self._tell(source, now_us, size, out)
         for body in notes:

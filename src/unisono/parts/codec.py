@@ -91,6 +91,16 @@ class PacketCodec:
         self.life = NO_LIFE
         """The connection identifier of this life of the group, once known."""
 
+    def enter(self, life: int) -> None:
+        """This member is in a group, and in this life of it."""
+        self.life = life
+
+    def take_odd(self) -> tuple[list[memoryview], bool]:
+        """What came for `Admission`: notes, and whether a packet with other terms did."""
+        notes, unlike = self.notes, self.unlike
+        self.notes, self.unlike, self.odd = [], False, False
+        return notes, unlike
+
     def count(self, name: str, by: int = 1) -> None:
         self.counts[name] = self.counts.get(name, 0) + by
 
@@ -109,6 +119,8 @@ class PacketCodec:
         train."""
         if type(packets) is not Burst:  # Faster than isinstance.
             return self.admit(packets)
+        if 0 < len(packets.buffer) <= packets.size:
+            return self.admit([packets.buffer])
         return self._admit_rows(packets.buffer, packets.size, head_bytes)
 
     def _admit_rows(

@@ -6,13 +6,17 @@ from random import Random
 
 
 class CoreClock:
-    """The core sets `now_us` at each step; parts read it, and draw from `random`."""
+    """Parts read the time, and draw from `random`."""
 
     __slots__ = ("now_us", "random")
 
     def __init__(self, seed: int) -> None:
         self.now_us = 0
         self.random = Random(seed)
+
+    def tick(self, now_us: int) -> None:
+        """A step begins."""
+        self.now_us = now_us
 
     def jittered(self, period_us: int) -> int:
         """Up to a quarter longer, so that members do not act all at once."""

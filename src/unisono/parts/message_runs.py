@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import accumulate, pairwise, repeat
-from typing import NamedTuple, overload
+from typing import NamedTuple, TypeAlias, overload
 
 from unisono.model import Member, Message, ServiceLevel
 from unisono.wire import cut
 
 _message = partial(tuple.__new__, Message)
 
+Unread: TypeAlias = tuple[int, Callable[[], Message]]
+"""A message's number, and what makes the message when somebody looks at it."""
+
 
 class MessageRun(NamedTuple):
     """Messages of one sender in a row, not cut apart yet: of one length, or each of its own."""
 
     sender: Member
-    octets: bytes
+    data: bytes
     start: int
-    """Where in the octets the first of them begins; the others follow side by side."""
+    """Where in `data` the first of them begins; the others follow without gaps."""
     length: int
     times: int
     number: int
-    """Of the first, as its place."""
+    """Of the first, as its sequence number."""
     view: str
-    seq: int
+    seq: int | None
+    """None outside the total order."""
     service: ServiceLevel
     lengths: tuple[int, ...] = ()
     """Of each, where they differ; `length` is then that of all together."""
@@ -39,56 +43,61 @@ class MessageRun(NamedTuple):
     def of(message: Message) -> MessageRun:
         """One message."""
         sender, payload, number, view, seq, service = message
-        return MessageRun(sender, payload, 0, len(payload), 1, number, view, seq or 0, service)
+        return MessageRun(sender, payload, 0, len(payload), 1, number, view, seq, service)
 
     def payloads(self) -> list[bytes]:
-        octets, at, length, times = self.octets, self.start, self.length, self.times
+        data, at, length, times = self.data, self.start, self.length, self.times
         if self.lengths:
             ends = accumulate(self.lengths, initial=at)
-            return [octets[start:end] for start, end in pairwise(ends)]
+            return [data[start:end] for start, end in pairwise(ends)]
         if not length:
             return [b""] * times
-        if times == 1 and length == len(octets):
-            return [octets]
-        return cut(octets, at, length, times)
+        if times == 1 and length == len(data):
+            return [data]
+        return cut(data, at, length, times)
 
     def messages(self) -> Iterator[Message]:
         """Made all at once they cost a third of what one by one would."""
         sender, _, _, _, times, number, view, seq, service, _ = self
-        numbers, places = range(number, number + times), range(seq, seq + times)
-        rows = zip(repeat(sender), self.payloads(), numbers, repeat(view), places, repeat(service))
+        numbers = range(number, number + times)
+        seqs = repeat(None) if seq is None else range(seq, seq + times)
+        rows = zip(repeat(sender), self.payloads(), numbers, repeat(view), seqs, repeat(service))
         return map(_message, rows)
 
     def message(self, index: int) -> Message:
         """One of them."""
-        alone = self.parted(index)[1].parted(1)[0]
-        return next(alone.messages())
+        sender, data, at, length, _, number, view, seq, service, lengths = self
+        at += sum(lengths[:index]) if lengths else index * length
+        payload = data[at : at + (lengths[index] if lengths else length)]
+        place = None if seq is None else seq + index
+        return Message(sender, payload, number + index, view, place, service)
 
     def parted(self, count: int) -> tuple[MessageRun, MessageRun]:
         """The first so many, and the others."""
-        lengths, length, octets = self.lengths, self.length, count * self.length
-        rest = self._replace(
-            times=self.times - count, number=self.number + count, seq=self.seq + count
-        )
+        lengths, length, nbytes = self.lengths, self.length, count * self.length
+        seq = None if self.seq is None else self.seq + count
+        rest = self._replace(times=self.times - count, number=self.number + count, seq=seq)
         if lengths:
-            length = octets = sum(lengths[:count])
-            rest = rest._replace(length=self.length - octets, lengths=lengths[count:])
+            length = nbytes = sum(lengths[:count])
+            rest = rest._replace(length=self.length - nbytes, lengths=lengths[count:])
         first = self._replace(times=count, length=length, lengths=lengths[:count])
-        return first, rest._replace(start=self.start + octets)
+        return first, rest._replace(start=self.start + nbytes)
 
 
 class MessageRuns(Sequence[Message]):
     """Messages that are made when somebody looks at them. A protocol so hands over what is to be
     delivered, and the world can send before it delivers."""
 
-    __slots__ = ("_count", "_made", "_spans", "octets")
+    __slots__ = ("_count", "_made", "_spans", "nbytes")
 
     def __init__(self, spans: Sequence[MessageRun]) -> None:
         self._spans = spans
         self._made: list[Message] | None = None
-        self._count = sum([span.times for span in spans])
-        self.octets = sum([span.size for span in spans])
-        """Of their payloads."""
+        self._count = self.nbytes = 0
+        """Of the messages, and of their payloads."""
+        for _, _, _, length, times, _, _, _, _, lengths in spans:
+            self._count += times
+            self.nbytes += length if lengths else times * length
 
     def payloads(self) -> list[bytes]:
         """What they say, without the messages around it."""
@@ -98,10 +107,11 @@ class MessageRuns(Sequence[Message]):
             return self._spans[0].payloads()
         return [payload for span in self._spans for payload in span.payloads()]
 
-    def last_place(self) -> int | None:
+    def last_seq(self) -> int | None:
         if self._made is not None:
             return self._made[-1].seq
-        return self._spans[-1].seq + self._spans[-1].times - 1
+        last = self._spans[-1]
+        return None if last.seq is None else last.seq + last.times - 1
 
     def last_number(self, sender: Member | None) -> int:
         """Of the last message of this sender; 0 if there is none."""
@@ -110,16 +120,19 @@ class MessageRuns(Sequence[Message]):
         last = (s.number + s.times - 1 for s in reversed(self._spans) if s.sender == sender)
         return next(last, 0)
 
-    def of(self, sender: Member | None, numbers: Collection[int]) -> list[Message]:
-        """The messages of this sender with these numbers."""
+    def of(self, sender: Member | None, numbers: Collection[int]) -> list[Unread]:
+        """The messages of this sender with these numbers, which ascend as its messages do."""
         if self._made is not None:
-            return [m for m in self._made if m.sender == sender and m.number in numbers]
-        found: list[Message] = []
+            return unread(self._made, sender, numbers)
+        found: list[Unread] = []
+        rest = iter(numbers)
+        number = next(rest, None)
         for run in self._spans:
             if run.sender == sender:
-                row = range(run.number, run.number + run.times)
-                some = row if len(row) <= len(numbers) else [n for n in numbers if n in row]
-                found += [run.message(n - run.number) for n in some if n in numbers]
+                while number is not None and number < run.number + run.times:
+                    if number >= run.number:
+                        found.append((number, partial(run.message, number - run.number)))
+                    number = next(rest, None)
         return found
 
     def parted(self, count: int) -> tuple[MessageRuns, MessageRuns]:
@@ -159,3 +172,17 @@ class MessageRuns(Sequence[Message]):
 
 def _looked_at(messages: list[Message]) -> MessageRuns:
     return MessageRuns(list(map(MessageRun.of, messages)))
+
+
+def unread(
+    messages: Sequence[Message], sender: Member | None, numbers: Collection[int]
+) -> list[Unread]:
+    """The messages of this sender with these numbers."""
+    if isinstance(messages, MessageRuns):
+        return messages.of(sender, numbers)
+    own = [each for each in messages if each.sender == sender and each.number in numbers]
+    return [(each.number, partial(_itself, each)) for each in own]
+
+
+def _itself(message: Message) -> Message:
+    return message

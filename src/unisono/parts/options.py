@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from unisono.errors import Misuse
+from unisono.errors import Misuse, check_option_names
 
 Bounds = Mapping[str, tuple[int, int]]
 """By option, the least and the largest value."""
@@ -15,9 +15,8 @@ def checked(
 ) -> dict[str, int]:
     """The given options over the defaults; `Misuse` names the first that is unknown or out of
     bounds. An option without bounds must not be negative."""
+    check_option_names(protocol, given, defaults)
     for name, value in given.items():
-        if name not in defaults:
-            raise Misuse(f"{protocol} has no option {name!r}; it has: {', '.join(defaults)}")
         if value < 0:
             raise Misuse(f"{protocol} option {name} must not be negative, got {value}")
     chosen = {**defaults, **given}

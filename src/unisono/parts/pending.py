@@ -9,8 +9,8 @@ from itertools import accumulate
 from operator import add
 from typing import Final, NamedTuple
 
-VARIED: Final = -1
-"""As a length: they differ."""
+from unisono.model import VARIED, PayloadBatch
+
 MESSAGE_BYTES: Final = 32
 """What a message costs beside its payload, in the window."""
 
@@ -35,7 +35,7 @@ class Pending(NamedTuple):
             return min(count, max(0, room) // self.length)
         return count if room >= 0 else 0
 
-    def octets(self, count: int) -> int:
+    def nbytes(self, count: int) -> int:
         """Of the first so many."""
         if self.length == VARIED:
             return sum(map(len, self.messages[:count]))
@@ -44,12 +44,11 @@ class Pending(NamedTuple):
 
 def enqueue(queue: deque[Pending], messages: Sequence[bytes], service: int) -> int:
     """Behind those that wait; what they cost in the window. Nothing is done message by message."""
-    lengths = list(map(len, messages))
-    if lengths:
-        length = lengths[0] if lengths.count(lengths[0]) == len(lengths) else VARIED
+    batch = messages if isinstance(messages, PayloadBatch) else PayloadBatch(messages)
+    if batch:
         last = queue[-1] if queue else None
-        if last is not None and last.length == length and last.service == service:
-            last.messages.extend(messages)
+        if last is not None and last.length == batch.length and last.service == service:
+            last.messages.extend(batch)
         else:
-            queue.append(Pending(list(messages), length, service))
-    return sum(lengths) + MESSAGE_BYTES * len(lengths)
+            queue.append(Pending(list(batch), batch.length, service))
+    return batch.nbytes + MESSAGE_BYTES * len(batch)

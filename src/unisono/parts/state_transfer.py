@@ -20,7 +20,7 @@ GAPS_MAX: Final = 32
 
 
 PIECES_MAX: Final = 64
-"""Pieces sent in answer to one request."""
+"""Pieces sent in answer to one request, unless the protocol says otherwise."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -49,66 +49,56 @@ class TransferPiece(NamedTuple):
 
 
 class StateServer(Generic[K]):
-    """States captured for joiners, each kept until its joiner has it."""
+    """States kept to be pulled in pieces, each by what its protocol calls it: a joiner, a view."""
 
-    __slots__ = ("_piece_bytes", "_senders")
+    __slots__ = ("_piece_bytes", "_pieces_max", "_states")
 
-    def __init__(self, piece_bytes: int) -> None:
+    def __init__(self, piece_bytes: int, pieces_max: int = PIECES_MAX) -> None:
         self._piece_bytes = piece_bytes
-        self._senders: dict[K, StateSender | None] = {}
+        self._pieces_max = pieces_max
+        self._states: dict[K, memoryview | None] = {}
+        """None while the application is asked for it."""
 
     def __len__(self) -> int:
-        return len(self._senders)
+        return len(self._states)
 
-    def joiners(self) -> list[K]:
-        return list(self._senders)
+    def __contains__(self, key: K) -> bool:
+        """Whether the state is here."""
+        return self._states.get(key) is not None
 
-    def expect(self, joiner: K) -> None:
-        """The application is asked for its state, for this joiner."""
-        self._senders[joiner] = None
+    def known(self) -> list[K]:
+        """Of the states that are here, or expected."""
+        return list(self._states)
 
-    def keep(self, joiner: K, state: bytes) -> None:
-        """The application's answer; ignored if the joiner has gone meanwhile."""
-        if joiner in self._senders:
-            self._senders[joiner] = StateSender(state, self._piece_bytes)
+    def expect(self, key: K) -> None:
+        """The application is asked for this state."""
+        self._states[key] = None
 
-    def forget(self, joiner: K) -> None:
-        self._senders.pop(joiner, None)
+    def keep_expected(self, key: K, state: bytes) -> None:
+        """The application's answer; ignored if it was forgotten meanwhile."""
+        if key in self._states:
+            self.keep(key, state)
 
-    def pieces(self, joiner: K, offset: int, count: int) -> list[tuple[int, int, memoryview]]:
-        """The pieces requested: total size, offset and piece of each. None before the application
-        has answered. A request for 0 pieces reports that the joiner has the state."""
-        if count == 0:
-            self.forget(joiner)
-        sender = self._senders.get(joiner)
-        if sender is None:
+    def keep(self, key: K, state: bytes) -> None:
+        self._states[key] = memoryview(state)
+
+    def forget(self, key: K) -> None:
+        self._states.pop(key, None)
+
+    def clear(self) -> None:
+        self._states.clear()
+
+    def pieces(self, key: K, offset: int, count: int) -> list[tuple[int, int, memoryview]]:
+        """Up to `count` pieces from `offset` on: total size, offset and piece of each. An empty
+        state is one empty piece; of a state that is not here there is none."""
+        state = self._states.get(key)
+        if state is None:
             return []
-        pieces = sender.pieces(offset, min(count, PIECES_MAX))
-        if not pieces and sender.octets == 0:
-            pieces = [(0, memoryview(b""))]
-        return [(sender.octets, at, piece) for at, piece in pieces]
-
-
-class StateSender:
-    """One state, to be read in pieces."""
-
-    __slots__ = ("_piece", "_state")
-
-    def __init__(self, state: bytes, piece_bytes: int) -> None:
-        self._state = memoryview(state)
-        self._piece = piece_bytes
-
-    @property
-    def octets(self) -> int:
-        return len(self._state)
-
-    def pieces(self, offset: int, count: int) -> list[tuple[int, memoryview]]:
-        """Up to `count` pieces from `offset` on; a foolish offset brings none."""
-        last = min(offset + count * self._piece, len(self._state))
-        return [
-            (at, self._state[at : min(at + self._piece, last)])
-            for at in range(offset, last, self._piece)
-        ]
+        size, step = len(state), self._piece_bytes
+        if not size:
+            return [(0, 0, state)]
+        last = min(offset + min(count, self._pieces_max) * step, size)
+        return [(size, at, state[at : min(at + step, last)]) for at in range(offset, last, step)]
 
 
 class StateReceiver:
@@ -178,11 +168,11 @@ class StateReceiver:
             self.at += length
         return True
 
-    def _reserve(self, octets: int) -> None:
+    def _reserve(self, nbytes: int) -> None:
         """Grow in few large steps: many small ones would leave as many holes in the memory."""
-        self._state.seek(octets - 1)
+        self._state.seek(nbytes - 1)
         self._state.write(b"\0")
-        self._room = octets
+        self._room = nbytes
 
     def ask(self) -> tuple[int, int]:
         """What to ask for at the start, or when nothing comes: the first offset missing, and how

@@ -86,14 +86,12 @@ class Window(Generic[T]):
 
     def forget(self, upto: int) -> list[T]:
         """Drop what everyone has; only ever what was received in a row."""
+        floor, items = self.floor, self._items
         upto = min(upto, self.received)
-        gone = []
-        for number in range(self.floor + 1, upto + 1):
-            item = self._items.pop(number, None)
-            if item is not None:
-                gone.append(item)
-        self.floor = max(self.floor, upto)
-        return gone
+        if upto <= floor:
+            return []
+        self.floor = upto
+        return [items.pop(number) for number in range(floor + 1, upto + 1) if number in items]
 
     def cut(self, after: int) -> list[T]:
         """Throw away what lies beyond `after`: it will never count."""

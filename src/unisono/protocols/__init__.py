@@ -15,15 +15,16 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Final
 
-from unisono.core import ProtocolSpec
 from unisono.errors import Misuse
-from unisono.protocols.mtp import OFFER as MTP
-from unisono.protocols.ring import OFFER as RING
-from unisono.protocols.rmcast import OFFER as RMCAST
+from unisono.protocols.mtp import SPEC as MTP
+from unisono.protocols.ring import SPEC as RING
+from unisono.protocols.rmcast import SPEC as RMCAST
+from unisono.protocols.rmp import SPEC as RMP
+from unisono.spec import ProtocolSpec
 
 PLUGINS: Final = "unisono.protocols"
 """The group of entry points."""
-_BUILT_IN: Final = {offer.name: offer for offer in (RMCAST, MTP, RING)}
+_BUILT_IN: Final = {spec.name: spec for spec in (RMCAST, MTP, RMP, RING)}
 
 
 _broken: Final[dict[str, str]] = {}
@@ -54,27 +55,27 @@ def _loaded(plugin: EntryPoint) -> ProtocolSpec:
     return spec
 
 
-def catalogue(offers: Iterable[ProtocolSpec]) -> Mapping[str, ProtocolSpec]:
+def catalogue(specs: Iterable[ProtocolSpec]) -> Mapping[str, ProtocolSpec]:
     """The protocols by name; `Misuse` where two share a name or a number on the wire."""
     found: dict[str, ProtocolSpec] = {}
     numbers: dict[int, str] = {}
-    for offer in offers:
-        other = numbers.setdefault(offer.wire_number, offer.name)
-        if offer.name in found or other != offer.name:
+    for spec in specs:
+        other = numbers.setdefault(spec.wire_number, spec.name)
+        if spec.name in found or other != spec.name:
             raise Misuse(
-                f"protocol {offer.name} has the name or the wire_number={offer.wire_number} of"
+                f"protocol {spec.name} has the name or the wire_number={spec.wire_number} of"
                 f" protocol {other}: give it another"
             )
-        found[offer.name] = offer
+        found[spec.name] = spec
     return found
 
 
-def offers() -> dict[str, ProtocolSpec]:
+def specs() -> dict[str, ProtocolSpec]:
     """Every protocol by name."""
     return dict(_catalogue())
 
 
-def offer(name: str) -> ProtocolSpec:
+def spec(name: str) -> ProtocolSpec:
     """The protocol of this name."""
     found = _BUILT_IN.get(name) or _catalogue().get(name)
     if found is None:
@@ -86,11 +87,4 @@ def offer(name: str) -> ProtocolSpec:
 
 def ordered() -> tuple[str, ...]:
     """The protocols with a total order, the latest first."""
-    return tuple(name for name, each in reversed(offers().items()) if "total_order" in each.laws)
-
-
-def check_options(chosen: ProtocolSpec, options: Mapping[str, int]) -> None:
-    """`Misuse` if the protocol does not take one of these."""
-    for name in sorted(options.keys() - chosen.options.keys()):
-        known = ", ".join(sorted(chosen.options)) or "none"
-        raise Misuse(f"{chosen.name} has no option {name!r}; it has: {known}")
+    return tuple(name for name, each in reversed(specs().items()) if each.is_ordered)

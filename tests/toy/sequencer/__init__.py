@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tests.toy.sequencer.core import DEFAULTS, FIGURE, Sequencer
-from tests.toy.sequencer.packets import PROTOCOL, label
-from unisono.core import ProcessRole, ProtocolSpec
+from tests.toy.sequencer.packets import PACKETS
 from unisono.model import Service
+from unisono.spec import ProcessRole, ProtocolSpec
 
 
 def assign_roles(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, int]:
@@ -29,39 +29,20 @@ def advice(options: Mapping[str, int]) -> str:
     return "no sequencer answers: start one member with sequencer=1"
 
 
+LAWS: Final = """no_creation no_duplication fifo causal total_order prefix uniform_order gap_free
+every_place agreement validity virtual_synchrony view_order self_inclusion local_order cut same_view
+sender_in_view begun receipts exclusion progress"""
+
 SPEC: Final = ProtocolSpec(
     name="sequencer",
     make=Sequencer,
     title="a fixed sequencer, negative acknowledgments, one total order",
     services=(Service.RELIABLE, Service.FIFO, Service.CAUSAL, Service.AGREED),
-    laws=(
-        "no_creation",
-        "no_duplication",
-        "fifo",
-        "causal",
-        "total_order",
-        "prefix",
-        "uniform_order",
-        "gap_free",
-        "every_place",
-        "agreement",
-        "validity",
-        "virtual_synchrony",
-        "view_order",
-        "self_inclusion",
-        "local_order",
-        "cut",
-        "same_view",
-        "sender_in_view",
-        "begun",
-        "receipts",
-        "exclusion",
-        "progress",
-    ),
+    laws=tuple(LAWS.split()),
     options=DEFAULTS,
     on_split="those with the sequencer go on",
-    wire_number=PROTOCOL,
-    label=label,
+    wire_number=PACKETS.protocol,
+    label=PACKETS.label,
     assign_roles=assign_roles,
     quorum=quorum,
     advice=advice,

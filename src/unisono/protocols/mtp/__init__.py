@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from unisono.core import ProcessRole, ProtocolSpec
 from unisono.model import Service
 from unisono.protocols.mtp.core import Mtp
 from unisono.protocols.mtp.figure import FIGURE
 from unisono.protocols.mtp.packets import PROTOCOL
 from unisono.protocols.mtp.parameters import DEFAULTS, PRESETS
 from unisono.protocols.mtp.reading import label
+from unisono.spec import ProcessRole, ProtocolSpec
 
 
 def assign_roles(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, int]:
@@ -44,7 +44,7 @@ def advice(options: Mapping[str, int]) -> str:
     return f"too few of masters={masters} answer: start at least {needed} of {others}"
 
 
-OFFER: Final = ProtocolSpec(
+SPEC: Final = ProtocolSpec(
     name="mtp",
     wire_number=PROTOCOL,
     make=Mtp,

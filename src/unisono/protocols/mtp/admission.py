@@ -8,7 +8,6 @@ from typing import Final
 
 from unisono.core import Capture, Effect
 from unisono.model import Address, Member
-from unisono.parts.codec import PacketCodec
 from unisono.protocols.mtp.batch import MembershipChange, RemovedMember
 from unisono.protocols.mtp.clock import StepClock
 from unisono.protocols.mtp.member_watch import MemberWatch
@@ -47,7 +46,6 @@ class MasterAdmission:
     _with_state: bool
     _parameters: Parameters
     _clock: StepClock
-    _codec: PacketCodec
     _web: Web
     _packets: PacketWriter
     _replicas: Replicas
@@ -79,6 +77,10 @@ class MasterAdmission:
         self._joiners, self._leavers, self.failing = {}, set(), set()
         self.change, self.number = None, 0
         self.holding = self.ending = False
+
+    def end_web(self, is_due: bool) -> None:
+        """The last master leaves, once it is due."""
+        self.ending = is_due
 
     # -- joining -----------------------------------------------------------------------------------
 
@@ -164,7 +166,7 @@ class MasterAdmission:
 
     def turn_away(self, key: int, to: Address, out: list[Effect]) -> None:
         """A process that is no member sent the master a member's packet."""
-        self._codec.drop("stranger")
+        self._packets.drop("stranger")
         if self._tokens.ready:
             self._packets.send(PacketKind.EXPEL, Expel(NO_HEADER, key), (to,), out)
 

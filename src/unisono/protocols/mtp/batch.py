@@ -12,9 +12,8 @@ from typing import Annotated, Final, NamedTuple
 from unisono.errors import BadPacket
 from unisono.fields import U16_COUNT, U64, fixed, table
 from unisono.layout import decode, encode, layout_of, size_of
-from unisono.model import Buffer, Member, Service
+from unisono.model import VARIED, Buffer, Member, Service
 from unisono.parts.packing import pour, sliced
-from unisono.parts.pending import VARIED
 
 BATCH_BYTES_MAX: Final = 1 << 20
 """The payload sent under one token, unless a single message is larger."""

@@ -9,7 +9,6 @@ from typing import Final
 from unisono.core import EVERYONE, Effect
 from unisono.errors import BadPacket
 from unisono.model import Address, Member
-from unisono.parts.codec import PacketCodec
 from unisono.protocols.mtp.admission import MasterAdmission
 from unisono.protocols.mtp.agreement import MessageStatus, SendToken
 from unisono.protocols.mtp.clock import StepClock
@@ -57,7 +56,6 @@ class Coordinator:
     _me: Member
     _parameters: Parameters
     _clock: StepClock
-    _codec: PacketCodec
     _pace: Pacing
     _web: Web
     _master: MasterWatch
@@ -102,7 +100,7 @@ class Coordinator:
             self._fail_stop.request("the replicas hold a malformed value")
             return
         self._begin()
-        self._codec.count("take_over")
+        self._packets.count("take_over")
         self._master.follow(self._me, self._replicas.ballot)
 
     def _begin(self) -> None:
@@ -140,8 +138,8 @@ class Coordinator:
         self._proposed = progress
         machine, replicas = tokens.machine, self._replicas
         replicas.propose(value_of(machine), out)
-        grants, tokens.granted = tokens.granted, []
-        self._visible.append(Visible(replicas.version, machine.next, machine.last(TAIL), grants))
+        grants, last = tokens.take_granted(), machine.last(TAIL)
+        self._visible.append(Visible(replicas.version, machine.next, last, grants))
 
     def _show(self, out: list[Effect]) -> None:
         while self._visible and self._visible[0].version <= self._replicas.committed:

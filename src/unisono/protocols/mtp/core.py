@@ -15,7 +15,7 @@ from unisono.parts.detector import Detector
 from unisono.protocols.mtp.admission import MasterAdmission
 from unisono.protocols.mtp.agreement import Consumer, Producer
 from unisono.protocols.mtp.batch import Batch
-from unisono.protocols.mtp.clock import Arrival, StepClock
+from unisono.protocols.mtp.clock import StepClock
 from unisono.protocols.mtp.coordinator import Coordinator
 from unisono.protocols.mtp.fail_stop import FailStop
 from unisono.protocols.mtp.figure import FIGURE
@@ -59,8 +59,7 @@ class Mtp:
         own_terms = Admission(codec, terms)
         detector: Detector[int] = Detector(parameters.detect_us, parameters.beat_us)
         detector.watch(key, 0)  # So that listening time always passes.
-        self.clock = clock = StepClock(detector)
-        self.arrival = arrival = Arrival(me.address)
+        self.clock = clock = StepClock(detector, me.address)
         self.fail_stop = fail_stop = FailStop()
         self.pace = pace = Pacing.of(parameters)
         self.web = web = Web()
@@ -74,36 +73,33 @@ class Mtp:
         self.ordering = ordering = Ordering(
             consumer, clock, codec, web, master, fail_stop, outbound, inbound, parameters.master > 0
         )
-        self.packets = packets = PacketWriter(key, clock, codec, ordering, pace, master)
+        self.packets = packets = PacketWriter(key, clock, codec, ordering, pace, master, size)
         self.send_queue = send_queue = SendQueue(
-            setting, key, self.producer, consumer, clock, codec, pace, master, ordering, packets,
-            outbound,
+            setting, key, self.producer, consumer, clock, pace, master, ordering, packets, outbound,
         )  # fmt: skip
 
         # The master: its replicas, Figure 1, and those who join and leave.
         self.replicas = replicas = Replicas(
-            me, parameters, dice, clock, arrival, codec, web, consumer, packets, ordering.holds
+            me, parameters, dice, clock, codec, web, consumer, packets, ordering.holds
         )
         self.watch = watch = MemberWatch(key, parameters, clock, detector, web, consumer)
         self.tokens = tokens = TokenMaster(
             key, parameters, codec, web, consumer, ordering, outbound, watch
         )
-        self.source = source = StateSource(
-            size, parameters, clock, codec, web, packets, replicas, tokens
-        )
+        self.source = source = StateSource(parameters, clock, web, packets, replicas, tokens)
         self.admission = admission = MasterAdmission(
-            me, setting.with_state, parameters, clock, codec, web, packets, replicas, tokens,
-            watch, source,
+            me, setting.with_state, parameters, clock, web, packets, replicas, tokens, watch,
+            source,
         )  # fmt: skip
         self.coordinator = coordinator = Coordinator(
-            me, parameters, clock, codec, pace, web, master, ordering, inbound, packets, send_queue,
+            me, parameters, clock, pace, web, master, ordering, inbound, packets, send_queue,
             replicas, tokens, watch, admission, fail_stop,
         )  # fmt: skip
 
         # This member among the others.
         self.repair = repair = Repair(
-            me.address, size, clock, arrival, codec, pace, web, master, consumer, ordering,
-            outbound, inbound, packets, replicas, tokens, fail_stop,
+            me.address, clock, pace, web, master, consumer, ordering, outbound, inbound,
+            packets, replicas, tokens, fail_stop,
         )  # fmt: skip
         self.leaving = leaving = Leaver(
             parameters, clock, consumer, ordering, packets, replicas, tokens, watch, admission,
@@ -112,9 +108,9 @@ class Mtp:
         self.membership = membership = Membership(
             key, codec, web, ordering, replicas, admission, source, leaving, fail_stop
         )
-        taker = StateTaker(parameters, clock, codec, pace, packets, fail_stop)
+        taker = StateTaker(parameters, clock, pace, packets, fail_stop)
         joining = Joiner(
-            me, setting.with_state, parameters, dice, clock, arrival, codec, own_terms, web,
+            me, setting.with_state, parameters, dice, clock, codec, own_terms, web,
             consumer, ordering, pace, master, replicas, coordinator, taker, leaving, fail_stop,
         )  # fmt: skip
         self.heartbeat = heartbeat = Heartbeat(
@@ -122,7 +118,7 @@ class Mtp:
             repair, replicas, watch, admission, coordinator, source, leaving, fail_stop,
         )  # fmt: skip
         self.incoming = Incoming(
-            key, clock, arrival, codec, own_terms, web, master, ordering,
+            key, clock, codec, own_terms, web, master, ordering,
             replicas, watch, admission, fail_stop,
         )  # fmt: skip
         self.machine = Machine(
@@ -161,7 +157,7 @@ class Mtp:
             machine.settle(event, out)
         if machine.state in INSIDE:
             if self._is_idle():
-                self.ordering.has_news = False
+                self.ordering.end_step()
             else:
                 self._work(event, out)
             if machine.state in INSIDE:
@@ -169,10 +165,10 @@ class Mtp:
         return out
 
     def _receive(self, event: Received, out: list[Effect]) -> None:
-        codec, machine, arrival = self.codec, self.machine, self.arrival
-        arrival.source = event.source
+        codec, machine, clock = self.codec, self.machine, self.clock
+        clock.arrive(event.source)
         for opened in codec.admit_batch(event.packets, ALIKE_BYTES):
-            arrival.web = opened.first.life if isinstance(opened, PacketTrain) else opened.life
+            clock.note_web(opened.first.life if isinstance(opened, PacketTrain) else opened.life)
             for packet in heard(opened, codec.drop):
                 if self.incoming.admits(packet, machine.state in INSIDE, out):
                     machine.take(type(packet), packet, out)
@@ -197,7 +193,7 @@ class Mtp:
     def _work(self, event: Event, out: list[Effect]) -> None:
         """Once per burst: decide, deliver, send, and request what is missing."""
         ordering, replicas, send_queue = self.ordering, self.replicas, self.send_queue
-        ordering.has_more = False
+        ordering.begin_step()
         before = self._progress()
         for _ in range(ROUNDS_MAX):
             if send_queue.is_unsettled():
@@ -215,7 +211,7 @@ class Mtp:
             replicas.settle(out)
         if replicas.leads and ordering.has_news:
             self.coordinator.advertise(out)
-        ordering.has_news = False
+        ordering.end_step()
         if not replicas.leads and ordering.taken() >= self.heartbeat.report_at:
             self.heartbeat.report(out)
         self.repair.request_missing(out)

@@ -59,6 +59,7 @@ PACKETS: Final = (
     Confirm, Refuse, StateRequest, StatePiece, ReplicaSeat, Propose, Ack, Stand, Support,
 )  # fmt: skip
 STARTED: Final = (JOINING, *INSIDE)
+STAYING: Final = (CATCHING_UP, MEMBER)
 CALLS: Final = (Join, Restart, Leave, Multicast, Congested, Captured, Unreachable)
 
 # fmt: off
@@ -74,7 +75,7 @@ FIGURE: Final = Figure("mtp", start=OUTSIDE, arrows=(
     Arrow(JOINING,     Confirm,         Joiner.is_for_me,   Joiner.enter,             CATCHING_UP),
     Arrow(JOINING,     Confirm,         always,             stay,                     JOINING),
     Arrow(JOINING,     Refuse,          Joiner.is_refused,  Joiner.give_up,           DONE),
-    Arrow(JOINING,     Refuse,          always,             stay,                     JOINING),
+    Arrow(JOINING,     Refuse,          always,             Joiner.stay_out,          JOINING),
     Arrow(JOINING,     Leave,           always,             Joiner.withdraw,          DONE),
 
     Arrow(INSIDE,      None,            FailStop.must_stop, FailStop.stop,            DONE),
@@ -83,8 +84,8 @@ FIGURE: Final = Figure("mtp", start=OUTSIDE, arrows=(
     Arrow(CATCHING_UP, Timer.STATE,     always,             StateTaker.pull_again,    CATCHING_UP),
     Arrow(CATCHING_UP, None,            Joiner.is_current,  Joiner.begin,             MEMBER),
     Arrow(CATCHING_UP, Leave,           always,             Leaver.depart,            DONE),
-    Arrow(CATCHING_UP, Refuse,          Joiner.is_outdated, Joiner.give_up,           DONE),
-    Arrow(CATCHING_UP, Refuse,          always,             stay,                     CATCHING_UP),
+    Arrow(STAYING,     Refuse,          Joiner.is_outdated, Joiner.give_up,           DONE),
+    Arrow(INSIDE,      Refuse,          always,             stay,                     None),
 
     Arrow(MEMBER,      Multicast,       always,             SendQueue.multicast,      MEMBER),
     Arrow(MEMBER,      Leave,           always,             Leaver.leave,             LEAVING),
@@ -121,8 +122,7 @@ FIGURE: Final = Figure("mtp", start=OUTSIDE, arrows=(
     Arrow(LEAVING, Leave, always, stay, None),
     Arrow((MEMBER, LEAVING), StatePiece, always, stay, None),
     Arrow((MEMBER, LEAVING), Timer.STATE, always, stay, None),
-    Arrow((CATCHING_UP, MEMBER), Timer.LEAVE, always, stay, None),
-    Arrow((MEMBER, LEAVING), Refuse, always, stay, None),
+    Arrow(STAYING, Timer.LEAVE, always, stay, None),
     *(Arrow(INSIDE, on, always, stay, None) for on in (Confirm, Join, Restart, Timer.JOIN)),
     *(Arrow(JOINING, on, always, stay, None) for on in (
         Data, Empty, Grant, TokenRequest, Nak, Deny, Report, LeaveRequest, JoinRequest, Expel,

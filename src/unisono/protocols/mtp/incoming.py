@@ -8,7 +8,7 @@ from unisono.core import Cause, Effect
 from unisono.parts.admission import Admission
 from unisono.parts.codec import PacketCodec
 from unisono.protocols.mtp.admission import MasterAdmission
-from unisono.protocols.mtp.clock import Arrival, StepClock
+from unisono.protocols.mtp.clock import StepClock
 from unisono.protocols.mtp.fail_stop import FailStop
 from unisono.protocols.mtp.master import MasterWatch
 from unisono.protocols.mtp.member_watch import MemberWatch
@@ -34,7 +34,6 @@ class Incoming:
 
     _key: int
     _clock: StepClock
-    _arrival: Arrival
     _codec: PacketCodec
     _terms: Admission
     _web: Web
@@ -55,7 +54,7 @@ class Incoming:
             return False
         if isinstance(packet, OF_COUNCIL):
             return self._admits_of_replica(packet, inside)
-        if self._arrival.web != self._codec.life or not inside:
+        if self._clock.web != self._codec.life or not inside:
             if isinstance(packet, Confirm) and not inside:
                 return True
             if isinstance(packet, Empty) and packet.ballot and inside:
@@ -68,7 +67,7 @@ class Incoming:
         return True
 
     def _admits_of_replica(self, packet: OfCouncil, inside: bool) -> bool:
-        replicas, web = self._replicas, self._arrival.web
+        replicas, web = self._replicas, self._clock.web
         if not replicas.rank or (replicas.seated and web != replicas.web):
             self._codec.drop("life")
             return False
@@ -93,11 +92,11 @@ class Incoming:
         if sender in self._web.members:
             self._watch.hear(sender, header.taken)
         elif isinstance(packet, TokenRequest | Report | LeaveRequest | StateRequest):
-            self._admission.turn_away(sender, self._arrival.source, out)
+            self._admission.turn_away(sender, self._clock.source, out)
 
     def check_terms(self, inside: bool, out: list[Effect]) -> None:
         """A process with other options sends to our group: it or we must stop."""
         size = len(self._web.members) if inside else 0
-        reason = self._terms.look(self._arrival.source, self._clock.now_us, size, out)
+        reason = self._terms.look(self._clock.source, self._clock.now_us, size, out)
         if reason:
             self._fail_stop.request(reason, Cause.REFUSED)

@@ -26,7 +26,7 @@ from unisono.model import Member
 from unisono.parts.admission import Admission
 from unisono.parts.codec import PacketCodec
 from unisono.protocols.mtp.agreement import Consumer
-from unisono.protocols.mtp.clock import Arrival, StepClock
+from unisono.protocols.mtp.clock import StepClock
 from unisono.protocols.mtp.coordinator import Coordinator
 from unisono.protocols.mtp.fail_stop import FailStop
 from unisono.protocols.mtp.leaving import Leaver
@@ -60,7 +60,6 @@ class Joiner:
     _parameters: Parameters
     _dice: Random
     _clock: StepClock
-    _arrival: Arrival
     _codec: PacketCodec
     _terms: Admission
     _web: Web
@@ -111,13 +110,17 @@ class Joiner:
         self._leaving.depart(event, out)
 
     def is_refused(self, packet: Refuse) -> bool:
+        last = packet.final or self._refusals + 1 >= REFUSALS_MAX
+        return last and packet.key == self._key
+
+    def stay_out(self, packet: Refuse, out: list[Effect]) -> None:
+        """Refused for now."""
         self._refusals += packet.key == self._key
-        return packet.key == self._key and (packet.final or self._refusals >= REFUSALS_MAX)
 
     def is_outdated(self, packet: Refuse) -> bool:
-        """A replica that knows a higher incarnation of ours ignores this one: it never catches up.
+        """A replica that knows a higher incarnation of ours ignores this one, which never counts.
         The master that admitted it may not have known."""
-        return packet.key == self._key and packet.known > 0
+        return packet.key == self._key and packet.known > self._me.incarnation
 
     def give_up(self, packet: Refuse, out: list[Effect]) -> None:
         cause = Cause.SUPERSEDED if packet.known else Cause.REFUSED
@@ -147,7 +150,8 @@ class Joiner:
 
     def open_web(self, event: object, out: list[Effect]) -> None:
         """We are the master of a new web."""
-        web = self._codec.life = self._replicas.web
+        web = self._replicas.web
+        self._codec.enter(web)
         self._master.follow(self._me, self._replicas.ballot)
         self._ordering.start()
         out.append(Checkpoint(web.to_bytes(WEB_BYTES, "big")))
@@ -172,7 +176,8 @@ class Joiner:
 
     def enter(self, packet: Confirm, out: list[Effect]) -> None:
         """[MTP 3.4] Confirmed: all messages after the view at `first` are for us."""
-        web = self._codec.life = self._arrival.web
+        web = self._clock.web
+        self._codec.enter(web)
         if self._replicas.web != web:
             self._replicas.abandon()
         self._ordering.start_at(packet.first + 1, packet.header)
@@ -190,7 +195,7 @@ class Joiner:
     def begin(self, event: object, out: list[Effect]) -> None:
         """Deliver from here on."""
         roster, state = self._taker.take()
-        self._ordering.spooling = False
+        self._ordering.end_spooling()
         try:
             view = self._web.take_over(roster, self._me)
         except BadPacket:

@@ -77,7 +77,7 @@ class Leaver:
         # Deviates [MTP 3.1]: one of several masters leaves as members do, and the web stays.
         elif self._replicas.count == 1:
             late = self._clock.now_us - self._leave_us > self._parameters.lost_us
-            self._admission.ending = self._tokens.all_have_all() or late
+            self._admission.end_web(self._tokens.all_have_all() or late)
         elif self._tokens.ready and not self._watch.members:
             # The other masters have left, so there is no majority to ask.
             self._out = self._has_delivered_all()

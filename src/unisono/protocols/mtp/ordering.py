@@ -102,6 +102,16 @@ class Ordering:
         self.know(header.next)
         self._consuming = self.spooling = True
 
+    def end_spooling(self) -> None:
+        """The state is here."""
+        self.spooling = False
+
+    def begin_step(self) -> None:
+        self.has_more = False
+
+    def end_step(self) -> None:
+        self.has_news = False
+
     # -- packets -----------------------------------------------------------------------------------
 
     def learn(self, header: Header) -> bool:
@@ -302,9 +312,8 @@ class Ordering:
             if count:
                 self._codec.drop("stranger")
             return
-        view, seq, n = web.view, web.seq + 1, batch.first
-        web.seq += count
-        web.upto[origin] = n + count - 1
+        view, n = web.view, batch.first
+        seq = web.note_delivered(origin, count, n + count - 1)
         if isinstance(batch, MixedBatch):
             levels = map(SERVICES.__getitem__, batch.services)
             numbers, seqs = range(n, n + count), range(seq, seq + count)

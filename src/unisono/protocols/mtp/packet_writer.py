@@ -13,8 +13,17 @@ from unisono.protocols.mtp.clock import StepClock
 from unisono.protocols.mtp.master import MasterWatch
 from unisono.protocols.mtp.ordering import Ordering
 from unisono.protocols.mtp.pacing import Pacing
-from unisono.protocols.mtp.packets import Header, PacketKind, Refuse, bits_of, key_of, write_header
+from unisono.protocols.mtp.packets import (
+    HEADER_BYTES,
+    Header,
+    PacketKind,
+    Refuse,
+    bits_of,
+    key_of,
+    write_header,
+)
 from unisono.protocols.mtp.reading import WithHeader
+from unisono.wire import ENVELOPE_BYTES
 
 NO_HEADER: Final = Header(0, 0, 0, 0, 0, 0, 0, 0, 1)
 """In a packet that is yet to be sealed: `PacketWriter` writes the header."""
@@ -22,7 +31,7 @@ NO_HEADER: Final = Header(0, 0, 0, 0, 0, 0, 0, 0, 1)
 
 @dataclass(eq=False)
 class PacketWriter:
-    """Builds the packets that this member sends."""
+    """Builds the packets that this member sends, and counts those that it drops."""
 
     _key: int
     _clock: StepClock
@@ -30,8 +39,11 @@ class PacketWriter:
     _ordering: Ordering
     _pace: Pacing
     _master: MasterWatch
+    _packet_bytes_max: int
 
     def __post_init__(self) -> None:
+        self.body_bytes_max = self._packet_bytes_max - ENVELOPE_BYTES - HEADER_BYTES
+        self.count, self.drop = self._codec.count, self._codec.drop
         self._headers: dict[int, bytes] = {}
         """By base, the headers written in this step, as of this version of the order."""
         self._written = (0, 0)

@@ -7,9 +7,8 @@ from typing import Final
 
 from unisono.core import Effect, Send
 from unisono.model import Address
-from unisono.parts.codec import PacketCodec
 from unisono.protocols.mtp.agreement import ACCEPTED, PENDING, REJECTED, Consumer
-from unisono.protocols.mtp.clock import Arrival, StepClock
+from unisono.protocols.mtp.clock import StepClock
 from unisono.protocols.mtp.fail_stop import FailStop
 from unisono.protocols.mtp.master import MasterWatch
 from unisono.protocols.mtp.message_receiver import IncomingMessage, MessageReceiver
@@ -18,7 +17,6 @@ from unisono.protocols.mtp.ordering import Ordering
 from unisono.protocols.mtp.pacing import Pacing
 from unisono.protocols.mtp.packet_writer import NO_HEADER, PacketWriter
 from unisono.protocols.mtp.packets import (
-    HEADER_BYTES,
     RANGE_BYTES,
     WHOLE,
     Deny,
@@ -30,7 +28,6 @@ from unisono.protocols.mtp.packets import (
 from unisono.protocols.mtp.replicas import Replicas
 from unisono.protocols.mtp.token_master import TokenMaster
 from unisono.protocols.mtp.web import Web
-from unisono.wire import ENVELOPE_BYTES
 
 NAKS_MAX: Final = 4
 """NAKs sent to one member at once; ranges that do not fit are requested later."""
@@ -43,10 +40,7 @@ class Repair:
     """How this member has gaps filled, and fills those of others."""
 
     _own_address: Address
-    _packet_bytes_max: int
     _clock: StepClock
-    _arrival: Arrival
-    _codec: PacketCodec
     _pace: Pacing
     _web: Web
     _master: MasterWatch
@@ -60,9 +54,7 @@ class Repair:
     _fail_stop: FailStop
 
     def __post_init__(self) -> None:
-        self._ranges_max = (
-            self._packet_bytes_max - ENVELOPE_BYTES - HEADER_BYTES - 2
-        ) // RANGE_BYTES
+        self._ranges_max = (self._packets.body_bytes_max - 2) // RANGE_BYTES
 
     # -- our gaps ----------------------------------------------------------------------------------
 
@@ -128,7 +120,7 @@ class Repair:
 
     def _send_naks(self, target: Address, ranges: list[Range], out: list[Effect]) -> None:
         fit = self._ranges_max
-        self._codec.count("nak", len(ranges))
+        self._packets.count("nak", len(ranges))
         naks = [
             self._packets.seal(PacketKind.NAK, Nak(NO_HEADER, tuple(ranges[at : at + fit])))
             for at in range(0, min(len(ranges), fit * NAKS_MAX), fit)
@@ -158,7 +150,7 @@ class Repair:
         ordering = self._ordering
         denied: list[int] = []
         source = self._web.members.get(packet.header.sender)
-        to = source.address if source is not None else self._arrival.source
+        to = source.address if source is not None else self._clock.source
         for number, first, last in packet.ranges:
             status = ordering.status(number)
             if status is REJECTED or (first == WHOLE and status is ACCEPTED):
@@ -169,7 +161,7 @@ class Repair:
             elif number < self._consumer.next_out:
                 denied.append(number)
         if denied:
-            self._codec.count("deny", len(denied))
+            self._packets.count("deny", len(denied))
             self._packets.send(PacketKind.DENY, Deny(NO_HEADER, tuple(denied)), (to,), out)
 
     def take_empty(self, packet: Empty, out: list[Effect]) -> None:

@@ -26,7 +26,7 @@ from unisono.layout import encode
 from unisono.model import Address, Member
 from unisono.parts.codec import PacketCodec
 from unisono.protocols.mtp.agreement import Consumer
-from unisono.protocols.mtp.clock import Arrival, StepClock
+from unisono.protocols.mtp.clock import StepClock
 from unisono.protocols.mtp.packet_writer import NO_HEADER, PacketWriter
 from unisono.protocols.mtp.packets import (
     FORGOTTEN_BITS,
@@ -64,7 +64,6 @@ class Replicas:
     _parameters: Parameters
     _dice: Random
     _clock: StepClock
-    _arrival: Arrival
     _codec: PacketCodec
     _members: Web
     _consumer: Consumer
@@ -154,7 +153,9 @@ class Replicas:
         known = self.seats.by_rank.get(seat.rank)
         if known is not None and seat.member.name == known.member.name and seat.life < known.life:
             if seat.member.incarnation < known.member.incarnation:
-                self._packets.refuse_superseded(seat.member, known.member.incarnation, out)
+                # A member keeps its seat from a namesake at another address.
+                if not seat.web or seat.member.address == known.member.address:
+                    self._packets.refuse_superseded(seat.member, known.member.incarnation, out)
                 now_us = self._clock.now_us
                 if self.accepted and (query := self.seats.set_back.query(seat, self.web, now_us)):
                     out.append(Send((seat.member.address,), [self._seat(query, 0)]))
@@ -277,7 +278,7 @@ class Replicas:
 
     def hold_proposal(self, packet: Propose, out: list[Effect]) -> None:
         """A coordinator proposes; we hold it if its ballot is no lower than any we know of."""
-        web, source = self._arrival.web, self._arrival.source
+        web, source = self._clock.web, self._clock.source
         if not self.rank:
             return
         if not self.seated:
@@ -365,7 +366,7 @@ class Replicas:
 
     def support(self, packet: Stand, out: list[Effect]) -> None:
         """[MTP 5.2] A cohort stands: support it, unless we know a higher ballot."""
-        source, its, members = self._arrival.source, packet.header, self._members.members
+        source, its, members = self._clock.source, packet.header, self._members.members
         if not self.accepted:
             return
         if members and its.sender not in members and its.taken < self._consumer.next_out:

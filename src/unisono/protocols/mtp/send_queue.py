@@ -8,7 +8,6 @@ from typing import Final
 
 from unisono.core import EVERYONE, CoreConfig, Effect, Multicast
 from unisono.model import Address, Member, Service
-from unisono.parts.codec import PacketCodec
 from unisono.parts.pending import MESSAGE_BYTES, Pending, enqueue
 from unisono.protocols.mtp.agreement import PENDING, Consumer, Producer, SendToken
 from unisono.protocols.mtp.batch import (
@@ -47,7 +46,6 @@ class SendQueue:
     _producer: Producer[Batch]
     _consumer: Consumer
     _clock: StepClock
-    _codec: PacketCodec
     _pace: Pacing
     _master: MasterWatch
     _ordering: Ordering
@@ -119,10 +117,10 @@ class SendQueue:
         number, ordering = packet.number, self._ordering
         late = number in self._outbound.held or number < self._consumer.next_out
         if late or ordering.status(number) is not PENDING:
-            self._codec.drop("late")
+            self._packets.drop("late")
             return
         if packet.request != self._producer.request or not self._producer.asking:
-            self._codec.count("token_returned")
+            self._packets.count("token_returned")
         ordering.know(number + 1)
         self.granted(SendToken(number, packet.header.last), packet.audience)
 

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from unisono.core import Arm, Captured, Effect, Send
-from unisono.parts.codec import PacketCodec
-from unisono.parts.state_transfer import StateReceiver, StateSender
+from unisono.parts.state_transfer import StateReceiver, StateServer
 from unisono.protocols.mtp.clock import StepClock
 from unisono.protocols.mtp.fail_stop import FailStop
 from unisono.protocols.mtp.pacing import Pacing
 from unisono.protocols.mtp.packet_writer import NO_HEADER, PacketWriter
 from unisono.protocols.mtp.packets import (
-    HEADER_BYTES,
     ROSTER,
     STATE,
     STATE_BYTES,
@@ -27,7 +25,6 @@ from unisono.protocols.mtp.replicas import Replicas
 from unisono.protocols.mtp.states import Timer
 from unisono.protocols.mtp.token_master import TokenMaster
 from unisono.protocols.mtp.web import Web
-from unisono.wire import ENVELOPE_BYTES
 
 GIVERS_MAX: Final = 16
 """Joiners that are given roster and state at once; the others wait to be admitted."""
@@ -42,18 +39,16 @@ RETRY_BEATS: Final = 4
 class StateSource:
     """A master replica: keeps what joiners pull."""
 
-    _packet_bytes_max: int
     _parameters: Parameters
     _clock: StepClock
-    _codec: PacketCodec
     _web: Web
     _packets: PacketWriter
     _replicas: Replicas
     _tokens: TokenMaster
 
     def __post_init__(self) -> None:
-        self._piece_bytes = self._packet_bytes_max - ENVELOPE_BYTES - HEADER_BYTES - STATE_BYTES
-        self._senders: dict[tuple[int, int], StateSender] = {}
+        piece_bytes = self._packets.body_bytes_max - STATE_BYTES
+        self._server: StateServer[tuple[int, int]] = StateServer(piece_bytes, FLIGHT)
         self._asked_us: dict[int, int] = {}
         """By joiner that is given something, when it last requested it, in listening time."""
         self._expecting: dict[int, int] = {}
@@ -74,7 +69,7 @@ class StateSource:
 
     def offer(self, key: int, what: int, data: bytes) -> None:
         """Keep it for a joiner. Of too many, the oldest is forgotten, and joins again."""
-        self._senders[key, what] = StateSender(data, self._piece_bytes)
+        self._server.keep((key, what), data)
         self._asked_us[key] = self._clock.listened_us
         while len(self._asked_us) > 2 * GIVERS_MAX:
             self.forget(next(iter(self._asked_us)))
@@ -82,7 +77,7 @@ class StateSource:
     def forget(self, key: int) -> None:
         self._asked_us.pop(key, None)
         for what in (ROSTER, STATE):
-            self._senders.pop((key, what), None)
+            self._server.forget((key, what))
 
     # -- captures ----------------------------------------------------------------------------------
 
@@ -109,23 +104,19 @@ class StateSource:
         if packet.pieces == 0 or member is None:
             self.forget(key)
             return
-        sender = self._senders.get((key, packet.what))
-        if sender is None:
+        if (key, packet.what) not in self._server:
             hopeless = packet.what == ROSTER or key not in self._captures
             if hopeless and self._replicas.leads and self._tokens.ready:
                 # Unless it is a late packet of a joiner that has it: `Expel.stateless`.
-                self._codec.drop("stranger")
+                self._packets.drop("stranger")
                 expel = Expel(NO_HEADER, key, stateless=True)
                 self._packets.send(PacketKind.EXPEL, expel, (member.address,), out)
             return
         self._asked_us[key] = self._clock.listened_us
-        what, total = packet.what, sender.octets
-        pieces = sender.pieces(packet.offset, min(packet.pieces, FLIGHT))
-        if not total:
-            pieces = [(0, memoryview(b""))]
+        pieces = self._server.pieces((key, packet.what), packet.offset, packet.pieces)
         packets = [
-            self._packets.seal(PacketKind.STATE, StatePiece(NO_HEADER, what, total, offset, piece))
-            for offset, piece in pieces
+            self._packets.seal(PacketKind.STATE, StatePiece(NO_HEADER, packet.what, *piece))
+            for piece in pieces
         ]
         if packets:
             out.append(Send((member.address,), packets))
@@ -137,7 +128,6 @@ class StateTaker:
 
     _parameters: Parameters
     _clock: StepClock
-    _codec: PacketCodec
     _pace: Pacing
     _packets: PacketWriter
     _fail_stop: FailStop
@@ -191,7 +181,7 @@ class StateTaker:
         if receiver is None or packet.what != self._what or packet.total > STATE_BYTES_MAX:
             return
         if not receiver.take(packet.total, packet.offset, packet.piece):
-            self._codec.drop("duplicate")
+            self._packets.drop("duplicate")
             return
         self._progress_us = self._clock.listened_us
         if not receiver.is_done():

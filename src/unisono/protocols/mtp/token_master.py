@@ -116,6 +116,11 @@ class TokenMaster:
             self._request = request
         return token.number
 
+    def take_granted(self) -> list[tuple[int, SendToken]]:
+        """The tokens to propose, once."""
+        granted, self.granted = self.granted, []
+        return granted
+
     def _has_room(self, packets: int) -> bool:
         """[MTP 4] No consumer must hold more than t times window times retention: the slowest
         reader sets the pace."""

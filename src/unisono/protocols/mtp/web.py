@@ -84,6 +84,13 @@ class Web:
             changes=changes_of(self._me, joined, went, failed, not number),
         )
 
+    def note_delivered(self, origin: int, count: int, upto: int) -> int:
+        """Messages of this member, the last of this number; the sequence number of the first."""
+        first = self.seq + 1
+        self.seq += count
+        self.upto[origin] = upto
+        return first
+
     # -- for joiners -------------------------------------------------------------------------------
 
     def roster(self) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from unisono.core import GO_ON, ProcessRole, ProtocolSpec
 from unisono.model import Service
 from unisono.protocols.ring.core import Site
 from unisono.protocols.ring.figures import COORDINATOR, RECEIVE, REFORMATION, SEND
@@ -13,6 +12,8 @@ from unisono.protocols.ring.labels import label
 from unisono.protocols.ring.packets import PROTOCOL
 from unisono.protocols.ring.parameters import DEFAULTS, PRESETS
 from unisono.protocols.ring.ring import Ring
+from unisono.requests import GoOn
+from unisono.spec import ProcessRole, ProtocolSpec
 
 
 def assign_roles(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, int]:
@@ -49,7 +50,7 @@ def advice(options: Mapping[str, int]) -> str:
     )
 
 
-OFFER: Final = ProtocolSpec(
+SPEC: Final = ProtocolSpec(
     name="ring",
     wire_number=PROTOCOL,
     make=Site,
@@ -86,7 +87,7 @@ OFFER: Final = ProtocolSpec(
     options=DEFAULTS,
     presets=PRESETS,
     on_split="the majority goes on, the rest block and merge back",
-    requests=(GO_ON,),
+    requests=(GoOn,),
     label=label,
     token_arrow=r"\Asend: .*/take_turn--> WAITACK\z",
     packet_categories={

@@ -35,6 +35,9 @@ class Ballot:
         self.stale.clear()
         self._denials.clear()
 
+    def abandon(self) -> None:
+        self.answers.clear()
+
     def begin(self, with_founding: bool) -> None:
         """A quorum of the last ring, or of those that may have been in force since. Of a part whose
         memory is lost, too few sites are left to begin anew: `with_founding`."""
@@ -56,9 +59,9 @@ class Ballot:
     def add(self, packet: MemberRecord) -> None:
         name = packet.member.name
         if self.quorums.proves_unborn(packet):
-            unborn = self._formation.unborn
-            unborn.add(packet.header.version)
-            self.quorums = self.quorums.without(unborn, self._state.founding())
+            self._formation.note_unborn(packet.header.version)
+            unborn, founding = self._formation.unborn, self._state.founding()
+            self.quorums = self.quorums.without(unborn, founding)
         self.answers[name] = packet
         self.stale.pop(name, None)
 
@@ -68,12 +71,16 @@ class Ballot:
         self.stale[name] = packet
 
     def add_denial(self, packet: MemberRecord) -> bool:
-        """By a member on another ring in force; whether that ring has the majority."""
+        """By a member on another ring in force; whether that ring has the majority. Half is enough
+        if it cannot become ours: the rest are no majority, and it does not give way."""
+        version = packet.header.version
         if len(self._denials) < SITES_MAX:
-            self._denials[packet.member.name] = packet.header.version
-        same = {n for n, version in self._denials.items() if version == packet.header.version}
-        sized = any(ring.size for ring in self.quorums.rings)
-        return sized and self.quorums.have_majority(same, same)
+            self._denials[packet.member.name] = version
+        same = {n for n, other in self._denials.items() if other == version}
+        sized = [ring for ring in self.quorums.rings if ring.size]
+        if self._state.ring.is_apart_from(version) and packet.trunk == NO_VERSION:
+            return any(2 * ring.remembered(same) >= ring.size for ring in sized)
+        return bool(sized) and self.quorums.have_majority(same, same)
 
     def is_complete(self, packet: MemberRecord) -> bool:
         return not packet.has(Bits.MEMORY) or packet.header.s == self._ordering.S

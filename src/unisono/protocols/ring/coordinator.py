@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from unisono.core import EVERYONE, Cause, Effect, Send, Warn
+from unisono.core import EVERYONE, Cause, Effect, Send
 from unisono.layout import encode
-from unisono.parts.codec import PacketCodec
+from unisono.protocols.ring.agenda import Agenda
 from unisono.protocols.ring.ballot import Ballot
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.delivery import DeliveryQueue
 from unisono.protocols.ring.election import Election
-from unisono.protocols.ring.events import EventQueue
 from unisono.protocols.ring.fault_detection import FaultDetection
 from unisono.protocols.ring.formation import Answers, Formation, staying
 from unisono.protocols.ring.installation import Installation
@@ -40,8 +39,6 @@ from unisono.protocols.ring.requests import MembershipRequests
 from unisono.protocols.ring.ring import Seat
 from unisono.protocols.ring.ring_search import RingSearch
 from unisono.protocols.ring.state import RingState
-from unisono.protocols.ring.timers import ArmedTimers
-from unisono.wire import ENVELOPE_BYTES
 
 PART_BYTES_MIN: Final = 200
 BLOCKED_ROUNDS: Final = 8
@@ -56,10 +53,8 @@ class Coordinator:
 
     _parameters: Parameters
     _state: RingState
-    _timers: ArmedTimers
-    _events: EventQueue
+    _agenda: Agenda
     _lifecycle: Lifecycle
-    _codec: PacketCodec
     _ordering: Ordering
     _delivery: DeliveryQueue
     _builder: PacketBuilder
@@ -70,10 +65,9 @@ class Coordinator:
     _repair: Repair
     _installation: Installation
     _leaving: Leaving
-    _packet_bytes_max: int
 
     def __post_init__(self) -> None:
-        self._part_bytes = max(PART_BYTES_MIN, self._packet_bytes_max - ENVELOPE_BYTES - 64)
+        self._part_bytes = max(PART_BYTES_MIN, self._builder.body_bytes_max - 64)
         self._formation = Formation(self._parameters, self._state, self._ordering, self._requests)
         self._ballot = Ballot(self._state, self._ordering, self._election, self._formation)
         self._accepted: set[int] = set()
@@ -185,14 +179,13 @@ class Coordinator:
             wait_us = self._search.jitter(wait_us)
             awaited = (seat.member for seat in state.ring.seats if self._is_awaited(seat))
             self._detection.probe(awaited, out)
-        self._timers.arm(Timer.T_TS, wait_us, out)
+        self._agenda.arm(Timer.T_TS, wait_us, out)
         if (
             self._rounds >= BLOCKED_ROUNDS
             and not self._installation.warned
             and self._ballot.is_blocked()
         ):
-            self._installation.warned = True
-            out.append(Warn(self._ballot.quorums.why_not(self._ballot.all())))
+            self._installation.warn(self._ballot.quorums.why_not(self._ballot.all()), out)
 
     def _is_awaited(self, seat: Seat) -> bool:
         """A member of the last ring is not ready, and may only be slow. One that is alive and not
@@ -204,7 +197,7 @@ class Coordinator:
             or key in self._election.suspects
         ):
             return False
-        waited_us = self._timers.now_us - self._began_us
+        waited_us = self._agenda.now_us - self._began_us
         return not detector.is_silent(key) and waited_us < detector.limit_us(key)
 
     def _leads(self) -> bool:
@@ -215,14 +208,13 @@ class Coordinator:
     def _begin_attempt(self, out: list[Effect]) -> None:
         state = self._state
         self._outbid = False
-        state.seen += 1
-        self._election.pledge(Version(state.seen, state.key), state.me, out)
+        self._election.pledge(Version(state.next_number(), state.key), state.me, out)
         self._ballot.begin_attempt()
         self._accepted.clear()
 
     def _begin_inviting(self) -> None:
         self._rounds = 0
-        self._began_us = self._timers.now_us
+        self._began_us = self._agenda.now_us
         self._detection.watch_ring()
         self._ballot.begin(not self._state.memory and self._parameters.sites > 0)
 
@@ -276,13 +268,13 @@ class Coordinator:
             self._builder.refuse(packet.member, f"the name {name} is taken", out)
             return
         if known is None and self._ballot.is_full():
-            self._codec.drop("crowd")
+            self._builder.drop("crowd")
             return
         if packet.has(Bits.MEMORY) and not self._election.can_go_on(packet):
             self._ballot.add_stale(packet)
             return
         self._ballot.add(packet)
-        self._election.suspects.discard(packet.header.sender)
+        self._election.trust(packet.header.sender)
         if not self._ballot.is_complete(packet):
             self._repair.help(packet.member, packet.header.sender, packet.header.s, out)
 
@@ -324,7 +316,7 @@ class Coordinator:
         """[NEWTR_BC] The ring of those that answered."""
         answers, parted = self._ballot.complete(), self._ballot.is_overridden()
         ring = self._formation.form(self._election.promised, answers, self._ballot.quorums, parted)
-        self._overridden, self._formed_us = parted, self._timers.now_us
+        self._overridden, self._formed_us = parted, self._agenda.now_us
         self._accepted, self._rounds = {self._state.key}, 0
         self._voters = answers
         self._installation.accept(ring, out)
@@ -340,7 +332,7 @@ class Coordinator:
             body = encode(RingPart(NO_HEADER, index, count, piece))
             packets.append(self._builder.sealed(Code.NEWTR_BC, body))
         out.append(Send(EVERYONE, packets))
-        self._timers.arm(Timer.T_TS, self._parameters.t_ts_us, out)
+        self._agenda.arm(Timer.T_TS, self._parameters.t_ts_us, out)
 
     def note_accepted(self, packet: Control, out: list[Effect]) -> None:
         self._accepted.add(packet.header.sender)
@@ -351,7 +343,7 @@ class Coordinator:
         # Deviates [RNG Figure 11]: the paper waits for all on the new ring, and does not treat
         # a member that answered and died.
         ring = self._state.ring
-        if self._timers.now_us - self._formed_us > self._parameters.waiting_us:
+        if self._agenda.now_us - self._formed_us > self._parameters.waiting_us:
             return False
         accepting = {n: e for n, e in self._voters.items() if e.header.sender in self._accepted}
         met = self._overridden or self._ballot.quorums.are_met(accepting)
@@ -359,9 +351,9 @@ class Coordinator:
 
     def resume(self, event: object, out: list[Effect]) -> None:
         """[RESUME] The ring is in force."""
-        self._formation.unborn.clear()
+        self._formation.note_born()
         self._builder.everyone(Code.RESUME, b"", out)
-        self._timers.disarm(Timer.T_TS, out)
+        self._agenda.disarm(Timer.T_TS, out)
         self._at_token = False
         self._installation.withdraw_warning(out)
         self._installation.install(event, out)
@@ -370,31 +362,31 @@ class Coordinator:
 
     def _abandon(self, out: list[Effect]) -> None:
         """[ABORT_BC_RQU] Our version will never be: those that promised it are free."""
-        self._timers.disarm(Timer.T_TS, out)
+        self._agenda.disarm(Timer.T_TS, out)
         self._at_token = False
         if self._leads():
             body = encode(Abort(NO_HEADER, self._election.promised.number))
             self._builder.everyone(Code.ABORT_BC_RQU, body, out)
             self._election.release_promise()
-        self._ballot.answers.clear()
+        self._ballot.abandon()
 
     def give_up(self, event: object, out: list[Effect]) -> None:
         self._abandon(out)
-        self._events.push(Code.E_INIT)
+        self._agenda.push(Code.E_INIT)
 
     def abort(self, packet: MemberRecord, out: list[Effect]) -> None:
         """The ring that was to be reformed is in force."""
         self._abandon(out)
-        self._events.push(Code.E_ABORT_REF)
+        self._agenda.push(Code.E_ABORT_REF)
 
     def join_other_ring(self, packet: Any, out: list[Effect]) -> None:
         self._abandon(out)
         self._search.note_ring(packet)
-        self._events.push(Code.E_INIT)
+        self._agenda.push(Code.E_INIT)
 
     def yield_to_inviter(self, packet: MemberRecord, out: list[Effect]) -> None:
         self._abandon(out)
-        self._events.push(Code.REF_INV_BC, packet)
+        self._agenda.push(Code.REF_INV_BC, packet)
 
 
 def _is_namesake(known: MemberRecord, packet: MemberRecord) -> bool:

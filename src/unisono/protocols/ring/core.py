@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from unisono.core import (
-    GO_ON,
     Answer,
     Captured,
     Cause,
@@ -32,11 +31,11 @@ from unisono.fsa import Machine
 from unisono.model import Address, Member
 from unisono.parts.admission import Admission, Terms
 from unisono.parts.codec import PacketCodec
+from unisono.protocols.ring.agenda import Agenda
 from unisono.protocols.ring.codes import KINDS, OF_SEND, OF_SEVERAL, T_RT, T_SEND, Code, Timer
 from unisono.protocols.ring.coordinator import Coordinator
 from unisono.protocols.ring.delivery import DeliveryQueue
 from unisono.protocols.ring.election import Election
-from unisono.protocols.ring.events import EventQueue
 from unisono.protocols.ring.fault_detection import FaultDetection
 from unisono.protocols.ring.figures import COORDINATOR, RECEIVE, REFORMATION, SEND
 from unisono.protocols.ring.installation import Installation
@@ -69,11 +68,11 @@ from unisono.protocols.ring.send_queue import SendQueue
 from unisono.protocols.ring.state import RingState
 from unisono.protocols.ring.state_transfer import StateTransfer
 from unisono.protocols.ring.states import CoordinatorState, ReceiveState
-from unisono.protocols.ring.timers import ArmedTimers
 from unisono.protocols.ring.token import TokenPosition
 from unisono.protocols.ring.token_passing import TokenPassing
 from unisono.protocols.ring.token_policy import TokenPolicy
 from unisono.protocols.ring.turn_reader import TurnReader
+from unisono.requests import GoOn
 
 STEPS_MAX: Final = 10_000
 """Internal events after one event of the world: more is a machine that never settles."""
@@ -89,8 +88,7 @@ class Site:
         terms = Terms.of(setting, "ring", {**DEFAULTS, **setting.options})
         self.codec = codec = PacketCodec(PROTOCOL, KINDS, terms)
         self._admission = Admission(codec, terms)
-        self.timers = timers = ArmedTimers()
-        self.events = events = EventQueue()
+        self.agenda = agenda = Agenda()
         self.lifecycle = end = Lifecycle()
         self.state = state = RingState(setting, p.sites, codec.drop)
         self.ordering = ordering = Ordering(state.key, setting.message_bytes_max, codec.drop)
@@ -98,43 +96,40 @@ class Site:
         self.send_queue = queue = SendQueue(setting, state.key, p.turn_packets)
         self.policy = policy = TokenPolicy(p.t_send_us, p.idle_us)
         self.token = token = TokenPosition(state, ordering)
-        self.detection = detection = FaultDetection(state, timers, p.detect_us, p.look_us)
-        self._builder = builder = PacketBuilder(codec, state, ordering)
-        self.election = election = Election(p, state, timers, end, ordering, delivery, builder)
-        self.search = search = RingSearch(p, state, timers, election, setting.seed)
-        self.requests = requests = MembershipRequests(
-            p, state, timers, events, election, search, builder
-        )
-        self.repair = repair = Repair(p, state, timers, codec, ordering, queue, builder)
-        self.transfer = transfer = StateTransfer(
-            p, state, timers, builder, setting.packet_bytes_max
-        )
+        self.detection = detection = FaultDetection(state, agenda, p.detect_us, p.look_us)
+        size = setting.packet_bytes_max
+        self._builder = builder = PacketBuilder(codec, state, ordering, size)
+        self.election = election = Election(p, state, agenda, end, ordering, delivery, builder)
+        self.search = search = RingSearch(p, state, agenda, election, setting.seed)
+        self.requests = requests = MembershipRequests(p, state, agenda, election, search, builder)
+        self.repair = repair = Repair(p, state, agenda, ordering, queue, builder)
+        self.transfer = transfer = StateTransfer(p, state, agenda, builder)
         self.leaving = leaving = Leaving(
-            p, state, timers, end, ordering, queue, delivery, builder, election, requests
+            p, state, agenda, end, ordering, queue, delivery, builder, election, requests
         )
         self.installation = installation = Installation(
-            state, timers, events, end, self._admission, ordering, policy, queue, delivery,
-            election, search, requests, repair, transfer,
+            state, agenda, end, self._admission, ordering, policy, queue, delivery, election,
+            search, requests, repair, transfer,
         )  # fmt: skip
         self.reader = reader = TurnReader(
-            state, timers, events, end, ordering, token, policy, queue, delivery, builder,
+            state, agenda, end, ordering, token, policy, queue, delivery, builder,
             installation.show_ring,
         )  # fmt: skip
         self.passing = TokenPassing(
-            p, state, timers, events, codec, ordering, token, policy, queue, delivery, builder,
-            detection, requests, repair, reader,
+            p, state, agenda, ordering, token, policy, queue, delivery, builder, detection,
+            requests, repair, reader,
         )  # fmt: skip
         self.receiver = receiver = Receiver(
-            p, state, timers, events, codec, ordering, token, queue, builder, detection, election,
-            requests, repair, reader, self.passing,
+            p, state, agenda, ordering, token, queue, builder, detection, election, requests,
+            repair, reader, self.passing,
         )  # fmt: skip
         self.reform = Reformation(
-            p, state, timers, events, end, codec, ordering, delivery, builder, election, search,
-            repair, installation, leaving, receiver,
+            p, state, agenda, end, ordering, delivery, builder, election, search, repair,
+            installation, leaving, receiver, transfer,
         )  # fmt: skip
         self.lead = Coordinator(
-            p, state, timers, events, end, codec, ordering, delivery, builder, detection, election,
-            search, requests, repair, installation, leaving, setting.packet_bytes_max,
+            p, state, agenda, end, ordering, delivery, builder, detection, election, search,
+            requests, repair, installation, leaving,
         )  # fmt: skip
         self.send = Machine(SEND, self.passing)
         self.receive = Machine(RECEIVE, receiver, repair, ordering, election, state)
@@ -177,17 +172,17 @@ class Site:
         out: list[Effect] = []
         if self._over:
             return out
-        self.timers.now_us = now_us
+        self.agenda.tick(now_us)
         kind = type(event)
         if kind is Received:
             if not self._receive(event, out):  # type: ignore[arg-type]
                 return out
         elif kind is Expired:
-            self.timers.deadlines.pop(event.timer, None)  # type: ignore[union-attr, arg-type]
+            self.agenda.note_expired(event.timer)  # type: ignore[union-attr, arg-type]
             self._expire(event.timer, out)  # type: ignore[union-attr]
         else:
             self._obey(event, out)
-        if self.events.pending:
+        if self.agenda.pending:
             self._settle(out)
         self._conclude(out)
         return out
@@ -201,33 +196,32 @@ class Site:
             waits = self.state.in_force and queue.has_own() and not self.passing.wait_us()
             queue.add(event.messages, event.service)
             if not waits:
-                self.events.push(Code.RB_DATA_RQU)
+                self.agenda.push(Code.RB_DATA_RQU)
         elif isinstance(event, Join) and not self._joined:
             self._joined = True
-            self.events.push(Code.E_INIT)
+            self.agenda.push(Code.E_INIT)
         elif isinstance(event, Restart):
             self.state.restore(event.stable)
         elif isinstance(event, Leave) and not self.lifecycle.leaving:
             self.leaving.leave(out)
         elif isinstance(event, Congested):
-            self.delivery.congested = event.on
+            self.delivery.hold_back(event.on)
         elif isinstance(event, Captured):
             self.transfer.keep(event)
         elif isinstance(event, Unreachable):
             self.detection.note_unreachable(event.address)
-        elif isinstance(event, Request) and event.what == GO_ON:
-            # [RNG-13] The majority condition is changed for the part that this member is in.
-            self.state.override = not self.state.is_normal
-            out.append(Answer(GO_ON, None if self.state.override else Cause.REFUSED))
+        elif isinstance(event, Request) and isinstance(event.what, GoOn):
+            cause = None if self.state.let_go_on() else Cause.REFUSED
+            out.append(Answer(GoOn.NAME, cause, key=event.key))
 
     # -- internal events -------------------------------------------------------------------------
 
     def _settle(self, out: list[Effect]) -> None:
-        events = self.events
+        agenda = self.agenda
         for _ in range(STEPS_MAX):
-            if not events.pending:
+            if not agenda.pending:
                 return
-            code, packet = events.pop()
+            code, packet = agenda.pop()
             if code in OF_SEND:
                 self.send.take(code, packet, out)
             elif code in OF_SEVERAL:
@@ -241,7 +235,7 @@ class Site:
         state = self.state
         if code is Code.E_REFEND or code is Code.E_REFSTART:
             if code is Code.E_REFSTART:
-                state.in_force = False
+                state.suspend()
                 self.detection.watch_ring()
             else:
                 self.detection.detector.rest_all()
@@ -259,7 +253,7 @@ class Site:
     # -- timers ----------------------------------------------------------------------------------
 
     def _expire(self, timer: Any, out: list[Effect]) -> None:
-        self.detection.detector.look(self.timers.now_us)
+        self.detection.detector.look(self.agenda.now_us)
         if timer is T_SEND:
             self.send.take(timer, None, out)
         elif timer is Timer.LEAVE:
@@ -276,9 +270,9 @@ class Site:
 
     def _expire_overdue(self, out: list[Effect]) -> bool:
         """[RNG-20] Timers before packets. Whether there were any."""
-        due = self.timers.overdue()
+        due = self.agenda.overdue()
         for timer in due:
-            if self.timers.disarm(timer, out):
+            if self.agenda.disarm(timer, out):
                 self._expire(timer, out)
                 self._settle(out)
         return bool(due)
@@ -287,9 +281,9 @@ class Site:
 
     def _receive(self, event: Received, out: list[Effect]) -> bool:
         """A burst; whether anything but packets from the middle of a turn happened."""
-        state, ordering, timers = self.state, self.ordering, self.timers
-        due_us = min(timers.deadlines.values(), default=timers.now_us + 1)
-        news = due_us <= timers.now_us and self._expire_overdue(out)
+        state, ordering, agenda = self.state, self.ordering, self.agenda
+        due_us = min(agenda.deadlines.values(), default=agenda.now_us + 1)
+        news = due_us <= agenda.now_us and self._expire_overdue(out)
         for opened in self.codec.admit_batch(event.packets, ALIKE_BYTES):
             for packet in heard(opened, self.codec.drop):
                 if (
@@ -301,7 +295,7 @@ class Site:
                     continue
                 news = True
                 self._take(packet, out)
-                if self.events.pending:
+                if self.agenda.pending:
                     self._settle(out)
         if self.codec.odd:
             news = True
@@ -316,7 +310,7 @@ class Site:
             self.codec.drop("own", count_of(packet))
             return
         if header.version.number > state.seen:
-            state.seen = header.version.number
+            state.note_seen(header.version.number)
         is_turn = type(packet) is TurnPacket
         if not is_turn and not self._is_acceptable(packet):
             return
@@ -324,7 +318,7 @@ class Site:
             if header.version == state.ring.version:
                 self.receiver.note_sender(packet, out)
         else:
-            self.detection.detector.hear(header.sender, self.timers.now_us)
+            self.detection.detector.hear(header.sender, self.agenda.now_us)
         if is_turn or not self._take_special(packet, out):
             self._route(code_of(packet), packet, out)
 
@@ -335,7 +329,7 @@ class Site:
             self.reform.note_rejection(packet)
             return False
         if isinstance(packet, MemberRecord):
-            state.seen = max(state.seen, packet.attempt, packet.seen)
+            state.note_seen(max(packet.attempt, packet.seen))
             if state.is_former(packet.member):
                 self.codec.drop("former")
                 return False
@@ -366,12 +360,14 @@ class Site:
 
     def _take_receive(self, on: Any, packet: Any, out: list[Effect]) -> None:
         self.receive.take(on, packet, out)
-        self.state.receiving = self.receive.state is not _STOPPED
+        receiving = self.receive.state is not _STOPPED
+        if receiving is not self.state.receiving:
+            self.state.receive(receiving)
 
     def _check_terms(self, source: Address, out: list[Effect]) -> None:
         """A member with other options wants to be in the group, or is in it."""
         size = len(self.state.ring.seats) if self.delivery.has_view else 0
-        if reason := self._admission.look(source, self.timers.now_us, size, out):
+        if reason := self._admission.look(source, self.agenda.now_us, size, out):
             self.lifecycle.fail(reason, Cause.REFUSED)
 
     # -- the end of a step -----------------------------------------------------------------------
@@ -391,5 +387,5 @@ class Site:
 
     def _end(self, effect: Effect, out: list[Effect]) -> None:
         self._over = True
-        out.extend(Disarm(timer) for timer in self.timers.deadlines)
+        out.extend(Disarm(timer) for timer in self.agenda.deadlines)
         out.append(effect)

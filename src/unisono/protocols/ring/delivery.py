@@ -49,6 +49,9 @@ class DeliveryQueue:
     def __len__(self) -> int:
         return len(self._items)
 
+    def hold_back(self, on: bool) -> None:
+        self.congested = on
+
     def append(self, messages: TurnMessages) -> None:
         self._items.append(messages)
         self._nbytes += messages.nbytes + MESSAGE_BYTES * messages.count
@@ -111,10 +114,12 @@ class DeliveryQueue:
         for at, item in enumerate(self._items):
             if isinstance(item, TurnMessages) and item.safe and item.s > known:
                 stayed = tuple(member for member in self._shown if member in ring.members)
+                seq = item.runs[0].seq
+                assert seq is not None
                 view = View(
                     stayed,
                     id=f"{ring.version}-transitional",
-                    seq=item.runs[0].seq - 1,
+                    seq=seq - 1,
                     transitional=True,
                     stayed=stayed,
                 )

@@ -14,6 +14,7 @@ from typing import Final
 from unisono.core import Effect
 from unisono.layout import encode
 from unisono.model import Member
+from unisono.protocols.ring.agenda import Agenda
 from unisono.protocols.ring.codes import Code
 from unisono.protocols.ring.delivery import DeliveryQueue
 from unisono.protocols.ring.lifecycle import Lifecycle
@@ -30,7 +31,6 @@ from unisono.protocols.ring.packets import (
 )
 from unisono.protocols.ring.parameters import ROUNDS_MAX, Parameters
 from unisono.protocols.ring.state import RingState
-from unisono.protocols.ring.timers import ArmedTimers
 
 PATIENT_TIMES: Final = 2
 """A coordinator is given this many times `detect_us` to gather its ring."""
@@ -45,7 +45,7 @@ class Election:
 
     _parameters: Parameters
     _state: RingState
-    _timers: ArmedTimers
+    _agenda: Agenda
     _lifecycle: Lifecycle
     _ordering: Ordering
     _delivery: DeliveryQueue
@@ -60,6 +60,19 @@ class Election:
         self.leader: Member | None = None
         """The member that is to form it."""
         self.suspects: set[int] = set()
+
+    def suspect(self, *keys: int) -> None:
+        self.suspects.update(keys)
+
+    def suspect_only(self, key: int) -> None:
+        self.suspects = {key}
+
+    def trust(self, key: int) -> None:
+        """It answers."""
+        self.suspects.discard(key)
+
+    def trust_all(self) -> None:
+        self.suspects.clear()
 
     # -- R1 to R3 --------------------------------------------------------------------------------
 
@@ -101,14 +114,20 @@ class Election:
 
     def _is_early(self) -> bool:
         """The coordinator may still wait for a slow member."""
-        waited_us = self._timers.now_us - self._pledged_us
+        waited_us = self._agenda.now_us - self._pledged_us
         return waited_us < PATIENT_TIMES * self._parameters.detect_us
+
+    def promise(self, attempt: Version, leader: Member, out: list[Effect]) -> None:
+        """A version that another member is to form, perhaps again."""
+        if attempt != self.promised:
+            self.pledge(attempt, leader, out)
+        self.repeated += 1
 
     def pledge(self, attempt: Version, leader: Member, out: list[Effect]) -> None:
         """From now on no lower version is promised, not even by a later incarnation."""
         self.promised, self.leader = attempt, leader
         self.repeated = 0
-        self._pledged_us = self._timers.now_us
+        self._pledged_us = self._agenda.now_us
         self._state.checkpoint(out, pledged=attempt)
         self._ordering.stop()
 

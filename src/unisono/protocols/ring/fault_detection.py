@@ -7,19 +7,19 @@ from collections.abc import Iterable
 from unisono.core import Effect, Probe
 from unisono.model import Address, Member
 from unisono.parts.detector import Detector
+from unisono.protocols.ring.agenda import Agenda
 from unisono.protocols.ring.packets import key_of
 from unisono.protocols.ring.state import RingState
-from unisono.protocols.ring.timers import ArmedTimers
 
 
 class FaultDetection:
     """The failure detector of one member, fed with what arrives."""
 
-    __slots__ = ("_state", "_timers", "detector", "tries")
+    __slots__ = ("_agenda", "_state", "detector", "tries")
 
-    def __init__(self, state: RingState, timers: ArmedTimers, detect_us: int, look_us: int) -> None:
+    def __init__(self, state: RingState, agenda: Agenda, detect_us: int, look_us: int) -> None:
         self._state = state
-        self._timers = timers
+        self._agenda = agenda
         self.detector: Detector[int] = Detector(detect_us, look_us)
         self.tries = 0
         """Requests to the holder that it has not answered."""
@@ -28,7 +28,14 @@ class FaultDetection:
         """While a ring is formed, all are to answer."""
         for key in self._state.ring.keys:
             if key != self._state.key:
-                self.detector.watch(key, self._timers.now_us)
+                self.detector.watch(key, self._agenda.now_us)
+
+    def start(self) -> None:
+        self.tries = 0
+
+    def note_try(self) -> None:
+        """The holder was asked."""
+        self.tries += 1
 
     def reset(self) -> None:
         """The turn has arrived: nobody is waited for until the next is late."""
@@ -39,7 +46,7 @@ class FaultDetection:
     def note_holder(self, key: int) -> None:
         """The holder sent something."""
         self.tries = 0
-        self.detector.hear(key, self._timers.now_us)
+        self.detector.hear(key, self._agenda.now_us)
 
     def probe(self, members: Iterable[Member], out: list[Effect]) -> None:
         """Ask the network whether their processes still exist."""
@@ -51,4 +58,4 @@ class FaultDetection:
         """The network reports that no process listens there."""
         for member in self._state.ring.members:
             if member.address == address:
-                self.detector.refuse(key_of(member), self._timers.now_us)
+                self.detector.refuse(key_of(member), self._agenda.now_us)

@@ -17,7 +17,7 @@ from unisono.protocols.ring.packets import (
 from unisono.protocols.ring.parameters import Parameters
 from unisono.protocols.ring.quorum import Quorums
 from unisono.protocols.ring.requests import MembershipRequests
-from unisono.protocols.ring.ring import CHAIN_MAX, Ring, RingLink, Seat
+from unisono.protocols.ring.ring import Ring, Seat
 from unisono.protocols.ring.state import RingState
 
 Answers = Mapping[str, MemberRecord]
@@ -40,6 +40,13 @@ class Formation:
     def __post_init__(self) -> None:
         self.unborn: set[Version] = set()
         """Rings that never were in force, as reported by their coordinators, which alone know."""
+
+    def note_unborn(self, version: Version) -> None:
+        self.unborn.add(version)
+
+    def note_born(self) -> None:
+        """A ring is in force: what came before it no longer matters."""
+        self.unborn.clear()
 
     def size(self, names: Collection[str], answers: Answers, quorums: Quorums) -> int:
         """N of a ring of these members."""
@@ -82,7 +89,6 @@ class Formation:
             members = {n: each for n, each in members.items() if each.has(Bits.MEMORY)}
         seats = self._seats(members, founding)
         names = {seat.member.name for seat in seats}
-        chain = () if founding else state.ring.chain
         self.unborn.add(version)
         return Ring(
             version,
@@ -91,7 +97,7 @@ class Formation:
             len(names) if parted else self.size(names, answers, quorums),
             ordering.S,
             ordering.seq,
-            (*chain, RingLink(version, ordering.S))[-CHAIN_MAX:],
+            (Ring() if founding else state.ring).history(version, ordering.S),
             state.me,
             self._trunk(names, parted),
             parted,

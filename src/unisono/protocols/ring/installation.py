@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from unisono.core import Effect, Warn
 from unisono.parts.admission import Admission
+from unisono.protocols.ring.agenda import Agenda
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.delivery import DeliveryQueue
 from unisono.protocols.ring.election import Election
-from unisono.protocols.ring.events import EventQueue
 from unisono.protocols.ring.lifecycle import Lifecycle
 from unisono.protocols.ring.ordering import Ordering
 from unisono.protocols.ring.repair import Repair
@@ -19,7 +19,6 @@ from unisono.protocols.ring.ring_search import RingSearch
 from unisono.protocols.ring.send_queue import SendQueue
 from unisono.protocols.ring.state import RingState
 from unisono.protocols.ring.state_transfer import StateTransfer
-from unisono.protocols.ring.timers import ArmedTimers
 from unisono.protocols.ring.token_policy import TokenPolicy
 
 
@@ -28,8 +27,7 @@ class Installation:
     """The change from one ring to the next, at one member."""
 
     _state: RingState
-    _timers: ArmedTimers
-    _events: EventQueue
+    _agenda: Agenda
     _lifecycle: Lifecycle
     _admission: Admission
     _ordering: Ordering
@@ -59,7 +57,8 @@ class Installation:
         self._policy.new_ring()
         self._repair.new_ring()
         self._transfer.forget()
-        state.memory = state.memory or len(ring.chain) == 1
+        if len(ring.chain) == 1:
+            state.remember()
 
     def install(self, event: object, out: list[Effect]) -> None:
         """[RESUME] The ring is in force: the application gets its view."""
@@ -69,30 +68,25 @@ class Installation:
             names = tuple(member.name for member in state.ring.members)
             state.checkpoint(out, names=names, votes=state.record.votes or state.memory)
         self.withdraw_warning(out)
-        self._election.suspects.clear()
-        state.override = False
-        self._timers.disarm(Timer.T_REF_RT, out)
-        state.in_force = state.seat is not None
-        if not state.in_force:
-            self._lifecycle.released = True
+        self._election.trust_all()
+        self._agenda.disarm(Timer.T_REF_RT, out)
+        if not state.resume():
+            self._lifecycle.release()
             return
         self._requests.new_ring()
         self._search.end(out)
-        self._admission.entered(self._timers.now_us)
+        self._admission.entered(self._agenda.now_us)
         self._transfer.new_ring(out)
-        self._events.push(Code.E_REFEND)
+        self._agenda.push(Code.E_REFEND)
 
     def show_ring(self) -> None:
         """[RNG-16] Earlier messages are committed, and the application gets the view."""
         # Deviates [RNG Phase-2]: the old messages are committed here, where the ring is known to be
         # in force, and not when it is received: until then another may be formed instead.
         state = self._state
-        state.was_in_force = True
-        earlier, state.earlier = state.earlier, ()
-        seat = state.seat
-        state.memory = state.memory or seat is None or not seat.waits
+        earlier = state.commit()
         self._ordering.note_safe(state.ring.base)
-        if seat is not None:
+        if state.seat is not None:
             self._delivery.change(state.ring, self._transfer.is_sender(), earlier)
 
     def forget_ring(self) -> None:
@@ -100,6 +94,10 @@ class Installation:
         self._state.forget_ring()
         self._ordering.start_anew()
         self._delivery.start_anew()
+
+    def warn(self, text: str, out: list[Effect]) -> None:
+        self.warned = True
+        out.append(Warn(text))
 
     def withdraw_warning(self, out: list[Effect]) -> None:
         if self.warned:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from unisono.parts.labels import labeller
+from unisono.parts.turn import MORE, read_runs
 from unisono.protocols.ring.codes import KINDS, Code
 from unisono.protocols.ring.packets import (
     PROTOCOL,
@@ -24,7 +25,6 @@ from unisono.protocols.ring.packets import (
     TurnPacket,
     read,
 )
-from unisono.protocols.ring.turn import MORE, read_runs
 
 
 def _label(packet: Packet) -> str:

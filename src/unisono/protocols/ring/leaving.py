@@ -7,6 +7,7 @@ from typing import Final
 
 from unisono.core import Effect
 from unisono.layout import encode
+from unisono.protocols.ring.agenda import Agenda
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.delivery import DeliveryQueue
 from unisono.protocols.ring.election import Election
@@ -17,7 +18,6 @@ from unisono.protocols.ring.parameters import Parameters
 from unisono.protocols.ring.requests import MembershipRequests
 from unisono.protocols.ring.send_queue import SendQueue
 from unisono.protocols.ring.state import RingState
-from unisono.protocols.ring.timers import ArmedTimers
 
 LEAVE_ROUNDS: Final = 60
 BLOCKED_ROUNDS: Final = 10
@@ -30,7 +30,7 @@ class Leaving:
 
     _parameters: Parameters
     _state: RingState
-    _timers: ArmedTimers
+    _agenda: Agenda
     _lifecycle: Lifecycle
     _ordering: Ordering
     _send_queue: SendQueue
@@ -47,12 +47,13 @@ class Leaving:
 
     def leave(self, out: list[Effect]) -> None:
         """The application wants to leave."""
-        self._lifecycle.leaving = self._send_queue.closing = True
+        self._lifecycle.leave()
+        self._send_queue.close()
         if not self._delivery.has_view and not self._is_counted_on():
             self._send_quit(out)
-            self._lifecycle.released = True
+            self._lifecycle.release()
             return
-        self._timers.arm(Timer.LEAVE, self._t_reform_us, out)
+        self._agenda.arm(Timer.LEAVE, self._t_reform_us, out)
         self.quit(out)
 
     def _is_counted_on(self) -> bool:
@@ -66,15 +67,16 @@ class Leaving:
         """[QUIT] Once everything this member sent is with everyone."""
         # Deviates [RNG Member leave]: the paper's member announces its leave and is gone. Here it
         # stays until a ring without it is in force, or it is released.
-        state, now_us = self._state, self._timers.now_us
+        state, now_us = self._state, self._agenda.now_us
         if not self._send_queue.is_settled() or not state.is_normal:
             return
         if self._lifecycle.has_quit and now_us - self._quit_us < self._t_reform_us // 2:
             return
         self._quit_us = now_us
-        self._lifecycle.has_quit = True
+        self._lifecycle.quit()
         if len(state.ring.seats) == 1:
-            self._lifecycle.released = not len(self._delivery)
+            if not len(self._delivery):
+                self._lifecycle.release()
             return
         self._requests.note_leaver(state.me)
         self._send_quit(out)
@@ -90,7 +92,7 @@ class Leaving:
         if self._rounds > LEAVE_ROUNDS or self._blocked_rounds > BLOCKED_ROUNDS:
             self._lifecycle.fail("left before the others had taken over")
             return
-        self._timers.arm(Timer.LEAVE, self._t_reform_us, out)
+        self._agenda.arm(Timer.LEAVE, self._t_reform_us, out)
         self.quit(out)
 
     def depart(self) -> None:
@@ -98,6 +100,6 @@ class Leaving:
         find when they form one, this member will not deliver."""
         if {member.name for member in self._state.ring.members} <= self._requests.leaving():
             self._ordering.note_safe(self._ordering.S)
-            self._lifecycle.released = True  # Nobody stays.
+            self._lifecycle.release()  # Nobody stays.
         else:
             self._lifecycle.fail("left when too few remained for the ring to go on")

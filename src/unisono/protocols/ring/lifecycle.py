@@ -19,8 +19,22 @@ class Lifecycle:
         """The group goes on without this member: nothing is left to do."""
         self.verdict: Fail | None = None
 
+    def leave(self) -> None:
+        self.leaving = True
+
+    def quit(self) -> None:
+        self.has_quit = True
+
+    def release(self) -> None:
+        self.released = True
+
     def fail(
-        self, reason: str, cause: Cause = Cause.STOPPED, known: int = 0, view: str = ""
+        self,
+        reason: str,
+        cause: Cause = Cause.STOPPED,
+        known: int = 0,
+        view: str = "",
+        founding: str = "",
     ) -> None:
         """The first failure counts."""
-        self.verdict = self.verdict or Fail(reason, cause, known, view)
+        self.verdict = self.verdict or Fail(reason, cause, known, view, founding)

@@ -14,10 +14,7 @@ from unisono.errors import BadPacket
 from unisono.model import Buffer, Member, Service
 from unisono.parts.message_runs import MessageRun
 from unisono.parts.packing import joined
-from unisono.parts.window import Window
-from unisono.protocols.ring.packets import WHOLE, Flag, Header, Range, TurnPacket, key_of
-from unisono.protocols.ring.ring import Ring
-from unisono.protocols.ring.turn import (
+from unisono.parts.turn import (
     DIFFER,
     GOES_ON,
     IN_PIECES,
@@ -30,6 +27,9 @@ from unisono.protocols.ring.turn import (
     read_runs,
     size_of,
 )
+from unisono.parts.window import Window
+from unisono.protocols.ring.packets import WHOLE, Flag, Header, Range, TurnPacket, key_of
+from unisono.protocols.ring.ring import Ring
 from unisono.wire import read_numbers
 
 AHEAD_MAX: Final = 256
@@ -213,6 +213,13 @@ class Ordering:
         self.highest = max(self.highest, turn.s)
         self._put(turn.s, turn)
 
+    def next_turn(self) -> Turn:
+        """The first turn in order that was not read."""
+        self.read_upto += 1
+        turn = self.window.get(self.read_upto)
+        assert turn is not None
+        return turn
+
     def read(self, turn: Turn) -> TurnMessages:
         """The messages of the next turn: the same at all members, since all read the same turns
         before it."""
@@ -349,12 +356,9 @@ class Ordering:
         """[RNG-9] About a ring's worth of turns is kept."""
         window = self.window
         limit = min(self.safe, window.received)
-        if window.floor >= limit:
-            return
-        keep = HISTORY_ROUNDS * max(1, len(self.ring.seats))
-        while window.floor < limit and (
-            window.floor < limit - keep or self._history_bytes > HISTORY_BYTES
-        ):
+        for turn in window.forget(limit - HISTORY_ROUNDS * (len(self.ring.seats) or 1)):
+            self._history_bytes -= len(turn.content)
+        while window.floor < limit and self._history_bytes > HISTORY_BYTES:
             for turn in window.forget(window.floor + 1):
                 self._history_bytes -= len(turn.content)
 

@@ -8,9 +8,11 @@ from unisono.core import EVERYONE, Effect, Send
 from unisono.layout import encode
 from unisono.model import Member, Packets
 from unisono.parts.codec import PacketCodec
+from unisono.parts.turn import Turn
 from unisono.protocols.ring.codes import Code
 from unisono.protocols.ring.ordering import Ordering
 from unisono.protocols.ring.packets import (
+    HEADER,
     HEADER_BYTES,
     NO_HEADER,
     PIECE_AT,
@@ -20,17 +22,21 @@ from unisono.protocols.ring.packets import (
     Rejection,
 )
 from unisono.protocols.ring.state import RingState
-from unisono.protocols.ring.turn import Turn
 from unisono.protocols.ring.turn_packets import sealed_turn
+from unisono.wire import ENVELOPE_BYTES
 
 
 class PacketBuilder:
-    """Writes the packets of one member."""
+    """Writes the packets of one member, and counts those that it drops."""
 
-    __slots__ = ("_codec", "_ordering", "_state")
+    __slots__ = ("_codec", "_ordering", "_state", "body_bytes_max", "count", "drop")
 
-    def __init__(self, codec: PacketCodec, state: RingState, ordering: Ordering) -> None:
+    def __init__(
+        self, codec: PacketCodec, state: RingState, ordering: Ordering, packet_bytes_max: int
+    ) -> None:
         self._codec = codec
+        self.count, self.drop = codec.count, codec.drop
+        self.body_bytes_max = packet_bytes_max - ENVELOPE_BYTES
         self._state = state
         self._ordering = ordering
 
@@ -48,14 +54,17 @@ class PacketBuilder:
         return Header(state.version, state.key, state.key, 0, ordering.S, ordering.safe)
 
     def sealed(self, code: Code, body: bytes) -> bytes:
-        front = self._header().octets(HEADER_BYTES + len(body))
-        return self._codec.seal(code, front + body, self._state.version.leader)
+        state, ordering = self._state, self._ordering
+        number, leader = state.version
+        length = HEADER_BYTES + len(body)
+        front = HEADER.pack(number, state.key, state.key, 0, ordering.S, ordering.safe, length)
+        return self._codec.seal(code, front + body, leader)
 
     def turn(self, code: Code, header: Header, turn: Turn, indices: range) -> Packets:
         """The packets of a turn with these indices."""
         leader = self._state.version.leader
         if turn.count == 1:
-            front = header.octets(PIECE_AT + len(turn.content))
+            front = header.packed(PIECE_AT + len(turn.content))
             body = front + TURN.pack(1, turn.flags, 0) + turn.content
             return [self._codec.seal(code, body, leader)]
         self._codec.sent(code, len(indices))
@@ -84,7 +93,8 @@ class PacketBuilder:
         self, member: Member, code: Code, reason: str, out: list[Effect], known: int = 0
     ) -> None:
         """STALE or REFUSE, with the reason."""
-        body = encode(Rejection(code, NO_HEADER, reason, member, known))
+        founding = self._state.ring.founding
+        body = encode(Rejection(code, NO_HEADER, reason, member, known, founding))
         self.to(member, code, body, out)
 
     def refuse(self, member: Member, reason: str, out: list[Effect]) -> None:

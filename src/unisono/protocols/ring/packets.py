@@ -91,7 +91,7 @@ class Header(NamedTuple):
     k: int = 0
     """The safety parameter."""
 
-    def octets(self, length: int) -> bytes:
+    def packed(self, length: int) -> bytes:
         version = self.version.number
         return HEADER.pack(version, self.sender, self.origin, self.local, self.s, self.k, length)
 
@@ -248,6 +248,8 @@ class Rejection(NamedTuple):
     member: Member
     known: Incarnation = 0
     """If it is rejected for its incarnation: the one of its name that is known."""
+    founding: Version = NO_VERSION
+    """The first ring of the sender's group."""
 
 
 class StateRequest(NamedTuple):
@@ -316,7 +318,7 @@ _CODES: Final = {kind: code for code, kind in BY_CODE.items()}
 
 
 def code_of(packet: Packet) -> Code:
-    if isinstance(packet, TurnPacket):
+    if type(packet) is TurnPacket:
         return RESEND_DATA if packet.again else TOKEN_BC
     if isinstance(packet, (Control, MemberRecord, Rejection)):
         return packet.code
@@ -325,15 +327,15 @@ def code_of(packet: Packet) -> Code:
 
 def heard(opened: Envelope | PacketTrain, drop: Callable[[str, int], None]) -> Sequence[Packet]:
     """The packets of an envelope or a train; consecutive ones of a turn are one."""
-    if isinstance(opened, PacketTrain) and opened.first.kind in (TOKEN_BC, RESEND_DATA):
-        return _turn_packets(opened, drop)
-    found: list[Packet] = []
-    for kind, life, body in opened.envelopes() if isinstance(opened, PacketTrain) else (opened,):
+    if isinstance(opened, Envelope):
         try:
-            found.append(read_once(read, kind, life, body))
+            return (read_once(read, *opened),)
         except BadPacket as bad:
             drop(bad.reason, 1)
-    return found
+            return ()
+    if opened.first.kind in (TOKEN_BC, RESEND_DATA):
+        return _turn_packets(opened, drop)
+    return [packet for each in opened.envelopes() for packet in heard(each, drop)]
 
 
 def _turn_packets(train: PacketTrain, drop: Callable[[str, int], None]) -> list[TurnPacket]:
@@ -372,9 +374,10 @@ def read(kind: int, life: int, body: memoryview) -> Packet:
     """The packet, or `BadPacket`."""
     code = _CODE[kind]
     if code is TOKEN_BC or code is RESEND_DATA:
-        header, _, of, flags, _, again = _begun(kind, life, bytes(body[:ALIKE_BYTES]), len(body))
+        size = len(body)
+        header, _, of, flags, _, again = _begun(kind, life, bytes(body[:ALIKE_BYTES]), size)
         index = int.from_bytes(body[ALIKE_BYTES:PIECE_AT], "big")
-        if index >= of or len(body) < PIECE_AT:
+        if index >= of or size < PIECE_AT:
             raise BadPacket("malformed")
         return TurnPacket(header, index, of, flags, [body[PIECE_AT:]], again)
     header = _header(life, body, len(body))

@@ -7,10 +7,9 @@ from typing import Any, Final
 
 from unisono.core import Effect
 from unisono.layout import encode
-from unisono.parts.codec import PacketCodec
+from unisono.protocols.ring.agenda import Agenda
 from unisono.protocols.ring.codes import FAST_ACK, T_RT, Code
 from unisono.protocols.ring.election import Election
-from unisono.protocols.ring.events import EventQueue
 from unisono.protocols.ring.fault_detection import FaultDetection
 from unisono.protocols.ring.ordering import Ordering
 from unisono.protocols.ring.packet_builder import PacketBuilder
@@ -33,7 +32,6 @@ from unisono.protocols.ring.repair import Repair
 from unisono.protocols.ring.requests import MembershipRequests
 from unisono.protocols.ring.send_queue import SendQueue
 from unisono.protocols.ring.state import RingState
-from unisono.protocols.ring.timers import ArmedTimers
 from unisono.protocols.ring.token import TokenPosition
 from unisono.protocols.ring.token_passing import TokenPassing
 from unisono.protocols.ring.turn_reader import TurnReader
@@ -48,9 +46,7 @@ class Receiver:
 
     _parameters: Parameters
     _state: RingState
-    _timers: ArmedTimers
-    _events: EventQueue
-    _codec: PacketCodec
+    _agenda: Agenda
     _ordering: Ordering
     _token: TokenPosition
     _send_queue: SendQueue
@@ -120,7 +116,7 @@ class Receiver:
         at = header.s % len(ring.seats)
         holder = ring.keys[at] if packet.again else header.sender
         if not packet.again and ring.index.get(holder) != at:
-            self._codec.drop("turn", count_of(packet))
+            self._builder.drop("turn", count_of(packet))
             return
         if header.s > ordering.highest and not packet.flags & Flag.EARLY:
             self._repair.note_revealed(header.sender)
@@ -130,15 +126,15 @@ class Receiver:
         else:
             self._repair.check_gap(out)
             if self._token.arrives_next():
-                self._events.push(Code.E_AWAITED)
+                self._agenda.push(Code.E_AWAITED)
 
     def drop_foreign(self, packet: TurnPacket, out: list[Effect]) -> None:
-        self._codec.drop("version", count_of(packet))
+        self._builder.drop("version", count_of(packet))
 
     def resend(self, packet: ResendRequest, out: list[Effect]) -> None:
         member = self._state.ring.member(packet.header.sender)
         if packet.header.version != self._state.ring.version or member is None:
-            self._codec.drop("version")
+            self._builder.drop("version")
             return
         self._repair.send_ranges(member, packet.ranges, out)
 
@@ -149,9 +145,9 @@ class Receiver:
         # Deviates [RNG Figure 7]: the text lets Send ping the holder on T_SEND, and Figure 8 lets
         # Receive find the fault on T_RT. Here it is Receive and T_RT alone.
         detection, holder = self._detection, self._token.holder()
-        detection.tries += 1
-        self._timers.arm(T_RT, self._parameters.t_rt_us, out)
-        detection.detector.watch(self._token.holder_key(), self._timers.now_us)
+        detection.note_try()
+        self._agenda.arm(T_RT, self._parameters.t_rt_us, out)
+        detection.detector.watch(self._token.holder_key(), self._agenda.now_us)
         if detection.tries > 1:
             detection.probe([holder], out)
         asked = [holder]
@@ -166,7 +162,7 @@ class Receiver:
         key = packet.header.sender
         member = self._state.ring.member(key)
         if packet.header.version != self._state.ring.version or member is None:
-            self._codec.drop("version")
+            self._builder.drop("version")
             return
         if packet.header.s < self._ordering.S:
             self._repair.help(member, key, packet.header.s, out)
@@ -175,31 +171,31 @@ class Receiver:
     def suspect(self, event: object, out: list[Effect]) -> None:
         """[RNG-11] The member before the silent holder coordinates; this one requests it."""
         ring, holder_key = self._state.ring, self._token.holder_key()
-        self._election.suspects = {holder_key}
+        self._election.suspect_only(holder_key)
         before = ring.seats[(ring.index[holder_key] - 1) % len(ring.seats)].member
-        self._events.push(Code.E_REFSTART)
+        self._agenda.push(Code.E_REFSTART)
         if before == self._state.me:
-            self._events.push(Code.E_COORDINATOR)
+            self._agenda.push(Code.E_COORDINATOR)
             return
         self._builder.to(before, Code.COORD_RQU, encode(CoordRequest(NO_HEADER, holder_key)), out)
-        self._events.push(Code.E_INIT)
+        self._agenda.push(Code.E_INIT)
 
     def coordinate(self, packet: CoordRequest, out: list[Effect]) -> None:
-        self._election.suspects = {self._token.holder_key()}
-        self._events.push(Code.E_REFSTART)
-        self._events.push(Code.E_COORDINATOR)
+        self._election.suspect_only(self._token.holder_key())
+        self._agenda.push(Code.E_REFSTART)
+        self._agenda.push(Code.E_COORDINATOR)
 
     # -- do: reformation -------------------------------------------------------------------------
 
     def yield_to_inviter(self, packet: MemberRecord, out: list[Effect]) -> None:
-        self._events.push(Code.E_REFSTART)
-        self._events.push(Code.REF_INV_BC, packet)
+        self._agenda.push(Code.E_REFSTART)
+        self._agenda.push(Code.REF_INV_BC, packet)
 
     def lead_instead(self, packet: MemberRecord, out: list[Effect]) -> None:
         """Not as one whose ring is in force: the inviter would return to it and deny in turn."""
         self._election.deny(packet, out)
-        self._events.push(Code.E_REFSTART)
-        self._events.push(Code.E_COORDINATOR)
+        self._agenda.push(Code.E_REFSTART)
+        self._agenda.push(Code.E_COORDINATOR)
 
     def deny(self, packet: MemberRecord, out: list[Effect]) -> None:
         """[RSP_NEG] The ring is in force, and there is no reason to stop it."""
@@ -209,8 +205,8 @@ class Receiver:
         self._builder.to(packet.member, Code.RSP_NEG, encode(answer), out)
 
     def follow_later(self, packet: Any, out: list[Effect]) -> None:
-        self._events.push(Code.E_REFSTART)
-        self._events.push(Code.E_INIT)
+        self._agenda.push(Code.E_REFSTART)
+        self._agenda.push(Code.E_INIT)
 
     def answer_resume(self, packet: Control, out: list[Effect]) -> None:
         """[RESUME_RQU] The sender missed that the ring is in force."""

@@ -8,11 +8,10 @@ from typing import Final
 from unisono.core import Cause, Effect
 from unisono.errors import BadPacket
 from unisono.layout import encode
-from unisono.parts.codec import PacketCodec
+from unisono.protocols.ring.agenda import Agenda
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.delivery import DeliveryQueue
 from unisono.protocols.ring.election import Election
-from unisono.protocols.ring.events import EventQueue
 from unisono.protocols.ring.installation import Installation
 from unisono.protocols.ring.leaving import Leaving
 from unisono.protocols.ring.lifecycle import Lifecycle
@@ -36,7 +35,7 @@ from unisono.protocols.ring.repair import Repair
 from unisono.protocols.ring.ring import Ring, read_ring
 from unisono.protocols.ring.ring_search import RingSearch
 from unisono.protocols.ring.state import RingState
-from unisono.protocols.ring.timers import ArmedTimers
+from unisono.protocols.ring.state_transfer import StateTransfer
 
 PARTS_MAX: Final = 64
 """Packets that describe a ring."""
@@ -48,10 +47,8 @@ class Reformation:
 
     _parameters: Parameters
     _state: RingState
-    _timers: ArmedTimers
-    _events: EventQueue
+    _agenda: Agenda
     _lifecycle: Lifecycle
-    _codec: PacketCodec
     _ordering: Ordering
     _delivery: DeliveryQueue
     _builder: PacketBuilder
@@ -61,6 +58,7 @@ class Reformation:
     _installation: Installation
     _leaving: Leaving
     _receiver: Receiver
+    _transfer: StateTransfer
 
     def __post_init__(self) -> None:
         self._rounds = 0
@@ -130,13 +128,13 @@ class Reformation:
     # -- do: before an invitation ----------------------------------------------------------------
 
     def wait_for_invitation(self, event: object, out: list[Effect]) -> None:
-        self._timers.disarm(Timer.T_REF_RT, out)
+        self._agenda.disarm(Timer.T_REF_RT, out)
         if self._search.target is not None or not self._state.memory:
             self._send_join(out)
         self._search.listen(out)
 
     def ask_to_join(self, event: object, out: list[Effect]) -> None:
-        self._search.asked += 1
+        self._search.note_asked()
         self._send_join(out)
         self._search.listen(out)
 
@@ -161,29 +159,26 @@ class Reformation:
         self._builder.everyone(Code.MEMBER_JOIN, encode(packet), out)
 
     def stand(self, event: object, out: list[Effect]) -> None:
-        self._events.push(Code.E_COORDINATOR)
+        self._agenda.push(Code.E_COORDINATOR)
 
     def deny_and_stand(self, packet: MemberRecord, out: list[Effect]) -> None:
         self._election.deny(packet, out)
-        self._events.push(Code.E_COORDINATOR)
+        self._agenda.push(Code.E_COORDINATOR)
 
     # -- do: phase 1, a promise ------------------------------------------------------------------
 
     def promise(self, packet: MemberRecord, out: list[Effect]) -> None:
         """[RSP_POS] From now on only the coordinator's retransmissions are taken, so that the S
         that is reported stays true."""
-        election, ordering, timers = self._election, self._ordering, self._timers
-        attempt = Version(packet.attempt, packet.header.sender)
-        if attempt != election.promised:
-            election.pledge(attempt, packet.member, out)
-        election.repeated += 1
+        election, ordering, agenda = self._election, self._ordering, self._agenda
+        election.promise(Version(packet.attempt, packet.header.sender), packet.member, out)
         if self._state.memory:
             ordering.expect(packet.header.s)
         self._search.end(out)
-        timers.arm(Timer.T_REF_RT, self._parameters.t_ref_rt_us, out)
+        agenda.arm(Timer.T_REF_RT, self._parameters.t_ref_rt_us, out)
         self._answer(out)
         if self._state.memory and ordering.has_gap():
-            timers.arm(Timer.REPAIR, self._parameters.t_ts_us // 2, out)
+            agenda.arm(Timer.REPAIR, self._parameters.t_ts_us // 2, out)
 
     def _answer(self, out: list[Effect]) -> None:
         leader = self._election.leader
@@ -193,12 +188,12 @@ class Reformation:
     def take_repair(self, packet: TurnPacket, out: list[Effect]) -> None:
         """[RNG Phase-1] The coordinator retransmits what this member lacks."""
         if packet.header.sender != self._election.promised.leader or not self._state.memory:
-            self._codec.drop("repair")
+            self._builder.drop("repair")
             return
         before = self._ordering.S
         self._receiver.take_turn(packet, out)
         if self._ordering.has_gap():
-            self._timers.arm(Timer.REPAIR, self._parameters.t_ts_us // 2, out)
+            self._agenda.arm(Timer.REPAIR, self._parameters.t_ts_us // 2, out)
         elif before < self._ordering.S:
             self._answer(out)
 
@@ -207,17 +202,17 @@ class Reformation:
         leader = self._election.leader
         if leader is not None and self._ordering.has_gap():
             self._repair.request_from(leader, out)
-            self._timers.arm(Timer.REPAIR, self._parameters.t_ts_us // 2, out)
+            self._agenda.arm(Timer.REPAIR, self._parameters.t_ts_us // 2, out)
 
     def return_to_ring(self, event: object, out: list[Effect]) -> None:
-        """The promised ring will never come: the old one continues."""
+        """The promised ring will never come: the old one and a state transfer continue."""
         self._election.release_promise()
-        self._election.suspects.clear()
-        self._state.override = False
+        self._election.trust_all()
+        self._state.resume()
         self._search.end(out)
-        self._timers.disarm(Timer.T_REF_RT, out)
-        self._state.in_force = True
-        self._events.push(Code.E_REFEND)
+        self._agenda.disarm(Timer.T_REF_RT, out)
+        self._transfer.request(out)
+        self._agenda.push(Code.E_REFEND)
 
     # -- do: phase 2, the new ring ---------------------------------------------------------------
 
@@ -235,7 +230,7 @@ class Reformation:
             pieces = [self._parts[index].piece for index in range(packet.of)]
             self._offered = read_ring(version, b"".join(pieces))
         except (BadPacket, KeyError):
-            self._codec.drop("malformed")
+            self._builder.drop("malformed")
             self._parts = {}
 
     def _offer(self, packet: RingPart) -> Ring | None:
@@ -248,14 +243,14 @@ class Reformation:
         assert ring is not None
         self._installation.accept(ring, out)
         self._rounds = 0
-        self._timers.arm(Timer.T_REF_RT, self._parameters.t_ref_rt_us // 2, out)
+        self._agenda.arm(Timer.T_REF_RT, self._parameters.t_ref_rt_us // 2, out)
         self._receiver.acknowledge_ring(packet, out)
 
     def ask_resume(self, event: object, out: list[Effect]) -> None:
         """[RESUME_RQU] The RESUME may be lost: the coordinator, or anyone on the ring, knows."""
         ring = self._state.ring
         self._rounds += 1
-        self._timers.arm(Timer.T_REF_RT, self._parameters.t_ref_rt_us // 2, out)
+        self._agenda.arm(Timer.T_REF_RT, self._parameters.t_ref_rt_us // 2, out)
         asked = {ring.leader, *ring.members} - {self._state.me}
         self._builder.to_all(sorted(m for m in asked if m is not None), Code.RESUME_RQU, b"", out)
 
@@ -270,11 +265,13 @@ class Reformation:
         """[STALE, REFUSE] This member cannot join, or cannot go on from where it is."""
         if packet.member != self._state.me:
             return
-        outside, view = not self._delivery.has_view, str(packet.header.version)
+        outside = not self._delivery.has_view
         if packet.known and outside:
             self._lifecycle.fail(packet.reason, Cause.SUPERSEDED, packet.known)
         elif packet.code is Code.REFUSE and outside:
-            self._lifecycle.fail(packet.reason, Cause.REFUSED, view=view)
+            self._lifecycle.fail(packet.reason, Cause.REFUSED)
         elif packet.code is Code.STALE and not self._state.is_normal:
             lost = Cause.MEMORY_LOST if packet.reason == LOST_REASON else Cause.EXCLUDED
-            self._lifecycle.fail(packet.reason, lost, view=view)
+            versions = packet.header.version, packet.founding
+            view, founding = (str(each) if each > NO_VERSION else "" for each in versions)
+            self._lifecycle.fail(packet.reason, lost, view=view, founding=founding)

@@ -9,7 +9,8 @@ from typing import Final
 from unisono.core import Effect, Send
 from unisono.layout import encode
 from unisono.model import Member
-from unisono.parts.codec import PacketCodec
+from unisono.parts.turn import Turn
+from unisono.protocols.ring.agenda import Agenda
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.ordering import Ordering
 from unisono.protocols.ring.packet_builder import PacketBuilder
@@ -25,8 +26,6 @@ from unisono.protocols.ring.packets import (
 from unisono.protocols.ring.parameters import Parameters
 from unisono.protocols.ring.send_queue import SendQueue
 from unisono.protocols.ring.state import RingState
-from unisono.protocols.ring.timers import ArmedTimers
-from unisono.protocols.ring.turn import Turn
 
 RESEND_MAX: Final = 128
 """Packets sent for one request; the rest is requested again."""
@@ -44,8 +43,7 @@ class Repair:
 
     _parameters: Parameters
     _state: RingState
-    _timers: ArmedTimers
-    _codec: PacketCodec
+    _agenda: Agenda
     _ordering: Ordering
     _send_queue: SendQueue
     _builder: PacketBuilder
@@ -74,10 +72,10 @@ class Repair:
         if self._ordering.is_lost():
             self.request(None, out)
         else:
-            timers, parameters = self._timers, self._parameters
-            self._since_us = timers.now_us
+            agenda, parameters = self._agenda, self._parameters
+            self._since_us = agenda.now_us
             tail_us = max(parameters.t_rt_us // TAIL_SHARE, TAIL_TIMES * self._usual_us)
-            timers.arm(Timer.REPAIR, max(parameters.t_send_us, tail_us), out)
+            agenda.arm(Timer.REPAIR, max(parameters.t_send_us, tail_us), out)
 
     def check_gap(self, out: list[Effect]) -> None:
         """More arrived, and the gap is still open: is it known to be a loss now?"""
@@ -86,7 +84,7 @@ class Repair:
 
     def gap_closed(self, event: object, out: list[Effect]) -> None:
         if self._since_us is not None:
-            took_us = min(self._timers.now_us - self._since_us, self._parameters.t_rt_us)
+            took_us = min(self._agenda.now_us - self._since_us, self._parameters.t_rt_us)
             self._usual_us += (took_us - self._usual_us) // 8
             self._since_us = None
 
@@ -111,10 +109,10 @@ class Repair:
         source = self._source()
         if source is not None:
             self.request_from(source, out)
-        self._timers.arm(Timer.REPAIR, t_rt_us // 2, out)
+        self._agenda.arm(Timer.REPAIR, t_rt_us // 2, out)
 
     def request_from(self, member: Member, out: list[Effect]) -> None:
-        self._codec.count("nak")
+        self._builder.count("nak")
         most = (self._send_queue.piece_bytes - 2) // RANGE_BYTES
         request = ResendRequest(NO_HEADER, tuple(self._ordering.gaps()[:most]))
         self._builder.to(member, Code.RESEND_RQU, encode(request), out)
@@ -155,7 +153,7 @@ class Repair:
 
     def help(self, member: Member, key: int, s: int, out: list[Effect]) -> None:
         """Send a member that has turns up to s what follows, but not twice in a row."""
-        ordering, now_us = self._ordering, self._timers.now_us
+        ordering, now_us = self._ordering, self._agenda.now_us
         upto = ordering.S
         helped, when_us = self._helped.get(key, (0, 0))
         if helped >= upto and now_us - when_us < self._parameters.t_rt_us // 2:
@@ -169,7 +167,7 @@ class Repair:
     def _send(self, to: Member, found: list[tuple[Turn, range]], out: list[Effect]) -> None:
         if not found:
             return
-        self._codec.count("repair", sum(len(indices) for _, indices in found))
+        self._builder.count("repair", sum(len(indices) for _, indices in found))
         state, safe = self._state, self._ordering.safe
         for turn, indices in found:
             header = Header(state.version, state.key, turn.holder, 0, turn.s, safe)

@@ -8,9 +8,9 @@ from typing import Final
 from unisono.core import Effect
 from unisono.layout import encode
 from unisono.model import Member
+from unisono.protocols.ring.agenda import Agenda
 from unisono.protocols.ring.codes import Code
 from unisono.protocols.ring.election import Election
-from unisono.protocols.ring.events import EventQueue
 from unisono.protocols.ring.packet_builder import PacketBuilder
 from unisono.protocols.ring.packets import (
     LOST_REASON,
@@ -24,7 +24,6 @@ from unisono.protocols.ring.packets import (
 from unisono.protocols.ring.parameters import Parameters
 from unisono.protocols.ring.ring_search import RingSearch
 from unisono.protocols.ring.state import RingState
-from unisono.protocols.ring.timers import ArmedTimers
 
 JOINERS_MAX: Final = 64
 PATIENCE: Final = 8
@@ -37,8 +36,7 @@ class MembershipRequests:
 
     _parameters: Parameters
     _state: RingState
-    _timers: ArmedTimers
-    _events: EventQueue
+    _agenda: Agenda
     _election: Election
     _search: RingSearch
     _builder: PacketBuilder
@@ -74,7 +72,7 @@ class MembershipRequests:
         return seats[0].member == self._state.me if seats else False
 
     def _expire(self) -> None:
-        oldest_us = self._timers.now_us - PATIENCE * self._parameters.t_reform_us
+        oldest_us = self._agenda.now_us - PATIENCE * self._parameters.t_reform_us
         for name in [n for n, (_, when_us) in self._joiners.items() if when_us < oldest_us]:
             del self._joiners[name]
         for name in [n for n, (_, when_us) in self._leavers.items() if when_us < oldest_us]:
@@ -93,7 +91,7 @@ class MembershipRequests:
         after_us = self._parameters.forget_us
         if self._parameters.sites or not after_us:
             return set()
-        present_us = self._timers.now_us - self._began_us if self._state.in_force else 0
+        present_us = self._agenda.now_us - self._began_us if self._state.in_force else 0
         limit_us = self._worked_us + present_us - after_us
         return {name for name, since_us in self._absent_us.items() if since_us < limit_us}
 
@@ -123,7 +121,7 @@ class MembershipRequests:
     # -- to leave --------------------------------------------------------------------------------
 
     def note_leaver(self, member: Member) -> None:
-        self._leavers[member.name] = (member, self._timers.now_us)
+        self._leavers[member.name] = (member, self._agenda.now_us)
 
     def note_quit(self, packet: MemberRecord) -> bool:
         """[RNG-15] The ring is to close without it; whether this member forms it."""
@@ -150,8 +148,8 @@ class MembershipRequests:
             # A majority had gone on before this part was let go on: it forms the next ring.
             self._report_ring(member, out)
             self._search.follow(member)
-            self._events.push(Code.E_REFSTART)
-            self._events.push(Code.E_INIT)
+            self._agenda.push(Code.E_REFSTART)
+            self._agenda.push(Code.E_INIT)
             return False
         behind = packet.has(Bits.MEMORY) and packet.rank < state.rank
         if behind and not self._election.can_go_on(packet):
@@ -165,7 +163,7 @@ class MembershipRequests:
                 return False
         self._expire()
         if len(self._joiners) < JOINERS_MAX or member.name in self._joiners:
-            self._joiners[member.name] = (packet, self._timers.now_us)
+            self._joiners[member.name] = (packet, self._agenda.now_us)
         self._report_ring(member, out)
         return True
 
@@ -190,12 +188,12 @@ class MembershipRequests:
             return False
         if not self._is_insistent(member):
             return False
-        self._election.suspects.add(key_of(known))
+        self._election.suspect(key_of(known))
         return True
 
     def _is_insistent(self, member: Member) -> bool:
         """It asks again under a name on the ring: if that member lived, it would have refused."""
-        now_us = self._timers.now_us
+        now_us = self._agenda.now_us
         known, since_us = self._namesakes.get(member.name, (None, 0))
         if known != member:
             if len(self._namesakes) >= JOINERS_MAX:

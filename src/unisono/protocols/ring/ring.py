@@ -21,7 +21,7 @@ from unisono.protocols.ring.packets import (
 )
 
 CHAIN_MAX: Final = 32
-"""Former versions whose last turn is known."""
+"""Versions in the history of a ring: the first, and the newest."""
 
 
 class Seat(NamedTuple):
@@ -58,7 +58,7 @@ class Ring:
     seq: int = 0
     """The sequence number of the last message ordered by then."""
     chain: tuple[RingLink, ...] = ()
-    """This version and those before it, the newest last."""
+    """The founding, and the versions up to this one as far as known, the newest last."""
     leader: Member | None = None
     trunk: Version = NO_VERSION
     """If this ring, or one before it, was formed by the operator's request: the last one that was
@@ -127,16 +127,31 @@ class Ring:
         return len(set(names) & known) if known else self.votes(names)
 
     def ends(self, version: Version) -> int | None:
-        """The last S of a version in this history; None if it is not in it. The present version has
-        not ended."""
+        """The last S of a version in this history; None if it is not known. The present version has
+        not ended; when the first ended is forgotten in a long history."""
         for at, link in enumerate(self.chain):
-            if link.version == version:
+            if link.version == version and (at or len(self.chain) < CHAIN_MAX):
                 return self.chain[at + 1].base if at + 1 < len(self.chain) else NUMBER_MAX
         return None
 
+    @property
+    def founding(self) -> Version:
+        """The first ring of the group."""
+        return self.chain[0].version if self.chain else NO_VERSION
+
+    def history(self, version: Version, base: int) -> tuple[RingLink, ...]:
+        """The chain of the ring that follows."""
+        first, recent = self.chain[:1], self.chain[1:]
+        return (*first, *recent[2 - CHAIN_MAX :], RingLink(version, base))
+
     def began_after(self, version: Version) -> bool:
         """The group was founded anew after this version."""
-        return len(self.chain) < CHAIN_MAX and version < self.chain[0].version
+        return version < self.founding
+
+    def is_apart_from(self, version: Version) -> bool:
+        """It is not in this history, of which only the first and the newest versions are known."""
+        known = len(self.chain) < CHAIN_MAX or not self.founding < version < self.chain[1].version
+        return bool(self.chain) and known and all(link.version != version for link in self.chain)
 
     # -- as bytes --------------------------------------------------------------------------------
 

@@ -7,12 +7,12 @@ from random import Random
 
 from unisono.core import Effect
 from unisono.model import Member
+from unisono.protocols.ring.agenda import Agenda
 from unisono.protocols.ring.codes import Timer
 from unisono.protocols.ring.election import Election
 from unisono.protocols.ring.packets import MemberRecord, TurnPacket
 from unisono.protocols.ring.parameters import ROUNDS_MAX, Parameters
 from unisono.protocols.ring.state import RingState
-from unisono.protocols.ring.timers import ArmedTimers
 
 
 @dataclass(eq=False)
@@ -21,7 +21,7 @@ class RingSearch:
 
     _parameters: Parameters
     _state: RingState
-    _timers: ArmedTimers
+    _agenda: Agenda
     _election: Election
     _seed: int
 
@@ -36,7 +36,7 @@ class RingSearch:
     def listen(self, out: list[Effect]) -> None:
         """[T_REFORM] For a ring, or for a member that forms one."""
         base_us = self._t_reform_us
-        self._timers.arm(Timer.T_REFORM, base_us + self._dice.randrange(base_us), out)
+        self._agenda.arm(Timer.T_REFORM, base_us + self._dice.randrange(base_us), out)
 
     def jitter(self, wait_us: int) -> int:
         """A little more, so that two competitors do not stay in step."""
@@ -48,11 +48,14 @@ class RingSearch:
     def follow(self, member: Member) -> None:
         self.target, self.asked = member, 0
 
+    def note_asked(self) -> None:
+        self.asked += 1
+
     def end(self, out: list[Effect]) -> None:
         """A ring is being formed, or in force."""
         self.target = None
         self.asked = 0
-        self._timers.disarm(Timer.T_REFORM, out)
+        self._agenda.disarm(Timer.T_REFORM, out)
 
     def note_ring(self, packet: MemberRecord | TurnPacket) -> bool:
         """A ring is in force without this member; whether none was known before."""

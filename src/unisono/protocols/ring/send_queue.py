@@ -12,11 +12,9 @@ from typing import Final
 
 from unisono.core import CoreConfig
 from unisono.errors import BadPacket
-from unisono.model import Buffer, Service, ServiceLevel
-from unisono.parts.pending import MESSAGE_BYTES, VARIED, Pending, enqueue
-from unisono.protocols.ring.pacing import TurnPacing
-from unisono.protocols.ring.packets import HEADER_BYTES, TURN_BYTES, Delegate
-from unisono.protocols.ring.turn import (
+from unisono.model import VARIED, Buffer, Service, ServiceLevel
+from unisono.parts.pending import MESSAGE_BYTES, Pending, enqueue
+from unisono.parts.turn import (
     COUNT_MAX,
     DIFFER,
     GOES_ON,
@@ -31,6 +29,8 @@ from unisono.protocols.ring.turn import (
     read_runs,
     write_runs,
 )
+from unisono.protocols.ring.pacing import TurnPacing
+from unisono.protocols.ring.packets import HEADER_BYTES, TURN_BYTES, Delegate
 from unisono.wire import ENVELOPE_BYTES, numbers
 
 DELEGATES_MAX: Final = 64
@@ -59,6 +59,9 @@ class SendQueue:
         """The member is leaving."""
         self._delegates: deque[OriginRun] = deque()
         self.pace = TurnPacing(burst_max)
+
+    def close(self) -> None:
+        self.closing = True
 
     # -- messages of our own ---------------------------------------------------------------------
 
@@ -174,7 +177,7 @@ class SendQueue:
     def _remove_heads(self, count: int) -> None:
         """This many messages at the head of the queue are in the order."""
         head = self._queue[0]
-        cost = head.octets(count) + count * MESSAGE_BYTES
+        cost = head.nbytes(count) + count * MESSAGE_BYTES
         del head.messages[:count]
         if not head.messages:
             self._queue.popleft()

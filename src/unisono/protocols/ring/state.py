@@ -97,6 +97,49 @@ class RingState:
         same = member.name == self.me.name and member.address.host == self.me.address.host
         return same and member.incarnation < self.me.incarnation
 
+    # -- what happens ----------------------------------------------------------------------------
+
+    def note_seen(self, number: int) -> None:
+        """Of a version that exists, or may."""
+        if number > self.seen:
+            self.seen = number
+
+    def next_number(self) -> int:
+        """A version number above all that were seen."""
+        self.seen += 1
+        return self.seen
+
+    def remember(self) -> None:
+        """This member has the messages of the ring, or its state."""
+        self.memory = True
+
+    def let_go_on(self) -> bool:
+        """[RNG-13] The majority condition is changed for the part that this member is in; whether
+        there is need."""
+        self.override = not self.is_normal
+        return self.override
+
+    def receive(self, on: bool) -> None:
+        self.receiving = on
+
+    def suspend(self) -> None:
+        """The ring is to be reformed."""
+        self.in_force = False
+
+    def resume(self) -> bool:
+        """The ring is in force; whether this member is on it."""
+        self.override = False
+        self.in_force = self.seat is not None
+        return self.in_force
+
+    def commit(self) -> tuple[Ring, ...]:
+        """The ring is known to have been in force; those accepted before it."""
+        self.was_in_force = True
+        earlier, self.earlier = self.earlier, ()
+        seat = self.seat
+        self.memory = self.memory or seat is None or not seat.waits
+        return earlier
+
     # -- the record ------------------------------------------------------------------------------
 
     def checkpoint(self, out: list[Effect], **changes: Any) -> None:

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from unisono.core import Adopt, Captured, Effect
 from unisono.layout import encode
-from unisono.parts.state_transfer import StateReceiver, StateSender
+from unisono.parts.state_transfer import PIECES_MAX, StateReceiver, StateServer
+from unisono.protocols.ring.agenda import Agenda
 from unisono.protocols.ring.codes import Code, Timer
 from unisono.protocols.ring.packet_builder import PacketBuilder
 from unisono.protocols.ring.packets import (
     HEADER_BYTES,
     NO_HEADER,
-    NO_VERSION,
     STATE_BYTES,
     StatePiece,
     StateRequest,
@@ -21,11 +20,6 @@ from unisono.protocols.ring.packets import (
 )
 from unisono.protocols.ring.parameters import Parameters
 from unisono.protocols.ring.state import RingState
-from unisono.protocols.ring.timers import ArmedTimers
-from unisono.wire import ENVELOPE_BYTES
-
-PIECES_MAX: Final = 64
-"""Pieces sent for one request."""
 
 
 @dataclass(eq=False)
@@ -34,15 +28,13 @@ class StateTransfer:
 
     _parameters: Parameters
     _state: RingState
-    _timers: ArmedTimers
+    _agenda: Agenda
     _builder: PacketBuilder
-    _packet_bytes_max: int
 
     def __post_init__(self) -> None:
         self._t_rt_us = self._parameters.t_rt_us
-        self._piece_bytes = self._packet_bytes_max - ENVELOPE_BYTES - HEADER_BYTES - STATE_BYTES
-        self._sender: StateSender | None = None
-        self._sender_of = NO_VERSION
+        piece_bytes = self._builder.body_bytes_max - HEADER_BYTES - STATE_BYTES
+        self._server: StateServer[Version] = StateServer(piece_bytes)
         self._receiver: StateReceiver | None = None
 
     # -- rings -----------------------------------------------------------------------------------
@@ -59,7 +51,7 @@ class StateTransfer:
     def new_ring(self, out: list[Effect]) -> None:
         """The ring is in force: request the state if this member waits for it."""
         if not self.is_sender():
-            self._sender = None
+            self._server.clear()
         seat = self._state.seat
         if seat is not None and seat.waits:
             self._receiver = StateReceiver()
@@ -69,18 +61,15 @@ class StateTransfer:
 
     def keep(self, event: Captured) -> None:
         if isinstance(event.key, Version):
-            self._sender = StateSender(event.state, self._piece_bytes)
-            self._sender_of = event.key
+            self._server.clear()
+            self._server.keep(event.key, event.state)
 
     def answer(self, packet: StateRequest, out: list[Effect]) -> None:
-        sender, member = self._sender, self._state.ring.member(packet.header.sender)
-        if sender is None or self._sender_of != packet.header.version or member is None:
-            return
-        pieces = sender.pieces(packet.offset, min(packet.pieces, PIECES_MAX))
-        if not pieces and not sender.octets:
-            pieces = [(0, memoryview(b""))]
-        bodies = [encode(StatePiece(NO_HEADER, sender.octets, at, piece)) for at, piece in pieces]
-        self._builder.to_many(member, Code.STATE, bodies, out)
+        header, member = packet.header, self._state.ring.member(packet.header.sender)
+        if member is not None:
+            pieces = self._server.pieces(header.version, packet.offset, packet.pieces)
+            bodies = [encode(StatePiece(NO_HEADER, *piece)) for piece in pieces]
+            self._builder.to_many(member, Code.STATE, bodies, out)
 
     # -- to receive ------------------------------------------------------------------------------
 
@@ -93,7 +82,7 @@ class StateTransfer:
             return
         for offset, count in self._receiver.ask_again():
             self._request(offset, count, out)
-        self._timers.arm(Timer.REPAIR, self._t_rt_us, out)
+        self._agenda.arm(Timer.REPAIR, self._t_rt_us, out)
 
     def _request(self, offset: int, count: int, out: list[Effect]) -> None:
         oldest = self._state.ring.oldest
@@ -108,7 +97,7 @@ class StateTransfer:
         receiver.take(packet.total, packet.offset, packet.piece)
         if receiver.is_done():
             self._receiver = None
-            state.memory = True
+            state.remember()
             state.checkpoint(out, votes=True)
             out.append(Adopt(receiver.state()))
             return

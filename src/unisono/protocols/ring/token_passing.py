@@ -7,7 +7,8 @@ from typing import Final
 
 from unisono.core import EVERYONE, Effect, Send
 from unisono.errors import BadPacket
-from unisono.parts.codec import PacketCodec
+from unisono.parts.turn import Turn
+from unisono.protocols.ring.agenda import Agenda
 from unisono.protocols.ring.codes import (
     E_ACK,
     E_SENDABLE,
@@ -18,7 +19,6 @@ from unisono.protocols.ring.codes import (
     Timer,
 )
 from unisono.protocols.ring.delivery import DeliveryQueue
-from unisono.protocols.ring.events import EventQueue
 from unisono.protocols.ring.fault_detection import FaultDetection
 from unisono.protocols.ring.ordering import Ordering
 from unisono.protocols.ring.packet_builder import PacketBuilder
@@ -28,10 +28,8 @@ from unisono.protocols.ring.repair import Repair
 from unisono.protocols.ring.requests import MembershipRequests
 from unisono.protocols.ring.send_queue import SendQueue
 from unisono.protocols.ring.state import RingState
-from unisono.protocols.ring.timers import ArmedTimers
 from unisono.protocols.ring.token import TokenPosition
 from unisono.protocols.ring.token_policy import TokenPolicy
-from unisono.protocols.ring.turn import Turn
 from unisono.protocols.ring.turn_reader import TurnReader
 
 ACK_MEMBERS: Final = 3
@@ -44,9 +42,7 @@ class TokenPassing:
 
     _parameters: Parameters
     _state: RingState
-    _timers: ArmedTimers
-    _events: EventQueue
-    _codec: PacketCodec
+    _agenda: Agenda
     _ordering: Ordering
     _token: TokenPosition
     _policy: TokenPolicy
@@ -104,30 +100,30 @@ class TokenPassing:
 
     def start(self, event: object, out: list[Effect]) -> None:
         """A new ring is in force, or the old one continues."""
-        self._requests.start(self._timers.now_us)
+        self._requests.start(self._agenda.now_us)
         self._policy.start(len(self._state.ring.seats))
-        self._detection.tries = 0
+        self._detection.start()
         self.look_for_token(event, out)
 
     def stop(self, event: object, out: list[Effect]) -> None:
-        self._requests.stop(self._timers.now_us)
+        self._requests.stop(self._agenda.now_us)
         for timer in (T_SEND, T_RT, Timer.REPAIR):
-            self._timers.disarm(timer, out)
+            self._agenda.disarm(timer, out)
         self._repair.stop()
 
     def look_for_token(self, event: object, out: list[Effect]) -> None:
         """A turn was read: the token is at the next member."""
-        timers = self._timers
+        agenda = self._agenda
         if self._detection.tries:
             self._detection.reset()
         if self._token.is_here():
-            timers.disarm(T_RT, out)
+            agenda.disarm(T_RT, out)
             if len(self._state.ring.seats) == 1 and self._send_queue.has_any():
-                timers.arm(T_SEND, 0, out)  # Alone: one turn a step, so that the world can act.
+                agenda.arm(T_SEND, 0, out)  # Alone: one turn a step, so that the world can act.
             else:
-                self._events.push(E_SENDABLE)
+                self._agenda.push(E_SENDABLE)
         else:
-            timers.disarm(T_SEND, out)
+            agenda.disarm(T_SEND, out)
             self._wanted = False
             wait_us = self._expect_turn(out)
             if wait_us:
@@ -135,11 +131,11 @@ class TokenPassing:
 
     def take_turn(self, event: object, out: list[Effect]) -> None:
         """[RNG-2, RNG-3] One ordered multicast, NULL if there is nothing to send."""
-        ordering, queue, timers = self._ordering, self._send_queue, self._timers
-        timers.disarm(T_SEND, out)
+        ordering, queue, agenda = self._ordering, self._send_queue, self._agenda
+        agenda.disarm(T_SEND, out)
         if self._delivery.is_far_behind():
-            timers.arm(T_SEND, self._parameters.t_rt_us, out)
-            self._events.push(E_ACK)
+            agenda.arm(T_SEND, self._parameters.t_rt_us, out)
+            self._agenda.push(E_ACK)
             return
         ordering.settle()
         s = ordering.S + 1
@@ -177,12 +173,12 @@ class TokenPassing:
             wait_us = 0
         elif self._policy.awaits_acks(s, self._ordering.safe):
             wait_us = max(wait_us, self._parameters.t_send_us)
-        self._timers.arm(T_SEND, wait_us, out)
+        self._agenda.arm(T_SEND, wait_us, out)
 
     def reform(self, event: object, out: list[Effect]) -> None:
         """Form the ring anew, as the holder of the token."""
-        self._events.push(Code.E_REFSTART)
-        self._events.push(Code.E_COORDINATOR, Bits.AT_TOKEN)
+        self._agenda.push(Code.E_REFSTART)
+        self._agenda.push(Code.E_COORDINATOR, Bits.AT_TOKEN)
 
     def forward(self, event: object, out: list[Effect]) -> None:
         """[RNG-4] On an idle ring the holder is asked at once to multicast for this member."""
@@ -198,18 +194,18 @@ class TokenPassing:
     def take_delegate(self, packet: Delegate, out: list[Effect]) -> None:
         """Another member asks this holder to multicast for it, or only to pass the token."""
         if packet.header.version != self._state.ring.version:
-            self._codec.drop("version")
+            self._builder.drop("version")
             return
         try:
             self._send_queue.take_delegate(packet)
         except BadPacket as bad:
-            self._codec.drop(bad.reason)
+            self._builder.drop(bad.reason)
             return
         self._wanted = True
-        self._events.push(E_SENDABLE)
+        self._agenda.push(E_SENDABLE)
 
     def drop_delegate(self, packet: Delegate, out: list[Effect]) -> None:
-        self._codec.drop("no_token")
+        self._builder.drop("no_token")
 
     # -- for other parts -------------------------------------------------------------------------
 
@@ -220,7 +216,7 @@ class TokenPassing:
     def wake(self, out: list[Effect]) -> None:
         """A request to join or leave waits for the token."""
         if self._token.is_here():
-            self._events.push(E_SENDABLE)
+            self._agenda.push(E_SENDABLE)
         else:
             self.forward(None, out)
 
@@ -230,7 +226,7 @@ class TokenPassing:
         if self._policy.is_acked_turn(ordering.S) and self._token.is_here():
             ordering.settle()
             if not self._policy.awaits_acks(ordering.S, ordering.safe):
-                self._timers.arm(T_SEND, 0, out)
+                self._agenda.arm(T_SEND, 0, out)
 
     def _multicast(self, flags: int, content: bytes, s: int, local: int, out: list[Effect]) -> None:
         state, ordering = self._state, self._ordering
@@ -244,9 +240,9 @@ class TokenPassing:
     def _expect_turn(self, out: list[Effect]) -> int:
         """[T_RT] The next turn should have arrived by then; how long its holder may wait."""
         wait_us = self.wait_us()
-        self._timers.arm(T_RT, self._parameters.t_rt_us + wait_us, out)
+        self._agenda.arm(T_RT, self._parameters.t_rt_us + wait_us, out)
         return wait_us
 
     def _is_lone(self) -> bool:
         """Messages sent now follow a silence, and nothing waits for all to have them."""
-        return not self._send_queue.is_pressed() and self._policy.is_lone(self._timers.now_us)
+        return not self._send_queue.is_pressed() and self._policy.is_lone(self._agenda.now_us)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from unisono.model import Member
+from unisono.parts.turn import Turn
 from unisono.protocols.ring.packets import Flag
 from unisono.protocols.ring.ring import Ring
-from unisono.protocols.ring.turn import Turn
 
 REST_STEPS: Final = 4
 """How often T_SEND is doubled where the token rests, before the first idle round."""

@@ -13,9 +13,9 @@ from typing import Final
 
 from unisono.model import Burst, Bursts
 from unisono.parts.codec import PacketCodec
+from unisono.parts.turn import Turn
 from unisono.protocols.ring.codes import Code
 from unisono.protocols.ring.packets import ALIKE_BYTES, PIECE_AT, PROTOCOL, TURN, Header
-from unisono.protocols.ring.turn import Turn
 from unisono.wire import ENVELOPE_BYTES, seal, seal_batch
 
 BURST: Final = 44
@@ -42,7 +42,7 @@ class SealedTurn:
             rows.append(range(whole, indices.stop))
         for row in rows:
             pieces = turn.pieces(row)
-            front = self.header.octets(PIECE_AT + len(pieces[0]))
+            front = self.header.packed(PIECE_AT + len(pieces[0]))
             head = (front + TURN.pack(turn.count, turn.flags, 0))[:ALIKE_BYTES]
             packets = seal_batch(
                 PROTOCOL, self.code, self.group, self.leader, head, pieces, row.start
@@ -61,7 +61,7 @@ def sealed_one_by_one(each: SealedTurn) -> list[bytes]:
     turn, packets = each.turn, []
     for index in each.indices:
         piece = turn.content[index * turn.piece_bytes :][: turn.piece_bytes]
-        front = each.header.octets(PIECE_AT + len(piece))
+        front = each.header.packed(PIECE_AT + len(piece))
         body = front + TURN.pack(turn.count, turn.flags, index) + piece
         packets.append(seal(PROTOCOL, each.code, each.group, each.leader, body))
     return packets

@@ -6,19 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from unisono.core import Effect
+from unisono.parts.turn import Turn
+from unisono.protocols.ring.agenda import Agenda
 from unisono.protocols.ring.codes import E_ACK, FAST_ACK
 from unisono.protocols.ring.delivery import DeliveryQueue
-from unisono.protocols.ring.events import EventQueue
 from unisono.protocols.ring.lifecycle import Lifecycle
 from unisono.protocols.ring.ordering import Ordering
 from unisono.protocols.ring.packet_builder import PacketBuilder
 from unisono.protocols.ring.packets import Flag
 from unisono.protocols.ring.send_queue import SendQueue
 from unisono.protocols.ring.state import RingState
-from unisono.protocols.ring.timers import ArmedTimers
 from unisono.protocols.ring.token import TokenPosition
 from unisono.protocols.ring.token_policy import TokenPolicy
-from unisono.protocols.ring.turn import Turn
 
 
 @dataclass(eq=False)
@@ -26,8 +25,7 @@ class TurnReader:
     """Hands the turns in order to delivery, send queue and policy, each once."""
 
     _state: RingState
-    _timers: ArmedTimers
-    _events: EventQueue
+    _agenda: Agenda
     _lifecycle: Lifecycle
     _ordering: Ordering
     _token: TokenPosition
@@ -46,17 +44,15 @@ class TurnReader:
             self._show_ring()  # A turn on the ring proves that it was in force.
         others = len(state.ring.seats) == 1
         while ordering.read_upto < window.received:
-            ordering.read_upto += 1
-            turn = window.get(ordering.read_upto)
-            assert turn is not None
-            self._policy.note(turn, self._timers.now_us)
+            turn = ordering.next_turn()
+            self._policy.note(turn, self._agenda.now_us)
             if turn.content:
                 self._deliver(turn)
             if turn.holder != state.key:
                 others = True
                 self._read_other(turn, out)
         if others and state.in_force:
-            self._events.push(E_ACK)
+            self._agenda.push(E_ACK)
 
     def _deliver(self, turn: Turn) -> None:
         messages = self._ordering.read(turn)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from unisono.core import ProtocolSpec
 from unisono.model import Service
 from unisono.protocols.rmcast.core import Rmcast
 from unisono.protocols.rmcast.figure import FIGURE
 from unisono.protocols.rmcast.packets import PROTOCOL, label
 from unisono.protocols.rmcast.parameters import DEFAULTS
+from unisono.spec import ProtocolSpec
 
-OFFER: Final = ProtocolSpec(
+SPEC: Final = ProtocolSpec(
     name="rmcast",
     wire_number=PROTOCOL,
     make=Rmcast,

@@ -134,10 +134,11 @@ class Sponsor:
         return later if later > seeker.incarnation else 0
 
     def _stands_in(self) -> bool:
-        """Whether we are the oldest member that sent lately. Until the older ones are removed no
-        member admits, and a seeker must not found a second group meanwhile."""
+        """Whether we are the oldest member that sent lately, the sponsor aside: it may have died
+        just now. Until it is removed no member admits, and a seeker must not found a second group
+        meanwhile."""
         quiet = self._failures.quiet()
-        oldest = next(peer for peer in self._roster.group() if peer not in quiet)
+        oldest = next(peer for peer in self._roster.group()[1:] if peer not in quiet)
         return oldest.key == self._roster.key
 
     def _expel_former(self, packet: Seek) -> None:

@@ -49,65 +49,31 @@ class Rmcast:
         self._send_queue = send_queue = SendQueue(config, roster, builder, views, clock)
         self._ordering = ordering = Ordering(roster, codec, views, send_queue)
         self._failures = failures = Failures(parameters, roster, ordering, clock)
-        self._repair = Repair(roster, ordering, builder, codec, clock, parameters.ask_us)
-        self.transfer = StateTransfer(roster, builder, codec, failures, views)
+        self._repair = Repair(roster, ordering, builder, clock, parameters.ask_us)
+        self.transfer = StateTransfer(roster, builder, failures, views)
         self._delivery = Delivery(roster, ordering, views, failures, codec, clock)
         self._leaving = Leaving(parameters, roster, ordering, send_queue)
         self.merging = Merging(parameters, roster, codec, failures, send_queue, clock)
         ending = Ending(roster, builder, failures)
         joining = Joiner(
-            parameters,
-            roster,
-            codec,
-            views,
-            failures,
-            self.merging,
-            self.transfer,
-            ending,
-            clock,
+            parameters, roster, codec, views, failures, self.merging, self.transfer, ending, clock,
             with_state,
-        )
+        )  # fmt: skip
         self.sponsor = Sponsor(
-            parameters,
-            roster,
-            codec,
-            send_queue,
-            views,
-            failures,
-            self.merging,
-            self.transfer,
-            clock,
-            packet_bytes,
-            with_state,
-        )
+            parameters, roster, codec, send_queue, views, failures, self.merging, self.transfer,
+            clock, packet_bytes, with_state,
+        )  # fmt: skip
+        ticks = (self.transfer.tick, self.sponsor.tick)
         self._heartbeats = Heartbeats(
-            parameters,
-            roster,
-            builder,
-            failures,
-            self._repair,
-            clock,
-            self._withholds,
-            (self.transfer.tick, self.sponsor.tick),
+            parameters, roster, builder, failures, self._repair, clock, self._withholds, ticks
         )
         self._receiver = Receiver(
             roster, codec, builder, failures, joining, clock, parameters.beat_us
         )
         self.machine = Machine(
-            FIGURE,
-            joining,
-            self.sponsor,
-            self.transfer,
-            send_queue,
-            ordering,
-            self._repair,
-            self._delivery,
-            self._heartbeats,
-            failures,
-            self.merging,
-            self._leaving,
-            ending,
-        )
+            FIGURE, joining, self.sponsor, self.transfer, send_queue, ordering, self._repair,
+            self._delivery, self._heartbeats, failures, self.merging, self._leaving, ending,
+        )  # fmt: skip
 
     # -- the contract ----------------------------------------------------------------------------
 
@@ -128,7 +94,7 @@ class Rmcast:
         return self.machine.walked
 
     def step(self, now_us: int, event: Event) -> list[Effect]:
-        self._clock.now_us = now_us
+        self._clock.tick(now_us)
         if self.roster.leavers:
             self._failures.drop_silent_leavers()
         out: list[Effect] = []
@@ -182,7 +148,8 @@ class Rmcast:
             has_news |= peer.promote()
         if is_leaving:
             self._leaving.note_answers()
-        views.removed |= self._failures.close()
+        if self._failures.close():
+            views.note_removal()
         # One view for all members that fail together: it waits for the last of them.
         if views.removed and not roster.unsettled() and not self.transfer.is_running():
             views.install(out)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from unisono.core import Congested, Deliver, Effect
 from unisono.errors import BadPacket
 from unisono.parts.codec import PacketCodec
@@ -15,24 +17,18 @@ from unisono.protocols.rmcast.send_queue import REPORT_BYTES
 from unisono.protocols.rmcast.views import Views
 
 
+@dataclass(eq=False)
 class Delivery:
     """What the application gets, while it can take it."""
 
-    def __init__(
-        self,
-        roster: Roster,
-        ordering: Ordering,
-        views: Views,
-        failures: Failures,
-        codec: PacketCodec,
-        clock: CoreClock,
-    ) -> None:
-        self._roster = roster
-        self._ordering = ordering
-        self._views = views
-        self._failures = failures
-        self._codec = codec
-        self._clock = clock
+    _roster: Roster
+    _ordering: Ordering
+    _views: Views
+    _failures: Failures
+    _codec: PacketCodec
+    _clock: CoreClock
+
+    def __post_init__(self) -> None:
         self.congested = False
 
     def hold_back(self, event: Congested, out: list[Effect]) -> None:
@@ -64,10 +60,10 @@ class Delivery:
             key = key_of(order.member)
             if key not in roster.peers and key not in roster.tombs:
                 roster.add(order.member, order.rank, self._clock.now_us)
-                self._views.changed = True
+                self._views.note_change()
                 if reason := roster.oversize():
                     self._failures.stop(reason)
         elif isinstance(order, Bye) and peer.status in (MEMBER, FAILED):
             roster.mark(peer, LEFT)
-            self._views.changed = True
+            self._views.note_change()
             peer.unreported = REPORT_BYTES  # It waits for our acknowledgment.

@@ -35,6 +35,7 @@ class Failures:
         self._roster = roster
         self._ordering = ordering
         self._silence: Detector[int] = Detector(parameters.detect_us, parameters.beat_us)
+        self._looked_us = 0
         self._gone: set[int] = set()
         """Members whose last header reports that they have left."""
         self.verdict: str | None = None
@@ -86,7 +87,7 @@ class Failures:
         if entry.delivered > final:
             self.suspect(peer)  # It has delivered more than we will: one of us has to stop.
         elif entry.status is FAILED or entry.status is LEFT:
-            self._roster.recalled.add(key)
+            self._roster.recall(key)
 
     def _heed_closing(self, peer: PeerState, failed: PeerState, final: int) -> None:
         """[RMC A3.20] To have delivered more than the others will is to have to stop."""
@@ -99,11 +100,15 @@ class Failures:
                 f"than {peer.member} will ({final})"
             )
 
+    def note_expelled(self, key: int) -> None:
+        """The process was informed that it was removed."""
+        self.expelled[key] = self._clock.now_us
+
     def look(self) -> None:
         """[RMC A2.4] Remove the members that have been silent for too long."""
         # Deviates [RMC A2.4]: a member that was itself suspended, or that receives nothing at all,
         # does not suspect one after the other; once all are silent it continues alone.
-        now_us = self._clock.now_us
+        self._looked_us = now_us = self._clock.now_us
         others = {peer.key: peer for peer in self._roster.others()}
         self._silence.look(now_us)
         self._silence.keep(others, now_us)
@@ -128,6 +133,13 @@ class Failures:
         since_us = self._clock.now_us - QUIET_BEATS * self._parameters.beat_us
         return [peer for peer in self._roster.others() if peer.heard_us < since_us]
 
+    def oldest_present(self) -> PeerState:
+        """The oldest member that sent lately: the sponsor, unless it is quiet. If this member was
+        suspended, that is not known yet."""
+        suspended = self._clock.now_us - self._looked_us > 2 * self._parameters.beat_us
+        quiet = [] if suspended else self.quiet()
+        return next(peer for peer in self._roster.group() if peer not in quiet)
+
     def doubt(self, event: Unreachable, out: list[Effect]) -> None:
         """The network reports that no process listens there."""
         gone = [
@@ -140,6 +152,7 @@ class Failures:
 
     def start(self) -> None:
         """From here on silence counts."""
+        self._looked_us = self._clock.now_us
         self._silence.keep([peer.key for peer in self._roster.others()], self._clock.now_us)
 
     def suspect(self, peer: PeerState) -> None:
@@ -170,8 +183,7 @@ class Failures:
 
     def drop_silent_leavers(self) -> None:
         since_us = self._clock.now_us - 3 * self._parameters.beat_us
-        leavers = self._roster.leavers
-        self._roster.leavers = [peer for peer in leavers if peer.heard_us >= since_us]
+        self._roster.drop_leavers(since_us)
 
     def _agreed(self, failed: PeerState) -> bool:
         if failed.closed_by and failed.delivered >= self._ordering.needed(failed):

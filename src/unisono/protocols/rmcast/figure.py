@@ -60,7 +60,7 @@ FIGURE: Final = Figure("rmcast", start=OUTSIDE, arrows=(
     Arrow(SEEKING,     Welcome,        Joiner.is_mine,          Joiner.enter,          MEMBER),
     Arrow(SEEKING,     Welcome,        always,                  stay,                  SEEKING),
     Arrow(SEEKING,     Refuse,         Joiner.is_rejected,      Ending.give_up,        DONE),
-    Arrow(SEEKING,     Refuse,         always,                  stay,                  SEEKING),
+    Arrow(SEEKING,     Refuse,         always,                  Joiner.stay_out,       SEEKING),
     Arrow(SEEKING,     Leave,          always,                  Joiner.withdraw,       DONE),
 
     Arrow(INSIDE,      None,           Failures.is_doomed,      Ending.stop,           DONE),

@@ -56,7 +56,7 @@ class Heartbeats:
             for peer in peers:
                 peer.sent_us, peer.unreported = now_us, 0
             to = (*addresses((*peers, *leavers)), *coming)
-            out.append(Send(to, [self._builder.beat_with(asks, rounds)]))
+            out.append(Send(to, self._builder.beats_with(asks, rounds)))
         for tick in self._ticks:
             tick(out)
         if not self._probing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from unisono.core import EVERYONE, Arm, Disarm, Effect, Expired, Join, Leave, Send, Target
@@ -32,32 +33,22 @@ REFUSALS_MAX: Final = 64
 """A seeker that was refused this often gives up; until then the obstacle may go away."""
 
 
+@dataclass(eq=False)
 class Joiner:
     """A process until it is a member."""
 
-    def __init__(
-        self,
-        parameters: Parameters,
-        roster: Roster,
-        codec: PacketCodec,
-        views: Views,
-        failures: Failures,
-        merging: Merging,
-        transfer: StateTransfer,
-        ending: Ending,
-        clock: CoreClock,
-        with_state: bool,
-    ) -> None:
-        self._parameters = parameters
-        self._roster = roster
-        self._codec = codec
-        self._views = views
-        self._failures = failures
-        self._merging = merging
-        self._transfer = transfer
-        self._ending = ending
-        self._clock = clock
-        self._with_state = with_state
+    _parameters: Parameters
+    _roster: Roster
+    _codec: PacketCodec
+    _views: Views
+    _failures: Failures
+    _merging: Merging
+    _transfer: StateTransfer
+    _ending: Ending
+    _clock: CoreClock
+    _with_state: bool
+
+    def __post_init__(self) -> None:
         self._refusals = 0
         self._echo = 0
         self._parts: dict[int, Buffer] = {}
@@ -90,7 +81,7 @@ class Joiner:
             self._request((packet.sponsor.address,), out)
 
     def found(self, event: Expired, out: list[Effect]) -> None:
-        self._codec.life = self._clock.random.getrandbits(64) | 1
+        self._codec.enter(self._clock.random.getrandbits(64) | 1)
         self._roster.add(self._roster.me, 0, self._clock.now_us)
         self._begin(out)
         self._views.install(out)
@@ -124,10 +115,8 @@ class Joiner:
         return False
 
     def enter(self, packet: Welcome, out: list[Effect]) -> None:
-        self._codec.life = self._parts_of[0]
-        self._roster.enter(packet.lines, packet.changes, self._clock.now_us)
-        tombs = packet.tombs
-        self._roster.tombs = dict(zip(tombs[::2], tombs[1::2], strict=True))
+        self._codec.enter(self._parts_of[0])
+        self._roster.enter(packet.lines, packet.tombs, packet.changes, self._clock.now_us)
         self._begin(out)
         if reason := self._roster.oversize():
             self._failures.stop(reason)
@@ -144,7 +133,9 @@ class Joiner:
         out.append(Arm(Timer.ANNOUNCE, self._clock.jittered(self._parameters.announce_us)))
 
     def is_rejected(self, packet: Refuse) -> bool:
-        if packet.joiner != self._roster.key:
-            return False
-        self._refusals += REFUSALS_MAX if packet.final else 1
-        return self._refusals >= REFUSALS_MAX
+        last = packet.final or self._refusals + 1 >= REFUSALS_MAX
+        return last and packet.joiner == self._roster.key
+
+    def stay_out(self, packet: Refuse, out: list[Effect]) -> None:
+        """Refused for now."""
+        self._refusals += packet.joiner == self._roster.key

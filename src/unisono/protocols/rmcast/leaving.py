@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from unisono.core import Arm, Effect, Expired, Leave
 from unisono.protocols.rmcast.control import Bye, write_control
 from unisono.protocols.rmcast.ordering import Ordering
@@ -12,16 +14,16 @@ from unisono.protocols.rmcast.send_queue import SendQueue
 from unisono.protocols.rmcast.states import Timer
 
 
+@dataclass(eq=False)
 class Leaving:
     """A member from its farewell to its end."""
 
-    def __init__(
-        self, parameters: Parameters, roster: Roster, ordering: Ordering, send_queue: SendQueue
-    ) -> None:
-        self._parameters = parameters
-        self._roster = roster
-        self._ordering = ordering
-        self._send_queue = send_queue
+    _parameters: Parameters
+    _roster: Roster
+    _ordering: Ordering
+    _send_queue: SendQueue
+
+    def __post_init__(self) -> None:
         self._taken = 0
         """How much of our stream the others had received when we last looked."""
         self._answers: dict[int, dict[int, AckEntry]] = {}
@@ -30,8 +32,7 @@ class Leaving:
     def start(self, event: Leave, out: list[Effect]) -> None:
         """The farewell is the last message of our stream. We deliver what is multicast by members
         that do not know of it yet, and retain what we have, until all have it."""
-        self._send_queue.append_control(write_control(Bye()))
-        self._send_queue.farewell = self._roster.mine().delivered
+        self._send_queue.append_farewell(write_control(Bye()))
         self._taken = self._received_by_others()
         self._wait(out)
 

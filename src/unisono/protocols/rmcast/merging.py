@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from unisono.core import EVERYONE, Arm, Effect, Expired, Send
 from unisono.layout import encode
 from unisono.model import Member
@@ -16,24 +18,16 @@ from unisono.protocols.rmcast.send_queue import SendQueue
 from unisono.protocols.rmcast.states import Timer
 
 
+@dataclass(eq=False)
 class Merging:
     """Announces our component, and compares it with others."""
 
-    def __init__(
-        self,
-        parameters: Parameters,
-        roster: Roster,
-        codec: PacketCodec,
-        failures: Failures,
-        send_queue: SendQueue,
-        clock: CoreClock,
-    ) -> None:
-        self._parameters = parameters
-        self._roster = roster
-        self._codec = codec
-        self._failures = failures
-        self._send_queue = send_queue
-        self._clock = clock
+    _parameters: Parameters
+    _roster: Roster
+    _codec: PacketCodec
+    _failures: Failures
+    _send_queue: SendQueue
+    _clock: CoreClock
 
     def announce(self, event: Expired, out: list[Effect]) -> None:
         out.append(Arm(Timer.ANNOUNCE, self._clock.jittered(self._parameters.announce_us)))
@@ -41,7 +35,10 @@ class Merging:
             out.append(Send(EVERYONE, [self.announcement()]))
 
     def _leads(self) -> bool:
-        return self._roster.sponsor().key == self._roster.key and not self._send_queue.farewell
+        """The sponsor announces; while it is quiet, the oldest other member. A member that was
+        suspended waits long before it removes others, and must not miss a larger component."""
+        leader = self._failures.oldest_present()
+        return leader.key == self._roster.key and not self._send_queue.farewell
 
     def announcement(self, echo: int = 0) -> bytes:
         stamp = max(self._clock.now_us, 0)
@@ -71,9 +68,13 @@ class Merging:
         theirs = key_of(packet.sponsor)
         peer = roster.peers.get(theirs)
         is_ours = theirs in roster.farewells or (peer is not None and peer.status in (MEMBER, LEFT))
-        if theirs == roster.key or (packet.life == self._codec.life and is_ours):
+        # No process answers the announcement of a member. One that we take for a member and that
+        # answers ours has removed us, or lost our addition with the sponsor that admitted us.
+        answers = not packet.forwarder and self._failures.is_recent(packet.echo)
+        is_ours = is_ours and packet.life == self._codec.life and not answers
+        if theirs == roster.key or is_ours:
             return
-        ours = roster.sponsor().member
+        ours = self._failures.oldest_present().member
         is_stronger = (-packet.size, packet.sponsor) < (-self._size(), ours)
         if is_stronger and self._is_present(packet):
             self._forward(packet, out)

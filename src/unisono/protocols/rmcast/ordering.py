@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from unisono.core import Effect
@@ -26,16 +27,14 @@ AHEAD_COUNT_MAX: Final = 1 << 16
 """A chunk this far ahead of the first gap of its stream is not taken."""
 
 
+@dataclass(eq=False)
 class Ordering:
     """The streams of all members, as they are received and delivered here."""
 
-    def __init__(
-        self, roster: Roster, codec: PacketCodec, views: Views, send_queue: SendQueue
-    ) -> None:
-        self._roster = roster
-        self._codec = codec
-        self._views = views
-        self._send_queue = send_queue
+    _roster: Roster
+    _codec: PacketCodec
+    _views: Views
+    _send_queue: SendQueue
 
     def take(self, packet: Data, out: list[Effect]) -> None:
         """M_self takes the chunks that are new."""

@@ -43,11 +43,12 @@ def addresses(peers: Iterable[PeerState]) -> tuple[Address, ...]:
 
 
 class PacketBuilder:
-    """Seals packets behind the header of this moment."""
+    """Seals packets behind the header of this moment, and counts those that are dropped."""
 
     def __init__(self, roster: Roster, codec: PacketCodec, packet_bytes_max: int) -> None:
         self._roster = roster
         self._codec = codec
+        self.count, self.drop = codec.count, codec.drop
         self._packet_bytes = packet_bytes_max
         self._bare_header = write_header(Header(roster.key, {}))
         """For packets that have no space for its entries."""
@@ -74,13 +75,19 @@ class PacketBuilder:
         body = header + encode(Beat(NO_HEADER, expels=expels, probes=probes))
         return self._codec.seal(PacketKind.BEAT, body)
 
-    def beat_with(self, asks: tuple[Ask, ...], rounds: int) -> bytes:
-        """A heartbeat with as many requests as fit; the others follow in the next."""
-        header = self._header()
-        space = self._packet_bytes - ENVELOPE_BYTES - len(header) - BEAT_BYTES
-        fitting = asks[: max(0, space // ASK_BYTES)]
-        body = header + encode(Beat(NO_HEADER, min(rounds, 255), asks=fitting))
-        return self._codec.seal(PacketKind.BEAT, body)
+    def beats_with(self, asks: tuple[Ask, ...], rounds: int) -> list[bytes]:
+        """A heartbeat with as many requests as fit. The others follow behind a header without
+        entries, since those of a large group may leave no space; the rest in the next heartbeat."""
+        packets = []
+        for header in (self._header(), self._bare_header):
+            space = self._packet_bytes - ENVELOPE_BYTES - len(header) - BEAT_BYTES
+            fitting = max(0, space // ASK_BYTES)
+            body = header + encode(Beat(NO_HEADER, min(rounds, 255), asks=asks[:fitting]))
+            packets.append(self._codec.seal(PacketKind.BEAT, body))
+            asks = asks[fitting:]
+            if not asks:
+                break
+        return packets
 
     def state_request(self, offset: int, pieces: int) -> bytes:
         body = self._bare_header + encode(StateRequest(NO_HEADER, offset, pieces))

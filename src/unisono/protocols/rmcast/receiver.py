@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from unisono.core import Effect, Send
@@ -33,26 +34,17 @@ from unisono.wire import Envelope, read_once
 FROM_MEMBERS: Final = (Beat, Data, StateRequest, StatePiece)
 
 
+@dataclass(eq=False)
 class Receiver:
     """Decides which packets the figure gets."""
 
-    def __init__(
-        self,
-        roster: Roster,
-        codec: PacketCodec,
-        builder: PacketBuilder,
-        failures: Failures,
-        joining: Joiner,
-        clock: CoreClock,
-        beat_us: int,
-    ) -> None:
-        self._roster = roster
-        self._codec = codec
-        self._builder = builder
-        self._failures = failures
-        self._joining = joining
-        self._clock = clock
-        self._beat_us = beat_us
+    _roster: Roster
+    _codec: PacketCodec
+    _builder: PacketBuilder
+    _failures: Failures
+    _joining: Joiner
+    _clock: CoreClock
+    _beat_us: int
 
     def opened(
         self, envelope: Envelope, source: Address, out: list[Effect]
@@ -111,5 +103,5 @@ class Receiver:
         if now_us - informed_us >= self._beat_us and not (
             isinstance(packet, Beat) and packet.expels
         ):
-            self._failures.expelled[key] = now_us
+            self._failures.note_expelled(key)
             out.append(Send((source,), [self._builder.beat(expels=key)]))

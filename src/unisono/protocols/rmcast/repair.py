@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from unisono.core import Arm, Effect, Expired, Send
-from unisono.parts.codec import PacketCodec
 from unisono.parts.core_clock import CoreClock
 from unisono.protocols.rmcast.ordering import AHEAD_COUNT_MAX, Ordering
 from unisono.protocols.rmcast.packet_builder import PacketBuilder, addresses
@@ -22,24 +22,17 @@ REPAIR_BYTES_MAX: Final = 64 << 10
 """Sent again in answer to one request; the rest is requested again."""
 
 
+@dataclass(eq=False)
 class Repair:
     """Notices what is missing here, and sends again what is missing elsewhere."""
 
-    def __init__(
-        self,
-        roster: Roster,
-        ordering: Ordering,
-        builder: PacketBuilder,
-        codec: PacketCodec,
-        clock: CoreClock,
-        ask_us: int,
-    ) -> None:
-        self._roster = roster
-        self._ordering = ordering
-        self._builder = builder
-        self._codec = codec
-        self._clock = clock
-        self._ask_us = ask_us
+    _roster: Roster
+    _ordering: Ordering
+    _builder: PacketBuilder
+    _clock: CoreClock
+    _ask_us: int
+
+    def __post_init__(self) -> None:
         self._armed = False
         self.waiting = False
         """Something is missing, requested or not."""
@@ -50,8 +43,8 @@ class Repair:
         """[RMC A3.47] Request what is missing from every member known to have it."""
         asks, rounds, holders = self.gaps(self._ask_us)
         if asks and holders:
-            self._codec.count("nak", len(asks))
-            out.append(Send(addresses(holders), [self._builder.beat_with(asks, rounds)]))
+            self._builder.count("nak", len(asks))
+            out.append(Send(addresses(holders), self._builder.beats_with(asks, rounds)))
         if self.waiting and not self._armed:
             self._armed = True
             out.append(Arm(Timer.ASK, self._ask_us))
@@ -64,7 +57,7 @@ class Repair:
         """All requests, for a heartbeat."""
         asks, rounds, _ = self.gaps(0)
         if asks:
-            self._codec.count("nak", len(asks))
+            self._builder.count("nak", len(asks))
         return asks, rounds
 
     def gaps(self, patience_us: int) -> tuple[tuple[Ask, ...], int, list[PeerState]]:
@@ -173,5 +166,5 @@ class Repair:
             if budget <= 0:
                 break
         if packets:
-            self._codec.count("repair", len(packets))
+            self._builder.count("repair", len(packets))
         return packets

@@ -213,6 +213,18 @@ class Roster:
 
     # -- changes --------------------------------------------------------------------------------
 
+    def note_sent(self, last: int) -> None:
+        """Our own stream was sent up to this chunk."""
+        self.sent = last
+
+    def recall(self, key: int) -> None:
+        """Another member has yet to settle this ended stream."""
+        self.recalled.add(key)
+
+    def drop_leavers(self, since_us: int) -> None:
+        """Leavers that were silent since then are gone."""
+        self.leavers = [peer for peer in self.leavers if peer.heard_us >= since_us]
+
     def stir(self) -> None:
         """Something was multicast, received or changed that may have consequences."""
         self.news += 1
@@ -264,12 +276,15 @@ class Roster:
             other.plain = False
         self._alter()
 
-    def enter(self, lines: tuple[WelcomeEntry, ...], changes: int, now_us: int) -> None:
+    def enter(
+        self, lines: tuple[WelcomeEntry, ...], tombs: tuple[int, ...], changes: int, now_us: int
+    ) -> None:
         """Begin where the sponsor's welcome says."""
         self.peers.clear()
         for line in lines:
             peer = self.add(line.member, line.rank, now_us, line.delivered, line.message)
             peer.status = line.status
+        self.tombs = dict(zip(tombs[::2], tombs[1::2], strict=True))
         self.changes = changes
         self._alter()
 

@@ -66,6 +66,11 @@ class SendQueue:
         """A message of the protocol itself, in causal order."""
         self.append([payload], Service.CAUSAL, CONTROL)
 
+    def append_farewell(self, payload: bytes) -> None:
+        """The last message of our stream."""
+        self.append_control(payload)
+        self.farewell = self._roster.mine().delivered
+
     def append(self, payloads: Iterable[bytes], service: Service, flags: int = 0) -> list[Message]:
         """Number the messages and queue them; they are delivered here before anything is sent."""
         mine = self._roster.mine()
@@ -116,7 +121,7 @@ class SendQueue:
             return
         receivers = roster.reporters() if self.farewell else roster.others()
         if not receivers:
-            roster.sent = mine.delivered
+            roster.note_sent(mine.delivered)
             self._flight.clear()
             return
         flight = self._flight
@@ -126,7 +131,7 @@ class SendQueue:
             last += 1
             chunk = mine.window.get(last)
             flight.add(last, len(chunk.payload) + RECORD_BYTES if chunk is not None else 0)
-        roster.sent = last
+        roster.note_sent(last)
         packets = self._builder.data(mine, first, last)
         if packets:
             for peer in receivers:

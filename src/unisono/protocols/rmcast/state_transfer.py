@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from unisono.core import Adopt, Capture, Captured, Cause, Effect, Send
-from unisono.parts.codec import PacketCodec
 from unisono.parts.state_transfer import StateReceiver, StateServer
 from unisono.protocols.rmcast.failure import Failures
 from unisono.protocols.rmcast.packet_builder import PacketBuilder
@@ -16,25 +16,19 @@ from unisono.protocols.rmcast.views import Views
 STATE_BYTES_MAX: Final = 1 << 30
 
 
+@dataclass(eq=False)
 class StateTransfer:
     """Both ends: what we receive as a joiner, and what we captured as a sponsor."""
 
-    def __init__(
-        self,
-        roster: Roster,
-        builder: PacketBuilder,
-        codec: PacketCodec,
-        failures: Failures,
-        views: Views,
-    ) -> None:
-        self._roster = roster
-        self._builder = builder
-        self._codec = codec
-        self._failures = failures
-        self._views = views
+    _roster: Roster
+    _builder: PacketBuilder
+    _failures: Failures
+    _views: Views
+
+    def __post_init__(self) -> None:
         self._receiver: StateReceiver | None = None
         self._sponsor_key = 0
-        self._server: StateServer[int] = StateServer(builder.state_piece_bytes)
+        self._server: StateServer[int] = StateServer(self._builder.state_piece_bytes)
         self._captured_at: dict[int, int] = {}
         """By joiner, our last chunk when its state was captured."""
 
@@ -59,7 +53,7 @@ class StateTransfer:
         if receiver is None or packet.header.sender != self._sponsor_key:
             return
         if packet.joiner != self._roster.key:
-            self._codec.drop("former")
+            self._builder.drop("former")
             return
         if packet.total > STATE_BYTES_MAX:
             self._failures.stop(
@@ -95,12 +89,14 @@ class StateTransfer:
 
     def keep(self, event: Captured, out: list[Effect]) -> None:
         if isinstance(event.key, int):
-            self._server.keep(event.key, event.state)
+            self._server.keep_expected(event.key, event.state)
 
     def give(self, packet: StateRequest, out: list[Effect]) -> None:
         peer = self._roster.peers.get(packet.header.sender)
         if peer is None:
             return
+        if packet.pieces == 0:
+            self._server.forget(peer.key)
         pieces = self._server.pieces(peer.key, packet.offset, packet.pieces)
         if pieces:
             packets = [self._builder.state_piece(peer.key, *piece) for piece in pieces]
@@ -112,7 +108,7 @@ class StateTransfer:
         """Once a heartbeat: request again what did not come, and forget what joiners have."""
         if self._receiver is not None and (request := self._receiver.ask_if_stalled()):
             self._request(request, out)
-        for joiner in self._server.joiners():
+        for joiner in self._server.known():
             peer = self._roster.peers.get(joiner)
             delivered = self._captured_at.get(joiner, 0) + 1
             if peer is not None and peer.status is MEMBER:

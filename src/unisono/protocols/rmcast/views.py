@@ -27,6 +27,12 @@ class Views:
         """A member failed since the last view."""
         self._shown: tuple[Member, ...] = ()
 
+    def note_change(self) -> None:
+        self.changed = True
+
+    def note_removal(self) -> None:
+        self.removed = True
+
     def install(self, out: list[Effect], cut: bool = False) -> None:
         self.changed = self.removed = False
         before = self._shown

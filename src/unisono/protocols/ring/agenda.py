@@ -1,19 +1,39 @@
-"""The time of the step at hand, and the timers that are armed."""
+"""What is due at a member: internal events first, then timers, then packets."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from unisono.core import SLEPT_US, Arm, Disarm, Effect
-from unisono.protocols.ring.codes import WAITS, Timer
+from unisono.protocols.ring.codes import WAITS, Code, Timer
 
 
-class ArmedTimers:
-    """The deadlines of one member. The world expires them; the member checks for overdue ones."""
+class Agenda:
+    """The time of the step at hand, the events by which one machine signals another, and the
+    timers. The world expires these; the member checks for overdue ones."""
 
-    __slots__ = ("deadlines", "now_us")
+    __slots__ = ("deadlines", "now_us", "pending")
 
     def __init__(self) -> None:
         self.now_us = 0
+        self.pending: list[tuple[Code, Any]] = []
+        """[RNG-20] Events 18 to 24, processed before any timer or packet."""
         self.deadlines: dict[Timer, int] = {}
+
+    def push(self, code: Code, packet: Any = None) -> None:
+        # Deviates [RNG Event stack]: first in, first out. A stack would start one machine before
+        # the others are stopped.
+        self.pending.append((code, packet))
+
+    def pop(self) -> tuple[Code, Any]:
+        return self.pending.pop(0)
+
+    def tick(self, now_us: int) -> None:
+        """A step begins."""
+        self.now_us = now_us
+
+    def note_expired(self, timer: Timer) -> None:
+        self.deadlines.pop(timer, None)
 
     def arm(self, timer: Timer, after_us: int, out: list[Effect]) -> None:
         self.deadlines[timer] = self.now_us + after_us

@@ -3,6 +3,9 @@
 Consecutive messages of one service are a *group*: one row of the table describes them all, and they
 are cut apart at once. If their lengths differ, a table of lengths precedes them. A large message is
 sent in pieces, one or more a turn; each piece is a group by itself.
+
+Fast path: a turn of one run with one group, as most are, is a `SoleRun`. `write_all` and `read_all`
+are the slow twins, and a property test compares them.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import Annotated, Final, NamedTuple, cast
 
 from unisono import layout
 from unisono.errors import BadPacket
-from unisono.fields import U32, U64, bounded, table
+from unisono.fields import U8, U16, U32, U64, bounded, table
 from unisono.layout import field_of
 from unisono.model import Buffer, Service
 from unisono.wire import cut
@@ -67,6 +70,20 @@ class TurnHead(NamedTuple):
     runs: Annotated[tuple[RunHead, ...], table(field_of(RunHead), bounded("H", 0, RUNS_MAX))]
 
 
+class SoleRun(NamedTuple):
+    """What a turn of one run with one group begins with."""
+
+    runs: U16
+    origin: U64
+    first: U64
+    groups: U16
+    times: U16
+    length: U32
+    mark: U8
+
+
+SOLE: Final = layout.layout_of(SoleRun)
+SOLE_BYTES: Final = layout.size_of(SoleRun)
 RUN_BYTES: Final = layout.size_of(RunHead)
 ROW_BYTES: Final = layout.size_of(MessageGroup)
 
@@ -102,8 +119,13 @@ class OriginRun(NamedTuple):
 
 def write_runs(runs: Sequence[OriginRun]) -> bytes:
     """The tables of all runs, then the bytes of all. Without runs, nothing: NULL."""
-    if not runs:
-        return b""
+    if len(runs) == 1 and len(runs[0].groups) == 1:
+        origin, first, (group,), chunks = runs[0]
+        return b"".join((SOLE.pack(1, origin, first, 1, *group), *chunks))
+    return write_all(runs) if runs else b""
+
+
+def write_all(runs: Sequence[OriginRun]) -> bytes:
     heads = [RunHead(origin, first, tuple(groups)) for origin, first, groups, _ in runs]
     parts = layout.encode_parts(TurnHead(tuple(heads)))
     for run in runs:
@@ -113,8 +135,18 @@ def write_runs(runs: Sequence[OriginRun]) -> bytes:
 
 def read_runs(content: Buffer) -> list[OriginRun]:
     """The runs again, each in one chunk, or `BadPacket`."""
-    if not content:
-        return []
+    if len(content) >= SOLE_BYTES:
+        view = memoryview(content)
+        (runs, origin, first, groups, times, length, mark), at = SOLE.read(view, 0)
+        if runs == groups == 1 and times and mark <= MARK_MAX:
+            group = MessageGroup(times, length, mark)
+            if len(view) - at != _checked_size((group,)):
+                raise BadPacket("malformed")
+            return [OriginRun(origin, first, (group,), (view[at:],))]
+    return read_all(content) if content else []
+
+
+def read_all(content: Buffer) -> list[OriginRun]:
     (heads,), messages = layout.decode_front(TurnHead, content)
     runs, at = [], 0
     for origin, first, groups in heads:
