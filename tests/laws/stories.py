@@ -82,6 +82,28 @@ DOCTORED: list[Doctored] = [
         a: view 1 a | send | a:1 | view 2 a b | send | send | a:2 | a:3
         b: view 2 a b cut a:1 | a:3
     """),
+    _doctored("fifo_by_level", "an ordered message before an earlier one in its sender's order", """
+        a: view 1 a b | send fifo | send agreed | a:1 | a:2
+        b: view 1 a b | a:2 | a:1
+    """),
+    _doctored("fifo_by_level", "a weaker message overtakes, and the next of its level too", """
+        a: view 1 a b | send agreed | send fifo | send fifo | a:1 | a:2 | a:3
+        b: view 1 a b | a:3 | a:1 | a:2
+    """),
+    _doctored("fifo_by_level", "an ordered message without the weaker one before it", """
+        a: view 1 a b | send agreed | send fifo | send fifo | send agreed
+        a: a:2 | a:3 | a:1 | a:4
+        b: view 1 a b | a:2 | a:1 | a:4
+    """),
+    _doctored("fifo_by_level", "a weaker message does not excuse a hole of the stronger", """
+        a: view 1 a b | send agreed | send fifo | send agreed | a:1 | a:2 | a:3
+        b: view 1 a b | a:2 | a:3
+    """),
+    _doctored("fifo_by_level", "a joiner that lacks the first of a level", """
+        a: view 1 a | send fifo | a:1 | view 2 a b | send agreed | send fifo | send fifo
+        a: a:2 | a:3 | a:4
+        b: view 2 a b cut a:1 | a:4 | a:2
+    """),
     _doctored("causal", "the answer before the question", """
         a: view 1 a b c | send | a:1 | b:1
         b: view 1 a b c | a:1 | send | b:1
@@ -182,6 +204,11 @@ DOCTORED: list[Doctored] = [
         b: view 1 a b founded | a:1@1 | crash
         a#2: restart | view 5 a#2 b#2 | send | a#2:1@1
         b#2: restart | view 5 a#2 b#2 | a#2:1@1
+    """, "safe"),
+    _doctored("one_place", "two at one place, of views that one that was let go on had before", """
+        a: view 1 a c founded at 0 | send | a:1@1 | crash
+        c: view 1 a c founded at 0 | view 2 b c at 0 | view 3 c parted at 0
+        b: view 2 b c at 0 | send | b:1@1
     """, "safe"),
     _doctored("one_place", "two at one place in a part that was let go on", """
         a: view 1 a b c | crash
@@ -507,6 +534,34 @@ DOCTORED: list[Doctored] = [
         b#2: restart | join 2 | view 7 b#2 c#2 founded | view 8 b#2 c#2
         c#2: restart | join 2 | view 7 b#2 c#2 founded | view 8 b#2 c#2
     """),
+    _doctored("one_founding", "one is excluded by a view that nobody installed", """
+        a: join 2 | view 1 a b c founded | stop excluded by view 2
+        b: join 2 | view 1 a b c founded | crash
+        c: join 2 | view 1 a b c founded | crash
+        b#2: restart | join 2 | view 7 b#2 c#2 founded
+        c#2: restart | join 2 | view 7 b#2 c#2 founded
+    """),
+    _doctored("one_founding", "one is excluded by a view that nobody installed, of a new group", """
+        a: join 2 | view 1 a b c founded | stop excluded by view 8 founded 7
+        b: join 2 | view 1 a b c founded | crash
+        c: join 2 | view 1 a b c founded | crash
+        b#2: restart | join 2 | view 7 b#2 c#2 founded
+        c#2: restart | join 2 | view 7 b#2 c#2 founded
+    """),
+    _doctored("one_founding", "one is excluded by a view of an unknown founding", """
+        a: join 2 | view 1 a b c founded | stop excluded by view 8 founded 5
+        b: join 2 | view 1 a b c founded | crash
+        c: join 2 | view 1 a b c founded | crash
+        b#2: restart | join 2 | view 7 b#2 c#2 founded
+        c#2: restart | join 2 | view 7 b#2 c#2 founded
+    """),
+    _doctored("one_founding", "one is excluded by processes without a view", """
+        a: join 2 | view 1 a b c founded | stop excluded by view 0 founded 0
+        b: join 2 | view 1 a b c founded | crash
+        c: join 2 | view 1 a b c founded | crash
+        b#2: restart | join 2 | view 7 b#2 c#2 founded
+        c#2: restart | join 2 | view 7 b#2 c#2 founded
+    """),
     _doctored("one_founding", "one is excluded, another of its view is left", """
         a: join 2 | view 1 a b c founded
         b: join 2 | view 1 a b c founded | crash
@@ -540,6 +595,34 @@ DOCTORED: list[Doctored] = [
     _doctored("stable", "all hold it, but one stops without it", """
         a: view 1 a b | send | a:1 | stable a:1 a b | holds a:1 | view 2 a
         b: view 1 a b | holds b:1 | stop
+    """, "resilient(all)"),
+    _doctored("agreement", "a leaver lacks what was ordered before its leave", """
+        a: view 1 a b c at 0 | send | a:1@1 | view 2 a b at 1
+        b: view 1 a b c at 0 | a:1@1 | view 2 a b at 1
+        c: view 1 a b c at 0 | left
+    """, "agreed"),
+    _doctored("agreement", "outside the order, and one that stays lacks it", """
+        a: view 1 a b c at 0 | send reliable | a:1 | view 2 a b at 0
+        b: view 1 a b c at 0 | view 2 a b at 0
+        c: view 1 a b c at 0 | left
+    """),
+    _doctored("agreement", "an ordered message without a place, and a leaver lacks it", """
+        a: view 1 a b c at 0 | send | a:1 | view 2 a b at 1
+        b: view 1 a b c at 0 | a:1 | view 2 a b at 1
+        c: view 1 a b c at 0 | left
+    """, "agreed"),
+    _doctored("same_view", "an ordered message without a place, on either side of a view", """
+        a: view 1 a b at 0 | send | a:1 | view 2 a b at 1
+        b: view 1 a b at 0 | view 2 a b at 1 | a:1
+    """, "agreed"),
+    _doctored("virtual_synchrony", "an ordered message without a place, after the next view", """
+        a: view 1 a b at 0 | send | a:1 | view 2 a b at 1
+        b: view 1 a b at 0 | view 2 a b at 1 | a:1
+    """, "resilient(2)"),
+    _doctored("stable", "a joiner does not stand for one that was there", """
+        a: view 1 a b | send | a:1 | view 2 a b c | stable a:1 a
+        b: view 1 a b | a:1 | view 2 a b c
+        c: view 2 a b c cut a:1
     """, "resilient(all)"),
     _doctored("stable", "two of three are not all", """
         a: view 1 a b c | send | a:1
@@ -641,6 +724,51 @@ DOCTORED: list[Doctored] = [
         b: join 2 | view 1 a b c founded | crash
         c: join 2 | view 1 a b c founded | crash
     """),
+    _doctored("minimum_size", "fewer are left than one voted for", """
+        a: view 1 a b c d founded | view 2 a b c d also size_changed:3:b
+        a: view 3 a b also failed:c failed:d
+        b: view 1 a b c d founded | view 2 a b c d also size_changed:3:b
+        b: view 3 a b also failed:c failed:d
+        c: view 1 a b c d founded | crash
+        d: view 1 a b c d founded | crash
+    """),
+    _doctored("minimum_size", "one fails though none may, as one voted that came later", """
+        a: view 1 a b founded | view 2 a b also size_changed:none_may_fail:b
+        a: view 3 a b c also joined:c | view 4 a c also failed:b
+        b: view 1 a b founded | view 2 a b also size_changed:none_may_fail:b
+        b: view 3 a b c also joined:c | crash
+        c: view 3 a b c also joined:c | view 4 a c also failed:b
+    """),
+    _doctored("minimum_size", "a joiner goes on alone against a vote from before its time", """
+        a: view 1 a b founded | view 2 a b also size_changed:optimistic:a
+        a: view 3 a b c also joined:c | crash
+        b: view 1 a b founded | view 2 a b also size_changed:optimistic:a
+        b: view 3 a b c also joined:c | crash
+        c: view 3 a b c also joined:c | view 4 c also failed:a failed:b
+    """),
+    _doctored("one_lock_holder", "a lock is granted twice", """
+        a: view 1 a b founded | view 2 a b also lock_granted:7:a | view 3 a b also lock_granted:7:b
+        b: view 1 a b founded | view 2 a b also lock_granted:7:a | view 3 a b also lock_granted:7:b
+    """),
+    _doctored("one_lock_holder", "the holder is seen as another by one of two", """
+        a: view 1 a b founded | view 2 a b also lock_granted:7:a
+        b: view 1 a b founded | view 2 a b also lock_granted:7:b
+    """),
+    _doctored("one_lock_holder", "released by one that does not hold it", """
+        a: view 1 a b founded | view 2 a b also lock_granted:7:a | view 3 a b also lock_released:7:b
+        b: view 1 a b founded | view 2 a b also lock_granted:7:a | view 3 a b also lock_released:7:b
+    """),
+    _doctored("one_lock_holder", "the lock of the dead is kept", """
+        a: view 1 a b founded | view 2 a b also lock_granted:0:b | view 3 a also failed:b
+        b: view 1 a b founded | view 2 a b also lock_granted:0:b | crash
+    """),
+    _doctored("one_lock_holder", "a joiner was not told of the holder", """
+        a: view 1 a b founded | view 2 a b also lock_granted:3:a | view 3 a b c also joined:c
+        a: crash
+        b: view 1 a b founded | view 2 a b also lock_granted:3:a | view 3 a b c also joined:c
+        b: crash
+        c: view 3 a b c also joined:c | view 4 a b c also lock_granted:3:c
+    """),
     _doctored("begun", "a group that nobody founded", """
         a: join 2 | view 1 a b at 0 | send | a:1@1
         b: join 2 | view 1 a b at 0 | a:1@1
@@ -726,6 +854,30 @@ DOCTORED: list[Doctored] = [
 ]
 
 SOUND: list[Sound] = [
+    _sound("a lock is passed on, and the dead release theirs", """
+        a: view 1 a b founded | view 2 a b also lock_granted:7:a | view 3 a b c also joined:c
+        a: view 4 a b c also lock_released:7:a lock_granted:7:b
+        a: view 5 a c also failed:b lock_released:7:b lock_granted:7:c
+        b: view 1 a b founded | view 2 a b also lock_granted:7:a | view 3 a b c also joined:c
+        b: view 4 a b c also lock_released:7:a lock_granted:7:b | crash
+        c: view 3 a b c also joined:c | view 4 a b c also lock_released:7:a lock_granted:7:b
+        c: view 5 a c also failed:b lock_released:7:b lock_granted:7:c
+    """),
+    _sound("votes are kept, withdrawn, and forgotten with the voter", """
+        a: view 1 a b c d founded | view 2 a b c d also size_changed:3:d
+        a: view 3 a b c also failed:d | view 4 a b c also size_changed:3:a
+        a: view 5 a b c also size_changed:1:a | view 6 a also failed:b failed:c
+        b: view 1 a b c d founded | view 2 a b c d also size_changed:3:d
+        b: view 3 a b c also failed:d | crash
+        c: view 1 a b c d founded | view 2 a b c d also size_changed:3:d
+        c: view 3 a b c also failed:d | crash
+        d: view 1 a b c d founded | crash
+    """),
+    _sound("members leave below the minimum, which only binds failures", """
+        a: view 1 a b c founded | view 2 a b c also size_changed:3:a | view 3 a b also left:c
+        b: view 1 a b c founded | view 2 a b c also size_changed:3:a | view 3 a b also left:c
+        c: view 1 a b c founded | view 2 a b c also size_changed:3:a | left
+    """),
     _sound("one goes on from a founding that only others were told of", """
         a: join 2 | view 1 a b c at 0 founded | crash
         b: join 2 | view 2 a#2 b at 0 founded | send | b:1@1 | view 3 a#2 b c#2 at 1
@@ -879,7 +1031,7 @@ SOUND: list[Sound] = [
     _sound("founded anew when those who excluded it are gone before they showed their view", """
         a: join 2 | view 1 a b c founded | crash
         b: join 2 | view 1 a b c founded | crash
-        c: join 2 | view 1 a b c founded | stop excluded by view 2
+        c: join 2 | view 1 a b c founded | stop excluded by view 2 founded 1
         a#2: restart | join 2 | view 9 a#2 b#2 c#2 founded
         b#2: restart | join 2 | view 9 a#2 b#2 c#2 founded
         c#2: restart | join 2 | view 9 a#2 b#2 c#2 founded
@@ -920,6 +1072,13 @@ SOUND: list[Sound] = [
         a#1: restart | view 9 a#1 b#2 founded | send | a#1:1@1
         b#2: restart | view 9 a#1 b#2 founded | a#1:1@1
     """, "safe"),
+    _sound("founded anew by one that was let go on later, and told of its founding alone", """
+        b: join 2 | view 1 b c founded at 0 | send | b:1@1 | crash
+        c: join 2 | view 1 b c founded at 0 | b:1@1 | crash
+        c#2: restart | join 2 | view 3 a b#2 c#2 founded at 0 | view 5 a b#3 c#2 at 0
+        c#2: view 6 c#2 parted at 0
+        b#3: restart | join 2 | view 5 a b#3 c#2 at 0 | crash
+    """, "safe"),
     _sound("a part that was let go on delivers what is left of the last view", """
         a: view 1 a b c | send | a:1 | send | a:2 | view 2 a b
         b: view 1 a b c | a:1 | a:2 | view 2 a b
@@ -938,6 +1097,11 @@ SOUND: list[Sound] = [
         a: view 1 a b | send unreliable | send fifo | send agreed | a:2 | a:3@1 | b:1@2
         b: view 1 a b | a:2 | a:3@1 | send resilient(majority) | b:1@2
     """),
+    _sound("weaker messages overtake stronger ones of their sender", """
+        a: view 1 a b | send agreed | send fifo | send reliable | send resilient(2) | send fifo
+        a: a:2 | a:5 | a:3 | a:1@1 | a:4@2
+        b: view 1 a b | a:3 | a:2 | a:1@1 | a:5 | a:4@2
+    """, but="fifo"),
     _sound("unreliable messages owe nothing", """
         a: view 1 a b | send | send | send | a:1 | a:3
         b: view 1 a b | a:2
@@ -1030,5 +1194,23 @@ SOUND: list[Sound] = [
         a: view 1 a b | left | crash
         b: view 1 a b | view 2 b | crash
     """),
+    _sound("a leaver lacks what the others deliver outside the order", """
+        a: view 1 a b c at 0 | send reliable | a:1 | view 2 a b at 0
+        b: view 1 a b c at 0 | a:1 | view 2 a b at 0
+        c: view 1 a b c at 0 | left
+    """),
+    _sound("outside the order, on either side of a view", """
+        a: view 1 a b at 0 | send fifo | a:1 | view 2 a b at 0
+        b: view 1 a b at 0 | view 2 a b at 0 | a:1
+    """, but="sending_view"),
+    _sound("held by all that were there, and one has joined since", """
+        a: view 1 a b | send | a:1 | view 2 a b c | stable a:1 a b
+        b: view 1 a b | a:1 | view 2 a b c
+        c: view 2 a b c cut a:1
+    """, "resilient(all)"),
+    _sound("held by one that stops before it shows a view", """
+        a: view 1 a b | send | a:1 | stable a:1 a b | holds a:1 | view 2 a
+        b: stop
+    """, "resilient(2)"),
 ]
 # fmt: on

@@ -6,6 +6,7 @@
 A line is (more of) one life, in its order; what happens is set apart by bars:
 
     view ID MEMBER… [cut MEMBER:N…] [at SEQ] [stayed MEMBER…] [founded | parted]  it installs a view
+        [also WHAT[:N]:MEMBER…]         with these changes, such as `lock_granted:7:a failed:b`
     transitional ID MEMBER…             it installs a transitional view
     holds MEMBER:N…                     what it has received when the view ends
     stable MEMBER:N [MEMBER…]           that message is stable, and these hold it
@@ -126,8 +127,10 @@ class Teller:
         elif verb == "left":
             self._row(life, "leave", detail=LEFT)
         elif verb == "stop":
-            reason, _, view = " ".join(rest).partition("by view ")
-            changes = ("excluded", *([f"view {view}"] if view else ()))
+            reason, _, by = " ".join(rest).partition("by view ")
+            view, _, founding = by.partition(" founded ")
+            told = {"view": view, "founding": founding}
+            changes = ("excluded", *(f"{kind} {value}" for kind, value in told.items() if value))
             self._row(life, "leave", detail=reason or "expelled", changes=changes)
         elif verb == "join":
             self._row(life, verb, number=int(rest[0]) if rest else None)
@@ -147,7 +150,7 @@ class Teller:
         parts: dict[str, list[str]] = {"members": []}
         part = parts["members"]
         for word in rest:
-            if word in ("cut", "at", "stayed", "founded", "parted"):
+            if word in ("cut", "at", "stayed", "founded", "parted", "also"):
                 part = parts.setdefault(word, [])
             else:
                 part.append(word)
@@ -161,8 +164,17 @@ class Teller:
             detail=detail or None,
             seq=int(parts["at"][0]) if "at" in parts else None,
             stayed=tuple(map(key, parts["stayed"])) if "stayed" in parts else None,
-            changes=tuple(word for word in ("founded", "parted") if word in parts) or None,
+            changes=(
+                *(word for word in ("founded", "parted") if word in parts),
+                *(_change(each) for each in parts.get("also", ())),
+            )
+            or None,
         )
+
+
+def _change(text: str) -> str:
+    *words, member = text.split(":")
+    return " ".join((*words, key(member)))
 
 
 def story(text: str, service: str = "causal", torn: str = "", run: str = "story") -> History:

@@ -13,9 +13,22 @@ from typing import Any
 import pytest
 
 from tests.ring.mutants import majority_not_needed
-from unisono.core import Cause, Core, CoreConfig, Deliver, Effect, Event, Fail, Install
-from unisono.model import Member, View, changes_of
-from unisono.protocols import offer, offers
+from unisono.core import (
+    Cause,
+    Core,
+    CoreConfig,
+    Deliver,
+    Effect,
+    Event,
+    Fail,
+    Install,
+    Stabilize,
+)
+from unisono.model import Change, ChangeKind, Member, Resilient, Service, SizeVote, View, changes_of
+from unisono.protocols import spec, specs
+from unisono.protocols.rmp.group_state import GroupState
+from unisono.protocols.rmp.quorums import ViewQuorums
+from unisono.protocols.rmp.sources import Contents, Sources
 from unisono.sim import Plan
 from unisono.sim.run import run
 
@@ -191,6 +204,38 @@ def founds_beside(me: Any, effects: list[Effect]) -> Iterator[Effect]:
         yield effect
 
 
+def stable_too_soon(me: Any, effects: list[Effect]) -> Iterator[Effect]:
+    """It reports each message as held by itself alone, which was to be held by all."""
+    for effect in effects:
+        yield effect
+        if isinstance(effect, Deliver):
+            yield Stabilize(effect.messages, (me.me,))
+
+
+def _with_change(view: View, *changes: Change) -> Install:
+    return Install(replace(view, changes=(*view.changes, *changes)))
+
+
+def one_lock_for_two(me: Any, effects: list[Effect]) -> Iterator[Effect]:
+    """A lock is granted to two members."""
+    for effect in effects:
+        if isinstance(effect, Install):
+            granted = [
+                Change(ChangeKind.LOCK_GRANTED, (who,), number=7) for who in effect.view.members[:2]
+            ]
+            effect = _with_change(effect.view, *granted)
+        yield effect
+
+
+def votes_in_vain(me: Any, effects: list[Effect]) -> Iterator[Effect]:
+    """It has voted that none may fail, and goes on when one does."""
+    for effect in effects:
+        if isinstance(effect, Install):
+            vote = Change(ChangeKind.SIZE_CHANGED, (me.me,), number=SizeVote.NONE_MAY_FAIL)
+            effect = _with_change(effect.view, vote)
+        yield effect
+
+
 CASES: list[tuple[str, str, Bug]] = [
     ("rmcast", "local_order", view_after_message),
     ("rmcast", "sender_in_view", stranger_speaks),
@@ -208,6 +253,17 @@ CASES: list[tuple[str, str, Bug]] = [
     ("mtp", "begun", begins_without_a_word),
     ("mtp", "receipts", holds_too_much),
     ("mtp", "exclusion", gives_up),
+    ("rmp", "local_order", view_after_message),
+    ("rmp", "sender_in_view", stranger_speaks),
+    ("rmp", "cut", cut_too_high),
+    ("rmp", "gap_free", place_passed_over),
+    ("rmp", "one_place", places_one_too_high),
+    ("rmp", "every_place", a_place_left_free),
+    ("rmp", "receipts", holds_too_much),
+    ("rmp", "stable", stable_too_soon),
+    ("rmp", "one_lock_holder", one_lock_for_two),
+    ("rmp", "minimum_size", votes_in_vain),
+    ("rmp", "exclusion", gives_up),
     ("ring", "local_order", view_after_message),
     ("ring", "sender_in_view", stranger_speaks),
     ("ring", "cut", cut_too_high),
@@ -232,7 +288,7 @@ CASES: list[tuple[str, str, Bug]] = [
     ],
 )
 def test_a_bug_at_the_door_is_caught(protocol: str, law: str, bug: Bug) -> None:
-    sound = offer(protocol)
+    sound = spec(protocol)
     assert law in sound.laws, "nobody claims it"
 
     def make(setting: CoreConfig) -> Any:
@@ -243,7 +299,9 @@ def test_a_bug_at_the_door_is_caught(protocol: str, law: str, bug: Bug) -> None:
     for seed in range(SEEDS_MAX):
         buggy = replace(sound, make=make)
         faults = {goes_on_alone: "partition", gives_up: "none"}.get(bug, "mild")
-        plan = Plan(protocol=protocol, offer=buggy, nodes=4, seed=seed, faults=faults, messages=60)
+        plan = Plan(protocol=protocol, spec=buggy, nodes=4, seed=seed, faults=faults, messages=60)
+        if law == "stable":
+            plan = replace(plan, service=Resilient(Resilient.ALL))
         broken |= set(run(plan).broken)
         if law in broken:
             return
@@ -262,11 +320,49 @@ def test_a_ring_that_needs_no_majority_is_two_primaries(monkeypatch: pytest.Monk
     raise AssertionError(f"broken: {sorted(broken)}")
 
 
+@pytest.mark.catches("one_primary")
+def test_a_reformation_that_needs_no_quorum_makes_two_rings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ViewQuorums, "has_majority", lambda self, present: True)
+    monkeypatch.setattr(GroupState, "least", lambda self: 1)
+    plan = Plan(protocol="rmp", faults="partition", messages=100)
+    broken: set[str] = set()
+    for seed in range(30):
+        broken |= set(run(replace(plan, seed=seed, nodes=3 + seed % 7)).broken)
+        if "one_primary" in broken:
+            return
+    raise AssertionError(f"broken: {sorted(broken)}")
+
+
+@pytest.mark.catches("fifo_by_level")
+def test_fifo_messages_delivered_as_they_arrive_are_out_of_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = Sources._read
+
+    def at_once(*arguments: Any) -> Contents:
+        contents = read(*arguments)
+        contents.at_once += contents.in_sequence
+        contents.in_sequence.clear()
+        return contents
+
+    monkeypatch.setattr(Sources, "_read", at_once)
+    broken: set[str] = set()
+    for seed in range(SEEDS_MAX):
+        plan = Plan(protocol="rmp", nodes=4, seed=seed, faults="loss", messages=60)
+        broken |= set(run(replace(plan, service=Service.FIFO)).broken)
+        if "fifo_by_level" in broken:
+            return
+    raise AssertionError(f"broken: {sorted(broken)}")
+
+
 def test_every_new_claim_has_a_bug() -> None:
     """Those of old have mutants beside the protocols."""
     older = """no_creation no_duplication fifo causal total_order prefix agreement validity
         virtual_synchrony view_order self_inclusion safe progress""".split()
-    shown = {(protocol, law) for protocol, law, _ in CASES} | {("ring", "one_primary")}
-    claimed = {(each.name, law) for each in offers().values() for law in each.laws}
+    shown = {(protocol, law) for protocol, law, _ in CASES}
+    shown |= {("ring", "one_primary"), ("rmp", "one_primary"), ("rmp", "fifo_by_level")}
+    claimed = {(each.name, law) for each in specs().values() for law in each.laws}
     missing = {(name, law) for name, law in claimed - shown if law not in older}
     assert missing == set()

@@ -10,7 +10,7 @@ import pytest
 
 from tests.documents import section
 from unisono.laws import LAWS
-from unisono.protocols import offers
+from unisono.protocols import specs
 
 ROOT = Path(__file__).parents[2]
 TEXT = section("CONCEPTS", "The laws")
@@ -33,10 +33,10 @@ def test_each_law_stands_there_with_its_sentence_and_who_claims_it() -> None:
     assert table.keys() == {f"`{law}`" for law in LAWS}
     head = next(row for row in ROWS if row[0] == "law")
     for law in LAWS.values():
-        _, sentence, *claims = table[f"`{law.name}`"][: 2 + len(offers())]
+        _, sentence, *claims = table[f"`{law.name}`"][: 2 + len(specs())]
         assert sentence == law.sentence
         for column, said in zip(head[2:], claims, strict=False):
-            claimed = law.name in offers()[column.strip("`")].laws
+            claimed = law.name in specs()[column.strip("`")].laws
             assert said == ("claimed" if claimed else "–"), (law.name, column)
 
 
@@ -68,7 +68,7 @@ def test_the_readme_says_of_each_law_that_is_claimed_who_keeps_it() -> None:
         _, _, cited, *cells, _ = line.split("|")
         laws = set(re.findall(r"`(\w+)`", cited))
         for column, cell in zip(columns, cells, strict=True):
-            claimed = laws <= set(offers()[column].laws)
+            claimed = laws <= set(specs()[column].laws)
             assert cell.strip() == ("kept" if claimed else "not claimed"), (line, column)
         shown |= laws
-    assert shown == {law for offer in offers().values() for law in offer.laws}
+    assert shown == {law for spec in specs().values() for law in spec.laws}

@@ -28,12 +28,12 @@ from unisono.core import (
     Leave,
     Multicast,
     Persist,
-    ProtocolSpec,
     Received,
     Restart,
     Send,
 )
 from unisono.model import Address, Member, Message, Service, View
+from unisono.spec import ProtocolSpec
 
 BEAT_US = 50_000
 LISTEN_US = 200_000
@@ -237,4 +237,5 @@ FLOOD = ProtocolSpec(
     laws=("no_creation", "no_duplication", "fifo", "progress"),
     options={"bug": 0, "fragile": 0},
     on_split="every part goes on",
+    wire_number=203,
 )

@@ -65,7 +65,7 @@ def complains(lives: Sequence[ApplicationEnd], services: Sequence[ServiceLevel])
 
 def plan(play: ApplicationSpec, **more: object) -> Plan:
     weather = Weather(with_state=False)
-    common = Plan(protocol="flood", offer=FLOOD, nodes=3, messages=12, weather=weather)
+    common = Plan(protocol="flood", spec=FLOOD, nodes=3, messages=12, weather=weather)
     return replace(common, application=play, **more)  # type: ignore[arg-type]
 
 
@@ -94,7 +94,7 @@ def test_records_survive_a_crash_and_not_amnesia() -> None:
 def test_a_state_is_handed_over_whatever_the_weather_says() -> None:
     crash = FaultEvent("crash", 1_500_000, 100_000, (1,))
     weather = Weather(schedule=(crash,), with_state=False)
-    outcome = run(plan(ApplicationSpec(Echo, noted), weather=weather, protocol="mtp", offer=None))
+    outcome = run(plan(ApplicationSpec(Echo, noted), weather=weather, protocol="mtp", spec=None))
     assert outcome.counts["captured"] and outcome.counts["adopted"]
     (back,) = [each.application for each in LIVES if str(each.me) == "b#2"]
     assert back.heard.count(b"ask") >= 1

@@ -11,14 +11,14 @@ import pytest
 from tests.laws.test_protocol_mutants import Buggy, gives_up
 from unisono.core import CoreConfig
 from unisono.laws import judge_all
-from unisono.protocols import offer
+from unisono.protocols import spec
 from unisono.sim import Plan
 from unisono.sim.run import Outcome, run
 from unisono.trace.files import read_trace
 
 
 def buggy(protocol: str, seed: int, faults: str, **more: Any) -> Plan:
-    sound = offer(protocol)
+    sound = spec(protocol)
 
     def make(setting: CoreConfig) -> Any:
         core = sound.make(setting)
@@ -26,7 +26,7 @@ def buggy(protocol: str, seed: int, faults: str, **more: Any) -> Plan:
 
     planted = replace(sound, make=make)
     return Plan(
-        protocol=protocol, offer=planted, nodes=4, seed=seed, faults=faults, messages=30, **more
+        protocol=protocol, spec=planted, nodes=4, seed=seed, faults=faults, messages=30, **more
     )
 
 

@@ -34,6 +34,7 @@ from unisono.sim.plan import Clock, FaultEvent, LinkPlan, Plan, Weather
 from unisono.sim.run import verdict_on
 from unisono.sim.workload import Memory
 from unisono.sim.world import World
+from unisono.spec import ProtocolSpec
 from unisono.trace.history import History
 
 SECOND = 1_000_000
@@ -87,23 +88,29 @@ def lives() -> list[Diary]:
 def lived(*faults: FaultEvent, nodes: int = 2, **more: object) -> World:
     weather = Weather(fault_us=3 * SECOND, link=STEADY, schedule=faults, with_state=False)
     weather = replace(weather, **more)  # type: ignore[arg-type]
-    offer = replace(FLOOD, make=Diary, laws=())
+    spec = replace(FLOOD, make=Diary, laws=())
     plan = Plan(
-        protocol="diary", offer=offer, nodes=nodes, messages=0, weather=weather, progress_us=SECOND
+        protocol="diary", spec=spec, nodes=nodes, messages=0, weather=weather, progress_us=SECOND
     )
-    world = World(plan, weather, offer, (Service.FIFO,))
+    world = World(plan, weather, spec, (Service.FIFO,))
     world.run()
     assert not world.found
     return world
 
 
-def born(make: type[Diary], nodes: int = 1, laws: tuple[str, ...] = (), quorum: int = 0) -> World:
+def born(
+    make: type[Diary],
+    nodes: int = 1,
+    laws: tuple[str, ...] = (),
+    quorum: int = 0,
+    base: ProtocolSpec = FLOOD,
+) -> World:
     """A short world of such cores."""
     weather = Weather(fault_us=1000)
-    offer = replace(FLOOD, make=make, laws=laws, quorum=lambda options: quorum)
-    plan = Plan(protocol="x", offer=offer, nodes=nodes, messages=0, weather=weather)
+    spec = replace(base, make=make, laws=laws, quorum=lambda options: quorum)
+    plan = Plan(protocol="x", spec=spec, nodes=nodes, messages=0, weather=weather)
     Diary.lives = []
-    world = World(replace(plan, progress_us=1000), weather, offer, (Service.FIFO,))
+    world = World(replace(plan, progress_us=1000), weather, spec, (Service.FIFO,))
     world.run()
     return world
 
@@ -239,9 +246,9 @@ def test_each_node_is_told_its_role_and_keeps_it(lives: list[Diary]) -> None:
         return {**options, "master": int(index == 0)}
 
     weather = Weather(fault_us=SECOND, schedule=(FaultEvent("crash", 500_000, 100_000, (0,)),))
-    offer = replace(FLOOD, make=Told, laws=(), assign_roles=first_is_master)
-    plan = Plan(protocol="x", offer=offer, nodes=2, messages=0, options={"tokens": 3})
-    World(replace(plan, progress_us=1000), weather, offer, (Service.FIFO,)).run()
+    spec = replace(FLOOD, make=Told, laws=(), assign_roles=first_is_master)
+    plan = Plan(protocol="x", spec=spec, nodes=2, messages=0, options={"tokens": 3})
+    World(replace(plan, progress_us=1000), weather, spec, (Service.FIFO,)).run()
     assert told == [
         ("a#1", {"tokens": 3, "master": 1}),
         ("b#1", {"tokens": 3, "master": 0}),
@@ -281,9 +288,15 @@ def test_capture_is_answered_at_its_place_and_a_bad_state_is_a_violation() -> No
     assert [each.law for each in world.found] == ["state"]
 
 
-@pytest.mark.parametrize("laws, found", [(("total_order",), ["state"]), (("causal",), [])])
+ORDERED = replace(FLOOD, services=(*FLOOD.services, Service.AGREED))
+
+
+@pytest.mark.parametrize(
+    "base, found",
+    [(ORDERED, ["state"]), (replace(ORDERED, levels_overtake=True), []), (FLOOD, [])],
+)
 def test_the_same_messages_in_another_order_are_another_state(
-    laws: tuple[str, ...], found: list[str]
+    base: ProtocolSpec, found: list[str]
 ) -> None:
     class Disordered(Diary):
         def step(self, now_us: int, event: Event) -> list[Effect]:
@@ -293,7 +306,7 @@ def test_the_same_messages_in_another_order_are_another_state(
             order = said if self.me.name == "a" else said[::-1]
             return [Install(View((self.me,), id="v")), Deliver(order), Capture("k")]
 
-    assert [each.law for each in born(Disordered, nodes=2, laws=laws).found] == found
+    assert [each.law for each in born(Disordered, nodes=2, base=base).found] == found
 
 
 def test_a_packet_that_no_path_carries_is_a_violation() -> None:

@@ -55,5 +55,21 @@ def test_a_majority_of_a_ring_counts_only_names_that_the_group_knows() -> None:
     assert probes("ring", 0, weather(starts_us=(0, LATE[1], LATE[1]))) == 2
 
 
+def test_a_part_of_rmp_without_a_quorum_stops_and_founds_another_group() -> None:
+    plan = Plan(protocol="rmp", nodes=3, seed=1, messages=0, weather=weather())
+    outcome = run(plan)
+    assert outcome.violations == () and outcome.sent // PROBES == 3
+    assert outcome.history is not None
+    lives = outcome.history.lives
+    assert {key: set(life.views[-1].members or ()) for key, life in lives.items()} == {
+        "a#1": {"a#1", "b#1"},
+        "b#1": {"a#1", "b#1"},
+        "c#1": {"a#1", "b#1", "c#1"},
+        "c#2": {"c#2"},
+    }
+    (stop,) = (row for row in outcome.history.rows if row.kind == "leave" and row.node == "c")
+    assert stop.changes == ("too_few",)
+
+
 def test_where_any_part_goes_on_all_are_to() -> None:
     assert probes("rmcast", 0, weather(AMNESIA, starts_us=LATE)) == 3

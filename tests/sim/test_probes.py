@@ -47,12 +47,12 @@ def test_a_crash_is_noticed_before_the_silence_is_long_and_a_pause_is_not(protoc
 
 
 def refusals_of(plan: Plan) -> tuple[World, list[tuple[int, Event]]]:
-    from unisono.sim.run import offered, services_for
+    from unisono.sim.run import checked_spec, services_for
 
     full = drawn(plan)
     assert full.weather is not None
-    offer = offered(full)
-    world = World(full, full.weather, offer, services_for(full, offer))
+    spec = checked_spec(full)
+    world = World(full, full.weather, spec, services_for(full, spec))
     told: list[tuple[int, Event]] = []
     post = world.probes._refuse
 

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from unisono.protocols import offer, offers
+from unisono.protocols import spec, specs
 from unisono.sim import PROFILES, campaign
 from unisono.sim.campaign import Summary
 from unisono.sim.plan import Plan
@@ -14,7 +14,7 @@ from unisono.sim.run import run
 
 SOAK_SEEDS = int(os.environ.get("UNISONO_SEEDS") or 3000)
 SOAK_ONLY = os.environ.get("UNISONO_PROTOCOL")
-SOAKED = [offer(SOAK_ONLY).name] if SOAK_ONLY else sorted(offers())
+SOAKED = [spec(SOAK_ONLY).name] if SOAK_ONLY else sorted(specs())
 NODES = {"mtp": (3, 9), "ring": (3, 9)}
 """How many nodes a soaked run has, where it is not 3 to 7: a replicated master takes some."""
 
@@ -24,15 +24,15 @@ def lines(summary: Summary) -> str:
 
 
 @pytest.mark.parametrize("faults", PROFILES)
-@pytest.mark.parametrize("protocol", sorted(offers()))
+@pytest.mark.parametrize("protocol", sorted(specs()))
 def test_a_few_seeds_break_no_law(protocol: str, faults: str) -> None:
     summary = campaign(protocol, range(5), faults, (3, 9), jobs=1, messages=60)
     assert not summary.failures, lines(summary)
 
 
-@pytest.mark.parametrize("protocol", sorted(offers()))
+@pytest.mark.parametrize("protocol", sorted(specs()))
 def test_what_is_drawn_of_the_options_exists(protocol: str) -> None:
-    found = offer(protocol)
+    found = spec(protocol)
     for varied in (found.swarm, found.chaos):
         assert varied.keys() <= found.options.keys()
         assert all(varied.values()), "an option that is varied has something to choose from"

@@ -210,9 +210,9 @@ class Shouter:
 
 def test_a_multicast_and_a_list_cross_once_and_single_sends_each() -> None:
     weather = Weather(fault_us=1000, link=STEADY, routers=(Router((2, 3), STEADY),))
-    offer = replace(FLOOD, make=Shouter, laws=())
-    plan = Plan(protocol="x", offer=offer, nodes=4, messages=0, progress_us=1000)
-    world = World(plan, weather, offer, (Service.FIFO,))
+    spec = replace(FLOOD, make=Shouter, laws=())
+    plan = Plan(protocol="x", spec=spec, nodes=4, messages=0, progress_us=1000)
+    world = World(plan, weather, spec, (Service.FIFO,))
     world.run()
     assert all(Shouter.heard[name] == [b"all", b"list", b"each"] for name in "bcd")
     assert world.network.totals()["router_carried"] == 1 + 1 + 2
@@ -224,7 +224,7 @@ ROUTED = Weather(
         Router((3,), LinkPlan(duplicate_ppm=50_000)),
     )
 )
-PLAN = Plan(protocol="flood", offer=FLOOD, nodes=5, messages=60, weather=ROUTED)
+PLAN = Plan(protocol="flood", spec=FLOOD, nodes=5, messages=60, weather=ROUTED)
 
 
 def test_a_run_with_routers_is_one_run_and_heals() -> None:
@@ -237,7 +237,7 @@ def test_a_run_with_routers_is_one_run_and_heals() -> None:
 
 
 def test_routers_survive_the_file_and_a_plan_without_them_does_not_name_them() -> None:
-    kept = plan_from_json(plan_to_json(replace(PLAN, offer=None)))
+    kept = plan_from_json(plan_to_json(replace(PLAN, spec=None)))
     assert kept.weather == ROUTED
     assert "router" not in plan_to_json(replace(PLAN, weather=Weather()))
     told = '{"protocol": "x", "nodes": 3, "weather": {"routers": [{"behind": [1, 2]}]}}'

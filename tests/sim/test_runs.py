@@ -38,7 +38,7 @@ SMALL = replace(FLOOD, options={**FLOOD.options, "members_count_max": 3})
 
 def plan(seed: int = 1, faults: str = "chaos", nodes: int = 4, **more: object) -> Plan:
     return replace(
-        Plan(protocol="flood", offer=FLOOD, seed=seed, faults=faults, nodes=nodes, messages=60),
+        Plan(protocol="flood", spec=FLOOD, seed=seed, faults=faults, nodes=nodes, messages=60),
         **more,  # type: ignore[arg-type]
     )
 
@@ -160,35 +160,35 @@ VARIED = replace(FLOOD, swarm={"fragile": (0, 1), "bug": (0, DOUBLE, 7, 8, 9)})
 
 def test_options_are_drawn_by_swarm_from_dice_of_their_own() -> None:
     plain, varied = (
-        [drawn(plan(seed, offer=offer)) for seed in range(40)] for offer in (FLOOD, VARIED)
+        [drawn(plan(seed, spec=spec)) for seed in range(40)] for spec in (FLOOD, VARIED)
     )
     assert [each.weather for each in plain] == [each.weather for each in varied]
     assert {each.options["fragile"] for each in varied} == {0, 1}
     assert {each.options["bug"] for each in varied} == {0, DOUBLE, 7, 8, 9}
-    again = [drawn(plan(seed, offer=VARIED, options={"bug": 3})) for seed in range(40)]
+    again = [drawn(plan(seed, spec=VARIED, options={"bug": 3})) for seed in range(40)]
     assert {each.options["bug"] for each in again} == {3}, "what the plan sets stays"
     assert [e.options["fragile"] for e in again] == [e.options["fragile"] for e in varied]
 
 
 def test_some_options_are_drawn_in_chaos_alone_and_may_stay_as_they_are() -> None:
-    offer = replace(FLOOD, chaos={"fragile": (None, 1)})
-    seen = [drawn(plan(seed, offer=offer)).options for seed in range(20)]
+    spec = replace(FLOOD, chaos={"fragile": (None, 1)})
+    seen = [drawn(plan(seed, spec=spec)).options for seed in range(20)]
     assert {} in seen and {"fragile": 1} in seen
-    assert not any(drawn(plan(seed, offer=offer, faults="mild")).options for seed in range(20))
+    assert not any(drawn(plan(seed, spec=spec, faults="mild")).options for seed in range(20))
 
 
 def test_a_run_without_faults_or_with_its_weather_draws_no_options() -> None:
-    assert drawn(plan(offer=VARIED, faults="none")).options == {}
-    assert drawn(plan(offer=VARIED, weather=Weather())).options == {}
+    assert drawn(plan(spec=VARIED, faults="none")).options == {}
+    assert drawn(plan(spec=VARIED, weather=Weather())).options == {}
 
 
 def test_the_seed_replays_the_drawn_options() -> None:
-    seed = next(n for n in range(40) if drawn(plan(n, offer=VARIED)).options["bug"] == DOUBLE)
-    asked = plan(seed, offer=VARIED, nodes=3)
+    seed = next(n for n in range(40) if drawn(plan(n, spec=VARIED)).options["bug"] == DOUBLE)
+    asked = plan(seed, spec=VARIED, nodes=3)
     outcome = run(asked)
     assert "--option" not in outcome.replay
     assert outcome.options == drawn(asked).options == outcome_json(outcome)["options"]
-    explicit = replace(drawn(asked), offer=FLOOD)
+    explicit = replace(drawn(asked), spec=FLOOD)
     assert fingerprint(run(explicit)) == fingerprint(outcome)
     assert plan_from_json(plan_to_json(explicit)).options["bug"] == DOUBLE
 
@@ -248,8 +248,8 @@ def test_the_outcome_has_what_the_command_prints() -> None:
         ({"options": {"speed": 1}}, "flood has no option 'speed'"),
         ({"service": Service.SAFE}, "flood does not offer safe; it offers: reliable, fifo"),
         ({"service": Resilient(2)}, "does not offer resilient:2"),
-        ({"offer": SMALL}, "nodes must be at most 3, the members_count_max of flood, not 4"),
-        ({"offer": SMALL, "options": {"members_count_max": 2}}, "nodes must be at most 2"),
+        ({"spec": SMALL}, "nodes must be at most 3, the members_count_max of flood, not 4"),
+        ({"spec": SMALL, "options": {"members_count_max": 2}}, "nodes must be at most 2"),
         ({"weather": Weather(link=LinkPlan(delay="odd"))}, "unknown delay 'odd'"),
         ({"weather": Weather(link=LinkPlan(loss_ppm=2_000_000))}, "loss_ppm must be at most"),
         ({"weather": Weather(schedule=(FaultEvent("rain", 1, 1, (0,)),))}, "unknown fault 'rain'"),
@@ -263,8 +263,8 @@ def test_a_plan_that_cannot_be_run_is_refused(wrong: dict[str, object], says: st
 
 
 def test_as_many_nodes_as_the_protocol_takes_are_run() -> None:
-    assert run(plan(offer=SMALL, nodes=3, messages=5)).nodes == 3
-    assert run(plan(offer=SMALL, options={"members_count_max": 4}, messages=5)).nodes == 4
+    assert run(plan(spec=SMALL, nodes=3, messages=5)).nodes == 3
+    assert run(plan(spec=SMALL, options={"members_count_max": 4}, messages=5)).nodes == 4
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from unisono.sim import (
 from unisono.sim.campaign import Summary
 
 BUGGY = Plan(
-    protocol="flood", offer=FLOOD, nodes=5, faults="mild", messages=80, options={"bug": DOUBLE}
+    protocol="flood", spec=FLOOD, nodes=5, faults="mild", messages=80, options={"bug": DOUBLE}
 )
 
 
@@ -51,14 +51,14 @@ def test_a_planted_bug_is_found_and_made_small(tmp_path: Path) -> None:
     assert small.attempts < 120, "it ended because nothing smaller fails, not at the bound"
     line = write_plan(small.plan, tmp_path / "small.json")
     assert line == f"unisono sim --plan {tmp_path / 'small.json'}"
-    again = run(replace(read_plan(tmp_path / "small.json"), offer=FLOOD))
+    again = run(replace(read_plan(tmp_path / "small.json"), spec=FLOOD))
     assert again.violations == small.outcome.violations
     assert again.replay == "unisono sim --plan FILE"
 
 
 def test_options_that_were_drawn_stay_in_the_small_plan() -> None:
     varied = replace(FLOOD, swarm={"bug": (DOUBLE,), "fragile": (0, 1)})
-    small = shrunk(replace(failing(), offer=varied, options={}), attempts_max=10)
+    small = shrunk(replace(failing(), spec=varied, options={}), attempts_max=10)
     assert small.law == "no_duplication"
     assert small.plan.options["bug"] == DOUBLE and "fragile" in small.plan.options
 

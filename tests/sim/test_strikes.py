@@ -23,7 +23,7 @@ from tests.sim.toys import (
     Trusting,
     TwoRecords,
     Working,
-    offer_of,
+    spec_of,
 )
 from unisono.errors import Misuse
 from unisono.model import Service
@@ -140,13 +140,13 @@ CASES: dict[str, Case] = {
 
 def lived(toy: type[Toy], law: str, under: Weather) -> Outcome:
     claimed = () if law in ("no_crash", "one_name") else (law,)
-    offer = offer_of(toy, *claimed)
+    spec = spec_of(toy, *claimed)
     bound_us = 3 * SECOND
     plan = Plan(
-        protocol="toy", offer=offer, nodes=3, messages=30, weather=under, progress_us=bound_us
+        protocol="toy", spec=spec, nodes=3, messages=30, weather=under, progress_us=bound_us
     )
     told = plan_from_json(plan_to_json(plan))
-    assert replace(told, offer=offer) == plan, "a file says all of it"
+    assert replace(told, spec=spec) == plan, "a file says all of it"
     return run(plan)
 
 

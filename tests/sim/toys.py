@@ -21,13 +21,14 @@ from unisono.core import (
     Join,
     Multicast,
     Persist,
-    ProtocolSpec,
     Received,
     Request,
     Restart,
     Send,
 )
 from unisono.model import Address, Member, Message, Service, View
+from unisono.requests import GoOn
+from unisono.spec import ProtocolSpec
 
 BEAT_US = 50_000
 
@@ -316,7 +317,7 @@ class Deaf(Toy):
         raise KeyError(event.what)
 
 
-def offer_of(toy: type[Toy], *laws: str) -> ProtocolSpec:
+def spec_of(toy: type[Toy], *laws: str) -> ProtocolSpec:
     return ProtocolSpec(
         name=toy.__name__.lower(),
         make=toy,
@@ -325,6 +326,7 @@ def offer_of(toy: type[Toy], *laws: str) -> ProtocolSpec:
         laws=laws,
         options={},
         on_split="nothing",
-        requests=("go_on",),
+        wire_number=204,
+        requests=(GoOn,),
         arrows=("IDLE --beat/work--> BUSY",),
     )

@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.laws.telling import write_trace
 from unisono.laws import LAWS, Verdict, judge_all
-from unisono.protocols import offers
+from unisono.protocols import specs
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
 from unisono.spark.measures import CURVE
@@ -83,7 +83,7 @@ def sample(top: Path) -> tuple[Path, Findings, Curves]:
 
 
 def claims(protocol: str) -> Sequence[str]:
-    return offers()[protocol].laws if protocol in offers() else list(LAWS)
+    return specs()[protocol].laws if protocol in specs() else list(LAWS)
 
 
 def measured(history: History) -> dict[str, Any]:
@@ -234,7 +234,7 @@ def main() -> None:
         top = Path("traces")
         traces(top, seeds=4)
         session = open_session("local[2]")
-        laws = {name: list(offer.laws) for name, offer in offers().items()}
+        laws = {name: list(spec.laws) for name, spec in specs().items()}
         result = run_pipeline(session, top, "results", laws, silver=False)
         page = Path("report.html")
         page.write_text(build_report(session, result.out, top), encoding="utf-8")

@@ -62,7 +62,7 @@ async def be_members(orders: dict[str, Any]) -> None:
                 "orders",
                 name=name,
                 port=orders["port"],
-                fed=True,
+                replayable=True,
                 join_s=LIMIT_S,
                 queue_count_max=orders.get("queue_count_max", 65_536),
                 **PATIENCE,
@@ -81,7 +81,7 @@ async def be_members(orders: dict[str, Any]) -> None:
                 heard[-1].may.set()
             elif word.startswith("count"):
                 counts = [len(each.placed) for each in heard]
-                repeated = [each.group.counters()["fed.repeated"] for each in heard]
+                repeated = [each.group.counters()["replay.repeated"] for each in heard]
                 tell("count", of=word, counts=counts, repeated=repeated)
             elif word.startswith("report"):
                 for at, each in enumerate(heard):

@@ -27,6 +27,7 @@ CLAIMED = {
     "rmcast": list(LAWS),
     "ring": list(LAWS),
     "mtp": list(LAWS),
+    "rmp": list(LAWS),
     "second": ["validity"],
 }
 
@@ -113,7 +114,7 @@ def all_histories() -> list[Case]:
             which = (number + times) % 3
             history = doctored(sources[which], name, seed=number, times=times)
             cases.append(Case(history, name, before[which], once=times == 6))
-    for seed, protocol in enumerate(("mtp", "ring", "rmcast"), 20):
+    for seed, protocol in enumerate(("mtp", "ring", "rmcast", "rmp"), 20):
         rows = simulated(protocol, seed)
         cases.append(Case(History(f"{protocol} {seed}", protocol, "g", tuple(rows)), "simulated"))
     for mutant, _ in MUTANTS:

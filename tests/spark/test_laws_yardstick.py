@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from tests.laws.stories import DOCTORED, SOUND, write_trace
 from tests.spark.yardstick.synthetic import FAULTS, PROTOCOL, Story, stories, write
-from unisono.laws import LAWS
+from unisono.laws import LAWS, judge_all
+from unisono.trace.files import read_trace
+from unisono.trace.history import History
 
 MEASURES = "run node sent delivered octets span_us p50_us p90_us p99_us p999_us max_us".split()
 
@@ -60,6 +63,37 @@ def test_runs_with_one_fault_each(spark: Any, tmp_path: Path) -> None:
         assert laws, name
         assert name in laws or name not in LAWS, name
     assert measured == 6 * len(told)
+
+
+def is_known_in_sql(history: History) -> bool:
+    """Whether it has only what the laws of `yardstick.places` know."""
+    views = [row for row in history.rows if row.kind in ("view", "transitional")]
+    changes = [change for row in views for change in row.changes or ()]
+    return (
+        not history.torn
+        and len({row.view for row in views if "founded" in (row.changes or ())}) <= 1
+        and "parted" not in changes
+        and all(row.kind == "view" and not row.detail and row.stayed is None for row in views)
+    )
+
+
+def test_laws_in_sql_judge_planted_histories_as_in_process(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb", reason="needs pip install duckdb")
+    from tests.spark.yardstick import places
+    from tests.spark.yardstick.sql import Yardstick
+
+    planted = [each.history for each in (*DOCTORED, *SOUND) if is_known_in_sql(each.history)]
+    for history in planted:
+        write_trace(history, tmp_path / "trace")
+    verdicts = judge_all(read_trace(tmp_path / "trace").histories(), lambda _: list(places.LAWS))
+    broken = {(run, each.law) for run, found in verdicts.items() for each in found.violations}
+    yardstick = Yardstick(tmp_path / "trace", tmp_path)
+    yardstick.run()
+    assert {(run, law) for run, law in yardstick.broken if law in places.LAWS} == broken
+    yardstick.close()
+    for law in places.LAWS:
+        assert sum(law == its for _, its in broken) >= 2, law
+    assert len(planted) > len({run for run, _ in broken}) > 20
 
 
 def test_a_process_and_those_below_it_are_watched() -> None:

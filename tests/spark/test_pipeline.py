@@ -18,7 +18,7 @@ from tests.laws.stories import story, write_trace
 from unisono.errors import BadTrace, Misuse
 from unisono.laws import judge_all
 from unisono.laws.verdict import verdict_json
-from unisono.protocols import offers
+from unisono.protocols import specs
 from unisono.sim.plan import Plan
 from unisono.sim.run import run
 from unisono.spark.gold import BINS
@@ -28,7 +28,7 @@ from unisono.trace.files import read_trace
 from unisono.trace.history import life_of, message_of, number_of, sender_of
 from unisono.trace.record import WORK_KINDS
 
-CLAIMED = {name: offer.laws for name, offer in offers().items()}
+CLAIMED = {name: spec.laws for name, spec in specs().items()}
 DOCS = Path(__file__).parents[2] / "docs" / "SPARK.md"
 
 

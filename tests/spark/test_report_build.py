@@ -10,7 +10,7 @@ import pytest
 from tests.documents import blocks, section
 from tests.spark import pages
 from tests.spark.test_report import Seen
-from unisono.protocols import offers
+from unisono.protocols import specs
 from unisono.spark.report import build
 from unisono.spark.report.build import build_report
 from unisono.spark.report.markup import anchor_of
@@ -21,7 +21,7 @@ def made(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, An
     from unisono.spark.pipeline import run_pipeline
 
     top, _, _ = pages.sample(tmp_path_factory.getbasetemp() / "report-traces")
-    claimed = {name: list(offer.laws) for name, offer in offers().items()}
+    claimed = {name: list(spec.laws) for name, spec in specs().items()}
     return top, run_pipeline(spark, top, tmp_path_factory.mktemp("out"), claimed, silver=False)
 
 

@@ -202,7 +202,7 @@ def test_where_no_feed_is_one_line_says_so(session: Any) -> None:
 
     with ThreadPoolExecutor(1) as thread, pytest.raises(Exception) as raised:
         thread.submit(save).result(60)
-    assert "no feed answers at 127.0.0.1:9 within 1 s" in str(raised.value)
+    assert "no feed answered at 127.0.0.1:9 within 1 s" in str(raised.value)
 
 
 def test_spark_tells_the_writer_its_mistakes(session: Any, stage: Stage) -> None:

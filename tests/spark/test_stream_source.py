@@ -99,7 +99,7 @@ def test_a_query_restarts_where_it_was(session: Any, tmp_path: Path) -> None:
         assert all(each.processedRowsPerSecond > 0 for each in progress[:3])
         door.say(messages(2501, 2600))
         assert run_once(stream(session, door.at), out).exception() is None
-    with Served(tmp_path / "other", life="y") as door:
+    with Served(tmp_path / "other", incarnation="y") as door:
         door.say(messages(1, 3000))
         with pytest.raises(
             Exception, match="up to offset 2600, message 2600 of the group's incarnation x"
@@ -149,7 +149,7 @@ def test_views_and_gaps_are_rows_when_asked_for(session: Any, tmp_path: Path) ->
         put(log, keeper.enter("x", 4, 1))
         put(log, keeper.lose(1, 2, "nobody has them", 1))
         put(log, keeper.fill(messages(3, 4), 1))
-        put(log, keeper.hear([view(4), message(5)], 1))
+        put(log, keeper.deliver([view(4), message(5)], 1))
     read = session.read.format("unisono").option("failOnDataLoss", "false")
     assert read.load(str(tmp_path)).where("kind = 'view'").count() == 0
     found = read.option("includeViews", "true").load(str(tmp_path)).collect()
@@ -162,7 +162,7 @@ def test_views_and_gaps_are_rows_when_asked_for(session: Any, tmp_path: Path) ->
     ]
     assert found[3].members == ["a#7", "f#8"]
     first = session.read.format("unisono").option("startingOffsets", 1)
-    with pytest.raises(Exception, match="at offset 2: places 1 to 2 are lost: nobody has them"):
+    with pytest.raises(Exception, match="at offset 2: offsets 1 to 2 are lost: nobody has them"):
         first.load(str(tmp_path)).count()
     assert session.read.format("unisono").load(str(tmp_path)).count() == 3, "the earliest there is"
 
@@ -266,7 +266,7 @@ def test_a_bad_option_is_told(options: dict[str, str], word: str) -> None:
 def test_a_bad_option_is_told_by_spark(session: Any) -> None:
     with pytest.raises(Exception, match=r"unknown option 'starting[oO]ffset'"):
         session.read.format("unisono").option("feed", "h:1").option("startingOffset", 1).load()
-    with pytest.raises(Exception, match=r"no feed answers at 127.0.0.1:1 within 0.2 s"):
+    with pytest.raises(Exception, match=r"no feed answered at 127.0.0.1:1 within 0.2 s"):
         read = session.read.format("unisono").option("feed", "127.0.0.1:1")
         read.option("feedTimeout", "200ms").load().count()
 
@@ -319,13 +319,13 @@ def test_the_earliest_is_what_there_was_a_feed_for(tmp_path: Path) -> None:
             end = one.latestOffset(one.initialOffset(), ReadAllAvailable())
             assert every(one, {"place": 0}, end) == [b"m%d" % n for n in range(101, 111)]
         asked = reader(door.at, startingOffsets="1")
-        with pytest.raises(DataLoss, match="places 1 to 60 are lost"):
+        with pytest.raises(DataLoss, match="offsets 1 to 60 are lost"):
             every(asked, asked.initialOffset(), at(110))
         put(door.log, door.keeper.enter("x", 112, 1))
         door.say(messages(113, 113))
         put(door.log, door.keeper.lose(111, 112, "nobody has them any more", 1))
         late = reader(door.at, startingOffsets="earliest")
-        with pytest.raises(DataLoss, match="places 111 to 112 are lost"):
+        with pytest.raises(DataLoss, match="offsets 111 to 112 are lost"):
             every(late, late.initialOffset(), at(113))
     with served(tmp_path) as door:
         assert reader(door.at, startingOffsets="earliest").initialOffset() == at(100)
@@ -336,9 +336,9 @@ def test_a_log_that_has_become_shorter_is_data_loss(tmp_path: Path) -> None:
     with Log(tmp_path, durable=False) as log:
         keeper = Keeper(log, "g")
         put(log, keeper.enter("x", 0, 1))
-        put(log, keeper.hear(messages(1, 10), 1))
+        put(log, keeper.deliver(messages(1, 10), 1))
         put(log, keeper.enter("x", 12, 1))
-        put(log, keeper.hear(messages(13, 15), 1))
+        put(log, keeper.deliver(messages(13, 15), 1))
     strict = FeedSource(feed_options({"path": str(tmp_path)}, True))
     with pytest.raises(DataLoss, match="offsets 16 to 20 were planned"):
         list(strict.rows(OffsetRange(12, 20, Counting())))
@@ -370,7 +370,7 @@ def rows_in(batch: Any) -> list[Any]:
 
 def test_an_offset_knows_the_log_that_it_is_of(tmp_path: Path) -> None:
     """A log of a new life that has come further would be read from its midst."""
-    with Served(tmp_path / "new", life="y") as door:
+    with Served(tmp_path / "new", incarnation="y") as door:
         door.say(messages(1, 30))
         strict = reader(door.at)
         with pytest.raises(
@@ -399,8 +399,8 @@ def test_an_offset_knows_the_log_that_it_is_of(tmp_path: Path) -> None:
 
 
 def test_a_log_that_counts_otherwise_is_read_on_at_the_same_message(tmp_path: Path) -> None:
-    Served(tmp_path, life="w").close()
-    with Served(tmp_path, life="w") as door:
+    Served(tmp_path, incarnation="w").close()
+    with Served(tmp_path, incarnation="w") as door:
         door.say(messages(1, 4))
     with Served(tmp_path) as door:
         door.say(messages(1, 20))
@@ -449,7 +449,7 @@ def test_a_limit_counts_places_that_are_there(tmp_path: Path) -> None:
     with served(tmp_path) as door:
         for first in (1, 11, 21):
             door.say(messages(first, first + 9))
-        door.log.trim(bytes_max=door.log.octets - 1)
+        door.log.trim(bytes_max=door.log.nbytes - 1)
         one = reader(door.at, maxOffsetsPerTrigger="4", failOnDataLoss="false")
         assert one.latestOffset({"place": 0}, one.getDefaultReadLimit()) == at(14)
         assert one.latestOffset({"place": 14}, one.getDefaultReadLimit()) == at(18)

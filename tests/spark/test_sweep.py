@@ -55,10 +55,10 @@ def test_a_sweep_agrees_with_verify_goes_on_and_names_what_failed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     out = tmp_path / "sweep"
-    code, printed = swept(out, protocol="all", seeds="0:4")
+    code, printed = swept(out, protocol="all", seeds="0:3")
     said = json.loads(printed)
     assert (code, said["runs"], said["simulated"], said["failed"]) == (0, 12, 12, 0)
-    assert said["protocols"] == ["rmcast", "mtp", "ring"]
+    assert said["protocols"] == ["rmcast", "mtp", "rmp", "ring"]
     assert said["sent"] > 12 * 15 and said["octets"] > 0
 
     trace = read_trace(out / "traces")
@@ -77,7 +77,7 @@ def test_a_sweep_agrees_with_verify_goes_on_and_names_what_failed(
     # One of them is changed behind its back, so that only the trace can tell.
     victim = outcomes[5]["run"]
     forge(out / "traces" / f"run={victim}")
-    code, printed = swept(out, keep="failed", as_json=False, protocol="all", seeds="0:4")
+    code, printed = swept(out, keep="failed", as_json=False, protocol="all", seeds="0:3")
     assert code == 1
     assert "0 simulated" in printed and "12 existed" in printed
     (line,) = [line for line in printed.splitlines() if "•" in line]
@@ -88,7 +88,7 @@ def test_a_sweep_agrees_with_verify_goes_on_and_names_what_failed(
     assert left == {f"run={victim}"}, "only the trace of the failed run is kept"
 
     # The rest is known without its trace, also to the tables.
-    code, printed = swept(out, keep="failed", protocol="all", seeds="0:4")
+    code, printed = swept(out, keep="failed", protocol="all", seeds="0:3")
     said = json.loads(printed)
     assert (code, said["simulated"], said["failed"]) == (1, 0, 1)
     assert said["failures"][0]["run"] == victim
@@ -185,7 +185,7 @@ def test_a_cluster_that_is_not_set_up_gets_one_clear_line(
     ("arguments", "words"),
     [
         ("--seeds 5:1", "--seeds '5:1'"),
-        ("--seeds 0:1000000", "3,000,000 runs are more than 1,000,000"),
+        ("--seeds 0:1000000", "4,000,000 runs are more than 1,000,000"),
         ("--seeds 0:1 --nodes 3-99", "nodes must be"),
         ("--seeds 0:1 --protocol ring,foo", "no protocol 'foo'"),
         ("--seeds 0:1 --protocol ring,ring", "named twice"),

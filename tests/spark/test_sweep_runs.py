@@ -162,7 +162,7 @@ def fail_with(error: Exception) -> Callable[..., None]:
 
 
 def test_what_the_world_saw_break_is_told(tmp_path: Path) -> None:
-    plan = replace(PLAN, protocol="flood", offer=FLOOD, options={"bug": CRASHES})
+    plan = replace(PLAN, protocol="flood", spec=FLOOD, options={"bug": CRASHES})
     told = done(tmp_path, plan)
     assert "no_crash" in told.broken
     assert told.why.startswith("no_crash: ")

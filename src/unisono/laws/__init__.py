@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Final
 
 from unisono.errors import Misuse
+from unisono.laws.agreed_state import minimum_size, one_lock_holder
 from unisono.laws.cuts import cut
 from unisono.laws.delivery import agreement, no_creation, no_duplication, progress, safe, validity
 from unisono.laws.exclusion import accuracy, exclusion
@@ -21,7 +22,7 @@ from unisono.laws.membership import (
     sending_view,
     transitional_set,
 )
-from unisono.laws.order import causal, fifo, prefix, total_order
+from unisono.laws.order import causal, fifo, fifo_by_level, prefix, total_order
 from unisono.laws.places import every_place, gap_free, one_place, uniform_order
 from unisono.laws.primary import begun, one_founding, one_primary, quorum
 from unisono.laws.verdict import (
@@ -66,6 +67,7 @@ LAWS: Final[dict[str, Law]] = {
             no_creation,
             no_duplication,
             fifo,
+            fifo_by_level,
             causal,
             total_order,
             prefix,
@@ -88,6 +90,8 @@ LAWS: Final[dict[str, Law]] = {
             quorum,
             one_founding,
             begun,
+            minimum_size,
+            one_lock_holder,
             exclusion,
             accuracy,
             safe,

@@ -53,7 +53,9 @@ def delivered_before(rows: Iterable[Row], kinds: Container[str]) -> Iterator[dic
         if row.kind in kinds:
             yield dict(largest)
         elif row.kind == "deliver":
-            largest[sender_of(row)] = max(number_of(row), largest.get(sender_of(row), 0))
+            sender, number = sender_of(row), number_of(row)
+            if number > largest.get(sender, 0):
+                largest[sender] = number
 
 
 def unjust_cuts(

@@ -45,8 +45,8 @@ def no_creation(history: History) -> Iterator[Finding]:
             last[trace.key] = max(last.get(trace.key, 0), number_of(row))
     heard = _forms_heard(history, sent.keys())
     for trace in history.lives.values():
-        for row in trace.deliveries:
-            message, sender, number = message_of(row), sender_of(row), number_of(row)
+        for message, row in zip(trace.messages, trace.deliveries, strict=True):
+            sender, number = sender_of(row), number_of(row)
             source = history.lives.get(sender)
             details = []
             if message in sent:
@@ -71,8 +71,7 @@ def _forms_heard(
     """Of each message without a send row: the smallest incarnation that delivered it, and how."""
     heard: dict[str, tuple[str, int | None, int | None]] = {}
     for key, trace in history.lives.items():
-        for row in trace.deliveries:
-            message = message_of(row)
+        for message, row in zip(trace.messages, trace.deliveries, strict=True):
             if message not in sent:
                 form = (key, row.size, row.digest)
                 heard[message] = min(form, heard.get(message, form))
@@ -82,7 +81,7 @@ def _forms_heard(
 def no_duplication(history: History) -> Iterator[Finding]:
     """A life delivers a message, by its sender and number, at most once."""
     for key, trace in history.lives.items():
-        for message, count in Counter(map(message_of, trace.deliveries)).items():
+        for message, count in Counter(trace.messages).items():
             if count > 1:
                 yield Finding(key, message, "", f"delivered {count} times")
 
@@ -112,7 +111,8 @@ def agreement(history: History) -> Iterator[Finding]:
       with q, what they leave behind may come to light only after q's leave.)
     Of a clean leaver nothing else is asked: not what those deliver that leave in the same view
     change as it, nor what comes to light where others go with it, nor what p delivers after q's
-    leave.
+    leave; nor what p delivered outside the order (below agreed and without a place, where its views
+    have places), which is neither before q's leave nor after it.
     Nor is anything asked that p delivered when the two had parted: in a view without q after one
     with q; or in a view that q installed too, and after which, by step, q has a view without p and
     then one with it again.
@@ -122,12 +122,14 @@ def agreement(history: History) -> Iterator[Finding]:
     correct = [trace for trace in history.lives.values() if trace.correct]
     for q in correct:
         for p in correct:
-            if p is q:
+            if p.delivered <= q.delivered:
                 continue
             apart = _apart(p, q)
             for row in _owed(p, q):
                 message = message_of(row)
                 if message in q.delivered or level_of(row.service) < RELIABLE:
+                    continue
+                if q.end == DEPARTED and p.is_outside_order(row):
                     continue
                 if q.owes(sender_of(row), number_of(row)) and not _is_in(row.step, apart):
                     finding = Finding(q.key, message, p.key, "not delivered")
@@ -193,18 +195,19 @@ def safe(history: History) -> Iterator[Finding]:
     the id of v (of p's first delivery of m).
     """
     witness: dict[tuple[str, str], Finding] = {}
+    correct = {key: trace for key, trace in history.lives.items() if trace.correct}
     for p in history.lives.values():
         view: Row | None = None
         for row in p.rows:
             view = row if row.kind in VIEWS else view
             if row.kind != "deliver" or row.service != "safe" or view is None:
                 continue
-            message, sender = message_of(row), sender_of(row)
+            message = message_of(row)
             for key in view.members or ():
-                q = history.lives.get(key)
-                if q is None or not q.correct or message in q.delivered:
+                q = correct.get(key)
+                if q is None or message in q.delivered:
                     continue
-                if q.owes(sender, number_of(row)):
+                if q.owes(sender_of(row), number_of(row)):
                     detail = f"not delivered; was safe in view {view.view}"
                     witness.setdefault((key, message), Finding(key, message, p.key, detail))
     yield from witness.values()

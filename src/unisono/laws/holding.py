@@ -61,9 +61,10 @@ class Holdings:
         return trace.owes(sender, number) and self.marks[key][view].get(sender, 0) < number
 
     def never_had(self, key: str, message: Row) -> bool:
-        """Whether it is known that a life never had it: it tells what it held in all its views."""
+        """Whether it is known that a life never had it: it tells what it held in all its views. One
+        without a view tells nothing."""
         trace = self._lives.get(key)
-        if trace is None or message_of(message) in trace.delivered:
+        if trace is None or not trace.views or message_of(message) in trace.delivered:
             return False
         if {row.view for row in trace.views} != self.marks[key].keys():
             return False
@@ -153,8 +154,12 @@ def received(history: History) -> Iterator[Finding]:
             elif row.kind == "deliver" and row.service == "safe" and regular is not None:
                 if alone and row.t_us >= crashed_us:
                     continue
-                for q in members - {p}:
-                    key = (q, message_of(row))
+                message = message_of(row)
+                for q in members:
+                    other = history.lives.get(q)
+                    if q == p or other is None or message in other.delivered:
+                        continue
+                    key = (q, message)
                     if key not in seen and holdings.lacks(q, regular.view, row):
                         seen.add(key)
                         yield Finding(*key, p, f"not received in view {regular.view}")
@@ -170,10 +175,11 @@ def stable(history: History) -> Iterator[Finding]:
     """What is reported stable is held by as many as was asked for, and those who hold it honour it.
 
     Of a `stable` row of life p about message m in its last regular view v:
-    - `X does not hold it`: X is named as a holder (`members`), tells what it held in all its views,
-      has no receipt for m's sender with at least m's number, and never delivered m.
+    - `X does not hold it`: X is named as a holder (`members`), has views, tells what it held in all
+      of them, has no receipt for m's sender with at least m's number, and never delivered m.
     - `held by N of K`: m's service asks for K (a majority of v is more than half of its members,
-      all is all of them), and fewer holders are named; not asked where none is named.
+      all is all of them that were in p's view when it delivered m), and fewer holders are named;
+      not asked where none is named.
     - `a holder lost it`: a named holder is correct, owes m (see `agreement`), and did not deliver
       it.
     Named are p, m and the holder; for `held by N of K` the other is empty.
@@ -181,12 +187,16 @@ def stable(history: History) -> Iterator[Finding]:
     holdings = history.derived(Holdings)
     for key, trace in history.lives.items():
         view: Row | None = None
+        there: dict[str, set[str]] = {}
         for row in trace.rows:
             view = row if row.kind == "view" else view
+            if row.kind == "deliver" and view is not None:
+                there.setdefault(message_of(row), set(view.members or ()))
             if row.kind != "stable" or view is None or not row.members:
                 continue
             message = message_of(row)
-            wanted = _wanted(row.service or "", len(view.members or ()))
+            members = set(view.members or ())
+            wanted = _wanted(row.service or "", members, there.get(message, members))
             if len(row.members) < wanted:
                 detail = f"held by {len(row.members)} of {wanted}"
                 yield Finding(key, message, "", detail)
@@ -202,9 +212,11 @@ def stable(history: History) -> Iterator[Finding]:
                     yield Finding(key, message, holder, detail)
 
 
-def _wanted(service: str, count: int) -> int:
-    """How many holders a service asks for in a view of so many."""
+def _wanted(service: str, members: set[str], there: set[str]) -> int:
+    """How many holders a service asks for in a view of these, of a message delivered among those
+    that were there."""
     if not service.startswith("resilient("):
         return 0
     k = service[len("resilient(") : -1]
-    return {MAJORITY: count // 2 + 1, ALL: count}.get(k) or int(k if k.isdigit() else 0)
+    counts = {MAJORITY: len(members) // 2 + 1, ALL: len(members & there)}
+    return counts.get(k) or int(k if k.isdigit() else 0)

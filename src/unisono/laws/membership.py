@@ -36,7 +36,8 @@ def same_view(history: History) -> Iterator[Finding]:
     view at the smallest life that delivered m so, which is the other. What is delivered in a
     transitional view counts as of the view that it ends. Lives of a lineage (see `lineages`) that
     has a counting view with the change `parted` are compared with each other alone: what was on its
-    way through the others when it was let go on by itself may be said again on either side.
+    way through the others when it was let go on by itself may be said again on either side. What is
+    delivered outside the order (see `agreement`) is in no view.
     """
     part = parts_let_go_on(history)
     first: dict[tuple[str, str], tuple[str, str]] = {}
@@ -46,7 +47,7 @@ def same_view(history: History) -> Iterator[Finding]:
             if row.kind != "deliver" or level_of(row.service) < RELIABLE:
                 continue
             message = message_of(row)
-            if message in mine:
+            if message in mine or trace.is_outside_order(row):
                 continue
             mine.add(message)
             other, there = first.setdefault((part[key], message), (key, view.view))

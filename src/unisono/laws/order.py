@@ -34,39 +34,78 @@ def fifo(history: History) -> Iterator[Finding]:
     - `without N`: some message of s with level fifo or above, known from any send or deliver row of
       the history, has a number between before and n; N is the smallest.
     """
-    numbers = numbers_known(history, FIFO)
+    yield from _disorder(history, (FIFO,))
+
+
+def fifo_by_level(history: History) -> Iterator[Finding]:
+    """A message is delivered after all earlier ones of its sender of its level or a weaker one.
+
+    As `fifo`, for pairs of messages of one sender of which the earlier is not the stronger: a
+    weaker message may be delivered before an earlier stronger one. A delivery of number n at level
+    l breaks the law when
+    - `after N`: a larger number with level l or above was delivered earlier; N is the largest; or
+    - `without N`: some message of s at a level k from fifo up to l has a number between n and the
+      largest number delivered earlier with level k or above, or the base; N is the smallest.
+    """
+    yield from _disorder(history, range(FIFO, max(LEVELS.values()) + 1))
+
+
+def _disorder(history: History, floors: Sequence[int]) -> Iterator[Finding]:
+    """Violations of the order of senders, where levels from one floor up to the next are one."""
+    known = _numbers_by_floor(history, floors)
     for trace in history.lives.values():
-        largest: dict[str, int] = {}
+        largest: dict[tuple[int, str], int] = {}
         for row in trace.deliveries:
-            if level_of(row.service) < FIFO:
+            sender, number, level = sender_of(row), number_of(row), level_of(row.service)
+            mine = [floor for floor in floors if floor <= level]
+            if not mine:
                 continue
-            sender, number = sender_of(row), number_of(row)
-            base, earlier = trace.base(sender, row.step), largest.get(sender)
-            before = max((n for n in (base, earlier) if n is not None), default=None)
-            detail = ""
-            if earlier is not None and number < earlier:
-                detail = f"after {earlier}"
-            elif before is not None:
-                hole = _first_between(numbers.get(sender, []), before, number)
-                detail = f"without {hole}" if hole else ""
-            if detail:
-                yield Finding(trace.key, message_of(row), sender, detail)
-            largest[sender] = max(number, earlier or 0)
+            base, later, gaps = trace.base(sender, row.step), 0, []
+            for floor in mine:
+                earlier = largest.get((floor, sender))
+                later = earlier or 0
+                before = base if earlier is None or (base or 0) > earlier else earlier
+                if before is not None:
+                    gaps += _first_between(known.get((floor, sender), []), before, number)
+                largest[floor, sender] = max(number, earlier or 0)
+            if number < later:
+                yield Finding(trace.key, message_of(row), sender, f"after {later}")
+            elif gaps:
+                yield Finding(trace.key, message_of(row), sender, f"without {min(gaps)}")
+
+
+def _numbers_by_floor(history: History, floors: Sequence[int]) -> dict[tuple[int, str], list[int]]:
+    """By floor and sender, the rising numbers of its messages from this floor up to the next."""
+    numbers: dict[tuple[int, str], set[int]] = {}
+    for sender, service, number in history.derived(_messages_known):
+        floor = max((each for each in floors if each <= level_of(service)), default=None)
+        if floor is not None:
+            numbers.setdefault((floor, sender), set()).add(number)
+    return {key: sorted(known) for key, known in numbers.items()}
 
 
 def numbers_known(history: History, level: int) -> dict[str, list[int]]:
     """By sender, the rising numbers of its messages with this level or above."""
-    numbers: dict[str, set[int]] = {}
-    for trace in history.lives.values():
-        for row in trace.told:
-            if row.kind != "view" and level_of(row.service) >= level:
-                numbers.setdefault(sender_of(row), set()).add(number_of(row))
-    return {sender: sorted(known) for sender, known in numbers.items()}
+    numbers: dict[str, list[int]] = {}
+    for sender, service, number in history.derived(_messages_known):
+        if level_of(service) >= level:
+            numbers.setdefault(sender, []).append(number)
+    return {sender: sorted(set(known)) for sender, known in numbers.items()}
 
 
-def _first_between(numbers: list[int], low: int, high: int) -> int | None:
-    place = bisect_right(numbers, low)
-    return numbers[place] if place < len(numbers) and numbers[place] < high else None
+def _messages_known(history: History) -> set[tuple[str, str | None, int]]:
+    """Sender, service and number of each message that was sent or delivered."""
+    return {
+        (sender_of(row), row.service, number_of(row))
+        for trace in history.lives.values()
+        for row in (*trace.sends, *trace.deliveries)
+    }
+
+
+def _first_between(numbers: list[int], low: int, high: int) -> list[int]:
+    """At most one."""
+    at = bisect_right(numbers, low)
+    return [number for number in numbers[at : at + 1] if number < high]
 
 
 def causal(history: History) -> Iterator[Finding]:
@@ -153,9 +192,9 @@ def _gather_needs(
 def _ordered(trace: IncarnationTrace) -> dict[str, Row]:
     """Its deliveries of level agreed or above in its order, each message once."""
     rows: dict[str, Row] = {}
-    for row in trace.deliveries:
+    for message, row in zip(trace.messages, trace.deliveries, strict=True):
         if level_of(row.service) >= AGREED:
-            rows.setdefault(message_of(row), row)
+            rows.setdefault(message, row)
     return rows
 
 

@@ -55,10 +55,10 @@ def _placed(history: History, counts: Callable[[IncarnationTrace, Row], bool]) -
     stands: dict[tuple[str, str], tuple[str, int]] = {}
     for key, trace in history.lives.items():
         mine = lineage[key]
-        for row in trace.deliveries:
-            if row.seq is None or not counts(trace, row):
+        for message, row in zip(trace.messages, trace.deliveries, strict=True):
+            place = row.seq
+            if place is None or not counts(trace, row):
                 continue
-            message, place = message_of(row), row.seq
             other, held = holds.setdefault((mine, place), (key, message))
             if held != message:
                 yield Finding(key, message, other, f"place {place} holds {held} there")
@@ -163,9 +163,9 @@ def gap_free(history: History) -> Iterator[Finding]:
     known: dict[str, dict[int, str]] = {}
     for key, trace in history.lives.items():
         mine = known.setdefault(lineage[key], {})
-        for row in trace.deliveries:
+        for message, row in zip(trace.messages, trace.deliveries, strict=True):
             if row.seq is not None and level_of(row.service) >= AGREED:
-                mine.setdefault(row.seq, message_of(row))
+                mine.setdefault(row.seq, message)
     rising = {name: sorted(places) for name, places in known.items()}
     for key, trace in history.lives.items():
         places = rising[lineage[key]]

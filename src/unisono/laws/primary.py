@@ -133,7 +133,8 @@ def one_founding(history: History) -> Iterator[Finding]:
     of the two lineages have the change `parted`, and p's last view lead to no other (see
     `one_primary`) of its lineage, or of one that has no view with `founded` or `parted` and so may
     go on from it; a view that p says excluded it, and that is none of its own, is one that p's last
-    view leads to, installed by somebody or not. If p's `join` row has a number, and p is alive, or
+    view leads to. If nobody installed that view, it is of the lineage of the founding that p's
+    `leave` row names beside it, or of none. If p's `join` row has a number, and p is alive, or
     stopped with the cause `excluded` and its last view leads to no lineage with `parted`, which may
     have excluded it, the law is broken. Named is p;
     the other is the smallest life of another lineage that is such a later incarnation. Where a
@@ -154,7 +155,9 @@ def one_founding(history: History) -> Iterator[Finding]:
             continue
         excluder = {trace.excluded_by} - {"", *(row.view for row in trace.views)}
         nexts = excluder.union(views.leads.get(trace.views[-1].view, ()))
-        after = {lineage.get(views.installed.get(view, ""), view) for view in nexts}
+        after = {lineage[views.installed[view]] for view in nexts if view in views.installed}
+        if excluder.isdisjoint(views.installed) and trace.excluded_by_founding in views.own:
+            after.add(views.own[trace.excluded_by_founding])
         if lineage[key] in after or after - founded - parted:
             continue
         excluded = trace.end == STOPPED and trace.cause == EXCLUDED and not after & parted

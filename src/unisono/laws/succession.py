@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from itertools import pairwise
 
 from unisono.laws.cycles import knots
 from unisono.trace.history import History, IncarnationTrace
@@ -17,10 +18,19 @@ def tells(row: Row, what: str) -> bool:
     return any(change.partition(" ")[0] == what for change in row.changes or ())
 
 
+def stretches(trace: IncarnationTrace) -> dict[str, tuple[Row, ...]]:
+    """The views before and between those with the change `parted`, by a name; the last by its
+    key."""
+    parted = (at for at, row in enumerate(trace.views) if at and tells(row, PARTED))
+    bounds = pairwise((0, *parted, len(trace.views)))
+    found = [trace.views[start:end] for start, end in bounds]
+    names = (*(f"{trace.key}/{at}" for at in range(1, len(found))), trace.key)
+    return dict(zip(names, found, strict=True))
+
+
 def own_views(trace: IncarnationTrace) -> tuple[Row, ...]:
     """The views from the last on that has the change `parted`; else all."""
-    starts = [at for at, row in enumerate(trace.views) if tells(row, PARTED)]
-    return trace.views[starts[-1] :] if starts else trace.views
+    return stretches(trace)[trace.key]
 
 
 def lineages(history: History) -> dict[str, str]:
@@ -28,7 +38,9 @@ def lineages(history: History) -> dict[str, str]:
 
     Only a life's views from the last on count that has the change `parted`, if there is one: a part
     that was let go on by itself counts on its own. Lives that installed the same of these views are
-    of one lineage, and so on: it is named by its smallest life. A lineage to which no view with the
+    of one lineage, and so on: it is named by its smallest life. What a life installed before, up to
+    a view with `parted` or between two of them, counts as if another life had: so those it met then
+    are of one lineage, and have its founding. A lineage to which no view with the
     change `founded` or `parted` belongs goes on from another one: when there is exactly one that
     has such a view, and it is `founded`, it is of that one. Where there are several, it is of the
     one without `parted` that other lives in its views are of, if that is one; where they are of
@@ -39,16 +51,18 @@ def lineages(history: History) -> dict[str, str]:
     begun = beginnings(history, found, FOUNDED) | beginnings(history, found, PARTED)
     if len(begun) == 1 and beginnings(history, found, FOUNDED):
         (only,) = begun
-        return {key: only if trace.inside else key for key, trace in history.lives.items()}
+        outside = {key for key, trace in history.lives.items() if not trace.inside}
+        return {key: key if key in outside else only for key in found}
     return _continued(history, found, begun) if begun else found
 
 
 def beginnings(history: History, lineage: Mapping[str, str], what: str) -> set[str]:
     """Those of these that have a counting view with this change."""
     return {
-        lineage[key]
-        for key, trace in history.lives.items()
-        if any(tells(row, what) for row in own_views(trace))
+        lineage[name]
+        for trace in history.lives.values()
+        for name, rows in stretches(trace).items()
+        if any(tells(row, what) for row in rows)
     }
 
 
@@ -60,21 +74,25 @@ def parts_let_go_on(history: History) -> dict[str, str]:
 
 
 def components(history: History) -> dict[str, str]:
-    """By key the smallest of those that installed the same counting views, and so on."""
-    parent = {key: key for key in history.lives}
+    """By name of a stretch of views, and so by key, the smallest of those that have the same views,
+    and so on."""
+    named = {
+        name: rows for trace in history.lives.values() for name, rows in stretches(trace).items()
+    }
+    parent = {name: name for name in named}
 
-    def root(key: str) -> str:
-        while parent[key] != key:
-            parent[key] = parent[parent[key]]
-            key = parent[key]
-        return key
+    def root(name: str) -> str:
+        while parent[name] != name:
+            parent[name] = parent[parent[name]]
+            name = parent[name]
+        return name
 
     first: dict[str, str] = {}
-    for key, trace in history.lives.items():
-        for row in own_views(trace):
-            one, two = sorted((root(key), root(first.setdefault(row.view, key))))
+    for name, rows in named.items():
+        for row in rows:
+            one, two = sorted((root(name), root(first.setdefault(row.view, name))))
             parent[two] = one
-    return {key: root(key) for key in history.lives}
+    return {name: root(name) for name in named}
 
 
 def _continued(history: History, found: dict[str, str], begun: set[str]) -> dict[str, str]:

@@ -57,7 +57,8 @@ def virtual_synchrony(history: History) -> Iterator[Finding]:
     Of all lives that installed W right after V, let m be a reliable message that one of them
     delivered between the two (by step). Each of the others that may owe m (see `agreement`)
     delivered m between them too; but where a life's row of W has a transitional set (`stayed`), it
-    goes together with those in it alone. The violation names the life that did not, and m; the
+    goes together with those in it alone. What is delivered outside the order (see `agreement`) is
+    in no view. The violation names the life that did not, and m; the
     other is the smallest that did and goes together with it. Of a pair that a life installs twice
     only the first time counts.
     """
@@ -109,5 +110,6 @@ def _passages(trace: IncarnationTrace) -> dict[tuple[str, str], ViewTransition]:
                 passages.setdefault((view, row.view), ViewTransition(between, row.stayed))
             view, between = row.view, {}
         elif row.kind == "deliver" and level_of(row.service) >= LEVELS["reliable"]:
-            between.setdefault(message_of(row), row)
+            if not trace.is_outside_order(row):
+                between.setdefault(message_of(row), row)
     return passages

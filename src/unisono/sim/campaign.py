@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
 
-from unisono.core import ProtocolSpec
 from unisono.errors import Misuse
 from unisono.sim.checking import check_plan
 from unisono.sim.plan import Plan, dice
-from unisono.sim.run import offered, run, services_for
+from unisono.sim.run import checked_spec, run, services_for
+from unisono.spec import ProtocolSpec
 
 CHUNK: Final = 4
 """Seeds that a worker takes at a time."""
@@ -79,12 +79,12 @@ def plans_of(
     messages: int,
 ) -> Iterator[Plan]:
     """A plan a seed; how many nodes it has is drawn from the seed too."""
-    offer = protocol if isinstance(protocol, ProtocolSpec) else None
-    name = offer.name if offer else str(protocol)
+    spec = protocol if isinstance(protocol, ProtocolSpec) else None
+    name = spec.name if spec else str(protocol)
     for seed in seeds:
         count = dice(seed, "nodes").randint(*nodes)
         yield Plan(
-            protocol=name, offer=offer, nodes=count, seed=seed, faults=faults, messages=messages
+            protocol=name, spec=spec, nodes=count, seed=seed, faults=faults, messages=messages
         )
 
 
@@ -114,7 +114,7 @@ def campaign(
         plans = (
             replace(
                 common,
-                **{name: getattr(each, name) for name in ("protocol", "offer", "nodes", "seed")},
+                **{name: getattr(each, name) for name in ("protocol", "spec", "nodes", "seed")},
                 faults=faults,
                 messages=messages,
             )
@@ -138,7 +138,7 @@ def _results(plans: Iterator[Plan], jobs: int) -> Iterator[RunResult]:
         return
     # A mistake in the arguments shows here, in one line, and not from inside a worker.
     check_plan(first)
-    services_for(first, offered(first))
+    services_for(first, checked_spec(first))
     if jobs == 1:
         yield one(first)
         yield from map(one, plans)

@@ -5,13 +5,13 @@ Each kind has its own dice and is off in most runs, so that it is also tried alo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
 from typing import Final, TypeAlias
 
-from unisono.core import ProcessRole, ProtocolSpec
-from unisono.model import Resilient, Service, ServiceLevel
+from unisono.model import Resilient, Service, ServiceLevel, SizeVote
+from unisono.requests import AcquireLock, GroupCommand, LimitScope, ReleaseLock, VoteSize
 from unisono.sim.plan import (
     AIMED,
     EFFECTS,
@@ -23,7 +23,16 @@ from unisono.sim.plan import (
     Weather,
     dice,
 )
+from unisono.spec import ProcessRole, ProtocolSpec
 
+REQUESTS_MAX: Final = 60
+ARGUMENTS: Final[Mapping[type[GroupCommand], Mapping[str, tuple[int, ...]]]] = {
+    AcquireLock: {"number": (0, 1, 255), "wait": (0, 1)},
+    ReleaseLock: {"number": (0, 1, 255)},
+    VoteSize: {"minimum": (1, 2, SizeVote.OPTIMISTIC, SizeVote.PESSIMISTIC)},
+    LimitScope: {"hops": (1, 8, 255)},
+}
+"""What the arguments of requests are chosen from; requests without arguments are not listed."""
 CHANCES: Final = {
     "services": 0.7,
     "durable": 0.4,
@@ -54,7 +63,7 @@ AIMS: Final = tuple(kind for kind in AIMED if kind not in ("torn", "setback"))
 Drawn: TypeAlias = list[FaultEvent]
 
 
-def with_chaos(plan: Plan, weather: Weather, offer: ProtocolSpec | None) -> Plan:
+def with_chaos(plan: Plan, weather: Weather, spec: ProtocolSpec | None) -> Plan:
     """The plan with the faults of chaos added."""
     on = {kind for kind, chance in CHANCES.items() if _roll(plan, kind, "on").random() < chance}
     alone = _roll(plan, "alone", "on")
@@ -65,11 +74,11 @@ def with_chaos(plan: Plan, weather: Weather, offer: ProtocolSpec | None) -> Plan
     events: Drawn = []
     for kind, draw in EVENTS.items():
         if kind in on:
-            events += draw(plan, weather.fault_us, offer, _roll(plan, kind, "events"))
+            events += draw(plan, weather.fault_us, spec, _roll(plan, kind, "events"))
     schedule = sorted((*weather.schedule, *events), key=_order)
     weather = replace(weather, schedule=tuple(schedule))
-    if "services" in on and offer is not None:
-        weather = replace(weather, services=_services(plan, offer, _roll(plan, "services", "")))
+    if "services" in on and spec is not None:
+        weather = replace(weather, services=_services(plan, spec, _roll(plan, "services", "")))
     if "durable" in on:
         roll = _roll(plan, "durable", "")
         weather = replace(weather, durable=tuple(roll.random() < 0.5 for _ in range(plan.nodes)))
@@ -81,8 +90,8 @@ def with_chaos(plan: Plan, weather: Weather, offer: ProtocolSpec | None) -> Plan
             hold_us=log_uniform(roll, SECOND_US, 10_000_000),
         )
         weather = replace(weather, link=link)
-    if "parts" in on and offer is not None and plan.nodes > 1:
-        weather = replace(weather, parts=_parts(plan, weather, offer, _roll(plan, "parts", "")))
+    if "parts" in on and spec is not None and plan.nodes > 1:
+        weather = replace(weather, parts=_parts(plan, weather, spec, _roll(plan, "parts", "")))
     return replace(plan, weather=weather)
 
 
@@ -100,21 +109,21 @@ def _order(event: FaultEvent) -> tuple[int, str, tuple[int, ...]]:
     return event.at_us, event.kind, event.nodes
 
 
-def _services(plan: Plan, offer: ProtocolSpec, roll: Random) -> tuple[ServiceLevel, ...]:
+def _services(plan: Plan, spec: ProtocolSpec, roll: Random) -> tuple[ServiceLevel, ...]:
     """Some of the levels on offer. A plan's application needs a total order, where there is one."""
-    levels: list[ServiceLevel] = list(offer.services)
-    if offer.resilient:
+    levels: list[ServiceLevel] = list(spec.services)
+    if spec.resilient:
         levels += [Resilient(roll.randint(1, plan.nodes)), Resilient(Resilient.MAJORITY)]
         levels.append(Resilient(Resilient.ALL))
     if plan.application is not None:
-        ordered = [each for each in offer.services if each >= Service.AGREED]
-        levels = list(ordered or offer.services[-1:])
+        ordered = [each for each in spec.services if each >= Service.AGREED]
+        levels = list(ordered or spec.services[-1:])
     some = roll.sample(levels, roll.randint(1, len(levels)))
     return tuple(each for each in levels if each in some)
 
 
 def _parts(
-    plan: Plan, weather: Weather, offer: ProtocolSpec, roll: Random
+    plan: Plan, weather: Weather, spec: ProtocolSpec, roll: Random
 ) -> tuple[tuple[int, ...], ...]:
     """Two sides, of which at least one is to go on; none if that is not found soon."""
     for _ in range(8):
@@ -123,8 +132,8 @@ def _parts(
         border = roll.randrange(1, plan.nodes)
         parts = tuple(sorted(order[:border])), tuple(sorted(order[border:]))
         for part in parts:
-            options = [offer.assign_roles(index, plan.nodes, plan.options) for index in part]
-            if offer.may_continue(list(map(ProcessRole, options)), weather.forgetful):
+            options = [spec.assign_roles(index, plan.nodes, plan.options) for index in part]
+            if spec.may_continue(list(map(ProcessRole, options)), weather.forgetful):
                 return parts
     return ()
 
@@ -141,7 +150,7 @@ def _for_us(fault_us: int, roll: Random) -> int:
     return log_uniform(roll, 10_000, max(fault_us // 2, 10_001))
 
 
-def _at_effect(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
+def _at_effect(plan: Plan, fault_us: int, spec: ProtocolSpec | None, roll: Random) -> Drawn:
     events = []
     for _ in range(log_uniform(roll, 1, 8)):
         effect = roll.choice((*EFFECTS, "Checkpoint"))
@@ -156,7 +165,7 @@ def _at_effect(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Rand
     return events
 
 
-def _at_view(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
+def _at_view(plan: Plan, fault_us: int, spec: ProtocolSpec | None, roll: Random) -> Drawn:
     events = []
     for _ in range(log_uniform(roll, 1, 4)):
         at_us, for_us = roll.randrange(fault_us) // 2, _for_us(fault_us, roll)
@@ -165,12 +174,12 @@ def _at_view(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random
     return events
 
 
-def _at_arrow(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
+def _at_arrow(plan: Plan, fault_us: int, spec: ProtocolSpec | None, roll: Random) -> Drawn:
     """Arrows, or the states they lead to; those of the change of membership are rare in a run, and
     as likely here as any other."""
-    if offer is None or not offer.arrows:
+    if spec is None or not spec.arrows:
         return []
-    arrows = [name for name in offer.arrows if "/stay-->" not in name]
+    arrows = [name for name in spec.arrows if "/stay" not in name]
     states = sorted({name[name.index("-->") :] for name in arrows})
     events = []
     for _ in range(log_uniform(roll, 1, 6)):
@@ -184,7 +193,7 @@ def _at_arrow(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Rando
     return events
 
 
-def _flap(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
+def _flap(plan: Plan, fault_us: int, spec: ProtocolSpec | None, roll: Random) -> Drawn:
     if plan.nodes < 2:
         return []
     events = []
@@ -202,14 +211,14 @@ def _flap(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -
     return events
 
 
-def _rotate(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
+def _rotate(plan: Plan, fault_us: int, spec: ProtocolSpec | None, roll: Random) -> Drawn:
     if plan.nodes < 3:
         return []
     everyone, every_us = tuple(range(plan.nodes)), log_uniform(roll, 20_000, 2 * SECOND_US)
     return [FaultEvent("rotate", roll.randrange(fault_us), fault_us, everyone, every_us=every_us)]
 
 
-def _isolate(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
+def _isolate(plan: Plan, fault_us: int, spec: ProtocolSpec | None, roll: Random) -> Drawn:
     return [
         FaultEvent(
             "isolate",
@@ -221,7 +230,7 @@ def _isolate(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random
     ]
 
 
-def _handover(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
+def _handover(plan: Plan, fault_us: int, spec: ProtocolSpec | None, roll: Random) -> Drawn:
     """A majority goes on without the others; then most of it dies, and the rest is cut off, as the
     others come back: those that are then together are a majority, and have to remember."""
     if plan.nodes < 3:
@@ -244,22 +253,28 @@ def _handover(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Rando
     ]
 
 
-def _request(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
-    if offer is None or not offer.requests:
+def _request(plan: Plan, fault_us: int, spec: ProtocolSpec | None, roll: Random) -> Drawn:
+    if spec is None or not spec.requests:
         return []
+    # Locks and votes only meet where there are many.
+    most = REQUESTS_MAX if any(kind in ARGUMENTS for kind in spec.requests) else 3
     return [
         FaultEvent(
             "request",
             roll.randrange(fault_us),
             0,
             _some(plan.nodes, roll),
-            what=roll.choice(offer.requests),
+            what=str(_command(roll.choice(spec.requests), roll)),
         )
-        for _ in range(log_uniform(roll, 1, 3))
+        for _ in range(log_uniform(roll, 1, most))
     ]
 
 
-def _clock(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
+def _command(kind: type[GroupCommand], roll: Random) -> GroupCommand:
+    return kind(**{name: roll.choice(values) for name, values in ARGUMENTS.get(kind, {}).items()})
+
+
+def _clock(plan: Plan, fault_us: int, spec: ProtocolSpec | None, roll: Random) -> Drawn:
     events = []
     for _ in range(log_uniform(roll, 1, 4)):
         kind = roll.choice(("drift", "jump", "stand"))
@@ -270,7 +285,7 @@ def _clock(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) 
 
 
 def _one_each(kind: str) -> Callable[[Plan, int, ProtocolSpec | None, Random], Drawn]:
-    def draw(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
+    def draw(plan: Plan, fault_us: int, spec: ProtocolSpec | None, roll: Random) -> Drawn:
         return [
             FaultEvent(
                 kind,
@@ -284,7 +299,7 @@ def _one_each(kind: str) -> Callable[[Plan, int, ProtocolSpec | None, Random], D
     return draw
 
 
-def _slow(plan: Plan, fault_us: int, offer: ProtocolSpec | None, roll: Random) -> Drawn:
+def _slow(plan: Plan, fault_us: int, spec: ProtocolSpec | None, roll: Random) -> Drawn:
     """Many readers, for long."""
     nodes = tuple(sorted(roll.sample(range(plan.nodes), roll.randint(1, plan.nodes))))
     at_us = roll.randrange(fault_us)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from unisono.core import Congested, CoreConfig, Join, Leave, Received, Request, Restart
 from unisono.model import Address, Member, coalesced
+from unisono.requests import command_of
 from unisono.sim.aims import AimedFaults
 from unisono.sim.clocks import NodeClock
 from unisono.sim.plan import TRUE, dice, node_name
@@ -255,7 +256,7 @@ class Node:
         """Whether there was a process to make the request."""
         if self.process is None or self.process.leaving:
             return False
-        self.process.feed(Request(what))
+        self.process.feed(Request(command_of(what, self.world.spec.requests)))
         return True
 
     def fill_disk(self, for_us: int) -> None:

@@ -39,7 +39,7 @@ def drawn_delay_us(link: LinkPlan, roll: Random) -> int:
 class Pipe:
     """One directed link: its dice, its state and its queue."""
 
-    __slots__ = ("bad", "dice", "free_us", "last_us", "link", "lossy", "odd")
+    __slots__ = ("bad", "dice", "free_us", "last_us", "link", "lossy", "odd", "uniform")
 
     def __init__(self, link: LinkPlan, roll: Random) -> None:
         self.dice = roll
@@ -50,6 +50,8 @@ class Pipe:
         self.link = link
         self.lossy = bool(link.loss_ppm or link.burst_ppm)
         self.odd = bool(link.duplicate_ppm or link.reorder_ppm or link.corrupt_ppm or link.hold_ppm)
+        self.uniform = link.delay == "uniform" and link.spread_us > 0
+        """The most frequent delay, drawn without a call."""
         self.bad = False
         self.last_us = 0
         self.free_us = 0
@@ -106,7 +108,10 @@ class Pipe:
         if not packets:
             return
         # Without reordering a link keeps its order, as nearly every path does.
-        at_us = left_us + drawn_delay_us(link, self.dice)
+        if self.uniform:
+            at_us = left_us + link.delay_us + int(self.dice.random() * (link.spread_us + 1))
+        else:
+            at_us = left_us + drawn_delay_us(link, self.dice)
         if at_us < self.last_us:
             at_us = self.last_us
         self.last_us = at_us

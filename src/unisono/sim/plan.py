@@ -8,10 +8,10 @@ from pathlib import Path
 from random import Random
 from typing import Final, TypeAlias
 
-from unisono.core import ProtocolSpec
 from unisono.errors import Misuse
 from unisono.model import Member, Resilient, Service, ServiceLevel, level_named
 from unisono.sim.applications import ApplicationSpec
+from unisono.spec import ProtocolSpec
 from unisono.trace.record import Sink
 
 SECOND_US: Final = 1_000_000
@@ -122,7 +122,7 @@ class FaultEvent:
     ppm: int = 0
     """Of a `drift`: how much too fast the clock runs, in parts per million."""
     what: str = ""
-    """Of a `request`: its name."""
+    """Of a `request`: its name and arguments, such as `lock number=7`."""
     at_view: int = 0
     """Strike when this many views were installed, right after the last one."""
     at_arrow: str = ""
@@ -226,7 +226,7 @@ class Plan:
     """More events than this, per node and virtual second, is a livelock."""
     weather: Weather | None = None
     """Drawn from the seed and the profile unless given."""
-    offer: ProtocolSpec | None = None
+    spec: ProtocolSpec | None = None
     """The protocol itself, where it is not in the catalogue."""
     trace: str | Path | None = None
     """The directory that gets the trace files."""

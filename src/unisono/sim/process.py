@@ -64,7 +64,7 @@ class SimProcess:
         """The group went on without it."""
         self.sent_count = 0
         """Messages multicast so far: the number of the last one."""
-        self.memory = Memory() if world.with_state else None
+        self.memory = Memory(world.spec.ordered_from) if world.with_state else None
         self.application: RunningApplication | None = None
         if spec := world.plan.application:
             seed = world.plan.seed
@@ -101,11 +101,13 @@ class SimProcess:
             return
         for effect in effects:
             kind = type(effect)
-            # The two most frequent kinds come first; they never end the process.
+            # The most frequent kinds come first; they never end the process.
             if kind is Send:
                 self._send(effect)  # type: ignore[arg-type]
             elif kind is Arm:
                 self._arm(effect.timer, effect.after_us)  # type: ignore[union-attr]
+            elif kind is Disarm:
+                self._deadlines.pop(effect.timer, None)  # type: ignore[union-attr]
             else:
                 self._perform(effect)
                 if self.over:
@@ -250,7 +252,7 @@ class SimProcess:
         world, here = self.world, self.node.index
         if world.plan.detail:
             self.tap.record(world.now_us, effect)
-        packets: list[bytes] = list(map(world.datagram, effect.packets))
+        packets = world.datagrams_of(effect.packets)
         longest = max(map(len, packets), default=0)
         if longest > world.weather.packet_bytes_max:
             world.broken("packet_size", f"a packet of {longest} bytes", self)
@@ -271,7 +273,7 @@ class SimProcess:
             clock = node.clock
             deadline_us = max(clock.world(clock.local(now_us) + after_us), now_us)
         else:
-            deadline_us = now_us + max(after_us, 0)
+            deadline_us = now_us + after_us if after_us > 0 else now_us
         self._await(timer, deadline_us)
 
     def _await(self, timer: Timer, deadline_us: int) -> None:

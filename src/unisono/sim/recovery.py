@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from unisono.core import ProcessRole
 from unisono.model import Member, Message
 from unisono.sim.plan import Weather
 from unisono.sim.workload import payload_of
+from unisono.spec import ProcessRole
 from unisono.trace.record import PROBE
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from unisono.sim.process import SimProcess
     from unisono.sim.world import World
 
-SETTLE_US: Final = 500_000
+SETTLE_US: Final = 100_000
 """All must have been together this long before the probes go out."""
 
 PROBES: Final = 2
@@ -46,7 +46,7 @@ class Recovery:
         self._known: set[str] = set()
         """Names that had installed a view, or were in one of the last, when the faults ended. One
         that was only listed in a former view may never have been on a ring in force."""
-        self._service = world.plan.service or max(world.offer.services)
+        self._service = world.plan.service or max(world.spec.services)
         self._epoch = 0
         self._awaited: dict[str, set[tuple[str, int]]] = {}
 
@@ -79,7 +79,7 @@ class Recovery:
         self.going_on = [
             part
             for part in self.going_on
-            if world.offer.may_continue(
+            if world.spec.may_continue(
                 [
                     ProcessRole(
                         world.options_of(node.index),
@@ -98,9 +98,13 @@ class Recovery:
     def _nobody_must(self, _: None, __: None) -> None:
         self._done()
 
+    def awaited(self) -> list[Node]:
+        """Nodes of parts that are to go on."""
+        return [node for nodes in self.going_on for node in nodes]
+
     def spare(self) -> list[Node]:
         """Nodes of parts that need not go on."""
-        going_on = {node.index for nodes in self.going_on for node in nodes}
+        going_on = {node.index for node in self.awaited()}
         return [node for node in self._world.nodes if node.index not in going_on]
 
     def lost(self) -> None:
@@ -178,7 +182,7 @@ class Recovery:
         if self.settled:
             return f"not all delivered all probes within {bound_s:g} s of healing"
         stood = []
-        for node in (node for nodes in self.going_on for node in nodes):
+        for node in self.awaited():
             process = node.process
             if process is None:
                 stood.append(f"{node.name} is away")

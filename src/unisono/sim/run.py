@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from unisono.core import ProtocolSpec
-from unisono.errors import Misuse
+from unisono.errors import Misuse, check_option_names
 from unisono.model import Resilient, ServiceLevel
 from unisono.sim.applications import APPLICATION, judged
 from unisono.sim.checking import check_plan
 from unisono.sim.plan import Plan, service_name
 from unisono.sim.swarm import drawn
 from unisono.sim.world import World
+from unisono.spec import ProtocolSpec
 from unisono.trace.history import History
 
 if TYPE_CHECKING:
@@ -71,16 +71,16 @@ class Outcome:
 def run(plan: Plan, clock: Callable[[], float] | None = None) -> Outcome:
     """Run the plan. `clock` only measures how long it took; without it, `wall_s` is 0."""
     check_plan(plan)
-    offer = offered(plan)
+    spec = checked_spec(plan)
     started = clock() if clock else 0.0
     full = drawn(plan)
     assert full.weather is not None
-    world = World(full, full.weather, offer, services_for(full, offer))
+    world = World(full, full.weather, spec, services_for(full, spec))
     world.run()
-    history = History(plan.run_name, offer.name, world.group, tuple(world.rows))
+    history = History(plan.run_name, spec.name, world.group, tuple(world.rows))
     laws, violations = verdict_on(world, history)
     return Outcome(
-        protocol=offer.name,
+        protocol=spec.name,
         seed=plan.seed,
         nodes=plan.nodes,
         faults=plan.faults,
@@ -102,7 +102,7 @@ def verdict_on(world: World, history: History) -> tuple[dict[str, str], tuple[Vi
     """The laws' verdict on the trace, together with the violations that the world itself saw."""
     from unisono.laws import Violation, judge
 
-    verdict = judge(history, world.offer.laws)
+    verdict = judge(history, world.spec.laws)
     found = [*world.found, *judged(world)]
     laws = dict(verdict.laws)
     for law in (*WORLD_LAWS, *((APPLICATION,) if world.plan.application else ())):
@@ -113,19 +113,16 @@ def verdict_on(world: World, history: History) -> tuple[dict[str, str], tuple[Vi
     return laws, (*seen, *verdict.violations)
 
 
-def offered(plan: Plan) -> ProtocolSpec:
+def checked_spec(plan: Plan) -> ProtocolSpec:
     """The protocol of a plan: the one it brings, or the catalogue's of that name. It must know
     the plan's options, and take that many nodes."""
-    if plan.offer is None:
-        from unisono.protocols import offer
+    if plan.spec is None:
+        from unisono.protocols import spec
 
-        found = offer(plan.protocol)
+        found = spec(plan.protocol)
     else:
-        found = plan.offer
-    for name in plan.options:
-        if name not in found.options:
-            known = ", ".join(sorted(found.options)) or "none"
-            raise Misuse(f"{found.name} has no option {name!r}; it has: {known}")
+        found = plan.spec
+    check_option_names(found.name, plan.options, found.options)
     limit = plan.options.get(MEMBERS, found.options.get(MEMBERS))
     if limit is not None and plan.nodes > limit:
         raise Misuse(
@@ -135,16 +132,16 @@ def offered(plan: Plan) -> ProtocolSpec:
     return found
 
 
-def services_for(plan: Plan, offer: ProtocolSpec) -> tuple[ServiceLevel, ...]:
+def services_for(plan: Plan, spec: ProtocolSpec) -> tuple[ServiceLevel, ...]:
     """The service levels of messages: the plan's, its weather's, or the strongest on offer."""
     weather = plan.weather.services if plan.weather is not None else ()
     services = weather if plan.service is None else (plan.service,)
     for service in services:
-        if not (offer.resilient if isinstance(service, Resilient) else service in offer.services):
-            levels = ", ".join(map(service_name, offer.services))
+        if not (spec.resilient if isinstance(service, Resilient) else service in spec.services):
+            levels = ", ".join(map(service_name, spec.services))
             its_name = service_name(service)
-            raise Misuse(f"{offer.name} does not offer {its_name}; it offers: {levels}")
-    return services or (max(offer.services),)
+            raise Misuse(f"{spec.name} does not offer {its_name}; it offers: {levels}")
+    return services or (max(spec.services),)
 
 
 def outcome_json(outcome: Outcome) -> dict[str, Any]:

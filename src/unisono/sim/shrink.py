@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from unisono.core import ProcessRole
 from unisono.errors import Misuse
 from unisono.sim.plan import (
     CALM,
@@ -18,8 +17,9 @@ from unisono.sim.plan import (
     Weather,
     service_name,
 )
-from unisono.sim.run import Outcome, offered, run
+from unisono.sim.run import Outcome, checked_spec, run
 from unisono.sim.swarm import drawn
+from unisono.spec import ProcessRole
 
 ATTEMPTS_MAX: Final = 300
 """Runs that one shrinking may cost."""
@@ -97,9 +97,9 @@ def _weather(plan: Plan) -> Weather:
 
 
 def _fewer_nodes(plan: Plan) -> Steps:
-    offer, fewer = offered(plan), plan.nodes - 1
-    if fewer < 1 or not offer.may_continue(
-        [ProcessRole(offer.assign_roles(index, fewer, plan.options)) for index in range(fewer)],
+    spec, fewer = checked_spec(plan), plan.nodes - 1
+    if fewer < 1 or not spec.may_continue(
+        [ProcessRole(spec.assign_roles(index, fewer, plan.options)) for index in range(fewer)],
         False,
     ):
         return  # So few never are a group.

@@ -8,9 +8,9 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from unisono.core import ProtocolSpec
 from unisono.sim.chaos import log_uniform, with_chaos
 from unisono.sim.plan import SECOND_US, Clock, FaultEvent, LinkPlan, Plan, Weather, dice
+from unisono.spec import ProtocolSpec
 
 LINK_FAULTS: Final = ("loss", "burst", "duplicate", "reorder", "corrupt", "bandwidth", "unlike")
 """Kinds that act on packets all the time; `unlike` makes some links differ."""
@@ -70,26 +70,26 @@ def drawn(plan: Plan) -> Plan:
     if "unlike" in kinds:
         links = unlike_links(kinds, plan.nodes, dice(plan.seed, "unlike"))
         weather = replace(weather, links=links)
-    offer = offer_of(plan)
-    plan = replace(plan, weather=weather, options=options_of(plan, offer))
-    return with_chaos(plan, weather, offer) if plan.faults == "chaos" else plan
+    spec = spec_of(plan)
+    plan = replace(plan, weather=weather, options=options_of(plan, spec))
+    return with_chaos(plan, weather, spec) if plan.faults == "chaos" else plan
 
 
-def offer_of(plan: Plan) -> ProtocolSpec | None:
+def spec_of(plan: Plan) -> ProtocolSpec | None:
     """The protocol that the plan brings or the catalogue has, or None."""
-    if plan.offer is not None:
-        return plan.offer
-    from unisono.protocols import offers
+    if plan.spec is not None:
+        return plan.spec
+    from unisono.protocols import specs
 
-    return offers().get(plan.protocol)
+    return specs().get(plan.protocol)
 
 
-def options_of(plan: Plan, offer: ProtocolSpec | None) -> Mapping[str, int]:
+def options_of(plan: Plan, spec: ProtocolSpec | None) -> Mapping[str, int]:
     """The plan's options, and those that the protocol wants varied. Each has its own dice, so
     that setting one leaves the others as drawn."""
-    if offer is None or plan.faults == "none":
+    if spec is None or plan.faults == "none":
         return plan.options
-    wanted = {**offer.swarm, **(offer.chaos if plan.faults == "chaos" else {})}
+    wanted = {**spec.swarm, **(spec.chaos if plan.faults == "chaos" else {})}
     varied = {
         name: dice(plan.seed, "option", name).choice(values) for name, values in wanted.items()
     }

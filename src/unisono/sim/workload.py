@@ -8,7 +8,7 @@ from hashlib import blake2b
 from random import Random
 from typing import Final
 
-from unisono.model import Member, Message, View
+from unisono.model import Member, Message, Service, View
 from unisono.sim.plan import Weather
 
 _POOL: Final = Random(0).randbytes(1 << 16)
@@ -43,10 +43,11 @@ class Memory:
 
     `numbers` is the highest number delivered by sender. `message_set` is a digest of the set of
     messages, whatever their order; `sequence` of their sequence. Where the order is total, the
-    same set must come with the same sequence.
+    same set must come with the same sequence. Both are of messages of this level and above.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, level: Service = Service.UNRELIABLE) -> None:
+        self._level = level
         self.numbers: dict[str, int] = {}
         self.message_set = 0
         self.sequence = 0
@@ -58,6 +59,8 @@ class Memory:
             sender = str(message.sender)
             if message.number > self.numbers.get(sender, 0):
                 self.numbers[sender] = message.number
+            if isinstance(message.service, Service) and message.service < self._level:
+                continue
             mark = blake2b(f"{sender}:{message.number}".encode(), digest_size=8).digest()
             self.message_set ^= int.from_bytes(mark, "little")
             link = self.sequence.to_bytes(8, "little") + mark

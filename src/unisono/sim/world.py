@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from unisono.core import Core, CoreConfig, Event, Fail, ProtocolSpec
-from unisono.model import Member, Message, ServiceLevel, View
+from unisono.core import Core, CoreConfig, Event, Fail
+from unisono.model import Member, Message, Packets, ServiceLevel, View
 from unisono.sim.applications import where_raised
 from unisono.sim.clocks import Skewed
 from unisono.sim.exclusions import Exclusions
@@ -25,6 +25,7 @@ from unisono.sim.process import SimProcess
 from unisono.sim.receipts import Receipts
 from unisono.sim.recovery import Recovery, apart
 from unisono.sim.workload import drawn_sizes, payload_of
+from unisono.spec import ProtocolSpec
 from unisono.trace.record import APART, Row, Sink
 from unisono.trace.tap import Tap
 from unisono.wire import Datagram
@@ -34,8 +35,12 @@ Act: TypeAlias = Callable[[Any, Any], None]
 RETRIES_MAX: Final = 40
 """How often a sender without credit, or without a view, tries again before it gives up."""
 
-LINGER_US: Final = 300_000
-"""The run goes on this long after the last probe, so that a late duplicate is seen."""
+LINGER_US: Final = 100_000
+"""The run goes on this long after the last probe and the last burst, so that a late duplicate is
+seen."""
+
+DATAGRAMS_MAX: Final = 4096
+"""Packets that are remembered, to recognise one that is sent again."""
 
 
 class WorldViolation(NamedTuple):
@@ -68,14 +73,15 @@ class World:
     """Owns time, dice and packets, and drives one core per process of each node."""
 
     datagram: type[bytes] = Datagram
-    """The type of packets under way: each is decoded once, whatever the number of receivers."""
+    """The type of packets under way: each is decoded once, whatever the number of receivers, and
+    however often it is sent."""
 
     def __init__(
-        self, plan: Plan, weather: Weather, offer: ProtocolSpec, services: Sequence[ServiceLevel]
+        self, plan: Plan, weather: Weather, spec: ProtocolSpec, services: Sequence[ServiceLevel]
     ) -> None:
         self.plan = plan
         self.weather = weather
-        self.offer = offer
+        self.spec = spec
         self.services = tuple(services)
         """The service level of each burst is one of these."""
         self.group = "sim"
@@ -97,8 +103,14 @@ class World:
         self._popped = 0
         self._allowed = plan.steps_per_s_max * plan.nodes
         self._stopped = False
+        self._held_back: Counter[int] = Counter()
+        """By node, its bursts that wait for credit or a view."""
+        self._burst_us = 0
+        """When the last burst was sent."""
         self._orders: dict[int, int] = {}
         self._sinks: list[Sink] = []
+        self._datagrams: dict[bytes, bytes] = {}
+        """Sent before: many packets repeat earlier ones, such as heartbeats."""
         self.exclusions = Exclusions(self)
         self.receipts = Receipts(self)
         self.probes = Probes(self)
@@ -186,9 +198,15 @@ class World:
         self._stopped = True
 
     def _stop(self, was_idle: bool, _: None) -> None:
-        """Stop the run; where a plan brings an application, once all were idle for a while."""
+        """Stop the run once no burst waits and none was sent for a while; where a plan brings an
+        application, once all were idle for a while."""
         if self.plan.application is None:
-            self._stopped = True
+            if any(self._held_back[node.index] for node in self.recovery.awaited()):
+                self._burst_us = self.now_us
+            end_us = self._burst_us + LINGER_US
+            self._stopped = self.now_us >= end_us
+            if not self._stopped:
+                self.post(end_us, self._stop, False, None)
             return
         processes = [node.process for node in self.nodes]
         idle = all(
@@ -197,6 +215,19 @@ class World:
         )
         self._stopped = was_idle and idle
         self.post(self.now_us + LINGER_US, self._stop, idle, None)
+
+    def datagrams_of(self, packets: Packets) -> list[bytes]:
+        """Equal packets are one object."""
+        known, made = self._datagrams, []
+        for packet in packets:
+            data = packet if type(packet) is bytes else bytes(packet)
+            datagram = known.get(data)
+            if datagram is None:
+                if len(known) >= DATAGRAMS_MAX:
+                    known.clear()
+                datagram = known[data] = self.datagram(data)
+            made.append(datagram)
+        return made
 
     def _arrive(self, at_us: int, source: int, target: int, packets: list[bytes]) -> None:
         self._posted += 1
@@ -213,7 +244,7 @@ class World:
 
     def tapped_core(self, setting: CoreConfig, node: Node) -> Tap:
         """A new core behind its tap."""
-        core: Core = self.offer.make(setting)
+        core: Core = self.spec.make(setting)
         if node.skewed:
             core = Skewed(core, node.clock)
         plan, others = self.plan, list[Sink]()
@@ -226,9 +257,9 @@ class World:
             others.append(plan.sink(setting.me))
         self._sinks.extend(others)
         sink = RowBuffer(self.rows, others)
-        offer = self.offer
-        least = offer.quorum(setting.options)
-        return Tap(core, offer.name, self.group, sink, plan.detail, offer.label, least)
+        spec = self.spec
+        least = spec.quorum(setting.options)
+        return Tap(core, spec.name, self.group, sink, plan.detail, spec.label, least)
 
     def crashed(self, process: SimProcess, event: Event, error: Exception) -> None:
         """A core must never raise: the run ends here."""
@@ -243,11 +274,11 @@ class World:
             )
 
     def check_state(self, process: SimProcess, wrong: str) -> None:
-        """Report a bad adopted state; where the order is total, compare order with set."""
+        """Report a bad adopted state; where there is one order, compare order with set."""
         if wrong:
             self.broken("state", wrong, process)
         memory = process.memory
-        if memory is not None and "total_order" in self.offer.laws:
+        if memory is not None and self.spec.is_ordered:
             if self._orders.setdefault(memory.message_set, memory.sequence) != memory.sequence:
                 self.broken("state", "holds the same messages in another order", process)
 
@@ -273,6 +304,8 @@ class World:
         node, tried, service = burst
         process = node.process
         fit = 0
+        if tried:
+            self._held_back[node.index] -= 1
         if process is not None and process.view and not (node.paused or process.leaving):
             if process.application is not None:
                 process.application.prompt(len(sizes))
@@ -283,6 +316,7 @@ class World:
                 fit += 1
             if fit:
                 first = process.sent_count + 1
+                self._burst_us = self.now_us
                 process.multicast(
                     [payload_of(process.me, first + k, sizes[k]) for k in range(fit)], service
                 )
@@ -291,15 +325,16 @@ class World:
                 self.counts["unsaid"] += len(sizes) - fit
                 return
             self.counts["held_back"] += 1
+            self._held_back[node.index] += 1
             later_us = self.now_us + node.dice.randint(20_000, 200_000)
             self.post(later_us, self._send_burst, (node, tried + 1, service), sizes[fit:])
 
     def on_delivered(self, process: SimProcess, messages: Sequence[Message]) -> None:
         self.delivered += len(messages)
-        if "safe" in self.offer.laws:
+        if "safe" in self.spec.laws:
             self.receipts.delivered(process, messages)
         view = process.view.id if process.view is not None else ""
-        for message in messages if "virtual_synchrony" in self.offer.laws else ():
+        for message in messages if "virtual_synchrony" in self.spec.laws else ():
             if message.view and message.view != view:
                 text = (
                     f"{message.sender}:{message.number} of view {message.view} in {view or 'none'}"
@@ -331,7 +366,7 @@ class World:
 
     def options_of(self, index: int) -> Mapping[str, int]:
         """The options of a node's processes, the same for all of them."""
-        return self.offer.assign_roles(index, self.plan.nodes, self.plan.options)
+        return self.spec.assign_roles(index, self.plan.nodes, self.plan.options)
 
     def installed(self, process: SimProcess, before: View | None) -> None:
         view = process.view

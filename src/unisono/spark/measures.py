@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from unisono.protocols import offers
+from unisono.protocols import specs
 from unisono.spark.tables import HISTORY, Silver
 
 if TYPE_CHECKING:
@@ -95,9 +95,9 @@ def _work_by(tables: Silver, keys: list[str]) -> DataFrame:
 def _turns(packets: DataFrame) -> DataFrame:
     """`apart_us`: the time between an incarnation's successive possessions of the token."""
     held = F.lit(False)
-    for name, offer in offers().items():
-        if offer.token_arrow:
-            held = held | ((F.col("protocol") == name) & F.col("detail").rlike(offer.token_arrow))
+    for name, spec in specs().items():
+        if spec.token_arrow:
+            held = held | ((F.col("protocol") == name) & F.col("detail").rlike(spec.token_arrow))
     mine = Window.partitionBy(*HISTORY, "life").orderBy("step")
     apart = F.col("t_us") - F.lag("t_us").over(mine)
     turns = packets.where((F.col("kind") == "arrow") & held).withColumn("apart_us", apart)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, NamedTuple, TypeVar
 
+from unisono.trace.checks import LEVELS, level_of
 from unisono.trace.record import LEFT, Row
 
 T = TypeVar("T")
@@ -70,7 +71,17 @@ class IncarnationTrace:
     @property
     def excluded_by(self) -> str:
         """The view of those that excluded it, as its first `leave` row has it; else empty."""
-        return next((each[5:] for each in self._reasons[1:] if each.startswith("view ")), "")
+        return self._reason("view ")
+
+    @property
+    def excluded_by_founding(self) -> str:
+        """The view with which their group was founded, likewise."""
+        return self._reason("founding ")
+
+    def _reason(self, kind: str) -> str:
+        return next(
+            (each.removeprefix(kind) for each in self._reasons if each.startswith(kind)), ""
+        )
 
     @property
     def _reasons(self) -> tuple[str, ...]:
@@ -88,9 +99,14 @@ class IncarnationTrace:
         return self.inside and self.end in (ALIVE, DEPARTED)
 
     @cached_property
+    def messages(self) -> tuple[str, ...]:
+        """The message of each delivery."""
+        return tuple(map(message_of, self.deliveries))
+
+    @cached_property
     def delivered(self) -> frozenset[str]:
         """The messages that it delivered."""
-        return frozenset(map(message_of, self.deliveries))
+        return frozenset(self.messages)
 
     @cached_property
     def known(self) -> frozenset[str]:
@@ -135,6 +151,13 @@ class IncarnationTrace:
     def _met(self) -> Mapping[str, int]:
         """By member, the step of the first view that has it."""
         return {member: row.step for row in reversed(self.views) for member in row.members or ()}
+
+    def is_outside_order(self, delivery: Row) -> bool:
+        """Whether it was delivered without a place by a life whose views have places, and needs
+        none, being below agreed: such a message is neither before a view nor after it."""
+        if delivery.seq is not None or level_of(delivery.service) >= LEVELS["agreed"]:
+            return False
+        return bool(self.views) and self.views[0].seq is not None
 
     def owes(self, sender: str, number: int) -> bool:
         """Whether it should have this message, if others have it: a view of it knows the sender,

@@ -66,7 +66,8 @@ class Row(NamedTuple):
     """Of a view: the transitional set, where the protocol reports it."""
     changes: tuple[str, ...] | None = None
     """Of a view: the changes, as `founded` or `failed b#1 c#1`; of a stop, its
-    cause, and the view of those that excluded it, where it is known: `view 3-0a1b2c`."""
+    cause, and where it was excluded the view and the founding of those that went on, if known:
+    `view 3-0a1b2c`, `founding 1-0a1b2c`."""
     peer: str | None = None
     """Of a packet: the address it went to (`*` for everyone) or came from; of a join: its own."""
     detail: str | None = None

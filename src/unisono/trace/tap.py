@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 from unisono.core import (
@@ -24,9 +25,9 @@ from unisono.core import (
     Send,
     Stabilize,
     Timer,
-    no_text,
 )
 from unisono.model import Buffer, Member, Message, Packets, Resilient, ServiceLevel, View
+from unisono.spec import no_text
 from unisono.trace.record import LEFT, Row, Sink, digest_of
 
 RECORDED_EVENTS: Final = frozenset((Multicast, Join, Restart))
@@ -164,6 +165,8 @@ class Tap:
                 changes = [effect.cause.value]
                 if effect.cause is Cause.EXCLUDED and effect.view:
                     changes.append(f"view {effect.view}")
+                    if effect.founding:
+                        changes.append(f"founding {effect.founding}")
                 self._write(now_us, "leave", detail=effect.reason, changes=tuple(changes))
 
     def _undelivered(self) -> dict[Member, int]:
@@ -294,6 +297,7 @@ def _named(members: Iterable[Member]) -> tuple[str, ...]:
     return tuple(map(str, members))
 
 
+@lru_cache(maxsize=64)
 def service_name(service: ServiceLevel) -> str:
     """`causal`, `resilient(3)`, `resilient(majority)`, `resilient(all)`."""
     if isinstance(service, Resilient):

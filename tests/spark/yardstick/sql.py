@@ -12,12 +12,15 @@ from typing import Any
 
 import duckdb
 
+from tests.spark.yardstick import places
+
 LEVEL = """CASE service WHEN 'unreliable' THEN 0 WHEN 'reliable' THEN 1 WHEN 'fifo' THEN 2
     WHEN 'causal' THEN 3 WHEN 'agreed' THEN 4 WHEN 'safe' THEN 5 ELSE 4 END"""
 LAWS = (
     *("no_creation", "no_duplication", "fifo", "causal", "total_order", "prefix"),
     *("agreement", "validity", "virtual_synchrony", "view_order", "self_inclusion"),
     *("safe", "progress"),
+    *places.LAWS,
 )
 """Those that are written in SQL: what the others say is not compared."""
 VIEWS_MAX = 60
@@ -40,8 +43,9 @@ class Yardstick:
         self._read()
         self._views()
         self._messages()
+        self.db.execute(places.TABLES)
         for name in LAWS:
-            for query in getattr(self, f"_{name}")():
+            for query in places.LAWS.get(name) or getattr(self, f"_{name}")():
                 rows = self.db.execute(f"SELECT DISTINCT run FROM ({query})").fetchall()
                 self.broken |= {(run, name) for (run,) in rows}
 
@@ -66,7 +70,8 @@ class Yardstick:
                 ELSE 'stopped' END, step) AS ended
               FROM {files} WHERE kind IN ('leave', 'crash') GROUP BY ALL;
             CREATE TABLE views AS
-              SELECT l.run, life, l.key, step, view, members,
+              SELECT l.run, life, l.key, step, view, members, seq,
+                coalesce(list_contains(changes, 'founded'), false) AS founded,
                 row_number() OVER (PARTITION BY l.run, life ORDER BY step) AS place,
                 lead(step) OVER (PARTITION BY l.run, life ORDER BY step) AS until,
                 lead(view) OVER (PARTITION BY l.run, life ORDER BY step) AS following
@@ -87,6 +92,12 @@ class Yardstick:
                 JOIN lives s ON s.run = r.run AND s.node = r.sender
                   AND s.incarnation = r.sender_incarnation
               WHERE kind = 'deliver';
+            CREATE TABLE late AS SELECT r.run FROM {files} r JOIN (
+                SELECT run, node, incarnation, min(step) AS step FROM {files}
+                WHERE kind IN ('leave', 'crash') GROUP BY ALL) e
+              ON e.run = r.run AND e.node = r.node AND e.incarnation = r.incarnation
+              WHERE kind IN ('send', 'deliver', 'view', 'transitional', 'stable')
+                AND r.step > e.step;
         """)
         (self.width,) = self._all("SELECT max(life) FROM lives")[0]
         self.all = range(1, self.width + 1)
@@ -137,13 +148,13 @@ class Yardstick:
         )
         self.db.execute(f"""
             CREATE TABLE placed AS
-              SELECT d.run, d.life, source, number, d.step, level, seq, passage, v.place
+              SELECT d.run, d.life, source, number, d.step, level, d.seq, passage, v.place,
+                v.view
               FROM deliveries d ASOF LEFT JOIN views v
                 ON v.run = d.run AND v.life = d.life AND v.step <= d.step
               LEFT JOIN passages p ON p.run = d.run AND p.life = d.life AND p.step = v.step;
             CREATE TABLE messages AS SELECT run, source, number, {each}
               FROM placed GROUP BY run, source, number;
-            DROP TABLE placed;
         """)
 
     # -- who delivers what -------------------------------------------------------------------------

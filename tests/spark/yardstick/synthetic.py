@@ -53,6 +53,7 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
     "view_order":        (Fault("other members", 3, .5),),
     "self_inclusion":    (Fault("selfless", 4, .5),),
     "progress":          (Fault("drop", 1, 1.0),),
+    "local_order":       (Fault("rash", 0, .37),),
 }
 # fmt: on
 EVERYTHING = tuple(fault for faults in FAULTS.values() for fault in faults)
@@ -204,7 +205,7 @@ def _placed(fault: Fault, story: Story, senders: Any) -> tuple[Fault, int]:
     place = min(max(place, 2 * LAG + 5), story.messages - 8 * LAG)
     if place % BLOCK < 3 * LAG or place % BLOCK > BLOCK - 3 * LAG:
         place += 6 * LAG
-    own = fault.kind in ("unsent", "unheard")
+    own = fault.kind in ("unsent", "unheard", "rash")
     wanted = (senders == fault.life) == own
     # Services go round by ten; an odd fault is to be about an ordered one.
     wanted &= np.arange(len(senders)) % 10 < 6
@@ -227,6 +228,9 @@ def _plant(block: Columns, fault: Fault, place: int, senders: Any) -> None:
         block["seq"][row] += 10**9
     elif fault.kind in ("drop", "unheard"):
         _drop(block, heard)
+    elif fault.kind == "rash":
+        # Before it is sent.
+        block["key"][row] = (message[row] - LAG) * 8.0 + 0.5
     elif fault.kind == "twice":
         for name in list(block):
             block[name] = np.append(block[name], block[name][row])

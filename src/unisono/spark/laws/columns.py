@@ -21,6 +21,8 @@ CONTROL_KINDS: Final = frozenset(MESSAGE_KINDS) - {"send", "deliver"}
 
 RELIABLE, FIFO, CAUSAL = LEVELS["reliable"], LEVELS["fifo"], LEVELS["causal"]
 AGREED, SAFE = LEVELS["agreed"], LEVELS["safe"]
+FLOORS: Final = range(FIFO, SAFE + 1)
+"""Levels with an order."""
 
 NUMBER_MAX: Final = 2**63 - 1
 NUMBER_MIN: Final = -(2**63)
@@ -146,9 +148,8 @@ class ChunkStats(NamedTuple):
     first: Array
     """The first number delivered, 0 for none."""
     last: Array
-    fifo: Array
-    """The largest number delivered with level fifo or above, 0 for none."""
-    causal: Array
+    delivered: Array
+    """By floor, the largest number delivered with that level or above, 0 for none."""
     own: int
     """The largest number sent with level causal or above."""
     seq: int
@@ -173,11 +174,21 @@ def stats_of(events: EventColumns) -> ChunkStats:
         np.maximum.reduceat(number, starts),
         first,
         last,
-        np.maximum.reduceat(np.where(delivered & (level >= FIFO), number, 0), starts),
-        np.maximum.reduceat(np.where(delivered & (level >= CAUSAL), number, 0), starts),
+        _largest_by_floor(np.where(delivered, number, 0), level, starts),
         int(events.number[events.send & (events.level >= CAUSAL)].max(initial=0)),
         max_seq(events, ~events.send),
     )
+
+
+def _largest_by_floor(number: Array, level: Array, starts: Array) -> Array:
+    weakest = int(level.min())
+    found: list[Array] = []
+    for floor in FLOORS:
+        if found and floor <= weakest:
+            found.append(found[-1])
+        else:
+            found.append(np.maximum.reduceat(np.where(level >= floor, number, 0), starts))
+    return np.array(found)
 
 
 def max_seq(events: EventColumns, rows: Array) -> int:

@@ -18,7 +18,7 @@ from unisono.laws.places import Highest, gone_back
 from unisono.laws.succession import Succession, lineages
 from unisono.laws.verdict import violations
 from unisono.spark.laws import seqs
-from unisono.spark.laws.columns import AGREED, NUMBER_MIN, RELIABLE, Array
+from unisono.spark.laws.columns import AGREED, FLOORS, NUMBER_MIN, RELIABLE, Array
 from unisono.spark.laws.order import GapQuery, KnownNumbers
 from unisono.spark.laws.plan import HistoryPlan, Shard, merged
 from unisono.spark.laws.scan import Chunk, DeliveredBefore, SeqRegression, seq_regressions
@@ -170,6 +170,14 @@ def progress(plan: HistoryPlan, results: ShardResults) -> list[Violation]:
 
 
 def fifo(plan: HistoryPlan, results: ShardResults) -> list[Violation]:
+    return _disorder(plan, results, "fifo", FLOORS[:1])
+
+
+def fifo_by_level(plan: HistoryPlan, results: ShardResults) -> list[Violation]:
+    return _disorder(plan, results, "fifo_by_level", FLOORS)
+
+
+def _disorder(plan: HistoryPlan, results: ShardResults, law: str, floors: range) -> list[Violation]:
     """With answers to the queries about earlier shards."""
     found: list[Violation] = [each for _, (proven, _) in results for each in proven]
     known: dict[int, KnownNumbers] = {}
@@ -179,10 +187,11 @@ def fifo(plan: HistoryPlan, results: ShardResults) -> list[Violation]:
         for at, (shard, _) in enumerate(results):
             if shard.low[source] >= query.number:
                 break
-            if shard.high[source] > query.before:
+            if shard.high[source] > min(query.before):
                 if at not in known:
-                    known[at] = KnownNumbers(ShardData(shard))
-                above = int(known[at].above(np.array([source]), np.array([query.before]))[0])
+                    known[at] = KnownNumbers(ShardData(shard), floors)
+                before = np.array(query.before)[:, None]
+                above = int(known[at].above(np.array([source]), before)[0])
                 if above < query.number:
                     return above
         return 0
@@ -191,7 +200,7 @@ def fifo(plan: HistoryPlan, results: ShardResults) -> list[Violation]:
         if gap := first_gap(query):
             sender, run = plan.codes.key(query.source), plan.history.run
             message = f"{sender}:{query.number}"
-            found.append(Violation("fifo", run, query.key, message, sender, f"without {gap}"))
+            found.append(Violation(law, run, query.key, message, sender, f"without {gap}"))
     return found
 
 
@@ -351,7 +360,7 @@ def gap_free(plan: HistoryPlan, results: ShardResults) -> list[Violation]:
     lineage = lineages(plan.history)
     known = {
         name: seqs.union([result.known[name] for _, result in results])
-        for name in set(lineage.values())
+        for name in {lineage[member.key] for member in plan.members}
     }
     skipped: set[tuple[str, str, int]] = set()
     for at, member in enumerate(plan.members):

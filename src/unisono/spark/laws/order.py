@@ -10,7 +10,7 @@ import numpy as np
 
 from unisono.laws import VIOLATIONS_MAX, Violation
 from unisono.laws.order import Departed
-from unisono.spark.laws.columns import CAUSAL, FIFO, NUMBER_MAX, Array
+from unisono.spark.laws.columns import CAUSAL, FIFO, FLOORS, NUMBER_MAX, Array
 from unisono.spark.laws.shard import MemberEvents, ShardData
 from unisono.spark.laws.suspects import first_violations
 from unisono.trace.history import IncarnationTrace
@@ -19,55 +19,72 @@ from unisono.trace.history import IncarnationTrace
 
 
 class GapQuery(NamedTuple):
-    """A delivery that may skip a message of an earlier shard, numbered between `before` and
-    `number`."""
+    """A delivery that may skip a message of an earlier shard."""
 
     key: str
     source: int
     number: int
-    before: int
+    before: tuple[int, ...]
+    """By floor: skipped are messages from this floor up to the next, numbered above."""
 
 
 def fifo(data: ShardData) -> tuple[list[Violation], list[GapQuery]]:
+    return _disorder(data, "fifo", FLOORS[:1])
+
+
+def fifo_by_level(data: ShardData) -> tuple[list[Violation], list[GapQuery]]:
+    return _disorder(data, "fifo_by_level", FLOORS)
+
+
+def _disorder(data: ShardData, law: str, floors: range) -> tuple[list[Violation], list[GapQuery]]:
     """Violations that the shard alone proves, and queries to earlier shards."""
     found: list[Violation] = []
     queries: list[GapQuery] = []
-    known = KnownNumbers(data)
+    known = KnownNumbers(data, floors)
     for member in data.members:
-        rows, earlier = _delivered_earlier(member)
-        source, number = member.events.source[rows], member.events.number[rows]
-        late = earlier > number
+        rows = member.at_level(FIFO)
+        events = member.events.take(rows)
+        source, number = events.source, events.number
+        earlier = np.array([_delivered_earlier(member, floor)[rows] for floor in floors])
+        own = np.minimum(events.level, floors[-1]) - floors[0]
+        later = np.take_along_axis(earlier, own[None].astype(np.intp), 0)[0]
+        late = later > number
         found += first_violations(
-            fifo_violation(data, member.key, source[at], number[at], f"after {earlier[at]}")
+            fifo_violation(data, law, member.key, source[at], number[at], f"after {later[at]}")
             for at in np.flatnonzero(late).tolist()
         )
         begun = (earlier > 0) | member.knows[source]
         before = np.maximum(earlier, member.bases(rows))
-        jumps = np.flatnonzero(~late & begun & (number - 1 > before))
-        skipped = known.above(source[jumps], before[jumps])
-        outside = before[jumps] < data.shard.low[source[jumps]]
+        before[~begun | (np.array(floors)[:, None] > events.level)] = NUMBER_MAX
+        jumps = np.flatnonzero(~late & (number - 1 > before.min(0)))
+        outside = (before[:, jumps] < data.shard.low[source[jumps]]).any(0)
         queries += [
-            GapQuery(member.key, int(source[at]), int(number[at]), int(before[at]))
+            GapQuery(member.key, int(source[at]), int(number[at]), tuple(before[:, at].tolist()))
             for at in jumps[outside].tolist()
         ]
-        proven = ~outside & (skipped < number[jumps])
+        inside = jumps[~outside]
+        skipped = known.above(source[inside], before[:, inside])
         found += first_violations(
-            fifo_violation(data, member.key, source[at], number[at], f"without {gap}")
-            for at, gap in zip(jumps[proven].tolist(), skipped[proven].tolist(), strict=True)
+            fifo_violation(data, law, member.key, source[at], number[at], f"without {gap}")
+            for at, gap in zip(inside.tolist(), skipped.tolist(), strict=True)
+            if gap < number[at]
         )
     return nsmallest(VIOLATIONS_MAX, found), queries
 
 
-def fifo_violation(data: ShardData, key: str, source: int, number: int, detail: str) -> Violation:
+def fifo_violation(
+    data: ShardData, law: str, key: str, source: int, number: int, detail: str
+) -> Violation:
     sender = data.codes.key(int(source))
-    return Violation("fifo", data.run, key, f"{sender}:{int(number)}", sender, detail)
+    return Violation(law, data.run, key, f"{sender}:{int(number)}", sender, detail)
 
 
-def _delivered_earlier(member: MemberEvents) -> tuple[Array, Array]:
-    """Deliveries of the shard's messages with level fifo or above; and the largest number of the
-    same sender that was delivered so before, 0 for none."""
+def _delivered_earlier(member: MemberEvents, floor: int) -> Array:
+    """By delivery with level fifo or above, the largest number of the same sender that was
+    delivered before with the level of the floor or above, 0 for none."""
     events = member.events
     delivered = ~events.send & (events.level >= FIFO)
+    numbers = np.where(events.level >= floor, events.number, 0)
     earlier = np.zeros(len(events), np.int64)
     for start, end, segment in member.segments():
         rows = np.flatnonzero(delivered[start:end]) + start
@@ -76,29 +93,31 @@ def _delivered_earlier(member: MemberEvents) -> tuple[Array, Array]:
         bounds = np.flatnonzero(np.diff(source, prepend=-1, append=-1)).tolist()
         for first, last in itertools.pairwise(bounds):
             mine = rows[first:last]
-            before = np.append(segment.fifo[source[first]], events.number[mine[:-1]])
-            earlier[mine] = np.maximum.accumulate(before)
-    rows = np.flatnonzero(delivered & (member.slot >= 0))
-    return rows, earlier[rows]
+            initial = segment.delivered[floor - FIFO, source[first]]
+            earlier[mine] = np.maximum.accumulate(np.append(initial, numbers[mine[:-1]]))
+    return earlier
 
 
 class KnownNumbers:
-    """By source, the ascending numbers of the messages of level fifo or above."""
+    """By floor and source, the ascending numbers of the messages from this floor up to the next."""
 
-    def __init__(self, data: ShardData) -> None:
-        known = np.zeros(data.count, np.bool_)
+    def __init__(self, data: ShardData, floors: range) -> None:
+        self._known = np.zeros((len(floors), data.count), np.bool_)
         for member in data.members:
-            known[member.slot[(member.slot >= 0) & (member.events.level >= FIFO)]] = True
-        self._known = known
+            used = (member.slot >= 0) & (member.events.level >= FIFO)
+            own = np.minimum(member.events.level[used], floors[-1]) - floors[0]
+            self._known[own, member.slot[used]] = True
         self._data = data
 
     def above(self, sources: Array, numbers: Array) -> Array:
-        """The smallest above each, `NUMBER_MAX` for none."""
-        found = np.full(len(numbers), NUMBER_MAX)
+        """The smallest that is above the number of its floor, `NUMBER_MAX` for none."""
+        found = np.full(len(sources), NUMBER_MAX)
         for source in np.unique(sources).tolist():
-            mine, slots = sources == source, self._data.slots_of(source)
-            known = np.append(self._data.number[slots][self._known[slots]], NUMBER_MAX)
-            found[mine] = known[np.searchsorted(known[:-1], numbers[mine], side="right")]
+            mine, slots = np.flatnonzero(sources == source), self._data.slots_of(source)
+            for used, before in zip(self._known, numbers, strict=True):
+                known = np.append(self._data.number[slots][used[slots]], NUMBER_MAX)
+                first = known[np.searchsorted(known[:-1], before[mine], side="right")]
+                found[mine] = np.minimum(found[mine], first)
         return found
 
 
@@ -178,7 +197,7 @@ def _departed(trace: IncarnationTrace) -> dict[str, list[tuple[int, int]]]:
 def _delivered_before(each: _CausalEvents, source: int) -> Array:
     """By row, the largest number of a source that was delivered before."""
     mine = np.where(each.member.events.source == source, each.delivered, 0)
-    initial = (segment.causal[source] for _, _, segment in each.member.segments())
+    initial = (segment.delivered[CAUSAL - FIFO, source] for _, _, segment in each.member.segments())
     return each.member.running_max(mine, initial)
 
 

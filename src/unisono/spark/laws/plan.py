@@ -17,7 +17,7 @@ import numpy as np
 
 from unisono.errors import Misuse
 from unisono.laws import LAWS
-from unisono.spark.laws.columns import NUMBER_MAX, NUMBER_MIN, Array, Codes
+from unisono.spark.laws.columns import FLOORS, NUMBER_MAX, NUMBER_MIN, Array, Codes
 from unisono.spark.laws.scan import Chunk, IncarnationSummary, InputFile, ScanResult
 from unisono.trace.history import History
 from unisono.trace.record import Row
@@ -81,9 +81,8 @@ class Segment(NamedTuple):
     """Adjacent chunks of one incarnation, and what it had delivered before them."""
 
     chunks: list[Chunk]
-    fifo: Array
-    """By source, the largest number delivered with level fifo or above, 0 for none."""
-    causal: Array
+    delivered: Array
+    """By floor and source, the largest number delivered with that level or above, 0 for none."""
     own: int
     """The largest number that it had sent with level causal or above."""
     seq: int
@@ -217,33 +216,32 @@ def _numbers_at(chunks: list[Chunk], count: int, size: int) -> list[Array]:
     return found
 
 
-def _maxima_before(chunks: list[Chunk], size: int) -> tuple[Array, Array, Array, Array]:
-    """Before each chunk: by source the largest numbers delivered as fifo and as causal, the largest
-    number sent, and the largest sequence number."""
-    fifo, causal = np.zeros((2, len(chunks) + 1, size), np.int64)
+def _maxima_before(chunks: list[Chunk], size: int) -> tuple[Array, Array, Array]:
+    """Before each chunk: by floor and source the largest number delivered, the largest number sent,
+    and the largest sequence number."""
+    delivered = np.zeros((len(chunks) + 1, len(FLOORS), size), np.int64)
     own = np.zeros(len(chunks) + 1, np.int64)
     seq = np.full(len(chunks) + 1, NUMBER_MIN)
     for at, chunk in enumerate(chunks, 1):
-        fifo[at, chunk.stats.sources] = chunk.stats.fifo
-        causal[at, chunk.stats.sources] = chunk.stats.causal
+        delivered[at][:, chunk.stats.sources] = chunk.stats.delivered
         own[at], seq[at] = chunk.stats.own, chunk.stats.seq
-    for maxima in (fifo, causal, own, seq):
+    for maxima in (delivered, own, seq):
         np.maximum.accumulate(maxima, axis=0, out=maxima)
-    return fifo, causal, own, seq
+    return delivered, own, seq
 
 
 def _segments(
-    chunks: list[Chunk], before: tuple[Array, Array, Array, Array], low: Array, high: Array
+    chunks: list[Chunk], before: tuple[Array, Array, Array], low: Array, high: Array
 ) -> Iterator[Segment]:
     """The chunks with messages of a shard."""
-    fifo, causal, own, seq = before
+    delivered, own, seq = before
     segment = None
     for at, chunk in enumerate(chunks):
         stats = chunk.stats
         inside = (stats.high > low[stats.sources]) & (stats.low <= high[stats.sources])
         if inside.any():
             if segment is None:
-                segment = Segment([], fifo[at], causal[at], int(own[at]), int(seq[at]))
+                segment = Segment([], delivered[at], int(own[at]), int(seq[at]))
             segment.chunks.append(chunk)
         elif segment is not None:
             yield segment

@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from unisono.errors import Misuse, UnisonoError
 from unisono.feed import rows
 from unisono.feed.client import FeedClient
-from unisono.feed.epochs import Counting, books_of
+from unisono.feed.epochs import Counting, meta_of
 from unisono.log import BadLog, LogReader, Trimmed
 from unisono.spark.source.filters import mask_of_all
 from unisono.spark.source.options import EARLIEST, LATEST, FeedOptions
@@ -130,10 +130,10 @@ class FeedSource:
                 raise Misuse(f"{self._options.directory}: not the log of a feed")
             return FeedBounds(first, end, Counting())
         try:
-            books = books_of(meta[KEY])
+            saved = meta_of(meta[KEY])
         except ValueError as error:
             raise BadLog(f"{self._options.directory}: {error}") from None
-        return FeedBounds(first, end, Counting(books.stretches, end), books.opening)
+        return FeedBounds(first, end, Counting(saved.stretches, end), saved.opening)
 
     def read(self, after: int, upto: int) -> Iterator[pa.RecordBatch]:
         if self._options.feed:

@@ -26,7 +26,11 @@ class Resumed(NamedTuple):
 def offset_at(place: int, counting: Counting) -> Offset:
     """Before the first offset there is no epoch."""
     epoch = counting.at(place) if place else None
-    return {PLACE: place} if epoch is None else {PLACE: place, LIFE: epoch.life, BASE: epoch.base}
+    return (
+        {PLACE: place}
+        if epoch is None
+        else {PLACE: place, LIFE: epoch.incarnation, BASE: epoch.base}
+    )
 
 
 def resumed(offset: Offset, counting: Counting, first: int) -> Resumed:
@@ -39,7 +43,7 @@ def resumed(offset: Offset, counting: Counting, first: int) -> Resumed:
     lost = (
         f"the query has read up to offset {place}, message {place - base} of the group's"
         f" incarnation {life}; in this log that offset is message {place - epoch.base} of"
-        f" incarnation {epoch.life}: it is not the log that was read before"
+        f" incarnation {epoch.incarnation}: it is not the log that was read before"
     )
     return Resumed(_same_message(life, place - base, counting, first), lost)
 
@@ -48,7 +52,7 @@ def _same_message(life: str, count: int, counting: Counting, first: int) -> int:
     """The offset of a message, or the beginning of a log that does not have it."""
     upto = OFFSET_MAX
     for epoch in reversed(counting.stretches):
-        if epoch.life == life and epoch.begins - 1 <= epoch.base + count:
+        if epoch.incarnation == life and epoch.begins - 1 <= epoch.base + count:
             return min(epoch.base + count, upto)
         upto = epoch.begins - 2
     return first - 1

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from unisono.errors import Misuse
 from unisono.laws import LAWS, Verdict, sentence
-from unisono.protocols import offers
+from unisono.protocols import specs
 from unisono.spark.sweep.runs import MARK, RAISED, TaskResult, clean, code_version, drop
 from unisono.spark.sweep.spec import Sweep
 from unisono.spark.sweep.tasks import SCHEMA, TASK_RUNS, TraceTarget, batch_of, simulate_runs
@@ -198,7 +198,7 @@ def judge_runs(
     times the size of the traces."""
     from unisono.spark.pipeline import run_pipeline
 
-    claimed = {name: offer.laws for name, offer in offers().items()}
+    claimed = {name: spec.laws for name, spec in specs().items()}
     result = run_pipeline(
         session, swept.traces, swept.out, claimed, report, runs=runs, silver=False
     )

@@ -11,7 +11,7 @@ from unisono.model import ServiceLevel
 from unisono.sim.campaign import plans_of
 from unisono.sim.checking import check_plan
 from unisono.sim.plan import Plan
-from unisono.sim.run import offered, services_for
+from unisono.sim.run import checked_spec, services_for
 
 RUNS_MAX: Final = 1_000_000
 """A million runs take some 80 GB if all traces are kept, and days on two cores."""
@@ -66,4 +66,4 @@ class Sweep:
             # A plan that is valid for the largest group is valid for all.
             plan = replace(self.plan(index), nodes=high)
             check_plan(plan)
-            services_for(plan, offered(plan))
+            services_for(plan, checked_spec(plan))
