@@ -12,7 +12,7 @@ LIMIT_S: Final = 240.0
 that the test itself says what it waited for."""
 
 
-def told(story: Coroutine[Any, Any, Any]) -> Any:
+def run_story(story: Coroutine[Any, Any, Any]) -> Any:
     """Run it to its end, in an event loop of its own."""
     return asyncio.run(asyncio.wait_for(story, LIMIT_S))
 

@@ -1,8 +1,7 @@
-"""What `join` is told: keyword arguments, a TOML file or a URL become one checked `Config`."""
+"""Options of `join`: keyword arguments, a TOML file or a URL become one checked `Config`."""
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import socket
@@ -10,29 +9,32 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, TypedDict, get_args
+from typing import Any, Final, TypedDict, get_args
 from urllib.parse import parse_qsl, unquote
 
-from unisono.core import DEFAULT_PROTOCOL, ProtocolSpec
-from unisono.errors import Misuse
+from unisono.core import DEFAULT_PROTOCOL
+from unisono.errors import Misuse, check_option_names
 from unisono.model import Address, Resilient, Service, ServiceLevel, level_named
 from unisono.net import addresses
 from unisono.net.addresses import Addresses
 from unisono.net.stream import SLOW, Slow
 from unisono.net.udp import BUFFER_BYTES, SEND_QUEUE_BYTES_MAX
+from unisono.spec import ProtocolSpec
 
 MULTICAST, PORT = "239.192.77.1", 7400
-"""An address of the organisation-local scope, and a port, that need no permission."""
+"""An address of the organisation-local scope, and a port that needs no privilege."""
 LOOPBACK = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 NAME = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
-URL = re.compile(r"(?P<scheme>[a-z+]+)://(?P<place>[^/?#]*)(?P<path>/[^?#]*)?(\?(?P<query>.*))?")
+FORMAT_LENGTH_MAX: Final = 64
+FORMAT = re.compile(rf"[A-Za-z0-9._@+:/-]{{1,{FORMAT_LENGTH_MAX}}}")
+URL = re.compile(r"(?P<scheme>[a-z+]+)://(?P<hosts>[^/?#]*)(?P<path>/[^?#]*)?(\?(?P<query>.*))?")
 SCHEMES = ("unisono", "unisono+peers")
 POSITIVE = re.compile(r".*_(max|bytes|s)$")
 SECONDS_MAX = 86_400
 BUFFER_BYTES_MAX = (1 << 31) - 1
-"""What the socket option holds."""
+"""The most that the socket option holds."""
 PACKET_BYTES_MIN = 512
-"""Less, and there is little room for a message beside what the protocols say about it."""
+"""Smaller packets would consist mostly of the protocol's headers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,24 +47,24 @@ class Config:
     """The member's own name; by default host and process id."""
     protocol: str = DEFAULT_PROTOCOL
     service: str = ""
-    """Of messages that say nothing else; by default the protocol's strongest, at most agreed."""
+    """The default service level; by default the protocol's strongest, at most agreed."""
     multicast: str = ""
     """The group's address, by default 239.192.77.1; or `peers`, not both."""
     peers: tuple[str, ...] = ()
     """`host:port` of members, where there is no multicast."""
     port: int = -1
-    """Of the multicast address, by default 7400; with peers, the own port."""
+    """Of the multicast address, by default 7400; with peers, this member's port."""
     interface: str = ""
     """Address or name of the interface; with multicast, by default loopback: this machine only."""
     bind: str = ""
-    """`host:port` of the own socket."""
+    """`host:port` of this member's socket."""
     advertise: str = ""
-    """`host[:port]` that others are told, where it is not the bound one."""
+    """`host[:port]` at which others reach this member, if not the bound one."""
     daemon: str = ""
-    """Where the daemon of this machine listens, `unix:/path` or `tcp:127.0.0.1:7401`: join through
-    it instead of being a member oneself."""
+    """The address of the local daemon, `unix:/path` or `tcp:127.0.0.1:7401`: join through it, not
+    as a member."""
     slow: Slow = "block"
-    """What happens when the reader is slow: block the senders, shed the oldest, or leave."""
+    """Policy for a slow reader: block the senders, shed the oldest messages, or leave."""
     queue_count_max: int = 65_536
     """Events that wait for the reader."""
     queue_bytes_max: int = 64 << 20
@@ -75,23 +77,26 @@ class Config:
     send_queue_bytes_max: int = SEND_QUEUE_BYTES_MAX
     """Packets that wait for the socket."""
     offload: bool = True
-    """Bursts by one system call, where the kernel can."""
+    """Send and receive bursts with one system call, if the kernel supports it."""
     join_s: float = 10.0
     leave_s: float = 5.0
     detect_ms: int = 0
-    """A member that is silent for so long has failed, unless it is seen to be slower; 0 is what the
-    protocol says. The same as its option `detect_us`, and the same at every member."""
+    """A member that is silent for this long has failed, unless it is known to be slower; 0 is the
+    protocol's default. Sets its option `detect_us`; the same at every member."""
     rejoin: bool = True
-    """Come back as a new incarnation when the member is stopped; the stream has `Rejoined`."""
-    fed: bool = False
-    """The group feeds a log or a Spark stream: its messages have places, rows of sinks come once.
-    All members say the same."""
+    """Join again as a new incarnation when the member is stopped; the stream has `Rejoined`."""
+    replayable: bool = False
+    """Messages have offsets, and each row of a sink is delivered once: for a log or a Spark stream.
+    The same at every member."""
     retain_bytes: int = 16 << 20
-    """Of a fed group: how much of the past each member keeps for those who were away."""
+    """Payload bytes that each member of a replayable group keeps for recalls."""
+    format: str = ""
+    """What the messages are, by a name of the application's choosing, such as `prices/2`: members
+    that give another are refused."""
     stable: str = ""
-    """The file of the protocol's stable storage."""
+    """The file for the protocol's stable storage."""
     trace: str = ""
-    """The directory of traces; none without it."""
+    """The directory for traces; without it there is none."""
     detail: bool = False
     """Trace protocol work as well."""
     run: str = ""
@@ -131,8 +136,9 @@ class JoinOptions(TypedDict, total=False):
     leave_s: float
     detect_ms: int
     rejoin: bool
-    fed: bool
+    replayable: bool
     retain_bytes: int
+    format: str
     stable: str | os.PathLike[str]
     trace: str | os.PathLike[str]
     detail: bool
@@ -160,6 +166,13 @@ class JoinOptions(TypedDict, total=False):
     dally: int
     unicast: int
     found_us: int
+    pass_us: int
+    join_us: int
+    announce_us: int
+    period_max_us: int
+    verdict_us: int
+    block_packets: int
+    minimum: int
 
 
 def read(given: str | None, config: str | Path | None, options: Mapping[str, Any]) -> Config:
@@ -177,7 +190,7 @@ def read(given: str | None, config: str | Path | None, options: Mapping[str, Any
 
 
 def _gathered(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same, with all of the protocol's options in the table, wherever they were written."""
+    """The same values, with all options of the protocol under `options`."""
     known = {key: value for key, value in values.items() if key in FIELDS}
     own = {key: value for key, value in values.items() if key not in FIELDS}
     return known | {"options": _typed("options", values.get("options", {})) | own}
@@ -203,7 +216,7 @@ def from_toml(path: Path) -> dict[str, Any]:
 
 def from_url(text: str) -> dict[str, Any]:
     """`unisono://239.1.2.3:7400/orders?protocol=mtp` or `unisono+peers://a:7400,b:7400/orders`."""
-    # By hand, because a list of hosts is no host to the library's parser.
+    # By hand, because urllib does not parse a list of hosts.
     match = URL.fullmatch(text)
     if match is None or match["scheme"] not in SCHEMES:
         raise Misuse(f"URL {text!r}: write unisono://… or unisono+peers://… instead")
@@ -213,15 +226,15 @@ def from_url(text: str) -> dict[str, Any]:
     if not group or "/" in group:
         raise Misuse(f"URL {text!r} names no group: write {scheme}://host:port/GROUP")
     values["group"] = group
-    place = unquote(match["place"])
+    hosts = unquote(match["hosts"])
     if scheme == "unisono+peers":
-        if not place:
+        if not hosts:
             raise Misuse(
                 f"URL {text!r} names no peers: write unisono+peers://host:port,host:port/…"
             )
-        values["peers"] = place
-    elif place:
-        host, port = addresses.host_and_port(place, "URL host", -1)
+        values["peers"] = hosts
+    elif hosts:
+        host, port = addresses.host_and_port(hosts, "URL host", -1)
         values["multicast"] = host
         if port >= 0:
             values["port"] = port
@@ -235,7 +248,7 @@ def from_url(text: str) -> dict[str, Any]:
 
 
 def _from_text(key: str, value: str) -> Any:
-    """A URL has only text: read it as the field's type, or as a number for the protocol."""
+    """The value as the field's type; as a number for an option of the protocol."""
     kind = FIELDS[key].type if key in FIELDS else "int"
     try:
         if kind == "int":
@@ -252,13 +265,15 @@ def _from_text(key: str, value: str) -> Any:
 
 
 def from_values(values: Mapping[str, Any]) -> Config:
-    """Types, ranges and what excludes what. Unknown keys are taken for the protocol's options."""
+    """Checks types, ranges and conflicts. Unknown keys are options of the protocol."""
     known = {key: _typed(key, value) for key, value in values.items() if key in FIELDS}
     own = {key: value for key, value in values.items() if key not in FIELDS}
     made = Config(**known)
     made = replace(made, options={**made.options, **own})
     if not NAME.fullmatch(made.group):
         raise Misuse(f"group {made.group!r}: give it a name of 1 to 64 letters, digits or ._@+-")
+    if made.format and not FORMAT.fullmatch(made.format):
+        raise Misuse(f"format {made.format!r}: use 1 to 64 letters, digits or ._@+-:/")
     if made.name and not NAME.fullmatch(made.name):
         raise Misuse(f"name {made.name!r}: use 1 to 64 letters, digits or ._@+-")
     if made.slow not in get_args(Slow):
@@ -293,7 +308,7 @@ def _typed(key: str, value: Any) -> Any:
         if isinstance(entries, list | tuple) and all(isinstance(entry, str) for entry in entries):
             if named := tuple(entry.strip() for entry in entries if entry.strip()):
                 return named
-            raise Misuse("peers= names nobody: write host:port,…, or leave it out for multicast")
+            raise Misuse("peers= is empty: write host:port,…, or leave it out for multicast")
         raise Misuse(f"peers={value!r}: write a list of 'host:port'")
     if key == "options":
         if isinstance(value, Mapping):
@@ -314,25 +329,18 @@ def _typed(key: str, value: Any) -> Any:
     return value
 
 
-def check_options(config: Config, offer: ProtocolSpec) -> Mapping[str, int]:
-    """The protocol's options, all of them known and whole numbers."""
+def check_options(config: Config, spec: ProtocolSpec) -> Mapping[str, int]:
+    """The protocol's options with their defaults; `Misuse` if one is unknown or not an integer."""
+    check_option_names(spec.name, config.options, spec.options, FIELDS)
     for key, value in config.options.items():
-        if key not in offer.options:
-            near = difflib.get_close_matches(key, [*FIELDS, *offer.options], n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            own = ", ".join(offer.options) or "none"
-            raise Misuse(
-                f"unknown option {key!r}: {hint}Options are {', '.join(FIELDS)};"
-                f" those of {offer.name} are {own}"
-            )
         if not isinstance(value, int) or isinstance(value, bool):
             raise Misuse(f"{key}={value!r}: write a whole number, in the unit its name ends with")
     goal = {"detect_us": 1000 * config.detect_ms} if config.detect_ms else {}
-    if goal and "detect_us" not in offer.options:
-        raise Misuse(f"detect_ms={config.detect_ms}: {offer.name} has no such goal; leave it out")
+    if goal and "detect_us" not in spec.options:
+        raise Misuse(f"detect_ms={config.detect_ms}: {spec.name} has no detect_us; leave it out")
     if goal and "detect_us" in config.options:
         raise Misuse("both detect_ms= and detect_us= are given: keep one")
-    return {**offer.options, **config.options, **goal}
+    return {**spec.options, **config.options, **goal}
 
 
 def check_state(
@@ -340,57 +348,63 @@ def check_state(
     snapshot: Callable[[], bytes] | None,
     restore: Callable[[bytes], None] | None,
 ) -> bool:
-    """Whether members hand over a state; those that do must be able to."""
+    """Whether members transfer a state."""
     if (snapshot is None) != (restore is None):
-        raise Misuse("snapshot= and restore= go together: every member may have to do either")
-    with_state = snapshot is not None or config.fed
+        raise Misuse("snapshot= and restore= go together: give both, as a member may need either")
+    with_state = snapshot is not None or config.replayable
     if config.slow == "shed" and with_state:
-        raise Misuse("slow='shed' loses messages, so there is no state to hand over: use 'block'")
+        raise Misuse("slow='shed' loses messages, so no state can be transferred: use 'block'")
     return with_state
 
 
 def terms(config: Config) -> Mapping[str, str]:
-    """What all members of a group must have alike, beside their protocol and its options."""
+    """Settings that all members must share, besides the protocol and its options."""
     return {
-        "fed": str(config.fed).lower(),
+        "replayable": str(config.replayable).lower(),
         "message_bytes_max": str(config.message_bytes_max),
+        **({"format": config.format} if config.format else {}),
     }
 
 
 def service_level(asked: str | ServiceLevel) -> ServiceLevel:
     """`safe`, `resilient(2)` or `resilient:2`, `resilient(majority)`, or a level itself."""
-    if isinstance(asked, Service | Resilient):
-        return asked
-    if isinstance(asked, str) and (found := level_named(asked)) is not None:
+    found = level_named(asked) if isinstance(asked, str) else asked
+    if (
+        isinstance(found, Resilient)
+        and found.k < 1
+        and found.k not in (Resilient.MAJORITY, Resilient.ALL)
+    ):
+        raise Misuse(f"resilient({found.k}): give a number of members above 0, majority or all")
+    if isinstance(found, Service | Resilient):
         return found
     levels = ", ".join(name.lower() for name in Service.__members__)
-    raise Misuse(f"service {asked!r} is no level: write one of {levels}, or resilient(k)")
+    raise Misuse(f"unknown service {asked!r}: write one of {levels}, or resilient(k)")
 
 
 def check_service(
-    level: ServiceLevel, offer: ProtocolSpec, all_offers: Iterable[ProtocolSpec]
+    level: ServiceLevel, spec: ProtocolSpec, all_specs: Iterable[ProtocolSpec]
 ) -> ServiceLevel:
-    """The level, if the protocol offers it; else an error that names those that do."""
-    if _offered(level, offer):
+    """The level, if the protocol offers it; else `Misuse` names the protocols that do."""
+    if _offered(level, spec):
         return level
     name = level.name.lower() if isinstance(level, Service) else "resilient"
-    able = sorted(other.name for other in all_offers if _offered(level, other))
+    able = sorted(other.name for other in all_specs if _offered(level, other))
     instead = f"use {' or '.join(able)}" if able else "no protocol here does"
-    raise Misuse(f"protocol {offer.name} does not offer {name}: {instead}")
+    raise Misuse(f"protocol {spec.name} does not offer {name}: {instead}")
 
 
-def _offered(level: ServiceLevel, offer: ProtocolSpec) -> bool:
-    return level in offer.services if isinstance(level, Service) else offer.resilient
+def _offered(level: ServiceLevel, spec: ProtocolSpec) -> bool:
+    return level in spec.services if isinstance(level, Service) else spec.resilient
 
 
-def default_service(offer: ProtocolSpec) -> ServiceLevel:
-    """The strongest that does not cost an extra round: agreed, or what comes nearest."""
-    cheap = [level for level in offer.services if level <= Service.AGREED]
-    return max(cheap or offer.services)
+def default_service(spec: ProtocolSpec) -> ServiceLevel:
+    """The strongest level up to agreed, or else the strongest of all."""
+    cheap = [level for level in spec.services if level <= Service.AGREED]
+    return max(cheap or spec.services)
 
 
-def place(config: Config) -> Addresses:
-    """The addresses in numbers. Resolves names, so it may block: call it off the event loop."""
+def resolve_addresses(config: Config) -> Addresses:
+    """The numeric addresses. May block to resolve names: call it off the event loop."""
     advertise = addresses.numeric(config.advertise, "advertise") if config.advertise else None
     bind = addresses.numeric(config.bind, "bind") if config.bind else None
     if config.peers:

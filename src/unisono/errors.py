@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class UnisonoError(Exception):
     """Base of all exceptions that Unisono raises."""
@@ -41,6 +44,11 @@ class Undelivered(Stopped):
     here. `Rejoined.lost` has its content."""
 
 
+class NotResilient(UnisonoError):
+    """The message is delivered, but will not be as resilient as its service requires: too few of
+    the members that can hold it are left. Some may hold it all the same."""
+
+
 class Forgotten(UnisonoError):
     """The requested history is no longer retained by any member."""
 
@@ -49,5 +57,39 @@ class TooLarge(Misuse):
     """A message over the group's limit, which the message names."""
 
 
+class NotHeld(Misuse):
+    """A lock is released that this process does not hold."""
+
+
+class LockLost(UnisonoError):
+    """This process no longer holds the lock: another member may."""
+
+    def __init__(self, number: int, reason: str) -> None:
+        super().__init__(
+            f"lock {number} is lost: {reason}; stop what it protects, acquire it again"
+        )
+        self.number = number
+        self.reason = reason
+
+
+class Denied(UnisonoError):
+    """The group did not grant a request; the message says why."""
+
+
 class StorageFailed(UnisonoError):
     """A record could not be written; the message says why, and what to do."""
+
+
+def check_option_names(
+    protocol: str, names: Iterable[str], known: Iterable[str], others: Iterable[str] = ()
+) -> None:
+    """`Misuse` names the first that is not an option of the protocol. `others` are names that the
+    caller takes with every protocol."""
+    known, others = tuple(known), tuple(others)
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known + others, n=1)
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
+            more = f"; with every protocol: {', '.join(others)}" if others else ""
+            own = ", ".join(known) or "none"
+            raise Misuse(f"{protocol} has no option {name!r}{hint}; it has: {own}{more}")

@@ -84,6 +84,8 @@ def fixed(
     bounds: Bounds | None = None,
 ) -> Field:
     """A field of fixed width."""
+    if bounds is not None and len(codes) > 1:
+        raise TypeError(f"{text}: bounds are of one number, not of {len(codes)}; give each its own")
     struct = Struct("!" + codes)
     unpack_from, pack, size, single = struct.unpack_from, struct.pack, struct.size, len(codes) == 1
 
@@ -161,6 +163,18 @@ def data(count: Field | None, copied: bool = False) -> Field:
 
 def _append(value: Buffer, parts: list[Buffer]) -> None:
     parts.append(value)
+
+
+def raw(size: int) -> Field:
+    """This many bytes."""
+
+    def read(view: memoryview, at: int) -> tuple[bytes, int]:
+        end = at + size
+        if end > len(view):
+            raise BadPacket("malformed")
+        return bytes(view[at:end]), end
+
+    return Field(f"{size} bytes", read, _append, size)
 
 
 def text(count: Field) -> Field:
@@ -266,4 +280,4 @@ Blob: TypeAlias = Annotated[Buffer, data(U16_COUNT)]
 Rest: TypeAlias = Annotated[Buffer, data(None)]
 """All bytes that are left, not copied."""
 Given: TypeAlias = Annotated[T, GIVEN]
-"""Not in the bytes: handed to `decode`, left out by `encode`. Such fields come first."""
+"""Not in the bytes: handed to `decode` in the order of declaration, left out by `encode`."""

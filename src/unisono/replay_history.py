@@ -1,15 +1,14 @@
-"""The chronicle of a fed group: the places of its messages, and each row of a sink only once.
+"""The history of a replayable group: offsets of its messages, and each row of a sink once.
 
-A group that feeds others (a log, a Spark stream) needs more than an order: every ordered message
-has a *place*, 1, 2, 3 and so on, which is the same at all members and for all who come later. What
-a sink says again after it was restarted is dropped by every member at the same place. And a while
-of the past is kept, so that who was away can be told what it missed.
+Every ordered message has an *offset*, 1, 2, 3 and so on, the same at all members and for later
+joiners. Rows that a restarted sink sends again are dropped by every member at the same offset.
+Recent messages are kept, so that a member that was away can recall what it missed.
 
-Pure: it is told what the group delivers, in order, and answers with what the application is to
-see. All members of the group must keep one; a joiner gets the state of another.
+Pure: takes what the group delivers, in order, and returns what the application reads. Every member
+of the group keeps a history; a joiner adopts that of another member.
 
-Payloads are as the application gave them, but for those that begin with `MARK`: after it stands
-what they are. An application's own payload that begins so is marked as plain.
+Payloads travel unchanged, except those that begin with `MARK`: the next byte is their kind. An
+application's own payload that begins with `MARK` is marked as plain.
 """
 
 from __future__ import annotations
@@ -25,22 +24,22 @@ from unisono.layout import decode, encode, field_of
 from unisono.model import Buffer, Member, Message, Resilient, Service, ServiceLevel, View
 
 MARK: Final = 0xF5
-"""No text begins with this octet."""
-PLAIN, ROW, ASK, HAVE, WANT, FILL = range(6)
+"""No UTF-8 text begins with this byte."""
+PLAIN, ROW, REQUEST, OFFER, CHOICE, PART = range(6)
 
 HEADER_BYTES_MAX: Final = 1024
-"""More than any header here takes."""
+"""An upper bound of every header."""
 QUERY_BYTES_MAX: Final = 200
 WRITERS_COUNT_MAX: Final = 32_768
-"""Queries and partitions of which the last row is known; beyond, who wrote longest ago is
-forgotten, and could say again what it said. It is counted."""
-FILL_BYTES: Final = 60_000
-"""So much of the past is told in one message, and at least one message of it."""
-NO_PLACE: Final = 0
+"""Partitions of queries whose last row is known; beyond, the least recent is forgotten, so that its
+repeated rows are no longer dropped. Counted."""
+PART_BYTES: Final = 60_000
+"""Bytes of recalled messages in one message of the group, but at least one of them."""
+NO_OFFSET: Final = 0
 
 
 class SinkRows(NamedTuple):
-    """Whose rows: a query's partition, in one of its epochs."""
+    """The source of rows: a query's partition, in one of its epochs."""
 
     query: str
     partition: int
@@ -48,37 +47,37 @@ class SinkRows(NamedTuple):
 
 
 class RecallRequest(NamedTuple):
-    """Someone asks who still has these places."""
+    """A member requests messages at these offsets."""
 
-    ask: int
-    who: Member
+    recall_id: int
+    member: Member
     first: int
     last: int
 
 
 class RecallOffer(NamedTuple):
-    """A member answers with what it has of them; `first` is 0 when it has nothing."""
+    """A member answers with the offsets it has; `first` is 0 if none."""
 
-    ask: int
-    who: Member
+    recall_id: int
+    member: Member
     first: int
     last: int
 
 
 class RecallChoice(NamedTuple):
-    """The asker wants these from this member."""
+    """The requester chooses this holder for these offsets."""
 
-    ask: int
-    who: Member
+    recall_id: int
+    member: Member
     holder: str
     first: int
     last: int
 
 
 class RecallPart(NamedTuple):
-    """A part of the past, for who asked."""
+    """Recalled messages, for the requester."""
 
-    ask: int
+    recall_id: int
     messages: tuple[Message, ...]
 
 
@@ -101,7 +100,7 @@ class RowFields(NamedTuple):
 class RangeFields(NamedTuple):
     """A `RecallRequest` or a `RecallOffer`."""
 
-    ask: U64
+    recall_id: U64
     first: U64
     last: U64
 
@@ -109,7 +108,7 @@ class RangeFields(NamedTuple):
 class ChoiceFields(NamedTuple):
     """A `RecallChoice`."""
 
-    ask: U64
+    recall_id: U64
     holder: str
     first: U64
     last: U64
@@ -132,112 +131,112 @@ _LEVEL: Final = fixed("level (u8: 0 to 5, or 16 resilient; i32: k)", "BI", _load
 
 
 class PastMessage(NamedTuple):
-    """A message of the past."""
+    """A recalled message."""
 
     sender: Member
     number: U64
     view: str
-    place: U64
+    offset: U64
     level: Annotated[ServiceLevel, _LEVEL]
     payload: Annotated[bytes, data(U32_COUNT, copied=True)]
 
     def message(self) -> Message:
-        sender, number, view, place, level, payload = self
-        return Message(sender, payload, number, view, place, level)
+        sender, number, view, offset, level, payload = self
+        return Message(sender, payload, number, view, offset, level)
 
 
 class PartFields(NamedTuple):
     """A `RecallPart`."""
 
-    ask: U64
+    recall_id: U64
     messages: Annotated[tuple[PastMessage, ...], table(field_of(PastMessage), U32_COUNT)]
 
 
 WriterRow: TypeAlias = tuple[str, U32, U64, U64]
 """Query, partition, last epoch and row."""
-_LIFE: Final = fixed(
+_INCARNATION: Final = fixed(
     "16 bytes",
     "QQ",
     lambda high, low: f"{high:016x}{low:016x}",
-    lambda life: divmod(int(life or "0", 16), 1 << 64),
+    lambda incarnation: divmod(int(incarnation or "0", 16), 1 << 64),
 )
 
 
 class HistoryFields(NamedTuple):
     """A history, for a member that joins."""
 
-    life: Annotated[str, _LIFE]
-    place: U64
+    incarnation: Annotated[str, _INCARNATION]
+    offset: U64
     writers: Annotated[tuple[WriterRow, ...], table(field_of(WriterRow), U32_COUNT)]
 
 
 @dataclass(slots=True)
 class _Past:
     messages: deque[Message]
-    octets: int = 0
+    nbytes: int = 0
 
 
 class ReplayHistory:
-    """One member's. `retain_bytes` bounds what is kept of the past, by its payloads."""
+    """The history at one member. `retain_bytes` bounds the payloads kept for recalls."""
 
     def __init__(self, retain_bytes: int = 0) -> None:
-        self.life = ""
-        """Of the group, from its founding on; 32 hexadecimal digits."""
-        self.place = NO_PLACE
+        self.incarnation = ""
+        """Of the group, since its founding; 32 hexadecimal digits."""
+        self.offset = NO_OFFSET
         """Of the last message."""
         self.repeated_count = 0
-        """Rows that were dropped because they had been said before."""
+        """Rows dropped because they were delivered before."""
         self.malformed_count = 0
         self.forgotten_count = 0
-        """Writers of whom the last row is not known any more."""
+        """Writers whose last row was forgotten."""
         self._retain_bytes = retain_bytes
         self._writers: dict[tuple[str, int], tuple[int, int]] = {}
-        """By query and partition, the last epoch and row; who wrote last stands last."""
+        """By query and partition, the last epoch and row; the most recent writer is last."""
         self._past = _Past(deque())
 
-    # -- what the group tells -----------------------------------------------------------------
+    # -- what the group delivers ---------------------------------------------------------------
 
     def begin(self) -> None:
-        """A life of this member begins; unless a state follows, it founds the group."""
-        self.life = ""
+        """An incarnation of this member begins; unless a state follows, it founds the group."""
+        self.incarnation = ""
 
     def see(self, view: View) -> View:
-        """The view, with the number of messages before it as its place."""
-        if not self.life:
+        """The view, with the offset of the last message before it as `seq`."""
+        if not self.incarnation:
             self._found(view)
-        return replace(view, seq=self.place)
+        return replace(view, seq=self.offset)
 
     def _found(self, view: View) -> None:
-        """Nobody gave a state: the group is new. All founders have the same first view."""
-        named = " ".join((view.id, *sorted(map(str, view.members))))
-        self.life = blake2b(named.encode(), digest_size=16).hexdigest()
-        self.place = NO_PLACE
+        """No state was transferred: the group is new. All founders have the same first view."""
+        text = " ".join((view.id, *sorted(map(str, view.members))))
+        self.incarnation = blake2b(text.encode(), digest_size=16).hexdigest()
+        self.offset = NO_OFFSET
         self._writers.clear()
         self._past = _Past(deque())
 
-    def hear(self, message: Message) -> Message | Control | None:
-        """The message with its place; or what members tell each other; or nothing, when it is
-        dropped. Only ordered messages have places."""
+    def deliver(self, message: Message) -> Message | Control | None:
+        """The message with its offset; or a message of a recall; or None if it is dropped. Only
+        ordered messages have offsets."""
         if not is_ordered(message.service):
-            return self._unordered(message)
+            return self._deliver_unordered(message)
         payload = message.payload
         if payload[:1] == b"\xf5":
             try:
-                told = self._marked(message, memoryview(payload)[2:])
+                content = self._marked(message, memoryview(payload)[2:])
             except BadPacket:
                 self.malformed_count += 1
                 return None
-            if not isinstance(told, bytes):
-                return told
-            payload = told
-        self.place += 1
+            if not isinstance(content, bytes):
+                return content
+            payload = content
+        self.offset += 1
         sender, _, number, view, _, service = message
-        placed = Message(sender, payload, number, view, self.place, service)
+        numbered = Message(sender, payload, number, view, self.offset, service)
         if self._retain_bytes:
-            self._keep(placed)
-        return placed
+            self._keep(numbered)
+        return numbered
 
-    def _unordered(self, message: Message) -> Message | None:
+    def _deliver_unordered(self, message: Message) -> Message | None:
         payload = message.payload
         if payload[:1] == b"\xf5":
             if payload[1:2] != bytes((PLAIN,)):
@@ -247,22 +246,24 @@ class ReplayHistory:
         return message._replace(payload=payload, seq=None)
 
     def _marked(self, message: Message, body: memoryview) -> bytes | Control | None:
-        """The payload that is meant; or something else than a message, or nothing."""
+        """The payload after the mark; or a message of a recall; or None if it is dropped."""
         kind = message.payload[1:2]
         if kind == bytes((PLAIN,)):
             return bytes(body)
         if kind == bytes((ROW,)):
             return self._row(decode(RowFields, body))
-        if kind in (bytes((ASK,)), bytes((HAVE,))):
-            ask, first, last = decode(RangeFields, body)
-            asks = kind == bytes((ASK,))
-            return (RecallRequest if asks else RecallOffer)(ask, message.sender, first, last)
-        if kind == bytes((WANT,)):
-            ask, holder, first, last = decode(ChoiceFields, body)
-            return RecallChoice(ask, message.sender, holder, first, last)
-        if kind == bytes((FILL,)):
-            ask, past = decode(PartFields, body)
-            return RecallPart(ask, tuple(each.message() for each in past))
+        if kind in (bytes((REQUEST,)), bytes((OFFER,))):
+            recall_id, first, last = decode(RangeFields, body)
+            is_request = kind == bytes((REQUEST,))
+            return (RecallRequest if is_request else RecallOffer)(
+                recall_id, message.sender, first, last
+            )
+        if kind == bytes((CHOICE,)):
+            recall_id, holder, first, last = decode(ChoiceFields, body)
+            return RecallChoice(recall_id, message.sender, holder, first, last)
+        if kind == bytes((PART,)):
+            recall_id, past = decode(PartFields, body)
+            return RecallPart(recall_id, tuple(each.message() for each in past))
         raise BadPacket("malformed")
 
     def _row(self, fields: RowFields) -> bytes | None:
@@ -279,54 +280,57 @@ class ReplayHistory:
             self.forgotten_count += 1
         return bytes(payload)
 
-    def heard(self, query: str, partition: int) -> tuple[int, int] | None:
-        """The last epoch and row of this partition; nothing when none is known."""
+    def last_row(self, query: str, partition: int) -> tuple[int, int] | None:
+        """The last epoch and row of this partition; None if unknown."""
         return self._writers.get((query, partition))
 
-    # -- the past -----------------------------------------------------------------------------
+    # -- retention ----------------------------------------------------------------------------
 
     def _keep(self, message: Message) -> None:
         past = self._past
         past.messages.append(message)
-        past.octets += len(message.payload) + 64
-        while past.octets > self._retain_bytes:
-            past.octets -= len(past.messages.popleft().payload) + 64
+        past.nbytes += len(message.payload) + 64
+        while past.nbytes > self._retain_bytes:
+            past.nbytes -= len(past.messages.popleft().payload) + 64
 
     @property
     def first(self) -> int:
-        """The first place that is still kept; `NO_PLACE` when there is none."""
+        """The first offset that is still kept; `NO_OFFSET` if there is none."""
         kept = self._past.messages
-        return kept[0].seq or NO_PLACE if kept else NO_PLACE
+        return kept[0].seq or NO_OFFSET if kept else NO_OFFSET
 
     @property
     def last(self) -> int:
-        return self.place if self._past.messages else NO_PLACE
+        return self.offset if self._past.messages else NO_OFFSET
 
     def messages(self, first: int, last: int) -> list[Message]:
-        """What is kept with these places."""
+        """The kept messages at these offsets."""
         start = self.first
         if not start:
             return []
         kept = self._past.messages
-        return [kept[at - start] for at in range(max(first, start), min(last, self.place) + 1)]
+        return [kept[at - start] for at in range(max(first, start), min(last, self.offset) + 1)]
 
-    # -- for those who join -------------------------------------------------------------------
+    # -- state transfer -----------------------------------------------------------------------
 
     def state(self) -> bytes:
-        """As it is at this place."""
+        """The history as of now."""
         writers = tuple((*key, *last) for key, last in self._writers.items())
-        return encode(HistoryFields(self.life, self.place, writers))
+        return encode(HistoryFields(self.incarnation, self.offset, writers))
 
     def adopt(self, state: Buffer) -> None:
-        """Take over another's. `Misuse` when it is none: a member is not fed as this one is."""
+        """Take over another member's history. `Misuse` if the state is none: that member has not
+        set `replayable`."""
         try:
-            life, place, rows = decode(HistoryFields, state)
+            incarnation, offset, rows = decode(HistoryFields, state)
         except BadPacket:
-            raise Misuse("the group is not fed: join it without fed=, or all with fed=") from None
-        if (life, place) != (self.life, self.place):
-            # What was said in between is not known here.
+            raise Misuse(
+                "the group is not replayable: join without replayable=, or set it at every member"
+            ) from None
+        if (incarnation, offset) != (self.incarnation, self.offset):
+            # Messages in between are unknown here.
             self._past = _Past(deque())
-        self.life, self.place = life, place
+        self.incarnation, self.offset = incarnation, offset
         self._writers = {(query, partition): (epoch, row) for query, partition, epoch, row in rows}
 
 
@@ -339,55 +343,55 @@ def is_ordered(service: ServiceLevel) -> bool:
 
 
 def plain(payload: bytes) -> bytes:
-    """What an application says, as it travels."""
+    """An application's payload as it travels."""
     return b"\xf5\0" + payload if payload[:1] == b"\xf5" else payload
 
 
-def plainly(payload: bytes) -> bytes | None:
-    """What an application said, if this is one of its messages."""
+def own_payload(payload: bytes) -> bytes | None:
+    """The application's payload, if this is one of its messages."""
     if payload[:2] == b"\xf5\0":
         return payload[2:]
     return None if payload[:1] == b"\xf5" else payload
 
 
-def rows(whose: SinkRows, first_row: int, payloads: list[bytes]) -> list[bytes]:
-    """What a sink says, each row with its identity."""
-    query = whose.query.encode()
+def rows(source: SinkRows, first_row: int, payloads: list[bytes]) -> list[bytes]:
+    """A sink's rows as payloads, each with its identity."""
+    query = source.query.encode()
     if not 1 <= len(query) <= QUERY_BYTES_MAX:
         raise Misuse(f"a query is named with 1 to {QUERY_BYTES_MAX} bytes, not {len(query)}")
-    if not 0 <= whose.partition < 1 << 32 or not 0 <= whose.epoch < 1 << 64:
-        raise Misuse(f"partition {whose.partition} and epoch {whose.epoch} must not be negative")
+    if not 0 <= source.partition < 1 << 32 or not 0 <= source.epoch < 1 << 64:
+        raise Misuse(f"partition {source.partition} and epoch {source.epoch} must not be negative")
     if not 0 <= first_row <= first_row + len(payloads) < 1 << 64:
         raise Misuse(f"row {first_row} must not be negative")
-    front = bytes((MARK, ROW)) + encode(RowFields(*whose, 0, b""))[:-8]
+    front = bytes((MARK, ROW)) + encode(RowFields(*source, 0, b""))[:-8]
     return [
         b"".join((front, (first_row + n).to_bytes(8, "big"), payload))
         for n, payload in enumerate(payloads)
     ]
 
 
-def ask(number: int, first: int, last: int) -> bytes:
-    return bytes((MARK, ASK)) + encode(RangeFields(number, first, last))
+def request(number: int, first: int, last: int) -> bytes:
+    return bytes((MARK, REQUEST)) + encode(RangeFields(number, first, last))
 
 
-def have(number: int, first: int, last: int) -> bytes:
-    return bytes((MARK, HAVE)) + encode(RangeFields(number, first, last))
+def offer(number: int, first: int, last: int) -> bytes:
+    return bytes((MARK, OFFER)) + encode(RangeFields(number, first, last))
 
 
-def want(number: int, holder: str, first: int, last: int) -> bytes:
-    return bytes((MARK, WANT)) + encode(ChoiceFields(number, holder, first, last))
+def choice(number: int, holder: str, first: int, last: int) -> bytes:
+    return bytes((MARK, CHOICE)) + encode(ChoiceFields(number, holder, first, last))
 
 
-def fill(number: int, messages: list[Message]) -> bytes:
+def part(number: int, messages: list[Message]) -> bytes:
     past = tuple(
-        PastMessage(m.sender, m.number, m.view, m.seq or NO_PLACE, m.service, m.payload)
+        PastMessage(m.sender, m.number, m.view, m.seq or NO_OFFSET, m.service, m.payload)
         for m in messages
     )
-    return bytes((MARK, FILL)) + encode(PartFields(number, past))
+    return bytes((MARK, PART)) + encode(PartFields(number, past))
 
 
-def bare(message: Message) -> Message:
-    """One of our own that is told again, as the application said it; it has no place here."""
+def stripped(message: Message) -> Message:
+    """A message as the application sent it, without an offset."""
     payload = message.payload
     if payload[:2] == b"\xf5\0":
         payload = payload[2:]

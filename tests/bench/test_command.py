@@ -85,7 +85,11 @@ def test_the_default_plan_is_small() -> None:
     assert plan == BenchPlan()
     assert (plan.net, plan.members, plan.sizes) == ("loopback", (3,), (64, 1000))
     assert plan.senders == (1, ALL) and not plan.recovery
-    assert [system.name for system in systems_of({})] == ["unisono-ring", "unisono-mtp"]
+    assert [system.name for system in systems_of({})] == [
+        "unisono-ring",
+        "unisono-rmp",
+        "unisono-mtp",
+    ]
 
 
 def test_values_come_with_commas_or_the_option_again() -> None:
@@ -172,7 +176,7 @@ def test_without_a_checkout_what_measures_others_is_refused(
     found = subprocess.CompletedProcess(line, code, told.out, told.err)
     refused(found, line.split()[0], "clone the repository", "make setup")
     assert not list(tmp_path.iterdir())
-    assert [each.name for each in systems_of({})] == ["unisono-ring", "unisono-mtp"]
+    assert [each.name for each in systems_of({})] == ["unisono-ring", "unisono-rmp", "unisono-mtp"]
 
 
 def test_a_system_that_refuses_is_skipped_and_an_empty_run_is_an_error(

@@ -55,25 +55,26 @@ class Wire:
     """Some cores and what is between them. Time passes only when nothing else is to be done."""
 
     def __init__(self, protocol: str, count: int) -> None:
-        offer = protocols.offer(protocol)
+        spec = protocols.spec(protocol)
         self._members = [
             Member(f"m{index:02}", Address("10.0.0.1", 5000 + index), 1) for index in range(count)
         ]
         self.cores: list[Core] = [
-            offer.make(
+            spec.make(
                 CoreConfig(
                     me=me,
                     group="wire",
                     seed=index,
                     packet_bytes_max=PACKET_BYTES,
-                    options=offer.assign_roles(index, count, {}),
+                    options=spec.assign_roles(index, count, {}),
                 )
             )
             for index, me in enumerate(self._members)
         ]
         self._timers: list[dict[Timer, int]] = [{} for _ in self.cores]
         self._under_way: deque[tuple[int, Event]] = deque()
-        self._now_us = 1_000_000
+        self.now_us = 1_000_000
+        self.step_us = 5
         self.heard = [0] * count
         self.views: list[View | None] = [None] * count
         self.packets = self.octets = 0
@@ -84,19 +85,19 @@ class Wire:
         self.packets = self.octets = 0
 
     def step(self, index: int, event: Event) -> None:
-        for effect in self.cores[index].step(self._now_us, event):
+        for effect in self.cores[index].step(self.now_us, event):
             self._perform(index, effect)
 
     def pump(self) -> None:
         """What is next: a burst that is under way, or the first timer."""
         if self._under_way:
-            self._now_us += 5
+            self.now_us += self.step_us
             self.step(*self._under_way.popleft())
             return
         due = [(at, index, timer) for index, own in enumerate(self._timers)
                for timer, at in own.items()]  # fmt: skip
         at, index, timer = min(due, key=lambda each: each[:2])
-        self._now_us = max(self._now_us, at)
+        self.now_us = max(self.now_us, at)
         del self._timers[index][timer]
         self.step(index, Expired(timer))
 
@@ -105,7 +106,7 @@ class Wire:
             case Send():
                 self._send(index, effect)
             case Arm(timer, after_us):
-                self._timers[index][timer] = self._now_us + after_us
+                self._timers[index][timer] = self.now_us + after_us
             case Disarm(timer):
                 self._timers[index].pop(timer, None)
             case Deliver(messages):
@@ -185,7 +186,7 @@ def table() -> str:
         "| protocol | members | senders | size | calls | packets | least | octets | least |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for protocol in ("ring", "mtp"):
+    for protocol in ("ring", "mtp", "rmp"):
         for members in MEMBERS:
             for senders in (1, members):
                 for size in SIZES:

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.paper.ethernet import simulated
 from benchmarks.paper.plan import FIGURES, QUICK, points, summed_up
-from unisono.protocols import offer
+from unisono.protocols import spec
 
 pytestmark = [pytest.mark.rule("RNG-24"), pytest.mark.slow]
 
@@ -27,7 +27,7 @@ Medians = Mapping[tuple[int, int, int], float]
 @pytest.fixture(scope="module")
 def samples() -> dict[tuple[int, int, int], list[float]]:
     """By figure, octets and members."""
-    ring = offer("ring")
+    ring = spec("ring")
     options = ring.presets["paper"]
     return {
         (point.figure.number, point.nbytes, count): simulated(ring, options, point, EFFORT)

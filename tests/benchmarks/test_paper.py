@@ -24,7 +24,7 @@ from benchmarks.paper.plan import (
 from tests.cli.running import unisono
 from tests.harness import ROOT
 from unisono.errors import Misuse
-from unisono.protocols import offer
+from unisono.protocols import spec
 
 NUMBERS = ("13", "14", "15", "16", "17")
 
@@ -76,7 +76,7 @@ def test_a_quick_run_measures_and_draws_the_five_figures(tmp_path: Path) -> None
 
 
 def test_a_protocol_without_safe_has_three_figures() -> None:
-    assert [figure.number for figure in figures_for(offer("mtp"))] == [13, 15, 17]
+    assert [figure.number for figure in figures_for(spec("mtp"))] == [13, 15, 17]
 
 
 def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

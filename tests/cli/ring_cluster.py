@@ -20,7 +20,7 @@ from tests.harness import Cat
 from tests.waiting import LIMIT_S, until
 from unisono.laws import judge
 from unisono.parts.detector import MOST_TIMES
-from unisono.protocols.ring import OFFER
+from unisono.protocols.ring import SPEC
 from unisono.protocols.ring.parameters import DEFAULTS
 from unisono.trace.files import read_trace
 from unisono.trace.history import ALIVE, EXCLUDED, History, histories_of, message_of
@@ -261,9 +261,9 @@ def assert_all_laws(folder: Path, history: History) -> None:
 
 
 def assert_laws(history: History) -> None:
-    verdict = judge(history, OFFER.laws)
+    verdict = judge(history, SPEC.laws)
     assert not verdict.violations, verdict.violations[:10]
-    assert {verdict.laws[law] for law in OFFER.laws} == {"kept"}
+    assert {verdict.laws[law] for law in SPEC.laws} == {"kept"}
 
 
 def assert_nothing_is_missing(history: History, names: Sequence[str]) -> int:

@@ -157,7 +157,10 @@ def test_one_that_is_set_otherwise_is_told_in_one_line() -> None:
         for words, told in (
             (["--protocol", "mtp"], "has protocol=ring and this member has protocol=mtp"),
             (["--option", "sites=3"], "has sites=0 and this member has sites=3: give sites=0"),
-            (["--fed"], "has fed=false and this member has fed=true: give fed=false"),
+            (
+                ["--replayable"],
+                "has replayable=false and this member has replayable=true: give replayable=false",
+            ),
         ):
             other = unisono("cat", "talk", "--name", "b", "--port", port, *words, stdin=b"x\n")
             refused(other, told, code=3)

@@ -16,7 +16,7 @@ from tests.harness import ENVIRONMENT, UNISONO
 from tests.waiting import LIMIT_S, until
 from unisono.cli.demo import MARKER
 from unisono.cli.members import DemoCluster
-from unisono.protocols import offer
+from unisono.protocols import spec
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 
@@ -61,7 +61,7 @@ def test_each_member_is_started_with_its_role_in_every_life(tmp_path: Path) -> N
     def first_is_master(index: int, count: int, options: Mapping[str, int]) -> Mapping[str, int]:
         return {**options, "master": int(index == 0)}
 
-    roles = replace(offer("rmcast"), assign_roles=first_is_master)
+    roles = replace(spec("rmcast"), assign_roles=first_is_master)
     cluster = DemoCluster(roles, {"tokens": 3}, ["a", "b"], tmp_path)
     for name, role in (("a", "master=1"), ("b", "master=0"), ("a", "master=1")):
         words = cluster.arguments(name)

@@ -129,13 +129,13 @@ def test_the_simulations_of_the_documents_run(tmp_path: Path) -> None:
 
 def test_every_law_and_profile_is_in_the_documents() -> None:
     from unisono.laws import LAWS
-    from unisono.protocols import offers
+    from unisono.protocols import specs
 
     text = README
-    for column, offer in enumerate(offers().values(), 3):
-        assert f"| `{offer.name}` | yes |" in text, f"{offer.name} is here"
+    for column, spec in enumerate(specs().values(), 3):
+        assert f"| `{spec.name}` | yes |" in text, f"{spec.name} is here"
         rows = [(law, line) for line in text.splitlines() for law in LAWS if f"`{law}`" in line]
         assert len(rows) > 12, "docs/CONCEPTS.md has them all"
         for law, row in rows:
-            claimed = "kept" if law in offer.laws else "not claimed"
-            assert row.split("|")[column].strip() == claimed, f"{offer.name} and {law}"
+            claimed = "kept" if law in spec.laws else "not claimed"
+            assert row.split("|")[column].strip() == claimed, f"{spec.name} and {law}"

@@ -65,7 +65,9 @@ def test_members_hear_that_the_master_ended_the_web_and_come_back_with_the_next(
         until(lambda: [text for _, _, text in a.messages] == ["again"], what="what c says")
         a.kill()
         until(
-            lambda: "c is not back, and tries on: no master answers: start one member" in c.errors,
+            lambda: (
+                "c has not rejoined, still trying: no master answers: start one member" in c.errors
+            ),
             what="what to do",
         )
         a = stack.enter_context(Cat(web(port, master=1), "--name", "a"))

@@ -40,9 +40,9 @@ def test_two_members_are_not_given_one_file(tmp_path: Path) -> None:
     with Cat("talk", "--name", "a", "--port", port, "--stable", file) as cat:
         until(partial(seen, cat), what="a view")
         second = unisono("cat", "talk", "--name", "b", "--port", port, "--stable", file)
-        refused(second, "in use by another member: give each member a file of its own")
+        refused(second, "in use by another member: give each member another file")
 
 
 def test_a_client_of_a_daemon_leaves_the_file_to_it(tmp_path: Path) -> None:
     found = unisono("cat", "talk", "--daemon", "unix:/tmp/none", "--stable", str(tmp_path / "a"))
-    refused(found, "stable= is the daemon's business")
+    refused(found, "stable= cannot be used with daemon=")

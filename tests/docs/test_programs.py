@@ -75,7 +75,8 @@ def test_the_tutorial_begins_with_the_readmes_program() -> None:
 
 def run_in_its_own_group(program: str, where: Path) -> str:
     """Run it on a port of its own, so that nobody else is in its group; what it printed."""
-    ported, count = re.subn(r'(join\("[\w-]+", )', rf"\1port={free_port()}, ", program)
+    opening = r"""(join\("[\w-]+", (?!daemon=)|Daemon\(f"[^"]+", )"""
+    ported, count = re.subn(opening, rf"\1port={free_port()}, ", program)
     assert count
     done = subprocess.run(
         [sys.executable, "-c", ported],

@@ -10,7 +10,7 @@ from tests.mtp.theatre import batch_of
 from unisono.draw.labels import DATA, JOIN, NAK, QUIET, REFUSAL, STATE, TOKEN, category
 from unisono.layout import encode
 from unisono.model import Address, Member
-from unisono.protocols import offers
+from unisono.protocols import specs
 from unisono.protocols.mtp.batch import MembershipChange
 from unisono.protocols.mtp.packets import (
     PROTOCOL,
@@ -100,7 +100,7 @@ def test_every_kind_of_packet_is_shown_here() -> None:
 
 
 def test_the_catalogue_has_the_words() -> None:
-    assert offers()["mtp"].label is label
+    assert specs()["mtp"].label is label
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from unisono.layout import encode
 from unisono.model import Address, Member
-from unisono.protocols import offers
+from unisono.protocols import specs
 from unisono.protocols.rmcast.control import Add, Bye, write_control
 from unisono.protocols.rmcast.packets import (
     CONTROL,
@@ -94,7 +94,7 @@ def test_every_kind_of_packet_is_shown_here() -> None:
 
 
 def test_the_catalogue_has_the_words() -> None:
-    assert offers()["rmcast"].label is label
+    assert specs()["rmcast"].label is label
 
 
 def test_what_is_no_packet_has_no_words() -> None:

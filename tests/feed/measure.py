@@ -37,8 +37,8 @@ def tell(name: str, figure: str) -> None:
 
 
 def rate(rows: int, seconds: float, octets: int = 0) -> str:
-    told = f"{rows / seconds:,.0f} rows/s"
-    return told + (f", {octets / seconds / 1e6:,.0f} MB/s" if octets else "")
+    found = f"{rows / seconds:,.0f} rows/s"
+    return found + (f", {octets / seconds / 1e6:,.0f} MB/s" if octets else "")
 
 
 def messages(first: int, count: int) -> list[Message]:
@@ -60,37 +60,37 @@ def messages(first: int, count: int) -> list[Message]:
 # -- writing --------------------------------------------------------------------------------------
 
 
-def blobs(rows: int, batch: int, place: Path) -> tuple[list[LogBatch], float]:
+def blobs(rows: int, batch: int, offset: Path) -> tuple[list[LogBatch], float]:
     """Batches as a feed makes them, and how long that took."""
     made: list[LogBatch] = []
-    with Log(place, durable=False) as log:
+    with Log(offset, durable=False) as log:
         keeper = Keeper(log, "g")
         keeper.enter("x", 0, 1)
-        said = [messages(first, batch) for first in range(1, rows + 1, batch)]
+        sent = [messages(first, batch) for first in range(1, rows + 1, batch)]
         began = time.perf_counter()
-        for each in said:
-            made += keeper.hear(each, 1).batches
+        for each in sent:
+            made += keeper.deliver(each, 1).batches
         return made, time.perf_counter() - began
 
 
-def writing(place: Path, rows: int) -> None:
-    made, seconds = blobs(rows, BATCH, place / "none")
+def writing(offset: Path, rows: int) -> None:
+    made, seconds = blobs(rows, BATCH, offset / "none")
     tell(f"rows into Arrow batches of {BATCH:,}, no log", rate(rows, seconds))
     octets = sum(len(batch.blob) for batch in made)
     for durable in (True, False):
-        seconds = min(_appended(place / f"log-{durable}-{n}", made, durable) for n in range(3))
-        told = "synchronous=FULL" if durable else "synchronous=NORMAL"
-        tell(f"SQLite, a batch of {BATCH:,} a commit, {told}", rate(rows, seconds, octets))
-    seconds = min(_plain(place / f"plain-{n}", made) for n in range(3))
+        seconds = min(_appended(offset / f"log-{durable}-{n}", made, durable) for n in range(3))
+        found = "synchronous=FULL" if durable else "synchronous=NORMAL"
+        tell(f"SQLite, a batch of {BATCH:,} a commit, {found}", rate(rows, seconds, octets))
+    seconds = min(_plain(offset / f"plain-{n}", made) for n in range(3))
     tell("the same bytes to a plain file, fsync each", rate(rows, seconds, octets))
     few = min(rows, 2000)
-    single, _ = blobs(few, 1, place / "none-1")
-    seconds = min(_appended(place / f"one-{n}", single, True) for n in range(2))
+    single, _ = blobs(few, 1, offset / "none-1")
+    seconds = min(_appended(offset / f"one-{n}", single, True) for n in range(2))
     tell("SQLite, one row a commit, synchronous=FULL", f"{few / seconds:,.0f} commits/s")
 
 
-def _appended(place: Path, made: list[LogBatch], durable: bool) -> float:
-    with Log(place, durable=durable) as log:
+def _appended(offset: Path, made: list[LogBatch], durable: bool) -> float:
+    with Log(offset, durable=durable) as log:
         began = time.perf_counter()
         for batch in made:
             log.append([batch], {"feed": "x"})
@@ -109,9 +109,9 @@ def _plain(path: Path, made: list[LogBatch]) -> float:
 # -- reading --------------------------------------------------------------------------------------
 
 
-def fill(place: Path, rows: int) -> None:
+def fill(offset: Path, rows: int) -> None:
     """A large log of small rows, one run of messages many times over."""
-    with Log(place, durable=False) as log:
+    with Log(offset, durable=False) as log:
         keeper = Keeper(log, "g")
         keeper.enter("x", 0, 1)
         for first in range(1, rows + 1, BATCH):
@@ -120,7 +120,7 @@ def fill(place: Path, rows: int) -> None:
                 Message(A, b"%020d" % seq, seq, "v1", seq, Service.AGREED)
                 for seq in range(first, upto)
             ]
-            made = keeper.hear(run, time.time_ns() // 1000)
+            made = keeper.deliver(run, time.time_ns() // 1000)
             log.append(made.batches, made.meta)
 
 
@@ -147,8 +147,8 @@ def timed(work: Callable[[], int], rounds: int = 3) -> tuple[int, float]:
     return rows, best
 
 
-def reading(place: Path, rows: int, spark: Any) -> None:
-    log = place / "large"
+def reading(offset: Path, rows: int, spark: Any) -> None:
+    log = offset / "large"
     fill(log, rows)
 
     def from_log() -> int:
@@ -163,16 +163,16 @@ def reading(place: Path, rows: int, spark: Any) -> None:
 
         tell("one client of the feed, decoded", rate(*timed(from_feed)))
         for name, sink in (("nothing (noop)", "noop"), ("Parquet", "parquet")):
-            seconds = min(_queried(spark, at, place, sink, n) for n in range(2))
+            seconds = min(_queried(spark, at, offset, sink, n) for n in range(2))
             tell(f"Spark stream on local[2], feed to {name}", rate(rows, seconds))
 
 
-def _queried(spark: Any, at: str, place: Path, sink: str, n: int) -> float:
+def _queried(spark: Any, at: str, offset: Path, sink: str, n: int) -> float:
     frame = spark.readStream.format("unisono").option("feed", at)
     frame = frame.option("startingOffsets", "earliest").load()
-    query = frame.writeStream.format(sink).option("checkpointLocation", f"{place}/c-{sink}-{n}")
+    query = frame.writeStream.format(sink).option("checkpointLocation", f"{offset}/c-{sink}-{n}")
     if sink == "parquet":
-        query = query.option("path", f"{place}/out-{n}")
+        query = query.option("path", f"{offset}/out-{n}")
     began = time.perf_counter()
     query.trigger(availableNow=True).start().awaitTermination()
     return time.perf_counter() - began
@@ -181,47 +181,47 @@ def _queried(spark: Any, at: str, place: Path, sink: str, n: int) -> float:
 # -- a whole feed ---------------------------------------------------------------------------------
 
 
-def flood(place: Path) -> None:
+def flood(offset: Path) -> None:
     """A member that says what it can, and how much of that is in the log of a feed beside it."""
     port = free_port()
-    with feed_process(place / "flood", port) as at, FeedClient(at) as client:
-        said, seconds = asyncio.run(_flood(port))
-        while client.bounds().end < said:
+    with feed_process(offset / "flood", port) as at, FeedClient(at) as client:
+        sent, seconds = asyncio.run(_flood(port))
+        while client.bounds().end < sent:
             time.sleep(0.05)
         status = client.status()
         tell(
             f"a group of two, one a feed: said, ordered and logged, {PAYLOAD_BYTES} bytes each",
-            rate(said, seconds) + f", {said / status['commits']:,.0f} rows a commit",
+            rate(sent, seconds) + f", {sent / status['commits']:,.0f} rows a commit",
         )
 
 
 async def _flood(port: int) -> tuple[int, float]:
-    async with unisono.join("g", name="a", fed=True, port=port, join_s=40) as group:
+    async with unisono.join("g", name="a", replayable=True, port=port, join_s=40) as group:
         async for items in group.batches():
             if any(len(item.members) == 2 for item in items if isinstance(item, unisono.View)):
                 break
-        said, payload = 0, os.urandom(PAYLOAD_BYTES)
+        sent, payload = 0, os.urandom(PAYLOAD_BYTES)
         began = time.perf_counter()
 
         async def talk() -> None:
-            nonlocal said
+            nonlocal sent
             while time.perf_counter() < began + FLOOD_S:
                 await group.multicast_many([payload] * 100)
-                said += 100
+                sent += 100
 
         talking = asyncio.create_task(talk())
-        heard = 0
+        delivered = 0
         async for items in group.batches():
-            heard += sum(isinstance(item, unisono.Message) for item in items)
-            if talking.done() and heard >= said:
-                return said, time.perf_counter() - began
+            delivered += sum(isinstance(item, unisono.Message) for item in items)
+            if talking.done() and delivered >= sent:
+                return sent, time.perf_counter() - began
     raise AssertionError("the stream ended")
 
 
 # -- latency --------------------------------------------------------------------------------------
 
 
-def latency(place: Path, spark: Any) -> None:
+def latency(offset: Path, spark: Any) -> None:
     """From a member's multicast, and from the feed's append, to the row in a running query."""
     port = free_port()
     found: list[tuple[float, float]] = []
@@ -231,10 +231,10 @@ def latency(place: Path, spark: Any) -> None:
         now = time.time()
         found.extend((now - float(row.payload), now - row.t_us / 1e6) for row in rows)
 
-    with feed_process(place / "live", port) as at:
+    with feed_process(offset / "live", port) as at:
         frame = spark.readStream.format("unisono").option("feed", at).load()
         query = frame.writeStream.foreachBatch(take)
-        query = query.option("checkpointLocation", f"{place}/c-live").start()
+        query = query.option("checkpointLocation", f"{offset}/c-live").start()
         asyncio.run(_talk(port))
         query.processAllAvailable()
         query.stop()
@@ -249,7 +249,7 @@ def latency(place: Path, spark: Any) -> None:
 
 
 async def _talk(port: int) -> None:
-    async with unisono.join("g", name="a", fed=True, port=port, join_s=40) as group:
+    async with unisono.join("g", name="a", replayable=True, port=port, join_s=40) as group:
 
         async def listen() -> None:
             async for _ in group.batches():
@@ -273,14 +273,14 @@ def main() -> None:
 
     print("| what | figure |\n|---|---|")
     with tempfile.TemporaryDirectory(prefix="unisono-feed") as made:
-        place = Path(made)
-        writing(place, min(rows, 100 * BATCH))
-        flood(place)
+        offset = Path(made)
+        writing(offset, min(rows, 100 * BATCH))
+        flood(offset)
         spark = open_session("local[2]", "measure", **{"spark.driver.memory": "2g"})
         register(spark)
         try:
-            reading(place, rows, spark)
-            latency(place, spark)
+            reading(offset, rows, spark)
+            latency(offset, spark)
         finally:
             spark.stop()
 

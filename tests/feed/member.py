@@ -1,5 +1,5 @@
-"""A member of a fed group as a process: it talks until it is told to stop, and leaves at the end of
-its input. `python -m tests.feed.member '{"name": …, "port": …, "word": …, "trace": …}'`"""
+"""A member of a replayable group as a process: multicasts until told to stop, and leaves at the end
+of its input. `python -m tests.feed.member '{"name": …, "port": …, "word": …, "trace": …}'`"""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def listen(group: Any) -> None:
 
 
 async def live(name: str, port: int, word: str, trace: str) -> None:
-    options = {"port": port, "fed": True, **ALIKE}
+    options = {"port": port, "replayable": True, **ALIKE}
     quiet = asyncio.Event()
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
@@ -57,7 +57,7 @@ async def live(name: str, port: int, word: str, trace: str) -> None:
 
     loop.add_reader(sys.stdin, ordered)
     async with unisono.join("g", name=name, trace=trace, run="kills", **options) as group:
-        print(json.dumps({"kind": "joined", "life": group.life}), flush=True)
+        print(json.dumps({"kind": "joined", "life": group.incarnation}), flush=True)
         tasks = [asyncio.create_task(each) for each in (listen(group), talk(group, word, quiet))]
         await ended
         loop.remove_reader(sys.stdin)

@@ -20,8 +20,8 @@ F = Member("f", Address("127.0.0.1", 2), 8)
 
 
 def message(seq: int | None, payload: bytes | None = None) -> Message:
-    told = payload if payload is not None else b"m%d" % (seq or 0)
-    return Message(A, told, seq or 0, "v1", seq, Service.AGREED)
+    found = payload if payload is not None else b"m%d" % (seq or 0)
+    return Message(A, found, seq or 0, "v1", seq, Service.AGREED)
 
 
 def messages(first: int, last: int) -> list[Message]:
@@ -37,17 +37,17 @@ def put(log: Log, made: Append) -> None:
 
 
 def filled(
-    directory: Path, count: int, *, batch: int = 1000, octets: int = 10, life: str = "x"
+    directory: Path, count: int, *, batch: int = 1000, octets: int = 10, incarnation: str = "x"
 ) -> None:
     """A log as a feed writes it, with a view at its begin."""
     with Log(directory, durable=False) as log:
         keeper = Keeper(log, "g")
-        put(log, keeper.enter(life, 0, 1))
-        put(log, keeper.hear([view(0)], 1))
+        put(log, keeper.enter(incarnation, 0, 1))
+        put(log, keeper.deliver([view(0)], 1))
         for first in range(1, count + 1, batch):
             run = range(first, min(first + batch, count + 1))
             payloads = [message(seq, b"%0*d" % (octets, seq)) for seq in run]
-            put(log, keeper.hear(payloads, 1))
+            put(log, keeper.deliver(payloads, 1))
 
 
 def everything(directory: Path) -> list[dict[str, Any]]:
@@ -69,18 +69,20 @@ def shape(found: Sequence[dict[str, Any]]) -> str:
     return " ".join(f"{row['place']}{row['kind'][0]}" for row in found)
 
 
-def told(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    waiting.told(story())
+def run_story(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    waiting.run_story(story())
 
 
 class Served:
-    """A log with its door open, in a thread: a feed without a group, to which a test appends."""
+    """A log and its server in a thread: a feed without a group, to which a test appends."""
 
-    def __init__(self, directory: Path, port: int = 0, life: str = "x", group: str = "g") -> None:
+    def __init__(
+        self, directory: Path, port: int = 0, incarnation: str = "x", group: str = "g"
+    ) -> None:
         self.log = Log(directory, durable=False)
         self.keeper = Keeper(self.log, group)
         held = self.log.last - self.keeper.base
-        put(self.log, self.keeper.enter(life, held, 1))
+        put(self.log, self.keeper.enter(incarnation, held, 1))
         self.taken: list[tuple[Any, ...]] = []
         self._loop = asyncio.new_event_loop()
         self._server = Server(str(directory), lambda: self.log.bounds, self._status, self._take)
@@ -108,12 +110,16 @@ class Served:
         return dict(self._server.counts)
 
     def say(self, items: Sequence[object]) -> None:
-        put(self.log, self.keeper.hear(items, 1))
+        put(self.log, self.keeper.deliver(items, 1))
 
     def _status(self) -> dict[str, Any]:
         stretches = [list(each) for each in self.keeper.stretches]
-        told = {"group": self.keeper.group, "life": self.keeper.life, "stretches": stretches}
-        return {**told, "opening": self.keeper.opening, "counts": self.counts}
+        found = {
+            "group": self.keeper.group,
+            "life": self.keeper.incarnation,
+            "stretches": stretches,
+        }
+        return {**found, "opening": self.keeper.opening, "counts": self.counts}
 
     async def _take(
         self, query: str, partition: int, epoch: int, first_row: int, payloads: list[bytes]

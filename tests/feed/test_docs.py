@@ -38,10 +38,10 @@ def test_the_program_with_a_feed_runs(tmp_path: Path) -> None:
 
 
 def test_the_program_without_spark_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with Served(tmp_path) as door:
-        door.say([view(0), *messages(1, 9)])
-        exec(PLAIN.replace("127.0.0.1:7420", door.at), {})
-        assert door.taken == [("nightly", 0, 1, 0, [b"first row", b"second row"])]
+    with Served(tmp_path) as served:
+        served.say([view(0), *messages(1, 9)])
+        exec(PLAIN.replace("127.0.0.1:7420", served.at), {})
+        assert served.taken == [("nightly", 0, 1, 0, [b"first row", b"second row"])]
     assert "10 rows" in capsys.readouterr().out
 
 
@@ -49,14 +49,14 @@ def test_the_programs_with_spark_run(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("unisono.spark.session.open_session", lambda master: spark)
-    with Served(tmp_path / "orders-log") as door:
+    with Served(tmp_path / "orders-log") as served:
 
         def here(program: str) -> str:
             # Java has a working directory of its own.
             moved = re.sub(r'"(orders-\w+)"', rf'"{tmp_path}/\1"', program)
-            return moved.replace("127.0.0.1:7420", door.at)
+            return moved.replace("127.0.0.1:7420", served.at)
 
-        door.say([view(0), *messages(1, 9)])
+        served.say([view(0), *messages(1, 9)])
         names: dict[str, Any] = {}
         exec(here(STREAM), names)
         exec(BEHIND, names)
@@ -82,7 +82,7 @@ def test_the_bounds_are_those_of_the_page() -> None:
         "| connections | 256 |": server.READERS_COUNT_MAX == 256,
         "| 10 min |": server.IDLE_S == 600,
         "| 2 min |": server.SILENT_S == 120,
-        "| 64 KiB |": protocol.ASK_BYTES_MAX == 64 << 10,
+        "| 64 KiB |": protocol.REQUEST_BYTES_MAX == 64 << 10,
         "| 65,536, or 128 MiB |": (protocol.ROWS_COUNT_MAX, protocol.ROWS_BYTES_MAX)
         == (65_536, 1 << 27),
         "when it joins | 2 s |": site.ALONE_S == 2,

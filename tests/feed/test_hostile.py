@@ -22,9 +22,11 @@ from unisono.errors import BadPacket, UnisonoError
 from unisono.feed import protocol, rows
 from unisono.feed.client import FeedClient, FeedGone
 from unisono.feed.protocol import FeedFrameKind
-from unisono.feed.sound import BadRows, read_batch
+from unisono.feed.untrusted_arrow import BadRows, read_batch
 
-ASK = protocol.told(FeedFrameKind.ASK, do="rows", query="q", partition=0, epoch=0, first_row=0)
+ASK = protocol.json_frame(
+    FeedFrameKind.REQUEST, do="rows", query="q", partition=0, epoch=0, first_row=0
+)
 PAYLOADS = [b"abcdefgh", b"ijklmnop"]
 OFFSETS = struct.pack("<iii", 0, 8, 16)
 
@@ -133,18 +135,19 @@ def written(at: str, body: bytes) -> bytes:
 def test_a_writer_that_lies_is_refused_and_counted_and_the_feed_goes_on(
     tmp_path: Path, what: str
 ) -> None:
-    with Served(tmp_path) as door:
-        answer = written(door.at, ATTACKS[what])
+    with Served(tmp_path) as served:
+        answer = written(served.at, ATTACKS[what])
         kind, length = protocol.front_read(answer[: protocol.FRONT_BYTES])
         assert kind is FeedFrameKind.REFUSED
         assert (
-            protocol.said(answer[protocol.FRONT_BYTES :][:length])["why"] == protocol.Refusal.MISUSE
+            protocol.parse_json(answer[protocol.FRONT_BYTES :][:length])["why"]
+            == protocol.Refusal.MISUSE
         )
-        assert not door.taken, "nothing of it reaches the group"
-        assert door.counts["drop.rows"] == 1
-        with FeedClient(door.at, 5) as client:
+        assert not served.taken, "nothing of it reaches the group"
+        assert served.counts["drop.rows"] == 1
+        with FeedClient(served.at, 5) as client:
             client.write("q", 0, 0, 0, [b"", *PAYLOADS])
-        assert door.taken == [("q", 0, 0, 0, [b"", *PAYLOADS])]
+        assert served.taken == [("q", 0, 0, 0, [b"", *PAYLOADS])]
 
 
 def test_what_honest_writers_send_is_taken() -> None:
@@ -157,29 +160,29 @@ def test_what_honest_writers_send_is_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("fields", "words"),
     [
         ({"partition": 1 << 32}, b"partition="),
         ({"epoch": 1 << 62}, b"epoch="),
-        ({"query": "q" * 5_000}, b"names its query"),
-        ({"query": "\ud800"}, b"names its query"),
-        ({"query": 7}, b"names its query"),
+        ({"query": "q" * 5_000}, b"bad query name"),
+        ({"query": "\ud800"}, b"bad query name"),
+        ({"query": 7}, b"bad query name"),
     ],
 )
 def test_names_and_numbers_that_do_not_fit_are_refused(
-    tmp_path: Path, asked: dict[str, object], words: bytes
+    tmp_path: Path, fields: dict[str, object], words: bytes
 ) -> None:
-    told = {"do": "rows", "query": "q", "partition": 0, "epoch": 0, "first_row": 0, **asked}
-    with Served(tmp_path) as door:
-        host, port = door.at.split(":")
+    found = {"do": "rows", "query": "q", "partition": 0, "epoch": 0, "first_row": 0, **fields}
+    with Served(tmp_path) as served:
+        host, port = served.at.split(":")
         with socket.create_connection((host, int(port)), 5) as made:
             made.sendall(
                 protocol.HELLO
-                + protocol.told(FeedFrameKind.ASK, **told)
+                + protocol.json_frame(FeedFrameKind.REQUEST, **found)
                 + protocol.frame(FeedFrameKind.ROWS, good())
             )
             assert words in made.recv(65_536)
-        assert not door.taken
+        assert not served.taken
 
 
 MANGLE = """
@@ -243,7 +246,7 @@ class Liar:
                     stream.read(len(protocol.HELLO))
                     while start := stream.read(protocol.FRONT_BYTES):
                         _, length = protocol.front_read(start)
-                        made.sendall(self._answer(protocol.said(stream.read(length))))
+                        made.sendall(self._answer(protocol.parse_json(stream.read(length))))
 
     def close(self) -> None:
         self._server.close()
@@ -266,7 +269,7 @@ KNOWN = {"first": 1, "end": 9, "last": 9, "group": "g", "life": "x", "stretches"
     ],
 )
 def test_a_feed_that_tells_nonsense_is_no_feed(known: dict[str, object]) -> None:
-    liar = Liar(lambda asked: protocol.told(FeedFrameKind.ANSWER, **known))
+    liar = Liar(lambda fields: protocol.json_frame(FeedFrameKind.ANSWER, **known))
     with FeedClient(liar.at, 0.2) as client, pytest.raises((FeedGone, BadPacket)):
         client.bounds()
     liar.close()
@@ -276,18 +279,20 @@ def test_a_feed_that_tells_nonsense_is_no_feed(known: dict[str, object]) -> None
     "blob",
     [
         rows.encoded(rows.row(kind="message")),
-        rows.encoded(rows.row(place=1)),
+        rows.encoded(rows.row(offset=1)),
         rows.MARK + ATTACKS["an offset far outside"],
         rows.MARK + ATTACKS["lz4 that claims a terabyte"],
         b"nonsense",
-        changed(q(8193), q(1 << 40), rows.encoded(rows.row(place=1, kind="x" * 8193)), -1),
+        changed(q(8193), q(1 << 40), rows.encoded(rows.row(offset=1, kind="x" * 8193)), -1),
     ],
 )
 def test_a_reader_does_not_believe_its_feed(blob: bytes) -> None:
-    def answer(asked: dict[str, object]) -> bytes:
-        if asked["do"] == "bounds":
-            return protocol.told(FeedFrameKind.ANSWER, **KNOWN)
-        return protocol.frame(FeedFrameKind.ROWS, blob) + protocol.told(FeedFrameKind.END, upto=9)
+    def answer(fields: dict[str, object]) -> bytes:
+        if fields["do"] == "bounds":
+            return protocol.json_frame(FeedFrameKind.ANSWER, **KNOWN)
+        return protocol.frame(FeedFrameKind.ROWS, blob) + protocol.json_frame(
+            FeedFrameKind.END, upto=9
+        )
 
     liar = Liar(answer)
     with FeedClient(liar.at, 0.5) as client, pytest.raises(UnisonoError):
@@ -296,16 +301,16 @@ def test_a_reader_does_not_believe_its_feed(blob: bytes) -> None:
 
 
 def test_false_text_is_refused() -> None:
-    octets = rows.encoded(rows.row(place=1, kind="gap"))
+    data = rows.encoded(rows.row(offset=1, kind="gap"))
     with pytest.raises(BadRows, match="UTF"):
-        rows.decoded(changed(b"gap", b"\xff\xfe\xfd", octets))
+        rows.decoded(changed(b"gap", b"\xff\xfe\xfd", data))
 
 
 def test_a_mangled_log_is_told_and_not_believed() -> None:
-    octets = bytearray(rows.encoded(rows.messages_rows([message(1)], 0, "g", "x", 1)))
+    data = bytearray(rows.encoded(rows.messages_rows([message(1)], 0, "g", "x", 1)))
     dice = random.Random(7)
     for _ in range(300):
-        del octets[dice.randrange(8, len(octets)) :]
+        del data[dice.randrange(8, len(data)) :]
         with pytest.raises(BadRows):
-            rows.decoded(bytes(octets))
-        octets += dice.randbytes(200)
+            rows.decoded(bytes(data))
+        data += dice.randbytes(200)

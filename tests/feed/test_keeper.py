@@ -12,20 +12,20 @@ from unisono.feed.keeper import Keeper
 from unisono.log import BadLog, Log, LogBatch
 
 
-def entered(log: Log, life: str = "x", heard: int = 0) -> Keeper:
+def entered(log: Log, incarnation: str = "x", delivered: int = 0) -> Keeper:
     keeper = Keeper(log, "g")
-    put(log, keeper.enter(life, heard, 1))
+    put(log, keeper.enter(incarnation, delivered, 1))
     return keeper
 
 
 def test_a_view_stands_before_the_message_that_follows_it(tmp_path: Path) -> None:
     with Log(tmp_path, durable=False) as log:
         keeper = entered(log)
-        put(log, keeper.hear([view(0), *messages(1, 2), view(2), message(3)], 5))
+        put(log, keeper.deliver([view(0), *messages(1, 2), view(2), message(3)], 5))
         assert (log.first, log.end) == (1, 3)
-        put(log, keeper.hear([view(3)], 6))
+        put(log, keeper.deliver([view(3)], 6))
         assert log.end == 3, "a view alone has to wait"
-        put(log, keeper.hear(messages(4, 4), 7))
+        put(log, keeper.deliver(messages(4, 4), 7))
     found = everything(tmp_path)
     assert shape(found) == "1v 1m 2m 3v 3m 4v 4m"
     assert [row["t_us"] for row in found] == [5, 5, 5, 5, 5, 6, 7]
@@ -48,11 +48,11 @@ def test_a_view_stands_before_the_message_that_follows_it(tmp_path: Path) -> Non
 def test_a_feed_that_returns_continues_and_fills_its_hole(tmp_path: Path) -> None:
     with Log(tmp_path, durable=False) as log:
         keeper = entered(log)
-        put(log, keeper.hear([view(0), *messages(1, 3), view(3)], 1))
+        put(log, keeper.deliver([view(0), *messages(1, 3), view(3)], 1))
     with Log(tmp_path, durable=False) as log:
-        keeper = entered(log, heard=6)
+        keeper = entered(log, delivered=6)
         assert keeper.missing() == [(4, 6)]
-        put(log, keeper.hear([view(6), *messages(7, 8)], 1))
+        put(log, keeper.deliver([view(6), *messages(7, 8)], 1))
         assert (log.end, log.last) == (3, 8), "what is live is logged at once"
         assert keeper.missing() == [(4, 6)]
         assert keeper.solid() == (1, 3)
@@ -67,45 +67,45 @@ def test_a_feed_that_returns_continues_and_fills_its_hole(tmp_path: Path) -> Non
 
 def test_what_nobody_has_becomes_a_gap_at_its_last_place(tmp_path: Path) -> None:
     with Log(tmp_path, durable=False) as log:
-        keeper = entered(log, heard=9)
+        keeper = entered(log, delivered=9)
         assert keeper.missing() == [(1, 9)]
         put(log, keeper.lose(1, 6, "nobody has them", 1))
         put(log, keeper.fill(messages(7, 9), 1))
-        put(log, keeper.hear([view(9), message(10)], 1))
+        put(log, keeper.deliver([view(9), message(10)], 1))
         assert keeper.solid() == (7, 10), "a gap is not told to others"
     found = everything(tmp_path)
     assert shape(found) == "6g 7m 8m 9m 10v 10m"
     assert found[0]["number"] == 6
-    assert found[0]["detail"] == "places 1 to 6 are lost: nobody has them"
+    assert found[0]["detail"] == "offsets 1 to 6 are lost: nobody has them"
 
 
 def test_what_is_lost_does_not_change_how_it_counts(tmp_path: Path) -> None:
     with Log(tmp_path, durable=False) as log:
-        put(log, entered(log).hear(messages(1, 3), 1))
+        put(log, entered(log).deliver(messages(1, 3), 1))
         keeper = entered(log, "y", 2)
         before = list(keeper.stretches)
         put(log, keeper.lose(5, 6, "nobody has them", 1))
-        put(log, keeper.hear(messages(3, 3), 1))
+        put(log, keeper.deliver(messages(3, 3), 1))
         assert keeper.stretches == before
         assert keeper.solid() == entered(log, "y", 3).solid() == (3, 3)
-        put(log, entered(log, "z").hear(messages(1, 1), 1))
+        put(log, entered(log, "z").deliver(messages(1, 1), 1))
         keeper = entered(log, "y", 3)
         assert not keeper.missing(), "it goes on where it was"
 
 
 def test_a_new_life_begins_with_a_gap_of_its_own(tmp_path: Path) -> None:
     with Log(tmp_path, durable=False) as log:
-        put(log, entered(log).hear(messages(1, 3), 1))
+        put(log, entered(log).deliver(messages(1, 3), 1))
         keeper = entered(log, "y")
-        put(log, keeper.hear([view(0)], 1))
+        put(log, keeper.deliver([view(0)], 1))
         assert log.end == 3, "as long as it says nothing it may yet turn out to be no new life"
-        put(log, keeper.hear(messages(1, 2), 1))
+        put(log, keeper.deliver(messages(1, 2), 1))
         assert keeper.base == 4
         assert keeper.solid() == (1, 2)
     with Log(tmp_path, durable=False) as log:
         keeper = entered(log, "y", 2)
         assert not keeper.missing()
-        put(log, keeper.hear(messages(3, 3), 1))
+        put(log, keeper.deliver(messages(3, 3), 1))
     found = everything(tmp_path)
     assert shape(found) == "1m 2m 3m 4g 5v 5m 6m 7m"
     assert "founded anew" in found[3]["detail"]
@@ -116,9 +116,9 @@ def test_a_new_life_begins_with_a_gap_of_its_own(tmp_path: Path) -> None:
 def test_who_left_last_has_missed_nothing(tmp_path: Path) -> None:
     with Log(tmp_path, durable=False) as log:
         keeper = entered(log)
-        put(log, keeper.hear(messages(1, 3), 1))
+        put(log, keeper.deliver(messages(1, 3), 1))
         put(log, keeper.left_alone())
-        put(log, entered(log, "y").hear(messages(1, 1), 1))
+        put(log, entered(log, "y").deliver(messages(1, 1), 1))
         assert log.meta("alone") is None
     found = everything(tmp_path)
     assert (found[3]["kind"], found[3]["number"]) == ("gap", 0)
@@ -126,30 +126,30 @@ def test_who_left_last_has_missed_nothing(tmp_path: Path) -> None:
 
 def test_a_life_with_a_past_is_asked_for_it(tmp_path: Path) -> None:
     with Log(tmp_path, durable=False) as log:
-        put(log, entered(log).hear(messages(1, 3), 1))
+        put(log, entered(log).deliver(messages(1, 3), 1))
         keeper = entered(log, "y", 2)
         assert keeper.missing() == [(5, 6)]
-        put(log, keeper.hear(messages(3, 3), 1))
+        put(log, keeper.deliver(messages(3, 3), 1))
         put(log, keeper.fill(messages(1, 2), 1))
     assert shape(everything(tmp_path)) == "1m 2m 3m 4g 5m 6m 7m"
 
 
 def test_holes_of_a_life_that_is_over_are_lost(tmp_path: Path) -> None:
     with Log(tmp_path, durable=False) as log:
-        keeper = entered(log, heard=2)
-        put(log, keeper.hear(messages(3, 4), 1))
-        put(log, entered(log, "y").hear(messages(1, 1), 1))
+        keeper = entered(log, delivered=2)
+        put(log, keeper.deliver(messages(3, 4), 1))
+        put(log, entered(log, "y").deliver(messages(1, 1), 1))
     assert shape(everything(tmp_path)) == "2g 3m 4m 5g 6m"
 
 
 def test_a_life_that_returns_goes_on_where_it_was(tmp_path: Path) -> None:
     with Log(tmp_path, durable=False) as log:
-        put(log, entered(log, "x").hear(messages(1, 3), 1))
-        put(log, entered(log, "y").hear(messages(1, 2), 1))
+        put(log, entered(log, "x").deliver(messages(1, 3), 1))
+        put(log, entered(log, "y").deliver(messages(1, 2), 1))
         keeper = entered(log, "x", 5)
         assert keeper.missing() == [(8, 9)]
         put(log, keeper.fill(messages(4, 5), 1))
-        put(log, keeper.hear(messages(6, 6), 1))
+        put(log, keeper.deliver(messages(6, 6), 1))
     found = everything(tmp_path)
     assert shape(found) == "1m 2m 3m 4g 5m 6m 7g 8m 9m 10m"
     assert [row["payload"] for row in found if row["life"] == "x" and "payload" in row] == [
@@ -159,16 +159,16 @@ def test_a_life_that_returns_goes_on_where_it_was(tmp_path: Path) -> None:
 
 def test_a_life_that_returns_with_less_is_not_cut(tmp_path: Path) -> None:
     with Log(tmp_path, durable=False) as log:
-        put(log, entered(log, "x").hear(messages(1, 10), 1))
-        put(log, entered(log, "y").hear(messages(1, 1), 1))
+        put(log, entered(log, "x").deliver(messages(1, 10), 1))
+        put(log, entered(log, "y").deliver(messages(1, 1), 1))
         keeper = entered(log, "x", 5)
         assert not keeper.missing()
         assert keeper.tails() == [(0, 1, 5)], "what both have is compared"
-        put(log, keeper.hear([message(6, b"other"), message(7, b"more")], 1))
+        put(log, keeper.deliver([message(6, b"other"), message(7, b"more")], 1))
         assert keeper.tails() == [(8, 6, 7)]
     found = everything(tmp_path)
     assert shape(found[10:]) == "11g 12m 13g 14m 15m"
-    assert "takes back what it had said after its message 5, up to 10" in found[12]["detail"]
+    assert "replaces its messages after 5, up to 10" in found[12]["detail"]
     assert [row["payload"] for row in found[13:]] == [b"other", b"more"]
 
 
@@ -176,10 +176,10 @@ def test_what_is_compared_is_what_is_there(tmp_path: Path) -> None:
     with Log(tmp_path, durable=False) as log:
         keeper = entered(log)
         assert keeper.tails() == []
-        put(log, keeper.hear(messages(1, 3), 1))
+        put(log, keeper.deliver(messages(1, 3), 1))
         assert keeper.tails() == [(0, 1, 3)]
-        keeper = entered(log, heard=6)
-        put(log, keeper.hear(messages(7, 9), 1))
+        keeper = entered(log, delivered=6)
+        put(log, keeper.deliver(messages(7, 9), 1))
         assert keeper.tails() == [(0, 1, 3), (0, 7, 9)]
         put(log, keeper.take_back(3, 1))
         assert keeper.tails() == [(0, 1, 3)]
@@ -188,20 +188,20 @@ def test_what_is_compared_is_what_is_there(tmp_path: Path) -> None:
 
 def test_a_group_that_takes_back_what_it_said_is_told_of(tmp_path: Path) -> None:
     with Log(tmp_path, durable=False) as log:
-        put(log, entered(log).hear(messages(1, 5), 1))
+        put(log, entered(log).deliver(messages(1, 5), 1))
         keeper = entered(log, "x", 3)
-        put(log, keeper.hear([message(4, b"other")], 1))
+        put(log, keeper.deliver([message(4, b"other")], 1))
     found = everything(tmp_path)
     assert shape(found) == "1m 2m 3m 4m 5m 6g 7m"
-    assert "takes back" in found[5]["detail"]
+    assert "replaced its messages" in found[5]["detail"]
     assert found[6]["payload"] == b"other"
 
 
 def test_what_is_said_twice_is_logged_once(tmp_path: Path) -> None:
     with Log(tmp_path, durable=False) as log:
         keeper = entered(log)
-        put(log, keeper.hear(messages(1, 3), 1))
-        put(log, keeper.hear(messages(2, 4), 1))
+        put(log, keeper.deliver(messages(1, 3), 1))
+        put(log, keeper.deliver(messages(2, 4), 1))
         put(log, keeper.fill(messages(1, 4), 1))
     assert shape(everything(tmp_path)) == "1m 2m 3m 4m"
 
@@ -209,23 +209,23 @@ def test_what_is_said_twice_is_logged_once(tmp_path: Path) -> None:
 def test_what_has_no_place_is_counted(tmp_path: Path) -> None:
     with Log(tmp_path, durable=False) as log:
         keeper = entered(log)
-        put(log, keeper.hear([message(None), *messages(1, 1)], 1))
+        put(log, keeper.deliver([message(None), *messages(1, 1)], 1))
         assert keeper.skipped_count == 1
     assert shape(everything(tmp_path)) == "1m"
 
 
 def test_a_log_belongs_to_one_group(tmp_path: Path) -> None:
     with Log(tmp_path, durable=False) as log:
-        put(log, entered(log).hear(messages(1, 1), 1))
+        put(log, entered(log).deliver(messages(1, 1), 1))
         with pytest.raises(Misuse, match="the log of the group 'g', not of 'h'"):
             Keeper(log, "h")
         log.append([], {"feed": "{"})
-        with pytest.raises(BadLog, match="not readable"):
+        with pytest.raises(BadLog, match="malformed metadata"):
             Keeper(log, "g")
 
 
 def test_a_log_of_something_else_is_refused(tmp_path: Path) -> None:
     with Log(tmp_path, durable=False) as log:
         log.append([LogBatch(1, 1, b"?")])
-        with pytest.raises(Misuse, match="not a feed's"):
+        with pytest.raises(Misuse, match="not the log of a feed"):
             Keeper(log, "g")

@@ -17,7 +17,7 @@ import pytest
 import unisono
 from tests.cli.running import refused
 from tests.cli.running import unisono as command
-from tests.feed.stage import everything, message, put, shape, told
+from tests.feed.stage import everything, message, put, run_story, shape
 from tests.harness import ENVIRONMENT, UNISONO
 from tests.net.ear import free_port
 from tests.waiting import LIMIT_S, eventually
@@ -34,7 +34,7 @@ PATIENT = {"join_s": 40.0, "tries": 60}
 @contextlib.asynccontextmanager
 async def member(port: int, name: str, **options: Any) -> AsyncIterator[Group]:
     """A member that reads its stream, as members do."""
-    keywords = {**PATIENT, "fed": True, "name": name, "port": port, **options}
+    keywords = {**PATIENT, "replayable": True, "name": name, "port": port, **options}
     async with unisono.join("g", **keywords) as group:
         reading = asyncio.create_task(_read(group))
         try:
@@ -55,12 +55,12 @@ def feed(directory: Path, port: int, **options: Any) -> Feed:
 
 async def say(group: Group, first: int, last: int) -> None:
     """Say these numbers, and hear them ordered."""
-    upto = group.place + last - first + 1
+    upto = group.offset + last - first + 1
     await group.multicast_many([b"%d" % n for n in range(first, last + 1)])
-    await eventually(lambda: group.place >= upto)
+    await eventually(lambda: group.offset >= upto)
 
 
-def said(directory: Path) -> list[int]:
+def sent(directory: Path) -> list[int]:
     return [int(row["payload"]) for row in everything(directory) if row["kind"] == "message"]
 
 
@@ -96,11 +96,11 @@ def test_a_feed_that_was_away_has_everything_once(tmp_path: Path) -> None:
                 status = fed.status()
                 assert status["missing"] == []
                 assert status["member"].partition("#")[0] == name, "it is the same site"
-                assert [life for life, _, _ in status["stretches"]] == [a.life]
+                assert [incarnation for incarnation, _, _ in status["stretches"]] == [a.incarnation]
 
-    told(story)
+    run_story(story)
     found = everything(tmp_path)
-    assert said(tmp_path) == list(range(1, 1001))
+    assert sent(tmp_path) == list(range(1, 1001))
     assert [row["place"] for row in found if row["kind"] == "message"] == list(range(1, 1001))
     assert not [row for row in found if row["kind"] == "gap"]
     assert [row for row in found if row["kind"] == "view"]
@@ -124,7 +124,7 @@ def test_two_feeds_count_alike_and_one_fills_the_other(tmp_path: Path) -> None:
                 assert two.counts["recalled"] == 800
                 assert not two.counts["lost"]
 
-    told(story)
+    run_story(story)
     kept = ("place", "payload", "sender", "sender_incarnation", "number", "life", "service")
     one, two = (
         [
@@ -149,13 +149,13 @@ def test_what_nobody_has_is_a_gap(tmp_path: Path) -> None:
                 await reached(fed, 110)
                 assert 60 < fed.counts["lost"] < 99
 
-    told(story)
+    run_story(story)
     found = everything(tmp_path)
     gap = found[0]
     assert gap["kind"] == "gap"
     assert gap["number"] == gap["place"]
-    assert gap["detail"].startswith(f"places 1 to {gap['place']} are lost: nobody has them")
-    assert said(tmp_path) == list(range(gap["place"] + 1, 111))
+    assert gap["detail"].startswith(f"offsets 1 to {gap['place']} are lost: no member has them")
+    assert sent(tmp_path) == list(range(gap["place"] + 1, 111))
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -171,9 +171,9 @@ def test_a_group_that_was_founded_anew_goes_on_after_a_gap(tmp_path: Path, clean
         async with member(port, "a") as a, feed(tmp_path, port) as fed:
             await say(a, 6, 9)
             await reached(fed, 10)
-            assert fed.status()["stretches"][-1][:2] == [a.life, 6]
+            assert fed.status()["stretches"][-1][:2] == [a.incarnation, 6]
 
-    told(story)
+    run_story(story)
     found = [row for row in everything(tmp_path) if row["kind"] != "view"]
     assert shape(found) == "1m 2m 3m 4m 5m 6g 7m 8m 9m 10m"
     assert found[5].get("number") == (0 if clean else None), "who left last has missed nothing"
@@ -195,8 +195,8 @@ def test_rows_are_acknowledged_when_they_are_in_the_log(
 
             def write() -> None:
                 with FeedClient(fed.at, 30) as client:
-                    place = client.write("q", 0, 1, 0, [b"%d" % n for n in range(1, 301)])
-                    assert client.bounds().end >= place >= 300
+                    offset = client.write("q", 0, 1, 0, [b"%d" % n for n in range(1, 301)])
+                    assert client.bounds().end >= offset >= 300
                     # Once more, as after a crash of the writer, and on.
                     client.write("q", 0, 1, 200, [b"%d" % n for n in range(201, 401)])
                     client.write("q", 0, 1, 0, [b"1"])
@@ -204,19 +204,19 @@ def test_rows_are_acknowledged_when_they_are_in_the_log(
                     assert client.status()["in_flight_octets"] == 0
 
             await asyncio.to_thread(write)
-            assert a.counters()["fed.repeated"] == 101
+            assert a.counters()["replay.repeated"] == 101
             monkeypatch.setattr(Log, "append", slowly)
-            place = await fed.take("q", 1, 1, 0, [b"401"])
-            assert fed.status()["end"] == place == 401, "not before it is durable"
+            offset = await fed.take("q", 1, 1, 0, [b"401"])
+            assert fed.status()["end"] == offset == 401, "not before it is durable"
 
-    told(story)
-    assert said(tmp_path) == list(range(1, 402))
+    run_story(story)
+    assert sent(tmp_path) == list(range(1, 402))
 
 
 def test_a_feed_of_another_protocol(tmp_path: Path) -> None:
     async def story() -> None:
         options = {"port": free_port(), "protocol": "mtp", "join_s": 40.0}
-        talker = unisono.join("g", fed=True, name="a", master=1, **options)
+        talker = unisono.join("g", replayable=True, name="a", master=1, **options)
         async with talker as a:
             reading = asyncio.create_task(_read(a))
             await say(a, 1, 100)
@@ -228,8 +228,8 @@ def test_a_feed_of_another_protocol(tmp_path: Path) -> None:
                 await say(a, first + 100, first + 199)
             reading.cancel()
 
-    told(story)
-    assert said(tmp_path) == list(range(1, 401))
+    run_story(story)
+    assert sent(tmp_path) == list(range(1, 401))
     assert not [row for row in everything(tmp_path) if row["kind"] == "gap"]
 
 
@@ -237,7 +237,7 @@ def test_a_feed_may_go_through_a_daemon(tmp_path: Path) -> None:
     from tests.daemon.stage import daemons, joining
 
     async def story() -> None:
-        async with daemons(tmp_path, 2), joining(tmp_path, "a", at=0, fed=True) as a:
+        async with daemons(tmp_path, 2), joining(tmp_path, "a", at=0, replayable=True) as a:
             reading = asyncio.create_task(_read(a))
             await say(a, 1, 50)
             options = {"daemon": f"unix:{tmp_path}/d1", "name": "f", "listen": "127.0.0.1:0"}
@@ -247,8 +247,8 @@ def test_a_feed_may_go_through_a_daemon(tmp_path: Path) -> None:
                 await reached(fed, 80)
             reading.cancel()
 
-    told(story)
-    assert said(tmp_path / "log") == list(range(1, 81))
+    run_story(story)
+    assert sent(tmp_path / "log") == list(range(1, 81))
 
 
 def test_the_command_serves_and_ends_cleanly(tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ def test_the_command_serves_and_ends_cleanly(tmp_path: Path) -> None:
     finally:
         process.kill()
         process.communicate()
-    assert said(tmp_path / "log") == [1, 2]
+    assert sent(tmp_path / "log") == [1, 2]
 
 
 def test_bad_input_is_one_line(tmp_path: Path) -> None:
@@ -283,14 +283,14 @@ def test_bad_input_is_one_line(tmp_path: Path) -> None:
     here = ("--log", str(tmp_path))
     refused(command("feed"), "no group is named")
     refused(command("feed", "g"), "--log DIR")
-    refused(command("feed", "g", *here), "not a log of Unisono")
+    refused(command("feed", "g", *here), "not a Unisono log")
     there = ("--log", str(tmp_path / "other"), "--listen")
     refused(command("feed", "g", *there, "192.0.2.1:7420"), "cannot listen at 192.0.2.1:7420")
-    with pytest.raises(Misuse, match="ring or mtp"):
+    with pytest.raises(Misuse, match="ring, rmp or mtp"):
         Feed("g", tmp_path, protocol="rmcast")
     with pytest.raises(Misuse, match="one HOST:PORT"):
         Feed("g", tmp_path, listen="a:1,b:2")
-    with pytest.raises(Misuse, match="comes back by itself"):
+    with pytest.raises(Misuse, match="always rejoins"):
         Feed("g", tmp_path, rejoin=True)
     with pytest.raises(Misuse, match="above 0"):
         Feed("g", tmp_path, retain_s=0)
@@ -311,8 +311,8 @@ def test_retention_is_said_in_the_status(tmp_path: Path, monkeypatch: pytest.Mon
             # Counted in the loop once the thread that drops them is done.
             await eventually(lambda: fed.status()["counts"].get("dropped_places") == dropped)
 
-    told(story)
-    found = said(tmp_path)
+    run_story(story)
+    found = sent(tmp_path)
     assert found == list(range(2001 - len(found), 2001))
 
 
@@ -325,17 +325,17 @@ def test_what_the_group_took_back_is_said_anew_after_a_gap(tmp_path: Path) -> No
             async with feed(tmp_path, port) as fed:
                 await say(a, 1, 10)
                 await reached(fed, 10)
-                life = a.life
+                incarnation = a.incarnation
             with Log(tmp_path, durable=False) as log:
                 keeper = Keeper(log, "g")
-                put(log, keeper.enter(life, 10, 1))
-                put(log, keeper.hear([message(11, b"11"), message(12, b"12")], 1))
+                put(log, keeper.enter(incarnation, 10, 1))
+                put(log, keeper.deliver([message(11, b"11"), message(12, b"12")], 1))
             await say(a, 21, 25)
             async with feed(tmp_path, port) as fed:
                 await reached(fed, 18)
 
-    told(story)
+    run_story(story)
     found = [row for row in everything(tmp_path) if row["kind"] != "view"]
     assert [int(row.get("payload", b"0")) for row in found] == [*range(1, 13), 0, *range(21, 26)]
     assert (found[12]["place"], found[12]["number"]) == (13, 2)
-    assert "takes back what it had said after its message 10" in found[12]["detail"]
+    assert "replaced its messages after 10" in found[12]["detail"]

@@ -18,14 +18,14 @@ from unisono.log import BadLog, Log, LogBatch, LogBounds, LogReader, Trimmed
 from unisono.log.ranges import RangeSet
 
 
-def batch(first: int, last: int | None = None, octets: int = 10, t_us: int = 0) -> LogBatch:
+def batch(first: int, last: int | None = None, nbytes: int = 10, t_us: int = 0) -> LogBatch:
     last = last or first
-    return LogBatch(first, last, random.Random(first).randbytes(octets), last - first + 1, t_us)
+    return LogBatch(first, last, random.Random(first).randbytes(nbytes), last - first + 1, t_us)
 
 
-def filled(directory: Path, count: int = 10, octets: int = 10) -> None:
+def filled(directory: Path, count: int = 10, nbytes: int = 10) -> None:
     with Log(directory, durable=False) as log:
-        log.append(batch(at, octets=octets) for at in range(1, count + 1))
+        log.append(batch(at, nbytes=nbytes) for at in range(1, count + 1))
 
 
 def firsts(directory: Path, first: int = 1, last: int = 1 << 60) -> list[int]:
@@ -57,7 +57,7 @@ def test_it_goes_on_where_it_was(tmp_path: Path) -> None:
     filled(tmp_path)
     with Log(tmp_path) as log:
         assert log.bounds == LogBounds(1, 10, 10)
-        assert log.octets == 100
+        assert log.nbytes == 100
         log.append([batch(11)], {"a": "1", "b": "2"})
         log.append([], {"a": None})
     with Log(tmp_path) as log:
@@ -98,7 +98,7 @@ def test_places_begin_at_one(tmp_path: Path, bad: LogBatch) -> None:
 
 
 def test_what_the_log_keeps_itself_is_not_the_callers(tmp_path: Path) -> None:
-    with Log(tmp_path) as log, pytest.raises(Misuse, match="keeps end"):
+    with Log(tmp_path) as log, pytest.raises(Misuse, match="reserved keys: end"):
         log.append([], {"end": "7"})
 
 
@@ -137,12 +137,12 @@ def test_one_of_those_that_wait_may_be_wrong(tmp_path: Path) -> None:
         log._writing.release()
         for thread in threads:
             thread.join()
-        assert told == ["place 1 was appended before: a log is not rewritten"]
+        assert told == ["offset 1 was appended before: append only new ones"]
         assert log.end == 3
 
 
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
-    with Log(tmp_path), pytest.raises(Misuse, match="one writer"):
+    with Log(tmp_path), pytest.raises(Misuse, match="another process writes"):
         Log(tmp_path)
     Log(tmp_path).close()
 
@@ -189,19 +189,19 @@ def test_another_process_reads_while_it_is_written_and_killed(tmp_path: Path) ->
 
 
 def test_the_oldest_are_dropped_by_size(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    filled(tmp_path, 10, octets=100)
+    filled(tmp_path, 10, nbytes=100)
     caplog.set_level("INFO", "unisono.log")
     with Log(tmp_path) as log:
         assert log.trim(bytes_max=1000) is None
         dropped = log.trim(bytes_max=750)
         assert dropped is not None
-        assert (dropped.first, dropped.last, dropped.octets) == (1, 3, 300)
+        assert (dropped.first, dropped.last, dropped.nbytes) == (1, 3, 300)
         assert "more than 750 bytes" in dropped.reason
-        assert "places 1 to 3" in caplog.text
+        assert "offsets 1 to 3" in caplog.text
         assert log.bounds == LogBounds(4, 10, 10)
-        assert log.octets == 700
+        assert log.nbytes == 700
     reader = LogReader(tmp_path)
-    with pytest.raises(Trimmed, match="places 2 to 3 were dropped") as error:
+    with pytest.raises(Trimmed, match="offsets 2 to 3 were dropped") as error:
         list(reader.read(2, 9))
     assert error.value.begins == 4
     assert [each.first for each in reader.read(4, 9)] == [4, 5, 6, 7, 8, 9]
@@ -229,7 +229,7 @@ def test_the_oldest_are_dropped_by_age_and_a_hole_stays_one(tmp_path: Path) -> N
 def test_another_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "log.sqlite").write_text("a letter to the editor")
     for opened in (Log, LogReader):
-        with pytest.raises(BadLog, match="not a log of Unisono"):
+        with pytest.raises(BadLog, match="not a Unisono log"):
             opened(tmp_path)
 
 
@@ -238,7 +238,7 @@ def test_another_database_is_refused(tmp_path: Path) -> None:
     other.execute("CREATE TABLE t (x)")
     other.close()
     for opened in (Log, LogReader):
-        with pytest.raises(BadLog, match="not a log of Unisono"):
+        with pytest.raises(BadLog, match="not a Unisono log"):
             opened(tmp_path)
 
 
@@ -259,7 +259,7 @@ def test_a_later_version_is_refused(tmp_path: Path) -> None:
 def test_a_truncated_file_keeps_what_was_before(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    filled(tmp_path, 200, octets=3000)
+    filled(tmp_path, 200, nbytes=3000)
     path = tmp_path / "log.sqlite"
     size = path.stat().st_size
     with path.open("r+b") as file:
@@ -269,7 +269,7 @@ def test_a_truncated_file_keeps_what_was_before(
     with Log(tmp_path) as log:
         assert 20 < log.end < 200
         assert "was damaged" in caplog.text
-        assert f"up to place {log.end}" in caplog.text
+        assert f"up to offset {log.end}" in caplog.text
         log.append([batch(log.end + 1)])
         assert firsts(tmp_path) == list(range(1, log.end + 1))
     assert (tmp_path / "log.sqlite.damaged-0").exists()
@@ -281,11 +281,11 @@ def test_a_bad_tail_is_dropped_and_told(tmp_path: Path, caplog: pytest.LogCaptur
     other.execute("UPDATE batch SET blob = x'00' WHERE first = 98")
     other.commit()
     other.close()
-    with pytest.raises(BadLog, match="places 98 to 98 does not fit"):
+    with pytest.raises(BadLog, match="offsets 98 to 98 does not match"):
         firsts(tmp_path)
     with Log(tmp_path) as log:
         assert log.bounds == LogBounds(1, 97, 97)
-        assert "places 98 to 100" in caplog.text
+        assert "offsets 98 to 100" in caplog.text
     assert firsts(tmp_path) == list(range(1, 98))
     assert LogReader(tmp_path).bounds() == LogBounds(1, 97, 97)
 
@@ -299,7 +299,7 @@ def test_an_old_batch_that_is_bad_is_named(tmp_path: Path) -> None:
     other.close()
     with pytest.raises(BadLog, match="two batches"):
         Log(tmp_path)
-    with pytest.raises(BadLog, match="places 5 to 5"):
+    with pytest.raises(BadLog, match="offsets 5 to 5"):
         LogReader(tmp_path).page(5, 7)
 
 
@@ -330,3 +330,10 @@ def test_spans_are_a_set_of_places(wanted: list[tuple[int, int]], drop: int) -> 
         first = drop
         spans.drop_before(drop)
         held = {place for place in held if place >= drop}
+
+
+def test_a_file_in_place_of_the_directory_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file", tmp_path / "file" / "log"):
+        with pytest.raises(Misuse, match="is not a directory"):
+            Log(path)

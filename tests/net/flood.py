@@ -25,12 +25,12 @@ from unisono.core import (
     Join,
     Leave,
     Multicast,
-    ProtocolSpec,
     Received,
     Send,
     Target,
 )
 from unisono.model import Address, Member, Message, Packets, Service, View
+from unisono.spec import ProtocolSpec
 
 OPTIONS = {"beat_us": 20_000, "refill_us": 0, "silent": 0, "fail_at": 0, "bug_at": 0}
 
@@ -181,6 +181,7 @@ FLOOD = ProtocolSpec(
     laws=(),
     options=OPTIONS,
     on_split="nobody notices",
+    wire_number=202,
 )
 UNSURE = replace(FLOOD, name="unsure", services=(Service.UNRELIABLE,))
 

@@ -90,8 +90,8 @@ class Diary:
         self.end.set_result(reason)
 
 
-def told(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    waiting.told(story())
+def run_story(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    waiting.run_story(story())
 
 
 def test_effects_are_performed_in_the_order_given_and_a_record_first() -> None:
@@ -104,7 +104,7 @@ def test_effects_are_performed_in_the_order_given_and_a_record_first() -> None:
         assert await diary.end is None
         assert diary.lines == [b"r", said, b"s"] and driver.finished
 
-    told(story)
+    run_story(story)
 
 
 def test_timers_expire_in_order_and_a_disarmed_one_never() -> None:
@@ -127,7 +127,7 @@ def test_timers_expire_in_order_and_a_disarmed_one_never() -> None:
         (start_us, _), (soon_us, _), *_, (late_us, _) = core.told
         assert soon_us - start_us >= 4_000 and late_us - start_us >= 29_000
 
-    told(story)
+    run_story(story)
 
 
 def test_what_is_fed_during_a_step_comes_after_it() -> None:
@@ -142,7 +142,7 @@ def test_what_is_fed_during_a_step_comes_after_it() -> None:
         await diary.end
         assert diary.lines[1:] == [b"same step", b"next step"]
 
-    told(story)
+    run_story(story)
 
 
 def test_a_burst_is_one_step() -> None:
@@ -163,7 +163,7 @@ def test_a_burst_is_one_step() -> None:
         assert len(events[0].packets) == 30 or not speaker.endpoint.segments
         speaker.close()
 
-    told(story)
+    run_story(story)
 
 
 def test_a_core_that_raises_is_stopped_with_a_reason(caplog: pytest.LogCaptureFixture) -> None:
@@ -178,7 +178,7 @@ def test_a_core_that_raises_is_stopped_with_a_reason(caplog: pytest.LogCaptureFi
         driver.feed(Leave())  # the dead are not told anything
 
     with caplog.at_level(logging.ERROR, "unisono.net"):
-        told(story)
+        run_story(story)
     assert "planted" in caplog.text
 
 
@@ -205,7 +205,7 @@ def test_a_timer_that_is_late_lets_waiting_packets_speak_first() -> None:
         assert not [event for _, event in core.told if isinstance(event, Expired)]
         other.close()
 
-    told(story)
+    run_story(story)
 
 
 def test_a_farewell_is_said_when_the_world_ends_a_life() -> None:
@@ -225,4 +225,4 @@ def test_a_farewell_is_said_when_the_world_ends_a_life() -> None:
         driver.feed(Captured("k", b""))
         other.close()
 
-    told(story)
+    run_story(story)

@@ -40,8 +40,8 @@ def no_ipv6() -> bool:
 needs_ipv6 = pytest.mark.skipif(no_ipv6(), reason="needs an IPv6 loopback address")
 
 
-def told(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    waiting.told(story())
+def run_story(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    waiting.run_story(story())
 
 
 def multicast(port: int, **more: Any) -> Addresses:
@@ -66,7 +66,7 @@ def test_a_multicast_reaches_the_others_and_not_the_sender(offloads: bool) -> No
         for ear in (a, b, c):
             ear.close()
 
-    told(story)
+    run_story(story)
 
 
 def test_payloads_stay_whole_while_someone_holds_them() -> None:
@@ -82,23 +82,23 @@ def test_payloads_stay_whole_while_someone_holds_them() -> None:
         a.close()
         b.close()
 
-    told(story)
+    run_story(story)
 
 
 def test_a_slab_nobody_holds_is_used_again() -> None:
     async def story() -> None:
         port = free_port()
         a, b = Ear(multicast(port)), Ear(multicast(port))
-        slab = b.endpoint._inbox._slab
+        slab = b.endpoint._receive_path._slab
         for _ in range(2 * receive_path.SLAB_BYTES // 40_000):
             a.endpoint.send(EVERYONE, [bytes(1000)] * 40)
             await b.hears(40)
             b.bursts.clear()
-        assert b.endpoint._inbox._slab is slab
+        assert b.endpoint._receive_path._slab is slab
         a.close()
         b.close()
 
-    told(story)
+    run_story(story)
 
 
 def test_singles_and_empty_datagrams_are_heard_in_order() -> None:
@@ -112,7 +112,7 @@ def test_singles_and_empty_datagrams_are_heard_in_order() -> None:
             assert [len(packet) for packet in await b.hears(len(sizes))] == sizes
         b.close()
 
-    told(story)
+    run_story(story)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", pytest.param("::1", marks=needs_ipv6)])
@@ -128,7 +128,7 @@ def test_one_list_serves_every_member(host: str) -> None:
         for ear in ears:
             ear.close()
 
-    told(story)
+    run_story(story)
 
 
 @pytest.mark.skipif(not offload.LINUX, reason="needs all of 127.0.0.0/8 on loopback")
@@ -143,7 +143,7 @@ def test_the_interface_says_which_entry_of_the_list_is_ours() -> None:
         ear.close()
         other.close()
 
-    told(story)
+    run_story(story)
 
 
 def test_one_who_is_not_on_the_list_is_answered_and_then_in_the_view() -> None:
@@ -157,7 +157,7 @@ def test_one_who_is_not_on_the_list_is_answered_and_then_in_the_view() -> None:
         guest.close()
         listed.close()
 
-    told(story)
+    run_story(story)
 
 
 def test_groups_on_one_multicast_address_with_other_ports_or_addresses_are_apart() -> None:
@@ -175,7 +175,7 @@ def test_groups_on_one_multicast_address_with_other_ports_or_addresses_are_apart
         for ear in (a, b, c, d):
             ear.close()
 
-    told(story)
+    run_story(story)
 
 
 def test_bind_and_advertise_are_apart() -> None:
@@ -190,7 +190,7 @@ def test_bind_and_advertise_are_apart() -> None:
         assert ear.endpoint.address == Address("203.0.113.5", ear.endpoint.bound.port)
         ear.close()
 
-    told(story)
+    run_story(story)
 
 
 def test_addresses_that_are_no_addresses_are_counted_not_resolved() -> None:
@@ -201,7 +201,7 @@ def test_addresses_that_are_no_addresses_are_counted_not_resolved() -> None:
         assert ear.endpoint.counts["drop.bad_address"] == 3
         ear.close()
 
-    told(story)
+    run_story(story)
 
 
 def test_a_peer_that_is_not_there_disturbs_nobody() -> None:
@@ -214,7 +214,7 @@ def test_a_peer_that_is_not_there_disturbs_nobody() -> None:
         assert ear.endpoint.counts["net.out.packets"] == 3
         ear.close()
 
-    told(story)
+    run_story(story)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_a_peer_that_is_not_there_disturbs_nobody() -> None:
     [
         (Addresses(), "neither multicast= nor peers="),
         (Addresses(bind=Address("203.0.113.77", 0)), "not an address of this machine"),
-        (Addresses(bind=Address("0.0.0.0", 0)), "say with advertise="),
+        (Addresses(bind=Address("0.0.0.0", 0)), "give advertise="),
         (multicast(7400, bind=Address("203.0.113.77", 0)), "not an address of this machine"),
         (Addresses(multicast=Address(GROUP, 7400), interface="203.0.113.77"), "give interface="),
         (Addresses(multicast=Address(GROUP, 7400), interface="nosuch0"), "does not exist"),
@@ -232,7 +232,7 @@ def test_a_peer_that_is_not_there_disturbs_nobody() -> None:
         (Addresses(peers=(Address("127.0.0.1", 9),), bind=Address("::1", 5)), "bind '::1' is of"),
         (Addresses(peers=(Address("::1", 9),), bind=Address("127.0.0.1", 5)), "an IPv6 address"),
         (multicast(7400, advertise=Address("::1", 5)), "advertise '::1' is of the wrong family"),
-        (multicast(7400, advertise=Address("0.0.0.0", 5)), "advertise '0.0.0.0' is nobody's"),
+        (multicast(7400, advertise=Address("0.0.0.0", 5)), "advertise '0.0.0.0' is a wildcard"),
         (
             Addresses(multicast=Address("ff12::7%nosuch0", 7400)),
             "does not exist|names no interface",

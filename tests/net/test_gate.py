@@ -21,7 +21,7 @@ from unisono.net.address_validation import (
     CHALLENGE,
     HELD_COUNT_MAX,
     MAGIC,
-    OCTETS,
+    PACKET_BYTES,
     SLOT_US,
     AddressValidation,
 )
@@ -32,8 +32,8 @@ HELLO = b"a packet as long as protocols write them"
 ME, A, B, C = (Address("10.0.0.1", 7000 + n) for n in range(4))
 
 
-def told(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    waiting.told(story())
+def run_story(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    waiting.run_story(story())
 
 
 class Attacker:
@@ -80,7 +80,7 @@ def test_a_stranger_buys_nothing_of_the_stream(protocol: str) -> None:
         async with unisono.join("g", name="a", protocol=protocol, peers=peers, **master) as group:
             with Attacker() as attacker:
                 spent = 0
-                for packet in (b"x", HELLO, MAGIC + bytes(OCTETS - 3), HELLO * 30):
+                for packet in (b"x", HELLO, MAGIC + bytes(PACKET_BYTES - 3), HELLO * 30):
                     attacker.send(packet, port)
                     spent += len(packet)
                 await asyncio.sleep(0.05)
@@ -88,12 +88,12 @@ def test_a_stranger_buys_nothing_of_the_stream(protocol: str) -> None:
                     await group.multicast(bytes(1_000))
                     await anext(group)
                 got = await attacker.got(port)
-                assert set(map(len, got)) <= {OCTETS}, "challenges, and nothing else"
+                assert set(map(len, got)) <= {PACKET_BYTES}, "challenges, and nothing else"
                 assert 0 < sum(map(len, got)) <= spent, "and no more than was sent"
             counts = group.counters()
             assert counts["net.challenged"] == len(got)
 
-    told(story)
+    run_story(story)
 
 
 @pytest.mark.real
@@ -126,7 +126,7 @@ def test_who_is_not_on_the_list_joins_at_the_first_try(protocol: str, known: int
         for group in groups:
             await group.leave()
 
-    told(story)
+    run_story(story)
 
 
 @pytest.mark.real
@@ -146,7 +146,7 @@ def test_an_answer_lets_the_first_packet_through_and_no_other_group_answers() ->
         for ear in (listed, guest, other):
             ear.close()
 
-    told(story)
+    run_story(story)
 
 
 @pytest.mark.real
@@ -163,11 +163,11 @@ def test_an_address_that_somebody_wrote_into_a_packet_is_asked_first() -> None:
             for _ in range(50):
                 ear.endpoint.send(EVERYONE, [bytes(1_000)] * 20)
             assert [len(packet) for packet in await victim.got(ear.endpoint.address.port)] == [
-                OCTETS
+                PACKET_BYTES
             ]
         ear.close()
 
-    told(story)
+    run_story(story)
 
 
 # -- the gate alone -----------------------------------------------------------------------------
@@ -189,7 +189,7 @@ class Bench:
         )
 
     def hear(self, source: Address, *packets: bytes, now_us: int = 0) -> list[list[bytes]]:
-        found = self.gate.sift([(source, list(packets))], now_us)
+        found = self.gate.admit([(source, list(packets))], now_us)
         return [[bytes(packet) for packet in packets] for _, packets in found]
 
     def answer(self, source: Address) -> bytes:
@@ -227,7 +227,7 @@ def test_a_cookie_is_bound_to_its_address_and_grows_old() -> None:
 
 def test_less_than_a_challenge_brings_nothing() -> None:
     bench = Bench()
-    bench.hear(B, *[b""] * 100, b"x" * (OCTETS - 1))
+    bench.hear(B, *[b""] * 100, b"x" * (PACKET_BYTES - 1))
     assert bench.sent == [] and bench.counts["drop.stranger"] == 101
 
 
@@ -247,7 +247,7 @@ def test_a_challenge_at_the_end_of_a_burst_is_found() -> None:
     bench, other = Bench(A), Bench()
     other.hear(C, HELLO)
     whole = HELLO * 3 + other.sent[0][1]
-    found = bench.gate.sift([(A, Burst(memoryview(whole), len(HELLO)))], 0)
+    found = bench.gate.admit([(A, Burst(memoryview(whole), len(HELLO)))], 0)
     assert [bytes(packet) for packet in found[0][1]] == [HELLO] * 3 and len(bench.sent) == 1
 
 

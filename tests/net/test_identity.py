@@ -10,10 +10,10 @@ from unisono.errors import Misuse
 from unisono.model import shortened
 from unisono.net import identity
 from unisono.net.identity import (
+    BELIEVED_MAX,
     EPOCH_MS,
     INCARNATION_MAX,
     RANDOM_BITS,
-    TOLD_MAX,
     believed,
     new_incarnation,
 )
@@ -89,7 +89,7 @@ def test_long_numbers_are_short_for_people() -> None:
 def test_the_highest_number_of_all_is_no_reason_to_end_the_others(clock: Clock) -> None:
     """A number above the last raises what callers expect, and the next life is not spoiled."""
     first = clock.new_process()
-    with pytest.raises(Misuse, match="no higher one is left"):
+    with pytest.raises(Misuse, match="no higher number is left"):
         new_incarnation(above=INCARNATION_MAX)
     assert first < new_incarnation() < first + (2 << RANDOM_BITS)
 
@@ -97,4 +97,4 @@ def test_the_highest_number_of_all_is_no_reason_to_end_the_others(clock: Clock) 
 def test_nobody_is_believed_who_tells_of_the_last_number(clock: Clock) -> None:
     later = clock.new_process()
     assert believed(later) == later
-    assert believed(TOLD_MAX + 1) == 0 == believed(INCARNATION_MAX)
+    assert believed(BELIEVED_MAX + 1) == 0 == believed(INCARNATION_MAX)

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from unisono.net.lateness import LATE_US, WORDS, Lateness, Sample, reason
+from unisono.net.lateness import EXPLANATIONS, LATE_US, Lateness, Sample, reason
 
 BEFORE = Sample(0, 500, 500, 500)
 
@@ -27,7 +27,7 @@ BEFORE = Sample(0, 500, 500, 500)
 )
 def test_what_took_most_of_the_time_is_the_reason(after: Sample, why: str) -> None:
     assert reason(BEFORE, after, 10**6) == why
-    assert why in WORDS
+    assert why in EXPLANATIONS
 
 
 def test_it_is_counted_each_time_and_told_once(caplog: pytest.LogCaptureFixture) -> None:

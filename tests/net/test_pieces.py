@@ -86,7 +86,7 @@ def test_a_bad_address_is_told_in_one_line(text: str) -> None:
 def test_a_link_local_address_has_the_scope_of_our_interface() -> None:
     assert addresses.sockaddr(Address("fe80::1", 5), 3) == ("fe80::1", 5, 0, 3)
     assert addresses.sockaddr(Address("fd00::1%eth0", 5), 3) == ("fd00::1", 5, 0, 0)
-    with pytest.raises(Misuse, match="link-local: say on which interface"):
+    with pytest.raises(Misuse, match="link-local: add the interface"):
         addresses.index_of("", "fe80::1")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.net.test_driver import HERE, Diary, Script
-from tests.waiting import eventually, told
+from tests.waiting import eventually, run_story
 from unisono.core import Effect, Event, Join, Probe, Unreachable
 from unisono.model import Address
 from unisono.net import prober
@@ -52,11 +52,11 @@ def test_a_dead_port_refuses_and_a_bound_one_does_not(host: str) -> None:
                 probes.probe(gone, (*gone, *scope))  # type: ignore[arg-type]
                 await eventually(lambda at=at: len(found) >= at)
             assert found == [gone, gone]
-            assert sock.recv(100) == prober.OCTET, "one that nobody mistakes for a packet"
+            assert sock.recv(100) == prober.PROBE, "one that nobody mistakes for a packet"
         assert counts == {"net.out.probes": 4, "net.in.refused": 2}
         probes.close()
 
-    told(story())
+    run_story(story())
 
 
 def test_probes_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +76,7 @@ def test_probes_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
         probes.close()
         assert not probes._open
 
-    told(story())
+    run_story(story())
 
 
 def test_a_socket_is_closed_when_it_is_wanted_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +90,7 @@ def test_a_socket_is_closed_when_it_is_wanted_no_longer(monkeypatch: pytest.Monk
             await eventually(lambda: not probes._open)
         probes.close()
 
-    told(story())
+    run_story(story())
 
 
 def test_a_probe_has_one_answer_at_most() -> None:
@@ -109,7 +109,7 @@ def test_a_probe_has_one_answer_at_most() -> None:
         assert found == [gone]
         probes.close()
 
-    told(story())
+    run_story(story())
 
 
 def test_the_driver_asks_and_the_core_is_told() -> None:
@@ -129,7 +129,7 @@ def test_the_driver_asks_and_the_core_is_told() -> None:
         assert [event for _, event in core.told] == [Join(), Unreachable(gone)]
         driver.close()
 
-    told(story())
+    run_story(story())
 
 
 def test_only_those_whom_we_may_speak_to_are_probed() -> None:
@@ -148,4 +148,4 @@ def test_only_those_whom_we_may_speak_to_are_probed() -> None:
         assert endpoint.counts["net.out.probes"] == 1
         endpoint.close()
 
-    told(story())
+    run_story(story())

@@ -31,9 +31,7 @@ def test_a_request_that_the_protocol_does_not_know_says_what_it_knows() -> None:
         async with unisono.join(
             "requests", protocol="rmcast", port=7478, detect_us=80_000
         ) as group:
-            with pytest.raises(
-                unisono.Misuse, match="rmcast knows no request 'lock'; it knows: none"
-            ):
-                group.request("lock", key=3)
+            with pytest.raises(unisono.Misuse, match="rmcast takes no request 'lock', but none"):
+                group.request("lock", number=3)
 
     asyncio.run(ask())

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.net.test_driver import HERE, ME, Diary, Script, told
+from tests.net.test_driver import HERE, ME, Diary, Script, run_story
 from unisono.core import Checkpoint, Deliver, Effect, Event, Join, Persist, Restart, Send
 from unisono.errors import Misuse, StorageFailed
 from unisono.model import Message
@@ -152,7 +152,7 @@ def test_records_come_in_pieces(tmp_path: Path) -> None:
     store = StableFile(tmp_path / "stable")
     for n in range(10):
         store.append(b"%d" % n * 10)
-    pieces = list(store.pieces(octets=30))
+    pieces = list(store.pieces(nbytes=30))
     store.close()
     assert [len(piece) for piece in pieces] == [3, 3, 3, 1]
     assert [record for piece in pieces for record in piece] == [b"%d" % n * 10 for n in range(10)]
@@ -176,7 +176,7 @@ def test_two_processes_cannot_have_one_file(tmp_path: Path) -> None:
     path = tmp_path / "stable"
     store = StableFile(path)
     store.replace(b"r")
-    with pytest.raises(Misuse, match="in use by another member: give each member a file"):
+    with pytest.raises(Misuse, match="in use by another member: give each member another file"):
         StableFile(path)
     other = (
         "import sys; from unisono.net.stable import StableFile; from unisono.errors import Misuse\n"
@@ -227,7 +227,7 @@ def test_damage_before_sound_records_is_refused_and_says_what_to_do(
         bad[at] ^= 0xFF
         path.write_bytes(bad)
         with pytest.raises(
-            Misuse, match=r"damaged at octet \d+.*restore it .*; or join without stable="
+            Misuse, match=r"damaged at byte \d+.*restore it .*, or join without stable="
         ):
             StableFile(path)
         assert path.read_bytes() == bad, "and it is not changed"
@@ -312,7 +312,7 @@ def test_a_record_that_is_not_safe_stops_the_member_before_what_relies_on_it(
         ear.close()
         assert records_of(path) == []
 
-    told(story)
+    run_story(story)
     assert "internal error" not in caplog.text
 
 
@@ -326,7 +326,7 @@ def test_the_core_is_told_the_pieces_one_after_the_other() -> None:
         assert [event for _, event in core.told] == events
         driver.close()
 
-    told(story)
+    run_story(story)
 
 
 def test_the_search_for_sound_records_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

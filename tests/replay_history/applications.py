@@ -1,4 +1,4 @@
-"""A simulated group that is fed: its members keep chronicles, and sinks say their rows again."""
+"""A simulated replayable group: its members keep histories, and sinks repeat their rows."""
 
 from __future__ import annotations
 
@@ -24,26 +24,28 @@ class Scribe:
     chronicler = ReplayHistory
 
     def __init__(self, scene: ApplicationContext) -> None:
-        self.chronicle = self.chronicler(retain_bytes=2000)
+        self.history = self.chronicler(retain_bytes=2000)
         self.dice = scene.dice
         self.me = scene.me
-        self.told: list[tuple[str, int, bytes]] = []
+        self.found: list[tuple[str, int, bytes]] = []
         """The group's life, place and payload."""
         self.kept: list[str] = []
         self.count = 0
 
     def deliver(self, message: Message) -> Sequence[bytes]:
-        heard = self.chronicle.hear(message)
-        if isinstance(heard, Message):
-            assert heard.seq is not None
-            self.told.append((self.chronicle.life, heard.seq, heard.payload))
-            past = self.chronicle.messages(1, heard.seq)
-            if [each.seq for each in past] != list(range(heard.seq - len(past) + 1, heard.seq + 1)):
-                self.kept.append(f"the past of {heard.seq} has holes")
+        delivered = self.history.deliver(message)
+        if isinstance(delivered, Message):
+            assert delivered.seq is not None
+            self.found.append((self.history.incarnation, delivered.seq, delivered.payload))
+            past = self.history.messages(1, delivered.seq)
+            if [each.seq for each in past] != list(
+                range(delivered.seq - len(past) + 1, delivered.seq + 1)
+            ):
+                self.kept.append(f"the past of {delivered.seq} has holes")
         return ()
 
     def install(self, view: View) -> Sequence[bytes]:
-        self.chronicle.see(view)
+        self.history.see(view)
         return ()
 
     def prompt(self) -> Sequence[bytes]:
@@ -52,7 +54,7 @@ class Scribe:
             text = f"{self.me}:{self.count}".encode()
             return [replay_history.plain(b"\xf5" + text if self.dice.random() < 0.2 else text)]
         query, partition = f"q{self.dice.randrange(QUERIES)}", self.dice.randrange(PARTITIONS)
-        epoch, row = self.chronicle.heard(query, partition) or (0, -1)
+        epoch, row = self.history.last_row(query, partition) or (0, -1)
         # The next epoch begins when the one before is done, at the earliest; the same again when
         # nobody is told that it was done.
         if row == ROWS - 1 and self.dice.random() < 0.6:
@@ -62,10 +64,10 @@ class Scribe:
         return whole[: self.dice.randint(1, ROWS)] if self.dice.random() < 0.3 else whole
 
     def state(self) -> bytes:
-        return self.chronicle.state()
+        return self.history.state()
 
     def adopt(self, state: bytes) -> Sequence[bytes]:
-        self.chronicle.adopt(state)
+        self.history.adopt(state)
         return ()
 
     def is_idle(self) -> bool:
@@ -79,13 +81,13 @@ def judge(lived: Sequence[ApplicationEnd], service: ServiceLevel) -> Iterable[st
         scribe: Scribe = each.application
         yield from scribe.kept
         last: dict[str, int] = {}
-        for life, place, payload in scribe.told:
-            if place != last.get(life, place - 1) + 1:
-                yield f"{each.me}: place {place} after {last[life]}"
-            last[life] = place
-            if said.setdefault((life, place), payload) != payload:
-                yield f"{each.me}: {payload!r} at {place}, elsewhere {said[life, place]!r}"
-    ends = {(s.chronicle.life, s.chronicle.place) for s in _of_alive(lived)}
+        for incarnation, offset, payload in scribe.found:
+            if offset != last.get(incarnation, offset - 1) + 1:
+                yield f"{each.me}: place {offset} after {last[incarnation]}"
+            last[incarnation] = offset
+            if said.setdefault((incarnation, offset), payload) != payload:
+                yield f"{each.me}: {payload!r} at {offset}, elsewhere {said[incarnation, offset]!r}"
+    ends = {(s.history.incarnation, s.history.offset) for s in _of_alive(lived)}
     if len(ends) > 1:
         yield f"the living end at {sorted(ends)}"
     yield from _rows_judged(said)
@@ -99,15 +101,15 @@ def _rows_judged(said: dict[tuple[str, int], bytes]) -> Iterable[str]:
     """In one life of the group the rows of a writer come in order, none twice, none left out."""
     last: dict[tuple[str, bytes, bytes], tuple[int, int]] = defaultdict(lambda: (-1, ROWS - 1))
     begun: set[tuple[str, bytes, bytes]] = set()
-    for (life, place), payload in sorted(said.items()):
+    for (incarnation, offset), payload in sorted(said.items()):
         if not payload.startswith(b"q"):
             continue
         query, partition, *at = payload.split()
-        key, (epoch, row) = (life, query, partition), map(int, at)
+        key, (epoch, row) = (incarnation, query, partition), map(int, at)
         before = last[key]
         follows = before == (epoch, row - 1) or (row == 0 and before == (epoch - 1, ROWS - 1))
         if key in begun and not follows:
-            yield f"{payload.decode()} at {place} after {before}"
+            yield f"{payload.decode()} at {offset} after {before}"
         begun.add(key)
         last[key] = (epoch, row)
 

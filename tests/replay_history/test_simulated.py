@@ -1,4 +1,4 @@
-"""A fed group in simulated chaos: places, rows that come once, and that a bug there is seen."""
+"""A replayable group in simulated chaos: offsets, rows delivered once, and planted bugs caught."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ class Gullible(ReplayHistory):
 class Counting(ReplayHistory):
     """Counts what it drops."""
 
-    def hear(self, message: Message):  # type: ignore[no-untyped-def]
-        heard = super().hear(message)
-        self.place += heard is None
-        return heard
+    def deliver(self, message: Message):  # type: ignore[no-untyped-def]
+        delivered = super().deliver(message)
+        self.offset += delivered is None
+        return delivered
 
 
 class Newborn(ReplayHistory):

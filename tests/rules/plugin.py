@@ -106,9 +106,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def catalogue() -> frozenset[str]:
-    from unisono.protocols import offers
+    from unisono.protocols import specs
 
-    return frozenset(offers())
+    return frozenset(specs())
 
 
 def pytest_terminal_summary(

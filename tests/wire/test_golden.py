@@ -45,7 +45,7 @@ def mtp_again(envelope: Envelope) -> bytes:
 
 def ring_again(envelope: Envelope) -> bytes:
     packet = ring.read(*envelope)
-    front = packet.header.octets(len(envelope.body))
+    front = packet.header.packed(len(envelope.body))
     if isinstance(packet, ring.TurnPacket):
         pieces = b"".join(packet.pieces)
         return front + encode(ring.TurnFront(packet.of, packet.flags, packet.at)) + pieces
@@ -63,7 +63,7 @@ AGAIN: dict[str, Callable[[Envelope], bytes]] = {
 def test_a_recorded_packet_reads_as_it_did(line: str) -> None:
     protocol, data, label = line.split(" ", 2)
     packet = bytes.fromhex(data)
-    assert protocols.offer(protocol).label(packet) == label
+    assert protocols.spec(protocol).label(packet) == label
     envelope = unseal(packet, NUMBERS[protocol], group_of(packet))
     assert AGAIN[protocol](envelope) == bytes(envelope.body)
 

@@ -17,9 +17,12 @@ from unisono.client.frames import (
     WelcomeFrame,
     framed,
 )
+from unisono.client.lock_frames import AnswerFrame, LockFrame
+from unisono.core import Answer, Cause
 from unisono.daemon import records
 from unisono.daemon.records import ClientJoined, ClientKey, Stranger
 from unisono.daemon.registry import Registry, RegistryLimits
+from unisono.layout import encode
 from unisono.model import (
     Address,
     Change,
@@ -31,6 +34,7 @@ from unisono.model import (
     Service,
     View,
 )
+from unisono.net.address_validation import CHALLENGE, MAGIC, Challenge
 from unisono.parts.admission import Note
 from unisono.protocols.mtp.agreement import Master
 from unisono.protocols.mtp.batch import (
@@ -69,7 +73,8 @@ def snapshot() -> bytes:
         (B, 2, "h", "z", False),
     ):
         joined = ClientJoined(number, group, name, number, with_state)
-        registry.heard(daemon, records.joined(joined))
+        registry.deliver(daemon, records.joined(joined))
+    registry.deliver(B, records.lock(1, LockFrame(1, 7, False, False)))
     assert Registry.restored(A, registry.snapshot()).snapshot() == registry.snapshot()
     return registry.snapshot()
 
@@ -82,7 +87,7 @@ def kept_history() -> bytes:
     kept = history.ReplayHistory()
     kept.see(View((A,), "1"))
     for payload in rows():
-        kept.hear(Message(A, payload, 1, "v", 1, Service.AGREED))
+        kept.deliver(Message(A, payload, 1, "v", 1, Service.AGREED))
     return kept.state()
 
 
@@ -125,6 +130,8 @@ WRITTEN: dict[str, Callable[[], bytes]] = {
     "welcome": lambda: framed(
         WelcomeFrame("d", Address("::1", 1), "mtp", Service.AGREED, True, LEVELS, 99)
     ),
+    "lock": lambda: framed(LockFrame(9, 255, False, True)),
+    "answer": lambda: framed(AnswerFrame.of(Answer("lock", Cause.REFUSED, "why", 9))),
     "bye": lambda: frames.bye("why"),
     "view": lambda: frames.view(VIEW, whole=True),
     "deliver": lambda: frames.deliver(
@@ -138,18 +145,19 @@ WRITTEN: dict[str, Callable[[], bytes]] = {
     "shed": lambda: framed(ShedFrame(5)),
     "record.join": lambda: records.joined(ClientJoined(3, "g", "a", 7, True, True)),
     "record.leave": lambda: records.left(3),
-    "record.gone": lambda: records.gone(3, "why"),
-    "record.said": lambda: records.said(3, 4, None, SUBMIT),
-    "record.stranger": lambda: records.said(3, 4, Stranger("s", 8), SUBMIT),
-    "record.state": lambda: records.given(
+    "record.gone": lambda: records.died(3, "why"),
+    "record.said": lambda: records.multicast(3, 4, None, SUBMIT),
+    "record.stranger": lambda: records.multicast(3, 4, Stranger("s", 8), SUBMIT),
+    "record.state": lambda: records.state(
         records.state_key(ClientKey(B, 3), 44), b"state", failed=True
     ),
-    "record.lost": lambda: records.lost(A, 17),
+    "record.lock": lambda: records.lock(3, LockFrame(9, 7, True, False)),
+    "record.lost": lambda: records.daemon_lost(A, 17),
     "snapshot": snapshot,
-    "recall.ask": lambda: history.ask(1, 2, 3),
-    "recall.have": lambda: history.have(1, 2, 3),
-    "recall.want": lambda: history.want(1, "b", 2, 3),
-    "recall.fill": lambda: history.fill(
+    "recall.ask": lambda: history.request(1, 2, 3),
+    "recall.have": lambda: history.offer(1, 2, 3),
+    "recall.want": lambda: history.choice(1, "b", 2, 3),
+    "recall.fill": lambda: history.part(
         1,
         [
             Message(A, b"p", 3, "v", 4, Resilient(-2)),
@@ -158,7 +166,8 @@ WRITTEN: dict[str, Callable[[], bytes]] = {
     ),
     "rows": lambda: b"".join(rows()),
     "history": kept_history,
-    "note": lambda: Note(77, 3, 1000, (("protocol", "ring"), ("fed", "false"))).sealed(),
+    "challenge": lambda: encode(Challenge(MAGIC, CHALLENGE, b"groupgrp", b"cookie of 16 ...")),
+    "note": lambda: Note(77, 3, 1000, (("protocol", "ring"), ("replayable", "false"))).sealed(),
     "roster": roster,
     "decision": decision,
     "change": lambda: joined_slices(

@@ -20,6 +20,7 @@ from unisono.fields import (
     U64,
     Bit,
     Blob,
+    Bounds,
     Given,
     Incarnation,
     Rest,
@@ -202,3 +203,8 @@ def test_a_record_describes_itself() -> None:
     assert forms["other"] == "flag, then member if set"
     assert forms["master"] == "member, unless a is 0"
     assert forms["ranges"] == "u16 count, then each (u64, u32, u16)"
+
+
+def test_bounds_of_several_numbers_are_refused_when_they_are_declared() -> None:
+    with pytest.raises(TypeError, match="give each its own"):
+        fixed("pair", "HH", bounds=Bounds(0, 9))

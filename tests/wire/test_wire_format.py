@@ -11,13 +11,17 @@ from unisono.client import frames
 from unisono.daemon import records
 from unisono.daemon.registry import Snapshot
 from unisono.layout import describe
+from unisono.net.address_validation import Challenge
+from unisono.parts import turn
 from unisono.parts.admission import Note
 from unisono.protocols.mtp import batch, decision, packets, reading, web
 from unisono.protocols.ring import packets as ring
 from unisono.protocols.ring import ring as rings
-from unisono.protocols.ring import turn
 from unisono.protocols.rmcast import control
 from unisono.protocols.rmcast import packets as rmcast
+from unisono.protocols.rmp import packets as rmp
+from unisono.protocols.rmp import requests
+from unisono.services.calls import messages as calls
 
 PAGE = ROOT / "docs" / "WIRE.md"
 HEAD = """# Wire format
@@ -33,6 +37,13 @@ begun so that the CRC of sound packets side by side is constant.
 """
 
 Named = tuple[str, Any]
+
+
+DAEMON = (
+    "On the local socket. Kinds below 16 are sent by the client, others by the daemon. BYE and"
+    " BLOCKED carry a reason as text, CAPTURE a key, ADOPT a state; other kinds that are not listed"
+    " are empty."
+)
 
 
 def kinds(table: dict[Any, Any], names: dict[int, str] | None = None) -> list[Named]:
@@ -91,10 +102,27 @@ def page() -> str:
                     ("stable record", rings.RecordFields),
                 ],
             ),
+            section(
+                "rmp",
+                "Protocol 5. The life in the envelope is the TRID.",
+                [
+                    ("data", rmp.BlockFront),
+                    *kinds(rmp.FORMS, rmp.KINDS),
+                    ("a block", turn.TurnHead),
+                    ("a whole welcome", rmp.RingSnapshot),
+                    ("request", requests.RequestFields),
+                ],
+            ),
             section("Notes", "Of no protocol: what members have in common.", [("note", Note)]),
             section(
+                "Challenges",
+                "Without multicast, to validate an address: kind 1 is the challenge, 2 the answer."
+                " No envelope.",
+                [("challenge", Challenge)],
+            ),
+            section(
                 "Frames of the daemon",
-                "On the local socket, between a client and its daemon.",
+                f"{DAEMON} Kinds: {', '.join(f'{k.name} {int(k)}' for k in frames.FrameKind)}.",
                 [("*front*", frames.FrameFront), *kinds(frames.FRAMES)],
             ),
             section(
@@ -116,6 +144,21 @@ def page() -> str:
                     ("4 want", history.ChoiceFields),
                     ("5 fill", history.PartFields),
                     ("state", history.HistoryFields),
+                ],
+            ),
+            section(
+                "Calls",
+                "Of `services.rpc`: payloads that begin with `00` `unisono.rpc/1` and `C`, or `P`"
+                " for a probe; the others are datagrams, or messages to the caller's own group.",
+                [
+                    ("call", calls.CallFields),
+                    ("its head", calls.CallHead),
+                    ("probe", calls.ProbeFields),
+                    ("answers", calls.AnswerPacket),
+                    ("acknowledgment", calls.AckPacket),
+                    ("2 failure", calls.FailureBody),
+                    ("3 members", calls.ViewMembers),
+                    ("4 gone", calls.Departure),
                 ],
             ),
         )

@@ -13,9 +13,10 @@ from unisono.bench.cluster import Cluster
 from unisono.bench.hosts import LOOPBACK, Host, Hosts, free_ports
 from unisono.bench.system import Workload
 from unisono.config import PORT, default_service
+from unisono.errors import check_option_names
 from unisono.model import Service, level_named
 from unisono.processes import Process, Processes, answers
-from unisono.protocols import check_options, offer, ordered
+from unisono.protocols import ordered, spec
 
 PREFIX: Final = "unisono-"
 GROUP: Final = "bench"
@@ -35,15 +36,15 @@ class UnisonoSystem:
     services: tuple[str, ...] = ()
 
     def __init__(self, protocol: str, options: Mapping[str, int] | None = None) -> None:
-        self._offer = offer(protocol)
+        self._spec = spec(protocol)
         self._options = options or {}
-        check_options(self._offer, self._options)
+        check_option_names(self._spec.name, self._options, self._spec.options)
         self.protocol = protocol
         self.name = PREFIX + protocol
 
     @property
     def default_service(self) -> str:
-        level = default_service(self._offer)
+        level = default_service(self._spec)
         return level.name.lower() if isinstance(level, Service) else str(level)
 
     def missing(self) -> str:
@@ -51,14 +52,14 @@ class UnisonoSystem:
 
     def refuses(self, workload: Workload) -> str:
         level = level_named(workload.service)
-        if level not in self._offer.services:
-            levels = ", ".join(each.name.lower() for each in self._offer.services)
+        if level not in self._spec.services:
+            levels = ", ".join(each.name.lower() for each in self._spec.services)
             return f"{self.name} has no {workload.service} service: it has {levels}"
         if isinstance(level, Service) and level < Service.FIFO:
             return f"{self.name}: {workload.service} messages may be lost, so the end is not seen"
-        if workload.via == DAEMON and "total_order" not in self._offer.laws:
+        if workload.via == DAEMON and not self._spec.is_ordered:
             return f"{self.name} has no total order, and daemons need one"
-        most = {**self._offer.options, **self._options}.get("members_count_max", workload.members)
+        most = {**self._spec.options, **self._options}.get("members_count_max", workload.members)
         if workload.members > most:
             return f"{self.name} has at most {most} members"
         return ""
@@ -80,7 +81,7 @@ class UnisonoSystem:
 
     def role(self, host: Host, count: int) -> dict[str, int]:
         """The options of the member on this host."""
-        return dict(self._offer.assign_roles(host.index, count, self._options))
+        return dict(self._spec.assign_roles(host.index, count, self._options))
 
 
 class Launcher:

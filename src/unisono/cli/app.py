@@ -100,9 +100,11 @@ def cat(
         bool | None,
         typer.Option("--rejoin/--no-rejoin", help="Rejoin when stopped.", show_default="rejoin"),
     ] = None,
-    fed: Annotated[
+    replayable: Annotated[
         bool | None,
-        typer.Option("--fed", help="The group is replayable, for a feed.", show_default=False),
+        typer.Option(
+            "--replayable", help="The group is replayable, for a feed.", show_default=False
+        ),
     ] = None,
     stable: Stable = None,
     trace: TraceTo = None,

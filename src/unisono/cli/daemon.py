@@ -28,7 +28,7 @@ def daemon(
     as_json: bool,
 ) -> int:
     if not listen:
-        raise Misuse("the daemon listens nowhere: write --listen unix:/path or tcp:127.0.0.1:7401")
+        raise Misuse("no listen address is given: write --listen unix:/path or tcp:127.0.0.1:7401")
     logging.basicConfig(format="unisono: %(message)s")
     limits = SessionLimits(**bounds)
     _allow_files(limits.clients_count_max)

@@ -19,12 +19,12 @@ from unisono.cli.members import DemoCluster
 from unisono.cli.pipeline import claimed_in, measured, measures
 from unisono.cli.show import out, print_json, print_violations, verdicts
 from unisono.cli.verify import as_object, claims
-from unisono.core import ProtocolSpec
-from unisono.errors import Misuse
+from unisono.errors import Misuse, check_option_names
 from unisono.laws import judge_all
 from unisono.processes import RunFailed, wait_for
-from unisono.protocols import check_options, offer
+from unisono.protocols import spec
 from unisono.sim.plan import node_name
+from unisono.spec import ProtocolSpec
 from unisono.trace.files import read_trace
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ def show(
     stable: bool,
     as_json: bool,
 ) -> int:
-    chosen = offer(protocol)
-    check_options(chosen, options)
+    chosen = spec(protocol)
+    check_option_names(chosen.name, options, chosen.options)
     trace = prepare(directory)
     names = [node_name(index) for index in range(members)]
     log = StepLog(Console(quiet=True) if as_json else out())

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Self
 
 from unisono.bench.hosts import LOCALHOST, free_ports, has_multicast
-from unisono.core import ProtocolSpec
 from unisono.processes import Process, Processes, RunFailed, wait_for
+from unisono.spec import ProtocolSpec
 
 
 class DemoMember:
@@ -53,15 +53,15 @@ class DemoCluster:
 
     def __init__(
         self,
-        offer: ProtocolSpec,
+        spec: ProtocolSpec,
         options: Mapping[str, int],
         names: Sequence[str],
         trace: Path,
         stable: bool = False,
     ) -> None:
-        self._protocol = offer.name
+        self._protocol = spec.name
         self._roles = {
-            name: offer.assign_roles(at, len(names), options) for at, name in enumerate(names)
+            name: spec.assign_roles(at, len(names), options) for at, name in enumerate(names)
         }
         """The options of each, the same in every incarnation."""
         self._names = names

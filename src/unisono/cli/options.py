@@ -74,8 +74,8 @@ Conf = Annotated[
 ]
 
 MEMBER: Final = tuple(
-    """name interface port peers bind advertise protocol daemon service option config rejoin fed
-    stable trace detail""".split()
+    """name interface port peers bind advertise protocol daemon service option config rejoin
+    replayable stable trace detail""".split()
 )
 """Parameters of a command that `join` takes."""
 

@@ -17,7 +17,7 @@ from unisono.cli.sparking import conf_of, session_on
 from unisono.cli.verify import CLAIMED_BY_ALL, check_some, claims, exit_code, print_unjudged
 from unisono.errors import Misuse
 from unisono.laws.verdict import verdict_json
-from unisono.protocols import offers
+from unisono.protocols import specs
 from unisono.trace.files import trace_files
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def claimed_in(
         files = trace_files(directory)
         if len(files) <= LOOKED_INTO_MAX and not any(protocols_of(each.path) for each in files):
             check_some(directory, 0, len(files))
-    return {name: claims(name) for name in sorted(offers())}
+    return {name: claims(name) for name in sorted(specs())}
 
 
 def measured(

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 from unisono.cli import INTERRUPTED, OK
-from unisono.core import GO_ON
 from unisono.errors import UnisonoError
 from unisono.group import Group
+from unisono.requests import GoOn
 
 
 class ServerRun:
@@ -67,6 +67,6 @@ class ServerRun:
 def request_go_on(group: Group) -> None:
     """On SIGUSR1: let this part of a split group continue without a majority."""
     try:
-        group.request(GO_ON)
+        group.request(GoOn())
     except UnisonoError as error:
         logging.warning("%s", error)

@@ -26,7 +26,7 @@ from unisono.sim import Outcome, Plan, Shrunk, Summary, outcome_json, read_plan,
 from unisono.sim import campaign as run_campaign
 from unisono.sim.plan import service_of
 from unisono.sim.planfile import write_plan
-from unisono.sim.run import WORLD_LAWS, offered
+from unisono.sim.run import WORLD_LAWS, checked_spec
 
 NODES_DRAWN: Final = (3, 7)
 """The default range of a campaign, from which each seed draws."""
@@ -168,7 +168,7 @@ def campaign(
     fields = _read(dict(wanted))
     nodes = _nodes(fields.pop("nodes", None))
     common = Plan(**{"protocol": DEFAULT_PROTOCOL} | fields)
-    offered(replace(common, nodes=nodes[1]))
+    checked_spec(replace(common, nodes=nodes[1]))
     with progress_bar(last - first, as_json) as update:
 
         def report(summary: Summary) -> None:

@@ -17,7 +17,7 @@ from unisono.cli.options import integer, integers, options_of
 from unisono.cli.show import err, out, print_json, progress_bar
 from unisono.cli.sparking import check_master, conf_of, session_on
 from unisono.errors import Misuse
-from unisono.protocols import offers
+from unisono.protocols import specs
 from unisono.sim.plan import service_of
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def requested(fields: dict[str, Any]) -> Sweep:
 
 def protocols_of(text: str) -> tuple[str, ...]:
     """`all`, or names separated by commas."""
-    known = offers()
+    known = specs()
     if text == ALL:
         return tuple(known)
     names = tuple(name.strip() for name in text.split(","))

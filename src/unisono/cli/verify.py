@@ -13,7 +13,7 @@ from unisono.cli.show import out, print_json, print_violations, status, verdicts
 from unisono.errors import BadTrace
 from unisono.laws import Verdict, judge_all
 from unisono.laws.verdict import verdict_json
-from unisono.protocols import offers
+from unisono.protocols import specs
 from unisono.trace.files import Trace, read_trace
 
 CLAIMED_BY_ALL: Final = ("no_creation", "no_duplication")
@@ -22,7 +22,7 @@ CLAIMED_BY_ALL: Final = ("no_creation", "no_duplication")
 
 def claimed() -> dict[str, tuple[str, ...]]:
     """The laws that each protocol of the catalogue claims."""
-    return {name: offer.laws for name, offer in offers().items()}
+    return {name: spec.laws for name, spec in specs().items()}
 
 
 def claims(protocol: str) -> tuple[str, ...]:

@@ -39,9 +39,9 @@ SHARED_WORDS: Final = {
 
 @cache
 def _vocabulary(protocol: str) -> Mapping[str, str]:
-    from unisono.protocols import offers
+    from unisono.protocols import specs
 
-    found = offers().get(protocol)
+    found = specs().get(protocol)
     return {
         word: category
         for words in (SHARED_WORDS, found.packet_categories if found else {})

@@ -1,6 +1,6 @@
-"""The feed: a member that appends what its group says to a durable log, and serves it to readers.
+"""The feed: a member that appends the group's messages to a durable log and serves it to readers.
 
-Its parts are imported when they are asked for: a reader needs no member, a member no client.
+Its parts are imported on first use: a reader needs no member, a member no client.
 """
 
 from __future__ import annotations

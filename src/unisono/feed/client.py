@@ -1,4 +1,4 @@
-"""Reads a feed, and writes rows to its group: plain calls, with patience while it restarts."""
+"""Reads a feed and writes rows to its group, with blocking calls that retry while it restarts."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ from unisono.log.record import Trimmed
 PATIENCE_S: Final = 60.0
 CONNECT_S: Final = 3.0
 ANSWER_S: Final = 15.0
-"""A feed that says nothing for so long is held for gone, and asked again."""
+"""A feed that is silent for this long is considered gone; the request is repeated."""
 TAKE_S: Final = 60.0
-"""So long may the group take to order what a writer says."""
+"""How long the group may take to order a writer's rows."""
 PAUSE_S, PAUSE_MAX_S = 0.05, 1.0
 
 T = TypeVar("T")
 
 
 class FeedGone(UnisonoError):
-    """No feed answered within the patience one has."""
+    """No feed answered within `patience_s`."""
 
 
 class FeedStatus(NamedTuple):
-    """What a feed has: the log's bounds, and how it counts."""
+    """The bounds of a feed's log, and how it numbers messages."""
 
     first: int
     end: int
     last: int
     group: str
-    life: str
+    incarnation: str
     counting: Counting
     opening: int
-    """Up to here the log begins with what was lost before there was a feed."""
+    """The offsets up to this one were lost before there was a feed."""
 
 
 class _Refused(Exception):
-    def __init__(self, told: dict[str, Any]) -> None:
-        super().__init__(str(told.get("text", "refused")))
-        self.why = told.get("why")
-        self.told = told
+    def __init__(self, reply: dict[str, Any]) -> None:
+        super().__init__(str(reply.get("text", "refused")))
+        self.why = reply.get("why")
+        self.reply = reply
 
 
 class FeedClient:
-    """One of the feeds named, and the next when that one is gone. Not for several threads."""
+    """Connects to one of the feeds named, and to the next if that one fails. Not thread-safe."""
 
     def __init__(
         self,
@@ -61,7 +61,8 @@ class FeedClient:
         patience_s: float = PATIENCE_S,
         counting: Counting | None = None,
     ) -> None:
-        """`counting` is that of another feed of the group: one that counts otherwise is refused."""
+        """`counting` is that of another feed of the group: one that numbers otherwise is
+        refused."""
         self.where = where
         self.patience_s = patience_s
         self._addresses = protocol.addresses(where)
@@ -86,26 +87,27 @@ class FeedClient:
             self._socket.close()
             self._socket = None
 
-    # -- asking -----------------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------
 
     def bounds(self) -> FeedStatus:
-        """What the feed has now."""
         return self._patiently(self._bounds_once)
 
     def status(self) -> dict[str, Any]:
-        return self._patiently(lambda: self._asked({"do": "status"}))
+        return self._patiently(lambda: self._requested({"do": "status"}))
 
     def read(self, after: int, upto: int) -> Iterator[pa.RecordBatch]:
-        """The rows with `after` < place <= `upto`, in order, in batches as the log holds them. A
-        feed that is not there yet is waited for; one that goes away is resumed, or the next."""
+        """The rows with `after` < offset <= `upto`, in order, batched as in the log. Waits for a
+        feed that is behind; if one fails, resumes there or at the next."""
         at = after
         deadline = self._deadline()
         pause_s = PAUSE_S
         while at < upto:
             try:
                 if upto > self._counting.end:
-                    self._bounds_once()  # so that we know how this one counts when it is gone
-                self._send(protocol.told(FeedFrameKind.ASK, do="read", after=at, upto=upto))
+                    self._bounds_once()  # To compare it with the next feed if this one fails.
+                self._send(
+                    protocol.json_frame(FeedFrameKind.REQUEST, do="read", after=at, upto=upto)
+                )
                 while (batch := self._next_rows()) is not None:
                     if batch.num_rows:
                         at = batch.column(0)[-1].as_py()
@@ -125,12 +127,12 @@ class FeedClient:
     def write(
         self, query: str, partition: int, epoch: int, first_row: int, payloads: Sequence[bytes]
     ) -> int:
-        """Say rows to the group, each once whatever is repeated; returns when the feed has all of
-        them in its log, with a place at or after the last of them."""
-        place = 0
+        """Multicast rows to the group, each once even if repeated. Returns, once the feed has
+        logged all of them, an offset at or after the last of them."""
+        offset = 0
         for start, part in _parts(payloads):
             batch = pa.record_batch([pa.array(part, pa.binary())], schema=protocol.INTAKE)
-            asked = {
+            request = {
                 "do": "rows",
                 "query": query,
                 "partition": partition,
@@ -138,24 +140,25 @@ class FeedClient:
                 "first_row": first_row + start,
             }
             body = batch.serialize().to_pybytes()
-            place = self._patiently(lambda a=asked, b=body: self._write_once(a, b))  # type: ignore[misc]
-        return place
+            offset = self._patiently(lambda a=request, b=body: self._write_once(a, b))  # type: ignore[misc]
+        return offset
 
-    def _write_once(self, asked: dict[str, Any], body: bytes) -> int:
+    def _write_once(self, request: dict[str, Any], body: bytes) -> int:
         self._send(
-            protocol.told(FeedFrameKind.ASK, **asked) + protocol.frame(FeedFrameKind.ROWS, body)
+            protocol.json_frame(FeedFrameKind.REQUEST, **request)
+            + protocol.frame(FeedFrameKind.ROWS, body)
         )
         assert self._socket is not None
         self._socket.settimeout(TAKE_S)
         return _number(self._answer(), "place")
 
     def _bounds_once(self) -> FeedStatus:
-        known = _known(self._asked({"do": "bounds"}))
+        known = _bounds_reply(self._requested({"do": "bounds"}))
         self._compare(known)
         return known
 
-    def _asked(self, asked: dict[str, Any]) -> dict[str, Any]:
-        self._send(protocol.told(FeedFrameKind.ASK, **asked))
+    def _requested(self, request: dict[str, Any]) -> dict[str, Any]:
+        self._send(protocol.json_frame(FeedFrameKind.REQUEST, **request))
         return self._answer()
 
     def _answer(self) -> dict[str, Any]:
@@ -163,14 +166,14 @@ class FeedClient:
         return self._check(kind, body, FeedFrameKind.ANSWER)
 
     def _check(self, kind: FeedFrameKind, body: bytes, wanted: FeedFrameKind) -> dict[str, Any]:
-        told = protocol.said(body)
+        reply = protocol.parse_json(body)
         if kind is FeedFrameKind.REFUSED:
-            raise _Refused(told)
+            raise _Refused(reply)
         if kind is not wanted:
             raise BadPacket("kind")
-        return told
+        return reply
 
-    # -- patience ---------------------------------------------------------------------------------
+    # -- retries ----------------------------------------------------------------------------------
 
     def _deadline(self) -> float:
         return time.monotonic() + self.patience_s
@@ -184,10 +187,10 @@ class FeedClient:
                 pause_s = self._again(error, deadline, pause_s)
 
     def _again(self, error: Exception, deadline: float, pause_s: float) -> float:
-        """Wait before the next try, at the next feed; or raise what it comes to."""
+        """Wait before the next try, at the next feed; or raise the error."""
         if isinstance(error, _Refused):
             if error.why == Refusal.TRIMMED:
-                first, begins = (_number(error.told, key) for key in ("first", "begins"))
+                first, begins = (_number(error.reply, key) for key in ("first", "begins"))
                 raise Trimmed(first, begins) from None
             if error.why == Refusal.MISUSE:
                 raise Misuse(str(error)) from None
@@ -196,10 +199,10 @@ class FeedClient:
         here = self._here()
         self.close()
         if time.monotonic() + pause_s >= deadline:
-            reason = getattr(error, "strerror", None) or str(error) or "it hung up"
+            reason = getattr(error, "strerror", None) or str(error) or "connection closed"
             raise FeedGone(
-                f"no feed answers at {self.where} within {self.patience_s:g} s: the last one"
-                f" tried was {here}: {reason}"
+                f"no feed answered at {self.where} within {self.patience_s:g} s; last tried"
+                f" {here}: {reason}"
             ) from None
         self._at = (self._at + 1) % len(self._addresses)
         time.sleep(pause_s * random.uniform(0.5, 1.0))
@@ -211,7 +214,7 @@ class FeedClient:
 
     # -- the socket -------------------------------------------------------------------------------
 
-    def _send(self, octets: bytes) -> None:
+    def _send(self, data: bytes) -> None:
         if self._socket is None:
             made = socket.create_connection(self._addresses[self._at], CONNECT_S)
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -220,10 +223,10 @@ class FeedClient:
             made.sendall(protocol.HELLO)
             self._bounds_once()
         self._socket.settimeout(ANSWER_S)
-        self._socket.sendall(octets)
+        self._socket.sendall(data)
 
     def _compare(self, known: FeedStatus) -> None:
-        """Feeds of one group may stand for each other only where they count alike."""
+        """Feeds of one group replace each other only if they number messages the same."""
         if self._group not in (None, known.group):
             self.close()
             raise UnisonoError(
@@ -231,11 +234,11 @@ class FeedClient:
                 f" {self._group!r}: name feeds of one group"
             )
         self._group = known.group
-        if (place := self._counting.parts_from(known.counting)) is not None:
+        if (offset := self._counting.diverges_at(known.counting)) is not None:
             self.close()
             raise UnisonoError(
-                f"the feed at {self._here()} has other places for the same messages from place"
-                f" {place} on: it cannot stand for the one that was read before"
+                f"the feed at {self._here()} has other messages than the one before from offset"
+                f" {offset} on: it cannot replace it"
             )
         if known.end >= self._counting.end:
             self._counting = known.counting
@@ -251,40 +254,40 @@ class FeedClient:
         while view:
             got = self._socket.recv_into(view)
             if not got:
-                raise EOFError("it hung up")
+                raise EOFError("connection closed")
             view = view[got:]
         return bytes(whole)
 
 
-def _number(told: dict[str, Any], key: str) -> int:
-    """A feed may be anybody: what it tells is looked at."""
+def _number(reply: dict[str, Any], key: str) -> int:
+    """Checked: a feed is not trusted."""
     try:
-        return protocol.number(told, key)
+        return protocol.number(reply, key)
     except Misuse:
         raise BadPacket("answer") from None
 
 
-def _known(told: dict[str, Any]) -> FeedStatus:
-    first, end, last = (_number(told, key) for key in ("first", "end", "last"))
-    opening = _number({"opening": 0, **told}, "opening")
+def _bounds_reply(reply: dict[str, Any]) -> FeedStatus:
+    first, end, last = (_number(reply, key) for key in ("first", "end", "last"))
+    opening = _number({"opening": 0, **reply}, "opening")
     try:
-        stretches = stretches_of(told["stretches"])
-        group, life = str(told["group"]), str(told["life"])
+        stretches = stretches_of(reply["stretches"])
+        group, incarnation = str(reply["group"]), str(reply["life"])
     except (KeyError, TypeError, ValueError, OverflowError):
         raise BadPacket("answer") from None
-    return FeedStatus(first, end, last, group, life, Counting(stretches, end), opening)
+    return FeedStatus(first, end, last, group, incarnation, Counting(stretches, end), opening)
 
 
 def _parts(payloads: Sequence[bytes]) -> Iterator[tuple[int, list[bytes]]]:
-    """Rows in parts of moderate size, each with the number of its first."""
+    """Rows in parts of bounded size, each with the index of its first."""
     part: list[bytes] = []
-    start = octets = 0
+    start = nbytes = 0
     for at, payload in enumerate(payloads):
-        full = octets + len(payload) > protocol.ROWS_BYTES or len(part) >= protocol.ROWS_COUNT_MAX
+        full = nbytes + len(payload) > protocol.ROWS_BYTES or len(part) >= protocol.ROWS_COUNT_MAX
         if part and full:
             yield start, part
-            part, start, octets = [], at, 0
+            part, start, nbytes = [], at, 0
         part.append(payload)
-        octets += len(payload)
+        nbytes += len(payload)
     if part:
         yield start, part

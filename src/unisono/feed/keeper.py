@@ -1,8 +1,8 @@
-"""Which places the log has, gives and lacks: what a feed knows, and keeps in its log.
+"""Which offsets the log holds and lacks, and what to append next.
 
-A *stretch* is a part of the log in which place = base + the group's own count of its messages. A
-new one begins when the group was founded anew, with a gap row that takes a place of its own. Pure
-but for the log it asks; what it answers is appended in one transaction.
+A *stretch* is a part of the log in which offset = base + the group's own sequence number. A new one
+begins when the group was founded anew, with a gap row that has an offset of its own. Pure except
+for reading the log; each result is appended in one transaction.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import pyarrow as pa
 
 from unisono.errors import Misuse
 from unisono.feed import rows
-from unisono.feed.epochs import Books, LogEpoch, books_of
+from unisono.feed.epochs import FeedMeta, LogEpoch, meta_of
 from unisono.log import BadLog, Log, LogBatch
 from unisono.model import Message, View
 
 STRETCHES_COUNT_MAX: Final = 256
-"""More than so many are not remembered; the oldest is forgotten first."""
+"""Stretches remembered; beyond, the oldest is forgotten."""
 VIEWS_COUNT_MAX: Final = 1024
-"""Views that wait for a message; more, and the oldest is forgotten."""
+"""Views that wait for a message; beyond, the oldest is forgotten."""
 KEY, VIEWS, ALONE = "feed", "views", "alone"
 
 
 @dataclass(slots=True)
 class Append:
-    """What is to be made durable together."""
+    """What to make durable in one transaction."""
 
     batches: list[LogBatch] = field(default_factory=list)
     meta: dict[str, str | None] = field(default_factory=dict)
@@ -39,40 +39,40 @@ class Append:
 
 
 class Keeper:
-    """The feed's books. One call at a time, each appended before the next."""
+    """Maps the group's stream to appends. One call at a time, each appended before the next."""
 
     def __init__(self, log: Log, group: str) -> None:
         self._log = log
         self.group = group
-        self.life = ""
+        self.incarnation = ""
         self.stretches: list[LogEpoch] = []
         self._lost = 0
-        """The last place of this stretch that is lost: what is before it is told to nobody."""
-        self._heard = 0
-        """How many messages the group had said when we came."""
+        """The last offset of this stretch that is lost: others are given nothing before it."""
+        self._delivered = 0
+        """Messages that the group had delivered when we joined."""
         self.opening = 0
-        """Up to here the log begins with what was lost before there was a feed."""
+        """The offsets up to this one were lost before there was a feed."""
         self._is_open = False
-        """Whether the last stretch is the one we hear."""
+        """Whether the last stretch is that of the current incarnation."""
         self._views: list[dict[str, Any]] = []
         """Rows that wait for the message after them."""
         self._early: list[tuple[View, int]] = []
-        """Views of a life that has said nothing yet."""
+        """Views of an incarnation without messages so far."""
         self.skipped_count = 0
-        """Messages without a place: of a service that has no order."""
+        """Messages without an offset: of an unordered service."""
         self._remember()
 
     def _remember(self) -> None:
-        told = self._log.meta(KEY)
-        if told is None:
+        saved = self._log.meta(KEY)
+        if saved is None:
             if self._log.last:
-                raise Misuse(f"{self._log.directory}: this log is not a feed's; name another")
+                raise Misuse(f"{self._log.directory}: not the log of a feed; name another")
             return
         try:
-            known = books_of(told)
+            known = meta_of(saved)
             self._views = json.loads(self._log.meta(VIEWS) or "[]")
         except ValueError:
-            raise BadLog(f"{self._log.path}: what the feed knew is not readable") from None
+            raise BadLog(f"{self._log.path}: malformed metadata of a feed") from None
         if known.group != self.group:
             raise Misuse(
                 f"{self._log.directory} is the log of the group {known.group!r}, not of"
@@ -81,7 +81,7 @@ class Keeper:
         self.stretches = [*known.stretches]
         self._lost, self.opening = known.lost, known.opening
 
-    # -- what is known ----------------------------------------------------------------------------
+    # -- inspection -------------------------------------------------------------------------------
 
     @property
     def base(self) -> int:
@@ -92,17 +92,17 @@ class Keeper:
         return self._is_open
 
     def missing(self) -> list[tuple[int, int]]:
-        """Places that the group has said and we have not, first and last of each hole."""
+        """First and last offset of each hole: what the group delivered and the log lacks."""
         if not self._is_open:
             return []
         holes = self._log.holes()
-        upto = self.base + self._heard
+        upto = self.base + self._delivered
         if self._log.last < upto:
             holes.append((self._log.last + 1, upto))
         return holes
 
     def solid(self) -> tuple[int, int]:
-        """The group's own counts of what we can tell others of this life, first and last."""
+        """First and last sequence number, in this incarnation, that we can give to others."""
         if not self._is_open or not self.stretches:
             return 0, 0
         stretch = self.stretches[-1]
@@ -112,8 +112,8 @@ class Keeper:
         return first - stretch.base, self._log.end - stretch.base
 
     def tails(self) -> list[tuple[int, int, int]]:
-        """What we hold of this life, each part as its base and the first and last of its counts:
-        up to the first hole, after the last, and before another life came between."""
+        """What we hold of this incarnation, each part as its base and its first and last sequence
+        number: up to the first hole, after the last, and before another incarnation intervened."""
         if not self._is_open or not self.stretches:
             return []
         stretch, log = self.stretches[-1], self._log
@@ -122,32 +122,34 @@ class Keeper:
         if holes := log.holes():
             after = max(holes[-1][1] + 1, stretch.begins)
             found.append((stretch.base, after - stretch.base, log.last - stretch.base))
-        former = next((s for s in reversed(self.stretches[:-1]) if s.life == self.life), None)
+        former = next(
+            (s for s in reversed(self.stretches[:-1]) if s.incarnation == self.incarnation), None
+        )
         if former is not None and log.last < stretch.begins:
             first = max(former.begins, log.first) - former.base
             found.append((former.base, first, log.last - stretch.base))
         return [each for each in found if each[1] <= each[2]]
 
-    # -- what happens -----------------------------------------------------------------------------
+    # -- events -----------------------------------------------------------------------------------
 
-    def enter(self, life: str, heard: int, t_us: int) -> Append:
-        """We are in a group of this life, which has said so many messages before."""
-        self.life, self._heard = life, heard
+    def enter(self, incarnation: str, delivered: int, t_us: int) -> Append:
+        """We joined this incarnation of the group after `delivered` messages."""
+        self.incarnation, self._delivered = incarnation, delivered
         self._early = []
         made = Append()
         self._views = [cells for cells in self._views if self._is_free(cells["place"])]
-        ours = bool(self.stretches) and self.stretches[-1].life == life
+        ours = bool(self.stretches) and self.stretches[-1].incarnation == incarnation
         self._is_open = ours
         held = self._log.last - self.base
-        if ours and held > heard:
-            made = self.take_back(heard, t_us)
-        elif not ours and heard:
-            # While it has said nothing, it may be one of two that will become one.
+        if ours and held > delivered:
+            made = self.take_back(delivered, t_us)
+        elif not ours and delivered:
+            # Without messages it may be one of two foundings that will merge.
             self._begin_anew(made, t_us)
         return made
 
-    def hear(self, items: Sequence[object], t_us: int) -> Append:
-        """The next of the stream."""
+    def deliver(self, items: Sequence[object], t_us: int) -> Append:
+        """The next items of the stream."""
         made = Append()
         run: list[Message] = []
         views_before = len(self._views)
@@ -168,7 +170,7 @@ class Keeper:
         return made
 
     def fill(self, messages: Sequence[Message], t_us: int) -> Append:
-        """Of what was missing, what others told us; what is there already is left out."""
+        """Recalled messages that fill holes; what the log holds already is left out."""
         made = Append()
         for first, last in self.missing():
             inside = [m for m in messages if first <= self.base + (m.seq or 0) <= last]
@@ -178,10 +180,10 @@ class Keeper:
         return made
 
     def lose(self, first: int, last: int, why: str, t_us: int) -> Append:
-        """Nobody can tell us these places: a gap row says so, at the last of them."""
+        """No member has these offsets any more: record it in a gap row at the last of them."""
         made = Append()
         count = last - first + 1
-        gap = self._gap(last, f"places {first} to {last} are lost: {why}", count, t_us)
+        gap = self._gap(last, f"offsets {first} to {last} are lost: {why}", count, t_us)
         made.batches.append(self._batch([*self._views_at(first, last), gap], first, last))
         self._lost = max(self._lost, last)
         self._open_after(first, last)
@@ -193,67 +195,75 @@ class Keeper:
             self.opening = last
 
     def take_back(self, upto: int, t_us: int) -> Append:
-        """The group no longer says what we have after its message `upto`: what we have stays, a gap
-        row says so, and what the group says instead follows it."""
+        """The group has other messages after `upto` than the log: those of the log stay, a gap row
+        follows, then the group's."""
         made = Append()
-        told = f"the group takes back what it had said after its message {upto}, and says it anew"
-        self._begin(made, upto, told, self._log.last - self.base - upto, t_us)
+        detail = f"the group replaced its messages after {upto}: the new ones follow"
+        self._begin(made, upto, detail, self._log.last - self.base - upto, t_us)
         return made
 
     def left_alone(self) -> Append:
-        """We leave as the last of the group: whoever founds it anew has missed nothing."""
-        return Append(meta={ALONE: self.life})
+        """We leave as the last member: a new founding misses nothing."""
+        return Append(meta={ALONE: self.incarnation})
 
     # -- stretches --------------------------------------------------------------------------------
 
     def _begin_anew(self, made: Append, t_us: int) -> None:
         if not self.stretches:
             self._is_open = True
-            self.stretches = [LogEpoch(self.life, 0, 1)]
+            self.stretches = [LogEpoch(self.incarnation, 0, 1)]
             self._keep(made)
             self._late_views(t_us)
             return
         before = self.stretches[-1]
-        known = next((s for s in reversed(self.stretches) if s.life == self.life), None)
-        # A life that we have seen before another: go on where we left it.
+        known = next(
+            (s for s in reversed(self.stretches) if s.incarnation == self.incarnation), None
+        )
+        # An incarnation seen before another one: continue where we left it.
         at = self.stretches.index(known) + 1 if known is not None else 0
         reached = self.stretches[at].begins - 2 - known.base if known is not None else 0
-        if self._log.meta(ALONE) == before.life and known is None:
-            told, lost = f"the group was founded anew after {before.life}: nothing is lost", 0
+        if self._log.meta(ALONE) == before.incarnation and known is None:
+            detail, lost = (
+                f"the group was founded anew after {before.incarnation}: nothing is lost",
+                0,
+            )
         else:
-            told = (
-                f"the group was founded anew: what {before.life} said after place"
-                f" {self._log.end} is not known"
+            detail = (
+                f"the group was founded anew: messages of {before.incarnation} after offset"
+                f" {self._log.end} are unknown"
             )
             lost = None
-        if reached > self._heard:
-            told += (
-                f"; and {self.life}, which returns, takes back what it had said after its message"
-                f" {self._heard}, up to {reached}"
+        if reached > self._delivered:
+            detail += (
+                f"; {self.incarnation} returns and replaces its messages after"
+                f" {self._delivered}, up to {reached}"
             )
-        self._begin(made, max(0, min(reached, self._heard)), told, lost, t_us)
+        self._begin(made, max(0, min(reached, self._delivered)), detail, lost, t_us)
         made.meta[ALONE] = None
 
-    def _begin(self, made: Append, reached: int, told: str, lost: int | None, t_us: int) -> None:
-        """A new stretch, after a gap row; the life's messages up to `reached` stand before it."""
+    def _begin(self, made: Append, reached: int, detail: str, lost: int | None, t_us: int) -> None:
+        """Begin a stretch after a gap row; the log has the incarnation's messages up to
+        `reached`."""
         for first, last in self._log.holes():
-            gap = f"places {first} to {last} are lost: nobody is left to tell them"
+            gap = f"offsets {first} to {last} are lost: no member is left that had them"
             row = self._gap(last, gap, last - first + 1, t_us)
             made.batches.append(self._batch([row], first, last))
             self._open_after(first, last)
-        place = self._log.last + 1
+        offset = self._log.last + 1
         self._views = []
         made.meta[VIEWS] = None
-        gap_row = self._gap(place, told, lost, t_us)
-        made.batches.append(self._batch([gap_row], place, place))
-        self.stretches.append(LogEpoch(self.life, place - reached, place + 1))
+        gap_row = self._gap(offset, detail, lost, t_us)
+        made.batches.append(self._batch([gap_row], offset, offset))
+        self.stretches.append(LogEpoch(self.incarnation, offset - reached, offset + 1))
         del self.stretches[:-STRETCHES_COUNT_MAX]
         self._is_open = True
         self._keep(made)
         self._late_views(t_us)
 
     def _keep(self, made: Append) -> None:
-        made.meta[KEY] = Books(self.group, (*self.stretches,), self._lost, self.opening).written()
+        made.meta[KEY] = FeedMeta(
+            self.group, (*self.stretches,), self._lost, self.opening
+        ).encoded()
 
     # -- rows -------------------------------------------------------------------------------------
 
@@ -262,8 +272,8 @@ class Keeper:
             self._early.append((view, t_us))
             del self._early[:-VIEWS_COUNT_MAX]
             return
-        place = self.base + (view.seq or 0) + 1
-        self._views.append(rows.view_cells(view, place, self.group, self.life, t_us))
+        offset = self.base + (view.seq or 0) + 1
+        self._views.append(rows.view_cells(view, offset, self.group, self.incarnation, t_us))
         del self._views[:-VIEWS_COUNT_MAX]
 
     def _late_views(self, t_us: int) -> None:
@@ -272,18 +282,18 @@ class Keeper:
             self._see(view, seen_us)
 
     def _views_at(self, first: int, last: int) -> list[pa.RecordBatch]:
-        """The views that stand before messages of these places."""
+        """The views before messages of these offsets."""
         due = [cells for cells in self._views if first <= cells["place"] <= last]
         self._views = [cells for cells in self._views if cells not in due]
         return [rows.row(**cells) for cells in due]
 
-    def _is_free(self, place: int) -> bool:
-        """Whether something may still be put there."""
+    def _is_free(self, offset: int) -> bool:
+        """Whether the offset can still be appended."""
         holes = self._log.holes()
-        return place > self._log.last or any(first <= place <= last for first, last in holes)
+        return offset > self._log.last or any(first <= offset <= last for first, last in holes)
 
     def _batches(self, run: Sequence[Message], t_us: int, after: int) -> list[LogBatch]:
-        """Messages in order as batches without holes; those not after this place are left out."""
+        """Messages in order as batches without holes; those not after this offset are left out."""
         base, made = self.base, list[LogBatch]()
         fresh = [m for m in run if base + (m.seq or 0) > after]
         start = 0
@@ -297,23 +307,23 @@ class Keeper:
         base, parts, start = self.base, list[pa.RecordBatch](), 0
         first, last = base + (run[0].seq or 0), base + (run[-1].seq or 0)
         while start < len(run):
-            place = base + (run[start].seq or 0)
-            parts += self._views_at(first, place)
-            waiting = [c["place"] for c in self._views if place < c["place"] <= last]
+            offset = base + (run[start].seq or 0)
+            parts += self._views_at(first, offset)
+            waiting = [c["place"] for c in self._views if offset < c["place"] <= last]
             later = min(waiting, default=last + 1)
-            end = min(len(run), start + later - place)
-            told = (run[start:end], base, self.group, self.life, t_us)
-            parts.append(rows.messages_rows(*told))
+            end = min(len(run), start + later - offset)
+            part = (run[start:end], base, self.group, self.incarnation, t_us)
+            parts.append(rows.messages_rows(*part))
             start = end
         return self._batch(parts, first, last)
 
-    def _gap(self, place: int, detail: str, lost: int | None, t_us: int) -> pa.RecordBatch:
-        """`number` says how many messages are lost, null when nobody knows."""
+    def _gap(self, offset: int, detail: str, lost: int | None, t_us: int) -> pa.RecordBatch:
+        """`lost` is the number of messages lost, None if unknown."""
         return rows.row(
-            place=place,
+            place=offset,
             kind=rows.GAP,
             group=self.group,
-            life=self.life,
+            life=self.incarnation,
             number=lost,
             detail=detail,
             t_us=t_us,

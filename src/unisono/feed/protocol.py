@@ -1,7 +1,7 @@
-"""What a feed and its readers say to each other: frames of JSON and of Arrow.
+"""The protocol between a feed and its clients: frames of JSON and of Arrow.
 
-A frame is its length, its kind and a body. A reader begins with `HELLO`, then asks, one thing at a
-time; the rows of an answer travel as the messages of Arrow's stream format, as the log holds them.
+A frame is its length, its kind and a body. A client sends `HELLO`, then one request at a time; the
+rows of an answer are messages of Arrow's stream format, as the log holds them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from unisono.layout import layout_of, size_of
 
 HELLO: Final = b"USOF\x01"
 PORT: Final = 7420
-ASK_BYTES_MAX: Final = 64 << 10
+REQUEST_BYTES_MAX: Final = 64 << 10
 FRAME_BYTES_MAX: Final = 256 << 20
-"""A batch may hold one message of the largest size, and more."""
+"""A batch may hold a message of the largest size, and more."""
 ROWS_BYTES: Final = 1 << 20
-"""What a writer puts into one asking; a single larger row goes alone."""
+"""Bytes of rows in one request; a larger row goes alone."""
 ROWS_BYTES_MAX: Final = 128 << 20
 ROWS_COUNT_MAX: Final = 65_536
 INTAKE: Final = pa.schema([("payload", pa.binary())])
@@ -41,7 +41,7 @@ FRONT_BYTES: Final = size_of(FeedFront)
 
 
 class FeedFrameKind(IntEnum):
-    ASK = 1
+    REQUEST = 1
     ANSWER = 2
     ROWS = 3
     END = 4
@@ -49,12 +49,12 @@ class FeedFrameKind(IntEnum):
 
 
 class Refusal(IntEnum):
-    """Why something is refused. Only the first two are the asker's fault."""
+    """Why a request is refused. Only the first two are the client's fault."""
 
     MISUSE = 1
     TRIMMED = 2
     AHEAD = 3
-    """The feed has not come so far yet."""
+    """The feed has not reached the offset yet."""
     BUSY = 4
     AWAY = 5
     """The feed is not in its group at the moment."""
@@ -62,35 +62,35 @@ class Refusal(IntEnum):
 
 
 PASSING: Final = (Refusal.AHEAD, Refusal.BUSY, Refusal.AWAY)
-"""What may be over when it is asked again."""
+"""Refusals after which a client retries."""
 
 
-def front(kind: FeedFrameKind, octets: int) -> bytes:
-    return _FRONT.pack(octets + 1, kind)
+def front(kind: FeedFrameKind, nbytes: int) -> bytes:
+    return _FRONT.pack(nbytes + 1, kind)
 
 
 def frame(kind: FeedFrameKind, body: bytes) -> bytes:
     return front(kind, len(body)) + body
 
 
-def told(kind: FeedFrameKind, **what: Any) -> bytes:
+def json_frame(kind: FeedFrameKind, **what: Any) -> bytes:
     return frame(kind, json.dumps(what).encode())
 
 
 def refusal(why: Refusal, text: str, **more: Any) -> bytes:
-    return told(FeedFrameKind.REFUSED, why=int(why), text=text, **more)
+    return json_frame(FeedFrameKind.REFUSED, why=int(why), text=text, **more)
 
 
-def front_read(octets: bytes, bytes_max: int = FRAME_BYTES_MAX) -> tuple[FeedFrameKind, int]:
+def front_read(data: bytes, bytes_max: int = FRAME_BYTES_MAX) -> tuple[FeedFrameKind, int]:
     """The kind and the length of the body."""
-    (length, kind), _ = _FRONT.read(memoryview(octets), 0)
+    (length, kind), _ = _FRONT.read(memoryview(data), 0)
     if not 1 <= length <= bytes_max + 1 or kind not in FeedFrameKind._value2member_map_:
         raise BadPacket("frame")
     return FeedFrameKind(kind), length - 1
 
 
-def said(body: bytes) -> dict[str, Any]:
-    """The object that a frame of JSON holds."""
+def parse_json(body: bytes) -> dict[str, Any]:
+    """The object of a JSON frame."""
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
@@ -100,8 +100,8 @@ def said(body: bytes) -> dict[str, Any]:
     return found
 
 
-def number(asked: dict[str, Any], key: str, most: int = (1 << 62) - 1) -> int:
-    value = asked.get(key)
+def number(request: dict[str, Any], key: str, most: int = (1 << 62) - 1) -> int:
+    value = request.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         raise Misuse(f"{key}={value!r}: write a whole number from 0 to {most}")
     return value

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from unisono.feed.sound import BadRows, read_batch
+from unisono.feed.untrusted_arrow import BadRows, read_batch
 from unisono.model import Address, Member, Message, Service, ServiceLevel, View, level_named
 
 MESSAGE, VIEW, GAP = "message", "view", "gap"
@@ -32,29 +32,29 @@ SCHEMA: Final = pa.schema(
 FORMER: Final = SCHEMA.set(5, pa.field("sender_incarnation", pa.int32()))
 """The schema of rows without a mark: incarnations had 32 bits once."""
 MARK: Final = b"unirows2"
-"""Stands before rows of this schema; eight octets, to which Arrow aligns what follows."""
+"""Precedes rows of this schema; eight bytes, which keeps Arrow's alignment."""
 COMPRESSED_BYTES_MIN: Final = 4096
-"""Smaller batches are not worth the codec's own words."""
+"""Smaller batches are not worth compressing."""
 UNPACKED_BYTES_MAX: Final = 1 << 30
-"""Of a batch that somebody sends or wrote down: no more memory is taken for it."""
+"""The most memory that an untrusted batch may take."""
 ROWS_MAX, BYTES_MAX = 65_536, 32 << 20
-"""Of a batch that is put together for a reader."""
+"""Of a batch merged for a reader."""
 NOWHERE: Final = Address("0.0.0.0", 0)
-"""A log does not say where a member was."""
+"""A log does not record addresses."""
 
 _LZ4: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 _PLAIN: Final = pa.ipc.IpcWriteOptions()
 _SCHEMA_BYTES: Final = SCHEMA.serialize().size
-"""With which a stream begins."""
+"""A stream begins with its schema."""
 
 
 # -- making ---------------------------------------------------------------------------------------
 
 
 def messages_rows(
-    messages: Sequence[Message], base: int, group: str, life: str, t_us: int
+    messages: Sequence[Message], base: int, group: str, incarnation: str, t_us: int
 ) -> pa.RecordBatch:
-    """Messages of one life in a row, whose places are `base` and their own."""
+    """Consecutive messages of one incarnation; offset = `base` + sequence number."""
     count = len(messages)
     columns = zip(*messages, strict=True)
     senders, payloads, numbers, views, seqs, services = columns
@@ -64,7 +64,7 @@ def messages_rows(
             pa.array([base + seq for seq in seqs], pa.int64()),
             pa.repeat(pa.scalar(MESSAGE), count),
             pa.repeat(pa.scalar(group), count),
-            pa.repeat(pa.scalar(life), count),
+            pa.repeat(pa.scalar(incarnation), count),
             pa.array([sender[0] for sender in senders], pa.string()),
             pa.array([sender[2] for sender in senders], pa.int64()),
             pa.array(numbers, pa.int64()),
@@ -80,23 +80,23 @@ def messages_rows(
 
 
 def row(**cells: Any) -> pa.RecordBatch:
-    """One row; what is not given is null."""
+    """One row; columns not given are null."""
     return pa.RecordBatch.from_pylist([cells], schema=SCHEMA)
 
 
-def view_cells(view: View, place: int, group: str, life: str, t_us: int) -> dict[str, Any]:
-    """A view's row stands before the message that has the same place."""
+def view_cells(view: View, offset: int, group: str, incarnation: str, t_us: int) -> dict[str, Any]:
+    """A view precedes the message with the same offset."""
     joined = ", ".join(map(str, view.joined))
     left = ", ".join(map(str, view.left))
-    told = [f"joined {joined}" if joined else "", f"left {left}" if left else "", view.detail]
+    detail = [f"joined {joined}" if joined else "", f"left {left}" if left else "", view.detail]
     return {
-        "place": place,
+        "place": offset,
         "kind": VIEW,
         "group": group,
-        "life": life,
+        "life": incarnation,
         "view": view.id,
         "members": list(map(str, view.members)),
-        "detail": "; ".join(filter(None, told)) or None,
+        "detail": "; ".join(filter(None, detail)) or None,
         "t_us": t_us,
     }
 
@@ -115,7 +115,7 @@ def service_text(level: ServiceLevel) -> str:
 
 
 def encoded(rows: pa.RecordBatch) -> bytes:
-    """As one message of Arrow's stream format; the schema is known."""
+    """One message of Arrow's stream format, without the schema."""
     options = _LZ4 if rows.nbytes >= COMPRESSED_BYTES_MIN else _PLAIN
     writer = pa.BufferOutputStream()
     with pa.ipc.new_stream(writer, SCHEMA, options=options) as stream:
@@ -125,8 +125,8 @@ def encoded(rows: pa.RecordBatch) -> bytes:
 
 
 def decoded(blob: bytes | memoryview) -> pa.RecordBatch:
-    """What `encoded` made, or a former version of it; checked, since a feed or a disk may be
-    anybody's."""
+    """What this or a former version of `encoded` returned; checked, since neither a feed nor a disk
+    is trusted."""
     if blob[: len(MARK)] == MARK:
         return _placed(read_batch(memoryview(blob)[len(MARK) :], SCHEMA, UNPACKED_BYTES_MAX, True))
     former = _placed(read_batch(blob, FORMER, UNPACKED_BYTES_MAX, True))
@@ -136,7 +136,7 @@ def decoded(blob: bytes | memoryview) -> pa.RecordBatch:
 
 def _placed(rows: pa.RecordBatch) -> pa.RecordBatch:
     if rows.column(0).null_count or rows.column(1).null_count:
-        raise BadRows("rows without a place or a kind")
+        raise BadRows("rows without an offset or a kind")
     return rows
 
 
@@ -144,42 +144,42 @@ def _placed(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def cut(rows: pa.RecordBatch, after: int, upto: int) -> pa.RecordBatch:
-    """The rows with `after` < place <= `upto`; they stand in the order of their places."""
-    places = rows.column(0)
-    start = pc.sum(pc.less_equal(places, after)).as_py() or 0
-    end = pc.sum(pc.less_equal(places, upto)).as_py() or 0
+    """The rows with `after` < offset <= `upto`; rows are in the order of offsets."""
+    offsets = rows.column(0)
+    start = pc.sum(pc.less_equal(offsets, after)).as_py() or 0
+    end = pc.sum(pc.less_equal(offsets, upto)).as_py() or 0
     return rows.slice(start, end - start)
 
 
 def gathered(
     batches: Iterable[pa.RecordBatch], rows_max: int = ROWS_MAX, bytes_max: int = BYTES_MAX
 ) -> Iterator[pa.RecordBatch]:
-    """Small batches put together into larger ones, in order; empty ones are left out."""
+    """Merge small batches, in order; empty ones are left out."""
     waiting: list[pa.RecordBatch] = []
-    rows = octets = 0
+    rows = nbytes = 0
     for batch in batches:
         if not batch.num_rows:
             continue
-        if waiting and (rows + batch.num_rows > rows_max or octets + batch.nbytes > bytes_max):
+        if waiting and (rows + batch.num_rows > rows_max or nbytes + batch.nbytes > bytes_max):
             yield together(waiting)
-            waiting, rows, octets = [], 0, 0
+            waiting, rows, nbytes = [], 0, 0
         waiting.append(batch)
         rows += batch.num_rows
-        octets += batch.nbytes
+        nbytes += batch.nbytes
     if waiting:
         yield together(waiting)
 
 
 def messages_of(rows: pa.RecordBatch, base: int) -> list[Message]:
-    """The messages among the rows, as their group told them."""
+    """The messages among the rows, with the group's sequence numbers."""
     found = []
     names = ("place", "kind", "sender", "sender_incarnation", "number", "view", "service")
     columns = [rows.column(name).to_pylist() for name in (*names, "payload")]
-    for place, kind, sender, incarnation, number, view, service, payload in zip(
+    for offset, kind, sender, incarnation, number, view, service, payload in zip(
         *columns, strict=True
     ):
         if kind == MESSAGE:
-            who = Member(sender, NOWHERE, incarnation)
+            sender = Member(sender, NOWHERE, incarnation)
             level = level_named(service) or Service.AGREED
-            found.append(Message(who, payload, number, view or "", place - base, level))
+            found.append(Message(sender, payload, number, view or "", offset - base, level))
     return found

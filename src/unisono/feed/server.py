@@ -1,7 +1,7 @@
-"""The feed's door: bounds, ranges, status, and rows for the group, over TCP.
+"""The feed's TCP server: bounds, ranges, status, and rows for the group.
 
-Reads of the log happen in threads, so that the member beside them goes on answering its group; a
-reader that is slow holds up nobody but itself.
+The log is read in threads, so that the member keeps up with its group; a slow reader delays no
+other.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from typing import Any, Final
 from unisono.errors import BadPacket, Misuse, Stopped, UnisonoError
 from unisono.feed import protocol, rows
 from unisono.feed.protocol import FeedFrameKind, Refusal
-from unisono.feed.sound import BadRows, read_batch
+from unisono.feed.untrusted_arrow import BadRows, read_batch
 from unisono.log import LogBounds, LogReader, Trimmed
 
 READERS_COUNT_MAX: Final = 256
-"""Connections; one more is told to come later."""
+"""Connections; further ones are refused as busy."""
 THREADS: Final = 4
 QUERY_MAX: Final = 1024
 IDLE_S: Final = 600.0
-"""Who asks nothing for so long is shut out, and may connect again."""
-ASKING_S: Final = 60.0
-"""A frame that has begun must have come within so long."""
+"""A connection without a request for this long is closed."""
+REQUEST_S: Final = 60.0
+"""A frame that has begun must be complete within this time."""
 SILENT_S: Final = 120.0
-"""A reader that takes nothing for so long is shut out."""
+"""A client that reads nothing for this long is disconnected."""
 GOODBYE_S: Final = 2.0
-"""Who was turned away may take so long to read why. As many may do so at once as may read."""
+"""How long a refused client may take to read the reason; at most READERS_COUNT_MAX at once."""
 
 log = logging.getLogger("unisono.feed")
 
@@ -39,7 +39,7 @@ Take = Callable[[str, int, int, int, list[bytes]], Awaitable[int]]
 
 
 class Server:
-    """Serves one log. `take` is told a writer's rows and returns when they are in the log."""
+    """Serves one log. `take` multicasts a writer's rows and returns when they are logged."""
 
     def __init__(
         self,
@@ -54,14 +54,14 @@ class Server:
         self._take = take
         self._threads = ThreadPoolExecutor(THREADS, "feed")
         self._server: asyncio.Server | None = None
-        self._talks: set[asyncio.Task[None]] = set()
+        self._connections: set[asyncio.Task[None]] = set()
         self.readers_count = 0
         self.counts: Counter[str] = Counter()
 
     async def open(self, host: str, port: int) -> int:
-        """Listen; returns the port, which is a free one where 0 was asked for."""
+        """Listen; returns the port, a free one if 0 was given."""
         try:
-            self._server = await asyncio.start_server(self._met, host, port, backlog=256)
+            self._server = await asyncio.start_server(self._accepted, host, port, backlog=256)
         except OSError as error:
             reason = error.strerror or str(error)
             raise Misuse(f"cannot listen at {host}:{port}: {reason}") from None
@@ -70,61 +70,63 @@ class Server:
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
-        for task in self._talks:
+        for task in self._connections:
             task.cancel()
-        await asyncio.gather(*self._talks, return_exceptions=True)
+        await asyncio.gather(*self._connections, return_exceptions=True)
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     # -- one connection ---------------------------------------------------------------------------
 
-    async def _met(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._talks.add(task)
+        self._connections.add(task)
         self.counts["connections"] += 1
         try:
             if self.readers_count < READERS_COUNT_MAX:
                 await self._serve(reader, writer)
             else:
-                await self._turn_away(reader, writer)
+                await self._refuse_busy(reader, writer)
         except BadPacket as error:
             self.counts[f"drop.{error.reason}"] += 1
-            log.info("a reader said what is no asking: %s", error.reason)
+            log.info("bad request: %s", error.reason)
         except (OSError, EOFError, TimeoutError):
             self.counts["broken"] += 1
         except asyncio.CancelledError:
-            pass  # the feed ends
+            pass  # The feed is closing.
         finally:
-            self._talks.discard(task)
+            self._connections.discard(task)
             writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.readers_count += 1
-        talk_with = _Talk(self, reader, writer)
+        connection = _Connection(self, reader, writer)
         try:
-            await talk_with.run()
+            await connection.run()
         finally:
             self.readers_count -= 1
-            talk_with.close()
+            connection.close()
 
-    async def _turn_away(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Say why, and hang up when it has hung up or its time is over: hanging up on what it is
-        still asking would break the connection before it has read the answer."""
+    async def _refuse_busy(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Reply that the feed is busy, and close once the client has closed or GOODBYE_S is over:
+        closing while it still sends would reset the connection before it has read the reply."""
         self.counts["drop.busy"] += 1
-        writer.write(protocol.refusal(Refusal.BUSY, "too many readers: come again"))
+        writer.write(protocol.refusal(Refusal.BUSY, "too many readers: try again later"))
         writer.write_eof()
-        if len(self._talks) <= 2 * READERS_COUNT_MAX:
+        if len(self._connections) <= 2 * READERS_COUNT_MAX:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GOODBYE_S):
-                    while await reader.read(protocol.ASK_BYTES_MAX):
+                    while await reader.read(protocol.REQUEST_BYTES_MAX):
                         pass
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return await asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
 
 
-class _Talk:
-    """What one connection asks, one thing after the other."""
+class _Connection:
+    """Answers the requests of one connection, one after the other."""
 
     def __init__(
         self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -139,7 +141,7 @@ class _Talk:
             self._log.close()
 
     async def run(self) -> None:
-        async with asyncio.timeout(ASKING_S):
+        async with asyncio.timeout(REQUEST_S):
             if await self._reader.readexactly(len(protocol.HELLO)) != protocol.HELLO:
                 raise BadPacket("foreign")
         while True:
@@ -148,50 +150,50 @@ class _Talk:
                     start = await self._reader.readexactly(protocol.FRONT_BYTES)
             except (asyncio.IncompleteReadError, TimeoutError):
                 return
-            asked = protocol.said(
-                await self._body(start, FeedFrameKind.ASK, protocol.ASK_BYTES_MAX)
+            request = protocol.parse_json(
+                await self._body(start, FeedFrameKind.REQUEST, protocol.REQUEST_BYTES_MAX)
             )
             try:
-                await self._answer(asked)
+                await self._answer(request)
             except BadPacket:
                 raise
             except Misuse as error:
-                await self._say(protocol.refusal(Refusal.MISUSE, str(error)))
+                await self._reply(protocol.refusal(Refusal.MISUSE, str(error)))
             except Trimmed as gone:
                 more = {"first": gone.first, "begins": gone.begins}
-                await self._say(protocol.refusal(Refusal.TRIMMED, str(gone), **more))
+                await self._reply(protocol.refusal(Refusal.TRIMMED, str(gone), **more))
             except Stopped as stop:
-                await self._say(protocol.refusal(Refusal.AWAY, stop.reason))
+                await self._reply(protocol.refusal(Refusal.AWAY, stop.reason))
             except UnisonoError as error:
                 log.error("%s", error)
-                await self._say(protocol.refusal(Refusal.BROKEN, str(error)))
+                await self._reply(protocol.refusal(Refusal.BROKEN, str(error)))
 
     async def _body(self, start: bytes, kind: FeedFrameKind, bytes_max: int) -> bytes:
         its_kind, length = protocol.front_read(start, bytes_max)
         if its_kind is not kind:
             raise BadPacket("kind")
-        async with asyncio.timeout(ASKING_S):
+        async with asyncio.timeout(REQUEST_S):
             return await self._reader.readexactly(length)
 
-    async def _say(self, *parts: bytes) -> None:
+    async def _reply(self, *parts: bytes) -> None:
         self._writer.writelines(parts)
         async with asyncio.timeout(SILENT_S):
             await self._writer.drain()
 
-    async def _answer(self, asked: dict[str, Any]) -> None:
-        what = asked.get("do")
+    async def _answer(self, request: dict[str, Any]) -> None:
+        what = request.get("do")
         if what == "bounds":
-            await self._say(protocol.told(FeedFrameKind.ANSWER, **self._known()))
+            await self._reply(protocol.json_frame(FeedFrameKind.ANSWER, **self._bounds_reply()))
         elif what == "status":
-            await self._say(protocol.told(FeedFrameKind.ANSWER, **self._server._status()))
+            await self._reply(protocol.json_frame(FeedFrameKind.ANSWER, **self._server._status()))
         elif what == "read":
-            await self._range(protocol.number(asked, "after"), protocol.number(asked, "upto"))
+            await self._range(protocol.number(request, "after"), protocol.number(request, "upto"))
         elif what == "rows":
-            await self._rows(asked)
+            await self._rows(request)
         else:
-            raise Misuse(f"a feed knows bounds, read, rows and status, not {what!r}")
+            raise Misuse(f"unknown request {what!r}: use bounds, read, rows or status")
 
-    def _known(self) -> dict[str, Any]:
+    def _bounds_reply(self) -> dict[str, Any]:
         first, end, last = self._server._bounds()
         status = self._server._status()
         keys = ("group", "life", "stretches", "opening")
@@ -202,29 +204,29 @@ class _Talk:
     async def _range(self, after: int, upto: int) -> None:
         end = self._server._bounds().end
         if upto > end:
-            text = f"the feed has come to place {end}, not to {upto} yet"
-            await self._say(protocol.refusal(Refusal.AHEAD, text, end=end))
+            text = f"the feed has reached offset {end}, not {upto} yet"
+            await self._reply(protocol.refusal(Refusal.AHEAD, text, end=end))
             return
         if self._log is None:
             self._log = await self._server._in_thread(LogReader, self._server._directory)
         at = after + 1
         while at <= upto:
             frames, at = await self._server._in_thread(page, self._log, at, upto)
-            await self._say(*frames)
+            await self._reply(*frames)
             self._server.counts["batches_sent"] += len(frames) // 2
-        await self._say(protocol.told(FeedFrameKind.END, upto=upto))
+        await self._reply(protocol.json_frame(FeedFrameKind.END, upto=upto))
 
     # -- intake -----------------------------------------------------------------------------------
 
-    async def _rows(self, asked: dict[str, Any]) -> None:
-        """Rows for the group, said once whatever is repeated."""
+    async def _rows(self, request: dict[str, Any]) -> None:
+        """Rows for the group, each multicast once even if repeated."""
         start = await self._reader.readexactly(protocol.FRONT_BYTES)
         body = await self._body(start, FeedFrameKind.ROWS, protocol.ROWS_BYTES_MAX)
-        query = asked.get("query")
+        query = request.get("query")
         if not isinstance(query, str) or not 0 < len(query) <= QUERY_MAX or not query.isprintable():
-            raise Misuse(f"a writer names its query, in at most {QUERY_MAX} characters")
-        partition = protocol.number(asked, "partition", most=(1 << 32) - 1)
-        epoch, first_row = protocol.number(asked, "epoch"), protocol.number(asked, "first_row")
+            raise Misuse(f"bad query name: give 1 to {QUERY_MAX} printable characters")
+        partition = protocol.number(request, "partition", most=(1 << 32) - 1)
+        epoch, first_row = protocol.number(request, "epoch"), protocol.number(request, "first_row")
         try:
             batch = read_batch(body, protocol.INTAKE, protocol.ROWS_BYTES_MAX)
         except BadRows as error:
@@ -232,15 +234,17 @@ class _Talk:
             raise Misuse(str(error)) from None
         if batch.num_rows > protocol.ROWS_COUNT_MAX or batch.column(0).null_count:
             self._server.counts["drop.rows"] += 1
-            raise Misuse(f"at most {protocol.ROWS_COUNT_MAX} rows at once, and none of them null")
+            raise Misuse(f"give at most {protocol.ROWS_COUNT_MAX} rows at once, none of them null")
         payloads = batch.column(0).to_pylist()
-        place = await self._server._take(query, partition, epoch, first_row, payloads)
+        offset = await self._server._take(query, partition, epoch, first_row, payloads)
         with contextlib.suppress(ConnectionError):
-            await self._say(protocol.told(FeedFrameKind.ANSWER, place=place, rows=len(payloads)))
+            await self._reply(
+                protocol.json_frame(FeedFrameKind.ANSWER, place=offset, rows=len(payloads))
+            )
 
 
 def page(log: LogReader, at: int, upto: int) -> tuple[list[bytes], int]:
-    """Some of the range as frames, and the place that comes after them."""
+    """The next part of the range as frames, and the offset after it."""
     frames: list[bytes] = []
     for batch in log.page(at, upto):
         blob = batch.blob
@@ -249,5 +253,5 @@ def page(log: LogReader, at: int, upto: int) -> tuple[list[bytes], int]:
         frames += (protocol.front(FeedFrameKind.ROWS, len(blob)), blob)
         at = batch.last + 1
     if not frames:
-        raise BadRows(f"the log lacks place {at}, which it should have")
+        raise BadRows(f"the log lacks offset {at}: it is damaged")
     return frames, at

@@ -1,4 +1,4 @@
-"""The process that is a feed: its member, its log, its door, and what it does to stay whole."""
+"""The feed process: a member of the group, the log, the server, and the filling of holes."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ RETAIN_S: Final = 86_400.0
 TRIM_EVERY_S: Final = 5.0
 PAUSE_S, PAUSE_MAX_S = 0.3, 10.0
 RECALL_TRIES: Final = 10
-"""So often are others asked for a hole without an answer, a second apart, before it is lost."""
+"""Unanswered recalls of a hole, a second apart, before it is considered lost."""
 FORGOTTEN_TRIES: Final = 3
-"""So often when all answer that they have nothing: another feed may be on its way."""
+"""The same if all members answer that they have nothing: another feed may be joining."""
 COMPARED_COUNT: Final = 512
-"""So many of the last messages in the log are compared with the group's when the feed returns."""
+"""Messages at the end of the log that are compared with the group's when the feed rejoins."""
 IN_FLIGHT_BYTES_MAX: Final = 8 << 20
-"""Rows of writers on their way through the group; more have to wait."""
+"""Writers' rows on their way through the group; further rows wait."""
 ALONE_S: Final = 2.0
-"""So long a feed that is alone says no rows: those that start together may found their group twice,
-and what is said in the one that yields is not said in the other."""
+"""How long a feed that is alone sends no rows: members that start together may found their group
+twice, and rows of the founding that yields are lost."""
 LOOK_S: Final = 0.01
 NAME: Final = "name"
 
@@ -46,7 +46,7 @@ log = logging.getLogger("unisono.feed")
 
 
 class Feed:
-    """A feed of one group: enter it, and it listens, is a member, and keeps the log.
+    """A feed of one group: a context manager that listens, joins the group and keeps the log.
 
     >>> async with Feed("orders", "orders.log", listen="127.0.0.1:7420") as feed:
     ...     await feed.serve()
@@ -63,26 +63,26 @@ class Feed:
         durable: bool = True,
         **options: Any,
     ) -> None:
-        """`options` are those of `join`. What is retained is bounded by size, by age, or both."""
+        """`options` are those of `join`. Retention is bounded by size, by age, or both."""
         if (retain_bytes is not None and retain_bytes <= 0) or (
             retain_s is not None and not retain_s > 0
         ):
-            raise Misuse("a feed retains something: give a size and an age above 0")
+            raise Misuse("retain_bytes= and retain_s= must be above 0, or None for no bound")
         if options.get("rejoin"):
-            raise Misuse("a feed comes back by itself: leave rejoin= out")
+            raise Misuse("a feed always rejoins: leave rejoin= out")
         ((self._host, self._port),) = _one(protocol.addresses(listen), listen)
         plain = {key: value for key, value in options.items() if key != "config"}
         read = configs.read(group, options.get("config"), plain)
         self._name = read.group
         self._is_named = bool(read.name)
-        self._asked = (group, {**options, "fed": True, "rejoin": False})
-        unisono.join(group, **self._asked[1])  # says what is wrong with them
+        self._requested = (group, {**options, "replayable": True, "rejoin": False})
+        unisono.join(group, **self._requested[1])  # Checks the options.
         self._directory = Path(directory)
         self._retain = (retain_bytes, retain_s)
         self._durable = durable
         self._group: Group | None = None
         self._tasks: list[asyncio.Task[Any]] = []
-        self._books = asyncio.Lock()
+        self._log_lock = asyncio.Lock()
         self._moved = asyncio.Event()
         self._in_flight = 0
         self._was_inside = False
@@ -97,7 +97,7 @@ class Feed:
         try:
             self._keeper = Keeper(self._log, self._name)
             if not self._is_named:
-                self._asked[1]["name"] = await asyncio.to_thread(_name_in, self._log)
+                self._requested[1]["name"] = await asyncio.to_thread(_name_in, self._log)
             self._server = Server(
                 str(self._directory), lambda: self._log.bounds, self.status, self.take
             )
@@ -108,7 +108,7 @@ class Feed:
         loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = loop.create_future()
         self._leaving = asyncio.Event()
-        self._tasks = [loop.create_task(self._live()), loop.create_task(self._forget())]
+        self._tasks = [loop.create_task(self._keep_joined()), loop.create_task(self._forget())]
         for task in self._tasks:
             task.add_done_callback(self._task_ended)
         return self
@@ -124,7 +124,7 @@ class Feed:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        async with self._books:
+        async with self._log_lock:
             await asyncio.to_thread(self._log.close)
 
     def _task_ended(self, task: asyncio.Task[Any]) -> None:
@@ -135,12 +135,12 @@ class Feed:
             self._ended.set_exception(error)
 
     async def serve(self) -> None:
-        """Until it is cancelled; raises what makes the feed unable to go on, as a full disk."""
+        """Runs until cancelled; raises what stops the feed, such as a full disk."""
         await asyncio.shield(self._ended)
 
     @property
     def at(self) -> str:
-        """Where it listens."""
+        """The listen address."""
         return f"[{self._host}]:{self._port}" if ":" in self._host else f"{self._host}:{self._port}"
 
     def status(self) -> dict[str, Any]:
@@ -148,16 +148,16 @@ class Feed:
         first, end, last = self._log.bounds
         return {
             "group": self._name,
-            "life": self._keeper.life,
+            "life": self._keeper.incarnation,
             "member": str(group.me) if group is not None and not group.stopped else None,
-            "members": [str(who) for who in group.members] if group is not None else [],
+            "members": [str(member) for member in group.members] if group is not None else [],
             "away": None if group is not None else self._why_away,
             "blocked": (group.blocked if group is not None else "") or None,
             "first": first,
             "end": end,
             "last": last,
             "missing": self._keeper.missing()[:10],
-            "octets": self._log.octets,
+            "octets": self._log.nbytes,
             "stretches": [list(each) for each in self._keeper.stretches],
             "opening": self._keeper.opening,
             "readers": self._server.readers_count,
@@ -168,13 +168,13 @@ class Feed:
 
     # -- the member -------------------------------------------------------------------------------
 
-    async def _live(self) -> None:
-        """In the group, and again when it was stopped; the log is served meanwhile. A feed that is
+    async def _keep_joined(self) -> None:
+        """Join the group, and again when stopped; the log is served meanwhile. A feed that is
         refused at the start ends with the reason."""
         pause_s = PAUSE_S
         while True:
             try:
-                if await self._be_member():
+                if await self._stay_member():
                     pause_s = PAUSE_S
             except Stopped as stop:
                 self._why_away = stop.reason
@@ -187,31 +187,31 @@ class Feed:
             await asyncio.sleep(pause_s)
             pause_s = min(PAUSE_MAX_S, pause_s * 2)
 
-    async def _be_member(self) -> bool:
-        """One stay in the group; whether it heard anything."""
-        name, options = self._asked
+    async def _stay_member(self) -> bool:
+        """One stay in the group; returns whether it had a view."""
+        name, options = self._requested
         async with unisono.join(name, **options) as group:
-            life = group.life
-            heard = False
+            joined = group.incarnation
+            delivered = False
             filling: asyncio.Task[None] | None = None
             archive = _Archive(self._keeper, self._directory)
             try:
                 async for batch in group.batches():
                     items: Sequence[Item] = batch
-                    if not heard:
+                    if not delivered:
                         items = _from_first_view(batch)
                         if not items:
                             continue
-                        heard = self._was_inside = True
+                        delivered = self._was_inside = True
                         seq = _seq_of(items[0])
-                        await self._append(lambda s=seq: self._keeper.enter(life, s, _now_us()))  # type: ignore[misc]
+                        await self._append(lambda s=seq: self._keeper.enter(joined, s, _now_us()))  # type: ignore[misc]
                         await self._compare(group, archive)
                         self._group, group.archive = group, archive
                         self._joined_s = time.monotonic()
                         filling = asyncio.create_task(self._fill(group))
-                    if not await self._hear(items):
-                        self._why_away = "the group began apart from others"
-                        return heard
+                    if not await self._deliver(items):
+                        self._why_away = "the group merged with another founding"
+                        return delivered
                     if filling is not None and filling.done():
                         filling.result()
             except asyncio.CancelledError:
@@ -226,43 +226,42 @@ class Feed:
                 archive.close()
         raise Stopped(group.stopped or "the stream ended")
 
-    async def _hear(self, items: Sequence[Item]) -> bool:
-        """Append what was heard; not so when another life begins, which another stay will hear."""
+    async def _deliver(self, items: Sequence[Item]) -> bool:
+        """Append these items, up to another incarnation, which another stay will append."""
         again = next((at for at, item in enumerate(items) if isinstance(item, Rejoined)), None)
         mine = items if again is None else items[:again]
         if mine:
-            await self._append(lambda: self._keeper.hear(mine, _now_us()))
+            await self._append(lambda: self._keeper.deliver(mine, _now_us()))
             self.counts["messages"] += sum(isinstance(item, Message) for item in mine)
         return again is None
 
     async def _left_alone(self, group: Group) -> None:
-        """The feed ends. If it is the last of its group, nothing can be said after it."""
+        """The feed ends. If it is the group's last member, no message can follow."""
         if not self._keeper.is_open or group.stopped:
             return
         with contextlib.suppress(UnisonoError, TimeoutError):
             await group.leave()
             rest = [item async for items in group.batches() for item in items]
-            if rest and not await self._hear(rest):
+            if rest and not await self._deliver(rest):
                 return
             if len(group.members) == 1 and not self._keeper.missing():
                 await self._append(self._keeper.left_alone)
 
-    # -- the books --------------------------------------------------------------------------------
+    # -- the log ----------------------------------------------------------------------------------
 
     async def _append(self, work: Callable[[], Append]) -> None:
-        """What the books say, made durable before the next is asked of them; not cut short when
-        who waits for it is cancelled."""
+        """Append durably, one at a time; not interrupted if the caller is cancelled."""
         await asyncio.shield(asyncio.create_task(self._append_now(work)))
 
     async def _append_now(self, work: Callable[[], Append]) -> None:
-        async with self._books:
+        async with self._log_lock:
             made = work()
             if made:
                 await asyncio.to_thread(self._log.append, made.batches, made.meta)
         self._moved.set()
 
     async def _fill(self, group: Group) -> None:
-        """Ask others for what was said while we were away."""
+        """Recall from other members what was delivered while we were away."""
         tries = 0
         while missing := self._keeper.missing():
             first, last = missing[0]
@@ -270,9 +269,9 @@ class Feed:
                 if await self._recall(group, first, last):
                     tries = 0
                     continue
-                why, most = "those that have them do not answer", RECALL_TRIES
+                why, most = "the members that have them do not answer", RECALL_TRIES
             except Forgotten:
-                why, most = "nobody has them any more", FORGOTTEN_TRIES
+                why, most = "no member has them any more", FORGOTTEN_TRIES
             tries += 1
             if tries >= most:
                 await self._lose(first, last, why)
@@ -281,8 +280,8 @@ class Feed:
                 await asyncio.sleep(1)
 
     async def _compare(self, group: Group, archive: _Archive) -> None:
-        """Whether the group still says of the last places what we have logged. A message that was
-        agreed but not safe may be lost with all that had it, and we were one of them."""
+        """Compare the last messages of the log with the group's. An agreed message that is not safe
+        may be lost with all members that had it, and we were one of them."""
         other: list[int] = []
         for base, first, last in self._keeper.tails():
             first = max(first, last - COMPARED_COUNT + 1)
@@ -290,15 +289,15 @@ class Feed:
             known = {message.seq: _identity(message) for message in ours}
             with contextlib.suppress(Forgotten):
                 async for messages in group.recall(first, last):
-                    told = [m for m in messages if m.seq in known]
-                    other += [_seq_of(m) for m in told if known[m.seq] != _identity(m)]
+                    both = [m for m in messages if m.seq in known]
+                    other += [_seq_of(m) for m in both if known[m.seq] != _identity(m)]
         if other:
-            # What is after a hole is said anew from the hole on.
+            # Messages after a hole are appended again from the hole on.
             upto = min(min(other) - 1, self._log.end - self._keeper.base)
             await self._append(lambda: self._keeper.take_back(upto, _now_us()))
 
     async def _recall(self, group: Group, first: int, last: int) -> bool:
-        """Fill of this hole what others tell; whether they told anything of it."""
+        """Fill this hole from other members; returns whether anything came."""
         base, before = self._keeper.base, self._keeper.missing()
         async for messages in group.recall(first - base, last - base):
             self.counts["recalled"] += len(messages)
@@ -306,16 +305,16 @@ class Feed:
         return self._keeper.missing() != before
 
     async def _lose(self, first: int, last: int, why: str) -> None:
-        log.warning("places %d to %d are lost: %s", first, last, why)
+        log.warning("offsets %d to %d are lost: %s", first, last, why)
         self.counts["lost"] += last - first + 1
         await self._append(lambda: self._keeper.lose(first, last, why, _now_us()))
 
     async def _forget(self) -> None:
-        """Retention, every few seconds."""
-        octets, age_s = self._retain
+        """Apply retention periodically."""
+        nbytes, age_s = self._retain
         while True:
-            async with self._books:
-                dropped = await asyncio.to_thread(self._log.trim, octets, age_s)
+            async with self._log_lock:
+                dropped = await asyncio.to_thread(self._log.trim, nbytes, age_s)
             if dropped is not None:
                 self.counts["dropped_places"] += dropped.last - dropped.first + 1
             await asyncio.sleep(TRIM_EVERY_S)
@@ -325,15 +324,15 @@ class Feed:
     async def take(
         self, query: str, partition: int, epoch: int, first_row: int, payloads: list[bytes]
     ) -> int:
-        """Say a writer's rows, and return when they are ordered and in the log."""
-        octets = sum(map(len, payloads)) + 64 * len(payloads)
-        while self._in_flight and self._in_flight + octets > IN_FLIGHT_BYTES_MAX:
+        """Multicast a writer's rows, and return when they are ordered and logged."""
+        nbytes = sum(map(len, payloads)) + 64 * len(payloads)
+        while self._in_flight and self._in_flight + nbytes > IN_FLIGHT_BYTES_MAX:
             await self._next_move()
-        self._in_flight += octets
+        self._in_flight += nbytes
         try:
             return await self._taken(query, partition, epoch, first_row, payloads)
         finally:
-            self._in_flight -= octets
+            self._in_flight -= nbytes
             self._moved.set()
 
     async def _taken(
@@ -347,15 +346,15 @@ class Feed:
             self._still(group)
         await group.multicast_rows(query, partition, epoch, first_row, payloads)
         last = (epoch, first_row + len(payloads) - 1)
-        while (group.rows_heard(query, partition) or (-1, -1)) < last:
+        while (group.rows_delivered(query, partition) or (-1, -1)) < last:
             await self._next_move()
             self._still(group)
-        said = group.place
-        while not self._keeper.is_open or self._log.last < self._keeper.base + said:
+        sent = group.offset
+        while not self._keeper.is_open or self._log.last < self._keeper.base + sent:
             await self._next_move()
             self._still(group)
         self.counts["rows_taken"] += len(payloads)
-        return self._keeper.base + said
+        return self._keeper.base + sent
 
     def _member_now(self) -> Group:
         if self._group is None:
@@ -373,7 +372,7 @@ class Feed:
 
 
 class _Archive:
-    """The log as a memory of the group, in the group's own count; read in threads of the group."""
+    """The log as an archive of the group, by the group's sequence numbers. Read in threads."""
 
     def __init__(self, keeper: Keeper, directory: Path) -> None:
         self._keeper = keeper
@@ -391,16 +390,16 @@ class _Archive:
         return self._keeper.solid()[1]
 
     def messages(self, first: int, last: int) -> list[Message]:
-        """Those with these counts, from `first` on without a hole."""
+        """The messages with these sequence numbers, from `first` up to the first hole."""
         return self.logged(self._keeper.base, first, last)
 
     def logged(self, base: int, first: int, last: int) -> list[Message]:
-        """The same of a stretch with this base."""
+        """The same for a stretch with this base."""
         found: list[Message] = []
         try:
             for batch in self._reader.read(base + first, base + last):
-                told = rows.cut(rows.decoded(batch.blob), base + first - 1, base + last)
-                found += rows.messages_of(told, base)
+                batch_rows = rows.cut(rows.decoded(batch.blob), base + first - 1, base + last)
+                found += rows.messages_of(batch_rows, base)
         except Trimmed:
             return []
         count = next((n for n, m in enumerate(found) if m.seq != first + n), len(found))
@@ -408,8 +407,8 @@ class _Archive:
 
 
 def _name_in(log: Log) -> str:
-    """A feed that returns has the name it had: to a ring that counts its sites, another one would
-    be one more of them, and the first still missing."""
+    """A feed keeps its name: to a ring with a fixed number of sites, another name would be another
+    site, and the first would be missing."""
     name = log.meta(NAME)
     if name is None:
         name = f"feed-{os.urandom(4).hex()}"
@@ -419,12 +418,12 @@ def _name_in(log: Log) -> str:
 
 def _one(found: list[tuple[str, int]], text: str) -> list[tuple[str, int]]:
     if len(found) != 1:
-        raise Misuse(f"--listen {text!r}: a feed listens at one HOST:PORT")
+        raise Misuse(f"--listen {text!r}: give one HOST:PORT")
     return found
 
 
 def _from_first_view(items: Sequence[Item]) -> list[Item]:
-    """What comes before is of attempts that came to nothing."""
+    """Items before the first view belong to failed attempts to join."""
     start = next((at for at, item in enumerate(items) if isinstance(item, View)), len(items))
     return list(items[start:])
 

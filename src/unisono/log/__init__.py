@@ -1,6 +1,6 @@
-"""A durable log of batches by place: one writer, many readers, SQLite underneath.
+"""A durable log of batches by offset: one writer, many readers, SQLite underneath.
 
-Blobs are opaque here; who writes them knows what they are.
+Blobs are opaque here.
 """
 
 from __future__ import annotations

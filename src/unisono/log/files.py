@@ -1,4 +1,4 @@
-"""The file under a log: where it lies, what is in it, and how it is opened and salvaged."""
+"""The SQLite file of a log: its path, schema, opening and salvage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from unisono.log.record import BadLog, LogBatch, checksum
 FILE: Final = "log.sqlite"
 LOCK: Final = "lock"
 APPLICATION: Final = 0x554E4C47
-"""`UNLG`, in the header of the file: so that no other SQLite file is taken for a log."""
+"""`UNLG`, in the file's header: tells a log from any other SQLite file."""
 VERSION: Final = 1
 HEADER: Final = b"SQLite format 3\0"
 BUSY_S: Final = 20.0
@@ -38,35 +38,38 @@ log = logging.getLogger("unisono.log")
 
 
 def row_of(batch: LogBatch) -> tuple[int, int, int, int, int, int, bytes]:
-    octets = len(batch.blob)
-    return (*batch[:2], batch.rows, octets, batch.t_us, checksum(batch), batch.blob)
+    nbytes = len(batch.blob)
+    return (*batch[:2], batch.rows, nbytes, batch.t_us, checksum(batch), batch.blob)
 
 
 def batch_of(row: tuple[int, int, int, int, int, bytes], path: Path) -> LogBatch:
-    """From first, last, rows, t_us, crc, blob; what does not fit its checksum is refused."""
+    """From first, last, rows, t_us, crc, blob; `BadLog` if the checksum does not match."""
     first, last, rows, t_us, crc, blob = row
     batch = LogBatch(first, last, blob, rows, t_us)
     if not isinstance(blob, bytes) or checksum(batch) != crc:
-        raise BadLog(f"{path}: the batch of places {first} to {last} does not fit its checksum")
+        raise BadLog(f"{path}: the batch of offsets {first} to {last} does not match its checksum")
     return batch
 
 
 def lock_of(directory: Path) -> int:
-    """The right to write here, held by the descriptor as long as the process lives."""
-    directory.mkdir(parents=True, exist_ok=True)
+    """The writer's lock, held by the descriptor as long as the process runs."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise Misuse(f"{directory} is not a directory: name another") from None
     handle = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(handle)
         raise Misuse(
-            f"{directory}: another process writes this log; a log has one writer"
+            f"{directory}: another process writes this log: stop it, or name another directory"
         ) from None
     return handle
 
 
 def opened_to_write(directory: Path, durable: bool) -> sqlite3.Connection:
-    """The file, made when it is not there, salvaged when it is damaged."""
+    """The file, created if missing, salvaged if damaged."""
     path = directory / FILE
     _check_header(path)
     try:
@@ -77,7 +80,7 @@ def opened_to_write(directory: Path, durable: bool) -> sqlite3.Connection:
             _check_kind(connection, path)
             mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
             if mode != "wal":
-                raise BadLog(f"{path}: this file system lets SQLite keep no write-ahead log")
+                raise BadLog(f"{path}: SQLite cannot keep a write-ahead log on this file system")
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             connection.execute("SELECT count(last) FROM batch INDEXED BY span").fetchone()
             connection.execute("SELECT count(*) FROM meta").fetchone()
@@ -93,22 +96,22 @@ def opened_to_write(directory: Path, durable: bool) -> sqlite3.Connection:
 
 
 def opened_to_read(directory: Path) -> sqlite3.Connection:
-    """The file as others may be writing it."""
+    """The file, which another process may be writing."""
     path = directory / FILE
     if not path.is_file():
-        raise BadLog(f"{directory}: there is no log here, which would be a file {FILE}")
+        raise BadLog(f"{directory}: no log here: there is no file {FILE}")
     _check_header(path)
-    place = quote(str(path.resolve()))
+    quoted = quote(str(path.resolve()))
     try:
-        connection = _connect(f"file:{place}?mode=ro")
+        connection = _connect(f"file:{quoted}?mode=ro")
         try:
             _check_kind(connection, path)
         except sqlite3.OperationalError:
             connection.close()
             if path.with_name(f"{FILE}-wal").exists():
                 raise
-            # Nobody writes, and here neither may we, not even what readers share.
-            connection = _connect(f"file:{place}?immutable=1")
+            # There is no writer, and we may not write here either, not even readers' shared memory.
+            connection = _connect(f"file:{quoted}?immutable=1")
             _check_kind(connection, path)
     except sqlite3.DatabaseError as error:
         raise bad(path, error) from None
@@ -138,7 +141,7 @@ def _check_header(path: Path) -> None:
     except OSError as error:
         raise BadLog(f"{path}: {error.strerror}") from None
     if start and start != HEADER:
-        raise BadLog(f"{path} is not a log of Unisono: move it away, or name another directory")
+        raise BadLog(f"{path} is not a Unisono log: move it away, or name another directory")
 
 
 def _is_new(connection: sqlite3.Connection) -> bool:
@@ -146,7 +149,7 @@ def _is_new(connection: sqlite3.Connection) -> bool:
 
 
 def _make(connection: sqlite3.Connection) -> None:
-    # What the header says is written before the first transaction of the write-ahead log.
+    # The header must be written before the first transaction of the write-ahead log.
     connection.executescript(
         f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION};"
         f"PRAGMA journal_mode = WAL; BEGIN; {TABLES} COMMIT;"
@@ -155,10 +158,10 @@ def _make(connection: sqlite3.Connection) -> None:
 
 def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
-        raise BadLog(f"{path} is not a log of Unisono: move it away, or name another directory")
+        raise BadLog(f"{path} is not a Unisono log: move it away, or name another directory")
     version = connection.execute("PRAGMA user_version").fetchone()[0]
     if version != VERSION:
-        raise BadLog(f"{path} is a log of version {version}, and this reads version {VERSION}")
+        raise BadLog(f"{path} is a log of version {version}; this version reads {VERSION} only")
     connection.execute("SELECT 1 FROM batch LIMIT 1").fetchone()
 
 
@@ -166,14 +169,14 @@ def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def salvage(path: Path) -> int:
-    """Put a new file in the place of a damaged one, with the batches before the damage. The old
-    one stays beside it. Returns how many batches were kept."""
+    """Replace a damaged file by one with the batches before the damage. The old file is kept under
+    another name. Returns the number of batches kept."""
     fresh = path.with_name(f"{path.name}.salvage")
     _remove(fresh)
     with _closing(_connect(fresh)) as target, _closing(_connect(path)) as source:
         _make(target)
         try:
-            # Without this SQLite does not look into a file that is shorter than it should be.
+            # Otherwise SQLite does not read a truncated file.
             source.execute("PRAGMA writable_schema = ON")
             meta = source.execute("SELECT key, value FROM meta").fetchall()
         except sqlite3.DatabaseError as error:
@@ -198,7 +201,7 @@ def salvage(path: Path) -> int:
             beside.rename(aside.with_name(aside.name + ending))
     fresh.rename(path)
     log.warning(
-        "%s was damaged: %d batches up to place %d are kept, what came after is dropped;"
+        "%s was damaged: %d batches up to offset %d are kept, later ones are dropped;"
         " the damaged file is %s",
         *(path, kept, last, aside.name),
     )

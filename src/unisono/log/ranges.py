@@ -1,4 +1,4 @@
-"""Which places are held: a contiguous beginning, and islands after holes."""
+"""The offsets that are held: a contiguous beginning, and islands after holes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 
 class RangeSet:
-    """Places from `first` on. Islands that touch become one, so this stays small."""
+    """Offsets from `first` on. Adjacent islands are merged, so the set stays small."""
 
     def __init__(self, first: int = 1) -> None:
         self.first = first
         self.end = first - 1
-        """Everything up to here is held, or was and is dropped."""
+        """Every offset up to here is held, or was and is dropped."""
         self._islands: list[tuple[int, int]] = []
 
     @property
@@ -26,7 +26,7 @@ class RangeSet:
         return made
 
     def overlap(self, first: int, last: int) -> int | None:
-        """The first of these places that is held already."""
+        """The first of these offsets that is held already."""
         if first <= self.end:
             return first
         at = bisect_left(self._islands, (first, 0))
@@ -37,7 +37,7 @@ class RangeSet:
         return None
 
     def add(self, first: int, last: int) -> None:
-        """Places that were not held."""
+        """Add offsets that are not held."""
         if first == self.end + 1:
             self.end = last
         elif self._islands and self._islands[-1][1] + 1 == first:
@@ -66,7 +66,7 @@ class RangeSet:
             self.end = max(self.end, self._islands.pop(0)[1])
 
     def holes(self) -> list[tuple[int, int]]:
-        """The places between those that are held, first and last of each hole."""
+        """First and last offset of each hole."""
         found, before = [], self.end
         for first, last in self._islands:
             found.append((before + 1, first - 1))
@@ -75,7 +75,7 @@ class RangeSet:
 
 
 def spans_of(first: int, held: Iterable[tuple[int, int]]) -> RangeSet | None:
-    """From spans in rising order; nothing when two of them overlap."""
+    """From ranges in ascending order; None if two of them overlap."""
     spans = RangeSet(first)
     for start, last in held:
         if last < start or spans.overlap(start, last) is not None:

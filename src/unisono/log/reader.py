@@ -22,7 +22,7 @@ ORDER BY first LIMIT ?3
 
 
 class LogReader:
-    """A reader of its own: it holds nobody up, and nobody holds it up."""
+    """Neither blocks the writer nor is blocked by it."""
 
     def __init__(self, directory: Path | str) -> None:
         self._path = Path(directory) / files.FILE
@@ -38,33 +38,33 @@ class LogReader:
             return self._bounds()
 
     def meta(self) -> dict[str, str]:
-        """What the writer keeps beside the batches, and the log's own bounds as text."""
+        """The writer's metadata, and the log's own bounds as text."""
         with self._lock, self._at_one_time():
             return dict(self._connection.execute("SELECT key, value FROM meta"))
 
     def page(
         self, first: int, last: int, bytes_max: int = PAGE_BYTES, count_max: int = PAGE_COUNT_MAX
     ) -> list[LogBatch]:
-        """The first batches that hold any of these places, as many as the bounds let through but
-        at least one. The outer ones may hold more than was asked for."""
+        """The first batches that hold any of these offsets, within the bounds but at least one. The
+        outer ones may hold other offsets too."""
         with self._lock, self._at_one_time():
             begins = self._bounds().first
             if first < begins and last >= first:
                 raise Trimmed(first, begins)
             found: list[LogBatch] = []
-            octets = 0
+            nbytes = 0
             for row in self._connection.execute(_PAGE, (first, last, count_max + 1)):
                 if row[1] < first:
                     continue
                 found.append(files.batch_of(row, self._path))
-                octets += len(found[-1].blob)
-                if octets >= bytes_max or len(found) >= count_max:
+                nbytes += len(found[-1].blob)
+                if nbytes >= bytes_max or len(found) >= count_max:
                     break
             return found
 
     def read(self, first: int, last: int) -> Iterator[LogBatch]:
-        """All batches that hold any of these places, in order, a page at a time: nothing is held
-        between two pages, so what is trimmed meanwhile raises `Trimmed`."""
+        """All batches that hold any of these offsets, in order, read page by page: an offset that
+        is trimmed meanwhile raises `Trimmed`."""
         while first <= last:
             page = self.page(first, last)
             if not page:

@@ -1,4 +1,4 @@
-"""The nouns of a log: a batch and its checksum, the bounds, what was dropped, what went wrong."""
+"""A log's batches, bounds and errors."""
 
 from __future__ import annotations
 
@@ -10,56 +10,56 @@ from unisono.errors import UnisonoError
 
 
 class BadLog(UnisonoError, ValueError):
-    """A file that is not a log, or not all of one."""
+    """A file that is not a log, or a damaged one."""
 
 
 class Trimmed(UnisonoError):
-    """The places asked for were dropped by retention; the log begins at `begins` now."""
+    """The requested offsets were dropped by retention; the log begins at `begins` now."""
 
     def __init__(self, first: int, begins: int) -> None:
         super().__init__(
-            f"places {first} to {begins - 1} were dropped by retention: the log begins at {begins}"
+            f"offsets {first} to {begins - 1} were dropped by retention: the log begins at {begins}"
         )
         self.first = first
         self.begins = begins
 
 
 class LogBatch(NamedTuple):
-    """Something for the places `first` to `last`, each of them."""
+    """The data of the offsets `first` to `last`."""
 
     first: int
     last: int
     blob: bytes
     rows: int = 0
-    """How many rows the blob holds, for those who count; the log does not."""
+    """Rows of the blob; informative only."""
     t_us: int = 0
-    """When it was appended, in unix time; the log sets it where it is 0."""
+    """When it was appended, in Unix time; the log sets it if it is 0."""
 
 
 class LogBounds(NamedTuple):
-    """What a log holds. It is empty while `end` is before `first`."""
+    """The offsets that a log holds. It is empty while `end` is before `first`."""
 
     first: int
-    """The first place that was not dropped."""
+    """The first offset that was not dropped."""
     end: int
-    """Everything from `first` to here is there."""
+    """Every offset from `first` to here is held."""
     last: int
-    """The last place of all; beyond `end` there are holes."""
+    """The last offset; between `end` and it there are holes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """What retention took away, and why."""
+    """What retention dropped, and why."""
 
     first: int
     last: int
-    octets: int
+    nbytes: int
     reason: str
 
     def __str__(self) -> str:
-        return f"places {self.first} to {self.last}, {self.octets} bytes: {self.reason}"
+        return f"offsets {self.first} to {self.last}, {self.nbytes} bytes: {self.reason}"
 
 
 def checksum(batch: LogBatch) -> int:
-    """Of the blob and of the places it is for."""
+    """Of the blob, its offsets and its row count."""
     return crc32(batch.blob, crc32(f"{batch.first} {batch.last} {batch.rows}".encode()))

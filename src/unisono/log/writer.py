@@ -1,4 +1,4 @@
-"""Writes a log: appends that wait together become durable together."""
+"""Writes a log. Appends that wait at the same time share a transaction."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from unisono.log import files
 from unisono.log.ranges import RangeSet, spans_of
 from unisono.log.record import BadLog, Dropped, LogBatch, LogBounds
 
-PLACE_MAX = (1 << 62) - 1
+OFFSET_MAX = (1 << 62) - 1
 TAIL_COUNT = 64
-"""So many of the last batches are checked when a log is opened: what a torn write would spoil."""
+"""Batches at the end that are checked when a log is opened: those that a torn write may damage."""
 TRIM_COUNT_MAX = 100_000
 OWN_META = frozenset(("first", "end", "last"))
 
@@ -26,7 +26,7 @@ log = logging.getLogger("unisono.log")
 
 
 class _Waiting:
-    """An append that waits for its turn, or has had it."""
+    """A pending append, or one that is done."""
 
     def __init__(self, batches: Sequence[LogBatch], meta: Mapping[str, str | None]) -> None:
         self.batches = batches
@@ -36,10 +36,10 @@ class _Waiting:
 
 
 class Log:
-    """The one writer of a log. Its methods may be called from any thread."""
+    """The only writer of a log. Thread-safe."""
 
     def __init__(self, directory: Path | str, *, durable: bool = True) -> None:
-        """`durable=False` lets the last commits be lost when the machine, not the process, dies."""
+        """With `durable=False` a crash of the machine, not of the process, may lose commits."""
         self.directory = Path(directory)
         self._lock_handle = files.lock_of(self.directory)
         self._waiting: list[_Waiting] = []
@@ -76,7 +76,7 @@ class Log:
                 os.close(self._lock_handle)
                 self._lock_handle = -1
 
-    # -- what is there --------------------------------------------------------------------------
+    # -- inspection -----------------------------------------------------------------------------
 
     @property
     def path(self) -> Path:
@@ -88,7 +88,7 @@ class Log:
 
     @property
     def end(self) -> int:
-        """Everything from `first` to here is there."""
+        """Every offset from `first` to here is held."""
         return self._spans.end
 
     @property
@@ -101,19 +101,19 @@ class Log:
         return LogBounds(spans.first, spans.end, spans.last)
 
     @property
-    def octets(self) -> int:
-        """Of all blobs."""
+    def nbytes(self) -> int:
+        """The size of all blobs."""
         return self._bytes
 
     def holes(self) -> list[tuple[int, int]]:
-        """Places that are missing before `last`, first and last of each hole."""
+        """First and last offset of each hole before `last`."""
         return self._spans.holes()
 
     def meta(self, key: str) -> str | None:
         return self._meta.get(key)
 
     def _recall(self) -> None:
-        """What the file holds; a bad tail is dropped, and said so."""
+        """Read what the file holds. A damaged tail is dropped with a warning."""
         try:
             self._meta = dict(self._connection.execute("SELECT key, value FROM meta").fetchall())
             self._drop_bad_tail()
@@ -124,14 +124,16 @@ class Log:
             raise files.bad(self.path, error) from None
         for key in OWN_META & self._meta.keys():
             if not self._meta[key].isdigit():
-                raise BadLog(f"{self.path}: {key} is {self._meta[key]!r}, which is no place")
+                raise BadLog(f"{self.path}: {key} is {self._meta[key]!r}, not an offset")
         spans = spans_of(int(self._meta.get("first", 1)), (row[:2] for row in held))
         if spans is None:
-            raise BadLog(f"{self.path}: two batches hold the same place; move the log away")
+            raise BadLog(f"{self.path}: two batches hold the same offset; move the log away")
         self._spans = spans
         self._bytes: int = sum(row[2] for row in held)
-        said = LogBounds(spans.first, int(self._meta.get("end", 0)), int(self._meta.get("last", 0)))
-        if "end" in self._meta and said != self.bounds:
+        known = LogBounds(
+            spans.first, int(self._meta.get("end", 0)), int(self._meta.get("last", 0))
+        )
+        if "end" in self._meta and known != self.bounds:
             self._transact([], {}, spans)
 
     def _drop_bad_tail(self) -> None:
@@ -150,8 +152,8 @@ class Log:
         dropped = [row[:2] for row in newest if row[0] >= min(bad)]
         self._connection.execute("DELETE FROM batch WHERE first >= ?", (min(bad),))
         log.warning(
-            "%s: %d batches at the end, places %d to %d, are dropped: the batch at %d does not fit"
-            " its checksum",
+            "%s: %d batches at the end, offsets %d to %d, are dropped: the batch at %d does not"
+            " match its checksum",
             *(self.path, len(dropped), min(bad), dropped[0][1], min(bad)),
         )
 
@@ -160,8 +162,8 @@ class Log:
     def append(
         self, batches: Iterable[LogBatch] = (), meta: Mapping[str, str | None] | None = None
     ) -> None:
-        """Make these batches and this knowledge durable, all or nothing; a value of nothing
-        forgets its key. Appends that wait while another is written share one transaction."""
+        """Make these batches and metadata durable, all or nothing; a value of None deletes its key.
+        Appends that wait while another is written share one transaction."""
         mine = _Waiting([*batches], dict(meta or {}))
         self._check(mine)
         with self._queue:
@@ -174,12 +176,12 @@ class Log:
 
     def _check(self, mine: _Waiting) -> None:
         for batch in mine.batches:
-            if not 1 <= batch.first <= batch.last <= PLACE_MAX:
-                raise Misuse(f"a batch for places {batch.first} to {batch.last}: they begin at 1")
+            if not 1 <= batch.first <= batch.last <= OFFSET_MAX:
+                raise Misuse(f"a batch of offsets {batch.first} to {batch.last}: begin at 1")
             if not isinstance(batch.blob, bytes):
                 raise Misuse(f"a blob is bytes, not {type(batch.blob).__name__}")
         if taken := OWN_META & mine.meta.keys():
-            raise Misuse(f"the log itself keeps {', '.join(sorted(taken))}: take another key")
+            raise Misuse(f"reserved keys: {', '.join(sorted(taken))}; choose others")
 
     def _commit(self) -> None:
         with self._queue:
@@ -194,8 +196,8 @@ class Log:
             trial = spans.copy()
             try:
                 for batch in each.batches:
-                    if (place := trial.overlap(batch.first, batch.last)) is not None:
-                        raise Misuse(f"place {place} was appended before: a log is not rewritten")
+                    if (offset := trial.overlap(batch.first, batch.last)) is not None:
+                        raise Misuse(f"offset {offset} was appended before: append only new ones")
                     trial.add(batch.first, batch.last)
             except Misuse as error:
                 each.error = error
@@ -207,7 +209,7 @@ class Log:
         try:
             if joined:
                 self._transact(batches, meta, spans)
-        except Exception as error:  # each of those that wait must hear of it
+        except Exception as error:  # Raised by every append of the transaction.
             for each in joined:
                 each.error = error
 
@@ -248,13 +250,13 @@ class Log:
         age_s: float | None = None,
         now_us: int | None = None,
     ) -> Dropped | None:
-        """Drop the oldest batches while there is more than this, or while they are older. Says
-        what was dropped, to the caller and to the operator; the log's first place remembers it."""
+        """Drop the oldest batches beyond this size or age. Returns what was dropped, and logs it;
+        `first` is then the first offset kept."""
         with self._writing:
             return self._trim(bytes_max, age_s, now_us or time.time_ns() // 1000)
 
     def _oldest(self) -> Iterator[tuple[int, int, int]]:
-        """Last place, bytes and time of the oldest batches, read as far as they are looked at."""
+        """Last offset, size and time of the oldest batches, read lazily."""
         try:
             yield from self._connection.execute(
                 "SELECT last, octets, t_us FROM batch INDEXED BY span ORDER BY first LIMIT ?",
@@ -265,18 +267,18 @@ class Log:
 
     def _trim(self, bytes_max: int | None, age_s: float | None, now_us: int) -> Dropped | None:
         oldest_us = None if age_s is None else now_us - int(age_s * 1e6)
-        octets, reason, last = 0, "", 0
+        nbytes, reason, last = 0, "", 0
         for row_last, row_bytes, t_us in self._oldest():
-            if bytes_max is not None and self._bytes - octets > bytes_max:
+            if bytes_max is not None and self._bytes - nbytes > bytes_max:
                 reason = f"the log had more than {bytes_max} bytes"
             elif oldest_us is not None and t_us < oldest_us:
                 reason = f"they were older than {age_s:g} s"
             else:
                 break
-            octets, last = octets + row_bytes, row_last
+            nbytes, last = nbytes + row_bytes, row_last
         if not last:
             return None
-        dropped = Dropped(self.first, last, octets, reason)
+        dropped = Dropped(self.first, last, nbytes, reason)
         spans = self._spans.copy()
         spans.drop_before(last + 1)
         try:
@@ -290,7 +292,7 @@ class Log:
                 self._connection.execute("ROLLBACK")
             raise files.bad(self.path, error) from None
         self._spans = spans
-        self._bytes -= octets
+        self._bytes -= nbytes
         log.info("%s: dropped %s", self.directory, dropped)
         return dropped
 

@@ -1,4 +1,4 @@
-"""Addresses: what people write, turned into numbers, with an answer to every mistake."""
+"""Parses and resolves addresses; every mistake is a `Misuse` with a remedy."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ MTU_WHEN_UNKNOWN = 1500
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where a member listens and speaks. Either `multicast` or `peers` is given."""
+    """Where a member receives and sends. Either `multicast` or `peers` is given."""
 
     multicast: Address | None = None
     peers: tuple[Address, ...] = ()
     interface: str = ""
     """The local address, or the name, of the interface that carries the group's traffic."""
     bind: Address | None = None
-    """Where the own socket is bound; port 0 lets the system choose."""
+    """Where the member's own socket is bound; port 0 lets the system choose."""
     advertise: Address | None = None
-    """What the others are told, where it differs from `bind`; port 0 means the bound one."""
+    """Where others reach the member, if it differs from `bind`; port 0 means the bound one."""
 
     def __str__(self) -> str:
         if self.multicast:
@@ -53,7 +53,7 @@ def host_and_port(text: str, what: str, port: int = 0) -> tuple[str, int]:
 
 
 def port_in(text: str | int, what: str = "") -> int:
-    """A port number from 0 to 65535; `what` it stands in, where it is part of something."""
+    """A port number from 0 to 65535; `what` contains it, for the error message."""
     try:
         port = int(text)
     except ValueError:
@@ -73,22 +73,22 @@ def is_wildcard(host: str) -> bool:
 
 
 def check_one_family(at: Addresses) -> None:
-    """What is bound and told to others must be of the family in which the group speaks."""
-    spoken = at.multicast or (at.peers[0] if at.peers else at.bind)
-    if spoken is None:
+    """`Misuse` unless `bind` and `advertise` are of the group's address family."""
+    reached = at.multicast or (at.peers[0] if at.peers else at.bind)
+    if reached is None:
         return
-    family = family_of(spoken.host)
+    family = family_of(reached.host)
     kind = "IPv6" if family == socket.AF_INET6 else "IPv4"
     for name, given in (("bind", at.bind), ("advertise", at.advertise)):
         if given is not None and given.host and family_of(given.host) != family:
             raise Misuse(
-                f"{name} {given.host!r} is of the wrong family: the group is at {spoken}, so give"
+                f"{name} {given.host!r} is of the wrong family: the group is at {reached}, so give"
                 f" an {kind} address"
             )
     if at.advertise is not None and is_wildcard(without_scope(at.advertise.host)):
         raise Misuse(
-            f"advertise {at.advertise.host!r} is nobody's address: give one at which others"
-            " reach us"
+            f"advertise {at.advertise.host!r} is a wildcard: give an address at which others"
+            " reach this member"
         )
 
 
@@ -101,7 +101,7 @@ def is_link_local(host: str) -> bool:
 
 
 def in_numbers(host: str) -> str | None:
-    """The address in its canonical spelling; nothing when it is a name."""
+    """The canonical form of a numeric address; None for a name."""
     try:
         number = ipaddress.ip_address(without_scope(host))
     except ValueError:
@@ -111,11 +111,11 @@ def in_numbers(host: str) -> str | None:
 
 
 def numeric(text: str, what: str, port: int = 0) -> Address:
-    """An address that must be in numbers."""
+    """A numeric address; `Misuse` for a name."""
     host, port = host_and_port(text, what, port)
     number = in_numbers(host)
     if number is None:
-        raise Misuse(f"{what} {host!r} is not an IP address: write it in numbers, as 192.168.1.7")
+        raise Misuse(f"{what} {host!r} is not an IP address: write one such as 192.168.1.7")
     return Address(number, port)
 
 
@@ -127,7 +127,7 @@ def multicast_address(text: str, port: int) -> Address:
             " ff15::/16, or name the members with peers="
         )
     if not address.port:
-        raise Misuse(f"multicast {text!r}: the group needs a port, not 0")
+        raise Misuse(f"multicast {text!r}: give a port other than 0")
     return address
 
 
@@ -147,7 +147,7 @@ def resolve(host: str, port: int, family: int = socket.AF_UNSPEC) -> Address:
 
 
 def local_address(interface: str, family: int) -> str:
-    """The address of an interface that is given by address or by name."""
+    """The address of an interface given by address or by name."""
     number = in_numbers(interface)
     if number is not None:
         if family_of(number) != family:
@@ -176,14 +176,14 @@ def _address_of(name: str, index: int, family: int) -> str:
 
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             try:
-                asked = fcntl.ioctl(
+                reply = fcntl.ioctl(
                     probe.fileno(), SIOCGIFADDR, name.encode()[:15].ljust(256, b"\0")
                 )
             except OSError:
                 return ""
-        return socket.inet_ntoa(asked[20:24])
+        return socket.inet_ntoa(reply[20:24])
     mine = [host for host, at in _ipv6_addresses() if at == index]
-    # A global address before one that means something on this link only.
+    # Global addresses first.
     mine.sort(key=is_link_local)
     return mine[0] if mine else ""
 
@@ -216,7 +216,7 @@ def index_of(interface: str, host: str) -> int:
         ) from None
     plain = without_scope(host)
     if is_link_local(plain):
-        raise Misuse(f"{plain} is link-local: say on which interface, as {plain}%eth0")
+        raise Misuse(f"{plain} is link-local: add the interface, as {plain}%eth0")
     for address, index in _ipv6_addresses():
         if address == plain:
             return index
@@ -224,7 +224,7 @@ def index_of(interface: str, host: str) -> int:
 
 
 def routed_from(target: Address, scope: int = 0) -> tuple[str, int]:
-    """The local address from which the system would speak to the target, and the path's MTU."""
+    """The local address from which the system would send to the target, and the path's MTU."""
     family = family_of(target.host)
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
@@ -235,7 +235,7 @@ def routed_from(target: Address, scope: int = 0) -> tuple[str, int]:
 
 
 def mtu_of(connected: socket.socket) -> int:
-    """The largest IP packet that leaves this connected socket whole."""
+    """The largest IP packet that this connected socket sends unfragmented."""
     if not sys.platform.startswith("linux"):
         return MTU_WHEN_UNKNOWN
     try:
@@ -252,7 +252,7 @@ def no_route(target: Address, error: OSError) -> str:
 
 
 def sockaddr(address: Address, scope: int = 0) -> tuple[str, int] | tuple[str, int, int, int]:
-    """What the socket calls want. A link-local address needs the scope of our interface."""
+    """The form that socket calls take. A link-local address needs our interface's scope."""
     host = without_scope(address.host)
     if ":" in host:
         return host, address.port, 0, scope if is_link_local(host) else 0

@@ -1,8 +1,7 @@
-"""The raw burst path: one sender, two receivers, no ordering; through the driver and beside it.
+"""The raw burst path: one sender, two receivers, no ordering; on bare sockets and with the driver.
 
-The same workload runs in turns on bare sockets and through `Endpoint` and `Driver`, in the same
-minute on the same machine, so that the ratio means something also where others are at work.
-`python -m unisono.net.bench` prints it as JSON.
+Both run in turns, so that their ratio is meaningful on a busy machine too. `python -m
+unisono.net.bench` prints it as JSON.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from unisono.core import EVERYONE, Answer, Arm, Effect, Event, Expired, Join, Received, Send
+from unisono.core import EVERYONE, Answer, Arm, Cause, Effect, Event, Expired, Join, Received, Send
 from unisono.model import Address, Member, Message, View
 from unisono.net import offload
 from unisono.net.addresses import Addresses
@@ -32,17 +31,17 @@ IDLE_S = 0.5
 RECEIVER_COUNT = 2
 
 
-class Pour:
-    """A core that says the same burst again and again, or counts what it hears."""
+class LoadCore:
+    """A core that sends the same burst repeatedly, or counts received packets."""
 
-    def __init__(self, speaks: bool) -> None:
+    def __init__(self, sends: bool) -> None:
         self.me = Member("bench", Address(INTERFACE, 0), 1)
         self.counts: dict[str, int] = {}
-        self.packets = self.octets = 0
+        self.packets = 0
         self.first_us = self.last_us = 0
         # Distinct buffers, as a protocol's packets are.
         count = BURST_COUNT * BURSTS_A_STEP
-        self._burst = [bytes(PACKET_BYTES) for _ in range(count)] if speaks else []
+        self._burst = [bytes(PACKET_BYTES) for _ in range(count)] if sends else []
 
     def step(self, now_us: int, event: Event) -> list[Effect]:
         if isinstance(event, Received):
@@ -63,12 +62,14 @@ class Pour:
         return {}
 
 
-class Nobody:
-    """An application that is not interested."""
+class NullApplication:
+    """Ignores everything."""
 
     def deliver(self, messages: Sequence[Message]) -> None: ...
 
     def stabilize(self, messages: Sequence[Message], holders: tuple[Member, ...]) -> None: ...
+
+    def fail_stability(self, messages: Sequence[Message], cause: Cause) -> None: ...
 
     def answer(self, answer: Answer) -> None: ...
 
@@ -87,8 +88,8 @@ class Nobody:
 
 
 def driven_receiver(port: int, ready: Any, results: Any) -> None:
-    async def receive() -> Pour:
-        core = Pour(speaks=False)
+    async def receive() -> LoadCore:
+        core = LoadCore(sends=False)
         driver = _driver(core, port)
         driver.start([Join()])
         ready.release()
@@ -106,7 +107,7 @@ def driven_receiver(port: int, ready: Any, results: Any) -> None:
 
 def driven_sender(port: int, seconds: float) -> None:
     async def send() -> None:
-        driver = _driver(Pour(speaks=True), port)
+        driver = _driver(LoadCore(sends=True), port)
         driver.start([Join()])
         await asyncio.sleep(seconds)
         driver.close()
@@ -114,9 +115,9 @@ def driven_sender(port: int, seconds: float) -> None:
     asyncio.run(send())
 
 
-def _driver(core: Pour, port: int) -> Driver:
+def _driver(core: LoadCore, port: int) -> Driver:
     at = Addresses(multicast=Address(GROUP, port), interface=INTERFACE)
-    return Driver(core, Endpoint(at, buffer_bytes=BUFFER_BYTES), Nobody())
+    return Driver(core, Endpoint(at, buffer_bytes=BUFFER_BYTES), NullApplication())
 
 
 # -- on bare sockets -----------------------------------------------------------------------------
@@ -167,7 +168,7 @@ def bare_sender(port: int, seconds: float) -> None:
 def once(
     receiver: Callable[[int, Any, Any], None], sender: Callable[[int, float], None], seconds: float
 ) -> float:
-    """Packets a second that a receiver got, on the average of the two."""
+    """Packets received per second, the mean of the two receivers."""
     spawn = multiprocessing.get_context("spawn")
     ready, results = spawn.Semaphore(0), spawn.Queue()
     port = _free_port()
@@ -200,15 +201,15 @@ def _free_port() -> int:
 
 
 def raw(
-    seconds: float = 1.0, rounds: int = 3, told: Callable[[str], None] | None = None
+    seconds: float = 1.0, rounds: int = 3, progress: Callable[[str], None] | None = None
 ) -> dict[str, Any]:
-    """Both in turns; the figures are medians over the rounds, in packets a second received."""
+    """Both in turns; medians over the rounds, in packets received per second."""
     driven, bare = [], []
-    for place in range(rounds):
+    for index in range(rounds):
         bare.append(once(bare_receiver, bare_sender, seconds))
         driven.append(once(driven_receiver, driven_sender, seconds))
-        if told is not None:
-            told(f"round {place + 1}/{rounds}: bare {bare[-1]:,.0f}, driver {driven[-1]:,.0f}")
+        if progress is not None:
+            progress(f"round {index + 1}/{rounds}: bare {bare[-1]:,.0f}, driver {driven[-1]:,.0f}")
     return {
         "packet_bytes": PACKET_BYTES,
         "burst_count": BURST_COUNT,
@@ -222,11 +223,13 @@ def raw(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="the raw burst path beside bare sockets")
+    parser = argparse.ArgumentParser(
+        description="the raw burst path, with the driver and on bare sockets"
+    )
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--rounds", type=int, default=3)
-    asked = parser.parse_args()
-    print(json.dumps(raw(asked.seconds, asked.rounds)))
+    options = parser.parse_args()
+    print(json.dumps(raw(options.seconds, options.rounds)))
 
 
 if __name__ == "__main__":

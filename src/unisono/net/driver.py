@@ -1,4 +1,4 @@
-"""The asyncio driver: tells a core what happened, and performs what it asks for, in order."""
+"""The asyncio driver: feeds events to a core, and performs its effects in order."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from unisono.core import (
     Event,
     Expired,
     Fail,
+    FailStability,
     Install,
     Persist,
     Persisted,
@@ -50,11 +51,13 @@ log = logging.getLogger("unisono.net")
 
 
 class Application(Protocol):
-    """Those who are told. None of these may block; any may feed the driver."""
+    """The driver's callbacks. None may block; any may feed the driver."""
 
     def deliver(self, messages: Sequence[Message]) -> None: ...
 
     def stabilize(self, messages: Sequence[Message], holders: tuple[Member, ...]) -> None: ...
+
+    def fail_stability(self, messages: Sequence[Message], cause: Cause) -> None: ...
 
     def answer(self, answer: Answer) -> None: ...
 
@@ -101,19 +104,19 @@ class Driver:
         self.cause: Cause | None = None
         """Why the core stopped, if it did."""
         self.known = 0
-        """The incarnation that it was superseded by."""
+        """The incarnation that superseded it."""
         self.warning = ""
-        """Why the member cannot do its work for now; nothing while it can."""
+        """Why the member makes no progress; empty while it does."""
         self.warned: deque[str] = deque(maxlen=WARNED_MAX)
-        """The last warnings, whether they were taken back or not."""
+        """The last warnings, also those withdrawn."""
 
     def start(self, events: Iterable[Event]) -> None:
-        self.endpoint.attach(self._loop, self._heard, self._refused)
+        self.endpoint.attach(self._loop, self._received, self._refused)
         for event in events:
             self.feed(event)
 
     def feed(self, event: Event) -> None:
-        """Tell the core. While it is being told something else, this one waits its turn."""
+        """Step the core with the event; queued if called during another step."""
         if self.finished:
             return
         if self._stepping:
@@ -125,7 +128,7 @@ class Driver:
             while self._events and not self._end:
                 self._step(self._events.popleft())
         except StorageFailed as error:
-            # What follows in the list relied on the record, and is not performed.
+            # The effects after it relied on the record, and are not performed.
             self._end = (str(error),)
         except Exception as error:
             log.exception("member %s: internal error", self.core.me)
@@ -135,8 +138,8 @@ class Driver:
         self._after()
 
     def fail(self, reason: str, farewell: Event | None = None) -> None:
-        """Stop here, for a reason that is not the core's. A farewell is said once, and no answer
-        is waited for."""
+        """Stop, for a reason that is not the core's. What the core sends on the farewell event goes
+        out once; no answer is awaited."""
         if self.finished or self._end is not None:
             return
         self._end = (reason,)
@@ -144,8 +147,8 @@ class Driver:
         if not self._stepping:
             self._after()
 
-    def _say(self, farewell: Event) -> None:
-        """What the core sends on this event goes out; its other wishes come too late."""
+    def _send_farewell(self, farewell: Event) -> None:
+        """Send what the core sends on this event; its other effects are dropped."""
         try:
             for effect in self.core.step(_now_us(), farewell):
                 if isinstance(effect, Send):
@@ -154,7 +157,7 @@ class Driver:
             log.exception("member %s: internal error in its farewell", self.core.me)
 
     def close(self) -> None:
-        """Stop at once and tell nobody."""
+        """Stop at once, without a callback."""
         if self.finished:
             return
         self.finished = True
@@ -169,7 +172,7 @@ class Driver:
         if self._end is not None:
             (reason,) = self._end
             if self._farewell is not None:
-                self._say(self._farewell)
+                self._send_farewell(self._farewell)
             self.close()
             self._application.ended(reason)
             return
@@ -178,7 +181,7 @@ class Driver:
 
     # -- events ---------------------------------------------------------------------------------
 
-    def _heard(self, found: list[tuple[Address, Packets]]) -> None:
+    def _received(self, found: list[tuple[Address, Packets]]) -> None:
         for source, packets in found:
             self.feed(Received(source, packets))
 
@@ -190,7 +193,7 @@ class Driver:
         now_us = _now_us()
         late_us = now_us - self._alarm_us
         self._lateness.fired(now_us, late_us)
-        if late_us > SLEPT_US:  # First hear what came meanwhile.
+        if late_us > SLEPT_US:  # First read the packets that came meanwhile.
             self.endpoint.drain()
         for _ in range(EXPIRIES_MAX):
             if self.finished:
@@ -203,7 +206,7 @@ class Driver:
             self._set_alarm()
 
     def _set_alarm(self) -> None:
-        """One alarm of the loop's, for the earliest timer; never moved to later, only to sooner."""
+        """One timer of the event loop, for the earliest of ours; only ever moved to sooner."""
         next_us = self._timers.next_us()
         if next_us is None or (self._alarm is not None and self._alarm_us <= next_us):
             return
@@ -236,6 +239,8 @@ class Driver:
                 self._application.install(view)
             case Stabilize(messages, holders):
                 self._application.stabilize(messages, holders)
+            case FailStability(messages, cause):
+                self._application.fail_stability(messages, cause)
             case Answer():
                 self._application.answer(effect)
             case Capture(key):
@@ -245,11 +250,11 @@ class Driver:
             case Persist(record, key):
                 if self._persist is not None:
                     self._persist(record)
-                    self._tell_persisted(key)
+                    self._feed_persisted(key)
             case Checkpoint(record, key):
                 if self._checkpoint is not None:
                     self._checkpoint(record)
-                    self._tell_persisted(key)
+                    self._feed_persisted(key)
             case Probe(to):
                 self.endpoint.probe(to)
             case Reach(hops):
@@ -262,7 +267,7 @@ class Driver:
                 self.cause, self.known = cause, known
                 self._finish(reason)
 
-    def _tell_persisted(self, key: Hashable) -> None:
+    def _feed_persisted(self, key: Hashable) -> None:
         if key is not None:
             self.feed(Persisted(key))
 
@@ -271,7 +276,7 @@ class Driver:
             log.warning("member %s: %s", self.core.me.name, text)
             self.warned.append(text)
         elif self.warning and not text:
-            log.warning("member %s goes on", self.core.me.name)
+            log.warning("member %s makes progress again", self.core.me.name)
         self.warning = text
 
     def _finish(self, reason: str | None) -> None:

@@ -1,4 +1,4 @@
-"""What a sender may wait for: that its message is accepted, delivered here, and stable."""
+"""Handles of sent messages: await that one is accepted, delivered here, or stable."""
 
 from __future__ import annotations
 
@@ -6,33 +6,35 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any, TypeVar
 
-from unisono.errors import Misuse, Undelivered
+from unisono.core import Cause
+from unisono.errors import Misuse, NotResilient, Undelivered
 from unisono.model import Member, Message, Resilient, Service, ServiceLevel
-from unisono.parts.message_runs import MessageRuns
+from unisono.parts.message_runs import unread
 
 T = TypeVar("T")
 
 
 class Handle(Coroutine[Any, Any, int]):
-    """A message that was multicast, or several: then it stands for the last of them.
+    """A message that was multicast; of several, the last.
 
-    It is under way whether or not anyone waits. `await handle` waits until it is accepted, which
-    takes as long as the window is full, and returns its number. `await handle.delivered` waits
-    until it is delivered to this member and returns the message, with its place in the order as
-    `seq`. `await handle.stable` waits until it is as resilient as its service asks for, and returns
-    the members that are known to hold it, where the protocol reports them. Both raise `Undelivered`
-    when this member stops first. When all who await the handle itself are cancelled before it is
-    accepted, it is withdrawn.
+    It is sent whether or not it is awaited. `await handle` waits until it is accepted, as long as
+    the window is full, and returns its number. `await handle.delivered` waits until it is delivered
+    to this member and returns the message, with its sequence number as `seq`. `await handle.stable`
+    waits until it is as resilient as its service requires, and returns the members that are known
+    to hold it, where the protocol reports them. Both raise `Undelivered` if this member stops
+    first, and `stable` raises `NotResilient` if too few members are left that can hold the message.
+    If all tasks that await the handle itself are cancelled before it is accepted, it is
+    withdrawn.
     """
 
     __slots__ = (
         "_accepted",
         "_delivered",
+        "_failure",
         "_holders",
-        "_message",
+        "_read",
         "_running",
         "_stable",
-        "_undelivered",
         "_waiters",
         "_withdraw",
         "flushed",
@@ -44,22 +46,23 @@ class Handle(Coroutine[Any, Any, int]):
     def __init__(self, service: ServiceLevel, own: bool = True) -> None:
         self.service = service
         self.own = own
-        """It is for the group through which it was sent, and so comes back."""
+        """It is addressed to the group through which it was sent, and so is delivered here."""
         self.number = 0
         """0: not accepted yet."""
         self.flushed = False
-        """It left at once, in a batch: whoever waits lets the event loop turn."""
+        """It was sent at once, in a batch: awaiting it yields to the event loop once."""
         self._accepted: asyncio.Future[int] | None = None
         self._withdraw: Callable[[], None] | None = None
         self._running: Generator[Any, Any, int] | None = None
         self._waiters = 0
-        self._message: Message | None = None
+        self._read: Callable[[], Message] | None = None
+        """Makes the message, once it is delivered: few senders look at it."""
         self._holders: tuple[Member, ...] | None = None
-        self._undelivered: Undelivered | None = None
+        self._failure: Undelivered | NotResilient | None = None
         self._delivered: asyncio.Future[Message] | None = None
         self._stable: asyncio.Future[tuple[Member, ...]] | None = None
 
-    # -- what the sender waits for ----------------------------------------------------------------
+    # -- for the sender ---------------------------------------------------------------------------
 
     def __await__(self) -> Generator[Any, None, int]:
         if self._accepted is not None:
@@ -75,7 +78,7 @@ class Handle(Coroutine[Any, Any, int]):
         return self.number
 
     def _withdraw_if_unwanted(self) -> None:
-        """The last one that waited for it to be accepted was cancelled."""
+        """Called when a task that awaits the handle ends."""
         if self._withdraw is not None and not self._waiters:
             self._withdraw()
 
@@ -87,7 +90,7 @@ class Handle(Coroutine[Any, Any, int]):
         try:
             return self._running.send(value)
         except BaseException:
-            self._running = None  # It is over: another task begins anew.
+            self._running = None  # Done: another task starts over.
             raise
 
     def throw(self, *error: Any) -> Any:
@@ -110,12 +113,13 @@ class Handle(Coroutine[Any, Any, int]):
         """The message as it is delivered to this member."""
         self._check_own()
         if self._delivered is None or self._delivered.cancelled():  # As by a waiter's time-out.
-            self._delivered = _future(self._message, self._undelivered)
+            message = self._read() if self._read is not None else None
+            self._delivered = _future(message, self._failure)
         return self._delivered
 
     @property
     def stable(self) -> asyncio.Future[tuple[Member, ...]]:
-        """The known holders, once the message is as resilient as its service asks for."""
+        """The known holders, once the message is as resilient as its service requires."""
         self._check_own()
         if not reports_stability(self.service):
             assert isinstance(self.service, Service)
@@ -124,17 +128,17 @@ class Handle(Coroutine[Any, Any, int]):
                 " stable: multicast it as safe or resilient(k), where the protocol offers that"
             )
         if self._stable is None or self._stable.cancelled():
-            self._stable = _future(self._holders, self._undelivered)
+            self._stable = _future(self._holders, self._failure)
         return self._stable
 
     def _check_own(self) -> None:
         if not self.own:
             raise Misuse(
-                "nothing of it is delivered here, as it is for other groups or empty: await the"
-                " handle alone, or name this group in to= as well"
+                "the message is not delivered here, as it is for other groups or empty: await the"
+                " handle itself, or add this group to to="
             )
 
-    # -- what becomes of it -----------------------------------------------------------------------
+    # -- for the send buffer and the session ------------------------------------------------------
 
     def wait_in_line(self, withdraw: Callable[[], None]) -> None:
         self._accepted = asyncio.get_running_loop().create_future()
@@ -142,7 +146,7 @@ class Handle(Coroutine[Any, Any, int]):
 
     def withdraw(self) -> None:
         """It was not accepted, and is not sent."""
-        self.refuse(Undelivered("withdrawn: whoever waited for it to be accepted was cancelled"))
+        self.refuse(Undelivered("withdrawn: cancelled before it was accepted"))
 
     def accept(self, number: int) -> None:
         self.number, self._withdraw = number, None
@@ -154,13 +158,13 @@ class Handle(Coroutine[Any, Any, int]):
         self._withdraw = None
         if self._accepted is not None and not self._accepted.done():
             self._accepted.set_exception(error)
-            self._accepted.exception()  # Seen, even if nobody waits.
+            self._accepted.exception()  # Retrieved, even if not awaited.
         self.fail(str(error))
 
-    def deliver(self, message: Message) -> None:
-        self._message = message
+    def deliver(self, read: Callable[[], Message]) -> None:
+        self._read = read
         if self._delivered is not None and not self._delivered.done():
-            self._delivered.set_result(message)
+            self._delivered.set_result(read())
 
     def stabilize(self, holders: tuple[Member, ...]) -> None:
         self._holders = holders
@@ -168,15 +172,22 @@ class Handle(Coroutine[Any, Any, int]):
             self._stable.set_result(holders)
 
     def fail(self, reason: str) -> None:
-        self._undelivered = Undelivered(reason)
+        self._fail(Undelivered(reason))
+
+    def fail_stability(self, cause: Cause) -> None:
+        """It is delivered."""
+        self._fail(NotResilient(f"too few members are left that can hold it: {cause.value}"))
+
+    def _fail(self, failure: Undelivered | NotResilient) -> None:
+        self._failure = failure
         futures: tuple[asyncio.Future[Any] | None, ...] = (self._delivered, self._stable)
         for future in futures:
             if future is not None and not future.done():
-                future.set_exception(self._undelivered)
-                future.exception()  # Seen, even if nobody waits.
+                future.set_exception(failure)
+                future.exception()  # Retrieved, even if not awaited.
 
 
-def _future(value: T | None, error: Undelivered | None) -> asyncio.Future[T]:
+def _future(value: T | None, error: Undelivered | NotResilient | None) -> asyncio.Future[T]:
     future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
     if value is not None:
         future.set_result(value)
@@ -187,7 +198,7 @@ def _future(value: T | None, error: Undelivered | None) -> asyncio.Future[T]:
 
 
 def reports_stability(service: ServiceLevel) -> bool:
-    """Whether a sender learns when a message of this service is held by as many as it asks for."""
+    """Whether a sender is notified when a message of this service is resilient enough."""
     return isinstance(service, Resilient) or service is Service.SAFE
 
 
@@ -197,7 +208,7 @@ class Handles:
     def __init__(self) -> None:
         self._me: Member | None = None
         self._undelivered: dict[int, Handle] = {}
-        """Bounded by the window: a session takes no more than that before it is delivered."""
+        """Ascending. Bounded by the window."""
         self._unstable: dict[int, Handle] = {}
         self._shed = False
 
@@ -209,33 +220,29 @@ class Handles:
             self._undelivered[handle.number] = handle
 
     def deliver(self, messages: Sequence[Message]) -> None:
-        """Called for everything that is delivered, so it looks closer only while it expects
-        something."""
+        """Called for every delivery, so it returns at once if no handle waits."""
         if not self._undelivered:
             return
-        if isinstance(messages, MessageRuns):
-            found = messages.of(self._me, self._undelivered)
-        else:
-            found = [m for m in messages if m.sender == self._me and m.number in self._undelivered]
-        for message in found:
-            handle = self._undelivered.pop(message.number)
-            handle.deliver(message)
+        found = unread(messages, self._me, self._undelivered)
+        for number, read in found:
+            handle = self._undelivered.pop(number)
+            handle.deliver(read)
             if isinstance(handle.service, Resilient):
-                self._unstable[message.number] = handle
+                self._unstable[number] = handle
             elif handle.service is Service.SAFE:  # It is delivered when it is safe.
                 handle.stabilize(())
         if self._shed:
-            self._fail_shed(found)
+            self._fail_shed([number for number, _ in found])
 
     def shed(self) -> None:
         """Messages were dropped on their way here, perhaps our own."""
         self._shed = True
 
-    def _fail_shed(self, found: Sequence[Message]) -> None:
-        """What is delivered now came after what was dropped: own messages come in their order."""
-        last = max((message.number for message in found), default=0)
+    def _fail_shed(self, found: Sequence[int]) -> None:
+        """Own messages are delivered in order: those before the ones found were dropped."""
+        last = max(found, default=0)
         for number in [n for n in self._undelivered if n < last]:
-            self._undelivered.pop(number).fail("shed: the reader was slow, and it was dropped")
+            self._undelivered.pop(number).fail("shed: dropped because the reader was slow")
         self._shed = self._shed and not found
 
     def stabilize(self, messages: Sequence[Message], holders: tuple[Member, ...]) -> None:
@@ -243,8 +250,13 @@ class Handles:
             if message.sender == self._me and message.number in self._unstable:
                 self._unstable.pop(message.number).stabilize(holders)
 
+    def fail_stability(self, messages: Sequence[Message], cause: Cause) -> None:
+        for message in messages:
+            if message.sender == self._me and message.number in self._unstable:
+                self._unstable.pop(message.number).fail_stability(cause)
+
     def fail(self, reason: str) -> None:
-        """The incarnation is over: what becomes of its messages is not seen here."""
+        """The incarnation is over: the fate of its messages is unknown here."""
         for handle in (*self._undelivered.values(), *self._unstable.values()):
             handle.fail(reason)
         self._undelivered.clear()

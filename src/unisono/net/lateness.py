@@ -1,5 +1,5 @@
-"""Why a timer fired late, as far as the kernel tells: the process was stopped, the machine slept,
-there was no processor for it, or its own program kept the loop busy."""
+"""Why a timer fired late, by the kernel's counters: the process was stopped, the machine was
+suspended, no processor was free, or the program kept the event loop busy."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ import time
 from typing import Final, NamedTuple
 
 LATE_US: Final = 200_000
-"""Less is usual on a machine that has other work."""
+"""Less is normal on a loaded machine."""
 SAMPLE_US: Final = 250_000
-"""How old may be what a late timer is compared with."""
+"""The maximum age of the sample that a late timer is compared with."""
 
 log = logging.getLogger("unisono.net")
 
 
 class Sample(NamedTuple):
-    """What the kernel counted for this process, each in microseconds."""
+    """The kernel's counters of this process."""
 
     at_us: int
     slept_us: int
-    """The machine was suspended for so long since it was started."""
+    """Since boot, while the machine was suspended."""
     waited_us: int
-    """We were ready to run, and had no processor."""
+    """Runnable without a processor."""
     worked_us: int
 
 
 class Lateness:
-    """Told when timers fire; counts why they were late, and says it once for each reason."""
+    """Counts why timers were late, and logs each reason once."""
 
     def __init__(self, counts: dict[str, int]) -> None:
         self._counts = counts
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
         self._waits = -1
         with contextlib.suppress(OSError):
             self._waits = os.open("/proc/self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
@@ -50,7 +50,7 @@ class Lateness:
         return Sample(now_us, slept_us, waited_us, time.process_time_ns() // 1000)
 
     def fired(self, now_us: int, late_us: int) -> str:
-        """A timer fired so late; the name of the reason, if it was late at all."""
+        """A timer fired; returns the reason if it was late, else an empty string."""
         if late_us < LATE_US and now_us - self._before.at_us < SAMPLE_US:
             return ""
         before, self._before = self._before, self.sample(now_us)
@@ -59,9 +59,11 @@ class Lateness:
         why = reason(before, self._before, late_us)
         name = f"late.{why}"
         self._counts[name] = self._counts.get(name, 0) + 1
-        if why not in self._told:
-            self._told.add(why)
-            log.warning("a timer fired %.1f s late: this process %s", late_us / 1e6, WORDS[why])
+        if why not in self._warned:
+            self._warned.add(why)
+            log.warning(
+                "a timer fired %.1f s late: this process %s", late_us / 1e6, EXPLANATIONS[why]
+            )
         return why
 
     def close(self) -> None:
@@ -70,16 +72,16 @@ class Lateness:
             self._waits = -1
 
 
-WORDS: Final = {
+EXPLANATIONS: Final = {
     "suspended": "was suspended with its machine",
-    "stalled": "was ready to run and got no processor",
-    "busy": "was at work elsewhere: its program kept the event loop",
+    "stalled": "was runnable and got no processor",
+    "busy": "kept its event loop busy",
     "paused": "was stopped (a signal, a debugger, a frozen container)",
 }
 
 
 def reason(before: Sample, after: Sample, late_us: int) -> str:
-    """What took the most of that time."""
+    """What took at least half of the delay."""
     half_us = late_us // 2
     if after.slept_us - before.slept_us > half_us:
         return "suspended"

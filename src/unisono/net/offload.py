@@ -1,6 +1,6 @@
-"""What the kernel can do for a burst: segmentation, coalescing, large buffers, no own echo.
+"""Kernel support for bursts: segmentation, coalescing, large buffers, no echo of own multicasts.
 
-All of it is optional: where the kernel refuses, plain datagrams carry the same packets.
+All of it is optional: without it, plain datagrams carry the same packets.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ SO_SNDBUFFORCE, SO_RCVBUFFORCE, SO_ATTACH_FILTER = 32, 33, 26
 LINUX = sys.platform.startswith("linux")
 
 MEMORY_KEPT_BYTES = 4 << 20
-"""Blocks of up to so much are no longer fetched one by one; twice as much may lie idle."""
+"""Blocks up to this size stay with the allocator; up to twice as much may be unused."""
 
 REFUSALS = frozenset(
     (errno.EINVAL, errno.EIO, errno.ENOPROTOOPT, errno.EMSGSIZE, errno.EOPNOTSUPP, errno.ENOTSUP)
 )
-"""What a kernel or device answers when it cannot segment."""
+"""Errors of a kernel or device that cannot segment."""
 
 log = logging.getLogger("unisono.net")
 _warned: set[str] = set()
 
 
 def keep_memory() -> None:
-    """Let the allocator keep what bursts and turns are made in, instead of giving it back to the
-    kernel and having it cleared anew: glibc learns that from one large block that comes and goes.
-    Whoever has set its thresholds by hand is not overruled, and elsewhere it does nothing."""
+    """Make the allocator keep the memory of bursts instead of returning it to the kernel, which
+    would clear it again: freeing one large block raises glibc's thresholds. Thresholds set by hand
+    stay; other allocators are not affected."""
     bytes(MEMORY_KEPT_BYTES)
 
 
 def segmenting(size: int) -> list[tuple[int, int, bytes]]:
-    """The ancillary data that makes the kernel cut a buffer into datagrams of this size."""
+    """Ancillary data that makes the kernel cut a buffer into datagrams of this size."""
     return [(SOL_UDP, UDP_SEGMENT, struct.pack("H", size))]
 
 
@@ -53,7 +53,7 @@ def can_segment(sock: socket.socket) -> bool:
 
 
 def coalesce(sock: socket.socket) -> bool:
-    """Ask for bursts on receive."""
+    """Receive bursts in one call. Returns whether the kernel supports it."""
     if not LINUX:
         return False
     try:
@@ -64,38 +64,38 @@ def coalesce(sock: socket.socket) -> bool:
 
 
 def segment_size(ancillary: list[tuple[int, int, bytes]], size: int) -> int:
-    """The size of each packet of a burst; the whole when the kernel says nothing."""
+    """The size of each packet of a burst; `size` if the kernel reports none."""
     for level, kind, data in ancillary:
         if kind == UDP_GRO and level == SOL_UDP:
             return int.from_bytes(data[:4], sys.byteorder) or size
     return size
 
 
-def enlarge(sock: socket.socket, octets: int, *, receive: bool) -> int:
-    """Ask for a socket buffer; returns its real size, and says once what to set when smaller."""
+def enlarge(sock: socket.socket, nbytes: int, *, receive: bool) -> int:
+    """Set a socket buffer; returns its real size. If it is smaller, logs the remedy once."""
     plain = socket.SO_RCVBUF if receive else socket.SO_SNDBUF
     forced = SO_RCVBUFFORCE if receive else SO_SNDBUFFORCE
     for option in (forced, plain) if LINUX else (plain,):
         try:
-            sock.setsockopt(socket.SOL_SOCKET, option, octets)
+            sock.setsockopt(socket.SOL_SOCKET, option, nbytes)
             break
         except OSError:
             continue
-    # Linux reports twice what it grants, for its own bookkeeping.
+    # Linux reports twice the usable size.
     real = sock.getsockopt(socket.SOL_SOCKET, plain) // (2 if LINUX else 1)
     key = "net.core.rmem_max" if receive else "net.core.wmem_max"
-    if real < octets and key not in _warned:
+    if real < nbytes and key not in _warned:
         _warned.add(key)
-        advice = f"sysctl -w {key}={octets}" if LINUX else "raise the system's socket buffer limit"
+        advice = f"sysctl -w {key}={nbytes}" if LINUX else "raise the system's socket buffer limit"
         log.warning(
             "the %s buffer has %d bytes instead of %d, so bursts may be lost: as root, %s",
-            "receive" if receive else "send", real, octets, advice,
+            "receive" if receive else "send", real, nbytes, advice,
         )  # fmt: skip
     return real
 
 
-def deafen(sock: socket.socket, me: Address) -> bool:
-    """Let the kernel discard what we ourselves sent to the group, before it costs us a read.
+def drop_own_multicasts(sock: socket.socket, me: Address) -> bool:
+    """Let the kernel drop our own multicasts before they cost a read.
 
     A classic packet filter on the receive socket: drop when UDP source port and IP source are
     ours. Offsets from 0 are in the UDP header, from SKF_NET_OFF in the IP header.
@@ -109,9 +109,9 @@ def deafen(sock: socket.socket, me: Address) -> bool:
     load_half, load_word, jump_if_equal, answer = 0x28, 0x20, 0x15, 0x06
     to_keep = 2 * len(words) + 1  # instructions from the first comparison's end to `keep`
     program = [(load_half, 0, 0, 0), (jump_if_equal, 0, to_keep, me.port)]
-    for place, word in enumerate(words):
-        program.append((load_word, 0, 0, source_offset + 4 * place))
-        program.append((jump_if_equal, 0, to_keep - 2 * place - 2, word))
+    for index, word in enumerate(words):
+        program.append((load_word, 0, 0, source_offset + 4 * index))
+        program.append((jump_if_equal, 0, to_keep - 2 * index - 2, word))
     program += [(answer, 0, 0, 0), (answer, 0, 0, 0xFFFFFFFF)]
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *line) for line in program))
     try:

@@ -1,7 +1,6 @@
-"""The own messages of one incarnation that were not delivered back to it, and how far it delivered.
+"""An incarnation's own messages that were not delivered back to it, and the last it delivered.
 
-They pass to the next incarnation, which reports them in `Rejoined`. The window bounds them: a core
-takes no more than that before it is ordered.
+The next incarnation reports them in `Rejoined`. Bounded by the window.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Outstanding:
         if not messages:
             return
         if isinstance(messages, MessageRuns):
-            self.seq = messages.last_place()
+            self.seq = messages.last_seq()
         else:
             self.seq = messages[-1].seq
         if self._batches:

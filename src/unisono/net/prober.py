@@ -1,15 +1,15 @@
-"""Asks the kernel whether a process still listens at an address.
+"""Probes whether a process still listens at an address.
 
-When a datagram reaches a port that nobody has bound, the kernel there answers with ICMP *port
-unreachable*, and the sender's kernel reports it as ECONNREFUSED, but only to a connected socket. So
-each address in doubt gets a small connected socket of its own, which sends one octet at a time; the
-sockets of the group never see an error. A process that is stopped or slow still has its port, and
-a machine that is off or cut off does not answer: only a process that is dead is refused.
+When a datagram reaches an unbound port, the kernel there answers with ICMP *port unreachable*, and
+the sender's kernel reports it as ECONNREFUSED, but only to a connected socket. So each suspected
+address gets a connected socket, which sends one byte at a time; the sockets of the group never see
+an error. A process that is stopped or slow still has its port, and a machine that is off or cut off
+does not answer: only a dead process is refused.
 
-The kernel gives an error to a connected socket only when the datagram quoted in it has both its
-addresses and both its ports. Who does not see our packets has to guess our port, which is another
-each time and open for `KEEP_S` while somebody is in doubt; then a living peer has to stay silent as
-well. Who can do that can forge the peer's packets too.
+The kernel reports the error only if the datagram quoted in it matches both addresses and ports. An
+attacker that does not see our packets has to guess our port, which differs each time and is open
+for `KEEP_S` while a member is suspected; and the live peer must be silent meanwhile. An attacker
+that can do that can forge the peer's packets too.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from unisono.net.addresses import is_wildcard
 from unisono.net.send_path import SockAddr
 
 SOCKETS_MAX: Final = 32
-"""Addresses in doubt at a time; beyond it the oldest makes place."""
+"""Addresses probed at a time; beyond, the oldest socket is closed."""
 KEEP_S: Final = 2.0
-"""A socket is closed after so long, and opened anew if it is still wanted."""
+"""A socket is closed after this time, and opened again if still needed."""
 PAUSE_US: Final = 1_000
 """Between two probes of one address."""
-OCTET: Final = b"?"
-"""Too short to be a packet of anything: whoever listens drops it."""
+PROBE: Final = b"?"
+"""Too short to be a packet: a live process drops it."""
 
 
 class OpenProbe(NamedTuple):
@@ -43,7 +43,7 @@ class OpenProbe(NamedTuple):
 
 
 class Prober:
-    """The probes of one member, and what the network answers to them."""
+    """The probes of one member, and the network's answers."""
 
     def __init__(self, host: str, counts: dict[str, int]) -> None:
         """Probes leave from this local address."""
@@ -54,13 +54,13 @@ class Prober:
         self._open: dict[Address, OpenProbe] = {}
         self._last_us: dict[Address, int] = {}
         self._awaited: set[Address] = set()
-        """Probed, and not refused yet: each probe has one answer at most."""
+        """Probed and not refused yet: each probe has at most one answer."""
 
     def attach(self, loop: asyncio.AbstractEventLoop, refused: Callable[[Address], None]) -> None:
         self._loop, self._refused = loop, refused
 
     def probe(self, address: Address, target: SockAddr) -> None:
-        """Send one probe; `target` is the address as the socket calls want it."""
+        """Send one probe; `target` is the address as socket calls take it."""
         now_us = time.monotonic_ns() // 1000
         if self._loop is None or now_us - self._last_us.get(address, 0) < PAUSE_US:
             return
@@ -68,9 +68,9 @@ class Prober:
         if sock is None:
             return
         self._last_us[address] = now_us
-        self._read(address, sock)  # An answer to the last one, or sending would fail for it.
+        self._read(address, sock)  # A pending error would make sending fail.
         with contextlib.suppress(OSError):
-            sock.send(OCTET)
+            sock.send(PROBE)
             self._awaited.add(address)
             self._count("net.out.probes")
 
@@ -97,7 +97,7 @@ class Prober:
         return sock
 
     def _read(self, address: Address, sock: socket.socket) -> None:
-        """The only thing that comes is an error; datagrams from the peer's port are nobody's."""
+        """Only errors matter; datagrams from the peer's port are dropped."""
         try:
             sock.recv(1)
         except ConnectionRefusedError:
@@ -106,7 +106,7 @@ class Prober:
                 self._count("net.in.refused")
                 self._refused(address)
         except OSError:
-            pass  # Nothing yet, or no way there: a machine that is cut off is not a dead process.
+            pass  # No answer yet, or no route: that does not show a dead process.
 
     def _close(self, address: Address) -> None:
         sock, closing = self._open.pop(address)

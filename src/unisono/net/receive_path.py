@@ -1,10 +1,9 @@
-"""The way in: reads until dry, into buffers that stay whole as long as someone looks at them.
+"""The receive path: reads until the socket is empty, into buffers that last while referenced.
 
-A read that brings little is copied, so that a kept packet of 60 bytes never holds a large buffer.
-A read that brings much stays where the kernel put it: in a slab of which the next read takes the
-next part. When nobody holds a view of the slab any more it is used again from its start, while it
-is still warm in the cache; a full one that somebody holds makes place for another, and is tried
-again later.
+A small read is copied, so that a kept packet of 60 bytes does not hold a large buffer. A large read
+stays where the kernel put it, in a slab; the next read takes the next part. A slab without views is
+reused from its start, while it is warm in the cache; a full slab with views is replaced by another
+and tried again later.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ SLABS_KEPT_MAX = 4
 COPIED_BYTES_MAX = 4096
 READS_MAX = 64
 READ_BYTES_MAX = 512 << 10
-"""One wake-up reads at most this much, so that timers and senders have their turn."""
+"""The most that one wake-up reads, so that timers and senders are served."""
 SOURCES_KNOWN_MAX = 1024
 ANCILLARY_BYTES = 64
 MSG_TRUNC = int(socket.MSG_TRUNC)
-"""As a plain number: the flag's own arithmetic costs as much as a read of 10 kB."""
+"""As an int: arithmetic on the enum costs as much as a read of 10 kB."""
 
 
 class ReceivePath:
@@ -43,18 +42,18 @@ class ReceivePath:
     def read(
         self, sock: socket.socket, taken_max: int = READS_MAX
     ) -> list[tuple[Address, Packets]]:
-        """What waits in the socket, up to the bounds; nothing when it is dry.
+        """What waits in the socket, up to the bounds.
 
-        Bursts of one source and one packet size that lie side by side become one burst.
+        Adjacent bursts of one source and one packet size become one burst.
         """
         found: list[tuple[Address, Packets]] = []
-        octets = packets = calls = passed_over = 0
+        nbytes = packets = calls = passed_over = 0
         receive, sources, me = sock.recvmsg_into, self._sources, self._me
-        whole, at = self._room()
-        start, of, cut = at, me, 0  # the burst that grows: its place, source and packet size
+        whole, at = self._space()
+        start, of, cut = at, me, 0  # The burst that grows: its position, source and packet size.
         region = whole[at : at + DATAGRAM_BYTES_MAX]
         try:
-            while calls < min(READS_MAX, taken_max + passed_over) and octets < READ_BYTES_MAX:
+            while calls < min(READS_MAX, taken_max + passed_over) and nbytes < READ_BYTES_MAX:
                 size, ancillary, flags, origin = receive((region,), ANCILLARY_BYTES)
                 calls += 1
                 source = sources.get(origin) or self._source(origin)
@@ -62,8 +61,8 @@ class ReceivePath:
                     self._count("net.in.echo" if source is me else "drop.truncated")
                     passed_over += 1
                     continue
-                octets += size
-                # The only ancillary data we asked for is the size of a burst's packets.
+                nbytes += size
+                # The only ancillary data requested is the size of a burst's packets.
                 segment = int.from_bytes(ancillary[0][2], byteorder) if ancillary else size or 1
                 packets += -(-size // segment) if size else 1
                 if source is not of or segment != cut or (at - start) % segment:
@@ -74,7 +73,7 @@ class ReceivePath:
                     at = self._at = at + size
                     if at + DATAGRAM_BYTES_MAX > SLAB_BYTES:
                         found.append((of, Burst(whole[start:at], cut)))
-                        whole, at = self._room()
+                        whole, at = self._space()
                         start = at
                     region = whole[at : at + DATAGRAM_BYTES_MAX]
                 else:
@@ -85,17 +84,17 @@ class ReceivePath:
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:
-            # An answer of the network to something we sent; the socket itself is well.
+            # The network's answer to something we sent; the socket itself works.
             self._count(f"net.in.error_{error.errno}")
         if start < at:
             found.append((of, Burst(whole[start:at], cut)))
-        self._tally(calls, packets, octets)
+        self._tally(calls, packets, nbytes)
         return found
 
-    def _tally(self, calls: int, packets: int, octets: int) -> None:
+    def _tally(self, calls: int, packets: int, nbytes: int) -> None:
         self._counts["net.in.calls"] += calls
         self._counts["net.in.packets"] += packets
-        self._counts["net.in.octets"] += octets
+        self._counts["net.in.bytes"] += nbytes
 
     def _source(self, origin: tuple[str, int]) -> Address:
         if len(self._sources) >= SOURCES_KNOWN_MAX:
@@ -106,8 +105,8 @@ class ReceivePath:
         self._sources[origin] = address
         return address
 
-    def _room(self) -> tuple[memoryview, int]:
-        """A slab, and a place in it with room for one whole datagram."""
+    def _space(self) -> tuple[memoryview, int]:
+        """A slab, and a position in it with space for one datagram."""
         if self._at and self._is_free():
             self._at = 0
         if self._at + DATAGRAM_BYTES_MAX > SLAB_BYTES:
@@ -121,10 +120,10 @@ class ReceivePath:
         return self._whole, self._at
 
     def _is_free(self) -> bool:
-        """Whether nobody but us looks at the slab."""
+        """Whether there is no other view of the slab."""
         self._whole.release()
         try:
-            # A bytearray cannot change its size while any view of it lives.
+            # A bytearray cannot be resized while there is a view of it.
             self._slab.pop()
             self._slab.append(0)
         except BufferError:
@@ -140,7 +139,7 @@ class ReceivePath:
 def _add_copy(
     found: list[tuple[Address, Packets]], source: Address, data: bytes, segment: int
 ) -> None:
-    """Single datagrams side by side are one burst to the core."""
+    """Consecutive single datagrams of one source become one burst."""
     view = memoryview(data)
     if segment < len(data):
         found.append((source, Burst(view, segment)))

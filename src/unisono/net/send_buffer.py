@@ -1,7 +1,7 @@
-"""What the application says, on its way to the core: gathered into batches, held back when full.
+"""Batches the application's messages for the session, with back-pressure.
 
-Messages said in one turn of the event loop reach the core together. When the core has no room, the
-callers wait in line, first come first served; the line is bounded.
+Messages sent in one turn of the event loop reach the session together. Without send credit, callers
+wait in a bounded FIFO queue.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from time import monotonic
 from typing import Protocol
 
 from unisono.errors import UnisonoError
-from unisono.model import ServiceLevel
+from unisono.model import PayloadBatch, ServiceLevel
 from unisono.net.handle import Handle, Handles
 from unisono.net.outstanding import Outstanding
 
 BATCH_BYTES = 256 << 10
-"""So much is handed over at once, without waiting for the turn to end. Handing over has its price,
-which larger batches share; much larger ones would keep the loop from what comes in."""
+"""A batch of this size is submitted before the turn ends. Larger batches share the cost of a
+submission; much larger ones would delay receiving."""
 BATCH_COUNT = 2048
 QUIET_S = 0.001
 TAKE_COUNT = 4096
-"""Of one who waits, so many are looked at in one go."""
+"""Messages of one waiting caller that are processed at once."""
 LINE_COUNT_MAX = 4096
 
 
 class Full(UnisonoError):
-    """There is no room now: await `multicast`, or try again later."""
+    """The window is full: await `multicast`, or try again later."""
 
 
 class Outlet(Protocol):
@@ -50,14 +50,14 @@ class Outlet(Protocol):
 
 @dataclass(slots=True, eq=False)
 class _Caller:
-    messages: Sequence[bytes]
+    messages: PayloadBatch
     groups: tuple[str, ...]
     handle: Handle
     at: int = 0
 
 
 class SendBuffer:
-    """Between the callers and the current session. Without a session, everybody waits."""
+    """Between the callers and the current session. Without a session, callers wait."""
 
     def __init__(
         self, outstanding: Outstanding | None = None, handles: Handles | None = None
@@ -65,29 +65,29 @@ class SendBuffer:
         self._outstanding = outstanding
         self._handles = handles
         self._session: Outlet | None = None
-        self._room = 0
+        self._credit = 0
         self._number = 0
-        self._gathered: list[tuple[ServiceLevel, tuple[str, ...], list[bytes]]] = []
+        self._gathered: list[tuple[ServiceLevel, tuple[str, ...], PayloadBatch]] = []
         self._bytes = self._count = 0
         self._line: deque[_Caller] = deque()
         self._turn_end: asyncio.Handle | None = None
-        self._said_s = 0.0
+        self._sent_s = 0.0
         self.unsent_count = 0
-        """Messages that were gathered when their life ended."""
+        """Messages not submitted when their incarnation ended."""
 
     def begin(self, session: Outlet) -> None:
-        """A life begins. Its first message has the number 1."""
+        """An incarnation begins. Its first message has the number 1."""
         self._session, self._number = session, 0
         self.stepped()
 
     @property
     def silent(self) -> bool:
-        """Nothing was said in this life."""
+        """This incarnation sent nothing."""
         return self._number == 0
 
     def end(self, error: BaseException | None) -> None:
-        """The life is over. With an error, for good: those in line are told."""
-        self._session, self._room = None, 0
+        """The incarnation is over. An error means for good: waiting callers get it."""
+        self._session, self._credit = None, 0
         self.unsent_count += self._count
         for *_, messages in self._gathered:
             self._note(messages)
@@ -98,11 +98,11 @@ class SendBuffer:
                 self._line.popleft().handle.refuse(error)
 
     def stepped(self) -> None:
-        """The core did something: see what room there is, and let the line move."""
+        """The session's credit may have changed: accept from waiting callers."""
         if self._session is None or self._session.finished:
             return
-        self._room = self._session.send_credit()
-        while self._line and self._room > self._bytes:
+        self._credit = self._session.send_credit()
+        while self._line and self._credit > self._bytes:
             caller = self._line[0]
             number = self._take(caller)
             if caller.at == len(caller.messages):
@@ -110,39 +110,36 @@ class SendBuffer:
                 self._accept(caller.handle, number)
 
     def _take(self, caller: _Caller) -> int:
-        """As many of the caller's messages as there is room for, and at least one."""
-        start, room = caller.at, self._room - self._bytes
-        some = caller.messages[start : start + TAKE_COUNT]
-        octets = sum(map(len, some)) + len(some)
-        if octets > room:
-            # An empty message counts for something too, or there would be no end of them.
+        """As many of the caller's messages as the credit allows, and at least one."""
+        some, start, credit = caller.messages, caller.at, self._credit - self._bytes
+        if start or len(some) > TAKE_COUNT:
+            some = PayloadBatch(some[start : start + TAKE_COUNT])
+        if _cost(some) > credit:
             sums = list(accumulate(map(add, map(len, some), repeat(1))))
-            count = min(bisect_left(sums, room) + 1, len(some))
-            some, octets = some[:count], sums[count - 1]
+            some = PayloadBatch(some[: bisect_left(sums, credit) + 1])
         caller.at += len(some)
-        return self._gather(some, octets, caller.handle.service, caller.groups)
+        self._flush_soon()
+        return self._gather(some, caller.handle.service, caller.groups)
 
     def _gather(
-        self,
-        messages: Sequence[bytes],
-        octets: int,
-        service: ServiceLevel,
-        groups: tuple[str, ...],
+        self, messages: PayloadBatch, service: ServiceLevel, groups: tuple[str, ...]
     ) -> int:
-        last = self._gathered[-1] if self._gathered else None
-        if last is not None and last[0] == service and last[1] == groups:
-            last[2].extend(messages)
-        else:
-            self._gathered.append((service, groups, list(messages)))
-        self._bytes += octets
+        self._bytes += _cost(messages)
         self._count += len(messages)
         self._number += len(messages)
-        if self._turn_end is None:
-            self._turn_end = asyncio.get_running_loop().call_soon(self.flush)
+        last = self._gathered[-1] if self._gathered else None
+        if last is not None and last[0] == service and last[1] == groups:
+            last[2].add(messages)
+        else:
+            self._gathered.append((service, groups, messages))
         return self._number
 
+    def _flush_soon(self) -> None:
+        if self._turn_end is None:
+            self._turn_end = asyncio.get_running_loop().call_soon(self.flush)
+
     def flush(self) -> None:
-        """Hand over what was gathered."""
+        """Submit the batch."""
         if self._turn_end is not None:
             self._turn_end.cancel()
             self._turn_end = None
@@ -150,7 +147,9 @@ class SendBuffer:
         self._bytes = self._count = 0
         for service, groups, messages in gathered:
             self._note(messages)
-            if self._session is None or self._session.finished:  # ended by what went before, maybe
+            if (
+                self._session is None or self._session.finished
+            ):  # An earlier batch may have ended it.
                 self.unsent_count += len(messages)
             else:
                 self._session.submit(messages, service, groups)
@@ -161,48 +160,46 @@ class SendBuffer:
 
     # -- the callers ----------------------------------------------------------------------------
 
-    def say_nowait(
-        self,
-        messages: Sequence[bytes],
-        octets: int,
-        service: ServiceLevel,
-        groups: tuple[str, ...] = (),
+    def submit_nowait(
+        self, messages: PayloadBatch, service: ServiceLevel, groups: tuple[str, ...] = ()
     ) -> int:
-        """The number of the last message; `Full` when even one has to wait."""
-        if self._line or not self._fits(messages, octets):
+        """Returns the number of the last message; `Full` if any would have to wait."""
+        if self._line or not self._fits(messages):
             raise Full("the window is full: await multicast() instead, or try again later")
-        number = self._gather(messages, octets + len(messages), service, groups)
+        number = self._gather(messages, service, groups)
         self._flush_if_due()
         return number
 
     def _flush_if_due(self) -> None:
         if self._bytes >= BATCH_BYTES or self._count >= BATCH_COUNT or self._is_quiet():
             self.flush()
+        else:
+            self._flush_soon()
 
-    def _fits(self, messages: Sequence[bytes], octets: int) -> bool:
-        """One message may go beyond what is left, or none larger could ever be sent."""
-        room = self._room - self._bytes
-        return room > 0 and (octets <= room or len(messages) == 1)
+    def _fits(self, messages: PayloadBatch) -> bool:
+        """A single message may exceed the credit, or a large one could never be sent."""
+        credit = self._credit - self._bytes
+        return credit > 0 and (messages.nbytes <= credit or len(messages) == 1)
 
     def _is_quiet(self) -> bool:
-        """Nothing was said for a while: what is said now does not wait for more."""
-        before_s, self._said_s = self._said_s, monotonic()
-        return self._said_s - before_s > QUIET_S
+        """After a pause, a message does not wait for others."""
+        before_s, self._sent_s = self._sent_s, monotonic()
+        return self._sent_s - before_s > QUIET_S
 
     def submit(
         self,
-        messages: Sequence[bytes],
-        octets: int,
+        messages: PayloadBatch,
         service: ServiceLevel,
         groups: tuple[str, ...] = (),
         own: bool = True,
     ) -> Handle:
-        """Accepted at once, or in line; `Full` when the line is. `own`: they come back here."""
+        """Accept at once or queue; `Full` if the queue is. `own`: they are delivered here too. The
+        buffer owns the batch from now on."""
         handle = Handle(service, own)
-        if self._line or not self._fits(messages, octets):
+        if self._line or not self._fits(messages):
             self._line_up(_Caller(messages, groups, handle))
         else:
-            number = self._gather(messages, octets + len(messages), service, groups)
+            number = self._gather(messages, service, groups)
             self._accept(handle, number)  # First: a session may deliver them while they are sent.
             self._flush_if_due()
             handle.flushed = not self._count
@@ -218,7 +215,7 @@ class SendBuffer:
             raise Full(f"{LINE_COUNT_MAX} callers already wait to multicast: send fewer at a time")
 
         def withdraw() -> None:
-            # What was not taken is not sent, and the next moves up.
+            # What was not accepted is not sent.
             if caller in self._line:
                 self._line.remove(caller)
                 caller.handle.withdraw()
@@ -231,3 +228,8 @@ class SendBuffer:
     @property
     def waiting_count(self) -> int:
         return len(self._line)
+
+
+def _cost(messages: PayloadBatch) -> int:
+    """An empty message counts for something too, or there would be no end of them."""
+    return messages.nbytes + len(messages)

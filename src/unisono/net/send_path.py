@@ -1,4 +1,4 @@
-"""The way out of one socket: packets leave in bursts, wait in a bounded queue, or are counted."""
+"""The send path of one socket: packets leave in bursts, wait in a bounded queue, or are dropped."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from unisono.net import offload
 
 SEGMENTS_MAX = 64
 BYTES_MAX = 65_000
-"""One call carries at most this much: what fits a UDP datagram of 65,535 with its headers."""
+"""The most that one call sends: a UDP datagram of 65,535 bytes, less its headers."""
 RETRY_S = 0.001
-"""A device without buffers does not say when it has some."""
+"""A device without free buffers is polled: it reports nothing when it has some."""
 
 SockAddr: TypeAlias = Any
 Run: TypeAlias = tuple[Buffer, int, int]
-"""Packets in one buffer, the size of each but the last, which may be shorter, and their count."""
+"""Packets in one buffer, the size of each except a shorter last one, and their count."""
 
 FULL = frozenset((errno.EAGAIN, errno.EWOULDBLOCK, errno.ENOBUFS, errno.ENOMEM))
 REASONS = {
@@ -34,24 +34,24 @@ REASONS = {
     errno.EPERM: "forbidden",
     errno.EACCES: "forbidden",
 }
-"""The name under which a packet that the system would not send is counted."""
+"""The counter of packets that the system refuses to send."""
 
 
 def runs(packets: Packets) -> Iterator[Run]:
-    """Cut into runs of equal length, the last of each possibly shorter, that fit one call."""
-    if isinstance(packets, Burst):
-        yield from _parts(packets)
+    """Cut into runs that fit one call, of equal length except for a shorter last packet."""
+    kind = type(packets)  # They are sequences, of which `isinstance` is slow.
+    if kind is Burst:
+        yield from _parts(packets)  # type: ignore[arg-type]
         return
-    if isinstance(packets, Bursts):
-        for burst in packets.each():
+    if kind is Bursts:
+        for burst in packets.each():  # type: ignore[union-attr]
             yield from _parts(burst)
         return
     count = len(packets)
     if count == 1:
         yield packets[0], len(packets[0]), 1
         return
-    # Counting and joining run at the speed of C: nothing here is done packet by packet unless
-    # their lengths differ.
+    # Counting and joining run in C: no Python code runs per packet unless lengths differ.
     lengths = list(map(len, packets))
     start = 0
     while start < count:
@@ -68,7 +68,7 @@ def runs(packets: Packets) -> Iterator[Run]:
 
 
 def _parts(burst: Burst) -> Iterator[Run]:
-    """Packets that lie side by side are not touched."""
+    """Contiguous packets are not copied."""
     buffer, size = burst.buffer, burst.size
     step = size * max(1, min(SEGMENTS_MAX, BYTES_MAX // size)) if size else 1
     for start in range(0, len(buffer), step):
@@ -77,17 +77,17 @@ def _parts(burst: Burst) -> Iterator[Run]:
 
 
 def _first_odd(lengths: list[int], start: int, end: int) -> int:
-    """Where a run ends that began at `start`: behind one that is shorter, before one longer."""
+    """The end of the run that begins at `start`: after a shorter packet, before a longer one."""
     size = lengths[start]
-    for place in range(start + 1, end):
-        length = lengths[place]
+    for index in range(start + 1, end):
+        length = lengths[index]
         if length != size:
-            return place + 1 if 0 < length < size else place
+            return index + 1 if 0 < length < size else index
     return end
 
 
 class SendPath:
-    """Sends on one socket without ever blocking the loop."""
+    """Sends on one socket without blocking the event loop."""
 
     def __init__(
         self, sock: socket.socket, counts: dict[str, int], queue_bytes_max: int, offloads: bool
@@ -101,7 +101,7 @@ class SendPath:
         self._retry: asyncio.TimerHandle | None = None
         self._segmenting: dict[int, list[tuple[int, int, bytes]]] = {}
         self.segments = offloads and offload.can_segment(sock)
-        """Whether bursts leave by one call; falls to False for good when the kernel refuses."""
+        """Whether bursts leave in one call; False for good once the kernel refuses."""
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -115,7 +115,7 @@ class SendPath:
                     self._enqueue(to, rest)
 
     def _transmit(self, to: SockAddr, run: Run) -> Run | None:
-        """Send, or count as lost. What comes back found the socket full."""
+        """Send, or count as dropped. Returns what the full socket did not take."""
         data, size, count = run
         if count == 1 or not self.segments:
             return self._singly(to, run)
@@ -131,20 +131,19 @@ class SendPath:
     def _singly(self, to: SockAddr, run: Run, after_refusal: bool = False) -> Run | None:
         data, size, count = run
         whole = memoryview(data)
-        for place in range(count):
-            start = place * size
+        for index in range(count):
+            start = index * size
             try:
                 self._sent(1, self._sock.sendto(whole[start : start + size], to))
             except OSError as error:
                 if self._is_full(error, 1):
-                    return whole[start:], size, count - place
+                    return whole[start:], size, count - index
             else:
                 if after_refusal and self.segments:
-                    # The same packet went alone: it was the offload that was refused, not the
-                    # packet or its target.
+                    # A single packet passed: the offload was refused, not the packet or its target.
                     self.segments = False
                     self._count("net.offload_refused", 1)
-                    offload.log.info("bursts are refused here; datagrams leave one by one")
+                    offload.log.info("segmentation is refused; datagrams are sent one by one")
         return None
 
     def _cut(self, size: int) -> list[tuple[int, int, bytes]]:
@@ -156,18 +155,18 @@ class SendPath:
         return found
 
     def _is_full(self, error: OSError, packets: int) -> bool:
-        """Whether it is worth waiting; else the packets are lost, and counted."""
+        """Whether to wait for the socket; otherwise the packets are counted as dropped."""
         if error.errno in FULL:
             self._wait(by_timer=error.errno in (errno.ENOBUFS, errno.ENOMEM))
             return True
         self._count(f"drop.{REASONS.get(error.errno or 0, 'send_error')}", packets)
         return False
 
-    def _sent(self, packets: int, octets: int) -> None:
+    def _sent(self, packets: int, nbytes: int) -> None:
         counts = self._counts
         counts["net.out.calls"] += 1
         counts["net.out.packets"] += packets
-        counts["net.out.octets"] += octets
+        counts["net.out.bytes"] += nbytes
 
     def _count(self, name: str, packets: int) -> None:
         self._counts[name] = self._counts.get(name, 0) + packets
@@ -175,12 +174,12 @@ class SendPath:
     # -- the queue ------------------------------------------------------------------------------
 
     def _enqueue(self, to: SockAddr, run: Run) -> None:
-        octets = len(run[0])
-        if self._queue_bytes + octets > self._queue_bytes_max:
+        nbytes = len(run[0])
+        if self._queue_bytes + nbytes > self._queue_bytes_max:
             self._count("drop.send_queue", run[2])
             return
         self._queue.append((to, run))
-        self._queue_bytes += octets
+        self._queue_bytes += nbytes
 
     def _wait(self, by_timer: bool) -> None:
         if self._loop is None:
@@ -192,7 +191,7 @@ class SendPath:
             self._retry = self._loop.call_later(RETRY_S, self.flush)
 
     def flush(self) -> None:
-        """Send what waits, as far as the socket takes it."""
+        """Send from the queue, as far as the socket takes it."""
         self._retry = None
         queue = self._queue
         while queue:
@@ -210,7 +209,7 @@ class SendPath:
         return self._queue_bytes
 
     def close(self) -> None:
-        """A last try for what waits; what the socket does not take is lost, and counted."""
+        """Flush once more; what the socket does not take is counted as dropped."""
         if self._queue:
             self.flush()
         self._count("drop.send_queue", sum(run[2] for _, run in self._queue))

@@ -1,9 +1,9 @@
-"""Stable storage: a file of records, each safe before the effects that follow it.
+"""Stable storage: a file of records, each durable before the effects that follow it.
 
-A file begins with MAGIC; then come entries: length, checksum, kind, octets. A crash leaves at most
-the last entry torn, and nothing relied on that one: it is cut off when the file is opened. Damage
-before sound entries is no crash's doing, and refused. A file of the first version, which has no
-MAGIC and only records, is rewritten when it is opened.
+A file is MAGIC, then entries: length, checksum, kind, data. A crash tears at most the last entry,
+on which nothing relied: it is truncated when the file is opened. Damage before valid entries is not
+due to a crash, and is refused. A file of the first version, without MAGIC and with records only, is
+rewritten when it is opened.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from unisono.errors import Misuse, StorageFailed
 
 MAGIC: Final = b"UNISTAB2"
 BYTES_MAX: Final = 64 << 20
-"""A protocol that persists without checkpoints comes to its end here."""
+"""The bound of the file: a protocol must make checkpoints."""
 PIECE_BYTES: Final = 1 << 20
 """Records are replayed in pieces of about this much."""
 
@@ -30,15 +30,15 @@ _FORMER_HEAD: Final = Struct("<II")
 _NUMBER: Final = Struct("<Q")
 _RECORD, _INCARNATION = 0, 1
 _SEED: Final = 0x554E4953
-"""Checksums begin with it: zeros, with which a file system may fill a torn tail, are no entry."""
+"""The checksum's start value: a torn tail filled with zeros is not a valid entry."""
 
 
 class Disk:
-    """What the operating system does for a file. Tests have worse ones."""
+    """File operations; tests replace them by failing ones."""
 
-    def write(self, handle: int, octets: bytes) -> None:
-        """All of them, at the handle's end."""
-        rest = memoryview(octets)
+    def write(self, handle: int, data: bytes) -> None:
+        """Append all of it."""
+        rest = memoryview(data)
         while rest:
             rest = rest[os.write(handle, rest) :]
 
@@ -52,30 +52,30 @@ class Disk:
 class _Entry(NamedTuple):
     end: int
     kind: int
-    octets: bytes
+    data: bytes
 
 
 class StableFile:
-    """Records of a member's lives, oldest first, and the number of the last life. One process at a
-    time has the file."""
+    """The records of a member's incarnations, oldest first, and the last incarnation. Locked by one
+    process at a time."""
 
     def __init__(
         self, path: str | Path, bytes_max: int = BYTES_MAX, disk: Disk | None = None
     ) -> None:
         self._path = Path(os.path.realpath(path))
-        """Where a link leads: a checkpoint puts a new file there, not in place of the link."""
+        """Symbolic links are resolved: a checkpoint replaces the file, not the link."""
         self._beside = self._path.with_name(self._path.name + ".new")
         self._bytes_max = bytes_max
         self._disk = disk or Disk()
         self._handle = self._lock = -1
         self._bytes = 0
-        """How long the file is: whole entries."""
+        """The size of the file, in whole entries."""
         self._removed = False
-        """It has been here before, as its lock shows."""
+        """There was a file before, as its lock shows."""
         self._failure: StorageFailed | None = None
-        """What has failed once is not written to again."""
+        """After a failure the file is not written again."""
         self.incarnation = 0
-        """Of the last life that had this file; 0 is none."""
+        """The last one recorded; 0 if none."""
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._take()
@@ -90,7 +90,7 @@ class StableFile:
             raise
 
     def _take(self) -> None:
-        """The lock is beside the file, which a checkpoint replaces."""
+        """Lock a separate file, since a checkpoint replaces this one."""
         beside = self._path.with_name(self._path.name + ".lock")
         begun = self._path.exists() and self._path.stat().st_size > 0
         self._removed = beside.exists() and not begun
@@ -100,7 +100,7 @@ class StableFile:
         except BlockingIOError:
             raise Misuse(
                 f"stable file {str(self._path)!r} is in use by another member:"
-                " give each member a file of its own"
+                " give each member another file"
             ) from None
 
     def _open(self) -> None:
@@ -111,8 +111,8 @@ class StableFile:
             kept = list(_former_records(file)) if former else []
             end = _sound_end(file, former, str(self._path))
         if former or not end:
-            # Of a file that was never begun there is nothing to lose. Of one that was removed there
-            # was: the empty record, which no protocol can read, says so.
+            # A file that was never begun lost nothing. One that was removed did: the empty record,
+            # which no protocol can read, marks it.
             self._rewrite([(_RECORD, record) for record in ([b""] if self._removed else kept)])
             return
         if end < os.fstat(self._handle).st_size:
@@ -121,7 +121,7 @@ class StableFile:
         self._bytes = end
         for entry in self._entries():
             if entry.kind == _INCARNATION:
-                (self.incarnation,) = _NUMBER.unpack(entry.octets)
+                (self.incarnation,) = _NUMBER.unpack(entry.data)
 
     def _reading(self) -> BinaryIO:
         return open(self._path, "rb")
@@ -131,34 +131,34 @@ class StableFile:
             file.seek(len(MAGIC))
             yield from _sound_entries(file, self._bytes)
 
-    def pieces(self, octets: int = PIECE_BYTES) -> Iterator[tuple[bytes, ...]]:
-        """The records, some at a time."""
+    def pieces(self, nbytes: int = PIECE_BYTES) -> Iterator[tuple[bytes, ...]]:
+        """The records, in pieces."""
         piece: list[bytes] = []
         held = 0
         for entry in self._entries():
             if entry.kind != _RECORD:
                 continue
-            if piece and held + len(entry.octets) > octets:
+            if piece and held + len(entry.data) > nbytes:
                 yield tuple(piece)
                 piece, held = [], 0
-            piece.append(entry.octets)
-            held += len(entry.octets)
+            piece.append(entry.data)
+            held += len(entry.data)
         if piece:
             yield tuple(piece)
 
     # -- writing --------------------------------------------------------------------------------
 
     def begin(self, incarnation: int) -> None:
-        """A life with this number begins."""
+        """Record that this incarnation begins."""
         self._append(_INCARNATION, _NUMBER.pack(incarnation))
         self.incarnation = incarnation
 
     def append(self, record: bytes) -> None:
-        """Returns when the record is safe; else `StorageFailed`."""
+        """Returns when the record is durable; else raises `StorageFailed`."""
         self._append(_RECORD, record)
 
-    def _append(self, kind: int, octets: bytes) -> None:
-        entry = _written(kind, octets)
+    def _append(self, kind: int, data: bytes) -> None:
+        entry = _written(kind, data)
         self._check(self._bytes + len(entry))
         try:
             self._disk.write(self._handle, entry)
@@ -167,28 +167,28 @@ class StableFile:
             raise self._failed(error) from None
         self._bytes += len(entry)
 
-    def _check(self, octets: int) -> None:
+    def _check(self, nbytes: int) -> None:
         if self._failure is not None:
             raise self._failure
-        if octets > self._bytes_max:
+        if nbytes > self._bytes_max:
             raise StorageFailed(
-                f"stable file {str(self._path)!r} would have {octets} octets, over its bound of"
+                f"stable file {str(self._path)!r} would have {nbytes} bytes, over its bound of"
                 f" {self._bytes_max}: the protocol must make checkpoints, and small ones"
             )
 
     def replace(self, record: bytes) -> None:
-        """Put this one in place of all; a crash leaves those or this one."""
+        """Replace all records by this one, atomically."""
         self._rewrite([(_RECORD, record)])
 
     def _rewrite(self, entries: list[tuple[int, bytes]]) -> None:
         if self.incarnation:
             entries = [(_INCARNATION, _NUMBER.pack(self.incarnation)), *entries]
-        octets = MAGIC + b"".join(_written(kind, each) for kind, each in entries)
-        self._check(len(octets))
+        data = MAGIC + b"".join(_written(kind, each) for kind, each in entries)
+        self._check(len(data))
         fresh = -1
         try:
             fresh = os.open(self._beside, _FLAGS | os.O_APPEND | os.O_TRUNC, 0o644)
-            self._disk.write(fresh, octets)
+            self._disk.write(fresh, data)
             self._disk.sync(fresh)
             self._disk.replace(self._path, self._beside)
             self._sync_directory()
@@ -198,10 +198,10 @@ class StableFile:
             raise self._failed(error) from None
         if self._handle >= 0:
             os.close(self._handle)
-        self._handle, self._bytes = fresh, len(octets)
+        self._handle, self._bytes = fresh, len(data)
 
     def _sync_directory(self) -> None:
-        """A new name is safe when its directory is."""
+        """A new file name is durable once its directory is."""
         directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
             self._disk.sync(directory)
@@ -210,7 +210,7 @@ class StableFile:
 
     def _failed(self, error: OSError) -> StorageFailed:
         full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        todo = "free some space" if full else "see to the disk, or give another path"
+        todo = "free some space" if full else "check the disk, or give another path"
         self._failure = StorageFailed(
             f"stable file {str(self._path)!r} cannot keep a record: {error.strerror or error};"
             f" nothing that relies on it was sent: {todo}, then join again"
@@ -218,7 +218,7 @@ class StableFile:
         return self._failure
 
     def close(self) -> None:
-        """Also lets others have it. Twice is no harm."""
+        """Also releases the lock. Idempotent."""
         for handle in (self._handle, self._lock):
             if handle >= 0:
                 os.close(handle)
@@ -226,44 +226,44 @@ class StableFile:
 
 
 SEARCHED_BYTES_MAX: Final = 64 << 20
-"""So much is searched for sound records after one that is not: a second or so."""
+"""Bytes searched for valid records after an invalid one: about a second."""
 _FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 
-def _written(kind: int, octets: bytes) -> bytes:
-    return _HEAD.pack(len(octets), crc32(octets, _SEED + kind), kind) + octets
+def _written(kind: int, data: bytes) -> bytes:
+    return _HEAD.pack(len(data), crc32(data, _SEED + kind), kind) + data
 
 
 def _sound_entries(file: BinaryIO, size: int) -> Iterator[_Entry]:
-    """From here on, up to the first that is not sound."""
+    """Entries up to the first invalid one."""
     at = file.tell()
     while at + _HEAD.size <= size:
         length, check, kind = _HEAD.unpack(file.read(_HEAD.size))
         at += _HEAD.size + length
         if at > size or kind not in (_RECORD, _INCARNATION):
             return
-        octets = file.read(length)
-        if crc32(octets, _SEED + kind) != check:
+        data = file.read(length)
+        if crc32(data, _SEED + kind) != check:
             return
-        yield _Entry(at, kind, octets)
+        yield _Entry(at, kind, data)
 
 
 def _former_records(file: BinaryIO) -> Iterator[bytes]:
-    """Of a file of the first version, up to the first that is not sound."""
+    """Records of a file of the first version, up to the first invalid one."""
     file.seek(0)
     size = os.fstat(file.fileno()).st_size
     while file.tell() + _FORMER_HEAD.size <= size:
         length, check = _FORMER_HEAD.unpack(file.read(_FORMER_HEAD.size))
-        octets = file.read(min(length, size))
-        if len(octets) < length or crc32(octets) != check:
-            file.seek(-len(octets) - _FORMER_HEAD.size, os.SEEK_CUR)
+        data = file.read(min(length, size))
+        if len(data) < length or crc32(data) != check:
+            file.seek(-len(data) - _FORMER_HEAD.size, os.SEEK_CUR)
             return
-        if octets:  # Zeros, with which a file system may fill a torn tail, read as empty ones.
-            yield octets
+        if data:  # A torn tail filled with zeros reads as empty records.
+            yield data
 
 
 def _sound_end(file: BinaryIO, former: bool, path: str) -> int:
-    """Where the sound entries end: what comes after them is torn, or the file is damaged."""
+    """The end of the valid entries; `Misuse` if others follow, as the file is then damaged."""
     size = os.fstat(file.fileno()).st_size
     end = file.tell() if former else min(size, len(MAGIC))
     if not former:
@@ -272,16 +272,16 @@ def _sound_end(file: BinaryIO, former: bool, path: str) -> int:
     file.seek(end)
     if _has_sound_entry(file.read()):
         raise Misuse(
-            f"stable file {path!r} is damaged at octet {end}, before records that may be sound:"
-            " restore it from a copy; or join without stable=, as one that remembers nothing"
+            f"stable file {path!r} is damaged at byte {end}, before records that may be valid:"
+            " restore it from a copy, or join without stable= and without its records"
         )
     return end if former or size >= len(MAGIC) else 0
 
 
-def _has_sound_entry(octets: bytes) -> bool:
-    """Whether there is a whole entry of any version in what follows one that is not. What takes too
-    long to search is taken for damaged: better refused than cut off."""
-    rest, left = memoryview(octets), SEARCHED_BYTES_MAX
+def _has_sound_entry(data: bytes) -> bool:
+    """Whether a valid entry of any version follows an invalid one. True if the search takes too
+    long: better refused than truncated."""
+    rest, left = memoryview(data), SEARCHED_BYTES_MAX
     for at in range(1, len(rest) - _FORMER_HEAD.size):
         length, check = _FORMER_HEAD.unpack_from(rest, at)
         start = at + _FORMER_HEAD.size

@@ -1,7 +1,7 @@
 """The application's one ordered stream: bounded, with a stated policy for a slow reader.
 
-Messages, views and notices stand in it in the order of the effects. So do marks: places where the
-application's state is to be captured or replaced, acted on when the reader reaches them.
+Messages, views and notices are in the order of the core's effects. So are marks: points at which
+the application's state is captured or replaced when the reader reaches them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from time import monotonic
-from typing import Literal, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, overload
 
 from unisono.core import Answer, Cause
 from unisono.errors import Misuse, Stopped
@@ -20,7 +20,7 @@ from unisono.model import Member, Message, View
 from unisono.parts.message_runs import MessageRuns
 
 TURN_S = 0.005
-"""A reader that is always given something lets the loop turn after so long."""
+"""A reader that never waits yields to the event loop after this time."""
 
 _PAYLOAD = itemgetter(Message._fields.index("payload"))
 
@@ -30,47 +30,56 @@ SLOW: tuple[Slow, ...] = ("block", "shed", "leave")
 
 @dataclass(frozen=True, slots=True)
 class Shed:
-    """So many messages were dropped at this place because the reader was slow."""
+    """Messages were dropped here because the reader was slow."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Stable:
-    """These messages are as resilient as was asked."""
+    """These messages are as resilient as requested."""
 
     messages: tuple[Message, ...]
     holders: tuple[Member, ...] = ()
-    """Who is known to hold them, where the protocol says it."""
+    """Members known to hold them, where the protocol reports it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unstable:
+    """These messages will not be as resilient as requested: too few of the members that can hold
+    them are left."""
+
+    messages: tuple[Message, ...]
+    cause: Cause
 
 
 @dataclass(frozen=True, slots=True)
 class Rejoined:
-    """The former life ended; from here on we are `me`. The state, if it is handed over, and the
-    next view follow."""
+    """The former incarnation ended; from here on we are `me`. The state, if one is transferred, and
+    the next view follow."""
 
     reason: str
-    """Why the former life ended."""
+    """Why the former incarnation ended."""
     me: Member
     cause: Cause = Cause.STOPPED
-    """The same as a value."""
+    """The reason as a value."""
     missed: range | None = None
-    """The places of the order that were not heard here, between the last message of the former life
-    and the next view; none if that cannot be told: there are no places, or it is another order."""
+    """The sequence numbers not delivered here, between the last message of the former incarnation
+    and the next view; None if unknown: there are no sequence numbers, or it is another order."""
     lost: tuple[bytes, ...] = ()
-    """What we said in the former life and did not hear back: it was not ordered while we were
-    there, and may be said again. Some of it may have been ordered after all; and what was delivered
-    here and to nobody else, as an agreed message of the ring can be, is not among it."""
+    """Own messages of the former incarnation that were not delivered here, and may be sent again.
+    Some may have been ordered after all. An agreed message of the ring that was delivered here and
+    to no other member is not among them."""
 
 
-Item: TypeAlias = Message | View | Shed | Stable | Answer | Rejoined
+Item: TypeAlias = Message | View | Shed | Stable | Unstable | Answer | Rejoined
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureMark:
     key: Hashable
     answer: Callable[[Hashable, bytes], None]
-    """Of the life that asked: a later life has not asked."""
+    """Of the incarnation that requested it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +87,19 @@ class AdoptMark:
     state: bytes
 
 
-Entry: TypeAlias = Item | CaptureMark | AdoptMark
+@dataclass(frozen=True, slots=True)
+class ReachedMark:
+    reached: Callable[[], None]
+
+
+Mark: TypeAlias = CaptureMark | AdoptMark | ReachedMark
+Entry: TypeAlias = Item | Mark
 
 
 class StreamBatch(Sequence[Item]):
-    """All that waited in the stream, in its order.
+    """All that waited in the stream, in order.
 
-    Messages are made when somebody looks at them. Who wants no more than what they say asks for
-    `payloads()`, which costs a fraction.
+    `Message` objects are created on access; `payloads()` avoids that at a fraction of the cost.
     """
 
     __slots__ = ("_count", "_items", "_parts")
@@ -100,7 +114,7 @@ class StreamBatch(Sequence[Item]):
         self._count += len(part)
 
     def payloads(self) -> list[bytes]:
-        """What its messages say, in order."""
+        """The payloads of its messages, in order."""
         if len(self._parts) == 1 and isinstance(self._parts[0], MessageRuns):
             return self._parts[0].payloads()
         found: list[bytes] = []
@@ -112,7 +126,7 @@ class StreamBatch(Sequence[Item]):
         return found
 
     def notices(self) -> list[Item]:
-        """What is no message: views above all."""
+        """All items but messages: views above all."""
         return [
             item
             for part in self._parts
@@ -146,15 +160,15 @@ class StreamBatch(Sequence[Item]):
 
 
 class MessageChunk:
-    """Messages that were delivered together, of which the first few may have been read."""
+    """Messages delivered together, of which the first may have been read."""
 
-    __slots__ = ("at", "messages", "octets")
+    __slots__ = ("at", "messages", "nbytes")
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self.messages = messages
         self.at = 0
-        self.octets = size_of(messages)
-        """Of those that were not read."""
+        self.nbytes = size_of(messages)
+        """Of those not read yet."""
 
     def __len__(self) -> int:
         return len(self.messages) - self.at
@@ -162,11 +176,11 @@ class MessageChunk:
     def next(self) -> Message:
         message = self.messages[self.at]
         self.at += 1
-        self.octets -= len(message.payload)
+        self.nbytes -= len(message.payload)
         return message
 
     def take(self, count_max: int) -> Sequence[Message]:
-        """The next of them."""
+        """The next messages."""
         taken: Sequence[Message]
         if not self.at and len(self.messages) <= count_max:
             taken, self.messages = self.messages, ()
@@ -175,7 +189,7 @@ class MessageChunk:
         else:
             taken = self.messages[self.at : self.at + count_max]
             self.at += len(taken)
-        self.octets -= size_of(taken)
+        self.nbytes -= size_of(taken)
         return taken
 
 
@@ -204,9 +218,11 @@ class Stream:
         self._bytes = 0
         """Of the messages that wait."""
         self._turn_s = 0.0
-        """When the loop last had its turn, as far as the reader let it."""
+        """When the reader last yielded to the event loop."""
         self._is_congested = False
         self._reader: asyncio.Future[None] | None = None
+        self.reading_task: asyncio.Task[Any] | None = None
+        """The task that reads it, as far as it is known."""
         self._end: Stopped | StopAsyncIteration | None = None
         self.shed_count = 0
 
@@ -224,9 +240,11 @@ class Stream:
         if isinstance(entries, MessageRuns):
             if not entries:
                 return
-            self._add(MessageChunk(entries))
+            self._queue.append(MessageChunk(entries))
+            self._count += len(entries)
+            self._bytes += entries.nbytes
         elif set(map(type, entries)) == {Message}:
-            # Messages that come together are not looked at one by one.
+            # Messages that come together are stored as one chunk.
             self._add(MessageChunk(list(entries)))  # type: ignore[arg-type]
         else:
             for entry in entries:
@@ -240,7 +258,7 @@ class Stream:
         self._queue.append(entry)
         if isinstance(entry, MessageChunk):
             self._count += len(entry)
-            self._bytes += entry.octets
+            self._bytes += entry.nbytes
         else:
             self._count += 1
 
@@ -252,7 +270,7 @@ class Stream:
         elif self._is_over():
             if self._slow == "shed":
                 self._shed()
-            if self._is_over():  # policy `leave`, or nothing left to shed
+            if self._is_over():  # Policy `leave`, or nothing left to shed.
                 self._overflowed(
                     f"the reader is too slow: {self._count} events with {self._bytes} bytes"
                     f" wait (queue_count_max={self._count_max},"
@@ -260,12 +278,12 @@ class Stream:
                 )
 
     def _is_over(self, kept: int = 0) -> bool:
-        """Beyond the bounds. One message alone may be larger than all that may wait."""
+        """Beyond the bounds. A single message may be larger than they are."""
         count = self._count + kept
         return count > self._count_max or (self._bytes > self._bytes_max and count > 1)
 
     def _shed(self) -> None:
-        """Drop the oldest messages; a notice stands where they stood. All else stays."""
+        """Drop the oldest messages, with a notice in their stead. All else stays."""
         kept: list[Entry] = []
         while self._queue and self._is_over(len(kept)):
             entry = self._pop()
@@ -293,24 +311,24 @@ class Stream:
         return message
 
     def _pop_many(self, head: MessageChunk, count_max: int) -> Sequence[Message]:
-        """Of the messages that stand first and came together, so many."""
-        octets = head.octets
+        """Messages of the first chunk, at most `count_max`."""
+        nbytes = head.nbytes
         taken = head.take(count_max)
         self._count -= len(taken)
-        self._bytes -= octets - head.octets
+        self._bytes -= nbytes - head.nbytes
         if not head:
             self._queue.popleft()
         return taken
 
     def renew(self) -> None:
-        """A new life begins with an application that is not congested, or is told so again."""
+        """A new incarnation begins uncongested, or is notified again."""
         self._is_congested = False
         full = self._count >= self._count_max or self._bytes >= self._bytes_max
         if self._slow == "block" and full:
             self._at_bound()
 
     def end(self, reason: str | None) -> None:
-        """Nothing comes after what is queued: a clean end, or `Stopped` with the reason."""
+        """Nothing follows what is queued: a clean end, or `Stopped` with the reason."""
         if self._end is None:
             self._end = StopAsyncIteration() if reason is None else Stopped(reason)
             if self._reader is not None and not self._reader.done():
@@ -325,32 +343,36 @@ class Stream:
             while self._queue:
                 entry = self._pop()
                 self._relieved()
-                if not isinstance(entry, CaptureMark | AdoptMark):
+                if not isinstance(entry, Mark):
                     return entry
                 self._act_on(entry)
             await self._wait()
 
     async def _let_turn(self) -> None:
-        """A reader that finds something each time never waits, so the loop would never have its
-        turn: the member would fall silent, and be held for failed while it reads."""
+        """A reader that always finds something never waits, so the event loop would starve, and the
+        member would be suspected while it reads."""
+        self.reading_task = asyncio.current_task()
         await asyncio.sleep(0)
         self._turn_s = monotonic()
 
     async def next_batch(self, count_max: int) -> StreamBatch:
         """All that waits, up to a mark."""
         if count_max < 1:
-            raise Misuse(f"a batch has at least one item, so count_max must not be {count_max}")
+            raise Misuse(f"count_max={count_max}: give at least 1")
         if monotonic() - self._turn_s > TURN_S:
             await self._let_turn()
         while True:
-            batch = StreamBatch()
-            while self._queue and len(batch) < count_max:
+            batch, left = StreamBatch(), count_max
+            while self._queue and left > 0:
                 head = self._queue[0]
                 if isinstance(head, MessageChunk):
-                    batch.add(self._pop_many(head, count_max - len(batch)))
-                elif not isinstance(head, CaptureMark | AdoptMark):
+                    taken = self._pop_many(head, left)
+                    batch.add(taken)
+                    left -= len(taken)
+                elif not isinstance(head, Mark):
                     self._pop()
                     batch.add((head,))
+                    left -= 1
                 elif batch:
                     break
                 else:
@@ -368,9 +390,11 @@ class Stream:
             self._is_congested = False
             self._congested(False)
 
-    def _act_on(self, mark: CaptureMark | AdoptMark) -> None:
-        """The reader asked for more, so it is done with all that stood before the mark."""
-        if isinstance(mark, AdoptMark):
+    def _act_on(self, mark: Mark) -> None:
+        """The reader requested more, so it has processed all before the mark."""
+        if isinstance(mark, ReachedMark):
+            mark.reached()
+        elif isinstance(mark, AdoptMark):
             if self._restore is not None:
                 self._restore(mark.state)
         elif self._snapshot is not None:
@@ -389,6 +413,7 @@ class Stream:
         if self._reader is not None:
             raise Misuse("the group's stream already has a reader: iterate it in one place only")
         self._reader = asyncio.get_running_loop().create_future()
+        self.reading_task = asyncio.current_task()
         try:
             await self._reader
         finally:
@@ -397,7 +422,7 @@ class Stream:
 
 
 def size_of(messages: Sequence[Message]) -> int:
-    """How much they carry."""
+    """The size of their payloads."""
     if isinstance(messages, MessageRuns):
-        return messages.octets
+        return messages.nbytes
     return sum(map(len, map(_PAYLOAD, messages)))

@@ -9,7 +9,7 @@ from unisono.core import Timer
 
 
 class Timers:
-    """Which timer expires when. A timer set later keeps its place in the heap until it surfaces."""
+    """A timer that is postponed keeps its position in the heap until it surfaces."""
 
     def __init__(self) -> None:
         self._due_us: dict[Timer, int] = {}
@@ -44,7 +44,7 @@ class Timers:
         return None
 
     def next_us(self) -> int | None:
-        """When to look again. Possibly for nothing: never too late, sometimes too early."""
+        """When to call `pop`: never too late, sometimes too early."""
         return self._heap[0][0] if self._heap else None
 
     def __len__(self) -> int:

@@ -1,6 +1,6 @@
 """The sockets of one member: multicast or a list of peers, behind the same `send`.
 
-It carries packets and never looks inside them: what they are is for the core to judge.
+It carries packets without inspecting them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from unisono.net import addresses, offload
 from unisono.net.address_validation import AddressValidation
 from unisono.net.addresses import Addresses
 from unisono.net.destinations import Destinations
+from unisono.net.packet_check import PacketCheck, checked
 from unisono.net.prober import Prober
 from unisono.net.receive_path import ReceivePath
 from unisono.net.send_path import SendPath, SockAddr
@@ -31,17 +32,17 @@ SEND_QUEUE_BYTES_MAX = 8 << 20
 IP_MULTICAST_ALL, IPV6_MULTICAST_ALL = 49, 29
 TARGETS_KNOWN_MAX = 4096
 FIRST_ROUNDS_MAX = 4
-"""Reads of the group's socket before one of the own."""
+"""Reads of the group's socket before one of the member's own."""
 COUNTED = tuple(
-    f"net.{way}.{what}" for way in ("in", "out") for what in ("calls", "packets", "octets")
+    f"net.{way}.{what}" for way in ("in", "out") for what in ("calls", "packets", "bytes")
 )
 
-Heard: TypeAlias = Callable[[list[tuple[Address, Packets]]], None]
+Receive: TypeAlias = Callable[[list[tuple[Address, Packets]]], None]
 Refused: TypeAlias = Callable[[Address], None]
 
 
 class Endpoint:
-    """Where one member hears and speaks. Opening it raises `Misuse` with what to do instead."""
+    """Where one member receives and sends. Opening it raises `Misuse` with the remedy."""
 
     def __init__(
         self,
@@ -51,10 +52,13 @@ class Endpoint:
         send_queue_bytes_max: int = SEND_QUEUE_BYTES_MAX,
         offloads: bool = True,
         group: str = "",
+        check: PacketCheck | None = None,
     ) -> None:
-        """Only who names the same `group` answers our challenges, and we its."""
+        """Challenges are exchanged only between endpoints of the same `group`. Packets that fail
+        `check` are dropped."""
         self.where = at
         self.counts: dict[str, int] = dict.fromkeys(COUNTED, 0)
+        self._check = check
         self._sockets: list[socket.socket] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._scope = 0
@@ -68,7 +72,7 @@ class Endpoint:
             elif at.peers or at.bind:
                 own, self.path_mtu = self._open_peers(at)
             else:
-                raise Misuse("neither multicast= nor peers= is given: say how members are reached")
+                raise Misuse("neither multicast= nor peers= is given: give one of them")
             self._own, self.bound = own, _bound(own)
             self.address = self._advertised(at)
             for sock in self._sockets:
@@ -76,11 +80,11 @@ class Endpoint:
         except BaseException:
             self.close()
             raise
-        self._audience = Destinations(at.peers, self.address)
-        self._audience.is_me(self.bound)
-        self._gate = AddressValidation(self._audience, group, self._send_one, self.counts)
-        self._inbox = ReceivePath(self.counts, self.bound)
-        self._outbox = SendPath(own, self.counts, send_queue_bytes_max, offloads)
+        self._destinations = Destinations(at.peers, self.address)
+        self._destinations.is_me(self.bound)
+        self._validation = AddressValidation(self._destinations, group, self._send_one, self.counts)
+        self._receive_path = ReceivePath(self.counts, self.bound)
+        self._send_path = SendPath(own, self.counts, send_queue_bytes_max, offloads)
         self._group = (addresses.sockaddr(at.multicast, self._scope),) if at.multicast else None
         self._prober = Prober(self.bound.host, self.counts)
 
@@ -91,8 +95,8 @@ class Endpoint:
 
     @property
     def segments(self) -> bool:
-        """Whether bursts leave by one call."""
-        return self._outbox.segments
+        """Whether bursts leave in one call."""
+        return self._send_path.segments
 
     # -- opening --------------------------------------------------------------------------------
 
@@ -103,51 +107,55 @@ class Endpoint:
         host = addresses.local_address(interface, family)
         if family == socket.AF_INET6:
             self._scope = addresses.index_of(interface, host)
-        ears = self._socket(family)
-        ears.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        group_socket = self._socket(family)
+        group_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if not offload.LINUX and hasattr(socket, "SO_REUSEPORT"):
-            # Elsewhere several members on one machine need it; on Linux it would tie the port to
-            # one user, and SO_REUSEADDR is enough for multicast.
-            ears.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        # Windows binds to no multicast address.
-        listened = Address("", group.port) if sys.platform == "win32" else group
-        _bind(ears, addresses.sockaddr(listened, self._scope), group, "port")
-        self._take_part(ears, group, host, interface)
+            # Other systems need it for several members on one machine; on Linux it would bind the
+            # port to one user, and SO_REUSEADDR is enough for multicast.
+            group_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        # Windows cannot bind to a multicast address.
+        bound = Address("", group.port) if sys.platform == "win32" else group
+        _bind(group_socket, addresses.sockaddr(bound, self._scope), group, "port")
+        self._join_multicast(group_socket, group, host, interface)
         own = self._socket(family)
-        _speak_through(own, host, self._scope)
+        _send_multicast_via(own, host, self._scope)
         mine = at.bind or Address(host, 0)
         mine = Address(mine.host or host, mine.port)
         _bind(own, addresses.sockaddr(mine, self._scope), mine, "bind")
         if not addresses.is_wildcard(mine.host):
-            offload.deafen(ears, _bound(own))
+            offload.drop_own_multicasts(group_socket, _bound(own))
         return own, self._multicast_mtu(group, host, interface)
 
-    def _take_part(self, ears: socket.socket, group: Address, host: str, interface: str) -> None:
-        address = socket.inet_pton(ears.family, addresses.without_scope(group.host))
+    def _join_multicast(
+        self, group_socket: socket.socket, group: Address, host: str, interface: str
+    ) -> None:
+        address = socket.inet_pton(group_socket.family, addresses.without_scope(group.host))
         try:
-            if ears.family == socket.AF_INET6:
+            if group_socket.family == socket.AF_INET6:
                 level, all_groups = socket.IPPROTO_IPV6, IPV6_MULTICAST_ALL
-                ears.setsockopt(
+                group_socket.setsockopt(
                     level, socket.IPV6_JOIN_GROUP, address + struct.pack("@I", self._scope)
                 )
             else:
                 level, all_groups = socket.IPPROTO_IP, IP_MULTICAST_ALL
-                ears.setsockopt(level, socket.IP_ADD_MEMBERSHIP, address + socket.inet_aton(host))
+                group_socket.setsockopt(
+                    level, socket.IP_ADD_MEMBERSHIP, address + socket.inet_aton(host)
+                )
         except OSError as error:
             raise Misuse(
-                f"interface {interface!r} cannot take part in {group.host} ({_name(error)}):"
+                f"interface {interface!r} cannot join {group.host} ({_name(error)}):"
                 " give interface= an address of this machine, or use peers="
             ) from None
         if offload.LINUX:
-            # Hear this group on this interface only, whatever other processes joined.
+            # Receive this group on this interface only, whatever other processes joined.
             with contextlib.suppress(OSError):
-                ears.setsockopt(level, all_groups, 0)
+                group_socket.setsockopt(level, all_groups, 0)
 
     def _multicast_mtu(self, group: Address, host: str, interface: str) -> int:
-        """The path's MTU, found by a trial that also shows whether there is a route at all."""
+        """The path's MTU; `Misuse` if there is no route."""
         with socket.socket(addresses.family_of(group.host), socket.SOCK_DGRAM) as probe:
             try:
-                _speak_through(probe, host, self._scope)
+                _send_multicast_via(probe, host, self._scope)
                 probe.connect(addresses.sockaddr(group, self._scope))
             except OSError as error:
                 raise Misuse(
@@ -178,8 +186,8 @@ class Endpoint:
         return own, mtu
 
     def _one_of(self, peers: Sequence[Address]) -> socket.socket | None:
-        """A socket on the first entry of the list that is ours and free, so that the same list
-        serves every member."""
+        """A socket on the first listed address that is local and free, so that all members can use
+        the same list."""
         for peer in peers:
             sock = self._socket(addresses.family_of(peer.host))
             try:
@@ -216,66 +224,69 @@ class Endpoint:
         if addresses.is_wildcard(host) and at.peers:
             host = addresses.routed_from(at.peers[0], self._scope)[0]
         elif addresses.is_wildcard(host):
-            raise Misuse(f"bound to {host}: say with advertise= at which address others reach us")
+            raise Misuse(f"bound to {host}: give advertise= an address at which others reach us")
         return Address(host, port)
 
     # -- use ------------------------------------------------------------------------------------
 
     def attach(
-        self, loop: asyncio.AbstractEventLoop, heard: Heard, refused: Refused | None = None
+        self, loop: asyncio.AbstractEventLoop, received: Receive, refused: Refused | None = None
     ) -> None:
-        """Start to listen; `refused` is told at which of the probed addresses nobody does."""
-        self._loop, self._heard = loop, heard
-        self._outbox.attach(loop)
+        """Start to receive; `refused` is called with a probed address at which no process
+        listens."""
+        self._loop, self._received = loop, received
+        self._send_path.attach(loop)
         if refused is not None and self._prober is not None:
             self._prober.attach(loop, refused)
         for sock in self._sockets:
-            heard_first = self._own_readable if sock is self._own else self._readable
-            loop.add_reader(sock.fileno(), heard_first, sock)
+            readable = self._own_readable if sock is self._own else self._readable
+            loop.add_reader(sock.fileno(), readable, sock)
 
     def _own_readable(self, own: socket.socket) -> None:
-        """What is sent to us alone often speaks of what all were sent before it, and which waits in
-        the other socket: hear that first, or it seems to be lost."""
+        """A unicast often refers to multicasts sent before it, which wait in the other socket: read
+        those first, or they seem lost."""
         for sock in tuple(self._sockets):
             for _ in range(FIRST_ROUNDS_MAX):
                 if sock is own or not self._readable(sock):
                     break
-        if self._loop is not None:  # Nobody closed us meanwhile.
+        if self._loop is not None:  # Not closed meanwhile.
             self._readable(own)
 
     def _readable(self, sock: socket.socket) -> bool:
-        """What waits is heard in two parts: who answers to the first need not have read the rest,
-        and the other is at work meanwhile."""
-        if not self._hear(self._inbox.read(sock, 1)):
+        """Read in two parts: the core may answer the first datagram before the rest is read, while
+        its sender works on."""
+        if not self._pass_on(self._receive_path.read(sock, 1)):
             return False
         if self._loop is not None:
-            self._hear(self._inbox.read(sock))
+            self._pass_on(self._receive_path.read(sock))
         return True
 
-    def _hear(self, found: list[tuple[Address, Packets]]) -> bool:
+    def _pass_on(self, found: list[tuple[Address, Packets]]) -> bool:
         if not found:
             return False
         if self._group is None:
-            found = self._gate.sift(found, _now_us())
+            found = self._validation.admit(found, _now_us())
+        if self._check is not None:
+            found = checked(found, self._check, self.counts)
         if found:
-            self._heard(found)
+            self._received(found)
         return True
 
     def drain(self, rounds_max: int = 64) -> None:
-        """Hear what already waits: a late timer must not speak before the news it waited for."""
+        """Read what already waits: a late timer must not expire before packets it waited for."""
         for _ in range(rounds_max):
-            heard = [self._readable(sock) for sock in tuple(self._sockets)]
-            if not any(heard):
+            received = [self._readable(sock) for sock in tuple(self._sockets)]
+            if not any(received):
                 return
 
     def send(self, to: Target, packets: Packets) -> None:
-        """Send each packet to each target, in bursts where that is possible. Never blocks."""
+        """Send each packet to each target, in bursts if possible. Never blocks."""
         if self._loop is None:
             return
         if self._group is None:
             to = self._reached(to, len(packets))
         if isinstance(to, Everyone):
-            self._outbox.send(self._group or (), packets)
+            self._send_path.send(self._group or (), packets)
             return
         targets = []
         for address in to:
@@ -285,20 +296,20 @@ class Endpoint:
                 self.counts[name] = self.counts.get(name, 0) + len(packets)
             else:
                 targets.append(known)
-        self._outbox.send(targets, packets)
+        self._send_path.send(targets, packets)
 
     def _reached(self, to: Target, count: int) -> tuple[Address, ...]:
-        """Without those that are still to prove their address."""
-        now_us, audience = _now_us(), self._audience
+        """The targets whose addresses are validated; the others are challenged."""
+        now_us, destinations = _now_us(), self._destinations
         if isinstance(to, Everyone):
-            to, asked = audience.everyone(now_us), audience.pending
-        elif audience.reached.issuperset(to):
-            asked = ()
+            to, unvalidated = destinations.everyone(now_us), destinations.pending
+        elif destinations.reached.issuperset(to):
+            unvalidated = ()
         else:
-            asked = tuple(who for who in to if who not in audience.reached)
-            to = tuple(who for who in to if who in audience.reached)
-        for who in asked:
-            self._gate.ask(who, now_us)
+            unvalidated = tuple(address for address in to if address not in destinations.reached)
+            to = tuple(address for address in to if address in destinations.reached)
+        for address in unvalidated:
+            self._validation.ask(address, now_us)
             name = "drop.unproved"
             self.counts[name] = self.counts.get(name, 0) + count
         return to
@@ -306,20 +317,20 @@ class Endpoint:
     def _send_one(self, to: Address, packet: bytes) -> None:
         known = self._known[to] if to in self._known else self._learn(to)
         if known is not None and self._loop is not None:
-            self._outbox.send([known], [packet])
+            self._send_path.send([known], [packet])
 
     def probe(self, to: Sequence[Address]) -> None:
-        """Ask the network whether a process listens at these addresses, where we may speak to
-        them at all."""
+        """Probe whether a process listens at these addresses, if they are validated."""
         for address in to:
-            if self._group is None and address not in self._audience.reached:
+            if self._group is None and address not in self._destinations.reached:
                 continue
             known = self._known[address] if address in self._known else self._learn(address)
             if known is not None and self._prober is not None:
                 self._prober.probe(address, known)
 
     def _learn(self, address: Address) -> SockAddr | None:
-        """Addresses come from packets, so from anyone: only numbers of our family will do."""
+        """Addresses come from packets and are not trusted: only numeric ones of our family are
+        used."""
         if len(self._known) >= TARGETS_KNOWN_MAX:
             self._known.clear()
         host = addresses.in_numbers(address.host)
@@ -331,20 +342,20 @@ class Endpoint:
         return found
 
     def installed(self, members: Sequence[Address]) -> None:
-        """Those of the current view are spoken to, whether on the list or not."""
+        """Members of the view are destinations, whether listed as peers or not."""
         now_us = _now_us()
-        self._audience.installed(members, now_us)
+        self._destinations.installed(members, now_us)
         if self._group is None:
-            for who in self._audience.pending:
-                self._gate.ask(who, now_us)
+            for address in self._destinations.pending:
+                self._validation.ask(address, now_us)
 
     @property
     def send_queue_bytes(self) -> int:
-        """What waits for the socket to take it."""
-        return self._outbox.waiting_bytes
+        """Bytes that wait for the socket."""
+        return self._send_path.waiting_bytes
 
     def reach(self, hops: int) -> None:
-        """How many routers our multicasts may cross; 1 stays on the link."""
+        """The hop limit of our multicasts; 1 stays on the link."""
         hops = min(max(hops, 0), 255)
         if self._own.family == socket.AF_INET6:
             self._own.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, hops)
@@ -353,7 +364,7 @@ class Endpoint:
 
     def close(self) -> None:
         if self._loop is not None:
-            self._outbox.close()
+            self._send_path.close()
         if self._prober is not None:
             self._prober.close()
         for sock in self._sockets:
@@ -377,8 +388,8 @@ def _name(error: OSError) -> str:
     return errno.errorcode.get(error.errno or 0, str(error))
 
 
-def _speak_through(sock: socket.socket, host: str, scope: int) -> None:
-    """Send multicast on this interface, and let members on this machine hear it."""
+def _send_multicast_via(sock: socket.socket, host: str, scope: int) -> None:
+    """Send multicast on this interface, and loop it back to members on this machine."""
     if sock.family == socket.AF_INET6:
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_IF, scope)
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_LOOP, 1)
@@ -393,7 +404,7 @@ def _speak_through(sock: socket.socket, host: str, scope: int) -> None:
 
 
 def _bind(sock: socket.socket, to: SockAddr, what: Address, option: str) -> None:
-    """Bind, or say which option to change."""
+    """Bind; `Misuse` names the option to change."""
     try:
         sock.bind(to)
     except OSError as error:

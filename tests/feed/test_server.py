@@ -21,13 +21,13 @@ from unisono.log import Trimmed
 
 
 def places(client: FeedClient, after: int, upto: int) -> list[int]:
-    return [place for batch in client.read(after, upto) for place in batch.column(0).to_pylist()]
+    return [offset for batch in client.read(after, upto) for offset in batch.column(0).to_pylist()]
 
 
 def test_a_range_holds_exactly_its_places(tmp_path: Path) -> None:
-    with Served(tmp_path) as door, FeedClient(door.at, 5) as client:
-        door.say([view(0), *messages(1, 10)])
-        door.say([view(10), *messages(11, 20)])
+    with Served(tmp_path) as served, FeedClient(served.at, 5) as client:
+        served.say([view(0), *messages(1, 10)])
+        served.say([view(10), *messages(11, 20)])
         assert client.bounds()[:3] == (1, 20, 20)
         assert places(client, 0, 20) == [1, *range(1, 11), 11, *range(11, 21)]
         assert places(client, 10, 11) == [11, 11], "a view stands before its message"
@@ -38,12 +38,12 @@ def test_a_range_holds_exactly_its_places(tmp_path: Path) -> None:
 
 
 def test_many_read_at_once(tmp_path: Path) -> None:
-    with Served(tmp_path) as door:
+    with Served(tmp_path) as served:
         for first in range(1, 20_001, 100):
-            door.say(messages(first, first + 99))
+            served.say(messages(first, first + 99))
 
         def read(at: int) -> int:
-            with FeedClient(door.at, 20) as client:
+            with FeedClient(served.at, 20) as client:
                 found = places(client, at * 1000, at * 1000 + 1000)
             assert found == list(range(at * 1000 + 1, at * 1000 + 1001))
             return len(found)
@@ -53,36 +53,36 @@ def test_many_read_at_once(tmp_path: Path) -> None:
 
 
 def test_what_was_dropped_is_named(tmp_path: Path) -> None:
-    with Served(tmp_path) as door, FeedClient(door.at, 5) as client:
+    with Served(tmp_path) as served, FeedClient(served.at, 5) as client:
         for first in (1, 11, 21):
-            door.say(messages(first, first + 9))
-        door.log.trim(bytes_max=door.log.octets - 1)
-        with pytest.raises(Trimmed, match="places 4 to 10 were dropped") as error:
+            served.say(messages(first, first + 9))
+        served.log.trim(bytes_max=served.log.nbytes - 1)
+        with pytest.raises(Trimmed, match="offsets 4 to 10 were dropped") as error:
             places(client, 3, 20)
         assert (error.value.first, error.value.begins) == (4, 11)
         assert places(client, 10, 12) == [11, 12], "the connection is still good"
 
 
 def test_a_reader_waits_for_what_is_to_come(tmp_path: Path) -> None:
-    with Served(tmp_path) as door, FeedClient(door.at, 20) as client:
-        door.say(messages(1, 5))
-        later = threading.Timer(0.5, door.say, (messages(6, 9),))
+    with Served(tmp_path) as served, FeedClient(served.at, 20) as client:
+        served.say(messages(1, 5))
+        later = threading.Timer(0.5, served.say, (messages(6, 9),))
         later.start()
         assert places(client, 3, 9) == [4, 5, 6, 7, 8, 9]
         later.join()
-        brief = FeedClient(door.at, 0.3)
-        with pytest.raises(FeedGone, match="come to place 9, not to 10"):
+        brief = FeedClient(served.at, 0.3)
+        with pytest.raises(FeedGone, match="reached offset 9, not 10"):
             places(brief, 8, 10)
 
 
 def test_a_feed_that_restarts_is_waited_for(tmp_path: Path) -> None:
-    door = Served(tmp_path)
-    door.say(messages(1, 5))
+    served = Served(tmp_path)
+    served.say(messages(1, 5))
     again: list[Served] = []
-    with FeedClient(door.at, 20) as client:
+    with FeedClient(served.at, 20) as client:
         assert client.bounds().end == 5
-        door.close()
-        timer = threading.Timer(0.5, lambda: again.append(Served(tmp_path, door.port)))
+        served.close()
+        timer = threading.Timer(0.5, lambda: again.append(Served(tmp_path, served.port)))
         timer.start()
         assert places(client, 0, 5) == [1, 2, 3, 4, 5]
         timer.join()
@@ -90,15 +90,15 @@ def test_a_feed_that_restarts_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_range_that_was_interrupted_goes_on_where_it_was(tmp_path: Path) -> None:
-    door = Served(tmp_path)
+    served = Served(tmp_path)
     for seq in range(1, 41):
         noise = random.Random(seq).randbytes(500_000)
-        door.say([messages(seq, seq)[0]._replace(payload=noise)])
-    with FeedClient(door.at, 20) as client:
+        served.say([messages(seq, seq)[0]._replace(payload=noise)])
+    with FeedClient(served.at, 20) as client:
         reading = client.read(0, 40)
         found = [next(reading).column(0)[0].as_py() for _ in range(3)]
-        door.close()
-        with Served(tmp_path, door.port):
+        served.close()
+        with Served(tmp_path, served.port):
             found += [batch.column(0)[0].as_py() for batch in reading]
     assert found == list(range(1, 41))
 
@@ -116,7 +116,7 @@ def test_another_feed_stands_in(tmp_path: Path) -> None:
 
 
 def test_a_feed_that_counts_otherwise_does_not_stand_in(tmp_path: Path) -> None:
-    one, other = Served(tmp_path / "one"), Served(tmp_path / "other", life="w")
+    one, other = Served(tmp_path / "one"), Served(tmp_path / "other", incarnation="w")
     one.say(messages(1, 5))
     other.say(messages(1, 2))
     other.close()
@@ -125,7 +125,7 @@ def test_a_feed_that_counts_otherwise_does_not_stand_in(tmp_path: Path) -> None:
         with FeedClient(f"{one.at},{other.at}", 20) as client:
             assert client.bounds().end == 5
             one.close()
-            with pytest.raises(UnisonoError, match="other places for the same messages"):
+            with pytest.raises(UnisonoError, match="other messages than the one before"):
                 client.bounds()
 
 
@@ -135,7 +135,7 @@ def test_a_feed_to_which_something_was_taken_back_does_not_stand_in(tmp_path: Pa
     other.say(messages(1, 10))
     put(other.log, other.keeper.take_back(8, 1))
     other.say(messages(9, 20))
-    refused = pytest.raises(UnisonoError, match=r"other places .* from place 11 on")
+    refused = pytest.raises(UnisonoError, match=r"other messages .* from offset 11 on")
     with other, FeedClient(f"{one.at},{other.at}", 20) as client:
         assert places(client, 0, 12) == list(range(1, 13))
         one.close()
@@ -153,12 +153,12 @@ def test_how_a_feed_counts_is_known_also_of_what_came_later(tmp_path: Path) -> N
         one.say(messages(5, 10))
         assert places(client, 5, 12) == list(range(6, 13))
         one.close()
-        with pytest.raises(UnisonoError, match="from place 6 on"):
+        with pytest.raises(UnisonoError, match="from offset 6 on"):
             places(client, 12, 20)
 
 
 @pytest.mark.parametrize(
-    ("ours", "end", "theirs", "their_end", "place"),
+    ("ours", "end", "theirs", "their_end", "offset"),
     [
         ([("x", 0, 1)], 9, [("x", 0, 1)], 30, None),
         ([], 0, [("x", 0, 1)], 30, None),
@@ -172,11 +172,11 @@ def test_how_a_feed_counts_is_known_also_of_what_came_later(tmp_path: Path) -> N
     ],
 )
 def test_two_countings_are_compared_as_far_as_both_have_come(
-    ours: Any, end: int, theirs: Any, their_end: int, place: int | None
+    ours: Any, end: int, theirs: Any, their_end: int, offset: int | None
 ) -> None:
     one = Counting(stretches_of(ours), end)
     other = Counting(stretches_of(theirs), their_end)
-    assert one.parts_from(other) == other.parts_from(one) == place
+    assert one.diverges_at(other) == other.diverges_at(one) == offset
 
 
 def test_a_feed_of_another_group_does_not_stand_in(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_feed_of_another_group_does_not_stand_in(tmp_path: Path) -> None:
 
 
 def test_nobody_there_is_said_in_time() -> None:
-    with pytest.raises(FeedGone, match=r"no feed answers at 127\.0\.0\.1:1 within 0\.5 s"):
+    with pytest.raises(FeedGone, match=r"no feed answered at 127\.0\.0\.1:1 within 0\.5 s"):
         FeedClient("127.0.0.1:1", 0.5).bounds()
 
 
@@ -201,26 +201,28 @@ def test_a_bad_address_is_told(text: str) -> None:
 
 
 def test_rows_come_in_with_their_identity(tmp_path: Path) -> None:
-    with Served(tmp_path) as door, FeedClient(door.at, 5) as client:
+    with Served(tmp_path) as served, FeedClient(served.at, 5) as client:
         client.write("q", 3, 7, 100, [b"a", b"", b"c" * 2_000_000, b"d"])
-        assert [(*each[:4], len(each[4])) for each in door.taken] == [
+        assert [(*each[:4], len(each[4])) for each in served.taken] == [
             ("q", 3, 7, 100, 2),
             ("q", 3, 7, 102, 1),
             ("q", 3, 7, 103, 1),
         ]
-        assert b"".join(b"".join(each[4]) for each in door.taken) == b"a" + b"c" * 2_000_000 + b"d"
+        assert (
+            b"".join(b"".join(each[4]) for each in served.taken) == b"a" + b"c" * 2_000_000 + b"d"
+        )
         with pytest.raises(Misuse, match="partition=-1"):
             client.write("q", -1, 0, 0, [b"x"])
-        with pytest.raises(Misuse, match="names its query"):
+        with pytest.raises(Misuse, match="bad query name"):
             client.write("", 0, 0, 0, [b"x"])
         assert client.bounds().end == 0, "the connection is still good"
 
 
-def raw(at: str, octets: bytes) -> bytes:
+def raw(at: str, data: bytes) -> bytes:
     host, port = at.split(":")
     with socket.create_connection((host, int(port)), 5) as made:
         made.settimeout(5)
-        made.sendall(octets)
+        made.sendall(data)
         made.shutdown(socket.SHUT_WR)
         found = b""
         while part := made.recv(65_536):
@@ -229,35 +231,35 @@ def raw(at: str, octets: bytes) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("octets", "reason"),
+    ("data", "reason"),
     [
         (b"GET / HTTP/1.1\r\n\r\n", "drop.foreign"),
         (protocol.HELLO + b"\xff" * 5, "drop.frame"),
-        (protocol.HELLO + protocol.front(FeedFrameKind.ASK, 1 << 30), "drop.frame"),
-        (protocol.HELLO + protocol.frame(FeedFrameKind.ASK, b"{"), "drop.json"),
-        (protocol.HELLO + protocol.frame(FeedFrameKind.ASK, b"[1]"), "drop.json"),
-        (protocol.HELLO + protocol.frame(FeedFrameKind.ASK, b"[" * 60_000), "drop.json"),
+        (protocol.HELLO + protocol.front(FeedFrameKind.REQUEST, 1 << 30), "drop.frame"),
+        (protocol.HELLO + protocol.frame(FeedFrameKind.REQUEST, b"{"), "drop.json"),
+        (protocol.HELLO + protocol.frame(FeedFrameKind.REQUEST, b"[1]"), "drop.json"),
+        (protocol.HELLO + protocol.frame(FeedFrameKind.REQUEST, b"[" * 60_000), "drop.json"),
         (protocol.HELLO + protocol.frame(FeedFrameKind.ROWS, b"x"), "drop.kind"),
         (
             protocol.HELLO
-            + protocol.told(FeedFrameKind.ASK, do="rows")
-            + protocol.told(FeedFrameKind.ASK),
+            + protocol.json_frame(FeedFrameKind.REQUEST, do="rows")
+            + protocol.json_frame(FeedFrameKind.REQUEST),
             "drop.kind",
         ),
         (protocol.HELLO[:3], "broken"),
-        (protocol.HELLO + protocol.frame(FeedFrameKind.ASK, b"{}")[:-1], "broken"),
+        (protocol.HELLO + protocol.frame(FeedFrameKind.REQUEST, b"{}")[:-1], "broken"),
     ],
 )
-def test_hostile_bytes_are_counted_and_shut_out(tmp_path: Path, octets: bytes, reason: str) -> None:
-    with Served(tmp_path) as door:
-        assert raw(door.at, octets) == b""
-        assert door.counts[reason] == 1
-        with FeedClient(door.at, 5) as client:
+def test_hostile_bytes_are_counted_and_shut_out(tmp_path: Path, data: bytes, reason: str) -> None:
+    with Served(tmp_path) as served:
+        assert raw(served.at, data) == b""
+        assert served.counts[reason] == 1
+        with FeedClient(served.at, 5) as client:
             assert client.bounds().end == 0
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "fields",
     [
         {"do": "dance"},
         {},
@@ -268,36 +270,41 @@ def test_hostile_bytes_are_counted_and_shut_out(tmp_path: Path, octets: bytes, r
         {"do": "read", "after": True, "upto": 2},
     ],
 )
-def test_a_wrong_asking_is_refused_in_words(tmp_path: Path, asked: dict[str, object]) -> None:
-    with Served(tmp_path) as door:
-        answer = raw(door.at, protocol.HELLO + protocol.told(FeedFrameKind.ASK, **asked))
+def test_a_wrong_asking_is_refused_in_words(tmp_path: Path, fields: dict[str, object]) -> None:
+    with Served(tmp_path) as served:
+        answer = raw(
+            served.at, protocol.HELLO + protocol.json_frame(FeedFrameKind.REQUEST, **fields)
+        )
         kind, length = protocol.front_read(answer[: protocol.FRONT_BYTES])
         assert kind is FeedFrameKind.REFUSED
         assert (
-            protocol.said(answer[protocol.FRONT_BYTES :][:length])["why"] == protocol.Refusal.MISUSE
+            protocol.parse_json(answer[protocol.FRONT_BYTES :][:length])["why"]
+            == protocol.Refusal.MISUSE
         )
 
 
 def test_rows_that_are_no_arrow_are_refused_in_words(tmp_path: Path) -> None:
-    ask = protocol.told(FeedFrameKind.ASK, do="rows", query="q", partition=0, epoch=0, first_row=0)
-    for body in (b"", b"nonsense", rows.encoded(rows.row(place=1, kind="gap"))[:50]):
-        with Served(tmp_path) as door:
-            answer = raw(door.at, protocol.HELLO + ask + protocol.frame(FeedFrameKind.ROWS, body))
-            assert b"no rows of a feed" in answer
-            assert not door.taken
+    ask = protocol.json_frame(
+        FeedFrameKind.REQUEST, do="rows", query="q", partition=0, epoch=0, first_row=0
+    )
+    for body in (b"", b"nonsense", rows.encoded(rows.row(offset=1, kind="gap"))[:50]):
+        with Served(tmp_path) as served:
+            answer = raw(served.at, protocol.HELLO + ask + protocol.frame(FeedFrameKind.ROWS, body))
+            assert b"not rows of a feed" in answer
+            assert not served.taken
 
 
 def test_one_reader_too_many_is_told_to_come_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("unisono.feed.server.READERS_COUNT_MAX", 2)
-    with Served(tmp_path) as door:
-        first, second = FeedClient(door.at, 5), FeedClient(door.at, 5)
+    with Served(tmp_path) as served:
+        first, second = FeedClient(served.at, 5), FeedClient(served.at, 5)
         first.bounds(), second.bounds()
         with pytest.raises(FeedGone, match="too many readers"):
-            FeedClient(door.at, 0.3).bounds()
+            FeedClient(served.at, 0.3).bounds()
         first.close()
-        assert FeedClient(door.at, 5).bounds().end == 0
+        assert FeedClient(served.at, 5).bounds().end == 0
         second.close()
 
 
@@ -305,33 +312,34 @@ def test_who_is_turned_away_while_it_still_asks_reads_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("unisono.feed.server.READERS_COUNT_MAX", 1)
-    with Served(tmp_path) as door, FeedClient(door.at, 5) as client:
+    with Served(tmp_path) as served, FeedClient(served.at, 5) as client:
         client.bounds()
-        host, port = door.at.split(":")
+        host, port = served.at.split(":")
         with socket.create_connection((host, int(port)), 5) as late:
             time.sleep(0.2)  # the door has answered and said its last before the first octet comes
             late.sendall(protocol.HELLO)
             time.sleep(0.05)
-            late.sendall(protocol.told(FeedFrameKind.ASK, do="bounds"))
+            late.sendall(protocol.json_frame(FeedFrameKind.REQUEST, do="bounds"))
             assert b"too many readers" in late.recv(4096)
         with socket.create_connection((host, int(port)), 5) as silent:
             silent.settimeout(5)
             while silent.recv(4096):
                 pass
         assert client.bounds().end == 0
-        assert door.counts["drop.busy"] == 2
+        assert served.counts["drop.busy"] == 2
 
 
 def test_a_slow_reader_holds_up_nobody(tmp_path: Path) -> None:
-    with Served(tmp_path) as door:
+    with Served(tmp_path) as served:
         payload = random.Random(1).randbytes(1_000_000)
         for seq in range(1, 61):
-            door.say([messages(seq, seq)[0]._replace(payload=payload)])
-        host, port = door.at.split(":")
+            served.say([messages(seq, seq)[0]._replace(payload=payload)])
+        host, port = served.at.split(":")
         with socket.create_connection((host, int(port)), 5) as slow:
             slow.sendall(
-                protocol.HELLO + protocol.told(FeedFrameKind.ASK, do="read", after=0, upto=60)
+                protocol.HELLO
+                + protocol.json_frame(FeedFrameKind.REQUEST, do="read", after=0, upto=60)
             )
-            with FeedClient(door.at, 10) as client:
+            with FeedClient(served.at, 10) as client:
                 assert places(client, 0, 60) == list(range(1, 61))
-            assert door.counts["batches_sent"] < 120, "the slow one was not sent all"
+            assert served.counts["batches_sent"] < 120, "the slow one was not sent all"
