@@ -41,8 +41,9 @@ rules: setup  ## each rule of the papers: its tests, and whether it holds
 soak: setup  ## long campaigns of simulated runs; SEEDS=3000 PROTOCOL=rmcast, by default all
 	@UNISONO_SEEDS=$(SEEDS) UNISONO_PROTOCOL=$(PROTOCOL) $(PYTEST) -m soak -s --timeout 0
 
-explore: setup  ## every interleaving of MTP's agreement in small webs: a quarter of an hour
+explore: setup  ## MTP's agreement in every interleaving, RMP's reformation under every crash and cut: half an hour
 	@$(BIN)/python -m tests.mtp.explore
+	@$(BIN)/python -m tests.rmp.reform_explorer
 
 bench: setup  ## throughput and latency on real sockets
 	@$(BIN)/unisono bench

@@ -26,9 +26,9 @@ from benchmarks.paper.plan import (
 )
 from unisono.cli import OK, STOPPED, refuse, terminable
 from unisono.cli.show import err, out, print_json, status
-from unisono.core import ProtocolSpec
-from unisono.protocols import check_options
-from unisono.protocols import offer as offered
+from unisono.errors import check_option_names
+from unisono.protocols import spec as spec_named
+from unisono.spec import ProtocolSpec
 
 PRESET = "paper"
 """The options with which a protocol is simulated on the paper's network, if it has them."""
@@ -39,9 +39,9 @@ BUSY = 0.5
 def paper(
     protocol: str, options: Mapping[str, int], directory: Path, quick: bool, json: bool
 ) -> int:
-    offer = offered(protocol)
-    check_options(offer, options)
-    figures, effort = figures_for(offer), QUICK if quick else FULL
+    spec = spec_named(protocol)
+    check_option_names(spec.name, options, spec.options)
+    figures, effort = figures_for(spec), QUICK if quick else FULL
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     with status("the members start …") as moving, terminable():
 
@@ -49,8 +49,8 @@ def paper(
             if moving is not None:
                 moving.update(f"{text} …")
 
-        real = measured(offer, options, figures, effort, progress)
-        virtual, stuck = _simulated(offer, options, figures, effort, progress)
+        real = measured(spec, options, figures, effort, progress)
+        virtual, stuck = _simulated(spec, options, figures, effort, progress)
     if not real.samples:
         return refuse(f"nothing was measured: {real.missing[0]}", STOPPED)
     curves = _curves(real.samples, MEASURED) | _curves(virtual, SIMULATED)
@@ -79,7 +79,7 @@ def paper(
 
 
 def _simulated(
-    offer: ProtocolSpec,
+    spec: ProtocolSpec,
     options: Mapping[str, int],
     figures: tuple[CurveFigure, ...],
     effort: Effort,
@@ -92,7 +92,7 @@ def _simulated(
             progress(f"simulated: {point}")
             try:
                 samples = simulated(
-                    offer, {**offer.presets.get(PRESET, {}), **options}, point, effort
+                    spec, {**spec.presets.get(PRESET, {}), **options}, point, effort
                 )
             except Stuck as why:
                 stuck.append(f"simulated: {point}: {why}")

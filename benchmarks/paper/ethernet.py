@@ -27,12 +27,12 @@ from unisono.core import (
     Install,
     Join,
     Multicast,
-    ProtocolSpec,
     Received,
     Send,
 )
 from unisono.model import Address, Member, Message, Service
 from unisono.sim.plan import node_name
+from unisono.spec import ProtocolSpec
 
 CALL_US: Final = 130
 """[RNG Table I] The user's call, a message."""
@@ -78,12 +78,12 @@ class Workstation:
     """A member and its processor."""
 
     def __init__(
-        self, wire: Ethernet, index: int, offer: ProtocolSpec, options: Mapping[str, int]
+        self, wire: Ethernet, index: int, spec: ProtocolSpec, options: Mapping[str, int]
     ) -> None:
         self.wire = wire
         self.me = Member(node_name(index), Address(f"10.0.0.{index + 1}", 7000), 1)
-        roles = offer.assign_roles(index, wire.count, options)
-        self.core = offer.make(
+        roles = spec.assign_roles(index, wire.count, options)
+        self.core = spec.make(
             CoreConfig(self.me, "paper", index + 1, window_bytes_max=WINDOW_BYTES, options=roles)
         )
         self.members = 0
@@ -189,14 +189,14 @@ class Workstation:
 class Ethernet:
     """Virtual time, one cable, and the workstations on it."""
 
-    def __init__(self, offer: ProtocolSpec, count: int, options: Mapping[str, int]) -> None:
+    def __init__(self, spec: ProtocolSpec, count: int, options: Mapping[str, int]) -> None:
         self.now_us = 0
         self.count = count
         self.on_delivery: OnDelivery = lambda now_us, host, message: None
         self._queue: list[tuple[int, int, Callable[[Any], None], Any]] = []
         self._posted = 0
         self._free_ns = 0
-        self.hosts = [Workstation(self, index, offer, options) for index in range(count)]
+        self.hosts = [Workstation(self, index, spec, options) for index in range(count)]
         self._by_address = {host.me.address: host for host in self.hosts}
 
     def post(self, at_us: int, act: Callable[[Any], None], what: Any) -> None:
@@ -242,20 +242,20 @@ class Ethernet:
 
 
 def simulated(
-    offer: ProtocolSpec, options: Mapping[str, int], point: Point, effort: Effort
+    spec: ProtocolSpec, options: Mapping[str, int], point: Point, effort: Effort
 ) -> list[float]:
     """The samples of one point, in the figure's unit."""
     figure, count = point.figure, point.members
     if figure.kind == RATE:
         traffic = EthernetTraffic(point.nbytes, figure.service, at_once=True)
         return rates(
-            _busy_ethernet(offer, options, count, traffic), effort.simulated_s, effort.slices
+            _busy_ethernet(spec, options, count, traffic), effort.simulated_s, effort.slices
         )
     sporadic = figure.kind == SPORADIC
     pause_us = round(effort.pause_s * 1e6) if sporadic else 0
     traffic = EthernetTraffic(point.nbytes, figure.service, False, pause_us)
     seconds = effort.sporadic_s if sporadic else effort.simulated_s
-    return delays_ms(_busy_ethernet(offer, options, count, traffic), seconds)
+    return delays_ms(_busy_ethernet(spec, options, count, traffic), seconds)
 
 
 def rates(wire: Ethernet, seconds: float, slices: int) -> list[float]:
@@ -293,10 +293,10 @@ def delays_ms(wire: Ethernet, seconds: float) -> list[float]:
 
 
 def _busy_ethernet(
-    offer: ProtocolSpec, options: Mapping[str, int], count: int, traffic: EthernetTraffic
+    spec: ProtocolSpec, options: Mapping[str, int], count: int, traffic: EthernetTraffic
 ) -> Ethernet:
     """A group in one view whose senders begin."""
-    wire = Ethernet(offer, count, options)
+    wire = Ethernet(spec, count, options)
     wire.gather()
     wire.run_until(wire.now_us + SETTLE_US)
     for host in wire.hosts[:SENDERS_COUNT]:

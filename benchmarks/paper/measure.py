@@ -19,9 +19,9 @@ from benchmarks.paper.plan import (
 )
 from unisono.bench.checkout import environment
 from unisono.bench.hosts import LOCALHOST, free_ports, has_multicast
-from unisono.core import ProtocolSpec
 from unisono.processes import Processes, RunFailed, answers
 from unisono.sim.plan import node_name
+from unisono.spec import ProtocolSpec
 
 WINDOW_BYTES: Final = 1 << 17
 """What a sender has on its way: enough to keep a ring busy, and soon delivered when it stops."""
@@ -47,8 +47,8 @@ class Measured(NamedTuple):
 class PaperCluster:
     """The members of one group; leaving the `with` ends them, whatever happened."""
 
-    def __init__(self, offer: ProtocolSpec, options: Mapping[str, int], count: int) -> None:
-        self._offer = offer
+    def __init__(self, spec: ProtocolSpec, options: Mapping[str, int], count: int) -> None:
+        self._spec = spec
         self._options = options
         self.count = count
         self._multicast = has_multicast()
@@ -81,10 +81,10 @@ class PaperCluster:
             "count": self.count,
             "group": "paper",
             "name": node_name(index),
-            "protocol": self._offer.name,
+            "protocol": self._spec.name,
             "window_bytes_max": WINDOW_BYTES,
             "join_s": READY_S,
-            "options": dict(self._offer.assign_roles(index, self.count, self._options)),
+            "options": dict(self._spec.assign_roles(index, self.count, self._options)),
         }
         if self._multicast:
             return arguments | {"port": self._ports[0]}
@@ -120,7 +120,7 @@ class PaperCluster:
 
 
 def measured(
-    offer: ProtocolSpec,
+    spec: ProtocolSpec,
     options: Mapping[str, int],
     figures: Sequence[CurveFigure],
     effort: Effort,
@@ -141,7 +141,7 @@ def measured(
                 if not left or time.monotonic() > end_s:
                     break
                 try:
-                    cluster = PaperCluster(offer, options, count)
+                    cluster = PaperCluster(spec, options, count)
                     why = _round(cluster, left, effort, found.samples, end_s, progress_of_round)
                 except RunFailed as failure:
                     why = str(failure)

@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from unisono.core import ProtocolSpec
 from unisono.errors import Misuse
 from unisono.model import Service
+from unisono.spec import ProtocolSpec
 
 RATE, DELAY, SPORADIC = "rate", "delay", "sporadic"
 MEASURED, SIMULATED = "measured", "simulated"
@@ -152,13 +152,13 @@ Curves = dict[tuple[int, str, int], list[CurveSummary]]
 """By figure, origin and message size; in the order of group size."""
 
 
-def figures_for(offer: ProtocolSpec) -> tuple[CurveFigure, ...]:
+def figures_for(spec: ProtocolSpec) -> tuple[CurveFigure, ...]:
     """Those that the protocol's services allow."""
-    if Service.AGREED not in offer.services:
+    if Service.AGREED not in spec.services:
         raise Misuse(
-            f"{offer.name} has no total order: choose a protocol that has, as --protocol ring"
+            f"{spec.name} has no total order: choose a protocol that has, as --protocol ring"
         )
-    return tuple(figure for figure in FIGURES if figure.service in offer.services)
+    return tuple(figure for figure in FIGURES if figure.service in spec.services)
 
 
 def points(figures: Sequence[CurveFigure], members: int) -> list[Point]:

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 MODULES: Final = {
     "unisono": "The group: join it, send to it, read its stream.",
     "unisono.services.actions": "[Transactions](PATTERNS.md#transactions) among members.",
+    "unisono.services.rpc": "[Calls](PATTERNS.md#calls) to all members, with their answers.",
     "unisono.daemon": "[One member per machine](OPERATIONS.md#the-daemon).",
     "unisono.feed": "A group's messages [in a durable log](OPERATIONS.md#the-feed).",
     "unisono.log": "The durable log, indexed by offset.",
@@ -24,11 +25,14 @@ MODULES: Final = {
     "unisono.laws": "Guarantees [as functions](CONCEPTS.md#the-laws).",
     "unisono.draw": "[Space-time diagrams](SIMULATION.md#drawing-a-run).",
     "unisono.core": "[The contract](CONTRIBUTING.md#the-contract) of a protocol.",
+    "unisono.spec": "The entry of a protocol in the catalogue.",
     "unisono.fsa": "State diagrams as tables of arrows.",
     "unisono.protocols": "The catalogue.",
 }
 """The public modules, in the order of the page."""
-WITH_METHODS: Final = ("unisono", "unisono.services.actions", "unisono.feed")
+WITH_METHODS: Final = (
+    *("unisono", "unisono.services.actions", "unisono.services.rpc", "unisono.feed"),
+)
 """Those for applications, whose methods are listed too."""
 
 HEAD: Final = """# API reference
@@ -71,11 +75,18 @@ def entries(module: ModuleType) -> Iterator[tuple[str, str]]:
                 yield f"{name}.{method}", sentence_of(inspect.getattr_static(value, method))
 
 
+INTERNAL = {
+    "Handle": frozenset("wait_in_line withdraw accept refuse deliver stabilize fail".split())
+}
+"""Methods that only the library calls."""
+
+
 def methods_of(kind: type) -> list[str]:
     return [
         name
         for name, value in vars(kind).items()
         if not name.startswith("_")
+        and name not in INTERNAL.get(kind.__name__, ())
         and not (issubclass(kind, Coroutine) and name in vars(Coroutine))
         and (inspect.isfunction(value) or isinstance(value, property | classmethod | staticmethod))
     ]
