@@ -107,9 +107,10 @@ def patient(place: Path) -> str:
 def daemon_process(place: Path, at: int, port: int, *more: str) -> Iterator[Child]:
     command = [*UNISONO, "daemon", "--listen", f"unix:{place}/d{at}", "--ring", "ring", "--json"]
     command += ["--config", patient(place)]
-    command += ["--name", f"d{at}", "--port", str(port), "--protocol", RING, *more]
+    command += ["--name", f"d{at}", "--port", str(port), "--protocol", RING]
     for name, value in role(at).items():
         command += ["--option", f"{name}={value}"]
+    command += more
     with Child(f"d{at}", *command) as process:
         process.expect("listening")
         yield process
