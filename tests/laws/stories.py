@@ -1208,6 +1208,11 @@ SOUND: list[Sound] = [
         b: view 1 a b | a:1 | view 2 a b c
         c: view 2 a b c cut a:1
     """, "resilient(all)"),
+    _sound("held by all that stayed, and one was removed and is back", """
+        a: view 1 a b c | send | a:1 | view 2 a b | view 3 a b c | stable a:1 a b
+        b: view 1 a b c | a:1 | view 2 a b | view 3 a b c
+        c: view 3 a b c cut a:1
+    """, "resilient(all)"),
     _sound("held by one that stops before it shows a view", """
         a: view 1 a b | send | a:1 | stable a:1 a b | holds a:1 | view 2 a
         b: stop

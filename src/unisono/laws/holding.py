@@ -178,8 +178,9 @@ def stable(history: History) -> Iterator[Finding]:
     - `X does not hold it`: X is named as a holder (`members`), has views, tells what it held in all
       of them, has no receipt for m's sender with at least m's number, and never delivered m.
     - `held by N of K`: m's service asks for K (a majority of v is more than half of its members,
-      all is all of them that were in p's view when it delivered m), and fewer holders are named;
-      not asked where none is named.
+      all is all of them that were in every view of p since it delivered m: one that was removed and
+      admitted again holds a state, not m), and fewer holders are named; not asked where none is
+      named.
     - `a holder lost it`: a named holder is correct, owes m (see `agreement`), and did not deliver
       it.
     Named are p, m and the holder; for `held by N of K` the other is empty.
@@ -189,7 +190,10 @@ def stable(history: History) -> Iterator[Finding]:
         view: Row | None = None
         there: dict[str, set[str]] = {}
         for row in trace.rows:
-            view = row if row.kind == "view" else view
+            if row.kind == "view":
+                view = row
+                for stayed in there.values():
+                    stayed.intersection_update(row.members or ())
             if row.kind == "deliver" and view is not None:
                 there.setdefault(message_of(row), set(view.members or ()))
             if row.kind != "stable" or view is None or not row.members:
@@ -213,8 +217,8 @@ def stable(history: History) -> Iterator[Finding]:
 
 
 def _wanted(service: str, members: set[str], there: set[str]) -> int:
-    """How many holders a service asks for in a view of these, of a message delivered among those
-    that were there."""
+    """How many holders a service asks for in a view of these, of a message since whose delivery
+    those were there."""
     if not service.startswith("resilient("):
         return 0
     k = service[len("resilient(") : -1]
