@@ -134,3 +134,13 @@ def test_resilience_fails_when_too_few_are_left_of_those_that_can_hold_it() -> N
     resilience.passed(TokenAck(7, A, A))
     assert dict(resilience.reached(quorums, True)) == {"all": {A}}
     assert not resilience.waits()
+
+
+@pytest.mark.rule("RMP-2")
+def test_an_ack_far_ahead_of_the_order_is_not_believed() -> None:
+    queue = OrderingQueue(Here())
+    assert queue.put(TokenAck(1, A, B))
+    assert not queue.put(TokenAck(1 << 40, B, C)), "a site that believed it would wait for ever"
+    assert [ack for ack in queue.filled() if isinstance(ack, TokenAck)] == [TokenAck(1, A, B)]
+    assert not queue.has_gap()
+    assert queue.latest == TokenAck(1, A, B), "and so would the token"

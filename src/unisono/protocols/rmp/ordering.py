@@ -12,8 +12,10 @@ from typing import Final, NamedTuple, Protocol
 SLOT_MAX: Final = 1 << 62
 NAMED_MAX: Final = 64
 """Ranges in one ACK."""
-AHEAD_MAX: Final = 4096
-"""Slots beyond the first empty one that are kept: later ACKs are requested in time."""
+AHEAD_MAX: Final = 1 << 16
+"""Slots beyond the first empty one in which an ACK is believed. Honest ACKs are within a rotation
+of the token, since it waits for who lacks a slot; an ACK beyond would make a site wait for slots
+that nobody fills."""
 
 
 class BlockRange(NamedTuple):
@@ -97,10 +99,12 @@ class OrderingQueue:
 
     def put(self, ack: TokenAck) -> bool:
         """Take an ACK; whether it was news."""
+        if ack.timestamp > self.held + AHEAD_MAX:
+            return False
         self.highest = max(self.highest, ack.end)
         if self.latest is None or ack.timestamp > self.latest.timestamp:
             self.latest = ack
-        if ack.timestamp <= self.held or ack.timestamp > self.held + AHEAD_MAX:
+        if ack.timestamp <= self.held:
             return False
         if ack.timestamp in self._acks:
             return False
