@@ -16,6 +16,8 @@ from unisono.sim.run import run as simulate
 @pytest.mark.parametrize(
     ("nodes", "seed"),
     [
+        (6, 174),  # one that was removed and admitted again was counted among all
+        (6, 1100557),  # a request for many slots was larger than a packet may be
         (9, 960010),  # below the minimum size, one after the other gave up: half a minute
         (9, 960116),  # one joined between two blocks of a large message, and never got it
     ],

@@ -103,7 +103,9 @@ class Rmp:
         send_queue = self._send_queue = SendQueue(
             config, state.key, parameters.block_packets, parameters.period_max_us
         )
-        repair = self._repair = Repair(parameters, state, codec, outgoing, sources, queue)
+        repair = self._repair = Repair(
+            parameters, state, codec, outgoing, sources, queue, config.packet_bytes_max
+        )
         self._sender = BlockSender(state, outgoing, sources, send_queue, delivery, repair)
         # fmt: off
         self._sponsor = AdmittingSite(

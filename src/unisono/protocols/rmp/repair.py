@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, TypeAlias
 
 from unisono.core import EVERYONE, Effect, Send, Target
+from unisono.layout import size_of
 from unisono.model import Address, Burst
 from unisono.parts.codec import PacketCodec
 from unisono.parts.turn import Turn
@@ -13,10 +14,13 @@ from unisono.protocols.rmp.packets import DATA, DATA_BYTES, PROTOCOL, AckFields,
 from unisono.protocols.rmp.parameters import Parameters
 from unisono.protocols.rmp.sources import Sources
 from unisono.protocols.rmp.state import Outgoing, Timer, TokenRing
-from unisono.wire import seal_batch
+from unisono.wire import ENVELOPE_BYTES, seal_batch
 
 ASK_COUNT_MAX: Final = 32
 """Slots of each kind in one NACK."""
+SLOTS_BYTES: Final = 16
+BLOCK_BYTES: Final = 20
+"""Of a range of slots, and of a block, in a NACK."""
 ANSWER_PACKETS_MAX: Final = 256
 """Packets in answer to one NACK."""
 LOOK_US: Final = 2_000
@@ -40,7 +44,9 @@ class Repair:
         outgoing: Outgoing,
         sources: Sources,
         queue: OrderingQueue,
+        packet_bytes_max: int,
     ) -> None:
+        self._room = packet_bytes_max - ENVELOPE_BYTES - size_of(Nack)
         self._parameters = parameters
         self._state = state
         self._codec = codec
@@ -78,8 +84,9 @@ class Repair:
         lost = [gap for gap, count in looks.items() if count >= self._looks_before(gap)]
         wait_us = LOOK_US
         if lost:
-            acks = tuple(gap for gap in lost if len(gap) == 2)
-            blocks = tuple(gap for gap in lost if len(gap) == 4)
+            acks = tuple(gap for gap in lost if len(gap) == 2)[: self._room // SLOTS_BYTES]
+            left = (self._room - len(acks) * SLOTS_BYTES) // BLOCK_BYTES
+            blocks = tuple(gap for gap in lost if len(gap) == 4)[:left]
             asked = (acks, blocks)
             self._round = min(self._round + 1, 255) if asked == self._asked else 0
             self._asked = asked
