@@ -131,7 +131,8 @@ class Rmp:
         self._reform_machine = Machine(REFORMATION, self._reformation)
         self._over = False
         self._news = False
-        """Something came in this step that may have consequences: not only a part of a block."""
+        self._arrived = False
+        """What came in this step: something that may have consequences; a whole block."""
         self._moved_us = 0
         """When the token moved last, or was shown again."""
 
@@ -162,22 +163,34 @@ class Rmp:
         if self._over:
             return out
         self._state.step(now_us)
-        self._news = False
+        quick = self._news = self._arrived = False
         if isinstance(event, Received):
             for opened in self._codec.admit_batch(event.packets, DATA_BYTES):
                 for kind, trid, packet in read_all(opened, self._codec.drop):
                     self._take(kind, trid, packet, event.source, out)
             if self._codec.odd:
                 self._look_at_odd(event.source, out)
-            elif not self._news:
-                self._repair.watch(out)
-                return out
+            else:
+                quick = not self._news and (not self._arrived or self._only_delivers())
         elif isinstance(event, Expired):
             self._expire(event.timer, out)
         else:
             self._obey(event, out)
-        self._conclude(event, out)
+            if quick := isinstance(event, Multicast) and self._only_delivers():
+                self._send_blocks(out)
+        if quick:
+            self._repair.watch(out)
+            self._delivery.flush(out)
+        else:
+            self._conclude(event, out)
         return out
+
+    def _only_delivers(self) -> bool:
+        """Fast path: blocks that came, or that this site sends, have no consequence but their
+        delivery, since the token is elsewhere and no slot waits for them."""
+        state = self._state
+        usual = state.trid and not (state.frozen or state.leaving or self._sources.too_large)
+        return bool(usual) and self._token.holder() != state.key and not self._queue.has_gap()
 
     # -- the application --------------------------------------------------------------------------
 
@@ -309,7 +322,7 @@ class Rmp:
         if isinstance(packet, Data):
             found = self._sources.take(packet)
             if found is not None:
-                self._news = True
+                self._arrived = True
                 self._delivery.messages(found, ordered=False)
         elif isinstance(packet, AckFields):
             if self._queue.put(packet.ack()):
@@ -357,8 +370,7 @@ class Rmp:
     def _look_at_odd(self, source: Address, out: list[Effect]) -> None:
         state = self._state
         size = len(state.group.entries) if state.trid else 0
-        reason = self._admission.look(source, state.now_us, size, out)
-        if reason:
+        if reason := self._admission.look(source, state.now_us, size, out):
             state.stop(Fail(reason, Cause.REFUSED))
 
     # -- what follows -----------------------------------------------------------------------------
@@ -419,8 +431,7 @@ class Rmp:
             self._delivery.stabilize(messages, members)
         for messages in self._resilience.out_of_reach(state.quorums, state.primary):
             self._delivery.fail_stability(messages, Cause.TOO_FEW)
-        stable = self._resilience.stable()
-        state.settle(stable)
+        state.settle(self._resilience.stable())
         for source, _, last in self._queue.forget(self._resilience.needed()):
             self._sources.forget(source, last)
             if source == state.key:
@@ -432,8 +443,7 @@ class Rmp:
         self._detector.watch(WATCHED, self._state.now_us)
 
     def _keep_watching(self, out: list[Effect]) -> None:
-        alone = len(self._state.token_list) < 2
-        if alone or self._state.frozen:
+        if len(self._state.token_list) < 2 or self._state.frozen:
             self._detector.rest(WATCHED)
         elif not self._detector.is_watched(WATCHED):
             self._start_watching(out)
