@@ -18,8 +18,7 @@ from tests.harness import ENVIRONMENT
 from tests.toy.pages import code_lines, refreshed, shown
 from tests.toy.plugin import ROOT, make_distribution
 from tests.toy.sequencer import SPEC
-from tests.toy.sequencer.core import FIGURE, Sequencer
-from tests.toy.sequencer.packets import PACKETS
+from tests.toy.sequencer.core import FIGURE, PACKETS, Sequencer
 from unisono import protocols
 from unisono.core import CoreConfig, Effect
 from unisono.errors import Misuse

@@ -38,8 +38,8 @@ class FragmentStream(Generic[F]):
 
     __slots__ = ("_scanned", "delivered", "window")
 
-    def __init__(self, start: int = 0) -> None:
-        self.window: Window[F] = Window(start)
+    def __init__(self, start: int = 0, window: Window[F] | None = None) -> None:
+        self.window = Window[F](start) if window is None else window
         self.delivered = start
         """The last fragment of the last message taken."""
         self._scanned = 0

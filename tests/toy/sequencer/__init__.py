@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tests.toy.sequencer.core import DEFAULTS, FIGURE, Sequencer
-from tests.toy.sequencer.packets import PACKETS
+from tests.toy.sequencer.core import DEFAULTS, FIGURE, PACKETS, Sequencer
 from unisono.model import Service
 from unisono.spec import ProcessRole, ProtocolSpec
 
