@@ -76,7 +76,7 @@ class ListedMember(NamedTuple):
     """Of its last message in the log."""
 
 
-class MemberList(NamedTuple):
+class LoggedView(NamedTuple):
     """The payload of a VIEW chunk."""
 
     seq: U64
@@ -238,7 +238,7 @@ class CentralMembership:
             self._listed[key] = self._listed[key]._replace(number=number)
 
     def _append_view(self, *left: int) -> None:
-        entry = MemberList(self._appended, tuple(self._listed.values()), left)
+        entry = LoggedView(self._appended, tuple(self._listed.values()), left)
         self.links.append(encode(entry), VIEW, self._key, 0, 0)
 
     def submitted(self) -> Iterator[tuple[int, LinkChunk, bytes]]:
@@ -267,14 +267,14 @@ class CentralMembership:
                 return
             first, payload = found
             if first.flags & VIEW:
-                yield from self._next_view(decode(MemberList, payload))
+                yield from self._next_view(decode(LoggedView, payload))
                 continue
             self._seq += 1
             self._numbers[first.origin] = first.number
             place = (self._view.id, self._seq, Service(first.service))
             yield Message(self._members[first.origin], payload, first.number, *place)
 
-    def _next_view(self, entry: MemberList) -> Iterator[View]:
+    def _next_view(self, entry: LoggedView) -> Iterator[View]:
         assert self._log is not None
         before, keys = self._view.members, {key_of(member): member for member, _ in entry.members}
         if self._key not in keys:
