@@ -11,6 +11,7 @@ from tests.documents import ROOT, section
 from unisono.protocols import specs
 
 PROTOCOLS = ("rmcast", "mtp", "ring")
+COLUMNS = (*PROTOCOLS, "rmp")
 NAMED = re.compile(r"`(\w+)\.py`: ((?:`[\w.]+`(?:, )?)+)")
 
 
@@ -19,15 +20,15 @@ def signposts() -> list[tuple[str, str, str]]:
     found = []
     for line in section("CONTRIBUTING", "Where is what").splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]
-        if len(cells) == 1 + len(PROTOCOLS):
-            for protocol, cell in zip(PROTOCOLS, cells[1:], strict=True):
+        if len(cells) == 1 + len(COLUMNS):
+            for protocol, cell in zip(COLUMNS, cells[1:], strict=True):
                 for module, names in NAMED.findall(cell):
                     found += [(protocol, module, name) for name in re.findall(r"[\w.]+", names)]
     return found
 
 
 def test_the_table_has_signposts() -> None:
-    assert len(signposts()) >= 15
+    assert len(signposts()) >= 20
 
 
 @pytest.mark.parametrize(("protocol", "module", "name"), signposts())

@@ -82,8 +82,8 @@ async def commands() -> AsyncIterator[Command]:
         yield parse(line)
 
 
-def answer(told: dict[str, Any]) -> None:
-    print(json.dumps(told), flush=True)
+def answer(values: dict[str, Any]) -> None:
+    print(json.dumps(values), flush=True)
 
 
 async def until_ns(at_ns: int) -> None:

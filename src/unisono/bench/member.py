@@ -222,8 +222,8 @@ class BenchMember:
             self._measurement = None
             sending.cancel()
             received.cancel()
-        told = {"did": command.what, "round": command.round, **measurement.answer()}
-        return told | {"cpu_ns": time.process_time_ns() - began_ns}
+        answered = {"did": command.what, "round": command.round, **measurement.answer()}
+        return answered | {"cpu_ns": time.process_time_ns() - began_ns}
 
     async def _send(self, measurement: Measurement) -> None:
         command = measurement.command

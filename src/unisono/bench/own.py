@@ -144,9 +144,9 @@ class Launcher:
             self.daemons.append(self._processes.start(f"daemon {host.index}", command))
         apart = list(self.daemons)
         while apart:
-            told = answers(apart, end_s - time.monotonic())
+            answered = answers(apart, end_s - time.monotonic())
             apart = [
                 daemon
-                for daemon, each in zip(apart, told, strict=True)
+                for daemon, each in zip(apart, answered, strict=True)
                 if len(each.get("daemons", ())) < len(self.daemons)
             ]

@@ -29,7 +29,7 @@ class RecoveryRow:
     join_ms: list[float] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        told: dict[str, Any] = {
+        found: dict[str, Any] = {
             "system": self.system,
             "service": self.service,
             "via": self.via,
@@ -37,8 +37,8 @@ class RecoveryRow:
             "recovery_ms": _summary(self.recovery_ms),
         }
         if self.join_ms:
-            told |= {"state_octets": self.state_bytes, "join_ms": _summary(self.join_ms)}
-        return told
+            found |= {"state_octets": self.state_bytes, "join_ms": _summary(self.join_ms)}
+        return found
 
 
 def _summary(values: Sequence[float]) -> dict[str, float]:

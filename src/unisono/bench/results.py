@@ -136,18 +136,20 @@ def _row_as_json(row: ResultRow) -> dict[str, Any]:
     series = {name: [getattr(each, name) for each in row.throughput.values()] for name in names}
     rates = series["messages_per_s"]
     series["megabytes_per_s"] = [rate * row.key.size / 1e6 for rate in rates]
-    told: dict[str, Any] = row.key._asdict()
-    told |= {name: median(series[name]) for name in ("messages_per_s", "megabytes_per_s")}
+    found: dict[str, Any] = row.key._asdict()
+    found |= {name: median(series[name]) for name in ("messages_per_s", "megabytes_per_s")}
     wide: dict[str, Any] = {name: spread(values) for name, values in series.items()}
     for name, rounds in (("latency_us", row.lone), ("loaded_latency_us", row.loaded)):
         values = {key: [each[key] for each in rounds] for key in PERCENTILES if rounds}
-        told[name] = {key: median(each) for key, each in values.items()} or None
+        found[name] = {key: median(each) for key, each in values.items()} or None
         wide[name] = {key: spread(each) for key, each in values.items()} or None
-    told["cpu_us_per_message"] = median(series["cpu_us_per_message"])
-    told["rss_mb_max"] = rounded(max(each.rss_mb_max for each in row.throughput.values()))
-    told["delivered_share"] = min(rounded(each.delivered_share) for each in row.throughput.values())
-    told["rounds"] = len(row.throughput)
-    return told | {"spread": wide}
+    found["cpu_us_per_message"] = median(series["cpu_us_per_message"])
+    found["rss_mb_max"] = rounded(max(each.rss_mb_max for each in row.throughput.values()))
+    found["delivered_share"] = min(
+        rounded(each.delivered_share) for each in row.throughput.values()
+    )
+    found["rounds"] = len(row.throughput)
+    return found | {"spread": wide}
 
 
 def _against(row: ResultRow, rows: Sequence[ResultRow]) -> dict[str, Any]:

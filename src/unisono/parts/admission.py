@@ -1,12 +1,12 @@
-"""What all members of a group have alike, and the note that tells it to one that has not.
+"""The terms that all members of a group share, and the note that informs a process with others.
 
 The terms are part of every packet: the lower half of the envelope's group field is their digest. So
-what a process with other options says is turned away before any protocol looks at it, and cannot
-hold up those inside. Members answer it with a *note*, their terms in words. Who is not inside yet
-compares them with its own and gives up, with the options that differ.
+packets of a process with other options are dropped before any protocol looks at it, and cannot
+hold up the members. Members answer it with a *note*, their terms in words. A process that is not
+a member yet compares them with its own and gives up, with the options that differ.
 
 A note belongs to no protocol and to no version of the packets: a member of one protocol is
-understood by who came with another.
+understood by a process of another.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ FIELDS_MAX: Final = 64
 NOTES_PAUSE_US: Final = 250_000
 """Between two notes to one address."""
 NOTED_MAX: Final = 16
-"""Addresses that get a note within that time: an answer is longer than what asks for it, and who
-asks may have written another's address on it."""
+"""Addresses that get a note within that time: an answer is longer than its request, whose
+source address may be forged."""
 AGE_MAX_MS: Final = (1 << 32) - 1
 
 STATE: Final = {
@@ -90,7 +90,7 @@ def _instead(name: str, value: str) -> str:
 
 
 class Note(NamedTuple):
-    """A process says how it is set, to one that is set otherwise."""
+    """The terms of a process, for one with other terms."""
 
     group: U32
     """The upper half of the name's tag."""
@@ -117,7 +117,7 @@ class Note(NamedTuple):
 
 
 class Admission:
-    """One member's side of it: tells those who do not fit, and hears when it is the one."""
+    """One member's side: informs processes with other terms, and learns if its own differ."""
 
     def __init__(self, codec: PacketCodec, terms: Terms) -> None:
         self._codec = codec
@@ -132,20 +132,20 @@ class Admission:
             self._since_us = now_us
 
     def look(self, source: Address, now_us: int, size: int, out: list[Effect]) -> str:
-        """After a burst in which something was odd; `size` is that of our view, 0 outside. Says why
-        we must stop, if we must."""
+        """After a burst in which something was odd; `size` is that of our view, 0 outside. Returns
+        why we must stop, if we must."""
         notes, unlike = self._codec.take_odd()
         if unlike:
-            self._tell(source, now_us, size, out)
+            self._inform(source, now_us, size, out)
         for body in notes:
-            reason = self._hear(body, now_us, size, out)
+            reason = self._consider(body, now_us, size, out)
             if reason:
                 return reason
         return ""
 
-    def _tell(self, source: Address, now_us: int, size: int, out: list[Effect]) -> None:
+    def _inform(self, source: Address, now_us: int, size: int, out: list[Effect]) -> None:
         since_us = now_us - NOTES_PAUSE_US
-        self._noted = {who: at for who, at in self._noted.items() if at > since_us}
+        self._noted = {address: at for address, at in self._noted.items() if at > since_us}
         if source in self._noted or len(self._noted) >= NOTED_MAX:
             return
         self._noted[source] = now_us
@@ -157,8 +157,8 @@ class Admission:
         since_us = now_us if self._since_us is None else self._since_us
         return min(max(0, now_us - since_us) // 1000, AGE_MAX_MS)
 
-    def _hear(self, body: memoryview, now_us: int, size: int, out: list[Effect]) -> str:
-        """Who is outside yields to who is inside. One that is alone, and came at the same time as
+    def _consider(self, body: memoryview, now_us: int, size: int, out: list[Effect]) -> str:
+        """A process outside yields to members. One that is alone, and came at the same time as
         the others without hearing them, yields to more, or to one that was there before."""
         try:
             note = Note.read(body)

@@ -1,19 +1,19 @@
-"""Who has been silent for too long: a failure detector that knows what is usual, and that we
-ourselves may have been the ones who were not there.
+"""A failure detector: which peers have been silent for too long, measured against usual gaps and
+without the time in which this process itself did not run.
 
 *Listening time* passes only while the owner runs. The owner looks at least every `look_us` while it
 watches anybody; of a longer absence (the process was stopped, or got no processor) only `look_us`
-is counted, so nobody is blamed for a silence in which we could not have heard it. After such an
-absence each one watched has a fresh period, once, until it is heard again.
+is counted, so no peer is blamed for a silence in which we could not receive. After such an
+absence each one watched has a fresh period, once, until it sends again.
 
-A peer is silent when nothing was heard of it for `limit_us` of listening time: at least the goal
-`detect_us`, longer where longer gaps have been seen lately (of this peer, or in our own running,
-for slow machines are often slow together), and at most `MOST_TIMES` the goal.
+A peer is silent when nothing was received from it for `limit_us` of listening time: at least
+the goal `detect_us`, longer where longer gaps have been seen lately (of this peer, or in our own
+running, for slow machines are often slow together), and at most `MOST_TIMES` the goal.
 
 The owner may also ask the network about a peer that it doubts (`core.Probe`). When the network has
-said twice that nobody listens at the peer's address, `1/APART_SHARE` of the goal apart, and nothing
-was heard of the peer since the first time, its process is dead: no more silence is needed. One
-answer is not enough, since it may be late or false, and a peer that lives answers meanwhile.
+reported twice that nobody listens at the peer's address, `1/APART_SHARE` of the goal apart, and
+nothing was received from it since the first time, its process is dead: no more silence is needed.
+One answer is not enough, since it may be late or false, and a peer that lives answers meanwhile.
 """
 
 from __future__ import annotations
@@ -64,17 +64,17 @@ class WatchedPeer:
     fresh: bool = True
     """It may still be given a fresh period."""
     refused_us: int | None = None
-    """When the network first said that nobody listens at its address."""
+    """When the network first reported that nobody listens at its address."""
     gone: bool = False
-    """The network said so again, and nothing was heard meanwhile."""
+    """The network reported it again, and nothing was received meanwhile."""
 
     def lives(self) -> None:
-        """Take back what the network said."""
+        """Withdraw what the network reported."""
         self.refused_us, self.gone = None, False
 
 
 class Detector(Generic[Key]):
-    """Watches peers for one owner, which tells it when it looks and whom it hears."""
+    """Watches peers for one owner, which reports its looks and the packets received."""
 
     def __init__(self, detect_us: int, look_us: int, peers_max: int = 1024) -> None:
         self.detect_us = detect_us
@@ -101,7 +101,7 @@ class Detector(Generic[Key]):
             return 0
         self.listened_us += self._look_us
         if passed_us < MOST_TIMES * self.detect_us:
-            # A longer absence is a stop, and tells nothing of how slow this machine is.
+            # A longer absence is a stop, no measure of how slow this machine is.
             self._late.note(late_us, self.listened_us)
         if passed_us <= ABSENT_TIMES * self._look_us:
             return 0
@@ -114,7 +114,7 @@ class Detector(Generic[Key]):
                 peer.heard_us = max(peer.heard_us, latest_us)
         return late_us
 
-    # -- who is watched ----------------------------------------------------------------------------
+    # -- the peers watched -----------------------------------------------------------------------
 
     def watch(self, key: Key, now_us: int) -> None:
         """From now on its silence counts; if it is watched already, nothing changes."""
@@ -131,7 +131,7 @@ class Detector(Generic[Key]):
         self._watched += 1
 
     def rest(self, key: Key) -> None:
-        """Its silence says nothing for now; what was usual is kept."""
+        """Its silence does not count for now; what was usual is kept."""
         peer = self._peers.get(key)
         if peer is not None and peer.watched:
             peer.watched = False
@@ -172,7 +172,7 @@ class Detector(Generic[Key]):
             peer.lives()
 
     def refuse(self, key: Key, now_us: int) -> bool:
-        """The network says that nobody listens there; whether that is enough. Any sign of life
+        """The network reports that nobody listens there; whether that is enough. Any sign of life
         takes it back, and so does an absence of ours."""
         peer = self._peers.get(key)
         if peer is None or not peer.watched:
@@ -194,7 +194,7 @@ class Detector(Generic[Key]):
         return max(self.detect_us, min(GAP_TIMES * gap_us, MOST_TIMES * self.detect_us))
 
     def silence_us(self, key: Key) -> int:
-        """So long, of the time in which we listened, nothing was heard of it."""
+        """So long, of the time in which we listened, nothing was received from it."""
         peer = self._peers.get(key)
         return self.listened_us - peer.heard_us if peer is not None and peer.watched else 0
 

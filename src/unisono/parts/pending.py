@@ -1,4 +1,4 @@
-"""What a member said and has not sent: messages that can be taken together stand together."""
+"""What a member multicast and has not sent: messages that can be taken together stand together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MESSAGE_BYTES: Final = 32
 
 
 class Pending(NamedTuple):
-    """Messages of one service, and of one length or VARIED, that were said one after the other."""
+    """Messages of one service, and of one length or VARIED, multicast in a row."""
 
     messages: list[bytes]
     length: int

@@ -20,7 +20,7 @@ GAPS_MAX: Final = 32
 
 
 PIECES_MAX: Final = 64
-"""Pieces sent in answer to one request, unless the protocol says otherwise."""
+"""Pieces sent in answer to one request, by default."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -105,7 +105,7 @@ class StateReceiver:
     """A state on its way. Pieces may come in any order, twice, or not at all.
 
     Each is put into its place as it comes, and the whole is handed over as it lies, so that a large
-    state is in memory once. Reserved is twice what has come, however large it is said to be.
+    state is in memory once. Reserved is twice what has come, whatever size is announced.
     """
 
     __slots__ = (

@@ -1,4 +1,4 @@
-"""The next view at a member, from who is in it and who was in the one before."""
+"""The next view at a member, from its members and those of the one before."""
 
 from __future__ import annotations
 
